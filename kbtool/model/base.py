@@ -1,0 +1,255 @@
+"""What every record is made of: strict models, quantities, ids and citations.
+
+Scalars reach these models as strings (see ``kbtool.store.document``): the schema gives the type,
+so a commit id such as ``7e12345`` is never a float and ``no`` is never false.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+
+class Model(BaseModel):
+    """Base of every record model: unknown keys refused, immutable, docstrings are the help."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+_QUANTITY = re.compile(
+    r"""(?P<relation>~|<=|>=|<|>)?\s*
+        (?P<low>[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)
+        (?:\s*\.\.\s*(?P<high>[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?))?
+        (?P<open>\+)?
+        (?:\s*(?P<unit>[^\d\s].*))?""",
+    re.VERBOSE,
+)
+
+
+class Quantity:
+    """A figure with its unit, exactly as stated: ``734 min``, ``5..10 min``, ``~0.19``.
+
+    Digits are kept as written (``Decimal``), because the number of digits a log states decides how
+    closely a recomputation has to agree.
+
+    Attributes:
+        relation: ``=`` (default), ``~``, ``<``, ``<=``, ``>``, ``>=``; ``60+`` reads as ``>= 60``.
+        low: the figure, or the lower end of a range.
+        high: the upper end of a range, else ``None``.
+        unit: the unit as written; empty for a bare number.
+    """
+
+    PATTERN: ClassVar[str] = (
+        r"^(~|<=|>=|<|>)?\s*[+-]?\d+(\.\d+)?(e[+-]?\d+)?(\s*\.\.\s*[+-]?\d+(\.\d+)?(e[+-]?\d+)?)?"
+        r"\+?(\s*[^\d\s].*)?$"
+    )
+    MINUTES: ClassVar[dict[str, Decimal]] = {
+        "ns": Decimal(1) / Decimal(60_000_000_000),
+        "us": Decimal(1) / Decimal(60_000_000),
+        "ms": Decimal(1) / Decimal(60_000),
+        "s": Decimal(1) / Decimal(60),
+        "min": Decimal(1),
+        "h": Decimal(60),
+    }
+
+    __slots__ = ("high", "low", "relation", "text", "unit")
+
+    def __init__(self, text: str) -> None:
+        match = _QUANTITY.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(
+                f"{text!r} is not a quantity; write a number, '..' for a range, then the unit: "
+                "'734 min', '5..10 min', '~0.19', '88 %', '0.20 USD/h'"
+            )
+        self.text = text.strip()
+        self.low = Decimal(match["low"])
+        self.high = Decimal(match["high"]) if match["high"] else None
+        if self.high is not None and self.high < self.low:
+            raise ValueError(f"{text!r}: the range runs downwards")
+        self.relation = ">=" if match["open"] else (match["relation"] or "=")
+        self.unit = (match["unit"] or "").strip()
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the unit is a unit of time (ns, us, ms, s, min, h)."""
+        return self.unit in self.MINUTES
+
+    @property
+    def minutes(self) -> Decimal:
+        """The figure in minutes; the middle of a range. ``ValueError`` if it is no time."""
+        if not self.is_time:
+            raise ValueError(f"{self.text!r} is not a time")
+        middle = self.low if self.high is None else (self.low + self.high) / 2
+        return middle * self.MINUTES[self.unit]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Quantity({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quantity) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls._validate, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def _validate(cls, value: object) -> Quantity:
+        if isinstance(value, Quantity):
+            return value
+        if not isinstance(value, str):
+            raise ValueError("a quantity is text: a number and its unit")
+        return cls(value)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        # Editors see YAML numbers before kbtool makes them strings, so a bare number is fine too.
+        return {
+            "anyOf": [{"type": "string", "pattern": cls.PATTERN}, {"type": "number"}],
+            "examples": ["734 min", "5..10 min", "~0.19", "88 %", "0.20 USD/h"],
+        }
+
+
+def _time_only(value: Quantity) -> Quantity:
+    if not value.is_time:
+        raise ValueError(f"{value.text!r} is not a time; use ns, us, ms, s, min or h")
+    return value
+
+
+class Instant:
+    """A moment as a log states it: ISO 8601 with a zone, or without one where the log names none.
+
+    ``2025-10-12T19:42Z``, ``2025-10-12T03:13-08:00``, ``2025-10-12T21:03`` (zone unknown).
+    """
+
+    __slots__ = ("at", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text.strip()
+        try:
+            self.at = datetime.fromisoformat(self.text)
+        except ValueError:
+            raise ValueError(
+                f"{text!r} is not a time; write ISO 8601 with the zone (2025-10-12T19:42Z, "
+                "2025-10-12T03:13-08:00), or without one if the zone is unknown"
+            ) from None
+        if len(self.text) < 16:
+            raise ValueError(f"{text!r} has no time of day; write 2025-10-12T19:42Z")
+
+    @property
+    def zoned(self) -> bool:
+        """Whether the zone is known."""
+        return self.at.tzinfo is not None
+
+    @property
+    def day(self) -> str:
+        """The calendar day as stated, ``YYYY-MM-DD``, in the record's own zone."""
+        return self.at.date().isoformat()
+
+    def since(self, earlier: Instant) -> timedelta | None:
+        """Time from ``earlier`` to here; ``None`` if only one of the two has a zone."""
+        if self.zoned != earlier.zoned:
+            return None
+        return self.at - earlier.at
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Instant({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Instant) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls._validate, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def _validate(cls, value: object) -> Instant:
+        if isinstance(value, Instant):
+            return value
+        if not isinstance(value, str):
+            raise ValueError("a time is text in ISO 8601")
+        return cls(value)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": "string", "examples": ["2025-10-12T19:42Z", "2025-10-12T03:13-08:00"]}
+
+
+def _exact(value: object) -> object:
+    if isinstance(value, float):
+        raise ValueError("write the figure as text so that no digit is lost")
+    return value
+
+
+Duration = Annotated[Quantity, Field(description="A time with its unit: 25 min, 30 s, 1.5 h")]
+Money = Annotated[Decimal, Field(ge=0, max_digits=14, decimal_places=6, allow_inf_nan=False)]
+"""An amount of the line's currency; decimal, never a float."""
+Figure = Annotated[Decimal, Field(allow_inf_nan=False)]
+"""A measured or stated number, digits kept as written."""
+SessionId = Annotated[str, Field(pattern=r"^(\d{4}-\d{2}-\d{2}|undated)-[a-z0-9][a-z0-9-]*$")]
+PatternId = Annotated[str, Field(pattern=r"^P\d{2}[a-z]?$")]
+KernelId = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+RunId = Annotated[str, Field(pattern=r"^\d{8}T\d{6}Z-[a-z0-9-]+$")]
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+"""A name for an item inside a record, used in references."""
+Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")]
+Cite = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9][a-z0-9-]*(:\d+(-\d+)?(,\d+(-\d+)?)*)?$",
+        description="Where the figure stands: a key of `sources`, then line numbers: log:114-127",
+    ),
+]
+Reference = Annotated[
+    str,
+    Field(
+        pattern=r"^(((\d{4}-\d{2}-\d{2}|undated)-[a-z0-9][a-z0-9-]*|P\d{2}[a-z]?)?#[^\s#]+)$",
+        description=(
+            "A figure in a record: RECORD#path, or #path in this one; a path is keys and item ids"
+            " joined by dots: 2025-10-12-n7a#duration, #measurements.fa1.s128.pytorch"
+        ),
+    ),
+]
+
+
+class Cited(Model):
+    """An item that states figures, and where they come from."""
+
+    source: Cite | None = None
+    """Where it stands; required in a record that has `sources`."""
+
+
+class SourceFile(Model):
+    """A document that a record was transcribed from."""
+
+    file: Annotated[str, Field(min_length=1)]
+    """The name of the file."""
+    about: str
+    """What the file is."""
+    url: str | None = None
+    """Where it can be read, if anywhere."""

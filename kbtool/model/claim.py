@@ -1,0 +1,91 @@
+"""A claim: a figure that a log states and that other figures determine, kept as stated."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from kbtool.model.base import Cited, Model, Quantity, Reference, Slug
+
+How = Literal[
+    "sum",
+    "difference",
+    "product",
+    "ratio",
+    "percent",
+    "change",
+    "saving",
+    "count",
+    "mean",
+    "elapsed",
+    "minimum",
+    "maximum",
+    "same",
+    "outcome",
+]
+"""sum: a+b+…; difference: a−b; product: a×b×…; ratio: a÷b; percent: 100·a÷b;
+change: 100·(a−b)÷b; saving: 100·(b−a)÷b; count: how many operands; mean: arithmetic;
+elapsed: b−a of two times; minimum, maximum; same: the figure stands elsewhere too;
+outcome: a claim of success in words, held against what the operands show."""
+
+ARITY: dict[str, int] = {"difference": 2, "ratio": 2, "percent": 2, "change": 2, "saving": 2}
+"""Derivations that take exactly so many operands."""
+
+
+class Derivation(Model):
+    """How a figure follows from others; operands may themselves be derived."""
+
+    how: How
+    """The operation."""
+    of: Annotated[list[Operand], Field(min_length=1)]
+    """References (#path, RECORD#path), figures with units ('0.20 USD/h'), or derivations."""
+
+    @model_validator(mode="after")
+    def _arity(self) -> Self:
+        wanted = ARITY.get(self.how)
+        if self.how == "elapsed":
+            wanted = 2
+        if self.how == "same":
+            wanted = 1
+        if wanted is not None and len(self.of) != wanted:
+            raise ValueError(f"{self.how} takes {wanted} operands, not {len(self.of)}")
+        return self
+
+
+Operand = Reference | Quantity | Derivation
+
+
+class Claim(Cited):
+    """A total, a rate, a percentage, a speedup or a count, as stated, beside what it derives from.
+
+    Claims are never corrected: the record says what was said, the audit what follows.
+    """
+
+    id: Slug
+    """A name for references."""
+    says: Annotated[str, Field(min_length=1)]
+    """What is claimed, in a sentence."""
+    stated: Quantity | None = None
+    """The figure as stated; absent for a claim of success in words."""
+    how: How | None = None
+    """How it follows from `of`; absent, with the reason under `unknown`, where nothing recorded
+    determines it."""
+    of: list[Operand] = []
+    """What it derives from."""
+    note: str | None = None
+    """Remarks, for example what the log compared with what."""
+
+    @model_validator(mode="after")
+    def _derivable(self) -> Self:
+        if (self.how is None) != (not self.of):
+            raise ValueError("give both how and of, or neither")
+        if self.how is not None:
+            Derivation(how=self.how, of=self.of)
+        if self.stated is None and self.how != "outcome":
+            raise ValueError("a claim without a stated figure is an outcome: set how: outcome")
+        return self
+
+
+Derivation.model_rebuild()
+Claim.model_rebuild()

@@ -1,0 +1,178 @@
+"""A kernel's manifest: what recipes build, validate and benchmark."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from kbtool.model.base import KernelId, Model, Slug
+
+CaseValue = int | float | bool | str | list[int] | None
+
+
+class Target(Model):
+    """One way to build the kernel: for the CPU, for CUDA."""
+
+    sources: Annotated[list[str], Field(min_length=1)]
+    """Sources to compile, inside the kernel's folder; listed, never globbed."""
+    headers: list[str] = []
+    """Headers that the sources include; they belong to the artifact's hash."""
+    flags: list[str] = []
+    """Flags of the C++ compiler, beyond the builder's own."""
+    cuda_flags: list[str] = []
+    """Flags of nvcc, beyond the builder's own."""
+    architectures: list[str] = []
+    """CUDA architectures that compile: sm_80, sm_90a."""
+    link_flags: list[str] = []
+    """Flags of the linker, beyond the builder's own."""
+
+
+class CaseField(Model):
+    """The type of a field that a case may set."""
+
+    type: Literal["int", "float", "bool", "str", "ints"]
+    """The type; ints is a list."""
+    help: Annotated[str, Field(min_length=1)]
+    """What it is, with its unit."""
+    default: str | list[str] | None = None
+    """The value where a case does not set it; without one the case must, unless optional."""
+    optional: bool = False
+    """Whether it may be absent altogether."""
+    choices: list[str] = []
+    """The values that it takes."""
+
+    def parse(self, name: str, value: Any) -> CaseValue:
+        """``value``, text as the file has it, in its type; ``ValueError`` names the field."""
+        if self.type == "ints":
+            if not isinstance(value, list):
+                raise ValueError(f"{name}: write a list of ints")
+            return [_int(name, item) for item in value]
+        if not isinstance(value, str):
+            raise ValueError(f"{name}: {value!r} is not a single value")
+        if self.choices and value not in self.choices:
+            raise ValueError(f"{name}: {value!r} is none of {', '.join(self.choices)}")
+        if self.type == "bool":
+            if value not in {"true", "false"}:
+                raise ValueError(f"{name}: {value!r} is not a bool; write true or false")
+            return value == "true"
+        if self.type == "int":
+            return _int(name, value)
+        if self.type == "float":
+            return _float(name, value)
+        return value
+
+
+def _int(name: str, value: object) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise ValueError(f"{name}: {value!r} is not an int") from None
+
+
+def _float(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{name}: {value!r} is not a float") from None
+
+
+class CaseSet(Model):
+    """Named cases: what a recipe validates or benchmarks together."""
+
+    title: Annotated[str, Field(min_length=1)]
+    """What the set covers."""
+    about: str | None = None
+    """Where it comes from, why it is there."""
+    cases: Annotated[list[dict[str, str | list[str]]], Field(min_length=1)]
+    """Field → value; `name` names the case."""
+    for_each: dict[str, list[str]] = {}
+    """Field → values: every case is taken with each of them."""
+
+
+class Kernel(Model):
+    """A kernel attached to the knowledge base."""
+
+    id: KernelId
+    """The name of its folder."""
+    title: Annotated[str, Field(min_length=1)]
+    """Its name in prose."""
+    summary: Annotated[str, Field(min_length=1)]
+    """What it computes."""
+    namespace: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    """The namespace of its operators: torch.ops.NAMESPACE."""
+    harness: str
+    """The Python file that makes inputs, computes the reference and calls the operator."""
+    interface: str | None = None
+    """The Python file with fake implementations and the operator's Python face."""
+    targets: Annotated[dict[Slug, Target], Field(min_length=1)]
+    """cpu, cuda."""
+    case_fields: dict[str, CaseField]
+    """The fields that a case may set."""
+    case_sets: Annotated[dict[Slug, CaseSet], Field(min_length=1)]
+    """The case sets, by name."""
+
+    @model_validator(mode="after")
+    def _cases_are_typed(self) -> Self:
+        problems = []
+        for name in self.case_sets:
+            try:
+                self.cases(name)
+            except ValueError as error:
+                problems.append(str(error))
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def cases(self, case_set: str) -> list[dict[str, CaseValue]]:
+        """The cases of a set, typed, defaults put in, multiplied out; each has a ``name``.
+
+        Raises:
+            ValueError: no such set, an unknown field, a value of the wrong type, a name twice.
+        """
+        if case_set not in self.case_sets:
+            known = ", ".join(self.case_sets)
+            raise ValueError(f"kernel {self.id} has no case set {case_set!r}; it has {known}")
+        spec = self.case_sets[case_set]
+        axes = [[(field, value) for value in values] for field, values in spec.for_each.items()]
+        cases = [
+            self._case(case_set, {**case, **dict(extra)}, [value for _, value in extra])
+            for case in spec.cases
+            for extra in itertools.product(*axes)
+        ]
+        names = [str(case["name"]) for case in cases]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"case set {case_set}: two cases are called {twice[0]!r}")
+        return cases
+
+    def _case(
+        self, case_set: str, raw: dict[str, str | list[str]], extra: list[str]
+    ) -> dict[str, CaseValue]:
+        unknown = sorted(set(raw) - set(self.case_fields) - {"name"})
+        if unknown:
+            raise ValueError(
+                f"case set {case_set}: {unknown[0]!r} is no case field;"
+                f" the fields are {', '.join(self.case_fields)}"
+            )
+        given = raw.get("name") or " ".join(
+            f"{key}={_short(value)}" for key, value in raw.items() if value not in extra
+        )
+        case: dict[str, CaseValue] = {"name": " ".join([str(given), *extra])}
+        for name, field in self.case_fields.items():
+            value = raw.get(name, field.default)
+            if value is None:
+                if not field.optional:
+                    raise ValueError(f"case set {case_set}, {case['name']}: {name} is missing")
+                case[name] = None
+            else:
+                try:
+                    case[name] = field.parse(name, value)
+                except ValueError as error:
+                    raise ValueError(f"case set {case_set}, {case['name']}: {error}") from None
+        return case
+
+
+def _short(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else "/".join(value)

@@ -1,0 +1,93 @@
+"""A pattern: a lesson that recurs, the evidence for and against it, and the recipes that act."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from kbtool.model.base import Cited, Model, PatternId, SessionId, Slug, SourceFile
+from kbtool.model.claim import Claim
+from kbtool.model.recipe import Recipe
+
+
+class Symptom(Cited):
+    """What one sees when the pattern applies; matched against the output of a failing step."""
+
+    id: Slug
+    """A name for references."""
+    match: Annotated[str, Field(min_length=3)]
+    """A Python regular expression, searched in each line of the output."""
+    example: Annotated[str, Field(min_length=1)]
+    """A text that it finds, as seen."""
+    advice: str | None = None
+    """The first thing to do."""
+
+    @model_validator(mode="after")
+    def _finds_its_example(self) -> Self:
+        try:
+            found = re.search(self.match, self.example)
+        except re.error as error:
+            raise ValueError(f"match: {self.match!r} is no regular expression: {error}") from None
+        if found is None:
+            raise ValueError(f"match: {self.match!r} does not find its own example")
+        return self
+
+
+class Rule(Cited):
+    """One part of the solution: a rule to follow, a component, a step by hand."""
+
+    id: Slug
+    """A name for references."""
+    text: Annotated[str, Field(min_length=1)]
+    """The rule."""
+
+
+class Pattern(Model):
+    """A lesson that recurs."""
+
+    id: PatternId
+    """P07; permanent. Two lessons that share a number in the logs are P15a and P15b."""
+    number: int
+    """The number the logs give it."""
+    title: Annotated[str, Field(min_length=1)]
+    """The lesson's name."""
+    summary: Annotated[str, Field(min_length=1)]
+    """The lesson in a sentence."""
+    sources: dict[Slug, SourceFile] = {}
+    """The documents that the pattern was transcribed from."""
+    stated_in: list[SessionId] = []
+    """The sessions whose logs describe it."""
+    stated_status: Literal["operational", "documented", "proposed", "superseded", "unknown"]
+    """As the logs leave it; the standing is derived from the evidence."""
+    supersedes: list[PatternId] = []
+    """The patterns that this one replaces; the way back is derived."""
+    related: list[PatternId] = []
+    """Patterns to read beside it."""
+    problem: str | None
+    """What goes wrong without it."""
+    solution: str | None
+    """What to do."""
+    rules: list[Rule] = []
+    """The solution in parts."""
+    when_to_use: list[str] | None
+    """When it applies."""
+    when_not: list[str] | None
+    """When it does not."""
+    symptoms: list[Symptom] = []
+    """What one sees when it applies."""
+    claims: list[Claim] = []
+    """Figures stated of it."""
+    recipes: list[Recipe] = []
+    """The pattern as executable steps."""
+    tags: list[Slug] = []
+    """Words to find it by."""
+    unknown: dict[str, Annotated[str, Field(min_length=1)]] = {}
+    """Path of a null → why nobody knows."""
+
+    @model_validator(mode="after")
+    def _not_itself(self) -> Self:
+        if self.id in self.supersedes:
+            raise ValueError(f"{self.id} cannot supersede itself")
+        return self

@@ -1,0 +1,453 @@
+"""A session: one sitting of work, what it set out to do, what it cost and what came of it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from kbtool.model.base import (
+    Cite,
+    Cited,
+    Commit,
+    Duration,
+    Figure,
+    Instant,
+    Model,
+    Money,
+    PatternId,
+    Quantity,
+    Reference,
+    SessionId,
+    Slug,
+    SourceFile,
+)
+from kbtool.model.claim import Claim
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Environment(Cited):
+    """The machine and the software of a session, as stated or as probed."""
+
+    card: str | None = None
+    """The accelerator: L4, H100 80GB HBM3; 'none' on a machine without one."""
+    card_memory: Quantity | None = None
+    """Device memory."""
+    compute_capability: str | None = None
+    """sm_89 and the like."""
+    architecture: str | None = None
+    """The architecture's name as stated: Ada, Hopper."""
+    shared_memory: Quantity | None = None
+    """Shared memory a block may use."""
+    cpu: str | None = None
+    """The processor."""
+    driver: str | None = None
+    """Version of the card's driver."""
+    cuda: str | None = None
+    """Version of the CUDA runtime."""
+    nvcc: str | None = None
+    """Version of the CUDA compiler."""
+    torch: str | None = None
+    """Version of PyTorch."""
+    numpy: str | None = None
+    """Version of NumPy."""
+    python: str | None = None
+    """Version of Python."""
+    instance: str | None = None
+    """The name of the rented machine; never its address."""
+    zone: str | None = None
+    """Where it is rented."""
+    purchase: Literal["on-demand", "preemptible", "reserved", "owned"] | None = None
+    """How it is paid for."""
+    details: dict[str, str] = {}
+    """Anything else: tile sizes, threads per block, compiler flags."""
+
+
+class Repository(Cited):
+    """The code that the session worked on."""
+
+    branch: str | None = None
+    """The branch checked out."""
+    commit: Commit | None = None
+    """The commit checked out at the start."""
+    dirty: bool | None = None
+    """Whether the work tree differed from the commit."""
+
+
+class CostLine(Cited):
+    """One thing that was paid for. A total is never a line: totals are derived."""
+
+    kind: Literal["gpu", "ai", "engineer", "other"]
+    """What was paid for."""
+    id: Slug | None = None
+    """A name for references; the kind where it is absent (#costs.gpu)."""
+    amount: Money | None = None
+    """How much; null, with the reason under `unknown`, where nobody knows."""
+    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] = "USD"
+    """ISO 4217."""
+    basis: Literal["claimed", "estimated", "billed"]
+    """claimed: stated by somebody; estimated: from a rate and a time; billed: on an invoice."""
+    duration: Duration | None = None
+    """The time paid for, where it is stated apart from the session's own."""
+    rate: Quantity | None = None
+    """The price of a unit of time: 0.20 USD/h."""
+    card: str | None = None
+    """The card that the line pays for, if not the session's."""
+    note: str | None = None
+    """What the line covers."""
+
+
+class Step(Cited):
+    """One step of the sitting: how long it should have taken and how long it took."""
+
+    id: Slug
+    """A name for references."""
+    title: Text
+    """What was to be done."""
+    target: Duration | None = None
+    """The time planned."""
+    actual: Duration | None = None
+    """The time it took."""
+    status: Literal["done", "failed", "skipped", "unknown"] = "unknown"
+    """How it ended."""
+    note: str | None = None
+    """Why it took so long, what came of it."""
+
+
+class Bug(Cited):
+    """A fault that the session met. Its fix is a `fix`, in this session or in a later one."""
+
+    id: Slug
+    """A name for references; it stays with the bug."""
+    title: Text
+    """The fault in a few words."""
+    component: str | None = None
+    """The part at fault: a kernel, a script, the build."""
+    symptom: Text | None = None
+    """What was seen."""
+    cause: str | None = None
+    """Why; null, with the reason under `unknown`, while nobody knows."""
+    status: Literal["open", "fixed", "worked-around", "unknown"]
+    """As the session left it; what later fixes made of it is derived."""
+    recurrence_of: Reference | None = None
+    """The same fault met earlier: SESSION#bugs.ID."""
+    minutes_lost: Duration | None = None
+    """Time spent on it in this session."""
+    error_text: str | None = None
+    """The error message, as printed."""
+    hypotheses: list[Hypothesis] = []
+    """What it might be, as believed in the session."""
+
+
+class Hypothesis(Cited):
+    """A possible cause and how likely it was held to be."""
+
+    id: Slug
+    """A name for references."""
+    statement: Text
+    """The possible cause."""
+    likelihood: Quantity | None = None
+    """As stated: 80 %."""
+    verdict: Literal["open", "confirmed", "rejected"] = "open"
+    """As this session left it."""
+    note: str | None = None
+    """What speaks for or against it."""
+
+
+class Fix(Cited):
+    """A change that mends a bug, of this session or of an earlier one."""
+
+    bug: Reference
+    """SESSION#bugs.ID, or #bugs.ID in this session."""
+    change: Text
+    """What was changed."""
+    place: str | None = None
+    """File and lines, as stated."""
+    commit: Commit | None = None
+    """The commit that holds the change."""
+    confirmed: bool | None = None
+    """Whether a test showed that the fault was gone."""
+    note: str | None = None
+    """How it was shown, or what remained."""
+
+
+class CommitEntry(Cited):
+    """A commit made, or checked out, in the session."""
+
+    id: Slug
+    """A name for references."""
+    sha: Commit | None = None
+    """The commit's id."""
+    title: str | None = None
+    """Its subject line, or what it does."""
+    role: Literal["made", "checked-out", "mentioned"] = "made"
+    """What the session had to do with it."""
+    branch: str | None = None
+    """The branch it went to."""
+    insertions: int | None = None
+    """Lines added."""
+    deletions: int | None = None
+    """Lines removed."""
+    files: int | None = None
+    """Files changed."""
+
+
+class Column(Model):
+    """One column of figures in a measurement."""
+
+    title: Text
+    """What is measured, for which arm: 'PyTorch SDPA latency'."""
+    unit: str
+    """The unit of every figure in the column; '' for a pure number."""
+
+
+class Row(Model):
+    """One case of a measurement."""
+
+    id: Slug
+    """A name for references."""
+    case: dict[str, str] = {}
+    """The shape and settings: {B: 1, H: 1, S: 128, D: 64}."""
+    values: dict[Slug, Figure | None] = {}
+    """Column → figure; null, with the reason under `unknown`, where none was taken."""
+    verdict: Literal["pass", "fail"] | None = None
+    """The verdict that the log gives this case."""
+    note: str | None = None
+    """The log's remark on this case."""
+
+
+class Measurement(Cited):
+    """A table of figures that the session measured."""
+
+    id: Slug
+    """A name for references."""
+    title: Text
+    """What the table shows."""
+    kind: Literal["benchmark", "correctness", "memory", "build", "other"]
+    """What was measured."""
+    about: str | None = None
+    """Conditions: element type, statistic, baseline, bound of the verdict."""
+    artifact: str | None = None
+    """What was measured: a binary, a commit, a kernel."""
+    validated: bool | None = None
+    """Whether the thing measured had passed validation before; null if the log does not say."""
+    columns: Annotated[dict[Slug, Column], Field(min_length=1)]
+    """The columns of figures, by name."""
+    rows: Annotated[list[Row], Field(min_length=1)]
+    """One entry a case."""
+
+    @model_validator(mode="after")
+    def _values_have_columns(self) -> Self:
+        for row in self.rows:
+            extra = sorted(set(row.values) - set(self.columns))
+            if extra:
+                raise ValueError(
+                    f"row {row.id!r} has figures for {', '.join(extra)}, which is no column;"
+                    f" the columns are {', '.join(self.columns)}"
+                )
+        return self
+
+
+class Option(Cited):
+    """A way that could have been taken."""
+
+    id: Slug
+    """A name for references."""
+    title: Text
+    """The option."""
+    detail: str | None = None
+    """Its grounds, its price, what it was expected to bring."""
+    figures: dict[Slug, Quantity] = {}
+    """Stated figures: cost, time, confidence, expected speedup."""
+
+
+class Decision(Cited):
+    """A choice, the options it was made between, and why."""
+
+    id: Slug
+    """A name for references."""
+    question: Text
+    """What had to be decided."""
+    options: list[Option] = []
+    """The options considered."""
+    chosen: Slug | None = None
+    """The id of the option taken; null, with the reason under `unknown`, while it is open."""
+    reason: str | None = None
+    """Why."""
+
+    @model_validator(mode="after")
+    def _chosen_is_an_option(self) -> Self:
+        if self.chosen is not None and self.chosen not in {option.id for option in self.options}:
+            raise ValueError(f"chosen: {self.chosen!r} is none of the options")
+        return self
+
+
+class PlannedStep(Model):
+    """A step of a plan."""
+
+    id: Slug
+    """A name for references."""
+    title: Text
+    """What is to be done."""
+    target: Duration | None = None
+    """The time planned."""
+    detail: str | None = None
+    """How."""
+
+
+class Plan(Cited):
+    """What a later sitting was to do."""
+
+    id: Slug
+    """A name for references."""
+    title: Text
+    """The aim."""
+    for_session: str | None = None
+    """The label of the sitting planned for: N+7B."""
+    target: Duration | None = None
+    """The time planned in all."""
+    budget: Quantity | None = None
+    """The money planned in all."""
+    steps: list[PlannedStep] = []
+    """The steps planned."""
+    expected: list[str] = []
+    """What it was expected to bring."""
+    figures: dict[Slug, Quantity] = {}
+    """Figures stated of the plan: target speedup, bound of the error."""
+
+
+class Evidence(Cited):
+    """What this session says of a pattern."""
+
+    pattern: PatternId
+    """The pattern."""
+    verdict: Literal["discovered", "applied", "proved", "contradicted", "not_reproduced"]
+    """discovered: first written down here; applied: followed; proved: it paid, with figures;
+    contradicted: it was followed and failed, or the figures speak against it; not_reproduced: a
+    stated gain was sought and not found."""
+    note: Text
+    """What happened."""
+    saved: Duration | None = None
+    """Time saved, as stated."""
+    lost: Duration | None = None
+    """Time lost, as stated."""
+    money: Quantity | None = None
+    """Money saved, as stated."""
+
+
+class Deliverable(Cited):
+    """A thing that the session made."""
+
+    id: Slug
+    """A name for references."""
+    title: Text
+    """The file or the thing."""
+    about: str | None = None
+    """What it is for."""
+    sizes: dict[Slug, Quantity] = {}
+    """Stated sizes: lines: 316 lines; binary: 240 KB."""
+    state: Literal["done", "partial", "planned", "unknown"] = "done"
+    """Whether it was there at the end of the session."""
+
+
+class Session(Model):
+    """One sitting of work."""
+
+    id: SessionId
+    """DATE-NAME, or undated-NAME where no log gives the date; permanent."""
+    label: Text
+    """The session's own name: N+7A."""
+    title: Text
+    """What it was about, in a few words."""
+    origin: Literal["log", "mention", "tool", "person"]
+    """log: transcribed from its own log; mention: known only from other sessions' logs;
+    tool: made by kbtool; person: written by hand."""
+    sources: dict[Slug, SourceFile] = {}
+    """The documents that figures are cited from, by a short name."""
+    status: Literal["planned", "running", "paused", "complete", "terminated", "unknown"]
+    """How it stands, or how it ended."""
+    follows: SessionId | None = None
+    """The session before it in the same line of work."""
+    objective: str | None = None
+    """What it set out to do."""
+    outcome: str | None = None
+    """What came of it."""
+    grade: str | None = None
+    """The mark it gave itself."""
+    started: Instant | None = None
+    """When it began."""
+    ended: Instant | None = None
+    """When it ended or was paused."""
+    duration: Duration | None = None
+    """How long it took as stated; derived from the two times where it is not stated."""
+    budget_time: Duration | None = None
+    """The time box."""
+    budget_money: Quantity | None = None
+    """The money box."""
+    engineer: str | None = None
+    """Who worked; a name or initials."""
+    environment: Environment | None = None
+    """The machine and the software."""
+    repository: Repository | None = None
+    """The code worked on."""
+    costs: list[CostLine] = []
+    """What was paid for."""
+    steps: list[Step] = []
+    """Target against actual, step by step."""
+    measurements: list[Measurement] = []
+    """Tables of figures measured by hand; what kbtool measured is under runs/."""
+    bugs: list[Bug] = []
+    """Faults met."""
+    fixes: list[Fix] = []
+    """Changes that mend a bug."""
+    commits: list[CommitEntry] = []
+    """Commits made or checked out."""
+    decisions: list[Decision] = []
+    """Choices made or left open."""
+    evidence: list[Evidence] = []
+    """What the session says of patterns."""
+    claims: list[Claim] = []
+    """Figures stated that other figures determine, as stated."""
+    plans: list[Plan] = []
+    """What a later sitting was to do."""
+    deliverables: list[Deliverable] = []
+    """What was made."""
+    lessons: list[str] = []
+    """What was learned, in a sentence each."""
+    tags: list[Slug] = []
+    """Words to find it by."""
+    cites: dict[str, Cite] = {}
+    """Key of this record → where its value stands, for started, ended, duration and the like."""
+    unknown: dict[str, Text] = {}
+    """Path of a null → why nobody knows; every explicit null has its reason here."""
+
+    @model_validator(mode="after")
+    def _times_in_order(self) -> Self:
+        if self.started and self.ended:
+            elapsed = self.ended.since(self.started)
+            if elapsed is not None and elapsed.total_seconds() < 0:
+                raise ValueError(f"ended {self.ended} is before started {self.started}")
+        if self.status == "running" and self.ended is not None:
+            raise ValueError("a running session has no end; set status to complete or paused")
+        return self
+
+    @property
+    def day(self) -> str | None:
+        """The day of the session, ``YYYY-MM-DD``, from its id; ``None`` where undated."""
+        return None if self.id.startswith("undated-") else self.id[:10]
+
+    @property
+    def minutes(self) -> Decimal | None:
+        """Minutes: as stated, else from start and end, else ``None``."""
+        if self.duration is not None:
+            return self.duration.minutes
+        if self.started and self.ended:
+            elapsed = self.ended.since(self.started)
+            if elapsed is not None:
+                return Decimal(str(elapsed.total_seconds())) / 60
+        return None
+
+
+Bug.model_rebuild()

@@ -1,0 +1,231 @@
+"""The knowledge base on disk: where it is, what files it has, its records loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pydantic import ValidationError
+
+from kbtool.model.base import Model
+from kbtool.model.finding import Finding
+from kbtool.model.kernel import Kernel
+from kbtool.model.pattern import Pattern
+from kbtool.model.recipe import Recipe
+from kbtool.model.run import Run
+from kbtool.model.session import Session
+from kbtool.store.document import Document, DocumentError, parse, read_bytes
+from kbtool.store.load import validate
+
+R = TypeVar("R", bound=Model)
+
+MAX_RUN_BYTES = 64 << 20
+
+
+class NotFoundError(LookupError):
+    """A record, recipe or knowledge base that is not there; the message says what is."""
+
+
+@dataclass(frozen=True)
+class Entry(Generic[R]):
+    """A record and where it stands."""
+
+    path: str
+    """The file, relative to the root."""
+    record: R
+    document: Document | None
+    """The parsed YAML; ``None`` for a run, which is JSON."""
+
+
+def find_root(explicit: str | os.PathLike[str] | None = None) -> Path:
+    """The root of the knowledge base: ``explicit``, ``KBTOOL_ROOT``, or up from here.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    given = explicit or os.environ.get("KBTOOL_ROOT")
+    if given:
+        root = Path(given).absolute()
+        if not is_root(root):
+            raise NotFoundError(
+                f"{given} is no knowledge base: it needs the folders sessions/ and patterns/"
+            )
+        return root
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if is_root(folder):
+            return folder
+    raise NotFoundError(
+        "no knowledge base here or above: a knowledge base has the folders sessions/ and"
+        " patterns/; go to one, pass --root DIR, or set KBTOOL_ROOT"
+    )
+
+
+def is_root(folder: Path) -> bool:
+    """Whether ``folder`` is the root of a knowledge base."""
+    return (folder / "sessions").is_dir() and (folder / "patterns").is_dir()
+
+
+class KnowledgeBase:
+    """All records under one root, loaded when first asked for.
+
+    A file that does not load is left out and reported under ``findings``; the rest is usable.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.findings: list[Finding] = []
+
+    def session_files(self) -> Iterator[Path]:
+        """Every session record, by name of its folder."""
+        for folder in _folders(self.root / "sessions"):
+            yield folder / "session.yaml"
+
+    def pattern_files(self) -> Iterator[Path]:
+        """Every pattern record."""
+        folder = self.root / "patterns"
+        yield from sorted(path for path in folder.glob("*.yaml") if path.name[0] != ".")
+
+    def kernel_files(self) -> Iterator[Path]:
+        """Every kernel manifest."""
+        for folder in _folders(self.root / "kernels"):
+            if (folder / "kernel.yaml").exists():
+                yield folder / "kernel.yaml"
+
+    def run_files(self, session: str | None = None) -> Iterator[Path]:
+        """Every run record, or those of one session."""
+        folders = (
+            [self.root / "sessions" / session] if session else _folders(self.root / "sessions")
+        )
+        for folder in folders:
+            runs = folder / "runs"
+            if runs.is_dir():
+                yield from sorted(path for path in runs.glob("*.json") if path.name[0] != ".")
+
+    @cached_property
+    def sessions(self) -> dict[str, Entry[Session]]:
+        """Session id → session, in the order of the work (see ``in_order``)."""
+        entries = self._load(self.session_files(), Session)
+        return {entry.record.id: entry for entry in in_order(entries)}
+
+    @cached_property
+    def patterns(self) -> dict[str, Entry[Pattern]]:
+        """Pattern id → pattern."""
+        return {e.record.id: e for e in self._load(self.pattern_files(), Pattern)}
+
+    @cached_property
+    def kernels(self) -> dict[str, Entry[Kernel]]:
+        """Kernel id → manifest."""
+        return {e.record.id: e for e in self._load(self.kernel_files(), Kernel)}
+
+    @cached_property
+    def runs(self) -> list[Entry[Run]]:
+        """Every run, oldest first; a resumed run has one entry an attempt."""
+        entries = []
+        for path in self.run_files():
+            loaded = load_run(path, self.shown(path))
+            if isinstance(loaded, Finding):
+                self.findings.append(loaded)
+            else:
+                entries.append(loaded)
+        return sorted(entries, key=lambda e: (e.record.started, e.record.id, e.record.attempt))
+
+    def recipes(self) -> dict[str, tuple[Pattern, Recipe]]:
+        """Recipe name → the pattern it belongs to, and the recipe."""
+        return {
+            recipe.name: (entry.record, recipe)
+            for entry in self.patterns.values()
+            for recipe in entry.record.recipes
+        }
+
+    def session(self, name: str) -> Entry[Session]:
+        """The session with this id, label, or unambiguous beginning of an id.
+
+        Raises:
+            NotFoundError: there is none, or more than one.
+        """
+        if name in self.sessions:
+            return self.sessions[name]
+        labelled = [e for e in self.sessions.values() if e.record.label == name]
+        begun = [e for e in self.sessions.values() if e.record.id.startswith(name)]
+        for found in (labelled, begun):
+            if len(found) == 1:
+                return found[0]
+            if found:
+                names = ", ".join(entry.record.id for entry in found[:5])
+                raise NotFoundError(f"{name!r} is more than one session: {names}")
+        raise NotFoundError(f"there is no session {name!r}; see `kbtool session list`")
+
+    def shown(self, path: Path) -> str:
+        """``path`` as messages show it: relative to the root."""
+        return path.relative_to(self.root).as_posix()
+
+    def _load(self, files: Iterator[Path], kind: type[R]) -> list[Entry[R]]:
+        entries = []
+        for path in files:
+            loaded = load_record(path, self.shown(path), kind)
+            if isinstance(loaded, Entry):
+                entries.append(loaded)
+            else:
+                self.findings.extend(loaded)
+        return entries
+
+
+def load_record(path: Path, shown: str, kind: type[R]) -> Entry[R] | list[Finding]:
+    """One YAML record, or what is wrong with it."""
+    try:
+        document = parse(read_bytes(path, shown), shown)
+    except DocumentError as error:
+        return [error.finding]
+    record = validate(document, kind)
+    return record if isinstance(record, list) else Entry(shown, record, document)
+
+
+def load_run(path: Path, shown: str) -> Entry[Run] | Finding:
+    """One run record, or what is wrong with it."""
+    try:
+        raw = read_bytes(path, shown, MAX_RUN_BYTES)
+        return Entry(shown, Run.model_validate_json(raw), None)
+    except DocumentError as error:
+        return error.finding
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        message = problem["msg"].removeprefix("Value error, ")
+        return Finding(
+            shown, 1, "run",
+            f"{place + ': ' if place else ''}{message}; runs are written by kbtool and never"
+            " edited: restore the file with git, or remove it",
+        )  # fmt: skip
+
+
+def in_order(entries: list[Entry[Session]]) -> list[Entry[Session]]:
+    """Sessions in the order of the work: each after the one that it follows, then by id.
+
+    A session that follows itself, directly or round a circle, is put at the end by id.
+    """
+    by_id = {entry.record.id: entry for entry in entries}
+    followers: dict[str | None, list[Entry[Session]]] = {}
+    for entry in sorted(entries, key=lambda e: (e.record.day or "9999", e.record.id)):
+        before = entry.record.follows
+        followers.setdefault(before if before in by_id else None, []).append(entry)
+    ordered: list[Entry[Session]] = []
+    waiting = list(reversed(followers.get(None, [])))
+    while waiting:
+        entry = waiting.pop()
+        ordered.append(entry)
+        waiting.extend(reversed(followers.get(entry.record.id, [])))
+    placed = {entry.record.id for entry in ordered}
+    return ordered + sorted(
+        (entry for entry in entries if entry.record.id not in placed), key=lambda e: e.record.id
+    )
+
+
+def _folders(parent: Path) -> list[Path]:
+    if not parent.is_dir():
+        return []
+    return sorted(path for path in parent.iterdir() if path.is_dir() and path.name[0] not in "._")

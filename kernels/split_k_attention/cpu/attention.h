@@ -1,0 +1,261 @@
+// Split-K attention on the CPU, for one element type; each attention_<type>.cpp is one instance.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "../attention_state.h"
+#include "kernels.h"
+#include "tile.h"
+
+namespace kbtool::cpu {
+
+constexpr int64_t ROW_GROUP = 4;  // rows that share each load of a key and of a value
+
+constexpr int64_t round_up(int64_t n, int64_t step) { return ceil_div(n, step) * step; }
+
+// Rows that a query tile has room for, in whole groups.
+inline int64_t tile_rows(const SplitKParams& p) {
+  return std::min(BLOCK_M, round_up(p.H / p.Hkv * p.Sq, ROW_GROUP));
+}
+
+// A worker's scratch, cut into arrays that start at a multiple of 64 bytes.
+struct Scratch {
+  float* q;       // [rows, D_pad]
+  float* o;       // [rows, D_pad]
+  float* m;       // [rows]
+  float* l;       // [rows]
+  float* logits;  // [BLOCK_KV, ROW_GROUP]
+  float* k;       // [BLOCK_KV, D_pad]
+  float* v;       // [BLOCK_KV, D_pad]
+  float* end;
+
+  Scratch(float* base, int64_t rows, int64_t D_pad) {
+    const auto take = [&base](int64_t numel) {
+      float* const start = base;
+      base += round_up(numel, 16);
+      return start;
+    };
+    q = take(rows * D_pad);
+    o = take(rows * D_pad);
+    m = take(rows);
+    l = take(rows);
+    logits = take(BLOCK_KV * ROW_GROUP);
+    k = take(BLOCK_KV * D_pad);
+    v = take(BLOCK_KV * D_pad);
+    end = base;
+  }
+};
+
+// Copies rows into fp32 with unit stride, padded with zeros to D_pad: how the kernel reads what it
+// cannot read in place.
+template <class Element>
+void pack_rows(const Element* source, int64_t row_stride, int64_t dim_stride, int64_t rows,
+               int64_t D, int64_t D_pad, float* packed) {  // [rows, D_pad]
+  for (int64_t row = 0; row < rows; ++row) {
+    const Element* from = source + row * row_stride;
+    float* to = packed + row * D_pad;
+    int64_t d = 0;
+    if (dim_stride == 1) {
+      for (; d + LANES <= D; d += LANES) store(to + d, load(from + d));
+    }
+    for (; d < D; ++d) to[d] = load_scalar(from + d * dim_stride);
+    for (; d < D_pad; ++d) to[d] = 0.0f;
+  }
+}
+
+// A block of keys or values as the kernel reads it: in place, or packed.
+template <class Element>
+struct Block {
+  const Element* in_place;  // null when packed
+  const float* packed;
+  int64_t stride;
+
+  template <class Body>
+  void read(const Body& body) const {
+    if (in_place != nullptr) {
+      body(in_place, stride);
+    } else {
+      body(packed, stride);
+    }
+  }
+};
+
+template <class Element>
+Block<Element> read_block(const Element* source, const Strides4& stride, int64_t keys, int64_t D,
+                          int64_t D_pad, bool reread, float* packed) {
+  if (stride.dim == 1 && D == D_pad && !reread) return {source, nullptr, stride.seq};
+  pack_rows(source, stride.seq, stride.dim, keys, D, D_pad, packed);
+  return {nullptr, packed, D_pad};
+}
+
+template <class Element>
+class PartialItem {
+ public:
+  PartialItem(const SplitKParams& params, int64_t item, float* scratch_base)
+      : p(params),
+        D_pad(round_up(p.D, LANES)),
+        group(p.H / p.Hkv),
+        scratch(scratch_base, tile_rows(p), D_pad) {
+    const int64_t tiles = query_tiles(p.H, p.Hkv, p.Sq);
+    split = item % p.num_splits;
+    item /= p.num_splits;
+    row0 = (tiles - 1 - item % tiles) * BLOCK_M;  // causal: the longest tiles start first
+    item /= tiles;
+    head_kv = item % p.Hkv;
+    batch = item / p.Hkv;
+    rows = std::min(BLOCK_M, group * p.Sq - row0);
+    valid = p.kv_lengths == nullptr ? p.Skv : p.kv_lengths[batch];
+  }
+
+  void run() {
+    load_queries();
+    // The keys that any row of this tile sees are cut evenly: no split is left with masked keys.
+    const int64_t seen_by_tile = seen_keys(rows - 1);
+    const int64_t keys_per_split = ceil_div(seen_by_tile, p.num_splits);
+    const int64_t begin = std::min(split * keys_per_split, seen_by_tile);
+    const int64_t end = std::min(begin + keys_per_split, seen_by_tile);
+    for (int64_t key0 = begin; key0 < end; key0 += BLOCK_KV) {
+      attend_block(key0, std::min(BLOCK_KV, end - key0));
+    }
+    if (p.num_splits == 1) {
+      store_output();
+    } else {
+      store_partial();
+    }
+  }
+
+ private:
+  const SplitKParams& p;
+  const int64_t D_pad;
+  const int64_t group;  // query heads of a KV head
+  Scratch scratch;
+  int64_t batch, head_kv, split;
+  int64_t row0, rows;  // rows of the tile: query-major, row = query * group + head of the group
+  int64_t valid;       // keys of this batch entry
+
+  int64_t query(int64_t row) const { return (row0 + row) / group; }
+  int64_t head(int64_t row) const { return head_kv * group + (row0 + row) % group; }
+  int64_t seen_keys(int64_t row) const {
+    return visible_keys(p.causal, query(row), p.Sq, valid);
+  }
+
+  void load_queries() {
+    const int64_t padded = tile_rows(p);
+    for (int64_t row = 0; row < rows; ++row) {
+      const Element* source = static_cast<const Element*>(p.q) + batch * p.q_stride.batch +
+                              head(row) * p.q_stride.head + query(row) * p.q_stride.seq;
+      pack_rows(source, 0, p.q_stride.dim, 1, p.D, D_pad, scratch.q + row * D_pad);
+    }
+    std::fill(scratch.q + rows * D_pad, scratch.q + padded * D_pad, 0.0f);
+    std::fill(scratch.o, scratch.o + padded * D_pad, 0.0f);
+    std::fill(scratch.m, scratch.m + padded, negative_infinity());
+    std::fill(scratch.l, scratch.l + padded, 0.0f);
+  }
+
+  const Element* rows_of(const void* base, const Strides4& stride, int64_t key0) const {
+    return static_cast<const Element*>(base) + batch * stride.batch + head_kv * stride.head +
+           key0 * stride.seq;
+  }
+
+  void attend_block(int64_t key0, int64_t keys) {
+    // Widening once pays when more than two groups of rows read the block.
+    const bool reread = sizeof(Element) < sizeof(float) && rows > 2 * ROW_GROUP;
+    const auto k = read_block(rows_of(p.k, p.k_stride, key0), p.k_stride, keys, p.D, D_pad, reread,
+                              scratch.k);
+    const auto v = read_block(rows_of(p.v, p.v_stride, key0), p.v_stride, keys, p.D, D_pad, reread,
+                              scratch.v);
+    for (int64_t row = 0; row < rows; row += ROW_GROUP) {
+      const int64_t left = rows - row;
+      if (left >= 3) {
+        attend_rows<4>(row, key0, keys, k, v);
+      } else if (left == 2) {
+        attend_rows<2>(row, key0, keys, k, v);
+      } else {
+        attend_rows<1>(row, key0, keys, k, v);
+      }
+    }
+  }
+
+  template <int ROWS>
+  void attend_rows(int64_t row, int64_t key0, int64_t keys, const Block<Element>& k,
+                   const Block<Element>& v) {
+    int32_t seen[ROWS];
+    for (int r = 0; r < ROWS; ++r) {
+      // A row beyond the tile is padding and computes along with the last.
+      const int64_t of_row = seen_keys(std::min(row + r, rows - 1)) - key0;
+      seen[r] = static_cast<int32_t>(std::clamp<int64_t>(of_row, 0, keys));
+    }
+    const int64_t needed = seen[ROWS - 1];
+    if (needed == 0) return;
+
+    RowStates<ROWS> state{scratch.m + row, scratch.l + row, scratch.o + row * D_pad, {}};
+    k.read([&](const auto* k_rows, int64_t stride) {
+      compute_logits<ROWS>(scratch.q + row * D_pad, k_rows, stride, needed, D_pad, p.scale,
+                           scratch.logits);
+    });
+    online_softmax<ROWS>(scratch.logits, seen, needed, state);
+    v.read([&](const auto* v_rows, int64_t stride) {
+      accumulate_seen<ROWS>(scratch.logits, seen, v_rows, stride, D_pad, state);
+    });
+  }
+
+  void store_output() const {
+    for (int64_t row = 0; row < rows; ++row) {
+      Element* out = static_cast<Element*>(p.out) + batch * p.out_stride.batch +
+                     head(row) * p.out_stride.head + query(row) * p.out_stride.seq;
+      const float* o = scratch.o + row * D_pad;
+      const float l = scratch.l[row];
+      for (int64_t d = 0; d < p.D; ++d) {
+        store_scalar(out + d * p.out_stride.dim, normalised(o[d], l));
+      }
+      p.lse[batch * p.lse_stride.batch + head(row) * p.lse_stride.head +
+            query(row) * p.lse_stride.seq] = log_sum_exp(scratch.m[row], l);
+    }
+  }
+
+  void store_partial() const {
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t slot = ((split * p.B + batch) * p.H + head(row)) * p.Sq + query(row);
+      p.partial_m[slot] = scratch.m[row];
+      p.partial_l[slot] = scratch.l[row];
+      std::copy_n(scratch.o + row * D_pad, p.D, p.partial_o + slot * p.D);
+    }
+  }
+};
+
+template <class Element>
+void partial(const SplitKParams& p, int64_t item, float* scratch) {
+  PartialItem<Element>(p, item, scratch).run();
+}
+
+template <class Element>
+void merge(const SplitKParams& p, int64_t begin, int64_t end, float* scratch) {
+  float* o = scratch;  // [D]
+  const int64_t rows = p.B * p.H * p.Sq;
+  for (int64_t row = begin; row < end; ++row) {
+    float m = negative_infinity();
+    float l = 0.0f;
+    std::fill_n(o, p.D, 0.0f);
+    for (int64_t split = 0; split < p.num_splits; ++split) {
+      const int64_t slot = split * rows + row;
+      const MergeWeights w = merge_weights(m, p.partial_m[slot]);
+      m = w.m;
+      l = merge_weighted(w, l, p.partial_l[slot]);
+      const float* other = p.partial_o + slot * p.D;
+      for (int64_t d = 0; d < p.D; ++d) o[d] = merge_weighted(w, o[d], other[d]);
+    }
+    const int64_t query = row % p.Sq;
+    const int64_t head = row / p.Sq % p.H;
+    const int64_t batch = row / (p.Sq * p.H);
+    Element* out = static_cast<Element*>(p.out) + batch * p.out_stride.batch +
+                   head * p.out_stride.head + query * p.out_stride.seq;
+    for (int64_t d = 0; d < p.D; ++d) {
+      store_scalar(out + d * p.out_stride.dim, normalised(o[d], l));
+    }
+    p.lse[batch * p.lse_stride.batch + head * p.lse_stride.head + query * p.lse_stride.seq] =
+        log_sum_exp(m, l);
+  }
+}
+
+}  // namespace kbtool::cpu

@@ -1,0 +1,7 @@
+#include "attention.h"
+
+namespace kbtool::cpu {
+
+Kernels kernels_fp16() { return {partial<Half>, merge<Half>}; }
+
+}  // namespace kbtool::cpu

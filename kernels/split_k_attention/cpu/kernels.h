@@ -1,0 +1,44 @@
+// The face of the CPU kernels: what a caller needs to run the two passes in parallel. Nothing here
+// is a template, and each element type is one source that defines one function: no instantiation
+// can be missing at link time.
+#pragma once
+
+#include <cstdint>
+
+#include "../num_splits.h"
+#include "../params.h"
+
+namespace kbtool::cpu {
+
+constexpr int64_t BLOCK_M = 64;   // rows of a query tile: (query, head of the KV group), query-major
+constexpr int64_t BLOCK_KV = 64;  // keys taken at a time
+
+// Fixed, and not the number of threads: the cut, and with it every bit of the result, must not
+// depend on how many threads happen to run. 64 items keep 64 cores busy and cost two cores nothing.
+constexpr int64_t NOMINAL_WORKERS = 64;
+constexpr int64_t MIN_KEYS = 256;
+
+constexpr int64_t query_tiles(int64_t H, int64_t Hkv, int64_t Sq) {
+  return Hkv == 0 ? 0 : ceil_div(H / Hkv * Sq, BLOCK_M);
+}
+
+inline int64_t num_items(const SplitKParams& p) {
+  return p.B * p.Hkv * query_tiles(p.H, p.Hkv, p.Sq) * p.num_splits;
+}
+
+// Floats of scratch that one worker needs; the address must be a multiple of 64 bytes.
+int64_t scratch_numel(const SplitKParams& p);
+
+struct Kernels {
+  // Pass 1: the state of one (batch, KV head, query tile, split), to the workspace, or to out and
+  // lse when there is one split. Items may run in any order.
+  void (*partial)(const SplitKParams& p, int64_t item, float* scratch);
+  // Pass 2: merges the splits of rows [begin, end) out of B * H * Sq, in the order of the splits.
+  void (*merge)(const SplitKParams& p, int64_t begin, int64_t end, float* scratch);
+};
+
+Kernels kernels_fp32();
+Kernels kernels_fp16();
+Kernels kernels_bf16();
+
+}  // namespace kbtool::cpu

@@ -1,0 +1,178 @@
+// Vectors of fp32 through the compiler's vector extension: one source for AVX-512, AVX2 and NEON.
+// Only what a compiler cannot find by itself (widening fp16) has an intrinsic beside the portable
+// form. NaN and inf keep their meaning throughout, so none of this may be built with -ffast-math.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+#if defined(__FAST_MATH__)
+#error "masked keys rely on inf and NaN: build without -ffast-math"
+#endif
+
+namespace kbtool::cpu {
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16;
+#elif defined(__AVX__)
+constexpr int LANES = 8;
+#else
+constexpr int LANES = 4;
+#endif
+
+typedef float Vec __attribute__((vector_size(LANES * sizeof(float))));
+typedef int32_t IntVec __attribute__((vector_size(LANES * sizeof(int32_t))));
+typedef uint32_t UintVec __attribute__((vector_size(LANES * sizeof(uint32_t))));
+typedef uint16_t Bits16Vec __attribute__((vector_size(LANES * sizeof(uint16_t))));
+
+struct Half {
+  uint16_t bits;
+};
+struct BFloat16 {
+  uint16_t bits;
+};
+
+inline Vec splat(float x) { return Vec{} + x; }
+
+inline Vec load(const float* p) {
+  Vec x;
+  std::memcpy(&x, p, sizeof x);
+  return x;
+}
+
+inline void store(float* p, Vec x) { std::memcpy(p, &x, sizeof x); }
+
+inline UintVec load_bits(const uint16_t* p) {
+  Bits16Vec narrow;
+  std::memcpy(&narrow, p, sizeof narrow);
+  return __builtin_convertvector(narrow, UintVec);
+}
+
+inline Vec load(const BFloat16* p) { return (Vec)(load_bits(&p->bits) << 16); }
+
+inline Vec load(const Half* p) {
+#if defined(__AVX512F__)
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#elif defined(__AVX__) && defined(__F16C__)
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#else
+  const UintVec h = load_bits(&p->bits);
+  // The exponent of fp32 is rebased by a multiplication, which also handles subnormals.
+  const Vec magnitude = (Vec)((h & 0x7fffu) << 13) * 0x1p112f;
+  const UintVec special = (UintVec)((h & 0x7c00u) == 0x7c00u) & 0x7f800000u;
+  return (Vec)((UintVec)magnitude | special | ((h & 0x8000u) << 16));
+#endif
+}
+
+inline float load_scalar(const float* p) { return *p; }
+
+inline float load_scalar(const BFloat16* p) {
+  const uint32_t bits = static_cast<uint32_t>(p->bits) << 16;
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+inline float load_scalar(const Half* p) {
+  Half lanes[LANES] = {*p};
+  return load(lanes)[0];
+}
+
+// Stores round to nearest even; a NaN stays a NaN.
+inline void store_scalar(float* p, float x) { *p = x; }
+
+inline void store_scalar(BFloat16* p, float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  p->bits = static_cast<uint16_t>(x != x ? (bits >> 16) | 0x40u : rounded);
+}
+
+inline void store_scalar(Half* p, float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  uint32_t half;
+  if (magnitude > 0x7f800000u) {
+    half = 0x7e00u;
+  } else if (magnitude >= 0x477ff000u) {  // 65520 and above round to infinity
+    half = 0x7c00u;
+  } else if (magnitude < 0x38800000u) {  // subnormal: the addition aligns and rounds the mantissa
+    float x_abs;
+    std::memcpy(&x_abs, &magnitude, sizeof x_abs);
+    x_abs += 0.5f;
+    std::memcpy(&half, &x_abs, sizeof half);
+    half -= 0x3f000000u;
+  } else {
+    half = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
+  }
+  p->bits = static_cast<uint16_t>(sign | half);
+}
+
+// The larger logit of each lane; a NaN wins, as in max_logit.
+inline Vec max_logit(Vec a, Vec b) { return ((a > b) | (a != a)) ? a : b; }
+
+template <int STRIDE, int... I>
+inline Vec swap_lanes(Vec x, std::integer_sequence<int, I...>) {
+  return __builtin_shufflevector(x, x, (I ^ STRIDE)...);
+}
+
+// Lane i becomes lane i ^ STRIDE.
+template <int STRIDE>
+inline Vec swap_lanes(Vec x) {
+  return swap_lanes<STRIDE>(x, std::make_integer_sequence<int, LANES>{});
+}
+
+template <int STRIDE, int... I>
+inline Vec fold_pair(Vec a, Vec b, std::integer_sequence<int, I...>) {
+  const Vec kept = __builtin_shufflevector(a, b, ((I & STRIDE) ? I + LANES : I)...);
+  const Vec moved =
+      __builtin_shufflevector(a, b, ((I & STRIDE) ? (I ^ STRIDE) + LANES : (I ^ STRIDE))...);
+  return kept + moved;
+}
+
+// Sums each of LANES vectors over its lanes: lane i of the result is the sum of x[i]. Every sum is
+// the same tree, so a dot product does not depend on which slot of a tile computed it.
+template <int STRIDE = LANES / 2>
+inline Vec sum_lanes(Vec (&x)[LANES]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < STRIDE; ++i) {
+    x[i] = fold_pair<STRIDE>(x[i], x[i + STRIDE], std::make_integer_sequence<int, LANES>{});
+  }
+  if constexpr (STRIDE > 1) {
+    return sum_lanes<STRIDE / 2>(x);
+  } else {
+    return x[0];
+  }
+}
+
+// exp(x) for x <= 0, within 2 ulp; 0 below the smallest normal number, NaN for NaN.
+inline Vec exp_nonpositive(Vec x) {
+  constexpr float SMALLEST = -87.33654f;  // ln(2^-126)
+  constexpr float LOG2_E = 1.44269504f;
+  constexpr float LN2_HIGH = 0.693359375f;  // few bits, so that n * LN2_HIGH is exact
+  constexpr float LN2_LOW = -2.12194440e-4f;
+  constexpr float ROUNDER = 12582912.0f;  // 1.5 * 2^23: adding it leaves an integer in the low bits
+
+  const Vec rounded = x * LOG2_E + ROUNDER;
+  const Vec n = rounded - ROUNDER;
+  const Vec r = (x - n * LN2_HIGH) - n * LN2_LOW;
+  Vec p = splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + (r + 1.0f);
+  const IntVec power = ((IntVec)rounded - 0x4b400000 + 127) << 23;
+  const Vec result = p * (Vec)power;
+  return (x < SMALLEST) ? Vec{} : result;
+}
+
+}  // namespace kbtool::cpu

@@ -1,0 +1,177 @@
+// One block of keys against a few query rows: logits, online softmax, weighted values.
+//
+// ROWS (1, 2 or 4) query rows share every load of a key and of a value. Logits and weights of a
+// block lie as [key][row], so a vector holds LANES / ROWS keys of all rows, and each step below is
+// the same code for every ROWS.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels.h"
+#include "simd.h"
+
+namespace kbtool::cpu {
+
+static_assert(BLOCK_KV % LANES == 0, "the logits of a block are stored in whole vectors");
+
+// What an online softmax carries for ROWS rows from block to block.
+template <int ROWS>
+struct RowStates {
+  float* m;           // [ROWS]
+  float* l;           // [ROWS]
+  float* o;           // [ROWS, D_pad]
+  float alpha[ROWS];  // the weight of what was accumulated before the present block
+};
+
+// logits[key][row] = q[row] . k[key] * scale. D_pad is D rounded up to LANES, both sides padded
+// with zeros, or k read in place when D needs no padding.
+template <int ROWS, class Element>
+void compute_logits(const float* q,                     // [ROWS, D_pad]
+                    const Element* k, int64_t k_stride,  // [keys, D_pad]
+                    int64_t keys, int64_t D_pad, float scale,
+                    float* logits) {  // [BLOCK_KV, ROWS]
+  constexpr int KEYS = LANES / ROWS;
+  for (int64_t key0 = 0; key0 < keys; key0 += KEYS) {
+    const Element* k_row[KEYS];
+#pragma GCC unroll 16
+    for (int j = 0; j < KEYS; ++j) {
+      // Past the end the last key is read again; the softmax drops those lanes.
+      k_row[j] = k + (key0 + j < keys ? key0 + j : keys - 1) * k_stride;
+    }
+    Vec acc[LANES] = {};
+    for (int64_t d = 0; d < D_pad; d += LANES) {
+      Vec q_rmem[ROWS];
+#pragma GCC unroll 4
+      for (int r = 0; r < ROWS; ++r) q_rmem[r] = load(q + r * D_pad + d);
+#pragma GCC unroll 16
+      for (int j = 0; j < KEYS; ++j) {
+        const Vec k_rmem = load(k_row[j] + d);
+#pragma GCC unroll 4
+        for (int r = 0; r < ROWS; ++r) acc[j * ROWS + r] += q_rmem[r] * k_rmem;
+      }
+    }
+    store(logits + key0 * ROWS, sum_lanes(acc) * scale);
+  }
+}
+
+template <int STRIDE, int ROWS>
+inline Vec max_over_keys(Vec x) {
+  if constexpr (STRIDE >= ROWS) {
+    return max_over_keys<STRIDE / 2, ROWS>(max_logit(x, swap_lanes<STRIDE>(x)));
+  } else {
+    return x;
+  }
+}
+
+// Turns logits into weights exp(logit - m) against the new maximum; a key that a row does not see
+// weighs 0 whatever its logit was.
+template <int ROWS>
+void online_softmax(float* logits,               // [BLOCK_KV, ROWS], weights on return
+                    const int32_t (&seen)[ROWS],  // keys of this block that each row sees
+                    int64_t keys, RowStates<ROWS>& state) {
+  constexpr int KEYS = LANES / ROWS;
+  const Vec hidden = splat(-__builtin_inff());
+  IntVec seen_lanes, key_of_lane;
+  Vec m_old;
+  for (int i = 0; i < LANES; ++i) {
+    seen_lanes[i] = seen[i % ROWS];
+    key_of_lane[i] = i / ROWS;
+    m_old[i] = state.m[i % ROWS];
+  }
+
+  Vec m_new = m_old;
+  for (int64_t key0 = 0; key0 < keys; key0 += KEYS) {
+    Vec x = load(logits + key0 * ROWS);
+    x = (key_of_lane + static_cast<int32_t>(key0) < seen_lanes) ? x : hidden;
+    store(logits + key0 * ROWS, x);
+    m_new = max_logit(m_new, x);
+  }
+  m_new = max_over_keys<LANES / 2, ROWS>(m_new);
+
+  // A row that has seen nothing yet: -inf - -inf would be NaN, -inf - 0 weighs 0.
+  const Vec base = (m_new == hidden) ? Vec{} : m_new;
+  for (int64_t key0 = 0; key0 < keys; key0 += KEYS) {
+    store(logits + key0 * ROWS, exp_nonpositive(load(logits + key0 * ROWS) - base));
+  }
+  const Vec alpha = exp_nonpositive(m_old - base);
+  for (int r = 0; r < ROWS; ++r) {
+    state.m[r] = m_new[r];
+    state.alpha[r] = alpha[r];
+  }
+}
+
+// VECS vectors of columns of o = o * alpha + weights . v, the keys in order.
+template <int ROWS, int VECS, class Element>
+inline void accumulate_columns(const float* weights, int64_t weight_stride, const Element* v,
+                               int64_t v_stride, int64_t keys, const float* alpha, float* o,
+                               int64_t o_stride) {
+  Vec acc[ROWS][VECS] = {};
+  for (int64_t key = 0; key < keys; ++key) {
+    Vec v_rmem[VECS];
+#pragma GCC unroll 8
+    for (int i = 0; i < VECS; ++i) v_rmem[i] = load(v + key * v_stride + i * LANES);
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS; ++r) {
+      const Vec weight = splat(weights[key * weight_stride + r]);
+#pragma GCC unroll 8
+      for (int i = 0; i < VECS; ++i) acc[r][i] += weight * v_rmem[i];
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < ROWS; ++r) {
+#pragma GCC unroll 8
+    for (int i = 0; i < VECS; ++i) {
+      float* target = o + r * o_stride + i * LANES;
+      store(target, load(target) * alpha[r] + acc[r][i]);
+    }
+  }
+}
+
+template <int ROWS, int VECS, class Element>
+inline void accumulate_from(int64_t d, const float* weights, int64_t weight_stride,
+                            const Element* v, int64_t v_stride, int64_t keys, int64_t D_pad,
+                            const float* alpha, float* o, int64_t o_stride) {
+  for (; d + VECS * LANES <= D_pad; d += VECS * LANES) {
+    accumulate_columns<ROWS, VECS>(weights, weight_stride, v + d, v_stride, keys, alpha, o + d,
+                                   o_stride);
+  }
+  if constexpr (VECS > 1) {
+    accumulate_from<ROWS, VECS / 2>(d, weights, weight_stride, v, v_stride, keys, D_pad, alpha, o,
+                                    o_stride);
+  }
+}
+
+// Adds keys to l and o. l is summed as if it were a column of ones, in the order of o: over V = 1
+// the two are equal to the last bit.
+template <int ROWS, class Element>
+void accumulate(const float* weights, int64_t weight_stride,  // [keys, ROWS]
+                const Element* v, int64_t v_stride,           // [keys, D_pad]
+                int64_t keys, int64_t D_pad, const float* alpha, float* l, float* o) {
+  float sum[ROWS] = {};
+  for (int64_t key = 0; key < keys; ++key) {
+    for (int r = 0; r < ROWS; ++r) sum[r] += weights[key * weight_stride + r];
+  }
+  for (int r = 0; r < ROWS; ++r) l[r] = l[r] * alpha[r] + sum[r];
+
+  // 16 accumulators fill half of the vector registers where there are 32, all where there are 16.
+  constexpr int VECS = ROWS == 1 ? 8 : LANES / ROWS;
+  accumulate_from<ROWS, VECS>(0, weights, weight_stride, v, v_stride, keys, D_pad, alpha, o, D_pad);
+}
+
+// The values of one block. Rows of a tile see a common run of keys and then, on a causal diagonal,
+// a few more each; those are added row by row, so a value that a row does not see cannot reach it
+// even as 0 * NaN.
+template <int ROWS, class Element>
+void accumulate_seen(const float* weights, const int32_t (&seen)[ROWS], const Element* v,
+                     int64_t v_stride, int64_t D_pad, RowStates<ROWS>& state) {
+  const int32_t common = seen[0];  // rows are query-major: the first sees fewest
+  accumulate<ROWS>(weights, ROWS, v, v_stride, common, D_pad, state.alpha, state.l, state.o);
+  const float unchanged = 1.0f;
+  for (int r = 1; r < ROWS; ++r) {
+    if (seen[r] <= common) continue;
+    accumulate<1>(weights + common * ROWS + r, ROWS, v + common * v_stride, v_stride,
+                  seen[r] - common, D_pad, &unchanged, state.l + r, state.o + r * D_pad);
+  }
+}
+
+}  // namespace kbtool::cpu
