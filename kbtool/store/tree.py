@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from pydantic import ValidationError
 
 from kbtool.model.base import Model
+from kbtool.model.errors import NotFoundError
 from kbtool.model.finding import Finding
 from kbtool.model.kernel import Kernel
 from kbtool.model.pattern import Pattern
@@ -24,10 +25,6 @@ from kbtool.store.load import validate
 R = TypeVar("R", bound=Model)
 
 MAX_RUN_BYTES = 64 << 20
-
-
-class NotFoundError(LookupError):
-    """A record, recipe or knowledge base that is not there; the message says what is."""
 
 
 @dataclass(frozen=True)

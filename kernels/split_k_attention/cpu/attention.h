@@ -19,23 +19,20 @@ inline int64_t tile_rows(const SplitKParams& p) {
   return std::min(BLOCK_M, round_up(p.H / p.Hkv * p.Sq, ROW_GROUP));
 }
 
-// A worker's scratch, cut into arrays that start at a multiple of 64 bytes.
-struct Scratch {
-  float* q;       // [rows, D_pad]
-  float* o;       // [rows, D_pad]
-  float* m;       // [rows]
-  float* l;       // [rows]
-  float* logits;  // [BLOCK_KV, ROW_GROUP]
-  float* k;       // [BLOCK_KV, D_pad]
-  float* v;       // [BLOCK_KV, D_pad]
-  float* end;
+// Where a worker's scratch holds what, in floats; every array starts at a multiple of 64 bytes.
+struct ScratchLayout {
+  int64_t q;       // [rows, D_pad]
+  int64_t o;       // [rows, D_pad]
+  int64_t m;       // [rows]
+  int64_t l;       // [rows]
+  int64_t logits;  // [BLOCK_KV, ROW_GROUP]
+  int64_t k;       // [BLOCK_KV, D_pad]
+  int64_t v;       // [BLOCK_KV, D_pad]
+  int64_t numel = 0;
 
-  Scratch(float* base, int64_t rows, int64_t D_pad) {
-    const auto take = [&base](int64_t numel) {
-      float* const start = base;
-      base += round_up(numel, 16);
-      return start;
-    };
+  explicit ScratchLayout(const SplitKParams& p) {
+    const int64_t rows = tile_rows(p);
+    const int64_t D_pad = round_up(p.D, LANES);
     q = take(rows * D_pad);
     o = take(rows * D_pad);
     m = take(rows);
@@ -43,9 +40,17 @@ struct Scratch {
     logits = take(BLOCK_KV * ROW_GROUP);
     k = take(BLOCK_KV * D_pad);
     v = take(BLOCK_KV * D_pad);
-    end = base;
+  }
+
+ private:
+  int64_t take(int64_t floats) {
+    const int64_t start = numel;
+    numel += round_up(floats, 16);
+    return start;
   }
 };
+
+inline int64_t scratch_numel(const SplitKParams& p) { return ScratchLayout(p).numel; }
 
 // Copies rows into fp32 with unit stride, padded with zeros to D_pad: how the kernel reads what it
 // cannot read in place.
@@ -92,11 +97,17 @@ Block<Element> read_block(const Element* source, const Strides4& stride, int64_t
 template <class Element>
 class PartialItem {
  public:
-  PartialItem(const SplitKParams& params, int64_t item, float* scratch_base)
-      : p(params),
-        D_pad(round_up(p.D, LANES)),
-        group(p.H / p.Hkv),
-        scratch(scratch_base, tile_rows(p), D_pad) {
+  PartialItem(const SplitKParams& params, int64_t item, float* scratch)
+      : p(params), D_pad(round_up(p.D, LANES)), group(p.H / p.Hkv) {
+    const ScratchLayout at(p);
+    q_tile = scratch + at.q;
+    o_tile = scratch + at.o;
+    m_tile = scratch + at.m;
+    l_tile = scratch + at.l;
+    logits = scratch + at.logits;
+    k_packed = scratch + at.k;
+    v_packed = scratch + at.v;
+
     const int64_t tiles = query_tiles(p.H, p.Hkv, p.Sq);
     split = item % p.num_splits;
     item /= p.num_splits;
@@ -129,7 +140,10 @@ class PartialItem {
   const SplitKParams& p;
   const int64_t D_pad;
   const int64_t group;  // query heads of a KV head
-  Scratch scratch;
+  float *q_tile, *o_tile;      // [rows, D_pad]
+  float *m_tile, *l_tile;      // [rows]
+  float* logits;               // [BLOCK_KV, ROW_GROUP]
+  float *k_packed, *v_packed;  // [BLOCK_KV, D_pad]
   int64_t batch, head_kv, split;
   int64_t row0, rows;  // rows of the tile: query-major, row = query * group + head of the group
   int64_t valid;       // keys of this batch entry
@@ -145,12 +159,12 @@ class PartialItem {
     for (int64_t row = 0; row < rows; ++row) {
       const Element* source = static_cast<const Element*>(p.q) + batch * p.q_stride.batch +
                               head(row) * p.q_stride.head + query(row) * p.q_stride.seq;
-      pack_rows(source, 0, p.q_stride.dim, 1, p.D, D_pad, scratch.q + row * D_pad);
+      pack_rows(source, 0, p.q_stride.dim, 1, p.D, D_pad, q_tile + row * D_pad);
     }
-    std::fill(scratch.q + rows * D_pad, scratch.q + padded * D_pad, 0.0f);
-    std::fill(scratch.o, scratch.o + padded * D_pad, 0.0f);
-    std::fill(scratch.m, scratch.m + padded, negative_infinity());
-    std::fill(scratch.l, scratch.l + padded, 0.0f);
+    std::fill(q_tile + rows * D_pad, q_tile + padded * D_pad, 0.0f);
+    std::fill(o_tile, o_tile + padded * D_pad, 0.0f);
+    std::fill(m_tile, m_tile + padded, negative_infinity());
+    std::fill(l_tile, l_tile + padded, 0.0f);
   }
 
   const Element* rows_of(const void* base, const Strides4& stride, int64_t key0) const {
@@ -162,9 +176,9 @@ class PartialItem {
     // Widening once pays when more than two groups of rows read the block.
     const bool reread = sizeof(Element) < sizeof(float) && rows > 2 * ROW_GROUP;
     const auto k = read_block(rows_of(p.k, p.k_stride, key0), p.k_stride, keys, p.D, D_pad, reread,
-                              scratch.k);
+                              k_packed);
     const auto v = read_block(rows_of(p.v, p.v_stride, key0), p.v_stride, keys, p.D, D_pad, reread,
-                              scratch.v);
+                              v_packed);
     for (int64_t row = 0; row < rows; row += ROW_GROUP) {
       const int64_t left = rows - row;
       if (left >= 3) {
@@ -189,14 +203,14 @@ class PartialItem {
     const int64_t needed = seen[ROWS - 1];
     if (needed == 0) return;
 
-    RowStates<ROWS> state{scratch.m + row, scratch.l + row, scratch.o + row * D_pad, {}};
+    RowStates<ROWS> state{m_tile + row, l_tile + row, o_tile + row * D_pad, {}};
     k.read([&](const auto* k_rows, int64_t stride) {
-      compute_logits<ROWS>(scratch.q + row * D_pad, k_rows, stride, needed, D_pad, p.scale,
-                           scratch.logits);
+      compute_logits<ROWS>(q_tile + row * D_pad, k_rows, stride, needed, D_pad, p.scale,
+                           logits);
     });
-    online_softmax<ROWS>(scratch.logits, seen, needed, state);
+    online_softmax<ROWS>(logits, seen, needed, state);
     v.read([&](const auto* v_rows, int64_t stride) {
-      accumulate_seen<ROWS>(scratch.logits, seen, v_rows, stride, D_pad, state);
+      accumulate_seen<ROWS>(logits, seen, v_rows, stride, D_pad, state);
     });
   }
 
@@ -204,22 +218,22 @@ class PartialItem {
     for (int64_t row = 0; row < rows; ++row) {
       Element* out = static_cast<Element*>(p.out) + batch * p.out_stride.batch +
                      head(row) * p.out_stride.head + query(row) * p.out_stride.seq;
-      const float* o = scratch.o + row * D_pad;
-      const float l = scratch.l[row];
+      const float* o = o_tile + row * D_pad;
+      const float l = l_tile[row];
       for (int64_t d = 0; d < p.D; ++d) {
         store_scalar(out + d * p.out_stride.dim, normalised(o[d], l));
       }
       p.lse[batch * p.lse_stride.batch + head(row) * p.lse_stride.head +
-            query(row) * p.lse_stride.seq] = log_sum_exp(scratch.m[row], l);
+            query(row) * p.lse_stride.seq] = log_sum_exp(m_tile[row], l);
     }
   }
 
   void store_partial() const {
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t slot = ((split * p.B + batch) * p.H + head(row)) * p.Sq + query(row);
-      p.partial_m[slot] = scratch.m[row];
-      p.partial_l[slot] = scratch.l[row];
-      std::copy_n(scratch.o + row * D_pad, p.D, p.partial_o + slot * p.D);
+      p.partial_m[slot] = m_tile[row];
+      p.partial_l[slot] = l_tile[row];
+      std::copy_n(o_tile + row * D_pad, p.D, p.partial_o + slot * p.D);
     }
   }
 };

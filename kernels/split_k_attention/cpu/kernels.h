@@ -26,10 +26,9 @@ inline int64_t num_items(const SplitKParams& p) {
   return p.B * p.Hkv * query_tiles(p.H, p.Hkv, p.Sq) * p.num_splits;
 }
 
-// Floats of scratch that one worker needs; the address must be a multiple of 64 bytes.
-int64_t scratch_numel(const SplitKParams& p);
-
 struct Kernels {
+  // Floats of scratch that a worker needs, at an address that is a multiple of 64 bytes.
+  int64_t (*scratch_numel)(const SplitKParams& p);
   // Pass 1: the state of one (batch, KV head, query tile, split), to the workspace, or to out and
   // lse when there is one split. Items may run in any order.
   void (*partial)(const SplitKParams& p, int64_t item, float* scratch);

@@ -57,7 +57,8 @@ inline Vec load(const BFloat16* p) { return (Vec)(load_bits(&p->bits) << 16); }
 
 inline Vec load(const Half* p) {
 #if defined(__AVX512F__)
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  // The unmasked intrinsic makes GCC 12 warn about its own header.
+  return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 #elif defined(__AVX__) && defined(__F16C__)
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 #else

@@ -1,0 +1,5 @@
+"""``python -m kbtool``."""
+
+from kbtool.cli.main import main
+
+main()

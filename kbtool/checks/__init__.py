@@ -1,0 +1,1 @@
+"""Rules over records: one generator a rule, its docstring the rule."""

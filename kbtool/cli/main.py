@@ -1,0 +1,145 @@
+"""Entry point: finds commands lazily, turns errors into messages and exit codes.
+
+Command modules import click and nothing heavy; records, torch, git and mkdocs are imported inside
+the functions that need them, so that ``kbtool --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from kbtool import __version__
+
+COMMANDS = {
+    "init": "kbtool.cli.init",
+    "check": "kbtool.cli.check",
+    "recipes": "kbtool.cli.recipe",
+    "run-recipe": "kbtool.cli.recipe",
+    "session": "kbtool.cli.session",
+    "costs": "kbtool.cli.costs",
+    "site": "kbtool.cli.site",
+    "schema": "kbtool.cli.schema",
+}
+"""Command → the module that defines it, as a click command of that name."""
+
+EPILOG = """\b
+Examples:
+  kbtool run-recipe split-k       build, validate and benchmark the attached kernel
+  kbtool session new "Fix NaN"    start a record of this sitting
+  kbtool check                    every problem in every record
+  kbtool costs --by month         where money and time went
+
+\b
+Exit status: 0 done and passed; 1 a finding (a wrong kernel, a bad record);
+2 usage; 3 the machine lacks something; 4 timeout or interrupted; 70 a bug in kbtool."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands, in the order of the work."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name])
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--root",
+    metavar="DIR",
+    help="The knowledge base; found by walking up from here, or KBTOOL_ROOT, if not given.",
+)
+@click.version_option(__version__, prog_name="kbtool")
+@click.pass_context
+def cli(ctx: click.Context, root: str | None) -> None:
+    """A lab notebook for GPU kernel work that refuses to lie."""
+    ctx.obj = root
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and exit with kbtool's exit status."""
+    sys.exit(run(argv))
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command line; the exit status. Errors are told on stderr."""
+    from kbtool.model.errors import UserError
+
+    try:
+        cli.main(argv, prog_name="kbtool", standalone_mode=False)
+        sys.stdout.flush()
+    except UserError as error:
+        return _say(str(error), error.exit_code)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help())
+        return 2
+    except click.UsageError as error:
+        error.show()
+        return 2
+    except click.ClickException as error:
+        return _say(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return _say("interrupted", 4)
+    except BrokenPipeError:
+        # The reader of a pipe has gone (`| head`): nothing left to say, and nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _say(_os_error(error), 3)
+    except Exception as error:
+        return _bug(error)
+    return 0
+
+
+def _say(message: str, code: int) -> int:
+    click.echo(f"kbtool: {message}", err=True)
+    return code
+
+
+def _os_error(error: OSError) -> str:
+    import errno
+
+    place = f"{error.filename}: " if error.filename else ""
+    if error.errno == errno.ENOSPC:
+        return f"{place}the disk is full; nothing was half-written: make room and run it again"
+    return f"{place}{error.strerror or error}"
+
+
+def _bug(error: Exception) -> int:
+    import platform
+    import tempfile
+    import traceback
+
+    report = "".join(traceback.format_exception(error))
+    details: dict[str, Any] = {
+        "kbtool": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "command": " ".join(sys.argv[1:]),
+    }
+    text = "\n".join(f"{key}: {value}" for key, value in details.items()) + "\n\n" + report
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="kbtool-bug-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(text)
+    click.echo(f"kbtool: this is a bug in kbtool: {type(error).__name__}: {error}", err=True)
+    click.echo(f"kbtool: a report to paste is in {file.name}", err=True)
+    return 70

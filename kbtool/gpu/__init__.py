@@ -1,0 +1,1 @@
+"""Everything that touches torch or a compiler: build, reference, comparison, timing, probe."""

@@ -1,0 +1,1 @@
+"""Records become figures: rollups of cost and time."""

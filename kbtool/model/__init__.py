@@ -1,0 +1,1 @@
+"""The schema: what a record may say. Pydantic models only; no I/O, no torch, no click."""

@@ -1,0 +1,1 @@
+"""Recipes become runs: order, gates, timeouts, progress, records."""

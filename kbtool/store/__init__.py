@@ -1,0 +1,1 @@
+"""The only file I/O on records: find, parse, load, write, lock."""
