@@ -20,6 +20,7 @@ COMMANDS = {
     "check": "kbtool.cli.check",
     "recipes": "kbtool.cli.recipe",
     "run-recipe": "kbtool.cli.recipe",
+    "recover": "kbtool.cli.recipe",
     "session": "kbtool.cli.session",
     "costs": "kbtool.cli.costs",
     "site": "kbtool.cli.site",
@@ -82,7 +83,8 @@ def run(argv: list[str] | None = None) -> int:
     from kbtool.model.errors import UserError
 
     try:
-        cli.main(argv, prog_name="kbtool", standalone_mode=False)
+        # ctx.exit(n) in a command comes back as the return value.
+        status = cli.main(argv, prog_name="kbtool", standalone_mode=False)
         sys.stdout.flush()
     except UserError as error:
         return _say(str(error), error.exit_code)
@@ -106,7 +108,7 @@ def run(argv: list[str] | None = None) -> int:
         return _say(_os_error(error), 3)
     except Exception as error:
         return _bug(error)
-    return 0
+    return status if isinstance(status, int) else 0
 
 
 def _say(message: str, code: int) -> int:

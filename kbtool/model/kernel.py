@@ -37,9 +37,7 @@ class CaseField(Model):
     help: Annotated[str, Field(min_length=1)]
     """What it is, with its unit."""
     default: str | list[str] | None = None
-    """The value where a case does not set it; without one the case must, unless optional."""
-    optional: bool = False
-    """Whether it may be absent altogether."""
+    """The value where a case does not set it; without a default, such a case has null."""
     choices: list[str] = []
     """The values that it takes."""
 
@@ -109,7 +107,7 @@ class Kernel(Model):
     targets: Annotated[dict[Slug, Target], Field(min_length=1)]
     """cpu, cuda."""
     case_fields: dict[str, CaseField]
-    """The fields that a case may set."""
+    """The fields that a case may set, beside its `name`."""
     case_sets: Annotated[dict[Slug, CaseSet], Field(min_length=1)]
     """The case sets, by name."""
 
@@ -162,15 +160,10 @@ class Kernel(Model):
         case: dict[str, CaseValue] = {"name": " ".join([str(given), *extra])}
         for name, field in self.case_fields.items():
             value = raw.get(name, field.default)
-            if value is None:
-                if not field.optional:
-                    raise ValueError(f"case set {case_set}, {case['name']}: {name} is missing")
-                case[name] = None
-            else:
-                try:
-                    case[name] = field.parse(name, value)
-                except ValueError as error:
-                    raise ValueError(f"case set {case_set}, {case['name']}: {error}") from None
+            try:
+                case[name] = None if value is None else field.parse(name, value)
+            except ValueError as error:
+                raise ValueError(f"case set {case_set}, {case['name']}: {error}") from None
         return case
 
 

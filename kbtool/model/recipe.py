@@ -58,6 +58,8 @@ _BOOLS = {"true": "true", "yes": "true", "1": "true", "false": "false", "no": "f
 class StepBase(Model):
     """What every step has, whatever its kind."""
 
+    kind: str
+    """The kind of step."""
     id: Slug
     """A name: used by --resume, in run records and in progress lines."""
     title: Annotated[str, Field(min_length=1)]

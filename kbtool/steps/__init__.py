@@ -1,1 +1,24 @@
 """The kinds of step that a recipe may have, one module a kind."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+from kbtool.steps.base import StepKind
+from kbtool.steps.benchmark import Benchmark
+from kbtool.steps.build import Build
+from kbtool.steps.command import Command
+from kbtool.steps.environment import Environment
+from kbtool.steps.validate import Validate
+
+KINDS: MappingProxyType[str, StepKind[Any]] = MappingProxyType(
+    {
+        "environment": Environment(),
+        "build": Build(),
+        "validate": Validate(),
+        "benchmark": Benchmark(),
+        "command": Command(),
+    }
+)
+"""Kind → what runs it. A new kind is a model in ``kbtool.model.recipe`` and an entry here."""

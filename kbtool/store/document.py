@@ -8,7 +8,7 @@ and more than one document in a file are refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,10 +20,10 @@ MAX_BYTES = 4 << 20
 """A record larger than this is a mistake: measurements belong in run files, prose in notes."""
 MAX_DEPTH = 64
 
-_SUSPECT_DEPTH = re.compile(rb"[\[{]|^[ \-?:]{128,}", re.MULTILINE)
+_FLOW_SUSPECT = 256
+"""A file with fewer opening brackets than this cannot overwhelm the recursive composer."""
+_DEEP_INDENT = re.compile(rb"^[ \-?:]{128,}", re.MULTILINE)
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
-
-_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -45,13 +45,20 @@ class DocumentError(Exception):
 class Document:
     """One parsed file: ``data`` is text, lists, dicts and ``None``; ``line`` finds its places."""
 
-    __slots__ = ("data", "node", "path", "text")
+    __slots__ = ("_node", "data", "path", "text")
 
-    def __init__(self, path: str, text: str, node: Any, data: Any) -> None:
+    def __init__(self, path: str, text: str, data: Any) -> None:
         self.path = path
         self.text = text
-        self.node = node
         self.data = data
+        self._node: Any = None
+
+    @property
+    def node(self) -> Any:
+        """The tree of nodes with their marks; composed only when a place is asked for."""
+        if self._node is None:
+            self._node = yaml.compose(self.text, Loader=_Loader)
+        return self._node
 
     def line(self, location: Sequence[str | int]) -> int:
         """The line, from 1, of the deepest part of ``location`` that is in the file."""
@@ -114,58 +121,121 @@ def parse(raw: bytes, shown: str) -> Document:
         line = text.count("\n", 0, control.start()) + 1
         raise _error(shown, line, "encoding", f"holds the control character {control[0]!r}")
     try:
-        if _SUSPECT_DEPTH.search(raw):
-            _check_depth(text, shown)
-        node = yaml.compose(text, Loader=_Loader)
+        return Document(shown, text, _load(text, raw, shown))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         context = getattr(error, "context", None)
         said = f"{problem}, {context}" if context else problem
         raise _error(shown, mark.line + 1 if mark else 1, "yaml", said) from None
-    if node is None:
-        raise _error(shown, 1, "yaml", "is empty; a record needs at least an id")
-    if not isinstance(node, yaml.MappingNode):
-        raise _error(shown, 1, "yaml", "is no record: it must be a mapping of keys to values")
-    return Document(shown, text, node, _build(node, shown, set()))
+
+
+def _load(text: str, raw: bytes, shown: str) -> dict[str, Any]:
+    """The data of the one document in ``text``, built from the parser's events.
+
+    Events are half the price of composed nodes, and a loop over them cannot run out of stack.
+    """
+    if (raw.count(b"[") + raw.count(b"{") > _FLOW_SUSPECT) or _DEEP_INDENT.search(raw):
+        _check_depth(text, shown)
+    loader = _Loader(text)
+    try:
+        return _build(loader.get_event, shown)
+    finally:
+        loader.dispose()
 
 
 def _check_depth(text: str, shown: str) -> None:
-    """Refuse deep nesting before the recursive composer meets it."""
+    """Refuse deep nesting before anything recursive meets it."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
-                mark: Any = event.start_mark
-                raise _error(
-                    shown, mark.line + 1, "yaml", f"is nested more than {MAX_DEPTH} levels deep"
-                )
+                raise _too_deep(event, shown)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
 
-def _build(node: Any, shown: str, seen: set[int]) -> Any:
-    if id(node) in seen:
-        raise _error(shown, node.start_mark.line + 1, "yaml", "is used again through an alias (*)")
-    if node.tag not in _TAGS:
-        raise _error(shown, node.start_mark.line + 1, "yaml", f"has a tag ({node.tag}); remove it")
-    seen.add(id(node))
-    if isinstance(node, yaml.ScalarNode):
-        if not node.style and node.value in ("", "~", "null"):
-            return None
-        return node.value
-    if isinstance(node, yaml.SequenceNode):
-        return [_build(item, shown, seen) for item in node.value]
-    built: dict[str, Any] = {}
-    for key, value in node.value:
-        line = key.start_mark.line + 1
-        if not isinstance(key, yaml.ScalarNode):
-            raise _error(shown, line, "yaml", "has a key that is not text")
-        if key.value in built:
-            raise _error(shown, line, "duplicate-key", f"{key.value!r} stands here twice")
-        built[key.value] = _build(value, shown, seen)
-    return built
+def _build(get_event: Callable[[], Any], shown: str) -> dict[str, Any]:
+    get_event()  # the start of the stream
+    event = get_event()
+    if type(event) is yaml.DocumentStartEvent:
+        event = get_event()
+        if type(event) is yaml.ScalarEvent and not event.style and event.value == "":
+            event = None
+    else:
+        event = None
+    if event is None:
+        raise _error(shown, 1, "yaml", "is empty; a record needs at least an id")
+    if type(event) is not yaml.MappingStartEvent:
+        raise _error(shown, 1, "yaml", "is no record: it must be a mapping of keys to values")
+    _plain(event, shown)
+    root: dict[str, Any] = {}
+    node: Any = root
+    key: str | None = None
+    above: list[Any] = []
+    while True:
+        event = get_event()
+        kind = type(event)
+        value: Any
+        if kind is yaml.ScalarEvent:
+            if event.tag is not None or event.anchor is not None:
+                _plain(event, shown)
+            value = event.value
+            if key is None and type(node) is dict:
+                if value in node:
+                    raise _at(event, shown, "duplicate-key", f"{value!r} stands here twice")
+                key = value
+                continue
+            if value in _NULLS and not event.style:
+                value = None
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            if not above:
+                break
+            node = above.pop()
+            continue
+        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            if event.tag is not None or event.anchor is not None:
+                _plain(event, shown)
+            if key is None and type(node) is dict:
+                raise _at(event, shown, "yaml", "is a key that is not text")
+            if len(above) >= MAX_DEPTH:
+                raise _too_deep(event, shown)
+            value = {} if kind is yaml.MappingStartEvent else []
+            above.append(node)
+        else:
+            raise _at(event, shown, "yaml", f"*{event.anchor} is an alias; write it out again")
+        if type(node) is dict:
+            node[key] = value
+            key = None
+        else:
+            node.append(value)
+        if kind is not yaml.ScalarEvent:
+            node, key = value, None
+    get_event()  # the end of the document
+    event = get_event()
+    if type(event) is not yaml.StreamEndEvent:
+        raise _at(event, shown, "yaml", "begins a second document; a file holds one record")
+    return root
+
+
+_NULLS = frozenset(("", "~", "null"))
+
+
+def _plain(event: Any, shown: str) -> None:
+    """Refuse what makes a value mean something else than it says: tags and anchors."""
+    if event.tag is not None:
+        raise _at(event, shown, "yaml", f"has a tag ({event.tag}); remove it")
+    if event.anchor is not None:
+        raise _at(event, shown, "yaml", f"&{event.anchor} is an anchor; remove it")
+
+
+def _too_deep(event: Any, shown: str) -> DocumentError:
+    return _at(event, shown, "yaml", f"is nested more than {MAX_DEPTH} levels deep")
+
+
+def _at(event: Any, shown: str, rule: str, message: str) -> DocumentError:
+    return _error(shown, event.start_mark.line + 1, rule, message)
 
 
 def _error(shown: str, line: int, rule: str, message: str) -> DocumentError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +20,17 @@ from kbtool.model.run import Run
 from kbtool.model.session import Session
 from kbtool.store.document import Document, DocumentError, parse, read_bytes
 from kbtool.store.load import validate
+from kbtool.store.root import find_root, is_root
+
+__all__ = [
+    "Entry",
+    "KnowledgeBase",
+    "find_root",
+    "in_order",
+    "is_root",
+    "load_record",
+    "load_run",
+]
 
 R = TypeVar("R", bound=Model)
 
@@ -36,35 +46,6 @@ class Entry(Generic[R]):
     record: R
     document: Document | None
     """The parsed YAML; ``None`` for a run, which is JSON."""
-
-
-def find_root(explicit: str | os.PathLike[str] | None = None) -> Path:
-    """The root of the knowledge base: ``explicit``, ``KBTOOL_ROOT``, or up from here.
-
-    Raises:
-        NotFoundError: there is none.
-    """
-    given = explicit or os.environ.get("KBTOOL_ROOT")
-    if given:
-        root = Path(given).absolute()
-        if not is_root(root):
-            raise NotFoundError(
-                f"{given} is no knowledge base: it needs the folders sessions/ and patterns/"
-            )
-        return root
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if is_root(folder):
-            return folder
-    raise NotFoundError(
-        "no knowledge base here or above: a knowledge base has the folders sessions/ and"
-        " patterns/; go to one, pass --root DIR, or set KBTOOL_ROOT"
-    )
-
-
-def is_root(folder: Path) -> bool:
-    """Whether ``folder`` is the root of a knowledge base."""
-    return (folder / "sessions").is_dir() and (folder / "patterns").is_dir()
 
 
 class KnowledgeBase:

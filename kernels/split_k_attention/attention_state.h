@@ -52,7 +52,8 @@ KBTOOL_HOST_DEVICE float normalised(float o, float l) { return l == 0.0f ? 0.0f 
 KBTOOL_HOST_DEVICE float log_sum_exp(float m, float l) {
   // An empty state, and a logit of +inf, whose l is NaN from inf - inf.
   if (m == negative_infinity() || m == -negative_infinity()) return m;
-  return m + logf(l);
+  // In double, once a row: rounded once, where logf and the sum would each round.
+  return static_cast<float>(static_cast<double>(m) + log(static_cast<double>(l)));
 }
 
 // A state that one thread holds: VEC elements of the weighted values of one row.

@@ -94,6 +94,19 @@ Block<Element> read_block(const Element* source, const Strides4& stride, int64_t
   return {nullptr, packed, D_pad};
 }
 
+// A finished row: output and LSE.
+template <class Element>
+void store_row(const SplitKParams& p, int64_t batch, int64_t head, int64_t query, float m, float l,
+               const float* o) {  // [D]
+  Element* out = static_cast<Element*>(p.out) + batch * p.out_stride.batch +
+                 head * p.out_stride.head + query * p.out_stride.seq;
+  for (int64_t d = 0; d < p.D; ++d) {
+    store_scalar(out + d * p.out_stride.dim, normalised(o[d], l));
+  }
+  p.lse[batch * p.lse_stride.batch + head * p.lse_stride.head + query * p.lse_stride.seq] =
+      log_sum_exp(m, l);
+}
+
 template <class Element>
 class PartialItem {
  public:
@@ -216,15 +229,8 @@ class PartialItem {
 
   void store_output() const {
     for (int64_t row = 0; row < rows; ++row) {
-      Element* out = static_cast<Element*>(p.out) + batch * p.out_stride.batch +
-                     head(row) * p.out_stride.head + query(row) * p.out_stride.seq;
-      const float* o = o_tile + row * D_pad;
-      const float l = l_tile[row];
-      for (int64_t d = 0; d < p.D; ++d) {
-        store_scalar(out + d * p.out_stride.dim, normalised(o[d], l));
-      }
-      p.lse[batch * p.lse_stride.batch + head(row) * p.lse_stride.head +
-            query(row) * p.lse_stride.seq] = log_sum_exp(m_tile[row], l);
+      store_row<Element>(p, batch, head(row), query(row), m_tile[row], l_tile[row],
+                         o_tile + row * D_pad);
     }
   }
 
@@ -243,32 +249,38 @@ void partial(const SplitKParams& p, int64_t item, float* scratch) {
   PartialItem<Element>(p, item, scratch).run();
 }
 
+// The state of the splits [first, first + count) of a row. Halves are merged as a tree, so that the
+// rounding errors of many splits do not add up one after the other.
+inline void merge_splits(const SplitKParams& p, int64_t row, int64_t first, int64_t count, float& m,
+                         float& l, float* o) {  // [1 + tree depth, D], the result in o[0]
+  if (count == 1) {
+    const int64_t slot = first * p.B * p.H * p.Sq + row;
+    m = p.partial_m[slot];
+    l = p.partial_l[slot];
+    std::copy_n(p.partial_o + slot * p.D, p.D, o);
+    return;
+  }
+  float m_right, l_right;
+  float* o_right = o + p.D;
+  merge_splits(p, row, first, count - count / 2, m, l, o);
+  merge_splits(p, row, first + count - count / 2, count / 2, m_right, l_right, o_right);
+  const MergeWeights w = merge_weights(m, m_right);
+  m = w.m;
+  l = merge_weighted(w, l, l_right);
+  for (int64_t d = 0; d < p.D; ++d) o[d] = merge_weighted(w, o[d], o_right[d]);
+}
+
 template <class Element>
 void merge(const SplitKParams& p, int64_t begin, int64_t end, float* scratch) {
-  float* o = scratch;  // [D]
-  const int64_t rows = p.B * p.H * p.Sq;
+  static_assert(MAX_NUM_SPLITS <= int64_t{1} << 10 && 2 * BLOCK_KV >= 11,
+                "a tree of depth 10 needs 11 rows: the scratch of packed keys and values has them");
   for (int64_t row = begin; row < end; ++row) {
-    float m = negative_infinity();
-    float l = 0.0f;
-    std::fill_n(o, p.D, 0.0f);
-    for (int64_t split = 0; split < p.num_splits; ++split) {
-      const int64_t slot = split * rows + row;
-      const MergeWeights w = merge_weights(m, p.partial_m[slot]);
-      m = w.m;
-      l = merge_weighted(w, l, p.partial_l[slot]);
-      const float* other = p.partial_o + slot * p.D;
-      for (int64_t d = 0; d < p.D; ++d) o[d] = merge_weighted(w, o[d], other[d]);
-    }
+    float m, l;
+    merge_splits(p, row, 0, p.num_splits, m, l, scratch);
     const int64_t query = row % p.Sq;
     const int64_t head = row / p.Sq % p.H;
     const int64_t batch = row / (p.Sq * p.H);
-    Element* out = static_cast<Element*>(p.out) + batch * p.out_stride.batch +
-                   head * p.out_stride.head + query * p.out_stride.seq;
-    for (int64_t d = 0; d < p.D; ++d) {
-      store_scalar(out + d * p.out_stride.dim, normalised(o[d], l));
-    }
-    p.lse[batch * p.lse_stride.batch + head * p.lse_stride.head + query * p.lse_stride.seq] =
-        log_sum_exp(m, l);
+    store_row<Element>(p, batch, head, query, m, l, scratch);
   }
 }
 

@@ -1,0 +1,349 @@
+"""``kbtool recipes``, ``kbtool run-recipe``, ``kbtool recover``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbtool.cli.common import json_option, knowledge_base, print_json, print_table
+
+if TYPE_CHECKING:
+    from kbtool.model.recipe import Recipe
+    from kbtool.model.run import BenchmarkResult, Run
+    from kbtool.runner.engine import Job
+    from kbtool.store.tree import KnowledgeBase
+
+EXIT_CODES = {
+    "passed": 0,
+    "failed": 1,
+    "unavailable": 3,
+    "timeout": 4,
+    "interrupted": 4,
+    "crashed": 70,
+}
+
+
+@click.command()
+@json_option
+@click.pass_context
+def recipes(ctx: click.Context, as_json: bool) -> None:
+    """List the recipes: what they do, their parameters, the pattern they belong to.
+
+    \b
+    Examples:
+      kbtool recipes
+      kbtool recipes --json | jq -r '.recipes[].name'
+    """
+    base = knowledge_base(ctx)
+    known = base.recipes()
+    if as_json:
+        print_json(
+            {
+                "recipes": [
+                    {
+                        "name": recipe.name,
+                        "title": recipe.title,
+                        "pattern": pattern.id,
+                        "kernel": recipe.kernel,
+                        "parameters": {
+                            name: parameter.model_dump(mode="json")
+                            for name, parameter in recipe.parameters.items()
+                        },
+                        "steps": [
+                            step.model_dump(mode="json", exclude_defaults=True)
+                            for step in recipe.steps
+                        ],
+                    }
+                    for pattern, recipe in known.values()
+                ]
+            }
+        )
+        return
+    if not known:
+        click.echo("no recipes: a recipe is part of a pattern, under `recipes:`", err=True)
+        return
+    print_table(
+        ["recipe", "pattern", "steps", "expected", "title"],
+        [
+            [
+                recipe.name,
+                pattern.id,
+                " → ".join(step.kind for step in recipe.steps),
+                _minutes(recipe),
+                recipe.title,
+            ]
+            for pattern, recipe in known.values()
+        ],
+        numeric=set(),
+    )
+    for _, recipe in known.values():
+        for name, parameter in recipe.parameters.items():
+            takes = "|".join(parameter.choices) or parameter.type
+            click.echo(
+                f"\n{recipe.name} --set {name}=<{takes}>  {parameter.help}"
+                f" (default {parameter.default})",
+                nl=False,
+            )
+        click.echo()
+
+
+@click.command(name="run-recipe")
+@click.argument("name", metavar="RECIPE", required=False)
+@click.option(
+    "--set",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set a parameter of the recipe; may be given again.",
+)
+@click.option(
+    "--session",
+    "session_name",
+    metavar="ID",
+    help="The session to append the run to: id or label. Without it the one that is running,"
+    " or a new one.",
+)
+@click.option(
+    "--resume", metavar="RUN", help="Go on with this run at the first step that did not pass."
+)
+@click.option("--dry-run/--no-dry-run", default=False, help="Say what each step would do.")
+@click.option(
+    "--progress",
+    type=click.Choice(["auto", "tty", "plain", "quiet", "rawjson"]),
+    default="auto",
+    show_default=True,
+    help="How to show progress, on stderr.",
+)
+@click.option("-v", "--verbose/--no-verbose", default=False, help="Show compiler output too.")
+@json_option
+@click.pass_context
+def run_recipe(
+    ctx: click.Context,
+    name: str | None,
+    settings: tuple[str, ...],
+    session_name: str | None,
+    resume: str | None,
+    dry_run: bool,
+    progress: Any,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Run a recipe's steps and append the run to a session.
+
+    \b
+    Examples:
+      kbtool run-recipe split-k
+      kbtool run-recipe split-k --set case_sets=quick --dry-run
+      kbtool run-recipe split-k --session N+8 --json > run.json
+      kbtool run-recipe --resume 20261121T101530Z-split-k-3f9a
+
+    The record goes to sessions/ID/runs/. Exit status: 0 passed, 1 a step failed, 2 usage,
+    3 the machine lacks something, 4 timeout or interrupted.
+    """
+    from kbtool.gpu.probe import probe_machine
+    from kbtool.model.errors import UsageError
+    from kbtool.runner.engine import Job, execute, plan
+    from kbtool.runner.journal import recover as recover_runs
+    from kbtool.runner.progress import reporter
+    from kbtool.runner.resume import last_attempt
+    from kbtool.runner.resume import resume as resume_run
+
+    base = knowledge_base(ctx)
+    values = _values(settings)
+    earlier = None
+    if resume is not None:
+        if not dry_run:
+            _tell_recovered(recover_runs(base))
+        earlier = last_attempt(base, resume)
+        if values or session_name or name not in (None, earlier.recipe):
+            raise UsageError("--resume goes on as the run began: leave out recipe and settings")
+        name, values = earlier.recipe, earlier.parameters
+    pattern, recipe = _find(base, name)
+    try:
+        bound, parameters = recipe.bind(values)
+    except ValueError as error:
+        raise UsageError(_first_problem(error)) from None
+    job = Job(base, pattern, bound, parameters, probe_machine())
+    if dry_run:
+        _print_plan(job, list(plan(job)), as_json)
+        return
+    resumption = resume_run(base, earlier, bound, job.machine) if earlier else None
+    if resumption is None:
+        _tell_recovered(recover_runs(base))
+    session, made_here = (earlier.session, False) if earlier else _session(base, job, session_name)
+    try:
+        run, path = execute(job, session, reporter(progress, verbose=verbose), resumption)
+    finally:
+        if made_here:
+            _close(base, session)
+    if as_json:
+        print_json({**run.model_dump(mode="json"), "path": base.shown(path)})
+    else:
+        _print_result(run, base.shown(path))
+    ctx.exit(EXIT_CODES[run.status])
+
+
+@click.command()
+@click.pass_context
+def recover(ctx: click.Context) -> None:
+    """Write the records of runs whose kbtool was killed, from what their journals hold.
+
+    \b
+    Example:
+      kbtool recover
+
+    run-recipe does this by itself before it starts.
+    """
+    from kbtool.runner.journal import recover as recover_runs
+
+    base = knowledge_base(ctx)
+    written = recover_runs(base)
+    _tell_recovered(written)
+    if not written:
+        click.echo("nothing to recover: no run was left behind", err=True)
+    for path in written:
+        click.echo(base.shown(path))
+
+
+def _values(settings: tuple[str, ...]) -> dict[str, str]:
+    from kbtool.model.errors import UsageError
+
+    values = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--set {setting}: write NAME=VALUE")
+        values[key.strip()] = value
+    return values
+
+
+def _find(base: KnowledgeBase, name: str | None) -> Any:
+    from kbtool.model.errors import NotFoundError, UsageError
+
+    known = base.recipes()
+    if name is None:
+        raise UsageError(f"which recipe? There is {', '.join(known) or 'none'}")
+    if name not in known:
+        broken = f" ({base.findings[0]})" if base.findings else ""
+        raise NotFoundError(
+            f"there is no recipe {name!r}; there is {', '.join(known) or 'none'}{broken}"
+        )
+    return known[name]
+
+
+def _first_problem(error: ValueError) -> str:
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        return f"{place}: {problem['msg'].removeprefix('Value error, ')}"
+    return str(error)
+
+
+def _session(base: KnowledgeBase, job: Job, name: str | None) -> tuple[str, bool]:
+    """The session to append to, and whether it was made for this run."""
+    from kbtool.model.errors import UsageError
+    from kbtool.store.repository import repository_state
+    from kbtool.store.sessions import create_session
+
+    if name is not None:
+        return base.session(name).record.id, False
+    running = [e.record for e in base.sessions.values() if e.record.status == "running"]
+    if len(running) > 1:
+        names = ", ".join(session.id for session in running)
+        raise UsageError(f"more than one session is running ({names}); say which: --session ID")
+    if running:
+        return running[0].id, False
+    entry = create_session(
+        base,
+        title=f"Run of recipe {job.recipe.name}",
+        objective=job.recipe.title,
+        machine=job.machine,
+        repository=repository_state(base.root),
+    )
+    return entry.record.id, True
+
+
+def _close(base: KnowledgeBase, session: str) -> None:
+    from kbtool.store.edit import close_session
+
+    close_session(base.root / "sessions" / session / "session.yaml")
+
+
+def _tell_recovered(written: list[Path]) -> None:
+    for path in written:
+        click.echo(f"kbtool: a run was cut short; its record is {path.name}", err=True)
+
+
+def _minutes(recipe: Recipe) -> str:
+    from kbtool.runner.progress import seconds
+
+    return seconds(float(sum(step.expected.minutes for step in recipe.steps) * 60))
+
+
+def _print_plan(job: Job, steps: list[Any], as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "recipe": job.recipe.name,
+                "parameters": job.parameters,
+                "steps": [
+                    {"id": step.id, "kind": step.kind, "title": step.title, "would": lines}
+                    for step, lines in steps
+                ],
+            }
+        )
+        return
+    for number, (step, lines) in enumerate(steps, 1):
+        click.echo(
+            f"[{number}/{len(steps)}] {step.id} ({step.kind}): {step.title}"
+            f" — expect {step.expected}, at most {step.timeout}"
+        )
+        for line in lines:
+            click.echo(f"      {line}")
+    click.echo("dry run: nothing was written", err=True)
+
+
+def _print_result(run: Run, path: str) -> None:
+    from kbtool.model.run import BenchmarkResult
+
+    for step in run.steps:
+        if isinstance(step.result, BenchmarkResult):
+            click.echo()
+            _print_benchmark(step.result)
+    click.echo()
+    click.echo(f"{run.status}: {sum(s.status == 'passed' for s in run.steps)} of {len(run.steps)}"
+               f" steps; record: {path}")  # fmt: skip
+    click.echo(f"session: kbtool session show {run.session}")
+    if run.status == "passed":
+        click.echo("site: kbtool site serve")
+    else:
+        click.echo(f"go on after mending: kbtool run-recipe --resume {run.id}")
+
+
+def _print_benchmark(result: BenchmarkResult) -> None:
+    from kbtool.steps.benchmark import headline, ratio
+
+    arms = list(dict.fromkeys(arm for case in result.cases for arm in case.arms))
+    rows = []
+    for case in result.cases:
+        value = ratio(case, result)
+        rate = case.bytes / (case.arms[result.subject].median_us * 1e3)
+        rows.append(
+            [
+                case.name,
+                *(f"{case.arms[arm].median_us:,.1f}" if arm in case.arms else "—" for arm in arms),
+                "refused" if case.refused else f"{value:.2f}×" if value else "—",
+                f"{rate / result.read_gb_s:.0%}",
+            ]
+        )
+    click.echo(
+        f"microseconds, median of single calls, {result.device}, {result.threads} threads;"
+        f" ceiling: {result.read_gb_s:.1f} GB/s read"
+    )
+    header = ["case", *arms, f"{result.baseline} ÷ {result.subject}", "of ceiling"]
+    print_table(header, rows, numeric=set(range(1, len(header))))
+    click.echo(headline(result))

@@ -1,0 +1,74 @@
+"""``kbtool site``: the records as a web site."""
+
+from __future__ import annotations
+
+import click
+
+from kbtool.cli.common import knowledge_base
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def site() -> None:
+    """The records as a web site that needs no network."""
+
+
+@site.command()
+@click.option(
+    "--out", metavar="DIR", default=None, help="Where to build it; site/ in the knowledge base."
+)
+@click.option(
+    "--strict/--no-strict",
+    default=True,
+    show_default=True,
+    help="Fail on a record left out, a broken link, a missing anchor.",
+)
+@click.pass_context
+def build(ctx: click.Context, out: str | None, strict: bool) -> None:
+    """Build the site.
+
+    \b
+    Examples:
+      kbtool site build                  into site/; open site/index.html
+      kbtool site build --out /tmp/site  somewhere else
+    """
+    import os
+    from datetime import date
+    from pathlib import Path
+
+    from kbtool.site.build import build as build_site
+
+    root = knowledge_base(ctx).root
+    built = build_site(root, Path(out).absolute() if out else root / "site", date.today())
+    for problem in built.problems:
+        click.echo(f"kbtool: {problem}", err=True)
+    shown = os.path.relpath(built.home)
+    click.echo(f"{built.pages} pages in {built.seconds:.1f} s; open {shown}")
+    if built.problems and strict:
+        many = len(built.problems)
+        click.echo(
+            f"kbtool: {many} problem{'s' if many > 1 else ''}; --no-strict builds regardless",
+            err=True,
+        )
+        ctx.exit(1)
+
+
+@site.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port on the loopback interface; 0 takes a free one.",
+)
+@click.pass_context
+def serve(ctx: click.Context, port: int) -> None:
+    """Serve the site on this machine and rebuild it when a record changes.
+
+    \b
+    Examples:
+      kbtool site serve              http://127.0.0.1:8000/
+      kbtool site serve --port 0     on a free port
+    """
+    from kbtool.site.serve import serve as serve_site
+
+    serve_site(knowledge_base(ctx).root, port, lambda line: click.echo(f"kbtool: {line}", err=True))

@@ -1,0 +1,373 @@
+"""Builds a kernel with ninja, in a folder named by the hash of everything that goes in.
+
+Compiling needs torch's headers and libraries but never imports torch. The same inputs give the
+same folder, so a second build finds the library there and runs no compiler.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from kbtool.gpu.process import Completed, run_process
+from kbtool.model.errors import MachineError, UsageError
+from kbtool.model.kernel import Kernel, Target
+from kbtool.model.run import BuildResult
+from kbtool.store.lock import LockTimeoutError, lock
+from kbtool.store.write import write_atomic
+
+COMMON_FLAGS = ("-std=c++17", "-fPIC")
+# A symbol that nothing defines fails the link here, with its name, and not the import later.
+LINK_FLAGS = ("-shared", "-Wl,--no-undefined")
+_FIRST_ERROR = re.compile(
+    r"(?:fatal )?error[: ]|undefined (?:reference|symbol)|multiple definition|cannot find -l"
+    r"|No such file|ptxas fatal|Killed",
+)
+_NOT_AN_ERROR = re.compile(r"^\s*(?:FAILED:|ninja:|collect2:|c\+\+|g\+\+|nvcc )")
+
+
+class BuildError(Exception):
+    """The compiler or the linker refused; carries the first real error and the whole output."""
+
+    def __init__(self, first: str, output: str) -> None:
+        super().__init__(first)
+        self.first = first
+        self.output = output
+
+
+class BuildTimeoutError(Exception):
+    """The build was stopped at its deadline."""
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """Everything that a build is made of; ``key`` is its hash."""
+
+    kernel: Kernel
+    target: str
+    folder: Path
+    """The kernel's sources."""
+    build_folder: Path
+    compiler: str
+    compiler_version: str
+    flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
+    sources: dict[str, str]
+    """File, relative to ``folder`` → SHA-256; headers included."""
+    key: str
+
+    @property
+    def library(self) -> Path:
+        """Where the library is once it is built."""
+        return self.build_folder / f"{self.kernel.id}.so"
+
+    @property
+    def marker(self) -> Path:
+        """Written last: its presence says that the library is whole."""
+        return self.build_folder / "built.json"
+
+
+def choose_target(kernel: Kernel, wanted: str, *, card: bool, nvcc: bool) -> str:
+    """The target to build: ``wanted``, or for ``auto`` cuda where it can run, else cpu.
+
+    Raises:
+        UsageError: the manifest has no such target.
+    """
+    if wanted == "auto":
+        wanted = "cuda" if "cuda" in kernel.targets and card and nvcc else "cpu"
+    if wanted not in kernel.targets:
+        known = ", ".join(kernel.targets)
+        raise UsageError(f"kernel {kernel.id} has no target {wanted!r}; it has {known}")
+    return wanted
+
+
+def plan_build(kernel: Kernel, folder: Path, target: str, cache: Path) -> BuildPlan:
+    """What building ``target`` of the kernel in ``folder`` takes; nothing is written.
+
+    Args:
+        kernel: its manifest.
+        folder: the kernel's folder.
+        target: a target of the manifest.
+        cache: where build folders go.
+
+    Raises:
+        MachineError: a compiler or torch's headers are missing.
+        UsageError: a file that the manifest lists is missing.
+    """
+    if target != "cpu":
+        raise UsageError(f"target {target!r} cannot be built yet; build the target cpu")
+    spec = kernel.targets[target]
+    compiler, compiler_version = find_compiler()
+    torch_folder, torch_version = find_torch()
+    flags = (
+        *COMMON_FLAGS,
+        *spec.flags,
+        f"-I{folder}",
+        f"-isystem{torch_folder / 'include'}",
+    )
+    library_folder = torch_folder / "lib"
+    link_flags = (
+        *LINK_FLAGS,
+        f"-L{library_folder}",
+        f"-Wl,-rpath,{library_folder}",
+        "-ltorch_cpu",
+        *spec.link_flags,
+    )
+    sources = _hashes(folder, spec)
+    key = hashlib.sha256(
+        json.dumps(
+            [kernel.id, target, compiler_version, torch_version, flags, link_flags, sources,
+             _cpu_features() if "-march=native" in spec.flags else ""],
+        ).encode()
+    ).hexdigest()[:20]  # fmt: skip
+    return BuildPlan(
+        kernel=kernel,
+        target=target,
+        folder=folder,
+        build_folder=cache / kernel.id / key,
+        compiler=compiler,
+        compiler_version=compiler_version,
+        flags=flags,
+        link_flags=link_flags,
+        sources=sources,
+        key=key,
+    )
+
+
+def build(
+    plan: BuildPlan,
+    *,
+    timeout: float,
+    jobs: int = 0,
+    on_line: Callable[[str], None] = lambda _: None,
+    on_tick: Callable[[], None] = lambda: None,
+    on_wait: Callable[[], None] = lambda: None,
+) -> BuildResult:
+    """Build ``plan``, or find it built.
+
+    Args:
+        plan: from ``plan_build``.
+        timeout: seconds, waiting for another build of the same plan included.
+        jobs: compilers at once; 0 takes one a core.
+        on_line: called with each line that ninja prints.
+        on_tick: called several times a second while compilers run.
+        on_wait: called once if another process is building the same plan.
+
+    Raises:
+        BuildError: a compile or link error.
+        BuildTimeoutError: ``timeout`` seconds have passed.
+        MachineError: ninja is missing.
+    """
+    try:
+        with lock(plan.build_folder / ".lock", on_wait=on_wait, timeout=timeout):
+            found = _built(plan)
+            if found is not None:
+                return found
+            ninja = find_ninja()
+            write_atomic(plan.build_folder / "build.ninja", _ninja_file(plan).encode())
+            plan.library.unlink(missing_ok=True)
+            done = run_process(
+                [ninja, "-C", str(plan.build_folder), *([f"-j{jobs}"] if jobs else [])],
+                cwd=plan.build_folder,
+                timeout=timeout,
+                on_line=on_line,
+                on_tick=on_tick,
+                env={"NINJA_STATUS": "[%f/%t] "},
+            )
+            _raise_on_failure(plan, done)
+            result = _result(plan, warm=False)
+            write_atomic(plan.marker, result.model_dump_json().encode())
+            return result
+    except LockTimeoutError:
+        raise BuildTimeoutError(
+            f"another process has been building {plan.key} for {timeout:.0f} s"
+        ) from None
+
+
+def first_error(output: str) -> str:
+    """The first line of a build's output that says what is wrong, with its place."""
+    lines = output.splitlines()
+    for line in lines:
+        if _FIRST_ERROR.search(line) and not _NOT_AN_ERROR.match(line):
+            return line.strip()
+    said = [line.strip() for line in lines if line.strip() and not _NOT_AN_ERROR.match(line)]
+    return said[-1] if said else "the build failed and printed nothing"
+
+
+@functools.cache
+def find_compiler() -> tuple[str, str]:
+    """The C++ compiler and its version: ``CXX``, else c++, g++ or clang++.
+
+    Raises:
+        MachineError: there is none.
+    """
+    named = os.environ.get("CXX")
+    for candidate in [named] if named else ["c++", "g++", "clang++"]:
+        program = shlex.split(candidate)[0] if candidate else ""
+        found = shutil.which(program)
+        if found is None:
+            continue
+        try:
+            said = subprocess.run(
+                [found, "--version"], capture_output=True, text=True, check=True, timeout=30
+            ).stdout
+        except (OSError, subprocess.SubprocessError):
+            continue
+        return candidate or found, said.splitlines()[0].strip()
+    raise MachineError(
+        f"no C++ compiler: CXX is {named!r}, which does not run; unset it or mend it"
+        if named
+        else "no C++ compiler: install g++ or clang++ (Debian: apt-get install g++), or set CXX"
+    )
+
+
+def find_torch() -> tuple[Path, str]:
+    """The folder and the version of torch, found without importing it.
+
+    Raises:
+        MachineError: torch is not installed.
+    """
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise MachineError("torch is not installed: pip install 'kbtool[kernels]'")
+    return Path(spec.origin).parent, version("torch")
+
+
+def find_ninja() -> str:
+    """The path of ninja: of this environment, else of the machine.
+
+    Raises:
+        MachineError: there is none.
+    """
+    own = shutil.which("ninja", path=sysconfig.get_path("scripts"))
+    found = own or shutil.which("ninja")
+    if found is None:
+        raise MachineError("ninja is not installed: pip install 'kbtool[kernels]'")
+    return found
+
+
+def installed_version(package: str) -> str | None:
+    """The version of an installed package, or ``None``."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _hashes(folder: Path, spec: Target) -> dict[str, str]:
+    hashes = {}
+    for name in (*spec.sources, *spec.headers):
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise UsageError(f"{path} leads out of the kernel's folder")
+        if not path.is_file():
+            raise UsageError(f"{path} is in the manifest but not there")
+        hashes[name] = sha256_of(path)
+    return hashes
+
+
+@functools.cache
+def _cpu_features() -> str:
+    """What -march=native turns into here: another CPU must not reuse the library."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                return line
+    except OSError:
+        pass
+    return ""
+
+
+def _built(plan: BuildPlan) -> BuildResult | None:
+    """The finished build in the plan's folder, if it is whole and unchanged."""
+    try:
+        recorded = BuildResult.model_validate_json(plan.marker.read_bytes())
+        if recorded.sha256 != sha256_of(plan.library):
+            return None
+    except (OSError, ValueError):
+        return None
+    return recorded.model_copy(update={"warm": True})
+
+
+def _result(plan: BuildPlan, *, warm: bool) -> BuildResult:
+    return BuildResult(
+        kernel=plan.kernel.id,
+        target=plan.target,
+        key=plan.key,
+        artifact=plan.library.name,
+        sha256=sha256_of(plan.library),
+        bytes=plan.library.stat().st_size,
+        warm=warm,
+        compiler=plan.compiler_version,
+        flags=[flag for flag in (*plan.flags, *plan.link_flags) if not _names_a_folder(flag)],
+        sources=plan.sources,
+    )
+
+
+def _names_a_folder(flag: str) -> bool:
+    # Where headers lie on one machine says nothing on another; records keep paths out.
+    return flag.startswith(("-I", "-isystem", "-L", "-Wl,-rpath"))
+
+
+def _ninja_file(plan: BuildPlan) -> str:
+    spec = plan.kernel.targets[plan.target]
+    lines = [
+        "ninja_required_version = 1.5",
+        f"cxx = {_escape(plan.compiler)}",
+        f"flags = {_escape(shlex.join(plan.flags))}",
+        f"link_flags = {_escape(shlex.join(plan.link_flags))}",
+        "rule compile",
+        "  command = $cxx $flags -MMD -MF $out.d -c $in -o $out",
+        "  depfile = $out.d",
+        "  deps = gcc",
+        "  description = compile $in",
+        "rule link",
+        # Linked under another name and renamed, so that the library is never half there.
+        "  command = $cxx $in $link_flags -o $out.part && mv $out.part $out",
+        "  description = link $out",
+    ]
+    objects = []
+    for source in spec.sources:
+        output = source.replace("/", "_") + ".o"
+        objects.append(output)
+        lines.append(f"build {_path(output)}: compile {_path(str(plan.folder / source))}")
+    joined = " ".join(_path(name) for name in objects)
+    lines.append(f"build {_path(plan.library.name)}: link {joined}")
+    return "\n".join(lines) + "\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("$", "$$")
+
+
+def _path(text: str) -> str:
+    return _escape(text).replace(" ", "$ ").replace(":", "$:")
+
+
+def _raise_on_failure(plan: BuildPlan, done: Completed) -> None:
+    if done.timed_out:
+        raise BuildTimeoutError("the compilers were stopped")
+    if done.returncode != 0 or not plan.library.exists():
+        if "No space left on device" in done.output:
+            raise MachineError(
+                "the disk is full: the compiler could not write; make room and run it again"
+            )
+        raise BuildError(first_error(done.output), done.output)

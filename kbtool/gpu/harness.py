@@ -1,0 +1,89 @@
+"""The contract between a kernel's ``harness.py`` and the generic validation and benchmark.
+
+kbtool knows nothing of any kernel's mathematics: the harness makes inputs from a case, computes
+the float64 reference, runs torch's own implementation, and calls the operator under test.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch import device as Device  # noqa: N812
+
+Inputs = Mapping[str, Any]
+FUNCTIONS = ("make_inputs", "reference", "baseline", "call", "arms", "work")
+NAMES = ("SUBJECT", "BASELINE_ARM")
+
+
+class HarnessError(Exception):
+    """A harness that breaks the contract; the message says how."""
+
+
+class Harness(Protocol):
+    """What ``harness.py`` of a kernel defines, at module level."""
+
+    SUBJECT: str
+    """The arm of ``arms`` that runs the library."""
+    BASELINE_ARM: str
+    """The arm that ratios are taken against."""
+
+    def make_inputs(self, case: Mapping[str, Any], *, device: Device, seed: int) -> dict[str, Any]:
+        """Fresh random inputs of a case; what must not be read is poisoned."""
+
+    def reference(self, inputs: Inputs) -> dict[str, Tensor]:
+        """Every output in float64, computed by other means than the operator's."""
+
+    def baseline(self, inputs: Inputs) -> dict[str, Tensor]:
+        """Every output by torch's own implementation at the inputs' precision: the yardstick."""
+
+    def call(
+        self, inputs: Inputs, *, variant: str | None = None, poison: bool = True
+    ) -> dict[str, Tensor]:
+        """Every output by the operator; with ``poison``, into buffers filled with NaN."""
+
+    def arms(self, inputs: Inputs) -> dict[str, Callable[[], Any]]:
+        """The calls to time in turn, by name."""
+
+    def work(self, case: Mapping[str, Any]) -> dict[str, int]:
+        """``bytes``: the least that the case has to move; ``flops``: the operations it needs."""
+
+
+def load_harness(path: Path) -> Harness:
+    """Import a kernel's harness.
+
+    Raises:
+        HarnessError: it is not there, does not import, or lacks part of the contract.
+    """
+    module = load_module(path, f"kbtool_harness_{path.parent.name}")
+    lacking = [name for name in (*FUNCTIONS, *NAMES) if not hasattr(module, name)]
+    if lacking:
+        raise HarnessError(f"{path.name} of {path.parent.name} lacks {', '.join(lacking)}")
+    return cast("Harness", module)
+
+
+def load_module(path: Path, name: str) -> ModuleType:
+    """Import the Python file at ``path`` under ``name``.
+
+    Raises:
+        HarnessError: it is not there or does not import.
+    """
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise HarnessError(f"{path} is not there")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise HarnessError(
+            f"{path.name} of {path.parent.name} does not import: {type(error).__name__}: {error}"
+        ) from error
+    return module

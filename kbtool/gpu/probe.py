@@ -1,0 +1,175 @@
+"""What machine this is: card, driver, compilers, versions. Without importing torch.
+
+Every probe answers ``None`` where it finds nothing; none raises, and none waits for a hung driver.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from kbtool import __version__
+from kbtool.model.run import MachineInfo
+
+_TIMEOUT = 20.0
+"""Seconds for one probe: a driver that is starting up needs several, a hung one for ever."""
+
+
+def probe_machine() -> MachineInfo:
+    """The machine and the software of this process, as they are now."""
+    card = _card()
+    return MachineInfo(
+        card=card.get("name"),
+        compute_capability=card.get("compute_capability"),
+        card_memory_bytes=card.get("memory_bytes"),
+        multiprocessors=card.get("multiprocessors"),
+        l2_bytes=card.get("l2_bytes"),
+        driver=_driver(),
+        cuda=_torch_cuda(),
+        nvcc=_nvcc(),
+        compiler=_compiler(),
+        ninja=_first_line("ninja", "--version"),
+        torch=_installed("torch"),
+        numpy=_installed("numpy"),
+        python=platform.python_version(),
+        kbtool=__version__,
+        os=f"{_os_name()} {platform.machine()}",
+        cpu=_cpu(),
+        cores=_cores(),
+    )
+
+
+def _card() -> dict[str, Any]:
+    """The first card that this process may use, as the driver describes it."""
+    script = Path(__file__).with_name("_card.py")
+    said = _output([sys.executable, "-I", str(script)])
+    if said is not None:
+        try:
+            answer = json.loads(said)
+        except ValueError:
+            answer = None
+        if isinstance(answer, dict):
+            return answer
+    return {}
+
+
+def _driver() -> str | None:
+    said = _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    if said and re.fullmatch(r"[\d.]+", said):
+        return said
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
+    return match[1] if match else None
+
+
+def _nvcc() -> str | None:
+    program = shutil.which("nvcc")
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        home = os.environ.get(variable)
+        if program is None and home:
+            program = shutil.which("nvcc", path=str(Path(home) / "bin"))
+    program = program or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    said = _output([program, "--version"]) if program else None
+    match = re.search(r"release [\d.]+, V([\d.]+)", said or "")
+    return match[1] if match else None
+
+
+def _compiler() -> str | None:
+    # ninja and nvcc take c++ unless CXX says otherwise, and so does the builder.
+    program = os.environ.get("CXX") or "c++"
+    return _first_line(program.split()[0], "--version")
+
+
+def _torch_cuda() -> str | None:
+    """The CUDA version in torch's own version file, read and not run."""
+    try:
+        spec = importlib.util.find_spec("torch")
+    except (ImportError, ValueError):
+        return None
+    if spec is None or not spec.origin:
+        return None
+    try:
+        text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
+        tree = ast.parse(text)
+    except (OSError, SyntaxError, ValueError):
+        return None
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign):
+            targets: list[ast.expr] = [node.target]
+        elif isinstance(node, ast.Assign):
+            targets = node.targets
+        else:
+            continue
+        named = any(isinstance(target, ast.Name) and target.id == "cuda" for target in targets)
+        if named and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            return node.value.value
+    return None
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _os_name() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return f"{platform.system()} {platform.release()}"
+
+
+def _cpu() -> str:
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine() or "unknown"
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _first_line(program: str, *arguments: str) -> str | None:
+    found = shutil.which(program)
+    said = _output([found, *arguments]) if found else None
+    lines = (said or "").strip().splitlines()
+    return lines[0].strip() if lines else None
+
+
+def _output(argv: list[str]) -> str | None:
+    """What a program prints; ``None`` if it fails, is not there or takes too long."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_TIMEOUT,
+            check=False,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,105 @@
+"""Validation: every case of the case sets against the float64 reference."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbtool.gpu.compare import RULE, compare, same_bits
+from kbtool.gpu.harness import Harness, HarnessError
+from kbtool.model.run import CaseResult, OutputError, ValidationResult
+
+Case = Mapping[str, Any]
+
+
+def validate(
+    harness: Harness,
+    cases: list[tuple[str, Case]],
+    *,
+    sha256: str,
+    device: torch.device,
+    seed: int,
+    on_case: Callable[[int, CaseResult], None],
+) -> ValidationResult:
+    """Validate the loaded library.
+
+    Args:
+        harness: the kernel's harness.
+        cases: (case set, case) pairs.
+        sha256: of the library, for the record.
+        device: where to run.
+        seed: of the inputs; each case draws its own from it.
+        on_case: called with the number of cases done and the last result.
+    """
+    results = []
+    for case_set, case in cases:
+        result = validate_case(harness, case_set, case, device=device, seed=seed)
+        results.append(result)
+        on_case(len(results), result)
+    return ValidationResult(sha256=sha256, device=str(device), seed=seed, rule=RULE, cases=results)
+
+
+def validate_case(
+    harness: Harness, case_set: str, case: Case, *, device: torch.device, seed: int
+) -> CaseResult:
+    """Validate one case: poisoned call, repeat, plain call, each held against the reference."""
+    name = str(case["name"])
+
+    def result(
+        passed: bool,
+        outputs: dict[str, OutputError] | None = None,
+        repeatable: bool | None = None,
+        message: str | None = None,
+    ) -> CaseResult:
+        return CaseResult(
+            case_set=case_set,
+            name=name,
+            case={key: value for key, value in case.items() if key != "name"},
+            passed=passed,
+            outputs=outputs or {},
+            repeatable=repeatable,
+            message=message,
+        )
+
+    inputs = harness.make_inputs(case, device=device, seed=case_seed(seed, case_set, name))
+    before = {key: value.clone() for key, value in _tensors(inputs)}
+    reference = harness.reference(inputs)
+    yardstick = harness.baseline(inputs)
+    try:
+        first = harness.call(inputs, poison=True)
+        second = harness.call(inputs, poison=True)
+        plain = harness.call(inputs, poison=False)
+    except Exception as error:
+        return result(False, message=f"the call raised {type(error).__name__}: {error}")
+    if not reference.keys() == yardstick.keys() == first.keys() == plain.keys():
+        raise HarnessError(
+            f"reference, baseline and call of {name!r} return different outputs:"
+            f" {sorted(reference)}, {sorted(yardstick)}, {sorted(first)}"
+        )
+    outputs = {key: compare(first[key], reference[key], yardstick[key]) for key in reference}
+    for key, value in _tensors(inputs):
+        if not same_bits(value, before[key]):
+            return result(False, outputs, message=f"the call changed its input {key}")
+    repeatable = all(
+        same_bits(first[key], second[key]) and same_bits(first[key], plain[key]) for key in first
+    )
+    wrong = [f"{key}: {value.message}" for key, value in outputs.items() if not value.passed]
+    if not wrong and not repeatable:
+        wrong = ["a second call gave other bits"]
+    return result(not wrong, outputs, repeatable, "; ".join(wrong) or None)
+
+
+def case_seed(seed: int, case_set: str, name: str) -> int:
+    """The seed of one case: its own, so that cases can be run alone and in any order."""
+    digest = hashlib.sha256(f"{seed}/{case_set}/{name}".encode()).digest()
+    return int.from_bytes(digest[:6], "big")
+
+
+def _tensors(inputs: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    for key, value in inputs.items():
+        if isinstance(value, Tensor):
+            yield key, value

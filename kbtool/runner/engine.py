@@ -1,0 +1,321 @@
+"""Runs a recipe: steps in order, gates, deadlines, and one immutable record of what happened."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kbtool.model.errors import MachineError, UserError
+from kbtool.model.pattern import Pattern
+from kbtool.model.recipe import Need, Recipe, StepBase
+from kbtool.model.run import MachineInfo, RepositoryState, Run, RunStatus, StepRecord
+from kbtool.runner.history import Match, expected_seconds, matching, past_runs
+from kbtool.runner.journal import Journal, file_stem, journal_path
+from kbtool.runner.progress import Reporter
+from kbtool.runner.resume import Resumption
+from kbtool.steps import KINDS
+from kbtool.steps.base import Context, Outcome
+from kbtool.store.repository import repository_state
+from kbtool.store.tree import KnowledgeBase
+from kbtool.store.write import write_atomic, write_new
+
+_NEED_FIELDS: dict[Need, str] = {
+    "compiler": "compiler",
+    "ninja": "ninja",
+    "torch": "torch",
+    "gpu": "card",
+    "nvcc": "nvcc",
+}
+_HOW_TO_GET: dict[Need, str] = {
+    "compiler": "install g++ or clang++ (Debian: apt-get install g++)",
+    "ninja": "pip install 'kbtool[kernels]'",
+    "torch": "pip install 'kbtool[kernels]'",
+    "gpu": "run it on a machine with an NVIDIA card and its driver",
+    "nvcc": "install the CUDA toolkit and put nvcc on PATH",
+    "profiler": "install Nsight Compute and put ncu on PATH",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run and where its record goes."""
+
+    base: KnowledgeBase
+    pattern: Pattern
+    recipe: Recipe
+    """With its parameters bound."""
+    parameters: dict[str, str]
+    machine: MachineInfo
+
+
+def make_context(job: Job) -> Context:
+    """A fresh context for the job's steps; the seed of its inputs is drawn here."""
+    kernel = job.base.kernels.get(job.recipe.kernel) if job.recipe.kernel else None
+    if job.recipe.kernel and kernel is None:
+        raise UserError(
+            f"recipe {job.recipe.name} works on kernel {job.recipe.kernel},"
+            f" but there is no kernels/{job.recipe.kernel}/kernel.yaml"
+        )
+    return Context(
+        root=job.base.root,
+        kernel=kernel.record if kernel else None,
+        machine=job.machine,
+        seed=secrets.randbelow(2**31 - 1) + 1,
+    )
+
+
+def plan(job: Job) -> Iterator[tuple[StepBase, list[str]]]:
+    """What each step would do, for a dry run; nothing is written."""
+    context = make_context(job)
+    for step in job.recipe.steps:
+        lacking = _lacking(step, job.machine)
+        try:
+            lines = KINDS[step.kind].plan(step, context)
+        except UserError as error:
+            lines = [f"would stop here: {error}"]
+        yield step, lines + [f"would stop here: {problem}" for problem in lacking]
+
+
+def execute(
+    job: Job, session: str, report: Reporter, resumption: Resumption | None = None
+) -> tuple[Run, Path]:
+    """Run the recipe's steps and write the record.
+
+    Ctrl-C, SIGTERM and SIGHUP end the step that runs, with all its processes, and are recorded.
+
+    Args:
+        job: what to run.
+        session: the id of the session that the record is appended to.
+        report: told of everything as it happens.
+        resumption: an earlier attempt to go on with.
+
+    Returns:
+        The record and its path.
+
+    Raises:
+        MachineError: the record could not be written; the message says where it is kept.
+    """
+    with _signals_interrupt():
+        return _Execution(job, session, report, resumption).run()
+
+
+class _Execution:
+    def __init__(
+        self, job: Job, session: str, report: Reporter, resumption: Resumption | None
+    ) -> None:
+        self.job = job
+        self.report = report
+        self.context = make_context(job)
+        self.started = datetime.now(UTC)
+        self.session = session
+        self.repository = repository_state(job.base.root)
+        self.id = resumption.run.id if resumption else _run_id(self.started, job.recipe.name)
+        self.attempt = resumption.run.attempt + 1 if resumption else 1
+        kept = resumption.kept if resumption else {}
+        runs = past_runs(job.base, job.recipe.name, job.machine)
+        self.records = [
+            kept.get(step.id) or self._not_run(step, *expected_seconds(step, runs))
+            for step in job.recipe.steps
+        ]
+        self.kept = set(kept)
+        if resumption:
+            resumption.restore(self.context)
+        self.folder = job.base.root / "sessions" / session / "runs"
+
+    def run(self) -> tuple[Run, Path]:
+        self.context.on_line = self.report.output
+        self.context.on_progress = self.report.item
+        self.context.on_waiting = self.report.waiting
+        self.context.on_tick = self.report.tick
+        self.report.run_started(
+            self.id, self.session, [record.expected_seconds for record in self.records]
+        )
+        journal = Journal(
+            journal_path(self.folder, self.id, self.attempt), self._run("interrupted")
+        )
+        status: RunStatus = "passed"
+        try:
+            for index, step in enumerate(self.job.recipe.steps):
+                if step.id in self.kept:
+                    self.report.step_kept(index + 1, len(self.records), self.records[index])
+                    continue
+                status = self._step(index, step, journal)
+                if status != "passed":
+                    break
+        except BaseException:
+            # A bug, or a second Ctrl-C: what is known is recorded before it goes on its way.
+            with _signals_ignored():
+                self._finish("crashed", journal)
+            raise
+        with _signals_ignored():
+            return self._finish(status, journal)
+
+    def _step(self, index: int, step: StepBase, journal: Journal) -> RunStatus:
+        started = datetime.now(UTC)
+        begun = self.records[index].model_copy(
+            update={"status": "interrupted", "started": started, "attempt": self.attempt,
+                    "message": "kbtool ended while this step ran"}
+        )  # fmt: skip
+        self.records[index] = begun
+        journal.step(begun)
+        self.report.step_started(index + 1, len(self.records), begun)
+        clock = time.monotonic()
+        timeout = float(step.timeout.minutes * 60)
+        self.context.deadline = clock + timeout
+        outcome = self._outcome(step)
+        matches: list[Match] = []
+        if outcome.status != "passed":
+            text = "\n".join(filter(None, (outcome.output, outcome.error, outcome.message)))
+            matches = matching((e.record for e in self.job.base.patterns.values()), text)
+        ended = begun.model_copy(
+            update={"status": outcome.status, "message": outcome.message, "error": outcome.error,
+                    "seconds": round(time.monotonic() - clock, 3), "result": outcome.result,
+                    "patterns": [match.pattern.id for match in matches]}
+        )  # fmt: skip
+        self.records[index] = ended
+        journal.step(ended)
+        self.report.step_ended(ended, matches, outcome.output)
+        return _RUN_STATUS[outcome.status]
+
+    def _outcome(self, step: StepBase) -> Outcome:
+        lacking = _lacking(step, self.job.machine)
+        if lacking:
+            return Outcome("unavailable", "; ".join(lacking))
+        try:
+            return KINDS[step.kind].run(step, self.context)
+        except KeyboardInterrupt:
+            return Outcome("interrupted", "interrupted; its processes were stopped")
+        except MachineError as error:
+            return Outcome("unavailable", str(error))
+        except UserError as error:
+            return Outcome("failed", str(error))
+
+    def _finish(self, status: RunStatus, journal: Journal) -> tuple[Run, Path]:
+        after = repository_state(self.job.base.root)
+        self.repository = self.repository.model_copy(
+            update={"changed_during_run": _changed(self.repository, after)}
+        )
+        run = self._run(status)
+        path = self.folder / f"{file_stem(self.id, self.attempt)}.json"
+        data = run.model_dump_json(indent=1).encode() + b"\n"
+        try:
+            write_new(path, data)
+        except OSError as error:
+            journal.close(keep=True)
+            raise MachineError(_kept_elsewhere(path, data, error)) from error
+        journal.close()
+        self.report.run_ended(run)
+        return run, path
+
+    def _run(self, status: RunStatus) -> Run:
+        return Run(
+            id=self.id,
+            attempt=self.attempt,
+            session=self.session,
+            recipe=self.job.recipe.name,
+            pattern=self.job.pattern.id,
+            kernel=self.job.recipe.kernel,
+            parameters=self.job.parameters,
+            status=status,
+            started=self.started,
+            ended=datetime.now(UTC),
+            machine=self.job.machine,
+            repository=self.repository,
+            steps=self.records,
+        )
+
+    def _not_run(self, step: StepBase, expected: float, from_history: bool) -> StepRecord:
+        return StepRecord(
+            id=step.id,
+            kind=step.kind,
+            title=step.title,
+            status="not-run",
+            expected_seconds=round(expected, 3),
+            expected_from="history" if from_history else "declared",
+        )
+
+
+_RUN_STATUS: dict[str, RunStatus] = {
+    "passed": "passed",
+    "failed": "failed",
+    "refused": "failed",
+    "unavailable": "unavailable",
+    "timeout": "timeout",
+    "interrupted": "interrupted",
+    "crashed": "crashed",
+}
+
+
+def _lacking(step: StepBase, machine: MachineInfo) -> list[str]:
+    """What the step needs and the machine has not, each with the way to get it."""
+    import shutil
+
+    problems = []
+    for need in step.needs:
+        there = (
+            shutil.which("ncu") is not None
+            if need == "profiler"
+            else getattr(machine, _NEED_FIELDS[need]) is not None
+        )
+        if not there:
+            problems.append(f"no {need}: {_HOW_TO_GET[need]}")
+    return problems
+
+
+def _changed(before: RepositoryState, after: RepositoryState) -> bool | None:
+    if before.commit is None or after.commit is None:
+        return None
+    return (before.commit, before.dirty) != (after.commit, after.dirty)
+
+
+def _run_id(now: datetime, recipe: str) -> str:
+    return f"{now:%Y%m%dT%H%M%SZ}-{recipe}-{secrets.token_hex(2)}"
+
+
+def _kept_elsewhere(path: Path, data: bytes, error: OSError) -> str:
+    """Keep the record where there is room, and say where."""
+    reason = error.strerror or str(error)
+    with contextlib.suppress(OSError):
+        kept = Path(tempfile.gettempdir()) / path.name
+        write_atomic(kept, data)
+        return f"{path}: {reason}. The record is kept in {kept}: make room and move it there"
+    return f"{path}: {reason}. Make room, then `kbtool recover` writes what the journal holds"
+
+
+@contextlib.contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """SIGTERM and SIGHUP act as Ctrl-C does."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    with _handlers(interrupt, (signal.SIGTERM, signal.SIGHUP)):
+        yield
+
+
+@contextlib.contextmanager
+def _signals_ignored() -> Iterator[None]:
+    """Writing the record takes milliseconds and is not to be torn."""
+    with _handlers(signal.SIG_IGN, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
+        yield
+
+
+@contextlib.contextmanager
+def _handlers(handler: Any, numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
+    before = {}
+    # Only the main thread may set handlers; elsewhere the caller's stay.
+    with contextlib.suppress(ValueError):
+        before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

@@ -1,0 +1,77 @@
+"""How long steps should take, and which patterns an error calls to mind."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kbtool.model.finding import Finding
+from kbtool.model.pattern import Pattern, Symptom
+from kbtool.model.recipe import StepBase
+from kbtool.model.run import MachineInfo, Run
+from kbtool.store.tree import KnowledgeBase, load_run
+
+PAST_RUNS = 20
+_MAX_LINE = 2000
+
+
+class Match(NamedTuple):
+    """A pattern, the symptom that matched, and the line it matched."""
+
+    pattern: Pattern
+    symptom: Symptom
+    line: str
+
+
+def past_runs(base: KnowledgeBase, recipe: str, machine: MachineInfo) -> list[Run]:
+    """The newest runs of ``recipe`` on the same card, or processor where there is none."""
+    named = [path for path in base.run_files() if f"-{recipe}-" in path.name]
+    runs = []
+    for path in sorted(named, key=lambda path: path.name, reverse=True)[: 2 * PAST_RUNS]:
+        loaded = load_run(path, base.shown(path))
+        if isinstance(loaded, Finding):
+            continue
+        run = loaded.record
+        if run.recipe == recipe and _place(run.machine) == _place(machine):
+            runs.append(run)
+    return runs[:PAST_RUNS]
+
+
+def expected_seconds(step: StepBase, runs: Iterable[Run]) -> tuple[float, bool]:
+    """Expected seconds of a step, and whether they come from past runs."""
+    took = [
+        record.seconds
+        for run in runs
+        for record in run.steps
+        if record.id == step.id and record.status == "passed" and record.seconds is not None
+        and record.attempt == run.attempt
+    ]  # fmt: skip
+    if took:
+        return statistics.median(took), True
+    return float(step.expected.minutes * 60), False
+
+
+def matching(patterns: Iterable[Pattern], output: str) -> list[Match]:
+    """Patterns with a symptom that matches a line of ``output``, each once."""
+    lines = [line[:_MAX_LINE] for line in output.splitlines() if line.strip()]
+    found = []
+    for pattern in patterns:
+        match = next(
+            (
+                Match(pattern, symptom, line.strip())
+                for symptom in pattern.symptoms
+                for line in lines
+                if re.search(symptom.match, line)
+            ),
+            None,
+        )
+        if match is not None:
+            found.append(match)
+    return found
+
+
+def _place(machine: MachineInfo) -> tuple[str | None, str, int]:
+    # Without a card the processor and its cores are what a duration depends on.
+    return (machine.card, machine.cpu, machine.cores)

@@ -1,0 +1,105 @@
+"""The journal of a run in progress: what survives if kbtool is killed.
+
+One hidden file beside the runs, JSON lines, each flushed to the disk: first the run without its
+steps, then every step as it begins and ends. It is locked while its writer lives; one that is not
+locked was left by a killed process and becomes a run record of its own (``recover``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kbtool.model.run import Run, StepRecord
+from kbtool.store.lock import is_locked
+from kbtool.store.tree import KnowledgeBase
+from kbtool.store.write import write_new
+
+SUFFIX = ".journal"
+
+
+class Journal:
+    """An open journal; ``close`` removes it once the run record is in place."""
+
+    def __init__(self, path: Path, header: Run) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._file = path.open("xb")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._write({"run": header.model_dump(mode="json")})
+
+    def step(self, record: StepRecord) -> None:
+        """A step has begun (status ``interrupted``, until it has ended) or ended."""
+        self._write({"step": record.model_dump(mode="json")})
+
+    def close(self, *, keep: bool = False) -> None:
+        """Close it, and remove it unless the run record could not be written."""
+        if not keep:
+            self.path.unlink(missing_ok=True)
+        self._file.close()
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        self._file.write(json.dumps(entry).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def journal_path(runs: Path, run_id: str, attempt: int) -> Path:
+    """Where the journal of an attempt lies."""
+    return runs / f".{file_stem(run_id, attempt)}{SUFFIX}"
+
+
+def file_stem(run_id: str, attempt: int) -> str:
+    """The name of a run's file without its suffix; one file an attempt."""
+    return run_id if attempt == 1 else f"{run_id}.{attempt}"
+
+
+def left_behind(base: KnowledgeBase) -> Iterator[Path]:
+    """Journals whose writer is dead."""
+    for path in sorted((base.root / "sessions").glob(f"*/runs/.*{SUFFIX}")):
+        if not is_locked(path):
+            yield path
+
+
+def recover(base: KnowledgeBase) -> list[Path]:
+    """Turn every journal that was left behind into a run record; their paths.
+
+    A journal that does not even hold its first line says nothing and is removed.
+    """
+    written = []
+    for path in left_behind(base):
+        run = _run_from(path)
+        if run is not None:
+            target = path.with_name(f"{file_stem(run.id, run.attempt)}.json")
+            with contextlib.suppress(FileExistsError):
+                write_new(target, run.model_dump_json(indent=1).encode() + b"\n")
+                written.append(target)
+        path.unlink(missing_ok=True)
+    return written
+
+
+def _run_from(path: Path) -> Run | None:
+    entries = []
+    for line in path.read_bytes().split(b"\n"):
+        # The last line may be torn: its writer was killed.
+        with contextlib.suppress(ValueError):
+            entries.append(json.loads(line))
+    if not entries or "run" not in entries[0]:
+        return None
+    header = entries[0]["run"]
+    steps = {step["id"]: step for step in header["steps"]}
+    for entry in entries[1:]:
+        steps[entry["step"]["id"]] = entry["step"]
+    ended = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return Run.model_validate_json(
+        json.dumps(
+            {**header, "steps": list(steps.values()), "status": "interrupted", "recovered": True,
+             "ended": ended.isoformat()}
+        )
+    )  # fmt: skip

@@ -1,0 +1,113 @@
+"""Going on with a run that did not pass: same id, a new attempt, the steps that passed are kept.
+
+Only what still holds is kept: if the sources, the library, the card or the parameters have
+changed, resuming is refused, because the record would mix two different things.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kbtool.gpu.build import BuildPlan, plan_build, sha256_of
+from kbtool.model.errors import UsageError
+from kbtool.model.finding import Finding
+from kbtool.model.recipe import Recipe
+from kbtool.model.run import BuildResult, MachineInfo, Run, StepRecord, ValidationResult
+from kbtool.steps.base import Context
+from kbtool.store.tree import KnowledgeBase, load_run
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """An earlier attempt, and what is kept of it."""
+
+    run: Run
+    kept: dict[str, StepRecord]
+    """Step id → record, for the steps that passed before the first that did not."""
+    plan: BuildPlan | None
+    built: BuildResult | None
+    validated: str | None
+
+    def restore(self, context: Context) -> None:
+        """Put the artifact and its verdict back into a context."""
+        context.plan, context.built = self.plan, self.built
+        context.validated = self.validated
+
+
+def last_attempt(base: KnowledgeBase, run_id: str) -> Run:
+    """The newest attempt of a run, found by its id or an unambiguous beginning.
+
+    Raises:
+        UsageError: there is no such run, or it is more than one.
+    """
+    runs: dict[str, Run] = {}
+    for path in base.run_files():
+        if not path.name.startswith(run_id):
+            continue
+        loaded = load_run(path, base.shown(path))
+        if isinstance(loaded, Finding):
+            raise UsageError(str(loaded))
+        run = loaded.record
+        if run.id not in runs or runs[run.id].attempt < run.attempt:
+            runs[run.id] = run
+    if len(runs) != 1:
+        known = ", ".join(sorted(runs)[:5])
+        raise UsageError(
+            f"{run_id!r} is more than one run: {known}"
+            if runs
+            else f"there is no run {run_id!r}; `kbtool session show` lists them"
+        )
+    return next(iter(runs.values()))
+
+
+def resume(base: KnowledgeBase, run: Run, recipe: Recipe, machine: MachineInfo) -> Resumption:
+    """What can be kept of ``run``.
+
+    Raises:
+        UsageError: it passed already, or something that it rests on has changed.
+    """
+    if run.status == "passed":
+        raise UsageError(f"run {run.id} passed; there is nothing to resume")
+    if [step.id for step in recipe.steps] != [step.id for step in run.steps]:
+        raise UsageError(_changed(run, f"the steps of recipe {recipe.name}"))
+    here, there = (machine.card, machine.cpu), (run.machine.card, run.machine.cpu)
+    if here != there:
+        raise UsageError(_changed(run, f"the machine ({there[0] or there[1]})"))
+    kept = {}
+    for step in run.steps:
+        if step.status != "passed":
+            break
+        kept[step.id] = step
+    plan, built, validated = None, None, None
+    for step in kept.values():
+        if isinstance(step.result, BuildResult):
+            built, validated = step.result, None
+            plan = _same_plan(base, run, built)
+        elif isinstance(step.result, ValidationResult):
+            validated = step.result.sha256
+    return Resumption(run, kept, plan, built, validated)
+
+
+def _same_plan(base: KnowledgeBase, run: Run, built: BuildResult) -> BuildPlan:
+    """The plan of a build that is still what it was."""
+    entry = base.kernels.get(built.kernel)
+    if entry is None:
+        raise UsageError(_changed(run, f"kernel {built.kernel}"))
+    folder = base.root / "kernels" / built.kernel
+    plan = plan_build(entry.record, folder, built.target, base.root / ".kbtool" / "build")
+    if plan.sources != built.sources:
+        names = sorted(
+            name
+            for name in plan.sources.keys() | built.sources.keys()
+            if plan.sources.get(name) != built.sources.get(name)
+        )
+        raise UsageError(_changed(run, ", ".join(names)))
+    if plan.key != built.key:
+        raise UsageError(_changed(run, "the compiler, torch or the flags"))
+    if not plan.library.exists() or sha256_of(plan.library) != built.sha256:
+        raise UsageError(_changed(run, "the library"))
+    return plan
+
+
+def _changed(run: Run, what: str) -> str:
+    return f"{what} has changed since run {run.id}; start a new one: kbtool run-recipe {run.recipe}"

@@ -1,0 +1,156 @@
+"""Where each record has its page, and each item of a record its anchor.
+
+Addresses are permanent: they are made of ids, which never change, and of nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+from collections.abc import Iterator
+
+from pydantic import BaseModel
+
+from kbtool.model.address import AddressError, item_key, resolve, split_reference
+from kbtool.model.session import Session
+
+HOME = "index.md"
+SESSIONS = "sessions/index.md"
+PATTERNS = "patterns/index.md"
+KERNELS = "kernels/index.md"
+BUGS = "bugs/index.md"
+COSTS = "costs.md"
+RECIPES = "recipes/index.md"
+RUNS = "runs/index.md"
+TAGS = "tags.md"
+DECISIONS = "adr/index.md"
+
+_LONGEST = 100
+"""A file name may have 255 bytes; an id has no limit of its own."""
+
+
+def session_page(session: str) -> str:
+    """The page of a session."""
+    return f"sessions/{_name(session)}.md"
+
+
+def pattern_page(pattern: str) -> str:
+    """The page of a pattern."""
+    return f"patterns/{_name(pattern)}.md"
+
+
+def kernel_page(kernel: str) -> str:
+    """The page of a kernel."""
+    return f"kernels/{_name(kernel)}.md"
+
+
+def recipe_page(recipe: str) -> str:
+    """The page of a recipe."""
+    return f"recipes/{_name(recipe)}.md"
+
+
+def bug_page(session: str, bug: str) -> str:
+    """The page of a bug that a session met."""
+    return f"bugs/{_name(session)}/{_name(bug)}.md"
+
+
+def run_page(session: str, run: str) -> str:
+    """The page of a run, all attempts."""
+    return f"runs/{_name(session)}/{_name(run)}.md"
+
+
+def _name(record: str) -> str:
+    if record == "index":
+        return "index.record"  # index.md is the page of the folder
+    if len(record) > _LONGEST:
+        return f"{record[:_LONGEST]}.{hashlib.sha256(record.encode()).hexdigest()[:12]}"
+    return record
+
+
+def relative(target: str, page: str) -> str:
+    """``target``, a page with or without an anchor, as a link on ``page``."""
+    path, hash_mark, anchor = target.partition("#")
+    if path == page and anchor:
+        return f"#{anchor}"
+    return posixpath.relpath(path, posixpath.dirname(page)) + hash_mark + anchor
+
+
+def link(text: str, target: str, page: str) -> str:
+    """A link from ``page`` to ``target``; ``text`` is escaped already."""
+    return f"[{text or '–'}]({relative(target, page)})"
+
+
+SECTIONS = {
+    "costs", "steps", "measurements", "bugs", "fixes", "commits", "decisions", "evidence",
+    "claims", "plans", "deliverables", "lessons", "environment", "repository", "sources",
+    "rules", "symptoms", "recipes", "objective", "outcome", "problem", "solution",
+    "when_to_use", "when_not",
+}  # fmt: skip
+"""Fields of a record that have a heading of their own, or a place, on its page."""
+
+
+def anchored(record: BaseModel) -> Iterator[tuple[str, BaseModel]]:
+    """Every item of ``record`` that has a place on its page: its anchor, and the item."""
+    for field in type(record).model_fields:
+        if field in SECTIONS:
+            yield from _items(field, getattr(record, field))
+
+
+def _items(prefix: str, value: object) -> Iterator[tuple[str, BaseModel]]:
+    if not isinstance(value, list):
+        return
+    seen: set[str] = set()
+    for item in value:
+        key = item_key(item)
+        # Two items of one name cannot be told apart by a reference: the first has the anchor.
+        if not isinstance(item, BaseModel) or key is None or key in seen:
+            continue
+        seen.add(key)
+        name = f"{prefix}.{fragment(key)}"
+        yield name, item
+        for inner in ("rows", "options", "steps", "hypotheses"):
+            yield from _items(name, getattr(item, inner, None))
+
+
+def fragment(text: str) -> str:
+    """``text`` as part of an anchor: slugs stay as they are, anything else loses what is odd."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
+
+
+class Anchors:
+    """The anchors of one record: from a path in a reference to the nearest place on the page."""
+
+    def __init__(self, record: BaseModel) -> None:
+        self.record = record
+        self.of_item = {id(item): name for name, item in anchored(record)}
+
+    def get(self, item: BaseModel) -> str | None:
+        """The anchor of an item; ``None`` for the second of a name."""
+        return self.of_item.get(id(item))
+
+    def find(self, path: str) -> str:
+        """The anchor of the innermost item on ``path`` that has one; empty for the page itself."""
+        keys = path.split(".")
+        if keys[0] == "costs" and isinstance(self.record, Session):
+            # A cost line resolves to its amount, so it is found by name.
+            for line in self.record.costs:
+                if path == f"costs.{item_key(line)}" or path.startswith(f"costs.{item_key(line)}."):
+                    return self.of_item.get(id(line), "costs")
+        for length in range(len(keys), 0, -1):
+            try:
+                node = resolve(self.record, ".".join(keys[:length]))
+            except AddressError:
+                continue
+            if id(node) in self.of_item:
+                return self.of_item[id(node)]
+        value = getattr(self.record, keys[0], None) if keys[0] in SECTIONS else None
+        shown = value.strip() if isinstance(value, str) else value
+        return keys[0] if shown else ""
+
+
+def bug_of(reference: str, own: str) -> tuple[str, str] | None:
+    """(session, bug) that a reference names, or ``None`` where it names no bug."""
+    record, path = split_reference(reference)
+    field, _, bug = path.partition(".")
+    return (record or own, bug) if field == "bugs" and bug else None

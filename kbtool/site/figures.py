@@ -1,0 +1,136 @@
+"""Figures as pages show them: never more digits than there are, never a zero for an unknown."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from datetime import datetime
+from decimal import Decimal
+from typing import TypeVar
+
+from kbtool.model.run import BenchmarkCase, BenchmarkResult, Run, ValidationResult
+
+UNKNOWN = "unknown"
+T = TypeVar("T")
+
+
+def money(amount: Decimal | None, currency: str = "USD") -> str:
+    """An amount with its currency: ``1.50 USD``."""
+    if amount is None:
+        return UNKNOWN
+    shown = f"{amount:,.2f}" if amount == round(amount, 2) else f"{amount.normalize():,f}"
+    return f"{shown} {currency}"
+
+
+def minutes(value: Decimal | None) -> str:
+    """Minutes: ``734 min``."""
+    if value is None:
+        return UNKNOWN
+    whole = value == value.to_integral_value()
+    return f"{value:,.0f} min" if whole else f"{value:,.1f} min"
+
+
+def seconds(value: float | None) -> str:
+    """A time of a step: ``0.42 s``, ``75 s``, ``12 min 5 s``."""
+    if value is None:
+        return ""
+    if value < 120:
+        return f"{significant(value)} s"
+    return f"{int(value // 60)} min {int(value % 60)} s"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """``value`` to so many digits, without an exponent where one can do without."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    if places > 6 or places < -9:
+        return f"{value:.{digits - 1}e}"
+    return f"{round(value, places):,.{max(places, 0)}f}"
+
+
+def instant(value: datetime) -> str:
+    """A moment of a run: ``2025-11-21 10:19 UTC`` as recorded."""
+    zone = value.tzname() or ""
+    return f"{value:%Y-%m-%d %H:%M} {zone}".strip()
+
+
+def ratio(result: BenchmarkResult, case: BenchmarkCase) -> float | None:
+    """How many times as fast as the baseline the subject is; ``None`` if either has no figure."""
+    subject, baseline = case.arms.get(result.subject), case.arms.get(result.baseline)
+    if case.refused or subject is None or baseline is None:
+        return None
+    return baseline.median_us / subject.median_us
+
+
+def read_share(result: BenchmarkResult, case: BenchmarkCase) -> float | None:
+    """The case's least bytes a second, in percent of the ceiling of reads measured in the run."""
+    subject = case.arms.get(result.subject)
+    if case.refused or subject is None:
+        return None
+    return 100 * (case.bytes / (subject.median_us * 1e3)) / result.read_gb_s
+
+
+def validation(run: Run) -> ValidationResult | None:
+    """The last validation of a run."""
+    return _last(run, ValidationResult)
+
+
+def benchmark(run: Run) -> BenchmarkResult | None:
+    """The last benchmark of a run."""
+    return _last(run, BenchmarkResult)
+
+
+def _last(run: Run, kind: type[T]) -> T | None:
+    results = [step.result for step in run.steps if isinstance(step.result, kind)]
+    return results[-1] if results else None
+
+
+def cases_passed(result: ValidationResult) -> str:
+    """``12 of 12 cases passed``."""
+    passed = sum(case.passed for case in result.cases)
+    return f"{passed} of {len(result.cases)} cases passed"
+
+
+def worst_error(result: ValidationResult) -> float | None:
+    """The largest error as a share of its bound, over all outputs."""
+    shares = [
+        output.error / output.bound
+        for case in result.cases
+        for output in case.outputs.values()
+        if output.error is not None and output.bound
+    ]
+    return max(shares, default=None)
+
+
+def headline(run: Run) -> str:
+    """What a run found, in a line."""
+    said = []
+    checked = validation(run)
+    if checked:
+        said.append(cases_passed(checked))
+    timed = benchmark(run)
+    ratios = ratios_of(timed) if timed else []
+    if timed and ratios:
+        said.append(f"{span(ratios)} × the speed of {timed.baseline}")
+    elif timed:
+        said.append(f"no ratio to {timed.baseline}: no case has both figures")
+    if said:
+        return ", ".join(said)
+    told = [step.message for step in run.steps if step.message and step.status != "not-run"]
+    return told[-1] if told else ""
+
+
+def ratios_of(result: BenchmarkResult) -> list[float]:
+    """The ratios to the baseline of every case that has one."""
+    return [r for case in result.cases if (r := ratio(result, case)) is not None]
+
+
+def span(values: Iterable[float]) -> str:
+    """Least to largest: ``0.8–1.9 (median 1.2)``."""
+    ordered = sorted(values)
+    low, high = significant(ordered[0]), significant(ordered[-1])
+    if len(ordered) == 1:
+        return low
+    return f"{low}–{high} (median {significant(statistics.median(ordered))})"

@@ -1,0 +1,259 @@
+"""What follows from the records taken together: backlinks, standings, what became of each bug."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kbtool.model.address import split_reference
+from kbtool.model.claim import Claim, Derivation, Operand
+from kbtool.model.kernel import Kernel
+from kbtool.model.pattern import Pattern
+from kbtool.model.recipe import Recipe
+from kbtool.model.run import Run
+from kbtool.model.session import Bug, Evidence, Fix, Session
+from kbtool.site import addresses as at
+from kbtool.site.escape import inline
+from kbtool.store.tree import KnowledgeBase
+
+
+class Mention(NamedTuple):
+    """One record that refers to another."""
+
+    source: str
+    """The page of the record that refers, with the anchor of the place."""
+    why: str
+    """In what capacity."""
+
+
+class BugCase(NamedTuple):
+    """A bug, and what later records say of it."""
+
+    session: Session
+    bug: Bug
+    fixes: list[tuple[Session, Fix]]
+    recurrences: list[tuple[Session, Bug]]
+
+    @property
+    def status(self) -> str:
+        """Fixed as soon as a fix refers to it; else as its session left it."""
+        return "fixed" if self.fixes else self.bug.status
+
+    @property
+    def page(self) -> str:
+        """Its page."""
+        return at.bug_page(self.session.id, self.bug.id)
+
+
+@dataclass
+class Index:
+    """The knowledge base with every link readable from both ends."""
+
+    base: KnowledgeBase
+    sessions: dict[str, Session] = field(init=False)
+    patterns: dict[str, Pattern] = field(init=False)
+    kernels: dict[str, Kernel] = field(init=False)
+    recipes: dict[str, tuple[Pattern, Recipe]] = field(init=False)
+    runs: dict[tuple[str, str], list[Run]] = field(init=False)
+    """(session, run id) → its attempts, oldest first; newest run first."""
+    bugs: dict[tuple[str, str], BugCase] = field(init=False)
+    evidence: dict[str, list[tuple[Session, Evidence]]] = field(init=False)
+    """Pattern → what sessions say of it, in the order of the work."""
+    superseded_by: dict[str, list[str]] = field(init=False)
+    mentions: dict[str, list[Mention]] = field(init=False)
+    """Page → who refers to it."""
+    titles: dict[str, str] = field(init=False)
+    """Page → its title, escaped."""
+
+    def __post_init__(self) -> None:
+        base = self.base
+        self.sessions = {key: entry.record for key, entry in base.sessions.items()}
+        self.patterns = {key: entry.record for key, entry in base.patterns.items()}
+        self.kernels = {key: entry.record for key, entry in base.kernels.items()}
+        self.recipes = base.recipes()
+        self.runs = _runs(base)
+        self._anchors: dict[str, at.Anchors] = {}
+        self.bugs = self._bugs()
+        self.evidence = defaultdict(list)
+        for session in self.sessions.values():
+            for edge in session.evidence:
+                self.evidence[edge.pattern].append((session, edge))
+        self.superseded_by = defaultdict(list)
+        for pattern in self.patterns.values():
+            for older in pattern.supersedes:
+                self.superseded_by[older].append(pattern.id)
+        self.titles = dict(self._titles())
+        self.mentions = self._mentions()
+
+    def record(self, name: str) -> Session | Pattern | None:
+        """The session or the pattern of this id."""
+        return self.sessions.get(name) or self.patterns.get(name)
+
+    def anchors(self, record: Session | Pattern) -> at.Anchors:
+        """The anchors of a record; made once."""
+        if record.id not in self._anchors:
+            self._anchors[record.id] = at.Anchors(record)
+        return self._anchors[record.id]
+
+    def place(self, reference: str, own: str) -> str | None:
+        """The page and the anchor that a reference names; ``None`` where there is no such record.
+
+        Args:
+            reference: ``RECORD#path``, or ``#path`` in the record that it stands in.
+            own: the id of that record.
+        """
+        name, path = split_reference(reference)
+        record = self.record(name or own)
+        if record is None:
+            return None
+        anchor = self.anchors(record).find(path)
+        return page_of(record) + (f"#{anchor}" if anchor else "")
+
+    def link(self, target: str, page: str, text: str | None = None) -> str:
+        """A link to a page by its title, or plain text where there is no such page."""
+        bare = target.partition("#")[0]
+        if bare not in self.titles:
+            return text or inline(bare.rpartition("/")[2].removesuffix(".md"))
+        return at.link(text or self.titles[bare], target, page)
+
+    def standing(self, pattern: str) -> Counter[str]:
+        """Verdict → how many sessions gave it."""
+        return Counter(edge.verdict for _, edge in self.evidence.get(pattern, []))
+
+    def runs_of(self, **wanted: str) -> list[Run]:
+        """The last attempt of each run whose fields have these values, newest first."""
+        return [
+            attempts[-1]
+            for attempts in self.runs.values()
+            if all(getattr(attempts[-1], name) == value for name, value in wanted.items())
+        ]
+
+    def _bugs(self) -> dict[tuple[str, str], BugCase]:
+        cases = {
+            (session.id, bug.id): BugCase(session, bug, [], [])
+            for session in self.sessions.values()
+            for bug in reversed(session.bugs)
+        }
+        for session in self.sessions.values():
+            for fix in session.fixes:
+                key = self.bug_key(fix.bug, session.id)
+                if key in cases:
+                    cases[key].fixes.append((session, fix))
+            for bug in session.bugs:
+                key = self.bug_key(bug.recurrence_of, session.id)
+                if key in cases and bug is not cases[key].bug:
+                    cases[key].recurrences.append((session, bug))
+        in_order = [(s.id, bug.id) for s in self.sessions.values() for bug in s.bugs]
+        return {key: cases[key] for key in dict.fromkeys(in_order)}
+
+    def bug_key(self, reference: str | None, own: str) -> tuple[str, str]:
+        """(session, bug) of a reference to a bug; a pair that no bug has where it names none."""
+        found = at.bug_of(reference, own) if reference else None
+        return found or ("", "")
+
+    def _titles(self) -> Iterator[tuple[str, str]]:
+        for session in self.sessions.values():
+            yield at.session_page(session.id), inline(f"{session.label}: {session.title}")
+        for pattern in self.patterns.values():
+            yield at.pattern_page(pattern.id), inline(f"{pattern.id} {pattern.title}")
+        for kernel in self.kernels.values():
+            yield at.kernel_page(kernel.id), inline(kernel.title)
+        for name, (_, recipe) in self.recipes.items():
+            yield at.recipe_page(name), inline(recipe.title)
+        for case in self.bugs.values():
+            yield case.page, inline(case.bug.title)
+        for session_id, run in self.runs:
+            yield at.run_page(session_id, run), inline(run)
+
+    def _mentions(self) -> dict[str, list[Mention]]:
+        found: dict[str, dict[Mention, None]] = defaultdict(dict)
+        for source, target, why in self._edges():
+            page = target.partition("#")[0]
+            if page in self.titles and source.partition("#")[0] != page:
+                found[page][Mention(source, why)] = None
+        return {page: list(mentions) for page, mentions in found.items()}
+
+    def _edges(self) -> Iterator[tuple[str, str, str]]:
+        for session in self.sessions.values():
+            yield from self._session_edges(session)
+        for pattern in self.patterns.values():
+            yield from self._pattern_edges(pattern)
+        for (session_id, run_id), attempts in self.runs.items():
+            page, run = at.run_page(session_id, run_id), attempts[-1]
+            yield page, at.session_page(run.session), "run"
+            yield page, at.recipe_page(run.recipe), "run"
+            if run.kernel:
+                yield page, at.kernel_page(run.kernel), "run"
+
+    def _session_edges(self, session: Session) -> Iterator[tuple[str, str, str]]:
+        page, anchors = at.session_page(session.id), self.anchors(session)
+        if session.follows:
+            yield page, at.session_page(session.follows), "next session"
+        for edge in session.evidence:
+            target = at.pattern_page(edge.pattern)
+            yield f"{page}#evidence", target, f"evidence: {edge.verdict.replace('_', ' ')}"
+        for fix in session.fixes:
+            bug = at.bug_of(fix.bug, session.id)
+            if bug:
+                yield f"{page}#fixes", at.bug_page(*bug), "fix"
+                yield f"{page}#fixes", at.session_page(bug[0]), "fix of a bug met here"
+        for bug_met in session.bugs:
+            own = at.bug_page(session.id, bug_met.id)
+            yield own, page, "bug"
+            before = at.bug_of(bug_met.recurrence_of, session.id) if bug_met.recurrence_of else None
+            if before:
+                yield own, at.bug_page(*before), "recurrence"
+                yield own, at.session_page(before[0]), "recurrence of a bug met here"
+        for claim in session.claims:
+            place = anchors.get(claim)
+            yield from self._claim_edges(claim, f"{page}#{place or 'claims'}", session.id)
+
+    def _pattern_edges(self, pattern: Pattern) -> Iterator[tuple[str, str, str]]:
+        page, anchors = at.pattern_page(pattern.id), self.anchors(pattern)
+        for older in pattern.supersedes:
+            yield page, at.pattern_page(older), "supersedes this one"
+        for other in pattern.related:
+            yield page, at.pattern_page(other), "related"
+        for session_id in pattern.stated_in:
+            yield page, at.session_page(session_id), "pattern described here"
+        for recipe in pattern.recipes:
+            yield at.recipe_page(recipe.name), page, "recipe"
+            if recipe.kernel:
+                yield at.recipe_page(recipe.name), at.kernel_page(recipe.kernel), "recipe"
+        for claim in pattern.claims:
+            place = anchors.get(claim)
+            yield from self._claim_edges(claim, f"{page}#{place or 'claims'}", pattern.id)
+
+    def _claim_edges(self, claim: Claim, source: str, own: str) -> Iterator[tuple[str, str, str]]:
+        for reference in references(claim.of):
+            place = self.place(reference, own)
+            if place:
+                yield source, place, "claim derived from here"
+
+
+def references(operands: list[Operand]) -> Iterator[str]:
+    """Every reference among ``operands``, those inside derivations too."""
+    for operand in operands:
+        if isinstance(operand, Derivation):
+            yield from references(operand.of)
+        elif isinstance(operand, str):
+            yield operand
+
+
+def page_of(record: Session | Pattern) -> str:
+    """The page of a session or a pattern."""
+    if isinstance(record, Session):
+        return at.session_page(record.id)
+    return at.pattern_page(record.id)
+
+
+def _runs(base: KnowledgeBase) -> dict[tuple[str, str], list[Run]]:
+    grouped: dict[tuple[str, str], list[Run]] = {}
+    for entry in base.runs:
+        grouped.setdefault((entry.record.session, entry.record.id), []).append(entry.record)
+    for attempts in grouped.values():
+        attempts.sort(key=lambda run: run.attempt)
+    newest = sorted(grouped.items(), key=lambda item: item[1][-1].started, reverse=True)
+    return dict(newest)

@@ -1,0 +1,102 @@
+"""The few shapes that pages are made of. What goes in is Markdown already: escape text first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from kbtool.site.escape import inline
+
+GOOD = frozenset(
+    {"passed", "pass", "complete", "done", "fixed", "proved", "applied", "operational", "confirmed"}
+)
+BAD = frozenset(
+    {"failed", "fail", "open", "contradicted", "crashed", "timeout", "terminated", "not reproduced"}
+)
+
+
+_EMPHATIC = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+
+
+def join(parts: Iterable[str | None]) -> str:
+    """Blocks of a page, each apart from the next; absent ones left out."""
+    return "\n\n".join(part.strip("\n") for part in parts if part and part.strip()) + "\n"
+
+
+def heading(level: int, text: str, name: str) -> str:
+    """A heading with a stable anchor."""
+    if _EMPHATIC.search(name):
+        # Markdown would read the underscores before it reads the attribute list.
+        return f"{'#' * level} {anchor(name)}{text or '–'}"
+    return f"{'#' * level} {text or '–'} {{#{name}}}"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[int] = ()) -> str:
+    """A table; columns whose index is in ``numeric`` are aligned right."""
+    right = set(numeric)
+    rule = ["---:" if i in right else "---" for i in range(len(header))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
+
+
+def slim_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Iterable[int] = ()
+) -> str:
+    """Like ``table``, without the columns in which no row has anything."""
+    kept = [i for i in range(len(header)) if any(row[i] for row in rows)]
+    right = set(numeric)
+    return table(
+        [header[i] for i in kept],
+        [[row[i] or "–" for i in kept] for row in rows],
+        [at for at, i in enumerate(kept) if i in right],
+    )
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """A card of labelled values; empty values left out."""
+    cells = [f"<small>{label}</small><br>{value}" for label, value in pairs if value]
+    if not cells:
+        return ""
+    return '<div class="kb-facts" markdown="block">\n\n' + "\n\n".join(cells) + "\n\n</div>"
+
+
+def cards(items: Iterable[str]) -> str:
+    """Cards side by side."""
+    listed = "\n\n".join(f"-   {item}" for item in items)
+    return f'<div class="grid cards" markdown="block">\n\n{listed}\n\n</div>'
+
+
+def bullets(items: Iterable[str]) -> str:
+    """A list of single lines."""
+    return "\n".join(f"- {item}" for item in items)
+
+
+def chip(word: str) -> str:
+    """A status word; green, red or neither, and readable without the colour."""
+    tone = "good" if word in GOOD else "bad" if word in BAD else "plain"
+    return f'<span class="kb-chip kb-chip--{tone}">{inline(word)}</span>'
+
+
+def anchor(name: str) -> str:
+    """A place to link to, inside a cell or a paragraph; ``name`` is made of letters, digits, ._-"""
+    return f'<span id="{name}"></span>'
+
+
+def admonition(kind: str, title: str, body: str) -> str:
+    """A box. The title stands in quotes, where a character reference shows as itself."""
+    indented = "\n".join(f"    {line}" if line else "" for line in body.split("\n"))
+    return f'!!! {kind} "{title}"\n\n{indented}'
+
+
+def nothing(why: str) -> str:
+    """What stands where there is nothing to show."""
+    return f"*{why}*"
+
+
+def nowrap(text: str) -> str:
+    """A date, a number: not to be broken across lines."""
+    return f'<span class="kb-nowrap">{text}</span>'
+
+
+def muted(text: str) -> str:
+    """A remark in small type."""
+    return f"<small>{text}</small>" if text else ""

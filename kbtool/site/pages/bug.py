@@ -1,0 +1,132 @@
+"""The table of bugs, and the page of each."""
+
+from __future__ import annotations
+
+from kbtool.site import addresses as at
+from kbtool.site.escape import block, code, inline, prose
+from kbtool.site.index import BugCase, Index
+from kbtool.site.markup import anchor, bullets, chip, facts, join, nothing, slim_table
+from kbtool.site.parts import (
+    backlinks,
+    cite,
+    crumb,
+    optional,
+    page_title,
+    section,
+    session_cell,
+    why_unknown,
+    yes_no,
+)
+
+
+def listing(index: Index) -> str:
+    """Every bug, in the order in which they were met; its status is derived from the fixes."""
+    if not index.bugs:
+        return join([page_title("Bugs"), nothing("No session's record names a bug.")])
+    rows = [
+        [
+            index.link(case.page, at.BUGS),
+            chip(case.status),
+            inline(case.bug.symptom or ""),
+            session_cell(index, case.session, at.BUGS),
+            ", ".join(dict.fromkeys(session_cell(index, by, at.BUGS) for by, _ in case.fixes)),
+            ", ".join(
+                index.link(at.bug_page(again.id, bug.id), at.BUGS, inline(again.label))
+                for again, bug in case.recurrences
+            ),
+            optional(case.bug.minutes_lost),
+        ]
+        for case in index.bugs.values()
+    ]
+    header = ["Bug", "Status", "Symptom", "Met in", "Fixed in", "Met again in", "Lost"]
+    count = sum(case.status == "open" for case in index.bugs.values())
+    return join(
+        [
+            page_title("Bugs"),
+            f"{len(index.bugs)} bugs, {count} open. A bug is fixed as soon as a fix refers to it;"
+            " until then it stands as its session left it.",
+            slim_table(header, rows, {6}),
+        ]
+    )
+
+
+def page(index: Index, case: BugCase) -> str:
+    """One bug: what was seen, why, and what became of it."""
+    bug, session, here = case.bug, case.session, case.page
+    before = index.bugs.get(index.bug_key(bug.recurrence_of, session.id))
+    why = why_unknown(session, f"bugs.{bug.id}.cause")
+    reason = session.unknown.get(f"bugs.{bug.id}.cause")
+    cause = prose(bug.cause) if bug.cause else None
+    if cause is None and why:
+        cause = f"Unknown: {inline(reason)}"
+    return join(
+        [
+            page_title(inline(bug.title)),
+            crumb(here, at.BUGS, "Bugs", f"{session.id}#bugs.{bug.id}"),
+            facts(
+                [
+                    ("Status", chip(case.status)),
+                    ("As the session left it", chip(bug.status)),
+                    (
+                        "Met in",
+                        at.link(
+                            inline(session.label), f"{at.session_page(session.id)}#bugs.{bug.id}",
+                            here,
+                        ),
+                    ),
+                    ("Component", optional(bug.component)),
+                    ("Time lost", optional(bug.minutes_lost)),
+                    ("Recurrence of", index.link(before.page, here) if before else ""),
+                    ("Source", cite(bug.source)),
+                ]
+            ),
+            section("Symptom", "symptom", prose(bug.symptom or "")),
+            section("Error message", "error", block(bug.error_text) if bug.error_text else None),
+            section("Cause", "cause", cause or nothing("The record gives none.")),
+            _hypotheses(case),
+            _fixes(index, case, here),
+            section(
+                "Met again", "recurrences",
+                bullets(
+                    index.link(at.bug_page(again.id, other.id), here)
+                    + f" in {session_cell(index, again, here)}"
+                    for again, other in case.recurrences
+                ),
+            ),
+            backlinks(index, here),
+        ]
+    )  # fmt: skip
+
+
+def _hypotheses(case: BugCase) -> str:
+    rows = [
+        [
+            anchor(f"hypotheses.{at.fragment(item.id)}") + inline(item.statement),
+            optional(item.likelihood),
+            chip(item.verdict) if item.verdict != "open" else "open",
+            optional(item.note),
+            cite(item.source),
+        ]
+        for item in case.bug.hypotheses
+    ]
+    header = ["Hypothesis", "Held likely", "Verdict", "Remark", "Source"]
+    body = slim_table(header, rows, {1}) if rows else None
+    return section("Hypotheses", "hypotheses", body)
+
+
+def _fixes(index: Index, case: BugCase, here: str) -> str:
+    rows = [
+        [
+            at.link(inline(session.label), f"{at.session_page(session.id)}#fixes", here),
+            inline(fix.change),
+            code(fix.place) if fix.place else "",
+            code(fix.commit) if fix.commit else "",
+            yes_no(fix.confirmed, "not recorded"),
+            optional(fix.note),
+            cite(fix.source),
+        ]
+        for session, fix in case.fixes
+    ]
+    header = ["Session", "Change", "Place", "Commit", "Confirmed by a test", "Remark", "Source"]
+    body = slim_table(header, rows) if rows else None
+    return section("Fixes", "fixes", body or nothing("No session's record has a fix for it."))

@@ -1,0 +1,30 @@
+"""The index of decisions about kbtool itself: one hand-written page each."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+
+from kbtool.site import addresses as at
+from kbtool.site.escape import inline
+from kbtool.site.markup import bullets, join, nothing
+from kbtool.site.parts import page_title
+
+
+def listing(documents: Mapping[str, str]) -> str:
+    """Every page under ``docs/adr/``, in the order of its file name."""
+    folder = posixpath.dirname(at.DECISIONS)
+    links = [
+        at.link(inline(_title(text) or path), path, at.DECISIONS)
+        for path, text in sorted(documents.items())
+        if posixpath.dirname(path) == folder and path != at.DECISIONS
+    ]
+    body = bullets(links) if links else nothing("No decision is written down yet.")
+    return join([page_title("Decisions"), "Why the project is built as it is.", body])
+
+
+def _title(text: str) -> str:
+    for line in text.splitlines():
+        if line.startswith("# "):
+            return line[2:].strip()
+    return ""

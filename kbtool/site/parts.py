@@ -1,0 +1,160 @@
+"""Parts that pages of several kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from kbtool.model.claim import Claim, Derivation, Operand
+from kbtool.model.pattern import Pattern
+from kbtool.model.session import CostLine, Session
+from kbtool.site import addresses as at
+from kbtool.site.escape import code, inline
+from kbtool.site.figures import money
+from kbtool.site.index import Index, page_of
+from kbtool.site.markup import anchor, bullets, heading, join, nothing, slim_table
+
+TITLE = "title"
+"""The anchor of each page's first heading; fixed, so that no text can claim another's."""
+
+
+def page_title(text: str) -> str:
+    """The first heading of a page."""
+    return heading(1, text, TITLE)
+
+
+def crumb(page: str, listing: str, name: str, record: str, path: str | None = None) -> str:
+    """Where a page belongs, the record's id, and the file that it is made from."""
+    said = [at.link(name, listing, page), code(record)]
+    if path:
+        said.append(code(path))
+    return f"<small>{' › '.join(said[:2])}{' · ' + said[2] if path else ''}</small>"
+
+
+def front_matter(tags: Sequence[str] = (), contents: bool = True) -> str:
+    """The page's tags, which are slugs; and no list of other pages beside a wide table.
+
+    Args:
+        tags: the tags.
+        contents: whether the page lists its headings at the side.
+    """
+    lines = ["hide:", "  - navigation", *([] if contents else ["  - toc"])]
+    if tags:
+        lines += ["tags:", *(f'  - "{tag}"' for tag in tags)]
+    return "\n".join(["---", *lines, "---", "", ""])
+
+
+def cite(source: str | None) -> str:
+    """Where a figure stands: source, then lines."""
+    return f'<small class="kb-cite">{inline(source)}</small>' if source else ""
+
+
+def optional(value: object) -> str:
+    """A value or nothing."""
+    return "" if value is None else inline(value)
+
+
+def yes_no(value: bool | None, unknown: str = "") -> str:
+    """A boolean in words."""
+    return unknown if value is None else "yes" if value else "no"
+
+
+def section(title: str, name: str, *blocks: str | None, level: int = 2) -> str:
+    """A heading and what stands under it; nothing at all where that is nothing."""
+    body = [block for block in blocks if block and block.strip()]
+    return join([heading(level, title, name), *body]) if body else ""
+
+
+def backlinks(index: Index, page: str) -> str:
+    """Who refers to this page."""
+    mentions = index.mentions.get(page, [])
+    rows = []
+    for source in dict.fromkeys(mention.source for mention in mentions):
+        reasons = [mention.why for mention in mentions if mention.source == source]
+        rows.append(f"{index.link(source, page)} ({', '.join(dict.fromkeys(reasons))})")
+    # Several places of one record may refer here; each is a link of its own.
+    return section(
+        "Mentioned by", "mentioned-by",
+        bullets(rows) if rows else nothing("No other record refers to this one."),
+    )  # fmt: skip
+
+
+def unknowns(record: Session | Pattern) -> str:
+    """What nobody knows, and why."""
+    rows = [
+        [anchor(f"unknown.{at.fragment(path)}") + code(path), inline(why)]
+        for path, why in record.unknown.items()
+    ]
+    return section("Not known", "unknown", slim_table(["What", "Why"], rows) if rows else None)
+
+
+def why_unknown(record: Session | Pattern, path: str) -> str:
+    """``unknown``, linked to the reason where the record gives one; empty where it does not."""
+    if path not in record.unknown:
+        return ""
+    return f"[unknown](#unknown.{at.fragment(path)})"
+
+
+def claims(index: Index, record: Session | Pattern) -> str:
+    """The claims of a record, each with what it derives from."""
+    anchors = index.anchors(record)
+    rows = []
+    for claim in record.claims:
+        place = anchors.get(claim)
+        rows.append(
+            [
+                (anchor(place) if place else "") + inline(claim.says),
+                optional(claim.stated),
+                _derivation(index, record, claim),
+                optional(claim.note),
+                cite(claim.source),
+            ]
+        )
+    header = ["Claim", "Stated", "Derives from", "Remark", "Source"]
+    return section("Claims", "claims", slim_table(header, rows, {1}) if rows else None)
+
+
+def _derivation(index: Index, record: Session | Pattern, claim: Claim) -> str:
+    if claim.how is None:
+        reason = why_unknown(record, f"claims.{claim.id}.how")
+        return reason or "nothing recorded determines it"
+    return _operation(index, record, claim.how, claim.of)
+
+
+def _operation(index: Index, record: Session | Pattern, how: str, of: Sequence[Operand]) -> str:
+    shown = []
+    for operand in of:
+        if isinstance(operand, Derivation):
+            shown.append(f"({_operation(index, record, operand.how, operand.of)})")
+        elif isinstance(operand, str):
+            shown.append(_reference(index, record, operand))
+        else:
+            shown.append(inline(operand))
+    return f"{inline(how)} of {', '.join(shown)}"
+
+
+def _reference(index: Index, record: Session | Pattern, reference: str) -> str:
+    place = index.place(reference, record.id)
+    if place is None:
+        return f"{code(reference)} (no such record)"
+    return at.link(code(reference), place, page_of(record))
+
+
+def total(lines: Sequence[CostLine]) -> str:
+    """The sum of cost lines, a currency at a time; says where an amount is unknown."""
+    sums: dict[str, Decimal] = {}
+    for line in lines:
+        if line.amount is not None:
+            sums[line.currency] = sums.get(line.currency, Decimal(0)) + line.amount
+    said = [money(amount, currency) for currency, amount in sums.items()]
+    missing = sum(line.amount is None for line in lines)
+    if missing and not said:
+        return "unknown"
+    if missing:
+        said.append(f"{missing} unknown")
+    return " + ".join(said)
+
+
+def session_cell(index: Index, session: Session, page: str) -> str:
+    """A link to a session by its label."""
+    return index.link(at.session_page(session.id), page, inline(session.label))

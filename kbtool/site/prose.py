@@ -1,0 +1,118 @@
+"""Prose that people wrote beside records, shown as Markdown with its teeth drawn.
+
+It is parsed here, by a CommonMark parser that takes no HTML, and put into the page as finished
+HTML, which the site's own Markdown passes on untouched: no attribute lists, no snippets, no
+templates, no raw tags, nothing loaded from anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from kbtool.site.escape import attribute, inline, raw
+from kbtool.site.markup import heading, join
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+_SAFE_SCHEMES = ("http://", "https://", "mailto:")
+
+
+def rendered(text: str, prefix: str, level: int) -> str:
+    """``text``, untrusted Markdown, as blocks of a page.
+
+    Args:
+        text: the Markdown.
+        prefix: what the anchors of its headings begin with.
+        level: the level that its highest heading gets.
+    """
+    tokens = _parser().parse(text)
+    headings = [t for t in tokens if t.type == "heading_open" and t.level == 0]
+    highest = min((int(token.tag[1]) for token in headings), default=1)
+    blocks: list[str] = []
+    pending: list[Token] = []
+    position = count = 0
+    while position < len(tokens):
+        token = tokens[position]
+        if token.type == "heading_open" and token.level == 0:
+            blocks.append(_html(pending))
+            pending = []
+            count += 1
+            depth = min(level + int(token.tag[1]) - highest, 6)
+            title = inline(_plain(tokens[position + 1].children or []))
+            blocks.append(heading(depth, title, f"{prefix}-{count}"))
+            position += 3
+            continue
+        pending.append(token)
+        position += 1
+    blocks.append(_html(pending))
+    return join(blocks)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 20}).enable(["table"])
+    parser.add_render_rule("image", _image)
+    parser.add_render_rule("link_open", _link_open)
+    parser.add_render_rule("link_close", _link_close)
+    parser.add_render_rule("fence", _fence)
+    parser.add_render_rule("code_block", _fence)
+    return parser
+
+
+def _html(tokens: Sequence[Token]) -> str:
+    if not tokens:
+        return ""
+    parser = _parser()
+    markup = parser.renderer.render(tokens, parser.options, {})
+    return f'<div class="kb-prose">{raw(_without_controls(markup))}</div>'
+
+
+def _without_controls(markup: str) -> str:
+    return "".join(c for c in markup if c >= " " or c == "\n")
+
+
+def _plain(children: Sequence[Token]) -> str:
+    return "".join(
+        " " if child.type in {"softbreak", "hardbreak"} else child.content for child in children
+    )
+
+
+def _image(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+    """A page loads nothing that is not its own: an image is named, not shown."""
+    token = tokens[idx]
+    about = attribute(_plain(token.children or []) or "no description")
+    return f"<em>[image: {about}, {attribute(token.attrs.get('src', ''))}]</em>"
+
+
+def _link_open(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+    target = str(tokens[idx].attrs.get("href", ""))
+    if target.lower().startswith(_SAFE_SCHEMES):
+        return f'<a href="{attribute(target)}" rel="noopener noreferrer">'
+    # Relative to a source file, which is not where the page is.
+    return f'<span class="kb-file" title="{attribute(target)}">'
+
+
+def _link_close(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+    depth = 0
+    for token in reversed(tokens[:idx]):
+        if token.type == "link_close":
+            depth += 1
+        elif token.type == "link_open":
+            if depth == 0:
+                target = str(token.attrs.get("href", ""))
+                safe = target.lower().startswith(_SAFE_SCHEMES)
+                return "</a>" if safe else "</span>"
+            depth -= 1
+    return "</span>"
+
+
+def _fence(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+    from kbtool.site.escape import block
+
+    return block(tokens[idx].content)

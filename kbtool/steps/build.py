@@ -1,0 +1,69 @@
+"""The step kind ``build``: sources become a library, named by the hash of all that went in."""
+
+from __future__ import annotations
+
+import re
+
+from kbtool.gpu.build import (
+    BuildError,
+    BuildPlan,
+    BuildTimeoutError,
+    build,
+    choose_target,
+    plan_build,
+)
+from kbtool.model.recipe import BuildStep
+from kbtool.steps.base import Context, Outcome
+
+# As NINJA_STATUS asks of ninja: "[3/5] compile /somewhere/binding.cpp".
+_NINJA_STATUS = re.compile(r"\[(\d+)/\d+\] \w+ (.*)")
+
+
+class Build:
+    """Builds the recipe's kernel with ninja."""
+
+    def plan(self, step: BuildStep, context: Context) -> list[str]:
+        """The target, the sources, and whether the library is there already."""
+        made = _plan(step, context)
+        there = "there already" if made.marker.exists() else "to be compiled"
+        return [
+            f"build {made.kernel.id} for {made.target} with {made.compiler_version}",
+            f"library {made.key}: {there}",
+            *(f"compile {name}" for name in made.kernel.targets[made.target].sources),
+        ]
+
+    def run(self, step: BuildStep, context: Context) -> Outcome:
+        """Failed with the first real error if a compiler refuses."""
+        made = _plan(step, context)
+        total = len(made.kernel.targets[made.target].sources) + 1
+
+        def on_line(line: str) -> None:
+            if match := _NINJA_STATUS.match(line):
+                context.on_progress(int(match[1]), total, match[2].rpartition("/")[2])
+            context.on_line(line)
+
+        try:
+            built = build(
+                made,
+                timeout=context.remaining,
+                jobs=step.jobs,
+                on_line=on_line,
+                on_tick=context.on_tick,
+                on_wait=lambda: context.on_waiting("another build of the same library"),
+            )
+        except BuildError as error:
+            return Outcome("failed", error.first, error=error.first, output=error.output)
+        except BuildTimeoutError as error:
+            return Outcome("timeout", str(error))
+        context.plan, context.built, context.validated = made, built, None
+        how = "found, nothing compiled" if built.warm else f"{total - 1} sources compiled"
+        return Outcome("passed", f"{built.target} library {built.sha256[:12]}, {how}", result=built)
+
+
+def _plan(step: BuildStep, context: Context) -> BuildPlan:
+    machine = context.machine
+    target = choose_target(
+        context.manifest, step.target, card=machine.card is not None, nvcc=machine.nvcc is not None
+    )
+    cache = context.root / ".kbtool" / "build"
+    return plan_build(context.manifest, context.kernel_folder, target, cache)

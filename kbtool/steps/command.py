@@ -1,0 +1,68 @@
+"""The step kind ``command``: a program of the knowledge base's own."""
+
+from __future__ import annotations
+
+import shlex
+
+from kbtool.gpu.build import first_error, sha256_of
+from kbtool.gpu.process import run_process
+from kbtool.model.recipe import CommandStep
+from kbtool.model.run import CommandResult
+from kbtool.steps.base import Context, Outcome
+
+_TAIL = 40
+
+
+class Command:
+    """Runs a program without a shell; what it must produce is hashed."""
+
+    def plan(self, step: CommandStep, context: Context) -> list[str]:
+        """The command line and the files it must leave."""
+        where = "" if step.cwd == "." else f" in {step.cwd}"
+        context.inside(step.cwd)
+        return [f"run {shlex.join(step.run)}{where}", *(f"expect {name}" for name in step.produces)]
+
+    def run(self, step: CommandStep, context: Context) -> Outcome:
+        """Failed if it exits otherwise than expected or leaves a file out."""
+        folder = context.inside(step.cwd)
+        produces = {name: context.inside(name) for name in step.produces}
+        before = {name: path.stat().st_mtime_ns for name, path in produces.items() if path.exists()}
+        try:
+            done = run_process(
+                step.run,
+                cwd=folder,
+                timeout=context.remaining,
+                env=step.env,
+                on_line=context.on_line,
+                on_tick=context.on_tick,
+            )
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            if not folder.is_dir():
+                return Outcome("failed", f"cwd {step.cwd} is no folder")
+            return Outcome("unavailable", f"{step.run[0]}: {error.strerror}; install it")
+        tail = "\n".join(done.output.splitlines()[-_TAIL:])
+        produced = {name: sha256_of(path) for name, path in produces.items() if path.is_file()}
+        result = CommandResult(
+            argv=step.run,
+            exit_code=None if done.timed_out else done.returncode,
+            output_tail=tail,
+            produced=produced,
+        )
+        if done.timed_out:
+            return Outcome("timeout", f"stopped after {done.seconds:.0f} s", result, None, tail)
+        if done.returncode != step.exit_code:
+            how = f"was killed by {done.died}" if done.died else f"exited with {done.returncode}"
+            error_line = first_error(done.output) if done.output.strip() else None
+            return Outcome(
+                "failed", f"{step.run[0]} {how}, not {step.exit_code}", result, error_line,
+                done.output,
+            )  # fmt: skip
+        absent = sorted(set(produces) - set(produced))
+        stale = sorted(
+            name for name in produced if before.get(name) == produces[name].stat().st_mtime_ns
+        )
+        if absent or stale:
+            names = ", ".join(absent or stale)
+            what = "did not produce" if absent else "did not write anew"
+            return Outcome("failed", f"{step.run[0]} {what} {names}", result)
+        return Outcome("passed", f"{step.run[0]} exited with {done.returncode}", result)

@@ -1,0 +1,60 @@
+"""The step kind ``environment``: is this machine what the recipe needs?"""
+
+from __future__ import annotations
+
+import re
+
+from kbtool.model.recipe import EnvironmentStep
+from kbtool.model.run import EnvironmentResult, MachineInfo
+from kbtool.steps.base import Context, Outcome
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)*")
+
+
+class Environment:
+    """Compares the probed machine with the least versions that a recipe asks for."""
+
+    def plan(self, step: EnvironmentStep, context: Context) -> list[str]:
+        """The versions wanted."""
+        wanted = ", ".join(f"{name} ≥ {least}" for name, least in step.minimum.items())
+        return [f"probe the machine{'; want ' + wanted if wanted else ''}"]
+
+    def run(self, step: EnvironmentStep, context: Context) -> Outcome:
+        """Unavailable if anything is missing or too old."""
+        missing = [
+            problem
+            for name, least in step.minimum.items()
+            if (problem := _problem(context.machine, name, least)) is not None
+        ]
+        result = EnvironmentResult(missing=missing)
+        if missing:
+            return Outcome("unavailable", "; ".join(missing), result)
+        return Outcome("passed", describe(context.machine), result)
+
+
+def describe(machine: MachineInfo) -> str:
+    """The machine in a line."""
+    parts = [machine.card or "no GPU", f"{machine.cores} cores ({machine.cpu})"]
+    parts += [
+        f"{name} {value}"
+        for name, value in (("torch", machine.torch), ("nvcc", machine.nvcc))
+        if value
+    ]
+    return ", ".join(parts)
+
+
+def _problem(machine: MachineInfo, name: str, least: str) -> str | None:
+    if name not in MachineInfo.model_fields:
+        return f"{name} is nothing that kbtool probes; see `kbtool schema`"
+    value = getattr(machine, name)
+    if value is None:
+        return f"{name} is missing; {least} or newer is needed"
+    # The last number: "g++ (Debian 12.2.0-14) 12.2.0" names its version at the end.
+    numbers = _NUMBER.findall(str(value).partition("+")[0])
+    if not numbers or _tuple(numbers[-1]) < _tuple(least):
+        return f"{name} is {value}; {least} or newer is needed"
+    return None
+
+
+def _tuple(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))

@@ -1,0 +1,113 @@
+"""Results kept from one run to the next, each tied to the very file that it was made from.
+
+A cache may be lost at any time and may never be believed too much: it is dropped whole when kbtool
+or a library has changed, when its checksum is wrong, or when it is of another shape; and a file
+so new that a second change could leave the same stamp is not taken up at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kbtool.store.scan import Stamp
+from kbtool.store.write import write_atomic
+
+FOLDER = ".kbtool"
+"""Under the root; holds nothing that cannot be made again."""
+
+SETTLED_NS = 2_000_000_000
+"""Age at which a file's stamp is taken to tell it from any later content: coarse file systems
+keep times to two seconds."""
+
+
+class Cache:
+    """Path → stamp and a JSON value, for one purpose."""
+
+    def __init__(self, root: str, name: str, digest: str) -> None:
+        self._path = Path(root, FOLDER, "cache", f"{name}.json")
+        self._digest = digest
+        self._rows: dict[str, list[Any]] = self._load()
+        self._changed = False
+
+    def get(self, path: str, stamp: Stamp) -> Any:
+        """The value kept for the file with this stamp, or ``None``."""
+        row = self._rows.get(path)
+        return row[1] if row is not None and tuple(row[0]) == stamp else None
+
+    def put(self, path: str, stamp: Stamp, value: Any, read_at_ns: int) -> None:
+        """Keep ``value``, if the file had settled when it was read."""
+        if max(stamp[0], stamp[1]) < read_at_ns - SETTLED_NS:
+            self._rows[path] = [stamp, value]
+            self._changed = True
+        elif self._rows.pop(path, None) is not None:
+            self._changed = True
+
+    def touch(self) -> None:
+        """Say that a value got from here has been added to."""
+        self._changed = True
+
+    def save(self, paths: Iterable[str]) -> None:
+        """Write what is known of ``paths`` and forget the rest; a failure costs only time."""
+        wanted = set(paths)
+        kept = {path: row for path, row in self._rows.items() if path in wanted}
+        if not self._changed and len(kept) == len(self._rows):
+            return
+        body = json.dumps(kept, separators=(",", ":"), ensure_ascii=False).encode(
+            "utf-8", "surrogatepass"
+        )
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            ignore = self._path.parents[1] / ".gitignore"
+            if not ignore.exists():
+                write_atomic(ignore, b"*\n")
+            write_atomic(self._path, f"{self._digest} {_sum(body)}\n".encode() + body)
+
+    def _load(self) -> dict[str, list[Any]]:
+        try:
+            with open(self._path, "rb") as file:  # noqa: PTH123 - the hot path
+                head, _, body = file.read().partition(b"\n")
+            if head.decode() != f"{self._digest} {_sum(body)}":
+                return {}
+            rows = json.loads(body)
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return rows if isinstance(rows, dict) else {}
+
+
+def code_digest(folders: Mapping[str, str | os.PathLike[str]], libraries: Iterable[str]) -> str:
+    """A digest of the code that results depend on.
+
+    Args:
+        folders: name → folder; every Python file in them counts, by content.
+        libraries: top-level packages; their place, time and size count, they are not imported.
+    """
+    digest = hashlib.sha256(f"{sys.version}\n".encode())
+    for name, folder in sorted(folders.items()):
+        for entry in sorted(os.scandir(folder), key=lambda item: item.name):
+            if entry.name.endswith(".py"):
+                with open(entry.path, "rb") as file:  # noqa: PTH123
+                    digest.update(f"{name}/{entry.name}\n".encode() + file.read())
+    for library in libraries:
+        spec = importlib.util.find_spec(library)
+        if spec is not None and spec.origin:
+            status = os.stat(spec.origin)  # noqa: PTH116
+            digest.update(f"{spec.origin} {status.st_mtime_ns} {status.st_size}\n".encode())
+    return digest.hexdigest()
+
+
+def now_ns() -> int:
+    """The present moment, on the clock that file times come from."""
+    return time.time_ns()
+
+
+def _sum(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

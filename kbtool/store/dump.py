@@ -1,0 +1,67 @@
+"""Plain data as the YAML that records are: text, lists, mappings and null.
+
+Text that any YAML reader, of version 1.1 or 1.2, could take for something else is quoted, so that
+an editor sees what kbtool sees: ``parse(dump(data)) == data``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+Data = str | Sequence["Data"] | Mapping[str, "Data"] | None
+"""What a record's file may hold."""
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 _./()+,;×–−-]*")
+_TYPED = re.compile(r"(y|n|yes|no|on|off|true|false|null)", re.IGNORECASE)
+_NOT_IN_FLOW = re.compile(r"[,;]")
+
+
+def dump(data: Mapping[str, Data], indent: int = 0) -> str:
+    """``data`` as a block of YAML, each line indented by ``indent`` spaces.
+
+    Args:
+        data: keys and values; not empty.
+        indent: spaces before each line.
+    """
+    return "".join(_entry(f"{scalar(key)}:", value, indent) for key, value in data.items())
+
+
+def scalar(text: str) -> str:
+    """``text`` on one line, quoted unless every reader takes it for just that text."""
+    if _PLAIN.fullmatch(text) and text[-1] != " " and not _TYPED.fullmatch(text):
+        return text
+    # JSON's strings are YAML's double-quoted ones, but for characters that YAML cannot hold bare.
+    quoted = json.dumps(text, ensure_ascii=False)
+    return re.sub(
+        "[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]",
+        lambda match: f"\\u{ord(match[0]):04x}",
+        quoted,
+    )
+
+
+def flow(data: Mapping[str, str]) -> str:
+    """``data`` on one line: ``{kind: gpu, amount: "0.40"}``."""
+    inside = ", ".join(f"{_flow_scalar(key)}: {_flow_scalar(value)}" for key, value in data.items())
+    return "{" + inside + "}"
+
+
+def _flow_scalar(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False) if _NOT_IN_FLOW.search(text) else scalar(text)
+
+
+def _entry(head: str, value: Data, indent: int) -> str:
+    """``head`` (``key:`` or ``-``) and its value."""
+    margin = " " * indent
+    if value is None:
+        return f"{margin}{head} null\n"
+    if isinstance(value, str):
+        return f"{margin}{head} {scalar(value)}\n"
+    if isinstance(value, Mapping):
+        if not value:
+            return f"{margin}{head} {{}}\n"
+        return f"{margin}{head}\n{dump(value, indent + 2)}"
+    if not value:
+        return f"{margin}{head} []\n"
+    return f"{margin}{head}\n" + "".join(_entry("-", item, indent + 2) for item in value)

@@ -1,0 +1,72 @@
+"""The code that is checked out: commit, branch, whether the work tree differs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from kbtool.model.run import RepositoryState
+
+
+def repository_state(root: Path) -> RepositoryState:
+    """The state of the git repository that ``root`` stands in.
+
+    Whatever cannot be told is ``None``: there is no git or no repository, nothing is committed,
+    HEAD is detached, or git refuses a folder that belongs to somebody else. Dirty means what
+    ``git describe --dirty`` means: a tracked file differs from the commit.
+    """
+    # Without this, importing GitPython fails where there is no git program.
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    import git
+
+    try:
+        repo = git.Repo(root, search_parent_directories=True)
+    except (git.GitError, OSError, ValueError):
+        return RepositoryState()
+    with repo:
+        return RepositoryState(commit=_commit(repo), branch=_branch(repo), dirty=_dirty(repo))
+
+
+def reasons(state: RepositoryState) -> dict[str, str]:
+    """Field → why it is not known, for those of ``state`` that are null."""
+    if state.commit is None and state.branch is None:
+        nothing = "no git repository that can be read, when the session was made"
+        return dict.fromkeys(("branch", "commit", "dirty"), nothing)
+    why: dict[str, str] = {}
+    if state.commit is None:
+        why["commit"] = "nothing was committed yet, when the session was made"
+    if state.branch is None:
+        why["branch"] = "no branch was checked out (a detached HEAD)"
+    if state.dirty is None:
+        why["dirty"] = (
+            "there was no commit to compare with"
+            if state.commit is None
+            else "git could not compare the work tree with the commit"
+        )
+    return why
+
+
+def _commit(repo: Any) -> str | None:
+    try:
+        return str(repo.head.commit.hexsha)
+    except (ValueError, OSError):  # no commit yet, or a broken reference
+        return None
+
+
+def _branch(repo: Any) -> str | None:
+    try:
+        return str(repo.active_branch.name)
+    except (TypeError, ValueError, OSError):  # detached
+        return None
+
+
+def _dirty(repo: Any) -> bool | None:
+    import git
+
+    if repo.bare or _commit(repo) is None:
+        return None
+    try:
+        return bool(repo.is_dirty(submodules=False))
+    except (git.GitError, OSError, ValueError):  # git refuses the folder, or is not there
+        return None

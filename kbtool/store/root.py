@@ -1,0 +1,37 @@
+"""Where the knowledge base is. Imports no model, so that ``check`` starts at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kbtool.model.errors import NotFoundError
+
+
+def find_root(explicit: str | os.PathLike[str] | None = None) -> Path:
+    """The root of the knowledge base: ``explicit``, ``KBTOOL_ROOT``, or up from here.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    given = explicit or os.environ.get("KBTOOL_ROOT")
+    if given:
+        root = Path(given).absolute()
+        if not is_root(root):
+            raise NotFoundError(
+                f"{given} is no knowledge base: it needs the folders sessions/ and patterns/"
+            )
+        return root
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if is_root(folder):
+            return folder
+    raise NotFoundError(
+        "no knowledge base here or above: a knowledge base has the folders sessions/ and"
+        " patterns/; go to one, pass --root DIR, or set KBTOOL_ROOT"
+    )
+
+
+def is_root(folder: Path) -> bool:
+    """Whether ``folder`` is the root of a knowledge base."""
+    return (folder / "sessions").is_dir() and (folder / "patterns").is_dir()

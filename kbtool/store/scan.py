@@ -1,0 +1,165 @@
+"""Which files a knowledge base has, and a stamp of each that changes when the file does.
+
+No pathlib here: a knowledge base of ten thousand sessions is walked on every check.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from kbtool.model.finding import Finding
+
+FileKind = Literal["session", "notes", "run", "pattern", "kernel"]
+
+Stamp = tuple[int, int, int, int]
+"""Modification time, change time (both in ns), size, inode."""
+
+
+class File(NamedTuple):
+    """A file that belongs to the records."""
+
+    path: str
+    """Relative to the root."""
+    kind: FileKind
+    stamp: Stamp
+
+
+@dataclass
+class Scan:
+    """What stands under a root."""
+
+    files: list[File] = field(default_factory=list)
+    journals: list[str] = field(default_factory=list)
+    """Journals of runs that are under way, or that a kill cut off."""
+    findings: list[Finding] = field(default_factory=list)
+    """Things that are where they should not be, or are missing."""
+
+
+def scan(root: str) -> Scan:
+    """Every record under ``root``, and what is out of place."""
+    found = Scan()
+    real_root = os.path.realpath(root)
+    for entry in _entries(root, "sessions", found):
+        if _is_folder(entry, real_root, f"sessions/{entry.name}", found):
+            _scan_session(root, real_root, entry.name, found)
+        elif entry.name not in _PROSE and entry.is_file():
+            found.findings.append(
+                _stray(f"sessions/{entry.name}", "a session is a folder with a session.yaml")
+            )
+    for entry in _entries(root, "patterns", found):
+        path = f"patterns/{entry.name}"
+        if entry.name.endswith(".yaml"):
+            _add(entry, path, "pattern", real_root, found)
+        elif entry.name not in _PROSE:
+            found.findings.append(_stray(path, "patterns/ holds one .yaml file a pattern"))
+    for entry in _entries(root, "kernels", found):
+        path = f"kernels/{entry.name}/kernel.yaml"
+        if entry.is_dir() and os.path.lexists(f"{root}/{path}"):
+            inside = {item.name: item for item in os.scandir(f"{root}/kernels/{entry.name}")}
+            _add(inside["kernel.yaml"], path, "kernel", real_root, found)
+    return found
+
+
+_PROSE = frozenset(("README.md", "index.md"))
+
+
+def _scan_session(root: str, real_root: str, name: str, found: Scan) -> None:
+    folder = f"sessions/{name}"
+    has_record = False
+    for entry in _entries(root, folder, found):
+        if entry.name == "session.yaml":
+            has_record = True
+            _add(entry, f"{folder}/session.yaml", "session", real_root, found)
+        elif entry.name == "notes.md":
+            _add(entry, f"{folder}/notes.md", "notes", real_root, found)
+        elif entry.name == "runs":
+            if _is_folder(entry, real_root, f"{folder}/runs", found):
+                _scan_runs(root, real_root, folder, found)
+            else:
+                found.findings.append(_stray(f"{folder}/runs", "runs/ is a folder of run records"))
+        elif entry.name in _MISSPELT:
+            found.findings.append(
+                _stray(f"{folder}/{entry.name}", f"write {_MISSPELT[entry.name]} instead")
+            )
+    if not has_record:
+        found.findings.append(
+            Finding(
+                f"{folder}/session.yaml", 1, "missing",
+                "is not there; a folder in sessions/ holds a session.yaml: write one"
+                " (kbtool session new), or remove the folder",
+            )
+        )  # fmt: skip
+
+
+_MISSPELT = {
+    "session.yml": "session.yaml",
+    "session.json": "session.yaml",
+    "Session.yaml": "session.yaml",
+    "notes.txt": "notes.md",
+    "Notes.md": "notes.md",
+}
+
+
+def _scan_runs(root: str, real_root: str, folder: str, found: Scan) -> None:
+    with os.scandir(f"{root}/{folder}/runs") as entries:
+        for entry in entries:
+            path = f"{folder}/runs/{entry.name}"
+            if entry.name[0] == ".":
+                if entry.name.endswith(".journal"):
+                    found.journals.append(path)
+            elif entry.name.endswith(".json") and not entry.is_dir():
+                _add(entry, path, "run", real_root, found)
+            else:
+                found.findings.append(
+                    _stray(path, "runs/ holds run records only, written by kbtool")
+                )
+
+
+def _entries(root: str, folder: str, found: Scan) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(f"{root}/{folder}" if folder else root) as entries:
+            return [entry for entry in entries if entry.name[0] not in "._"]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        found.findings.append(Finding(folder, 1, "file", f"cannot be read: {error.strerror}"))
+        return []
+
+
+def _is_folder(entry: os.DirEntry[str], real_root: str, path: str, found: Scan) -> bool:
+    if not entry.is_dir():
+        return False
+    if entry.is_symlink() and not inside(real_root, entry.path):
+        found.findings.append(_leaves(path))
+    return True
+
+
+def _add(entry: os.DirEntry[str], path: str, kind: FileKind, real_root: str, found: Scan) -> None:
+    try:
+        if entry.is_symlink() and not inside(real_root, entry.path):
+            found.findings.append(_leaves(path))
+            return
+        found.files.append(File(path, kind, stamp_of(entry.stat())))
+    except OSError as error:
+        found.findings.append(Finding(path, 1, "file", f"cannot be read: {error.strerror}"))
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """The stamp of a file. The change time is there because nobody can set it back."""
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+
+
+def inside(real_root: str, path: str) -> bool:
+    """Whether ``path``, its links followed, stands in ``real_root``, itself without links."""
+    real = os.path.realpath(path)
+    return real == real_root or real.startswith(real_root.rstrip("/") + "/")
+
+
+def _stray(path: str, why: str) -> Finding:
+    return Finding(path, 1, "stray", f"does not belong here: {why}")
+
+
+def _leaves(path: str) -> Finding:
+    return Finding(path, 1, "path", "is a link that leaves the tree; put the file itself here")

@@ -1,0 +1,210 @@
+"""Making a session: its folder, its record with hints, its notes."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import unicodedata
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from kbtool.model.run import MachineInfo, RepositoryState
+from kbtool.model.session import Session
+from kbtool.store.document import parse
+from kbtool.store.dump import dump, scalar
+from kbtool.store.load import validate
+from kbtool.store.repository import reasons
+from kbtool.store.schema import modeline
+from kbtool.store.tree import Entry, KnowledgeBase
+from kbtool.store.write import new_folder, write_new
+
+_SLUG_LENGTH = 48
+
+_HINTS = """\
+# What was paid for. `kbtool session cost gpu 0.40 --basis billed` adds a line.
+# costs:
+#   - {kind: gpu, amount: "0.40", basis: billed, rate: 0.20 USD/h}
+#   - {kind: engineer, amount: "20.00", basis: estimated}
+
+# Faults met, and what mended them. An id stays with its bug.
+# bugs:
+#   - id: nan-in-last-tile
+#     title: NaN in the last query tile
+#     symptom: the last 16 rows are NaN when the length is no multiple of 64
+#     cause: the loop bound counts the whole tile
+#     status: fixed
+#     minutes_lost: 25 min
+# fixes:
+#   - bug: "#bugs.nan-in-last-tile"
+#     change: bound the loop by the rows that are left
+#     commit: "0123abc"
+#     confirmed: true
+
+# What this sitting says of a pattern: discovered, applied, proved, contradicted, not_reproduced.
+# evidence:
+#   - pattern: P01
+#     verdict: applied
+#     note: it failed at once instead of after the build
+#     saved: 20 min
+
+# What was learned, a sentence each.
+# lessons:
+#   - Reset the workspace before each call, not after.
+
+# A null needs its reason here, under its path: `unknown: {outcome: "the machine was taken away"}`.
+"""
+
+_NOTES = """\
+# {title}
+
+Prose for people: what was tried, what was seen, what was surprising. Figures belong in
+session.yaml, measurements in runs/. `kbtool session note TEXT` adds a line with the time.
+"""
+
+
+def create_session(
+    base: KnowledgeBase,
+    *,
+    title: str,
+    label: str | None = None,
+    status: Literal["planned", "running"] = "running",
+    objective: str | None = None,
+    budget_time: str | None = None,
+    budget_money: str | None = None,
+    now: datetime | None = None,
+    machine: MachineInfo | None = None,
+    repository: RepositoryState | None = None,
+) -> Entry[Session]:
+    """Make a session that is ready to fill in; the record as it was written.
+
+    Args:
+        base: the knowledge base.
+        title: what the sitting is about.
+        label: its own name; the name in its id where not given.
+        status: ``running`` starts it now.
+        objective: what it sets out to do.
+        budget_time: the time box: ``2 h``.
+        budget_money: the money box: ``5 USD``.
+        now: the moment, with its zone; the present one where not given.
+        machine: the machine, as probed.
+        repository: the code, as found; left out of the record where not given.
+
+    Raises:
+        ValueError: a text that the record cannot hold.
+        OSError: the folder or a file cannot be written; nothing is left behind.
+    """
+    now = now or datetime.now().astimezone()
+    name = slug(title)
+    # Whatever the schema refuses is refused before there is a folder.
+    wanted = f"{now:%Y-%m-%d}-{name}"
+    given: dict[str, str | None] = {
+        "objective": objective, "budget_time": budget_time, "budget_money": budget_money,
+    }  # fmt: skip
+    started = now.isoformat(timespec="seconds") if status == "running" else None
+
+    def text_for(id_: str) -> str:
+        return _record(id_, label or id_[11:], title, status, given, started, machine, repository)
+
+    _read(f"sessions/{wanted}/session.yaml", text_for(wanted))
+    folder = new_folder(base.root / "sessions", wanted)
+    try:
+        text = text_for(folder.name)
+        path = folder / "session.yaml"
+        entry = _read(base.shown(path), text)
+        write_new(folder / "notes.md", _NOTES.format(title=title).encode())
+        write_new(path, text.encode())
+    except BaseException:
+        _remove(folder)
+        raise
+    return entry
+
+
+def slug(title: str) -> str:
+    """``title`` as the name in an id: ``Fix NaN (S=4)`` → ``fix-nan-s-4``."""
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    if len(words) > _SLUG_LENGTH:
+        words = words[: _SLUG_LENGTH + 1].rpartition("-")[0] or words[:_SLUG_LENGTH]
+    return words or "session"
+
+
+def environment(machine: MachineInfo) -> dict[str, str]:
+    """What a session's ``environment`` says of ``machine``: what is known, and no more."""
+    known = {
+        "card": machine.card or "none",
+        "card_memory": machine.card_memory_bytes and f"{machine.card_memory_bytes / 2**30:.1f} GiB",
+        "compute_capability": machine.compute_capability,
+        "cpu": machine.cpu,
+        "driver": machine.driver,
+        "cuda": machine.cuda,
+        "nvcc": machine.nvcc,
+        "torch": machine.torch,
+        "numpy": machine.numpy,
+        "python": machine.python,
+    }
+    return {key: str(value) for key, value in known.items() if value}
+
+
+def _record(
+    id_: str,
+    label: str,
+    title: str,
+    status: str,
+    given: Mapping[str, str | None],
+    started: str | None,
+    machine: MachineInfo | None,
+    repository: RepositoryState | None,
+) -> str:
+    hints = {
+        "objective": "# objective: what this sitting sets out to do",
+        "outcome": "# outcome: what came of it",
+        "budget_time": "# budget_time: 2 h",
+        "budget_money": "# budget_money: 5 USD",
+    }
+    lines = [modeline("session")]
+    lines += [
+        f"{key}: {scalar(value)}"
+        for key, value in {
+            "id": id_, "label": label, "title": title, "origin": "tool", "status": status,
+        }.items()
+    ]  # fmt: skip
+    for key, hint in hints.items():
+        value = given.get(key)
+        lines.append(hint if value is None else f"{key}: {scalar(value)}")
+    if started is not None:
+        lines.append(f"started: {scalar(started)}")
+    text = "\n".join(lines) + "\n"
+    if machine is not None:
+        details = {"os": machine.os, "cores": str(machine.cores)}
+        text += "\n" + dump({"environment": {**environment(machine), "details": details}})
+    unknown: dict[str, str] = {}
+    if repository is not None:
+        text += "\n" + dump({"repository": _repository(repository)})
+        unknown = {f"repository.{key}": why for key, why in reasons(repository).items()}
+    text += "\n" + _HINTS
+    if unknown:
+        text += dump({"unknown": unknown})
+    return text
+
+
+def _repository(state: RepositoryState) -> dict[str, str | None]:
+    dirty = None if state.dirty is None else str(state.dirty).lower()
+    return {"branch": state.branch, "commit": state.commit, "dirty": dirty}
+
+
+def _read(shown: str, text: str) -> Entry[Session]:
+    document = parse(text.encode(), shown)
+    record = validate(document, Session)
+    if isinstance(record, list):
+        raise ValueError("; ".join(finding.message for finding in record))
+    return Entry(shown, record, document)
+
+
+def _remove(folder: Path) -> None:
+    """Take back a folder that was just made, as far as that goes."""
+    with contextlib.suppress(OSError):
+        for name in ("session.yaml", "notes.md"):
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()

@@ -1,0 +1,311 @@
+"""Split-K attention as a problem: inputs, reference, yardstick, operator under test, peers, work.
+
+The generic validation and measurement know nothing of attention; they read a case from
+``kernel.yaml`` and call the functions here. A case is a mapping of the manifest's ``case_fields``;
+a field without a default may be absent.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+SUBJECT = "split_k"
+BASELINE_ARM = "sdpa"
+
+_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+_CUDA_PEERS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+_SCORES_AT_A_TIME = 1 << 23  # float64 scores that the reference holds at once: 64 MiB
+
+# ---- inputs ----
+
+
+def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> dict[str, Any]:
+    """Fresh inputs of a case; keys and values past the valid length are NaN."""
+    generator = torch.Generator(device=device).manual_seed(seed)
+    dtype = _DTYPES[case.get("dtype", "float16")]
+    layout = case.get("layout", "bhsd")
+    fill = case.get("fill", "random")
+    B, H, Hkv, Sq, Skv, D = _sizes(case)
+    lengths = case.get("kv_lengths")
+
+    def values(*shape: int) -> Tensor:
+        if fill == "large_logits":
+            # Integers: every q.k is exact in float32, whatever the order of its sum.
+            integers = torch.randint(-32, 33, shape, generator=generator, device=device)
+            return integers.to(dtype)
+        return torch.randn(shape, generator=generator, device=device, dtype=dtype)
+
+    q = values(B, H, Sq, D)
+    k = values(B, Hkv, Skv, D)
+    v = values(B, Hkv, Skv, D)
+    if fill == "large_logits":
+        q *= 16
+    if fill == "v_one":
+        v.fill_(1)
+    if fill == "nan_key":
+        k[0, 0, Skv // 2] = math.nan
+    if layout == "expanded":
+        k, v = (t[:1, :1].contiguous().expand(B, Hkv, Skv, D) for t in (k, v))
+        if lengths is not None:  # one storage for all: only what no entry sees may be poisoned
+            for t in (k, v):
+                t[0, 0, max(lengths) :] = math.nan
+    elif lengths is not None:
+        for b, length in enumerate(lengths):
+            k[b, :, length:] = math.nan
+            v[b, :, length:] = math.nan
+    if layout != "expanded":
+        q, k, v = (_stored_as(layout, t) for t in (q, k, v))
+    return {
+        "q": q,
+        "k": k,
+        "v": v,
+        "causal": bool(case.get("causal", False)),
+        "scale": case.get("scale"),
+        "num_splits": case.get("num_splits"),
+        "kv_lengths": None
+        if lengths is None
+        else torch.tensor(
+            lengths, dtype=getattr(torch, case.get("kv_lengths_dtype", "int32")), device=device
+        ),
+    }
+
+
+def _sizes(case: Mapping[str, Any]) -> tuple[int, int, int, int, int, int]:
+    B, H, Hkv, Sq, Skv = (int(case.get(name, 1)) for name in ("B", "H", "Hkv", "Sq", "Skv"))
+    return B, H, Hkv, Sq, Skv, int(case.get("D", 64))
+
+
+def _stored_as(layout: str, t: Tensor) -> Tensor:
+    """The same values in another storage; what lies between them is NaN where it is cheap."""
+    B, H, S, D = t.shape
+    if layout == "bhsd":
+        return t
+    if layout == "bshd":
+        return t.transpose(1, 2).contiguous().transpose(1, 2)
+    if layout == "bhds":
+        return t.transpose(2, 3).contiguous().transpose(2, 3)
+    if layout == "sliced":
+        stored = t.new_full((B, H, S, 2 * D), math.nan)[..., ::2]
+    elif layout == "offset":
+        stored = t.new_full((B, H, S, D + 3), math.nan)[..., 1 : D + 1]
+    elif layout == "far_batch":
+        # Pages that nobody writes are never backed by memory on the CPU.
+        stride = 2**31 + 64
+        stored = t.new_empty((B - 1) * stride + H * S * D).as_strided(
+            t.shape, (stride, S * D, D, 1)
+        )
+    elif layout == "far_keys":
+        stride = 2**31 // max(S - 1, 1) + D
+        stored = t.new_empty((S - 1) * stride + B * H * D).as_strided(
+            t.shape, (H * D, D, stride, 1)
+        )
+    else:
+        raise ValueError(f"unknown layout {layout!r}")
+    return stored.copy_(t)
+
+
+# ---- reference and yardstick ----
+
+
+def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Attention in float64 with an exact softmax; shares nothing with the implementation."""
+    q = inputs["q"]
+    scale = _scale(inputs)
+    out = torch.zeros(q.shape, dtype=torch.float64, device=q.device)
+    lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float64, device=q.device)
+    for b, h, keys, values in _kv_heads(inputs):
+        k64, v64 = keys.double(), values.double()
+        rows_at_a_time = max(1, _SCORES_AT_A_TIME // max(1, keys.shape[0]))
+        for row in range(0, q.shape[2], rows_at_a_time):
+            rows = slice(row, row + rows_at_a_time)
+            scores = q[b, h, rows].double() @ k64.T * scale
+            hidden = ~_visible(inputs, keys.shape[0])[rows]
+            scores.masked_fill_(hidden, -math.inf)
+            some = ~hidden.all(dim=-1)
+            lse[b, h, rows][some] = scores[some].logsumexp(dim=-1)
+            out[b, h, rows][some] = scores[some].softmax(dim=-1) @ v64
+    return {"out": out, "lse": lse}
+
+
+def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """What torch makes of the same inputs: its attention in their dtype, its LSE in float32.
+
+    The error of this against :func:`reference` is the yardstick of the error of ours.
+    """
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    scale = _scale(inputs)
+    out = torch.zeros_like(q, memory_format=torch.contiguous_format)
+    lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float32, device=q.device)
+    for b in range(q.shape[0]):
+        length = _length(inputs, b)
+        if length == 0 or q.shape[1] == 0 or q.shape[2] == 0:
+            continue
+        visible = _visible(inputs, length)
+        out[b] = scaled_dot_product_attention(
+            q[b : b + 1],
+            k[b : b + 1, :, :length],
+            v[b : b + 1, :, :length],
+            attn_mask=visible if inputs["causal"] else None,
+            scale=scale,
+            enable_gqa=q.shape[1] != k.shape[1],
+        )[0]
+        out[b, :, ~visible.any(dim=-1)] = 0
+    for b, h, keys, _ in _kv_heads(inputs):
+        scores = q[b, h].float() @ keys.float().T * scale
+        scores.masked_fill_(~_visible(inputs, keys.shape[0]), -math.inf)
+        lse[b, h] = scores.logsumexp(dim=-1)
+    return {"out": out, "lse": lse}
+
+
+def _scale(inputs: Mapping[str, Any]) -> float:
+    scale = inputs["scale"]
+    return 1 / math.sqrt(inputs["q"].shape[3]) if scale is None else float(scale)
+
+
+def _length(inputs: Mapping[str, Any], b: int) -> int:
+    lengths = inputs["kv_lengths"]
+    return int(inputs["k"].shape[2]) if lengths is None else int(lengths[b])
+
+
+def _visible(inputs: Mapping[str, Any], length: int) -> Tensor:
+    """Which of ``length`` valid keys each query sees, ``(Sq, length)``."""
+    q = inputs["q"]
+    ones = torch.ones(q.shape[2], length, dtype=torch.bool, device=q.device)
+    return ones.tril(diagonal=length - q.shape[2]) if inputs["causal"] else ones
+
+
+def _kv_heads(inputs: Mapping[str, Any]) -> Iterator[tuple[int, int, Tensor, Tensor]]:
+    """Each (batch entry, query head) that has keys, with its valid keys and values."""
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    for b in range(q.shape[0]):
+        length = _length(inputs, b)
+        if length == 0:
+            continue
+        for h in range(q.shape[1]):
+            h_kv = h // (q.shape[1] // k.shape[1])
+            yield b, h, k[b, h_kv, :length], v[b, h_kv, :length]
+
+
+# ---- the operator under test ----
+
+
+def call(
+    inputs: Mapping[str, Any], *, variant: str | None = None, poison: bool = True
+) -> dict[str, Tensor]:
+    """Runs the operator; with ``poison``, on outputs and a workspace that were filled with NaN."""
+    if variant is not None:
+        raise ValueError(f"split_k_attention has one version on this target, not {variant!r}")
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    options = _options(inputs)
+    if not poison:
+        out, lse = torch.ops.kbtool.split_k_attention(q, k, v, **options)
+        return {"out": out, "lse": lse}
+    _, numel = torch.ops.kbtool.split_k_attention_plan(q, k, num_splits=inputs["num_splits"])
+    out = q.new_full(q.shape, math.nan)
+    lse = q.new_full(q.shape[:3], math.nan, dtype=torch.float32)
+    workspace = q.new_full((numel,), math.nan, dtype=torch.float32)
+    torch.ops.kbtool.split_k_attention_out(
+        q, k, v, **options, out=out, lse=lse, workspace=workspace
+    )
+    return {"out": out, "lse": lse}
+
+
+def _options(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: inputs[name] for name in ("causal", "scale", "num_splits", "kv_lengths")}
+
+
+# ---- arms to time ----
+
+
+def arms(inputs: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
+    """Calls to time in turn: ours, and the peers that take these inputs on this device."""
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    options = _options(inputs)
+    ours = torch.ops.kbtool.split_k_attention.default
+    timed: dict[str, Callable[[], Any]] = {SUBJECT: lambda: ours(q, k, v, **options)}
+    if q.numel() == 0 or k.numel() == 0:
+        return timed
+
+    peer = _sdpa(inputs)
+    if _accepts(peer):
+        timed[BASELINE_ARM] = peer
+    if q.device.type == "cuda":
+        for name, backend in _CUDA_PEERS.items():
+            with_backend = _under(backend, peer)
+            if _accepts(with_backend):
+                timed[name] = with_backend
+    return timed
+
+
+def _sdpa(inputs: Mapping[str, Any]) -> Callable[[], Tensor]:
+    """Torch's attention on these inputs, its mask prepared beforehand and only where needed."""
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    Sq, Skv = q.shape[2], k.shape[2]
+    mask: Tensor | None = None
+    square = inputs["causal"] and Sq == Skv and inputs["kv_lengths"] is None
+    if inputs["kv_lengths"] is not None:
+        mask = torch.zeros(q.shape[0], 1, Sq, Skv, dtype=torch.bool, device=q.device)
+        for b in range(q.shape[0]):
+            length = _length(inputs, b)
+            mask[b, 0, :, :length] = _visible(inputs, length)
+    elif inputs["causal"] and not square and Sq > 1:  # one query sees every key
+        mask = _visible(inputs, Skv)
+    scale = _scale(inputs)
+    gqa = q.shape[1] != k.shape[1]
+    return lambda: scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=square, scale=scale, enable_gqa=gqa
+    )
+
+
+def _under(backend: SDPBackend, body: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    def run() -> Tensor:
+        with sdpa_kernel(backend):
+            return body()
+
+    return run
+
+
+def _accepts(body: Callable[[], Tensor]) -> bool:
+    try:
+        body()
+    except RuntimeError:
+        return False
+    return True
+
+
+# ---- the least work a case takes ----
+
+
+def work(case: Mapping[str, Any]) -> dict[str, int]:
+    """Least bytes to move and operations to do: visible keys only, each key and value read once."""
+    B, H, Hkv, Sq, Skv, D = _sizes(case)
+    size = _DTYPES[case.get("dtype", "float16")].itemsize
+    given = case.get("kv_lengths")
+    lengths = [Skv] * B if given is None else [int(length) for length in given]
+
+    def pairs(length: int) -> int:
+        if not case.get("causal", False):
+            return Sq * length
+        seeing = min(Sq, length)  # the last rows of a bottom-right mask see length, length - 1, …
+        return seeing * length - seeing * (seeing - 1) // 2
+
+    keys = sum(lengths) if Sq else 0
+    if case.get("layout") == "expanded":
+        stored_kv = max(lengths, default=0) if Sq and Hkv else 0
+    else:
+        stored_kv = Hkv * keys
+    rows = B * H * Sq
+    return {
+        "bytes": size * D * (2 * rows + 2 * stored_kv) + 4 * rows,
+        "flops": 4 * D * H * sum(pairs(length) for length in lengths),
+    }

@@ -1,0 +1,141 @@
+"""The Python face of the Split-K attention operators.
+
+Import it after the built library was loaded with ``torch.ops.load_library``: it tells torch what
+the operators return without running them (for ``torch.compile`` and fake tensors) and offers
+:func:`split_k_attention`, the function that users call.
+"""
+
+from typing import Literal, overload
+
+import torch
+from torch import SymInt, Tensor
+
+__all__ = ["split_k_attention"]
+
+
+@torch.library.register_fake("kbtool::split_k_attention")
+def _fake_split_k_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    num_splits: int | None = None,
+    kv_lengths: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    _refuse_gradient(q, k, v)
+    return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+@torch.library.register_fake("kbtool::split_k_attention_out")
+def _fake_split_k_attention_out(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    num_splits: int | None = None,
+    kv_lengths: Tensor | None = None,
+    out: Tensor,
+    lse: Tensor,
+    workspace: Tensor,
+) -> None:
+    _refuse_gradient(q, k, v)
+
+
+@torch.library.register_fake("kbtool::split_k_attention_plan")
+def _fake_split_k_attention_plan(
+    q: Tensor, k: Tensor, *, num_splits: int | None = None
+) -> tuple[int | SymInt, int | SymInt]:
+    raise NotImplementedError(
+        "split_k_attention_plan answers with the numbers of a real device and cannot be traced; "
+        "call it outside torch.compile"
+    )
+
+
+def _refuse_gradient(q: Tensor, k: Tensor, v: Tensor) -> None:
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        raise NotImplementedError(
+            "split_k_attention is for inference and has no gradient: call it under "
+            "torch.no_grad() or torch.inference_mode(), or detach q, k and v"
+        )
+
+
+@overload
+def split_k_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = ...,
+    scale: float | None = ...,
+    num_splits: int | None = ...,
+    kv_lengths: Tensor | None = ...,
+    return_lse: Literal[False] = ...,
+) -> Tensor: ...
+
+
+@overload
+def split_k_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = ...,
+    scale: float | None = ...,
+    num_splits: int | None = ...,
+    kv_lengths: Tensor | None = ...,
+    return_lse: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+
+
+def split_k_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    num_splits: int | None = None,
+    kv_lengths: Tensor | None = None,
+    return_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Scaled dot-product attention whose key range is cut into splits that run in parallel.
+
+    Each split yields the state of its keys (maximum logit, sum of exponentials, weighted values);
+    the states are then merged in a fixed order, so results repeat to the last bit.
+
+    Args:
+        q: Queries, ``(B, H, Sq, D)``; float32, float16 or bfloat16. Any strides.
+        k: Keys, ``(B, Hkv, Skv, D)``, dtype and device of ``q``. Any strides, expanded included.
+            ``H`` is a multiple of ``Hkv``; query head ``h`` reads key head ``h // (H // Hkv)``.
+        v: Values, the shape of ``k``. Any strides.
+        causal: Align the causal mask bottom-right: query ``i`` sees keys
+            ``j <= i + valid - Sq``, where ``valid`` is the number of valid keys of its batch entry
+            (``Skv`` without ``kv_lengths``). With ``Sq == 1`` that is every valid key.
+        scale: Factor on ``q . k``; ``1 / sqrt(D)`` by default.
+        num_splits: Number of splits, 1 to 1024. By default a function of the shapes alone. Give it
+            where rows must not change with the batch they are in.
+        kv_lengths: Valid keys of each batch entry, ``(B,)``, int32 or int64, each in ``[0, Skv]``.
+            What lies beyond is never read into a result and may hold anything, NaN included.
+        return_lse: Also return the log-sum-exp of the logits.
+
+    Returns:
+        The output, ``(B, H, Sq, D)``, contiguous, dtype of ``q``, accumulated in float32. With
+        ``return_lse``, also the natural-log LSE, ``(B, H, Sq)``, float32. A row that sees no key
+        (``Skv == 0``, length 0, or queries before the first key under ``causal``) has output 0 and
+        LSE -inf. A NaN that a row sees makes both NaN; a logit of +inf makes its output NaN and
+        its LSE +inf.
+
+    Raises:
+        NotImplementedError: If a gradient is asked for: the operator is for inference.
+        ValueError: If an argument has a wrong shape, dtype, device or value; the message names
+            the argument, what it takes and what it got.
+    """
+    _refuse_gradient(q, k, v)
+    out, lse = torch.ops.kbtool.split_k_attention.default(
+        q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths
+    )
+    return (out, lse) if return_lse else out
