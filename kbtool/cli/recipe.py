@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +145,7 @@ def run_recipe(
     """
     from kbtool.gpu.probe import probe_machine
     from kbtool.model.errors import UsageError
-    from kbtool.runner.engine import Job, execute, plan
+    from kbtool.runner.engine import Job, execute, plan, preflight
     from kbtool.runner.journal import recover as recover_runs
     from kbtool.runner.progress import reporter
     from kbtool.runner.resume import last_attempt
@@ -169,6 +170,7 @@ def run_recipe(
     if dry_run:
         _print_plan(job, list(plan(job)), as_json)
         return
+    preflight(job)
     resumption = resume_run(base, earlier, bound, job.machine) if earlier else None
     if resumption is None:
         _tell_recovered(recover_runs(base))
@@ -227,8 +229,10 @@ def _find(base: KnowledgeBase, name: str | None) -> Any:
         raise UsageError(f"which recipe? There is {', '.join(known) or 'none'}")
     if name not in known:
         broken = f" ({base.findings[0]})" if base.findings else ""
+        near = difflib.get_close_matches(name, known, 1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
         raise NotFoundError(
-            f"there is no recipe {name!r}; there is {', '.join(known) or 'none'}{broken}"
+            f"there is no recipe {name!r}{meant}; there is {', '.join(known) or 'none'}{broken}"
         )
     return known[name]
 

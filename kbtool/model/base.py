@@ -27,7 +27,7 @@ _QUANTITY = re.compile(
         (?P<low>[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)
         (?:\s*\.\.\s*(?P<high>[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?))?
         (?P<open>\+)?
-        (?:\s*(?P<unit>[^\d\s].*))?""",
+        (?:\s*(?P<unit>[^\d\s:+-].*))?""",
     re.VERBOSE,
 )
 
@@ -47,7 +47,7 @@ class Quantity:
 
     PATTERN: ClassVar[str] = (
         r"^(~|<=|>=|<|>)?\s*[+-]?\d+(\.\d+)?(e[+-]?\d+)?(\s*\.\.\s*[+-]?\d+(\.\d+)?(e[+-]?\d+)?)?"
-        r"\+?(\s*[^\d\s].*)?$"
+        r"\+?(\s*[^\d\s:+-].*)?$"
     )
     MINUTES: ClassVar[dict[str, Decimal]] = {
         "ns": Decimal(1) / Decimal(60_000_000_000),

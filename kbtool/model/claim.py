@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import Cited, Model, Quantity, Reference, Slug
+from kbtool.model.base import Cited, Instant, Model, Quantity, Reference, Slug
 
 How = Literal[
     "sum",
@@ -39,7 +39,7 @@ class Derivation(Model):
     how: How
     """The operation."""
     of: Annotated[list[Operand], Field(min_length=1)]
-    """References (#path, RECORD#path), figures with units ('0.20 USD/h'), or derivations."""
+    """References (#path, RECORD#path), figures with units ('0.20 USD/h'), times, or derivations."""
 
     @model_validator(mode="after")
     def _arity(self) -> Self:
@@ -53,7 +53,7 @@ class Derivation(Model):
         return self
 
 
-Operand = Reference | Quantity | Derivation
+Operand = Reference | Instant | Quantity | Derivation
 
 
 class Claim(Cited):

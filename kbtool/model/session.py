@@ -159,6 +159,8 @@ class Hypothesis(Cited):
 class Fix(Cited):
     """A change that mends a bug, of this session or of an earlier one."""
 
+    id: Slug | None = None
+    """A name for references."""
     bug: Reference
     """SESSION#bugs.ID, or #bugs.ID in this session."""
     change: Text
@@ -380,6 +382,8 @@ class Session(Model):
     """When it began."""
     ended: Instant | None = None
     """When it ended or was paused."""
+    updated: Instant | None = None
+    """When the log was last changed, where it says so."""
     duration: Duration | None = None
     """How long it took as stated; derived from the two times where it is not stated."""
     budget_time: Duration | None = None

@@ -84,6 +84,18 @@ def plan(job: Job) -> Iterator[tuple[StepBase, list[str]]]:
         yield step, lines + [f"would stop here: {problem}" for problem in lacking]
 
 
+def preflight(job: Job) -> None:
+    """Refuse what can be known to be wrong before anything is written.
+
+    Raises:
+        UsageError: a step names a case set, a target or a path that is not there.
+    """
+    context = make_context(job)
+    for step in job.recipe.steps:
+        with contextlib.suppress(MachineError):
+            KINDS[step.kind].plan(step, context)
+
+
 def execute(
     job: Job, session: str, report: Reporter, resumption: Resumption | None = None
 ) -> tuple[Run, Path]:

@@ -282,6 +282,8 @@ def failure_lines(record: StepRecord, matches: Sequence[Match]) -> list[str]:
 
 def seconds(value: float) -> str:
     """A time for people: 0.4 s, 12 s, 3 min 20 s."""
+    if value < 0.05:
+        return "under 0.1 s"
     if value < 9.95:
         return f"{value:.1f} s"
     if value < 90:

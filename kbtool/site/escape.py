@@ -17,8 +17,8 @@ _UNSAFE = re.compile(
     rf"[\x00-\x1f!-$&*:<-@\[-`{{-\x9f\ud800-\udfff{_HIDDEN}]"
 )
 
-_START = re.compile(r"(\d*)([.)?+\-])")
-"""At the beginning of a block these open a list, a rule or a collapsed box."""
+_START = re.compile(r"(\d*)([.)+\-])")
+"""At the beginning of a block these open a list or draw a rule."""
 
 
 def inline(value: object) -> str:
@@ -53,8 +53,7 @@ def block(value: object) -> str:
 
     One line of HTML: there is no fence to close and no line to begin something on.
     """
-    text = str(value).rstrip().replace("\r\n", "\n")
-    lines = "&#10;".join(map(attribute_line, text.split("\n")))
+    lines = "&#10;".join(map(attribute_line, re.split(r"\r\n?|\n", str(value).rstrip())))
     return f'<pre class="kb-block"><code>{lines}</code></pre>'
 
 

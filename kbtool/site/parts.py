@@ -31,14 +31,18 @@ def crumb(page: str, listing: str, name: str, record: str, path: str | None = No
     return f"<small>{' › '.join(said[:2])}{' · ' + said[2] if path else ''}</small>"
 
 
-def front_matter(tags: Sequence[str] = (), contents: bool = True) -> str:
-    """The page's tags, which are slugs; and no list of other pages beside a wide table.
+def front_matter(title: str, tags: Sequence[str] = (), contents: bool = True) -> str:
+    """What the theme is told of a page: its title, its tags, no list of pages beside wide tables.
 
     Args:
-        tags: the tags.
+        title: the title, escaped. The theme puts titles into the page as they are, and takes them
+            unescaped from the heading unless they stand here.
+        tags: the tags, which are slugs.
         contents: whether the page lists its headings at the side.
     """
-    lines = ["hide:", "  - navigation", *([] if contents else ["  - toc"])]
+    lines = [f'title: "{title}"', "hide:", "  - navigation"]
+    if not contents:
+        lines.append("  - toc")
     if tags:
         lines += ["tags:", *(f'  - "{tag}"' for tag in tags)]
     return "\n".join(["---", *lines, "---", "", ""])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kbtool.site.escape import attribute, inline, raw
+from kbtool.site.escape import attribute, block, inline, raw
 from kbtool.site.markup import heading, join
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def _parser() -> MarkdownIt:
 
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 20}).enable(["table"])
     parser.add_render_rule("image", _image)
+    parser.add_render_rule("heading_open", _nested_heading)
+    parser.add_render_rule("heading_close", _nested_heading)
     parser.add_render_rule("link_open", _link_open)
     parser.add_render_rule("link_close", _link_close)
     parser.add_render_rule("fence", _fence)
@@ -81,6 +83,11 @@ def _plain(children: Sequence[Token]) -> str:
     return "".join(
         " " if child.type in {"softbreak", "hardbreak"} else child.content for child in children
     )
+
+
+def _nested_heading(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+    """A heading inside a quotation or a list is not one of the page's own."""
+    return "<h6>" if tokens[idx].nesting == 1 else "</h6>"
 
 
 def _image(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
@@ -113,6 +120,4 @@ def _link_close(self: Any, tokens: Sequence[Token], idx: int, options: Any, env:
 
 
 def _fence(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-    from kbtool.site.escape import block
-
     return block(tokens[idx].content)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from kbtool.gpu.build import BuildPlan
 from kbtool.gpu.process import Completed, run_process
 from kbtool.model.errors import UsageError
-from kbtool.model.kernel import Kernel
+from kbtool.model.kernel import CaseValue, Kernel
 from kbtool.model.recipe import StepBase
 from kbtool.model.run import BuildResult, MachineInfo, StepResult, StepStatus
 
@@ -56,7 +57,7 @@ class Context:
     """The artifact."""
     validated: str | None = None
     """The hash that passed validation in this run: the gate of benchmarks."""
-    deadline: float = field(default=0.0)
+    deadline: float = 0.0
     """When the step is stopped, by ``time.monotonic``."""
 
     @property
@@ -75,6 +76,20 @@ class Context:
         if self.kernel is None:
             raise UsageError("the recipe names no kernel")
         return self.kernel
+
+    def cases(self, case_sets: str) -> list[tuple[str, dict[str, CaseValue]]]:
+        """(case set, case) of every case in a comma-separated list of sets.
+
+        Raises:
+            UsageError: the manifest has no such set.
+        """
+        names = [name.strip() for name in case_sets.split(",") if name.strip()]
+        if not names:
+            raise UsageError("no case set is named")
+        try:
+            return [(name, case) for name in names for case in self.manifest.cases(name)]
+        except ValueError as error:
+            raise UsageError(str(error)) from None
 
     def inside(self, name: str) -> Path:
         """The path ``name`` of the tree.
@@ -106,8 +121,6 @@ def run_worker(request: dict[str, Any], context: Context) -> tuple[dict[str, Any
 
     The event is ``{"event": "none"}`` if the process died without a word.
     """
-    import sys
-
     last: dict[str, Any] = {"event": "none"}
 
     def on_event(raw: bytes) -> None:
@@ -157,8 +170,3 @@ def worker_failure(event: dict[str, Any], done: Completed, doing: str) -> Outcom
         error=lines[-1] if lines else None,
         output=done.output,
     )
-
-
-def split_names(names: str) -> Iterator[str]:
-    """The names in a comma-separated list."""
-    return (name.strip() for name in names.split(",") if name.strip())

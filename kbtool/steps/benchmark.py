@@ -16,7 +16,7 @@ class Benchmark:
 
     def plan(self, step: BenchmarkStep, context: Context) -> list[str]:
         """The cases and the samples."""
-        cases = context.manifest.cases(step.case_set)
+        cases = context.cases(step.case_set)
         threads = step.threads or context.machine.cores
         return [
             f"time {len(cases)} cases of {step.case_set}, {step.samples} samples an arm,"
@@ -35,7 +35,7 @@ class Benchmark:
         request = {
             **library_request(context.plan, context.built, context.manifest),
             "task": "benchmark",
-            "cases": [(step.case_set, case) for case in context.manifest.cases(step.case_set)],
+            "cases": context.cases(step.case_set),
             "seed": context.seed,
             "threads": step.threads or context.machine.cores,
             "samples": step.samples,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from kbtool.gpu.build import BuildPlan
 from kbtool.model.kernel import Kernel
 from kbtool.model.recipe import ValidateStep
 from kbtool.model.run import BuildResult, ValidationResult
-from kbtool.steps.base import Context, Outcome, run_worker, split_names, worker_failure
+from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 
 
 class Validate:
@@ -16,26 +17,21 @@ class Validate:
 
     def plan(self, step: ValidateStep, context: Context) -> list[str]:
         """The case sets and how many cases they hold."""
+        counts = Counter(name for name, _ in context.cases(step.case_sets))
         return [
-            f"hold {len(context.manifest.cases(name))} cases of {name} against the float64"
-            " reference"
-            for name in split_names(step.case_sets)
+            f"hold {count} cases of {name} against the float64 reference"
+            for name, count in counts.items()
         ]
 
     def run(self, step: ValidateStep, context: Context) -> Outcome:
         """Failed if one case is wrong."""
         if context.built is None or context.plan is None:
             return Outcome("refused", "nothing was built in this run")
-        cases = [
-            (name, case)
-            for name in split_names(step.case_sets)
-            for case in context.manifest.cases(name)
-        ]
         event, done = run_worker(
             {
                 **library_request(context.plan, context.built, context.manifest),
                 "task": "validate",
-                "cases": cases,
+                "cases": context.cases(step.case_sets),
                 "seed": step.seed or context.seed,
                 "threads": context.machine.cores,
             },
@@ -49,9 +45,7 @@ class Validate:
         total = len(result.cases)
         if wrong:
             first = f"{wrong[0].case_set}/{wrong[0].name}: {wrong[0].message}"
-            return Outcome(
-                "failed", f"{len(wrong)} of {total} cases wrong", result, first, first
-            )
+            return Outcome("failed", f"{len(wrong)} of {total} cases wrong", result, first, first)
         context.validated = result.sha256
         return Outcome("passed", f"{total} of {total} cases right{_margin(result)}", result)
 

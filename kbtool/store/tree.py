@@ -30,6 +30,7 @@ __all__ = [
     "is_root",
     "load_record",
     "load_run",
+    "parse_run",
 ]
 
 R = TypeVar("R", bound=Model)
@@ -167,9 +168,16 @@ def load_run(path: Path, shown: str) -> Entry[Run] | Finding:
     """One run record, or what is wrong with it."""
     try:
         raw = read_bytes(path, shown, MAX_RUN_BYTES)
-        return Entry(shown, Run.model_validate_json(raw), None)
     except DocumentError as error:
         return error.finding
+    run = parse_run(raw, shown)
+    return run if isinstance(run, Finding) else Entry(shown, run, None)
+
+
+def parse_run(raw: bytes, shown: str) -> Run | Finding:
+    """The run record in ``raw``, or what is wrong with it."""
+    try:
+        return Run.model_validate_json(raw)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in problem["loc"])

@@ -71,7 +71,8 @@ void check_operand(const char* name, const char* layout, const Tensor& t, const 
 
 void check_size(const char* name, const char* dimension, int64_t got, int64_t wanted,
                 const char* reason) {
-  if (got != wanted) fail(name, " must have ", dimension, "=", wanted, " (", reason, "), got ", got);
+  if (got == wanted) return;
+  fail(name, " must have ", dimension, "=", wanted, " (", reason, "), got ", got);
 }
 
 void check_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
@@ -232,8 +233,9 @@ void run_cpu(const kbtool::SplitKParams& p, ScalarType type) {
 }
 
 void attend(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-            std::optional<double> scale, int64_t num_splits, const std::optional<Tensor>& kv_lengths,
-            const Tensor& out, const Tensor& lse, const Tensor& workspace) {
+            std::optional<double> scale, int64_t num_splits,
+            const std::optional<Tensor>& kv_lengths, const Tensor& out, const Tensor& lse,
+            const Tensor& workspace) {
   kbtool::SplitKParams p{};
   p.B = q.size(0);
   p.H = q.size(1);

@@ -14,9 +14,9 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // workers    SMs or cores that can run an item at the same time
 // min_keys   the fewest keys that are worth an item of their own
 //
-// The model: items run in waves of `workers`, and an item takes its keys plus a fixed cost, which is
-// put at half of min_keys (start, store of the partial state, its part of the merge). The answer is
-// the smallest count within 10% of the fastest: fewer splits mean less to merge.
+// The model: items run in waves of `workers`, and an item takes its keys plus a fixed cost, put at
+// half of min_keys (start, store of the partial state, its part of the merge). The answer is the
+// smallest count within 10% of the fastest: fewer splits mean less to merge.
 //
 // Worked example: decode with B=1, Hkv=8, one query tile, 16384 keys, 64 workers, min_keys=256.
 //   tiles = 8; at most 16384 / 256 = 64 splits.

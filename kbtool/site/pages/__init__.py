@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from datetime import date
 
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import bug, costs, decisions, home, kernel, pattern, recipe, run, session
-from kbtool.site.parts import front_matter
+from kbtool.site.parts import TITLE, front_matter
 from kbtool.store.tree import KnowledgeBase
 
 
@@ -47,7 +48,15 @@ def pages(
         made[at.recipe_page(procedure.name)] = recipe.page(index, owner, procedure)
     for (session_id, run_id), attempts in index.runs.items():
         made[at.run_page(session_id, run_id)] = run.page(index, attempts)
-    return {
-        path: text if text.startswith("---") else front_matter() + text
-        for path, text in made.items()
-    }
+    tags = {at.session_page(s.id): s.tags for s in index.sessions.values()}
+    tags |= {at.pattern_page(p.id): p.tags for p in index.patterns.values()}
+    return {path: _headed(path, text, tags.get(path, [])) for path, text in made.items()}
+
+
+_TITLE = re.compile(rf"^# (.*) \{{#{TITLE}\}}$", re.MULTILINE)
+
+
+def _headed(path: str, text: str, tags: Sequence[str]) -> str:
+    title = _TITLE.search(text)
+    assert title is not None, f"{path} has no title"
+    return front_matter(title[1], tags, contents=not path.endswith("/index.md")) + text

@@ -25,7 +25,6 @@ from kbtool.site.parts import (
     cite,
     claims,
     crumb,
-    front_matter,
     optional,
     page_title,
     section,
@@ -84,7 +83,7 @@ def listing(index: Index) -> str:
 def page(index: Index, pattern: Pattern) -> str:
     """One pattern, with the evidence for and against it."""
     here = at.pattern_page(pattern.id)
-    return front_matter(pattern.tags) + join(
+    return join(
         [
             page_title(inline(f"{pattern.id} {pattern.title}")),
             crumb(here, at.PATTERNS, "Patterns", pattern.id, index.base.patterns[pattern.id].path),

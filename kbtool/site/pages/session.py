@@ -24,7 +24,6 @@ from kbtool.site.parts import (
     cite,
     claims,
     crumb,
-    front_matter,
     optional,
     page_title,
     section,
@@ -77,7 +76,7 @@ def _clipped(text: str, longest: int = 240) -> str:
 def page(index: Index, session: Session) -> str:
     """One session, with everything that its record says."""
     here = at.session_page(session.id)
-    return front_matter(session.tags) + join(
+    return join(
         [
             page_title(inline(f"{session.label}: {session.title}")),
             crumb(here, at.SESSIONS, "Sessions", session.id, index.base.sessions[session.id].path),

@@ -60,39 +60,36 @@ void pack_rows(const Element* source, int64_t row_stride, int64_t dim_stride, in
   for (int64_t row = 0; row < rows; ++row) {
     const Element* from = source + row * row_stride;
     float* to = packed + row * D_pad;
-    int64_t d = 0;
-    if (dim_stride == 1) {
-      for (; d + LANES <= D; d += LANES) store(to + d, load(from + d));
+    for (int64_t d = 0; d < D_pad; d += LANES) {
+      if (dim_stride == 1 && d + LANES <= D) {
+        store(to + d, load(from + d));
+        continue;
+      }
+      Element lanes[LANES] = {};
+      for (int64_t i = 0; i < std::min<int64_t>(LANES, D - d); ++i) {
+        lanes[i] = from[(d + i) * dim_stride];
+      }
+      store(to + d, load(lanes));
     }
-    for (; d < D; ++d) to[d] = load_scalar(from + d * dim_stride);
-    for (; d < D_pad; ++d) to[d] = 0.0f;
   }
 }
 
-// A block of keys or values as the kernel reads it: in place, or packed.
+// A block as the kernel reads it: in place, or packed.
 template <class Element>
 struct Block {
-  const Element* in_place;  // null when packed
-  const float* packed;
-  int64_t stride;
+  bool packed;
+  BlockRows<Element> in_place;
+  BlockRows<float> copy;
 
   template <class Body>
   void read(const Body& body) const {
-    if (in_place != nullptr) {
-      body(in_place, stride);
+    if (packed) {
+      body(copy);
     } else {
-      body(packed, stride);
+      body(in_place);
     }
   }
 };
-
-template <class Element>
-Block<Element> read_block(const Element* source, const Strides4& stride, int64_t keys, int64_t D,
-                          int64_t D_pad, bool reread, float* packed) {
-  if (stride.dim == 1 && D == D_pad && !reread) return {source, nullptr, stride.seq};
-  pack_rows(source, stride.seq, stride.dim, keys, D, D_pad, packed);
-  return {nullptr, packed, D_pad};
-}
 
 // A finished row: output and LSE.
 template <class Element>
@@ -140,7 +137,7 @@ class PartialItem {
     const int64_t begin = std::min(split * keys_per_split, seen_by_tile);
     const int64_t end = std::min(begin + keys_per_split, seen_by_tile);
     for (int64_t key0 = begin; key0 < end; key0 += BLOCK_KV) {
-      attend_block(key0, std::min(BLOCK_KV, end - key0));
+      attend_block(key0, std::min(BLOCK_KV, end - key0), key0 + BLOCK_KV >= end);
     }
     if (p.num_splits == 1) {
       store_output();
@@ -180,18 +177,23 @@ class PartialItem {
     std::fill(l_tile, l_tile + padded, 0.0f);
   }
 
-  const Element* rows_of(const void* base, const Strides4& stride, int64_t key0) const {
-    return static_cast<const Element*>(base) + batch * stride.batch + head_kv * stride.head +
-           key0 * stride.seq;
-  }
-
-  void attend_block(int64_t key0, int64_t keys) {
+  Block<Element> read_block(const void* base, const Strides4& stride, int64_t key0, int64_t keys,
+                            bool last, float* packed) const {
+    const Element* source = static_cast<const Element*>(base) + batch * stride.batch +
+                            head_kv * stride.head + key0 * stride.seq;
     // Widening once pays when more than two groups of rows read the block.
     const bool reread = sizeof(Element) < sizeof(float) && rows > 2 * ROW_GROUP;
-    const auto k = read_block(rows_of(p.k, p.k_stride, key0), p.k_stride, keys, p.D, D_pad, reread,
-                              k_packed);
-    const auto v = read_block(rows_of(p.v, p.v_stride, key0), p.v_stride, keys, p.D, D_pad, reread,
-                              v_packed);
+    if (stride.dim == 1 && p.D == D_pad && !reread) {
+      const Element* next = last ? nullptr : source + BLOCK_KV * stride.seq;
+      return {false, {source, stride.seq, next}, {}};
+    }
+    pack_rows(source, stride.seq, stride.dim, keys, p.D, D_pad, packed);
+    return {true, {}, {packed, D_pad, nullptr}};
+  }
+
+  void attend_block(int64_t key0, int64_t keys, bool last) {
+    auto k = read_block(p.k, p.k_stride, key0, keys, last, k_packed);
+    auto v = read_block(p.v, p.v_stride, key0, keys, last, v_packed);
     for (int64_t row = 0; row < rows; row += ROW_GROUP) {
       const int64_t left = rows - row;
       if (left >= 3) {
@@ -201,6 +203,7 @@ class PartialItem {
       } else {
         attend_rows<1>(row, key0, keys, k, v);
       }
+      k.in_place.next = v.in_place.next = nullptr;  // asked for once
     }
   }
 
@@ -217,14 +220,11 @@ class PartialItem {
     if (needed == 0) return;
 
     RowStates<ROWS> state{m_tile + row, l_tile + row, o_tile + row * D_pad, {}};
-    k.read([&](const auto* k_rows, int64_t stride) {
-      compute_logits<ROWS>(q_tile + row * D_pad, k_rows, stride, needed, D_pad, p.scale,
-                           logits);
+    k.read([&](const auto& block) {
+      compute_logits<ROWS>(q_tile + row * D_pad, block, needed, D_pad, p.scale, logits);
     });
     online_softmax<ROWS>(logits, seen, needed, state);
-    v.read([&](const auto* v_rows, int64_t stride) {
-      accumulate_seen<ROWS>(logits, seen, v_rows, stride, D_pad, state);
-    });
+    v.read([&](const auto& block) { accumulate_seen<ROWS>(logits, seen, block, D_pad, state); });
   }
 
   void store_output() const {

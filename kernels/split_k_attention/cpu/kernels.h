@@ -10,7 +10,7 @@
 
 namespace kbtool::cpu {
 
-constexpr int64_t BLOCK_M = 64;   // rows of a query tile: (query, head of the KV group), query-major
+constexpr int64_t BLOCK_M = 64;   // rows of a query tile, each a query of one head of the KV group
 constexpr int64_t BLOCK_KV = 64;  // keys taken at a time
 
 // Fixed, and not the number of threads: the cut, and with it every bit of the result, must not

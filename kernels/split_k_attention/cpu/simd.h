@@ -70,20 +70,6 @@ inline Vec load(const Half* p) {
 #endif
 }
 
-inline float load_scalar(const float* p) { return *p; }
-
-inline float load_scalar(const BFloat16* p) {
-  const uint32_t bits = static_cast<uint32_t>(p->bits) << 16;
-  float x;
-  std::memcpy(&x, &bits, sizeof x);
-  return x;
-}
-
-inline float load_scalar(const Half* p) {
-  Half lanes[LANES] = {*p};
-  return load(lanes)[0];
-}
-
 // Stores round to nearest even; a NaN stays a NaN.
 inline void store_scalar(float* p, float x) { *p = x; }
 

@@ -5,6 +5,7 @@
 // the same code for every ROWS.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels.h"
@@ -23,20 +24,39 @@ struct RowStates {
   float alpha[ROWS];  // the weight of what was accumulated before the present block
 };
 
+// A block of keys or of values. `next` is the same row of the next block, or null: while one block
+// is computed the other is asked for, row by row, so that the memory is never idle.
+template <class Element>
+struct BlockRows {
+  const Element* rows;  // [keys, D_pad]
+  int64_t stride;
+  const Element* next;  // [keys, D_pad]
+};
+
+// Into the second-level cache: the few miss buffers of the first level would hold a core to a third
+// of its bandwidth. An address past the end of the tensor is harmless.
+template <class Element>
+inline void prefetch_row(const Element* row, int64_t D_pad) {
+  constexpr int64_t LINE = 64 / sizeof(Element);
+  for (int64_t d = 0; d < D_pad; d += LINE) __builtin_prefetch(row + d, 0, 2);
+}
+
 // logits[key][row] = q[row] . k[key] * scale. D_pad is D rounded up to LANES, both sides padded
 // with zeros, or k read in place when D needs no padding.
 template <int ROWS, class Element>
-void compute_logits(const float* q,                     // [ROWS, D_pad]
-                    const Element* k, int64_t k_stride,  // [keys, D_pad]
-                    int64_t keys, int64_t D_pad, float scale,
+void compute_logits(const float* q,  // [ROWS, D_pad]
+                    const BlockRows<Element>& k, int64_t keys, int64_t D_pad, float scale,
                     float* logits) {  // [BLOCK_KV, ROWS]
   constexpr int KEYS = LANES / ROWS;
   for (int64_t key0 = 0; key0 < keys; key0 += KEYS) {
+    if (k.next != nullptr) {
+      for (int j = 0; j < KEYS; ++j) prefetch_row(k.next + (key0 + j) * k.stride, D_pad);
+    }
     const Element* k_row[KEYS];
 #pragma GCC unroll 16
     for (int j = 0; j < KEYS; ++j) {
       // Past the end the last key is read again; the softmax drops those lanes.
-      k_row[j] = k + (key0 + j < keys ? key0 + j : keys - 1) * k_stride;
+      k_row[j] = k.rows + std::min(key0 + j, keys - 1) * k.stride;
     }
     Vec acc[LANES] = {};
     for (int64_t d = 0; d < D_pad; d += LANES) {
@@ -100,19 +120,32 @@ void online_softmax(float* logits,               // [BLOCK_KV, ROWS], weights on
   }
 }
 
-// VECS vectors of columns of o = o * alpha + weights . v, the keys in order.
+// What a block adds to o: weights [keys, ROWS] and values.
+template <class Element>
+struct Weighted {
+  const float* weights;
+  int64_t weight_stride;
+  BlockRows<Element> v;
+  int64_t keys;
+};
+
+// VECS vectors of columns from d: o = o * alpha + weights . v, the keys in order.
 template <int ROWS, int VECS, class Element>
-inline void accumulate_columns(const float* weights, int64_t weight_stride, const Element* v,
-                               int64_t v_stride, int64_t keys, const float* alpha, float* o,
-                               int64_t o_stride) {
+inline void accumulate_columns(const Weighted<Element>& block, int64_t d, int64_t D_pad,
+                               const float* alpha, float* o) {
   Vec acc[ROWS][VECS] = {};
-  for (int64_t key = 0; key < keys; ++key) {
+  for (int64_t key = 0; key < block.keys; ++key) {
+    if (d == 0 && block.v.next != nullptr) {
+      prefetch_row(block.v.next + key * block.v.stride, D_pad);
+    }
     Vec v_rmem[VECS];
 #pragma GCC unroll 8
-    for (int i = 0; i < VECS; ++i) v_rmem[i] = load(v + key * v_stride + i * LANES);
+    for (int i = 0; i < VECS; ++i) {
+      v_rmem[i] = load(block.v.rows + key * block.v.stride + d + i * LANES);
+    }
 #pragma GCC unroll 4
     for (int r = 0; r < ROWS; ++r) {
-      const Vec weight = splat(weights[key * weight_stride + r]);
+      const Vec weight = splat(block.weights[key * block.weight_stride + r]);
 #pragma GCC unroll 8
       for (int i = 0; i < VECS; ++i) acc[r][i] += weight * v_rmem[i];
     }
@@ -121,56 +154,53 @@ inline void accumulate_columns(const float* weights, int64_t weight_stride, cons
   for (int r = 0; r < ROWS; ++r) {
 #pragma GCC unroll 8
     for (int i = 0; i < VECS; ++i) {
-      float* target = o + r * o_stride + i * LANES;
+      float* target = o + r * D_pad + d + i * LANES;
       store(target, load(target) * alpha[r] + acc[r][i]);
     }
   }
 }
 
+// The columns from d on, as many vectors at a time as there are registers for.
 template <int ROWS, int VECS, class Element>
-inline void accumulate_from(int64_t d, const float* weights, int64_t weight_stride,
-                            const Element* v, int64_t v_stride, int64_t keys, int64_t D_pad,
-                            const float* alpha, float* o, int64_t o_stride) {
+inline void accumulate_from(const Weighted<Element>& block, int64_t d, int64_t D_pad,
+                            const float* alpha, float* o) {
   for (; d + VECS * LANES <= D_pad; d += VECS * LANES) {
-    accumulate_columns<ROWS, VECS>(weights, weight_stride, v + d, v_stride, keys, alpha, o + d,
-                                   o_stride);
+    accumulate_columns<ROWS, VECS>(block, d, D_pad, alpha, o);
   }
-  if constexpr (VECS > 1) {
-    accumulate_from<ROWS, VECS / 2>(d, weights, weight_stride, v, v_stride, keys, D_pad, alpha, o,
-                                    o_stride);
-  }
+  if constexpr (VECS > 1) accumulate_from<ROWS, VECS / 2>(block, d, D_pad, alpha, o);
 }
 
-// Adds keys to l and o. l is summed as if it were a column of ones, in the order of o: over V = 1
-// the two are equal to the last bit.
+// Adds a block to l and o. l is summed as if it were a column of ones, in the order of o: over
+// V = 1 the two are equal to the last bit.
 template <int ROWS, class Element>
-void accumulate(const float* weights, int64_t weight_stride,  // [keys, ROWS]
-                const Element* v, int64_t v_stride,           // [keys, D_pad]
-                int64_t keys, int64_t D_pad, const float* alpha, float* l, float* o) {
+void accumulate(const Weighted<Element>& block, int64_t D_pad, const float* alpha, float* l,
+                float* o) {
   float sum[ROWS] = {};
-  for (int64_t key = 0; key < keys; ++key) {
-    for (int r = 0; r < ROWS; ++r) sum[r] += weights[key * weight_stride + r];
+  for (int64_t key = 0; key < block.keys; ++key) {
+    for (int r = 0; r < ROWS; ++r) sum[r] += block.weights[key * block.weight_stride + r];
   }
   for (int r = 0; r < ROWS; ++r) l[r] = l[r] * alpha[r] + sum[r];
 
-  // 16 accumulators fill half of the vector registers where there are 32, all where there are 16.
+  // 16 accumulators fill half of the vector registers where there are 32.
   constexpr int VECS = ROWS == 1 ? 8 : LANES / ROWS;
-  accumulate_from<ROWS, VECS>(0, weights, weight_stride, v, v_stride, keys, D_pad, alpha, o, D_pad);
+  accumulate_from<ROWS, VECS>(block, 0, D_pad, alpha, o);
 }
 
 // The values of one block. Rows of a tile see a common run of keys and then, on a causal diagonal,
 // a few more each; those are added row by row, so a value that a row does not see cannot reach it
 // even as 0 * NaN.
 template <int ROWS, class Element>
-void accumulate_seen(const float* weights, const int32_t (&seen)[ROWS], const Element* v,
-                     int64_t v_stride, int64_t D_pad, RowStates<ROWS>& state) {
+void accumulate_seen(const float* weights, const int32_t (&seen)[ROWS],
+                     const BlockRows<Element>& v, int64_t D_pad, RowStates<ROWS>& state) {
   const int32_t common = seen[0];  // rows are query-major: the first sees fewest
-  accumulate<ROWS>(weights, ROWS, v, v_stride, common, D_pad, state.alpha, state.l, state.o);
+  accumulate<ROWS>(Weighted<Element>{weights, ROWS, v, common}, D_pad, state.alpha, state.l,
+                   state.o);
   const float unchanged = 1.0f;
   for (int r = 1; r < ROWS; ++r) {
-    if (seen[r] <= common) continue;
-    accumulate<1>(weights + common * ROWS + r, ROWS, v + common * v_stride, v_stride,
-                  seen[r] - common, D_pad, &unchanged, state.l + r, state.o + r * D_pad);
+    if (seen[r] == common) continue;
+    const BlockRows<Element> more{v.rows + common * v.stride, v.stride, nullptr};
+    const Weighted<Element> block{weights + common * ROWS + r, ROWS, more, seen[r] - common};
+    accumulate<1>(block, D_pad, &unchanged, state.l + r, state.o + r * D_pad);
   }
 }
 

@@ -1,0 +1,54 @@
+# make run     build, validate, benchmark and record the Split-K attention kernel
+# make test    every test, the linters and the type checker
+# make bench   the tool's own speed, as ratios and medians
+# make site    the site, in site/
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export NO_MKDOCS_2_WARNING := 1
+
+.PHONY: run test lint unit test-gpu bench site serve clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '1,4s/^# //p' Makefile
+
+run: $(VENV)/.ready
+	$(BIN)/python -m kbtool run-recipe split-k
+
+test: lint unit
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m kbtool check
+	$(BIN)/python -m kbtool schema --check
+
+unit: $(VENV)/.ready
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+test-gpu: $(VENV)/.ready
+	$(BIN)/python -m pytest -m gpu
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m benchmarks
+
+site: $(VENV)/.ready
+	$(BIN)/python -m kbtool site build
+
+serve: $(VENV)/.ready
+	$(BIN)/python -m kbtool site serve
+
+clean:
+	rm -rf $(VENV) .kbtool site .mypy_cache .ruff_cache .pytest_cache
+
+# Made again whenever what it installs has changed.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "kbtool needs Python 3.11 or newer; set one with: make PYTHON=python3.12 ..." >&2; exit 3; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[kernels,site,dev]'
+	@touch $@

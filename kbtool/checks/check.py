@@ -1,0 +1,99 @@
+"""All rules over a whole knowledge base.
+
+Each file is read once and turned into facts, which a cache keeps for as long as the file does not
+change; the rules between records then run over the facts. With nothing changed no model is
+imported at all.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbtool.checks.facts import Facts
+from kbtool.checks.tree_rules import TREE_RULES, Tree
+from kbtool.model.finding import Finding
+from kbtool.store.cache import Cache, code_digest, now_ns
+from kbtool.store.scan import File, Stamp, scan
+
+if TYPE_CHECKING:
+    from kbtool.store.tree import KnowledgeBase
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found, and over what."""
+
+    findings: list[Finding]
+    """Sorted by path and line."""
+    files: list[File]
+    """Every file that was looked at."""
+
+
+def check(base: KnowledgeBase) -> list[Finding]:
+    """Every finding in a knowledge base, sorted by path and line."""
+    return check_tree(base.root).findings
+
+
+def check_tree(root: Path, *, cached: bool = True, jobs: int | None = None) -> Report:
+    """Every finding under ``root``.
+
+    Args:
+        root: the root of the knowledge base.
+        cached: use what earlier checks found of unchanged files, and keep what this one finds.
+        jobs: processes; as many as pay where not given.
+    """
+    collecting = gc.isenabled()
+    gc.disable()  # a third of the time otherwise, and nothing to collect
+    try:
+        return _check(os.fspath(root), cached, jobs)
+    finally:
+        gc.unfreeze()
+        if collecting:
+            gc.enable()
+
+
+def _check(root: str, cached: bool, jobs: int | None) -> Report:
+    found = scan(root)
+    cache = Cache(root, "check", _digest()) if cached else None
+    facts: list[Facts] = []
+    stamps: dict[str, Stamp] = {}
+    new: list[File] = []
+    for file in found.files:
+        kept = cache.get(file.path, file.stamp) if cache else None
+        if kept is None:
+            new.append(file)
+        else:
+            facts.append(Facts.from_json(file.path, kept))
+            stamps[file.path] = file.stamp
+    read_at = now_ns()
+    if new:
+        from kbtool.checks.pool import examine_all
+
+        for path, stamp, value in examine_all(root, new, jobs):
+            stamps[path] = stamp
+            facts.append(Facts.from_json(path, value))
+            if cache:
+                cache.put(path, stamp, value, read_at)
+    facts.sort(key=lambda item: item.path)
+    tree = Tree(root, found, facts)
+    findings = list(found.findings)
+    for rule in TREE_RULES:
+        findings.extend(rule(tree))
+    for item in facts:
+        findings.extend(item.findings)
+        if cache and item.path in tree.asked:
+            cache.put(item.path, stamps[item.path], item.to_json(), read_at)
+    if cache:
+        cache.save(stamps)
+    return Report(sorted(set(findings)), found.files)
+
+
+def _digest() -> str:
+    """A digest of everything that facts depend on but the files themselves."""
+    package = Path(__file__).parents[1]
+    folders = {name: package / name for name in ("checks", "model", "store")}
+    return code_digest(folders, ("pydantic", "pydantic_core", "yaml"))

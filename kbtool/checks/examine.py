@@ -1,0 +1,150 @@
+"""One file to facts: a pure function of its path and bytes, so that a cache can stand for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbtool.checks.facts import Facts, RecipeFacts
+from kbtool.checks.record_rules import RECORD_RULES, RecordFile, promised_id, run_is_in_its_place
+from kbtool.checks.references import references
+from kbtool.checks.text_rules import TEXT_RULES
+from kbtool.model.base import Model
+from kbtool.model.finding import Finding
+from kbtool.model.kernel import Kernel
+from kbtool.model.pattern import Pattern
+from kbtool.model.recipe import Recipe
+from kbtool.model.session import Session
+from kbtool.store.document import DocumentError, parse
+from kbtool.store.load import validate
+from kbtool.store.scan import FileKind
+from kbtool.store.tree import parse_run
+
+_MODELS: dict[FileKind, type[Model]] = {"session": Session, "pattern": Pattern, "kernel": Kernel}
+
+
+def examine(path: str, kind: FileKind, raw: bytes) -> Facts:
+    """What the file says, and everything that is wrong with it by itself."""
+    facts = Facts(path, kind, promised_id(path, kind))
+    text = raw.decode("utf-8", errors="replace")
+    if kind == "notes":
+        _examine_notes(facts, raw)
+    elif kind == "run":
+        _examine_run(facts, raw)
+    else:
+        _examine_record(facts, raw)
+    for text_rule in TEXT_RULES:
+        facts.findings.extend(text_rule(path, text))
+    return facts
+
+
+def _examine_notes(facts: Facts, raw: bytes) -> None:
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        facts.findings.append(
+            Finding(facts.path, line, "encoding", "is not UTF-8 text; save it as UTF-8")
+        )
+
+
+def _examine_run(facts: Facts, raw: bytes) -> None:
+    run = parse_run(raw, facts.path)
+    if isinstance(run, Finding):
+        facts.valid = False
+        facts.findings.append(run)
+        return
+    facts.findings.extend(run_is_in_its_place(facts.path, run))
+    facts.id = run.id
+    facts.run = {
+        "attempt": run.attempt,
+        "session": run.session,
+        "recipe": run.recipe,
+        "pattern": run.pattern,
+        "kernel": run.kernel,
+        "matched": sorted({name for step in run.steps for name in step.patterns}),
+    }
+
+
+def _examine_record(facts: Facts, raw: bytes) -> None:
+    try:
+        document = parse(raw, facts.path)
+    except DocumentError as error:
+        facts.valid = False
+        facts.findings.append(error.finding)
+        return
+    loaded = validate(document, _MODELS[facts.kind])
+    record = None
+    if isinstance(loaded, list):
+        facts.valid = False
+        facts.findings.extend(loaded)
+    else:
+        record = loaded
+    file = RecordFile(facts.path, facts.kind, document, record)
+    for rule in RECORD_RULES:
+        facts.findings.extend(rule(file))
+    if record is None:
+        return
+    facts.id = file.data["id"]
+    for ref in references(file.data, facts.kind):
+        if ref.role == "recurrence":
+            session, _, path = ref.target.partition("#")
+            bug = file.data["bugs"][ref.location[1]]["id"]
+            earlier = f"{session or facts.id}#{path.removeprefix('bugs.')}"
+            facts.bugs.append((bug, earlier, ref.location))
+        if ref.target[0] != "#":
+            facts.refs.append(ref)
+    if isinstance(record, Pattern):
+        facts.recipes = [_recipe(recipe, i) for i, recipe in enumerate(record.recipes)]
+    if isinstance(record, Kernel):
+        _describe_kernel(facts, record)
+
+
+def _describe_kernel(facts: Facts, kernel: Kernel) -> None:
+    facts.names = {"case_sets": list(kernel.case_sets), "targets": list(kernel.targets)}
+    facts.files = [(["harness"], kernel.harness)]
+    if kernel.interface is not None:
+        facts.files.append((["interface"], kernel.interface))
+    for name, target in kernel.targets.items():
+        for key in ("sources", "headers"):
+            facts.files += [
+                (["targets", name, key, index], path)
+                for index, path in enumerate(getattr(target, key))
+            ]
+
+
+def _recipe(recipe: Recipe, index: int) -> RecipeFacts:
+    """What a recipe asks of others, whichever of its choices is taken."""
+    facts = RecipeFacts(recipe.name, ["recipes", index], recipe.kernel, [], [], [])
+    lists: tuple[list[Any], ...] = (facts.case_sets, facts.targets, facts.paths)
+    for bound in _bindings(recipe):
+        for place, step in enumerate(bound.steps):
+            where = ["recipes", index, "steps", place]
+            asked: tuple[list[Any], ...] = ([], [], [])
+            if step.kind == "validate":
+                names = (name.strip() for name in step.case_sets.split(","))
+                asked[0].extend(([*where, "case_sets"], name) for name in names)
+            elif step.kind == "benchmark":
+                asked[0].append(([*where, "case_set"], step.case_set))
+            elif step.kind == "build":
+                asked[1].append(([*where, "target"], step.target))
+            elif step.kind == "command":
+                asked[2].append(([*where, "cwd"], step.cwd))
+                asked[2].extend(
+                    ([*where, "produces", i], path) for i, path in enumerate(step.produces)
+                )
+            for known, new in zip(lists, asked, strict=True):
+                known.extend(item for item in new if item not in known)
+    return facts
+
+
+def _bindings(recipe: Recipe) -> list[Recipe]:
+    """The recipe with its defaults, then with each other choice of each parameter."""
+    bound = [recipe]
+    for name, parameter in recipe.parameters.items():
+        for choice in parameter.choices:
+            if choice != parameter.default:
+                try:
+                    bound.append(recipe.bind({name: choice})[0])
+                except ValueError:
+                    continue  # told when it is run; the defaults at least are sound
+    return bound

@@ -1,0 +1,83 @@
+"""What the rules across records need to know of one file; plain data that a cache can keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kbtool.model.finding import Finding
+from kbtool.store.scan import FileKind
+
+Location = list[str | int]
+"""Keys and indices from the top of a file: ``["claims", 0, "of", 1]``."""
+
+
+class Ref(NamedTuple):
+    """A link from a place in this record to a record, or to a place in one."""
+
+    role: str
+    """What the link is: follows, supersedes, claim …"""
+    location: Location
+    target: str
+    """``RECORD``, ``RECORD#path``; never ``#path``, which the file's own check resolves."""
+
+
+class RecipeFacts(NamedTuple):
+    """A recipe, with the defaults and the choices of its parameters put in."""
+
+    name: str
+    location: Location
+    kernel: str | None
+    case_sets: list[tuple[Location, str]]
+    targets: list[tuple[Location, str]]
+    paths: list[tuple[Location, str]]
+
+
+@dataclass(slots=True)
+class Facts:
+    """One file, as other files see it."""
+
+    path: str
+    kind: FileKind
+    id: str
+    """The record's id; where the file cannot be read, the one that its name promises."""
+    findings: list[Finding] = field(default_factory=list)
+    """What is wrong with the file by itself."""
+    valid: bool = True
+    """Whether the record loads."""
+    refs: list[Ref] = field(default_factory=list)
+    recipes: list[RecipeFacts] = field(default_factory=list)
+    bugs: list[tuple[str, str, Location]] = field(default_factory=list)
+    """Bugs met before: their id here, SESSION#ID of the earlier one, and where that is said."""
+    files: list[tuple[Location, str]] = field(default_factory=list)
+    """Files that a kernel's manifest names, relative to its folder."""
+    names: dict[str, list[str]] = field(default_factory=dict)
+    """What a kernel offers: ``case_sets``, ``targets``."""
+    run: dict[str, Any] = field(default_factory=dict)
+    """What a run names: attempt, session, recipe, pattern, kernel."""
+    answers: dict[str, str] = field(default_factory=dict)
+    """Path in this record → what is there (the type's name), or ``!`` and why nothing is.
+    Filled in when another record refers to it; true as long as this file does not change."""
+
+    def to_json(self) -> list[Any]:
+        """The facts as JSON, without what is empty."""
+        rest = {name: value for name in _REST if (value := getattr(self, name))}
+        return [self.kind, self.id, self.findings, self.valid, self.refs, rest]
+
+    @classmethod
+    def from_json(cls, path: str, value: list[Any]) -> Facts:
+        """The facts that ``to_json`` wrote; ``ValueError`` and the like if it did not."""
+        kind, id_, findings, valid, refs, rest = value
+        facts = cls(path, kind, id_, valid=valid)
+        if findings:
+            facts.findings = [Finding(*finding) for finding in findings]
+        if refs:
+            facts.refs = [Ref(*ref) for ref in refs]
+        if rest:
+            for name, part in rest.items():
+                setattr(facts, name, part)
+            facts.recipes = [RecipeFacts(*recipe) for recipe in facts.recipes]
+        return facts
+
+
+_REST = ("recipes", "bugs", "files", "names", "run", "answers")

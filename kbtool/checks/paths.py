@@ -1,0 +1,69 @@
+"""Paths inside a record as people write them: keys and item ids joined by dots.
+
+The same addresses as ``kbtool.model.address``, over the file's plain data, so that they can point
+at a null or into a record that does not load. An item without an id goes by its place, from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+Location = tuple[str | int, ...]
+
+_NAMES = ("id", "kind", "pattern", "name")
+
+
+def locate(data: Any, path: str) -> list[Location]:
+    """Every place that ``path`` may mean in ``data``."""
+    found: list[tuple[Location, Any]] = [((), data)]
+    keys = path.split(".")
+    while keys and found:
+        # Ids may hold dots themselves, so the longest name that fits is taken.
+        for length in range(len(keys), 0, -1):
+            key = ".".join(keys[:length])
+            below = [
+                ((*place, *step), child)
+                for place, node in found
+                for step, child in _children(node, key)
+            ]
+            if below:
+                break
+        else:
+            return []
+        found, keys = below, keys[length:]
+    return [place for place, _ in found]
+
+
+def spell(data: Any, location: Sequence[str | int]) -> str:
+    """``location`` as people write it."""
+    words: list[str] = []
+    node = data
+    for part in location:
+        node = node[part]
+        words.append(_name(node, part) if isinstance(part, int) else part)
+    return ".".join(words)
+
+
+def _name(item: Any, place: int) -> str:
+    if isinstance(item, dict):
+        for name in _NAMES:
+            if isinstance(item.get(name), str):
+                word: str = item[name]
+                return word
+    return str(place)
+
+
+def _children(node: Any, key: str) -> Iterator[tuple[Location, Any]]:
+    if isinstance(node, dict):
+        if key in node:
+            yield (key,), node[key]
+            return
+        for name, value in node.items():
+            if isinstance(value, (list, dict)):
+                for step, child in _children(value, key):
+                    yield (name, *step), child
+    elif isinstance(node, list):
+        for index, item in enumerate(node):
+            if _name(item, index) == key or (key.isascii() and key == str(index)):
+                yield (index,), item

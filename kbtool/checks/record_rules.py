@@ -1,0 +1,306 @@
+"""Rules that one record must keep by itself: one generator a rule, its docstring the rule.
+
+Adding a rule is writing a generator and naming it in ``RECORD_RULES``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from kbtool.checks.paths import Location, locate, spell
+from kbtool.checks.references import BUG_ROLES, references
+from kbtool.model.address import AddressError, resolve
+from kbtool.model.base import Cited, Instant, Model, Quantity
+from kbtool.model.finding import Finding
+from kbtool.model.run import Run
+from kbtool.model.session import Bug, Environment, Repository
+from kbtool.store.document import Document
+from kbtool.store.scan import FileKind
+from kbtool.store.schema import modeline
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFile:
+    """A parsed record: its data as written and, if the schema allows it, its model."""
+
+    path: str
+    kind: FileKind
+    document: Document
+    record: Model | None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The plain data of the file."""
+        data: dict[str, Any] = self.document.data
+        return data
+
+    def finding(self, location: Location | list[str | int], rule: str, message: str) -> Finding:
+        """A finding at the key of ``location``."""
+        return self.document.finding(location, rule, message)
+
+
+Rule = Callable[[RecordFile], Iterator[Finding]]
+
+
+def promised_id(path: str, kind: FileKind) -> str:
+    """The id that the name of a file promises."""
+    parts = path.split("/")
+    return parts[-1].rsplit(".", 1)[0] if kind in {"pattern", "run"} else parts[1]
+
+
+def has_modeline(file: RecordFile) -> Iterator[Finding]:
+    """The first line names the schema, so that editors complete and check while one types."""
+    wanted = modeline(file.kind)  # type: ignore[arg-type]
+    if file.document.text.split("\n", 1)[0].rstrip() != wanted:
+        yield Finding(file.path, 1, "modeline", f"the first line must be: {wanted}")
+
+
+def id_is_name(file: RecordFile) -> Iterator[Finding]:
+    """A record's id is the name of its folder, or of its file: P08.yaml or P08-title.yaml."""
+    id_, name = file.data.get("id"), promised_id(file.path, file.kind)
+    if not isinstance(id_, str) or id_ == name:
+        return
+    if file.kind == "pattern" and name.startswith(f"{id_}-"):
+        return
+    what = "file" if file.kind == "pattern" else "folder"
+    yield file.finding(["id"], "id", f"{id_!r} stands in a {what} called {name!r}; one must give")
+
+
+def items_are_unique(file: RecordFile) -> Iterator[Finding]:
+    """Within one list no two items have one id: references would be ambiguous."""
+    for location, items in _lists(file.data, ()):
+        ids = Counter(item["id"] for item in items if isinstance(item.get("id"), str))
+        seen: set[str] = set()
+        for index, item in enumerate(items):
+            id_ = item.get("id")
+            if isinstance(id_, str) and ids[id_] > 1:
+                if id_ in seen:
+                    place = [*location, index, "id"]
+                    yield file.finding(place, "unique", f"a second item has the id {id_!r}")
+                seen.add(id_)
+
+
+def nulls_have_reasons(file: RecordFile) -> Iterator[Finding]:
+    """A null that is written down has its reason under ``unknown``, at its path."""
+    unknown = file.data.get("unknown")
+    given = unknown if isinstance(unknown, dict) else {}
+    reasoned = {place for path in given for place in locate(_without_unknown(file), path)}
+    for location in _nulls(file.data, ()):
+        if location[0] == "unknown" or location in reasoned:
+            continue
+        path = spell(file.data, location)
+        mend = (
+            "leave the key out"
+            if file.kind == "kernel"
+            else f"give the reason under unknown: {{{path}: why}}, or leave the key out"
+        )
+        yield file.finding(location, "null-reason", f"{path} is null and nothing says why: {mend}")
+
+
+def reasons_have_nulls(file: RecordFile) -> Iterator[Finding]:
+    """Every entry of ``unknown`` names a null that is there."""
+    unknown = file.data.get("unknown")
+    if not isinstance(unknown, dict):
+        return
+    for path in unknown:
+        places = locate(_without_unknown(file), path)
+        if not places:
+            said = "is not in this record; write the null that it explains"
+        elif any(_at(file.data, place) is not None for place in places):
+            said = "is not null: remove the reason, or make the value null"
+        else:
+            continue
+        yield file.finding(["unknown", path], "null-reason", f"{path} {said}")
+
+
+def own_references_lead_somewhere(file: RecordFile) -> Iterator[Finding]:
+    """A reference into this very record (``#path``) finds what it names; a fix finds a bug."""
+    if file.record is None:
+        return
+    for ref in references(file.data, file.kind):
+        if not ref.target.startswith("#"):
+            continue
+        try:
+            found = resolve(file.record, ref.target[1:])
+        except AddressError as error:
+            yield file.finding(ref.location, "link", f"{ref.target}: {error}")
+            continue
+        if ref.role in BUG_ROLES and not isinstance(found, Bug):
+            yield file.finding(ref.location, "link", f"{ref.target} is no bug; write #bugs.ID")
+
+
+def transcripts_name_sources(file: RecordFile) -> Iterator[Finding]:
+    """A record transcribed from logs (origin log or mention) names them under ``sources``."""
+    origin = file.data.get("origin")
+    if file.kind == "session" and origin in _TRANSCRIBED and not file.data.get("sources"):
+        yield file.finding(
+            ["origin"], "provenance", f"origin {origin} needs sources: the logs that it was read in"
+        )
+
+
+def figures_are_cited(file: RecordFile) -> Iterator[Finding]:
+    """In a record with sources every item that states a figure says where the figure stands.
+
+    An item inside another one may leave it to that one.
+    """
+    if file.record is None or not (_is_transcript(file) or file.data.get("sources")):
+        return
+    for location in _uncited(file.record, (), cited=False):
+        name = spell(file.data, location)
+        yield file.finding(
+            location,
+            "provenance",
+            f"{name} states figures: add source: KEY:LINES, a key of sources",
+        )
+
+
+def times_are_cited(file: RecordFile) -> Iterator[Finding]:
+    """In a transcribed session, ``cites`` says where times, duration, budget and grade stand."""
+    if file.kind != "session" or not _is_transcript(file):
+        return
+    cites = file.data.get("cites")
+    cited = cites if isinstance(cites, dict) else {}
+    for key in _TOP_FIGURES:
+        if file.data.get(key) is not None and key not in cited:
+            yield file.finding(
+                [key], "provenance", f"{key} is not cited: add cites: {{{key}: KEY:LINES}}"
+            )
+
+
+def citations_are_known(file: RecordFile) -> Iterator[Finding]:
+    """Every citation names a key of ``sources``, and ``cites`` names keys of this record."""
+    if file.kind not in {"session", "pattern"}:
+        return
+    sources = file.data.get("sources")
+    known = sources if isinstance(sources, dict) else {}
+    for location, cite in _citations(file.data, ()):
+        key = cite.partition(":")[0]
+        if key not in known:
+            names = ", ".join(known) or "none"
+            yield file.finding(
+                location, "provenance", f"{key!r} is no key of sources; there is {names}"
+            )
+    cites = file.data.get("cites")
+    for path in cites if isinstance(cites, dict) else ():
+        if not locate({k: v for k, v in file.data.items() if k != "cites"}, path):
+            yield file.finding(["cites", path], "provenance", f"cites {path}, which is not here")
+
+
+RECORD_RULES: tuple[Rule, ...] = (
+    has_modeline,
+    id_is_name,
+    items_are_unique,
+    nulls_have_reasons,
+    reasons_have_nulls,
+    own_references_lead_somewhere,
+    transcripts_name_sources,
+    figures_are_cited,
+    times_are_cited,
+    citations_are_known,
+)
+"""The rules for records in YAML."""
+
+
+def run_is_in_its_place(path: str, run: Run) -> Iterator[Finding]:
+    """A run lies in the folder of its session, under its id: ID.json, later ID.ATTEMPT.json."""
+    parts = path.split("/")
+    if parts[1] != run.session:
+        yield Finding(path, 1, "run", f"is of session {run.session} and lies in {parts[1]}")
+    wanted = f"{run.id}.json" if run.attempt == 1 else f"{run.id}.{run.attempt}.json"
+    if parts[-1] != wanted:
+        yield Finding(path, 1, "run", f"must be called {wanted}, as its id and attempt say")
+
+
+_TRANSCRIBED = frozenset(("log", "mention"))
+_TOP_FIGURES = ("started", "ended", "duration", "budget_time", "budget_money", "grade")
+_COMMIT_KEYS = ("commit", "sha")
+
+
+def _is_transcript(file: RecordFile) -> bool:
+    return file.data.get("origin") in _TRANSCRIBED
+
+
+def _without_unknown(file: RecordFile) -> dict[str, Any]:
+    return {key: value for key, value in file.data.items() if key != "unknown"}
+
+
+def _at(data: Any, location: Location) -> Any:
+    for part in location:
+        data = data[part]
+    return data
+
+
+def _nulls(node: Any, location: Location) -> Iterator[Location]:
+    for key, value in node.items() if type(node) is dict else enumerate(node):
+        if value is None:
+            yield (*location, key)
+        elif type(value) is not str:
+            yield from _nulls(value, (*location, key))
+
+
+def _lists(node: Any, location: Location) -> Iterator[tuple[Location, list[dict[str, Any]]]]:
+    for key, value in node.items() if type(node) is dict else enumerate(node):
+        if type(value) is list:
+            items = [item for item in value if type(item) is dict]
+            if items:
+                if len(items) == len(value):
+                    yield (*location, key), items
+                yield from _lists(value, (*location, key))
+        elif type(value) is dict:
+            yield from _lists(value, (*location, key))
+
+
+def _citations(node: Any, location: Location) -> Iterator[tuple[Location, str]]:
+    for key, value in node.items() if type(node) is dict else enumerate(node):
+        if key == "source" and type(value) is str:
+            yield (*location, key), value
+        elif key == "cites" and not location and type(value) is dict:
+            for name, cite in value.items():
+                if type(cite) is str:
+                    yield ("cites", name), cite
+        elif type(value) is not str and value is not None:
+            yield from _citations(value, (*location, key))
+
+
+def _uncited(model: Model, location: Location, *, cited: bool) -> Iterator[Location]:
+    """Items below ``model`` that state figures with no source on them or around them."""
+    if isinstance(model, Cited):
+        if not cited and model.source is None and _states_figures(model):
+            yield location
+            return
+        cited = cited or model.source is not None
+    for name, value in model.__dict__.items():
+        if isinstance(value, Model):
+            yield from _uncited(value, (*location, name), cited=cited)
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                if isinstance(item, Model):
+                    yield from _uncited(item, (*location, name, index), cited=cited)
+
+
+def _states_figures(item: Cited) -> bool:
+    values = {name: value for name, value in item.__dict__.items() if name != "source"}
+    if isinstance(item, (Environment, Repository)):
+        return any(value not in (None, {}) for value in values.values())
+    return any(
+        _is_figure(value) or (name in _COMMIT_KEYS and value is not None)
+        for name, value in values.items()
+    )
+
+
+def _is_figure(value: object) -> bool:
+    if isinstance(value, (Decimal, Quantity, Instant)):
+        return True
+    if isinstance(value, int):
+        return not isinstance(value, bool)
+    if isinstance(value, Cited):
+        return False  # it is asked for itself
+    if isinstance(value, Model):
+        return any(_is_figure(part) for part in value.__dict__.values())
+    if isinstance(value, dict):
+        return any(_is_figure(part) for part in value.values())
+    return isinstance(value, list) and any(_is_figure(part) for part in value)

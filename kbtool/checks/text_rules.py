@@ -1,0 +1,171 @@
+"""Rules over the text of a file: nothing in it that must not be published.
+
+The same rules hold for YAML, JSON and prose. What they find is never repeated in full.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from kbtool.model.finding import Finding
+
+
+class _Secret(NamedTuple):
+    name: str
+    triggers: tuple[str, ...]
+    """Small letters; without one of them in the text the expression is not tried."""
+    expression: re.Pattern[str]
+    is_real: Callable[[str], bool] = lambda _: True
+
+
+def _random(text: str) -> bool:
+    """Whether ``text`` looks drawn at random: a placeholder or a word does not."""
+    return any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
+
+
+def _mixed(text: str) -> bool:
+    return _random(text) and any(c.isupper() for c in text)
+
+
+_SECRETS = (
+    _Secret(
+        "a private key",
+        ("private key",),
+        re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"),
+    ),
+    _Secret("an AWS key", ("akia", "asia"), re.compile(r"\b((?:AKIA|ASIA)[0-9A-Z]{16})\b")),
+    _Secret(
+        "a GitHub token",
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        re.compile(r"\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})"),
+    ),
+    _Secret("a GitLab token", ("glpat-",), re.compile(r"\b(glpat-[\w-]{20,})")),
+    _Secret(
+        "an API key",
+        ("sk-", "sk_", "rk_"),
+        re.compile(r"(?<![\w-])((?:sk-|sk_live_|sk_test_|rk_live_)[A-Za-z0-9_-]{20,})"),
+        _mixed,
+    ),
+    _Secret("a Google key", ("aiza",), re.compile(r"\b(AIza[0-9A-Za-z_-]{30,})")),
+    _Secret("a Hugging Face token", ("hf_",), re.compile(r"\b(hf_[A-Za-z0-9]{30,})"), _mixed),
+    _Secret("an npm token", ("npm_",), re.compile(r"\b(npm_[A-Za-z0-9]{36,})")),
+    _Secret("a PyPI token", ("pypi-",), re.compile(r"\b(pypi-[A-Za-z0-9_-]{50,})")),
+    _Secret("a Slack token", ("xox",), re.compile(r"\b(xox[abeoprs]-[A-Za-z0-9-]{10,})"), _random),
+    _Secret(
+        "a Slack webhook",
+        ("hooks.slack.com",),
+        re.compile(r"hooks\.slack\.com/services/([\w/]{20,})"),
+    ),
+    _Secret(
+        "a signed token (JWT)",
+        ("eyj",),
+        re.compile(r"\b(eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]*)"),
+    ),
+    _Secret(
+        "a bearer token",
+        ("bearer",),
+        re.compile(r"\b[Bb](?:earer|EARER)\s+([A-Za-z0-9._~+/=-]{16,})"),
+        _random,
+    ),
+    _Secret(
+        "a password in an address",
+        ("://",),
+        re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@'\"]*:([^\s/@'\"<>${}*]{1,200})@"),
+    ),
+    _Secret(
+        "a password",
+        ("passw", "secret", "api_key", "api-key", "apikey", "token"),
+        re.compile(
+            r"(?:\b|_)(?:password|passwd|passwort|secret(?:[_-]?access)?(?:[_-]?key)?|api[_-]?key"
+            r"|(?:access|auth|api|refresh)[_-]?token)[\"']?\s*[:=]\s*[\"']?"
+            r"([A-Za-z0-9+/_.~!@#%^&=-]{8,200})",
+            re.IGNORECASE,
+        ),
+        _random,
+    ),
+)
+
+_DIGIT = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_IPV4 = re.compile(rf"(?<![\w.])({_DIGIT}(?:\.{_DIGIT}){{3}})(?![\w]|\.\d)")
+_MAYBE_IPV4 = re.compile(r"\.\d{1,3}\.\d{1,3}\.\d")
+_VERSION = re.compile(
+    # Libraries of four numbers exist (cuDNN 9.1.0.70): their name, or a sign of a version, must
+    # stand right before the number.
+    r"(?:\bv|[=<>~!]=|\bversions?|\breleases?|\bdriver|\bcuda|\bnvcc|\bcudnn\w*|\bnccl\w*|\btorch"
+    r"|\btensorrt|\bcublas\w*|\bcutlass|\bnsight|\bcompute|\bsystems|\bgcc|\bclang|\bpython|\bnumpy"
+    r"|\bninja|\bcompiler)"
+    r"[\s\"':=(]*\Z",
+    re.IGNORECASE,
+)
+_MAYBE_IPV6 = re.compile(r":[0-9A-Fa-f]{0,4}:")
+_IPV6 = re.compile(r"(?<![\w:.])((?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4})(?![\w:])")
+_HOST_OF_IP = re.compile(rf"\b(ip-{_DIGIT}(?:-{_DIGIT}){{3}})\b")
+
+
+def secrets(path: str, text: str) -> Iterator[Finding]:
+    """No keys, tokens or passwords: records are published, and git forgets nothing."""
+    lower = text.lower()
+    for secret in _SECRETS:
+        if not any(trigger in lower for trigger in secret.triggers):
+            continue
+        for match in secret.expression.finditer(text):
+            value = match[1] if match.re.groups else ""
+            if secret.is_real(value):
+                yield Finding(
+                    path, _line(text, match.start()), "secret",
+                    f"holds {secret.name} ({value[:4]}…): remove it, make it invalid where it was"
+                    " issued, and if it was committed, take it out of the history",
+                )  # fmt: skip
+
+
+def addresses(path: str, text: str) -> Iterator[Finding]:
+    """No addresses of machines: neither IPv4 nor IPv6, whatever network they are of."""
+    for start, address in _addresses(text):
+        yield Finding(
+            path, _line(text, start), "address",
+            f"holds the address of a machine ({address[:4]}…): write what the machine is, not"
+            " where; a version of four numbers needs its name before it (cuDNN 9.1.0.70)",
+        )  # fmt: skip
+
+
+def _addresses(text: str) -> Iterator[tuple[int, str]]:
+    if _MAYBE_IPV4.search(text):
+        for match in _IPV4.finditer(text):
+            octets = match[1].split(".")
+            is_zero = octets[0] == "0" and match[1] != "0.0.0.0"
+            before = text[max(0, match.start() - 24) : match.start()]
+            if not is_zero and not _VERSION.search(before):
+                yield match.start(), match[1]
+    if "ip-" in text:
+        for match in _HOST_OF_IP.finditer(text):
+            yield match.start(), match[1]
+    if _MAYBE_IPV6.search(text):
+        for match in _IPV6.finditer(text):
+            if _is_ipv6(text, match):
+                yield match.start(), match[1]
+
+
+def _is_ipv6(text: str, match: re.Match[str]) -> bool:
+    """Whether this is an address; ``x[::2]``, ``12:30:45`` and ``c10::`` are not."""
+    word = match[1]
+    try:
+        ipaddress.IPv6Address(word)
+    except ValueError:
+        return False
+    if "::" not in word:
+        return True
+    groups = [group for group in word.split(":") if group]
+    if word == "::1":
+        before, after = text[: match.start()][-1:], text[match.end() :][:2]
+        return before != "[" or after == "]:"
+    return len(groups) >= 2 and any(len(group) >= 3 for group in groups) and groups[0] != "c10"
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+TEXT_RULES: tuple[Callable[[str, str], Iterator[Finding]], ...] = (secrets, addresses)

@@ -1,0 +1,335 @@
+"""Rules that hold between records: one generator a rule, its docstring the rule.
+
+They see facts only. A record is loaded whole just where a figure inside it is referred to, and the
+answer is kept with its facts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kbtool.checks.facts import Facts, Location, Ref
+from kbtool.checks.references import BUG_ROLES, PATTERN_ROLES, SESSION_ROLES
+from kbtool.model.finding import Finding
+from kbtool.store.lock import is_locked
+from kbtool.store.scan import Scan, inside
+
+
+@dataclass
+class Tree:
+    """All files of a knowledge base, as the rules between records see them."""
+
+    root: str
+    scan: Scan
+    facts: list[Facts]
+    sessions: dict[str, Facts] = field(default_factory=dict)
+    patterns: dict[str, Facts] = field(default_factory=dict)
+    kernels: dict[str, Facts] = field(default_factory=dict)
+    runs: list[Facts] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
+    """Paths of the files whose answers were added to."""
+
+    def __post_init__(self) -> None:
+        by_kind = {"session": self.sessions, "pattern": self.patterns, "kernel": self.kernels}
+        for facts in self.facts:
+            if facts.kind in by_kind:
+                by_kind[facts.kind].setdefault(facts.id, facts)
+            elif facts.kind == "run":
+                self.runs.append(facts)
+
+    def at(self, facts: Facts, location: Location, rule: str, message: str) -> Finding:
+        """A finding at a key of a file that was examined; the file is read again for the line."""
+        from pathlib import Path
+
+        from kbtool.store.document import DocumentError, parse, read_bytes
+
+        line = 1
+        if facts.kind != "run":
+            try:
+                raw = read_bytes(Path(self.root, facts.path), facts.path)
+                line = parse(raw, facts.path).line(location)
+            except DocumentError:
+                pass  # it has changed under us; the rule was broken all the same
+        return Finding(facts.path, line, rule, message)
+
+    def record(self, id_: str) -> Facts | None:
+        """The session or pattern of this id."""
+        return self.sessions.get(id_) or self.patterns.get(id_)
+
+
+Rule = Callable[[Tree], Iterator[Finding]]
+
+
+def ids_are_unique(tree: Tree) -> Iterator[Finding]:
+    """No two records of one kind have one id; no two files hold one attempt of a run."""
+    seen: dict[Hashable, str] = {}
+    for facts in tree.facts:
+        if facts.kind == "notes" or (facts.kind == "run" and not facts.run):
+            continue
+        key = (facts.kind, facts.id, facts.run.get("attempt"))
+        if key in seen:
+            message = f"{facts.id} stands in {seen[key]} already"
+            yield tree.at(facts, ["id"], "unique", message)
+        else:
+            seen[key] = facts.path
+
+
+def recipe_names_are_unique(tree: Tree) -> Iterator[Finding]:
+    """A recipe's name belongs to one recipe in the whole knowledge base."""
+    seen: dict[str, str] = {}
+    for facts in tree.patterns.values():
+        for recipe in facts.recipes:
+            if recipe.name in seen:
+                yield tree.at(
+                    facts, [*recipe.location, "name"], "unique",
+                    f"a recipe {recipe.name!r} stands in {seen[recipe.name]} already",
+                )  # fmt: skip
+            else:
+                seen[recipe.name] = facts.path
+
+
+def links_lead_somewhere(tree: Tree) -> Iterator[Finding]:
+    """Every link names a record that is there, and a path that is in it."""
+    for facts in tree.facts:
+        for ref in facts.refs:
+            problem = _broken(tree, ref)
+            if problem is not None:
+                yield tree.at(facts, ref.location, "link", problem)
+
+
+def sessions_follow_in_a_line(tree: Tree) -> Iterator[Finding]:
+    """No session follows itself, directly or round a circle."""
+    edges = _edges(tree.sessions.values(), "follows")
+    for circle in _circles(edges):
+        yield _circle(tree, tree.sessions[circle[0]], "follows", circle)
+
+
+def patterns_supersede_in_a_line(tree: Tree) -> Iterator[Finding]:
+    """No pattern supersedes itself, directly or round a circle."""
+    edges = _edges(tree.patterns.values(), "supersedes")
+    for circle in _circles(edges):
+        yield _circle(tree, tree.patterns[circle[0]], "supersedes", circle)
+
+
+def bugs_recur_in_a_line(tree: Tree) -> Iterator[Finding]:
+    """No bug is a recurrence of itself, directly or round a circle."""
+    edges: dict[str, list[str]] = {}
+    places: dict[str, tuple[Facts, Location]] = {}
+    for facts in tree.sessions.values():
+        for name, target, location in facts.bugs:
+            source = f"{facts.id}#{name}"
+            edges.setdefault(source, []).append(target)
+            places[source] = (facts, location)
+    for circle in _circles(edges):
+        facts, location = places[circle[0]]
+        round_ = " → ".join([*circle, circle[0]])
+        yield tree.at(facts, location, "cycle", f"recurrence_of runs in a circle: {round_}")
+
+
+def recipes_name_what_is_there(tree: Tree) -> Iterator[Finding]:
+    """A recipe's kernel is in the knowledge base and has its targets and case sets."""
+    for facts in tree.patterns.values():
+        for recipe in facts.recipes:
+            if recipe.kernel is None:
+                continue
+            kernel = tree.kernels.get(recipe.kernel)
+            if kernel is None:
+                known = ", ".join(sorted(tree.kernels)) or "none"
+                message = f"there is no kernel {recipe.kernel!r}; there is {known}"
+                yield tree.at(facts, [*recipe.location, "kernel"], "recipe", message)
+                continue
+            if not kernel.valid:
+                continue
+            for location, name in recipe.case_sets:
+                if name not in kernel.names["case_sets"]:
+                    known = ", ".join(kernel.names["case_sets"])
+                    message = f"kernel {kernel.id} has no case set {name!r}; it has {known}"
+                    yield tree.at(facts, location, "recipe", message)
+            for location, name in recipe.targets:
+                if name != "auto" and name not in kernel.names["targets"]:
+                    known = ", ".join(["auto", *kernel.names["targets"]])
+                    message = f"kernel {kernel.id} has no target {name!r}; it has {known}"
+                    yield tree.at(facts, location, "recipe", message)
+
+
+def commands_stay_inside(tree: Tree) -> Iterator[Finding]:
+    """A command step runs, and leaves its products, inside the knowledge base."""
+    root = os.path.realpath(tree.root)
+    for facts in tree.patterns.values():
+        for recipe in facts.recipes:
+            for location, path in recipe.paths:
+                if not _stays(root, path):
+                    yield tree.at(facts, location, "path", _LEAVES.format(path, "knowledge base"))
+
+
+def manifests_name_files(tree: Tree) -> Iterator[Finding]:
+    """Every file that a kernel's manifest names is there, inside the kernel's own folder."""
+    for facts in tree.kernels.values():
+        folder = os.path.realpath(os.path.join(tree.root, os.path.dirname(facts.path)))  # noqa: PTH118, PTH120
+        for location, path in facts.files:
+            if not _stays(folder, path):
+                yield tree.at(facts, location, "path", _LEAVES.format(path, "kernel's folder"))
+            elif not os.path.isfile(os.path.join(folder, path)):  # noqa: PTH113, PTH118
+                message = f"there is no file {path!r} in the kernel's folder"
+                yield tree.at(facts, location, "manifest", message)
+
+
+def runs_name_what_is_there(tree: Tree) -> Iterator[Finding]:
+    """A run's pattern, recipe and kernel are in the knowledge base, as is every pattern matched."""
+    owners = {r.name: facts.id for facts in tree.patterns.values() for r in facts.recipes}
+    readable = all(facts.valid for facts in tree.patterns.values())
+    for facts in tree.runs:
+        if not facts.valid:
+            continue
+        run = facts.run
+        for id_ in {run["pattern"], *run["matched"]} - tree.patterns.keys():
+            yield Finding(facts.path, 1, "link", f"names pattern {id_}, which is not there")
+        if run["kernel"] is not None and run["kernel"] not in tree.kernels:
+            yield Finding(
+                facts.path, 1, "link", f"names kernel {run['kernel']}, which is not there"
+            )
+        if run["recipe"] not in owners:
+            if readable:
+                message = f"names recipe {run['recipe']!r}, which no pattern has"
+                yield Finding(facts.path, 1, "link", message)
+        elif owners[run["recipe"]] != run["pattern"] and run["pattern"] in tree.patterns:
+            owner = owners[run["recipe"]]
+            message = f"says {run['pattern']}, but recipe {run['recipe']!r} is of {owner}"
+            yield Finding(facts.path, 1, "link", message)
+
+
+def attempts_are_complete(tree: Tree) -> Iterator[Finding]:
+    """A resumed run has a record of each attempt before it."""
+    there = {(facts.id, facts.run["attempt"]) for facts in tree.runs if facts.run}
+    for facts in tree.runs:
+        attempt = facts.run.get("attempt", 1)
+        if attempt > 1 and (facts.id, attempt - 1) not in there:
+            message = f"is attempt {attempt}, and attempt {attempt - 1} is not there"
+            yield Finding(facts.path, 1, "run", message)
+
+
+def runs_are_finished(tree: Tree) -> Iterator[Finding]:
+    """No journal is left by a run that was killed; one that a living process holds is fine."""
+    from pathlib import Path
+
+    for path in tree.scan.journals:
+        if not is_locked(Path(tree.root, path)):
+            name = path.rsplit("/", 1)[1].removeprefix(".").removesuffix(".journal")
+            yield Finding(
+                path, 1, "unfinished-run",
+                f"run {name} was cut off before its record was written; run"
+                " `kbtool run-recipe --recover`",
+            )  # fmt: skip
+
+
+TREE_RULES: tuple[Rule, ...] = (
+    ids_are_unique,
+    recipe_names_are_unique,
+    links_lead_somewhere,
+    sessions_follow_in_a_line,
+    patterns_supersede_in_a_line,
+    bugs_recur_in_a_line,
+    recipes_name_what_is_there,
+    commands_stay_inside,
+    manifests_name_files,
+    runs_name_what_is_there,
+    attempts_are_complete,
+    runs_are_finished,
+)
+"""The rules between records."""
+
+_LEAVES = "{!r} leaves the {}; write a relative path that stays inside"
+
+
+def _broken(tree: Tree, ref: Ref) -> str | None:
+    """What is wrong with a link, or ``None``."""
+    id_, _, path = ref.target.partition("#")
+    if ref.role in SESSION_ROLES and id_ not in tree.sessions:
+        return f"there is no session {id_!r}"
+    if ref.role in PATTERN_ROLES and id_ not in tree.patterns:
+        return f"there is no pattern {id_!r}"
+    target = tree.record(id_)
+    if target is None:
+        return f"there is no record {id_!r}"
+    if not path or not target.valid:
+        return None
+    if path not in target.answers:
+        target.answers[path] = _answer(tree, target, path)
+        tree.asked.add(target.path)
+    answer = target.answers[path]
+    if answer.startswith("!"):
+        return f"{ref.target}: {answer[1:]}"
+    if ref.role in BUG_ROLES and answer != "Bug":
+        return f"{ref.target} is no bug; write {id_}#bugs.ID"
+    return None
+
+
+def _answer(tree: Tree, target: Facts, path: str) -> str:
+    """The type of what stands at ``path`` in the record of ``target``, or ``!`` and why not."""
+    from pathlib import Path
+
+    from kbtool.model.address import AddressError, resolve
+    from kbtool.model.pattern import Pattern
+    from kbtool.model.session import Session
+    from kbtool.store.tree import Entry, load_record
+
+    loaded: Entry[Session] | Entry[Pattern] | list[Finding]
+    file = Path(tree.root, target.path)
+    if target.kind == "session":
+        loaded = load_record(file, target.path, Session)
+    else:
+        loaded = load_record(file, target.path, Pattern)
+    if isinstance(loaded, list):
+        return "!the record cannot be read"
+    try:
+        return type(resolve(loaded.record, path)).__name__
+    except AddressError as error:
+        return f"!{error}"
+
+
+def _edges(records: Iterable[Facts], role: str) -> dict[str, list[str]]:
+    return {
+        facts.id: targets
+        for facts in records
+        if (targets := [ref.target for ref in facts.refs if ref.role == role])
+    }
+
+
+def _circle(tree: Tree, facts: Facts, key: str, circle: list[str]) -> Finding:
+    round_ = " → ".join([*circle, circle[0]])
+    return tree.at(facts, [key], "cycle", f"{key} runs in a circle: {round_}")
+
+
+def _circles(edges: Mapping[str, list[str]]) -> Iterator[list[str]]:
+    """Each circle that a walk along ``edges`` closes, from its least member on."""
+    done: set[str] = set()
+    for start in edges:
+        if start in done:
+            continue
+        way: list[str] = []
+        on_way: dict[str, int] = {}
+        walks: list[Iterator[str]] = [iter((start,))]
+        while walks:
+            node = next(walks[-1], None)
+            if node is None:
+                walks.pop()
+                if way:
+                    done.add(way[-1])
+                    del on_way[way.pop()]
+            elif node in on_way:
+                circle = way[on_way[node] :]
+                least = circle.index(min(circle))
+                yield circle[least:] + circle[:least]
+            elif node not in done and node in edges:
+                on_way[node] = len(way)
+                way.append(node)
+                walks.append(iter(edges[node]))
+
+
+def _stays(folder: str, path: str) -> bool:
+    """Whether ``path``, relative, with links followed, stays in ``folder``."""
+    if not path or "\0" in path or path.startswith(("/", "~")) or "\\" in path:
+        return False
+    return inside(folder, os.path.join(folder, path))  # noqa: PTH118

@@ -1,0 +1,50 @@
+"""Reading a file together with the stamp of exactly what was read."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from kbtool.model.finding import Finding
+from kbtool.store.scan import Stamp, stamp_of
+
+MAX_RUN_BYTES = 64 << 20
+
+
+def read_stamped(root: str, path: str, limit: int) -> tuple[bytes, Stamp] | Finding:
+    """The bytes at ``path`` under ``root`` and their stamp, or why they cannot be had.
+
+    The stamp is taken before the bytes: if the file changes in between, it fits neither.
+    """
+    try:
+        # Opening a named pipe would wait for its writer.
+        handle = os.open(f"{root}/{path}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                return _unreadable(path, "is not a file; remove it or put a record here")
+            if status.st_size > limit:
+                return _unreadable(path, too_large(status.st_size, limit))
+            raw = os.read(handle, status.st_size + 1)
+            while len(raw) < status.st_size:
+                more = os.read(handle, status.st_size + 1 - len(raw))
+                if not more:
+                    break
+                raw += more
+            return raw, stamp_of(status)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        return _unreadable(path, f"cannot be read: {error.strerror}")
+
+
+def too_large(size: int, limit: int) -> str:
+    """What to say of a file beyond the limit."""
+    return (
+        f"has {size:,} bytes; a record has at most {limit:,}: move figures to runs/,"
+        " prose to notes.md"
+    )
+
+
+def _unreadable(path: str, message: str) -> Finding:
+    return Finding(path, 1, "file", message)

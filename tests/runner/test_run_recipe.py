@@ -1,0 +1,322 @@
+"""``kbtool run-recipe`` from outside: what it does, what it records, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kbtool.model.run import BenchmarkResult, BuildResult, Run, ValidationResult
+
+
+def runs_of(root: Path) -> list[Run]:
+    files = sorted(root.glob("sessions/*/runs/*.json"))
+    return [Run.model_validate_json(path.read_bytes()) for path in files]
+
+
+def shell(code: str) -> list[str]:
+    return ["run-recipe", "shell", "--set", f"code={code}"]
+
+
+def test_second_kernel_is_attached_by_its_folder_alone(second_kernel_base, kbtool):
+    done = kbtool("run-recipe", "add", "--json", root=second_kernel_base)
+    assert done.code == 0, done.err
+    printed = json.loads(done.out)
+    (run,) = runs_of(second_kernel_base)
+    assert printed["id"] == run.id
+    assert (second_kernel_base / printed["path"]).is_file()
+    results = {step.id: step.result for step in run.steps}
+    build, validation, benchmark = (results[k] for k in ("build", "validate", "benchmark"))
+    assert isinstance(build, BuildResult)
+    assert isinstance(validation, ValidationResult)
+    assert isinstance(benchmark, BenchmarkResult)
+    assert build.sha256 == validation.sha256 == benchmark.sha256
+    assert len(validation.cases) == 3
+    assert benchmark.cases[0].arms["torch"].samples_us
+
+
+def test_nothing_in_kbtool_knows_a_kernel_by_name():
+    package = Path(__file__).parents[2] / "kbtool"
+    names = [p.parent.name for p in package.parent.glob("kernels/*/kernel.yaml")]
+    assert names
+    guilty = [
+        f"{path.relative_to(package)}: {name}"
+        for path in package.rglob("*.py")
+        for name in names
+        if path != package / "attention.py" and name in path.read_text()
+    ]
+    assert guilty == []
+
+
+def test_a_run_without_a_session_makes_one_and_closes_it(second_kernel_base, kbtool):
+    assert kbtool(*shell("1"), root=second_kernel_base).code == 0
+    (record,) = second_kernel_base.glob("sessions/*/session.yaml")
+    text = record.read_text()
+    assert "status: complete" in text
+    assert "ended: " in text
+    assert kbtool("check", root=second_kernel_base).code == 0
+
+
+def test_runs_go_to_the_running_session_and_to_the_one_named(second_kernel_base, kbtool):
+    made = kbtool("session", "new", "First", "--json", root=second_kernel_base)
+    first = json.loads(made.out)["id"]
+    assert kbtool(*shell("1"), root=second_kernel_base).code == 0
+    assert [run.session for run in runs_of(second_kernel_base)] == [first]
+    made = kbtool("session", "new", "Second", "--json", root=second_kernel_base)
+    second = json.loads(made.out)["id"]
+    unclear = kbtool(*shell("1"), root=second_kernel_base)
+    assert unclear.code == 2
+    assert "--session" in unclear.err
+    assert kbtool(*shell("1"), "--session", second, root=second_kernel_base).code == 0
+    assert {run.session for run in runs_of(second_kernel_base)} == {first, second}
+
+
+def test_dry_run_writes_nothing(second_kernel_base, kbtool):
+    def tree() -> dict[str, int]:
+        return {
+            str(path.relative_to(second_kernel_base)): path.stat().st_mtime_ns
+            for path in second_kernel_base.rglob("*")
+        }
+
+    before = tree()
+    done = kbtool("run-recipe", "add", "--dry-run", root=second_kernel_base)
+    assert done.code == 0
+    assert "build scaled_add for cpu" in done.out
+    assert "hold 3 cases of small" in done.out
+    assert tree() == before
+
+
+def test_a_wrong_kernel_is_a_finding_and_is_not_timed(second_kernel_base, kbtool):
+    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    header.write_text(header.read_text().replace("a * x[i] + y[i]", "a * x[i]"))
+    done = kbtool("run-recipe", "add", root=second_kernel_base)
+    assert done.code == 1
+    assert "2 of 3 cases wrong" in done.err
+    assert "--resume" in done.out
+    (run,) = runs_of(second_kernel_base)
+    assert [step.status for step in run.steps] == ["passed", "passed", "failed", "not-run"]
+
+
+def test_a_crash_in_the_kernel_is_a_finding(second_kernel_base, kbtool):
+    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    broken = "{ *(volatile int*)8 = 0;"
+    header.write_text(header.read_text().replace("{\n  for", broken + "\n  for"))
+    done = kbtool("run-recipe", "add", root=second_kernel_base)
+    assert done.code == 1
+    assert "SIGSEGV" in done.err
+
+
+def test_a_compile_error_is_told_with_the_pattern_that_knows_it(second_kernel_base, kbtool):
+    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    header.write_text(header.read_text().replace("a * x[i]", "b * x[i]"))
+    done = kbtool("run-recipe", "add", root=second_kernel_base)
+    assert done.code == 1
+    assert "scaled_add.h:5:" in done.err
+    assert "'b' was not declared" in done.err
+    assert "P01 Try it knows this error: Declare it before it is used." in done.err
+    (run,) = runs_of(second_kernel_base)
+    assert run.steps[1].patterns == ["P01"]
+
+
+def test_an_undefined_symbol_fails_the_link_and_is_named(second_kernel_base, kbtool):
+    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    header.write_text(header.read_text().replace("inline void", "float elsewhere();\ninline void")
+                      .replace("a * x[i]", "elsewhere() * x[i]"))  # fmt: skip
+    done = kbtool("run-recipe", "add", root=second_kernel_base)
+    assert done.code == 1
+    assert "undefined reference to `elsewhere()'" in done.err
+
+
+def test_a_missing_compiler_says_what_to_install(second_kernel_base, kbtool):
+    done = kbtool("run-recipe", "add", root=second_kernel_base, env={"CXX": "/nowhere/c++"})
+    assert done.code == 3
+    assert "install g++" in done.err
+    assert runs_of(second_kernel_base)[0].status == "unavailable"
+
+
+def test_a_missing_card_says_what_to_do(second_kernel_base, kbtool):
+    done = kbtool("run-recipe", "gpu", root=second_kernel_base, env={"CUDA_VISIBLE_DEVICES": ""})
+    assert done.code == 3
+    assert "no gpu: run it on a machine with an NVIDIA card" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run-recipe"], "which recipe? There is add, shell, gpu, escape"),
+        (["run-recipe", "ad"], "there is no recipe 'ad' (did you mean add?)"),
+        (["run-recipe", "add", "--set", "samples=many"], "samples: 'many' is not an int"),
+        (["run-recipe", "add", "--set", "size=3"], "size is no parameter of recipe add"),
+        (["run-recipe", "add", "--set", "size"], "write NAME=VALUE"),
+        (["run-recipe", "add", "--set", "cases=none"], "no case set 'none'; it has small, large"),
+        (["run-recipe", "add", "--set", "samples=2"], "greater than or equal to 5"),
+        (["run-recipe", "shell", "--set", "timeout=soon"], "is not a quantity"),
+        (["run-recipe", "escape"], "leads out of the knowledge base"),
+        (["run-recipe", "add", "--session", "nobody"], "there is no session 'nobody'"),
+        (["run-recipe", "--resume", "20990101"], "there is no run '20990101'"),
+    ],
+)
+def test_usage_errors_are_told_before_anything_is_written(
+    second_kernel_base, kbtool, arguments, told
+):
+    done = kbtool(*arguments, root=second_kernel_base)
+    assert done.code == 2
+    assert told in done.err
+    assert list(second_kernel_base.glob("sessions/*")) == []
+
+
+def test_a_timeout_stops_the_whole_process_tree(second_kernel_base, kbtool, tmp_path):
+    pid_file = tmp_path / "pid"
+    code = (
+        "import subprocess as s,sys; p=s.Popen(['sleep','300']);"
+        f" open({str(pid_file)!r},'w').write(str(p.pid)); p.wait()"
+    )
+    done = kbtool(*shell(code), "--set", "timeout=2 s", root=second_kernel_base)
+    assert done.code == 4
+    assert not alive(int(pid_file.read_text()))
+    (run,) = runs_of(second_kernel_base)
+    assert run.status == "timeout"
+    assert [step.status for step in run.steps] == ["timeout", "not-run"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_is_recorded_and_leaves_no_process(second_kernel_base, tmp_path, number):
+    pid_file = tmp_path / "pid"
+    process = start(second_kernel_base, pid_file)
+    process.send_signal(number)
+    assert process.wait(timeout=30) == 4
+    assert not alive(int(pid_file.read_text()))
+    (run,) = runs_of(second_kernel_base)
+    assert run.status == "interrupted"
+    assert run.steps[0].status == "interrupted"
+    assert list(second_kernel_base.glob("sessions/*/runs/.*")) == []
+
+
+def test_a_kill_leaves_a_journal_that_becomes_a_record(second_kernel_base, kbtool, tmp_path):
+    pid_file = tmp_path / "pid"
+    process = start(second_kernel_base, pid_file)
+    process.kill()
+    process.wait(timeout=30)
+    wait_until(lambda: not alive(int(pid_file.read_text())), "the child outlived kbtool")
+    assert runs_of(second_kernel_base) == []
+    assert kbtool("check", root=second_kernel_base).code == 1
+    done = kbtool("recover", root=second_kernel_base)
+    assert done.code == 0
+    (run,) = runs_of(second_kernel_base)
+    assert run.recovered
+    assert run.status == "interrupted"
+    assert list(second_kernel_base.glob("sessions/*/runs/.*")) == []
+    assert "nothing to recover" in kbtool("recover", root=second_kernel_base).err
+
+
+def test_resume_goes_on_at_the_step_that_failed(second_kernel_base, kbtool):
+    flag = second_kernel_base / "flag"
+    code = "import os,sys; sys.exit(not os.path.exists('flag'))"
+    first = kbtool(*shell(code), root=second_kernel_base)
+    assert first.code == 1
+    (run,) = runs_of(second_kernel_base)
+    flag.touch()
+    again = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
+    assert again.code == 0, again.err
+    attempts = runs_of(second_kernel_base)
+    assert [r.id for r in attempts] == [run.id, run.id]
+    assert sorted(r.attempt for r in attempts) == [1, 2]
+    done = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
+    assert done.code == 2
+    assert "nothing to resume" in done.err
+
+
+def test_resume_keeps_the_build_and_refuses_changed_sources(second_kernel_base, kbtool):
+    harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
+    whole = harness.read_text()
+    harness.write_text(whole.replace('"bytes": 12', '"bytes": 12 / 0 *'))
+    first = kbtool("run-recipe", "add", root=second_kernel_base)
+    assert first.code == 70
+    (run,) = runs_of(second_kernel_base)
+    assert [step.status for step in run.steps] == ["passed", "passed", "passed", "crashed"]
+    harness.write_text(whole)
+    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    source = header.read_text()
+    header.write_text(source + "// changed\n")
+    refused = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
+    assert refused.code == 2
+    assert "scaled_add.h has changed since run" in refused.err
+    header.write_text(source)
+    again = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
+    assert again.code == 0, again.err
+    assert "validate: passed in attempt 1, kept" in again.err
+
+
+def test_two_runs_at_once_each_have_a_record(second_kernel_base):
+    argv = [sys.executable, "-m", "kbtool", "--root", str(second_kernel_base), *shell("1")]
+    both = [subprocess.Popen(argv, stderr=subprocess.PIPE) for _ in range(3)]
+    assert [process.wait(timeout=60) for process in both] == [0, 0, 0]
+    assert len({run.id for run in runs_of(second_kernel_base)}) == 3
+
+
+def test_a_full_disk_keeps_the_record_elsewhere(second_kernel_base, tmp_path):
+    full = tmp_path / "full"
+    full.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(full)], capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        sessions = second_kernel_base / "sessions"
+        sessions.rmdir()
+        sessions.symlink_to(full)
+        fill = f"f=open({str(full / 'fill')!r},'wb');\nwhile True: f.write(b'x'*512); f.flush()"
+        argv = [sys.executable, "-m", "kbtool", "--root", str(second_kernel_base), *shell(fill)]
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=60, env={**os.environ, "TMPDIR": str(tmp_path)}
+        )
+        assert done.returncode == 3, done.stderr
+        assert "No space left" in done.stderr
+        assert "Traceback" not in done.stderr.replace("Traceback (most recent call last)", "", 1)
+        assert "make room" in done.stderr
+        (kept,) = tmp_path.glob("*-shell-*.json")
+        assert Run.model_validate_json(kept.read_bytes()).status == "failed"
+        assert list(full.glob("*/runs/*.json")) == []
+    finally:
+        subprocess.run(["umount", str(full)], check=True)
+
+
+def test_progress_as_json_lines(second_kernel_base, kbtool):
+    done = kbtool(*shell("print(1)"), "--progress", "rawjson", root=second_kernel_base)
+    events = [json.loads(line) for line in done.err.splitlines()]
+    assert [event["event"] for event in events][:2] == ["run-started", "step-started"]
+    assert events[-1] == {"event": "run-ended", "run": events[0]["run"], "status": "passed"}
+
+
+def start(root: Path, pid_file: Path) -> subprocess.Popen[bytes]:
+    """A run whose step has started a grandchild, its process id in ``pid_file``."""
+    code = (
+        "import subprocess as s; p=s.Popen(['sleep','300']);"
+        f" open({str(pid_file)!r},'w').write(str(p.pid)); p.wait()"
+    )
+    argv = [sys.executable, "-m", "kbtool", "--root", str(root), *shell(code)]
+    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    wait_until(lambda: pid_file.exists() and pid_file.read_text() != "", "the step did not start")
+    return process
+
+
+def wait_until(condition, message: str) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, message
+        time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -1,0 +1,209 @@
+"""Writing the tree, the command, the server: what changes, what goes, what is refused."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+import urllib.request
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import site_trees as trees
+
+from kbtool.cli.main import run
+from kbtool.model.errors import MachineError, UsageError
+from kbtool.site import addresses as at
+from kbtool.site import build as build_module
+from kbtool.site.build import SOURCE, build, write_source
+from kbtool.site.pages import pages
+from kbtool.site.serve import free_port, regenerate, serve, watched
+from kbtool.site.tree import source_files, write
+from kbtool.store.tree import KnowledgeBase
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return trees.make(tmp_path / "kb")
+
+
+def change(root: Path, **fields: Any) -> None:
+    path = root / "sessions" / trees.session_id(0) / "session.yaml"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def test_only_what_changed_is_written(root: Path) -> None:
+    first, _ = write_source(root)
+    assert first.changed and not first.removed
+    assert write_source(root)[0][1:] == ([], [])
+    change(root, title="another title")
+    changed = write_source(root)[0].changed
+    assert f"sessions/{trees.session_id(0)}.md" in changed
+    assert not {"kernels/copy.md", "kernels/index.md", "tags.md", "guide/index.md"} & set(changed)
+
+
+def test_stale_pages_are_removed(root: Path) -> None:
+    write_source(root)
+    change(root, bugs=[], fixes=[], claims=[], unknown={"costs.ai.amount": "nobody asked"})
+    folder = f"bugs/{trees.session_id(0)}"
+    removed = write_source(root)[0].removed
+    assert f"{folder}/nan.md" in removed
+    assert not (root / SOURCE / folder).exists()
+
+
+def test_a_page_may_take_the_place_of_a_folder(tmp_path: Path) -> None:
+    write(tmp_path, {"a/b.md": b"1"})
+    written = write(tmp_path, {"a": b"2", "c.md": b"3"})
+    assert (tmp_path / "a").read_bytes() == b"2"
+    assert written.changed == ["a", "c.md"] and written.removed == ["a/b.md"]
+
+
+def test_hand_written_pages_and_decisions(root: Path) -> None:
+    (root / "docs" / "adr").mkdir(parents=True)
+    (root / "docs" / "adr" / "0001-x.md").write_text("# Why <x>\n\ntext\n")
+    (root / "docs" / ".hidden.md").write_text("no")
+    files = source_files(KnowledgeBase(root))
+    assert files["adr/0001-x.md"] == b"# Why <x>\n\ntext\n"
+    assert b"](0001-x.md)" in files["adr/index.md"]
+    assert b"<x>" not in files["adr/index.md"]
+    assert "guide/index.md" in files and ".hidden.md" not in files
+
+
+def test_this_month_is_reckoned_from_the_day_given(root: Path) -> None:
+    base = KnowledgeBase(root)
+    assert "this month: [0.70 USD" in pages(base, date(2025, 1, 31))[at.HOME]
+    assert "nothing this month; last in 2025-01" in pages(base, date(2026, 1, 31))[at.HOME]
+
+
+@pytest.mark.parametrize("name", ["index", "x" * 300, "a.md", "0"])
+def test_odd_ids_have_pages_of_their_own(root: Path, name: str) -> None:
+    change(
+        root, claims=[], fixes=[], unknown={"costs.ai.amount": "nobody asked"},
+        bugs=[{"id": name, "title": "x", "status": "open", "source": "log:1"}],
+    )  # fmt: skip
+    written, problems = write_source(root)
+    assert problems == []
+    assert "bugs/index.md" in written.changed
+    page = at.bug_page(trees.session_id(0), name)
+    assert (root / SOURCE / page).read_text().startswith("---\ntitle:")
+
+
+def test_a_record_that_does_not_load_is_told_and_fails_a_strict_build(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "sessions" / trees.session_id(0) / "session.yaml").write_text("id: [")
+    command = ["--root", str(root), "site", "build", "--out", str(tmp_path / "out")]
+    assert run(command) == 1
+    told = capsys.readouterr()
+    assert "session.yaml:2: yaml" in told.err and "pages in" in told.out
+    assert "could not be read" in (tmp_path / "out" / "index.html").read_text()
+    assert run([*command, "--no-strict"]) == 0
+
+
+def test_a_broken_link_fails_a_strict_build(root: Path, tmp_path: Path) -> None:
+    (root / "docs").mkdir()
+    (root / "docs" / "guide").mkdir()
+    (root / "docs" / "guide" / "index.md").write_text(
+        "# X\n\n[a](nowhere.md) [b](concepts.md#no)\n"
+    )
+    problems = build(root, tmp_path / "out").problems
+    assert any("nowhere.md" in problem for problem in problems)
+    assert any("#no" in problem for problem in problems)
+
+
+def test_the_command_builds_and_says_where(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(root)
+    assert run(["site", "build"]) == 0
+    assert capsys.readouterr().out.endswith("; open site/index.html\n")
+    assert run(["site", "build"]) == 0  # over its own site
+
+
+def test_a_folder_that_is_no_site_is_left_alone(root: Path, tmp_path: Path) -> None:
+    out = tmp_path / "precious"
+    out.mkdir()
+    (out / "work.txt").write_text("x")
+    with pytest.raises(UsageError, match="would delete them"):
+        build(root, out)
+    with pytest.raises(UsageError, match="is a file"):
+        build(root, out / "work.txt")
+    assert (out / "work.txt").read_text() == "x"
+
+
+def test_without_the_extra_the_command_names_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = build_module.importlib.util.find_spec
+    monkeypatch.setattr(
+        build_module.importlib.util, "find_spec",
+        lambda name, *rest: None if name == "material" else real(name, *rest),
+    )  # fmt: skip
+    assert run(["--root", str(root), "site", "build"]) == 3
+    assert "pip install 'kbtool[site]'" in capsys.readouterr().err
+
+
+def test_a_change_is_regenerated_and_nothing_else(root: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    out = tmp_path / "out"
+    assert regenerate(root, out, said.append) > 0
+    stamp = (out / "index.html").stat().st_mtime_ns
+    assert regenerate(root, out, said.append) == 0
+    assert (out / "index.html").stat().st_mtime_ns == stamp
+    change(root, title="another title")
+    assert regenerate(root, out, said.append) > 0
+    page = out / "sessions" / f"{trees.session_id(0)}.html"
+    assert "another title" in page.read_text()
+    assert {path.name for path in watched(root)} == {"sessions", "patterns", "kernels"}
+
+
+def test_a_taken_port_is_told(root: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(MachineError, match="name another with --port"):
+            serve(root, port, print)
+
+
+def test_the_server_shows_a_changed_record(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole of serve, on a free port of the loopback interface."""
+    from mkdocs import livereload
+
+    servers: list[Any] = []
+    begin = livereload.LiveReloadServer.serve
+
+    def remember(server: Any) -> None:
+        servers.append(server)
+        begin(server)
+
+    monkeypatch.setattr(livereload.LiveReloadServer, "serve", remember)
+    port = free_port(0)
+    said: list[str] = []
+    thread = threading.Thread(target=serve, args=(root, port, said.append), daemon=True)
+    thread.start()
+    page = f"http://127.0.0.1:{port}/sessions/{trees.session_id(0)}.html"
+    assert wait_for(page, "words about title", 30)
+    change(root, title="another title")
+    took = wait_for(page, "another title", 15)
+    servers[0].shutdown()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert took is not None and took < 10
+    assert any(line.startswith("open http://127.0.0.1:") for line in said)
+
+
+def wait_for(url: str, words: str, limit: float) -> float | None:
+    start = time.monotonic()
+    while time.monotonic() - start < limit:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                if words in answer.read().decode():
+                    return time.monotonic() - start
+        except OSError:
+            pass
+        time.sleep(0.1)
+    return None
