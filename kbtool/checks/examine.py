@@ -6,7 +6,6 @@ from typing import Any
 
 from kbtool.checks.facts import Facts, RecipeFacts
 from kbtool.checks.record_rules import RECORD_RULES, RecordFile, promised_id, run_is_in_its_place
-from kbtool.checks.references import references
 from kbtool.checks.text_rules import TEXT_RULES
 from kbtool.model.base import Model
 from kbtool.model.finding import Finding
@@ -85,7 +84,7 @@ def _examine_record(facts: Facts, raw: bytes) -> None:
     if record is None:
         return
     facts.id = file.data["id"]
-    for ref in references(file.data, facts.kind):
+    for ref in file.references:
         if ref.role == "recurrence":
             session, _, path = ref.target.partition("#")
             bug = file.data["bugs"][ref.location[1]]["id"]

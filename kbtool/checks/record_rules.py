@@ -5,9 +5,8 @@ Adding a rule is writing a generator and naming it in ``RECORD_RULES``.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -23,20 +22,55 @@ from kbtool.store.scan import FileKind
 from kbtool.store.schema import modeline
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class Places:
+    """What several rules look for in a record's data, found in one walk."""
+
+    nulls: list[Location] = field(default_factory=list)
+    items: list[tuple[Location, list[str]]] = field(default_factory=list)
+    """Lists of items with ids: where the list is, and the id of each item."""
+    sources: list[tuple[Location, str]] = field(default_factory=list)
+    """Every ``source`` that is text."""
+
+    def walk(self, node: Any, location: Location) -> None:
+        """Collect from ``node``, which stands at ``location``."""
+        if type(node) is dict:
+            for key, value in node.items():
+                if type(value) is str:
+                    if key == "source":
+                        self.sources.append(((*location, key), value))
+                elif value is None:
+                    self.nulls.append((*location, key))
+                else:
+                    self.walk(value, (*location, key))
+            return
+        ids = []
+        for index, value in enumerate(node):
+            if type(value) is dict:
+                ids.append(value.get("id"))
+                self.walk(value, (*location, index))
+            elif value is None:
+                self.nulls.append((*location, index))
+            elif type(value) is list:
+                self.walk(value, (*location, index))
+        if ids:
+            self.items.append((location, ids))
+
+
 class RecordFile:
     """A parsed record: its data as written and, if the schema allows it, its model."""
 
-    path: str
-    kind: FileKind
-    document: Document
-    record: Model | None
+    __slots__ = ("data", "document", "kind", "path", "places", "record", "references")
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """The plain data of the file."""
-        data: dict[str, Any] = self.document.data
-        return data
+    def __init__(self, path: str, kind: FileKind, document: Document, record: Model | None) -> None:
+        self.path = path
+        self.kind = kind
+        self.document = document
+        self.data: dict[str, Any] = document.data
+        self.record = record
+        self.places = Places()
+        self.places.walk(self.data, ())
+        self.references = list(references(self.data, kind)) if record is not None else []
 
     def finding(self, location: Location | list[str | int], rule: str, message: str) -> Finding:
         """A finding at the key of ``location``."""
@@ -72,12 +106,12 @@ def id_is_name(file: RecordFile) -> Iterator[Finding]:
 
 def items_are_unique(file: RecordFile) -> Iterator[Finding]:
     """Within one list no two items have one id: references would be ambiguous."""
-    for location, items in _lists(file.data, ()):
-        ids = Counter(item["id"] for item in items if isinstance(item.get("id"), str))
+    for location, ids in file.places.items:
+        if len(set(ids)) == len(ids):
+            continue
         seen: set[str] = set()
-        for index, item in enumerate(items):
-            id_ = item.get("id")
-            if isinstance(id_, str) and ids[id_] > 1:
+        for index, id_ in enumerate(ids):
+            if isinstance(id_, str):
                 if id_ in seen:
                     place = [*location, index, "id"]
                     yield file.finding(place, "unique", f"a second item has the id {id_!r}")
@@ -86,10 +120,12 @@ def items_are_unique(file: RecordFile) -> Iterator[Finding]:
 
 def nulls_have_reasons(file: RecordFile) -> Iterator[Finding]:
     """A null that is written down has its reason under ``unknown``, at its path."""
+    if not file.places.nulls:
+        return
     unknown = file.data.get("unknown")
     given = unknown if isinstance(unknown, dict) else {}
     reasoned = {place for path in given for place in locate(_without_unknown(file), path)}
-    for location in _nulls(file.data, ()):
+    for location in file.places.nulls:
         if location[0] == "unknown" or location in reasoned:
             continue
         path = spell(file.data, location)
@@ -121,7 +157,7 @@ def own_references_lead_somewhere(file: RecordFile) -> Iterator[Finding]:
     """A reference into this very record (``#path``) finds what it names; a fix finds a bug."""
     if file.record is None:
         return
-    for ref in references(file.data, file.kind):
+    for ref in file.references:
         if not ref.target.startswith("#"):
             continue
         try:
@@ -177,15 +213,18 @@ def citations_are_known(file: RecordFile) -> Iterator[Finding]:
         return
     sources = file.data.get("sources")
     known = sources if isinstance(sources, dict) else {}
-    for location, cite in _citations(file.data, ()):
+    cites = file.data.get("cites")
+    if not isinstance(cites, dict):
+        cites = {}
+    top = [(("cites", key), cite) for key, cite in cites.items() if isinstance(cite, str)]
+    for location, cite in file.places.sources + top:
         key = cite.partition(":")[0]
         if key not in known:
             names = ", ".join(known) or "none"
             yield file.finding(
                 location, "provenance", f"{key!r} is no key of sources; there is {names}"
             )
-    cites = file.data.get("cites")
-    for path in cites if isinstance(cites, dict) else ():
+    for path in cites:
         if not locate({k: v for k, v in file.data.items() if k != "cites"}, path):
             yield file.finding(["cites", path], "provenance", f"cites {path}, which is not here")
 
@@ -232,38 +271,6 @@ def _at(data: Any, location: Location) -> Any:
     for part in location:
         data = data[part]
     return data
-
-
-def _nulls(node: Any, location: Location) -> Iterator[Location]:
-    for key, value in node.items() if type(node) is dict else enumerate(node):
-        if value is None:
-            yield (*location, key)
-        elif type(value) is not str:
-            yield from _nulls(value, (*location, key))
-
-
-def _lists(node: Any, location: Location) -> Iterator[tuple[Location, list[dict[str, Any]]]]:
-    for key, value in node.items() if type(node) is dict else enumerate(node):
-        if type(value) is list:
-            items = [item for item in value if type(item) is dict]
-            if items:
-                if len(items) == len(value):
-                    yield (*location, key), items
-                yield from _lists(value, (*location, key))
-        elif type(value) is dict:
-            yield from _lists(value, (*location, key))
-
-
-def _citations(node: Any, location: Location) -> Iterator[tuple[Location, str]]:
-    for key, value in node.items() if type(node) is dict else enumerate(node):
-        if key == "source" and type(value) is str:
-            yield (*location, key), value
-        elif key == "cites" and not location and type(value) is dict:
-            for name, cite in value.items():
-                if type(cite) is str:
-                    yield ("cites", name), cite
-        elif type(value) is not str and value is not None:
-            yield from _citations(value, (*location, key))
 
 
 def _uncited(model: Model, location: Location, *, cited: bool) -> Iterator[Location]:

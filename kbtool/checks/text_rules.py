@@ -88,6 +88,8 @@ _SECRETS = (
     ),
 )
 
+_TRIGGERS = tuple((trigger, secret) for secret in _SECRETS for trigger in secret.triggers)
+
 _DIGIT = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _IPV4 = re.compile(rf"(?<![\w.])({_DIGIT}(?:\.{_DIGIT}){{3}})(?![\w]|\.\d)")
 _MAYBE_IPV4 = re.compile(r"\.\d{1,3}\.\d{1,3}\.\d")
@@ -108,9 +110,8 @@ _HOST_OF_IP = re.compile(rf"\b(ip-{_DIGIT}(?:-{_DIGIT}){{3}})\b")
 def secrets(path: str, text: str) -> Iterator[Finding]:
     """No keys, tokens or passwords: records are published, and git forgets nothing."""
     lower = text.lower()
-    for secret in _SECRETS:
-        if not any(trigger in lower for trigger in secret.triggers):
-            continue
+    likely = dict.fromkeys(secret for trigger, secret in _TRIGGERS if trigger in lower)
+    for secret in likely:
         for match in secret.expression.finditer(text):
             value = match[1] if match.re.groups else ""
             if secret.is_real(value):

@@ -23,8 +23,9 @@ class AddressError(LookupError):
 
 def item_key(item: object) -> str | None:
     """What an item of a list is called in a path, or ``None``."""
+    values = getattr(item, "__dict__", {})
     for name in ("id", "kind", "pattern", "name"):
-        key = getattr(item, name, None)
+        key = values.get(name)
         if isinstance(key, str):
             return key
     return None
@@ -51,8 +52,9 @@ def resolve(record: BaseModel, path: str) -> Any:
     while keys:
         if isinstance(node, Measurement):
             table = node
-        # Ids may hold dots themselves, so the longest name that fits is taken.
-        for length in range(len(keys), 0, -1):
+        # Ids may hold dots themselves, so the longest name that fits is taken; a field's does not.
+        is_field = isinstance(node, BaseModel) and keys[0] in type(node).model_fields
+        for length in (1,) if is_field else range(len(keys), 0, -1):
             key = ".".join(keys[:length])
             found = list(_children(node, key))
             if found:

@@ -36,6 +36,8 @@ def seconds(value: float | None) -> str:
     if value is None:
         return ""
     if value < 120:
+        if value == int(value):
+            return f"{value:.0f} s"
         return f"{significant(value)} s"
     return f"{int(value // 60)} min {int(value % 60)} s"
 

@@ -38,8 +38,16 @@ class BugCase(NamedTuple):
 
     @property
     def status(self) -> str:
-        """Fixed as soon as a fix refers to it; else as its session left it."""
-        return "fixed" if self.fixes else self.bug.status
+        """What the fixes make of it; without one, as its session left it."""
+        if not self.fixes:
+            return self.bug.status
+        tested = [fix.confirmed for _, fix in self.fixes]
+        return "fix unconfirmed" if all(seen is False for seen in tested) else "fixed"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the fault is still there; of one met again, the newest meeting speaks."""
+        return self.status in {"open", "fix unconfirmed"} and not self.recurrences
 
     @property
     def page(self) -> str:
@@ -62,6 +70,8 @@ class Index:
     evidence: dict[str, list[tuple[Session, Evidence]]] = field(init=False)
     """Pattern → what sessions say of it, in the order of the work."""
     superseded_by: dict[str, list[str]] = field(init=False)
+    followers: dict[str, list[Session]] = field(init=False)
+    """Session → those that follow it."""
     mentions: dict[str, list[Mention]] = field(init=False)
     """Page → who refers to it."""
     titles: dict[str, str] = field(init=False)
@@ -80,6 +90,10 @@ class Index:
         for session in self.sessions.values():
             for edge in session.evidence:
                 self.evidence[edge.pattern].append((session, edge))
+        self.followers = defaultdict(list)
+        for session in self.sessions.values():
+            if session.follows:
+                self.followers[session.follows].append(session)
         self.superseded_by = defaultdict(list)
         for pattern in self.patterns.values():
             for older in pattern.supersedes:

@@ -11,9 +11,21 @@ GOOD = frozenset(
     {"passed", "pass", "complete", "done", "fixed", "proved", "applied", "operational", "confirmed"}
 )
 BAD = frozenset(
-    {"failed", "fail", "open", "contradicted", "crashed", "timeout", "terminated", "not reproduced"}
+    {
+        "failed",
+        "fail",
+        "open",
+        "fix unconfirmed",
+        "contradicted",
+        "crashed",
+        "timeout",
+        "terminated",
+        "not reproduced",
+    }
 )
 
+
+_LONG = 90
 
 _EMPHATIC = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
@@ -35,7 +47,13 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterabl
     """A table; columns whose index is in ``numeric`` are aligned right."""
     right = set(numeric)
     rule = ["---:" if i in right else "---" for i in range(len(header))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
+    body = ([_roomy(cell) for cell in row] for row in rows)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *body))
+
+
+def _roomy(cell: str) -> str:
+    """A sentence gets a width at which it can be read; the table scrolls, not each line."""
+    return f'<span class="kb-long">{cell}</span>' if len(cell) > _LONG else cell
 
 
 def slim_table(

@@ -71,11 +71,10 @@ def section(title: str, name: str, *blocks: str | None, level: int = 2) -> str:
 
 def backlinks(index: Index, page: str) -> str:
     """Who refers to this page."""
-    mentions = index.mentions.get(page, [])
-    rows = []
-    for source in dict.fromkeys(mention.source for mention in mentions):
-        reasons = [mention.why for mention in mentions if mention.source == source]
-        rows.append(f"{index.link(source, page)} ({', '.join(dict.fromkeys(reasons))})")
+    reasons: dict[str, dict[str, None]] = {}
+    for mention in index.mentions.get(page, []):
+        reasons.setdefault(mention.source, {})[mention.why] = None
+    rows = [f"{index.link(source, page)} ({', '.join(why)})" for source, why in reasons.items()]
     # Several places of one record may refer here; each is a link of its own.
     return section(
         "Mentioned by", "mentioned-by",

@@ -87,7 +87,8 @@ def test_a_line_opens_no_block(text: str) -> None:
 def test_a_cell_is_text(text: str) -> None:
     cell = escape.inline(text)
     page = render(markup.table(["A", "B"], [["x", cell], [cell, "y"]]))
-    assert tags(page) == [
+    # A long cell is wrapped in a span that gives it room.
+    assert [tag for tag in tags(page) if tag != "span"] == [
         "table", "thead", "tr", "th", "th", "tbody", "tr", "td", "td", "tr", "td", "td",
     ]  # fmt: skip
     assert read(page) == " ".join(f"A B x {shown(text)} {shown(text)} y".split())

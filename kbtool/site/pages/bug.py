@@ -39,12 +39,13 @@ def listing(index: Index) -> str:
         for case in index.bugs.values()
     ]
     header = ["Bug", "Status", "Symptom", "Met in", "Fixed in", "Met again in", "Lost"]
-    count = sum(case.status == "open" for case in index.bugs.values())
+    count = sum(case.is_open for case in index.bugs.values())
     return join(
         [
             page_title("Bugs"),
-            f"{len(index.bugs)} bugs, {count} open. A bug is fixed as soon as a fix refers to it;"
-            " until then it stands as its session left it.",
+            f"{len(index.bugs)} bugs, {count} open. A bug is fixed as soon as a fix refers to it,"
+            " unless the record says that no test confirmed the fix; until then it stands as its"
+            " session left it. Of a bug met again, the newest meeting speaks.",
             slim_table(header, rows, {6}),
         ]
     )

@@ -40,6 +40,8 @@ def time_of(sessions: list[Session]) -> str:
     """The time of all sessions, with how many do not say."""
     known = [s.minutes for s in sessions if s.minutes is not None]
     missing = len(sessions) - len(known)
+    if missing and not known:
+        return "unknown"
     said = [minutes(sum(known, Decimal(0)))] if known else []
     return " + ".join(said + ([f"{missing} unknown"] if missing else [])) or "–"
 

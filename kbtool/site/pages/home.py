@@ -45,7 +45,7 @@ def _left_out(index: Index) -> str:
 def _figures(index: Index, today: date | None) -> str:
     sessions = list(index.sessions.values())
     bugs = list(index.bugs.values())
-    is_open = sum(case.status == "open" for case in bugs)
+    is_open = sum(case.is_open for case in bugs)
     evidence = sum(len(edges) for edges in index.evidence.values())
     money = lines_of(sessions) if any(s.costs for s in sessions) else "none recorded"
 
@@ -77,11 +77,10 @@ def _month(index: Index, today: date | None) -> str:
 
 
 def _running(index: Index) -> str:
-    followed = {s.follows for s in index.sessions.values()}
     going = [
         s
         for s in index.sessions.values()
-        if s.status == "running" or (s.status == "paused" and s.id not in followed)
+        if s.status == "running" or (s.status == "paused" and s.id not in index.followers)
     ]
     if not going:
         return nothing("No session is running, and none is paused that was not gone on with.")
@@ -111,11 +110,11 @@ def _runs(index: Index) -> str:
 
 
 def _bugs(index: Index) -> str:
-    found = [case for case in index.bugs.values() if case.status == "open"]
+    found = [case for case in index.bugs.values() if case.is_open]
     if not found:
         return nothing("No bug is open." if index.bugs else "No session's record names a bug.")
     return bullets(
-        f"{index.link(case.page, at.HOME)}, met in "
+        f"{index.link(case.page, at.HOME)} {chip(case.status)} met in "
         + index.link(at.session_page(case.session.id), at.HOME, inline(case.session.label))
         for case in reversed(found)
     )

@@ -110,7 +110,7 @@ def _summary(index: Index, session: Session, here: str) -> str:
     reason = why_unknown(session, "duration")
     money = total(session.costs)
     met = [index.bugs[session.id, bug.id] for bug in session.bugs]
-    is_open = sum(case.status == "open" for case in met)
+    is_open = sum(case.is_open for case in met)
     return facts(
         [
             ("Status", chip(session.status)),
@@ -141,7 +141,7 @@ def _neighbours(index: Index, session: Session, here: str) -> str:
     said = []
     if session.follows:
         said.append(f"Before: {index.link(at.session_page(session.follows), here)}")
-    after = [s for s in index.sessions.values() if s.follows == session.id]
+    after = index.followers.get(session.id)
     if after:
         links = ", ".join(index.link(at.session_page(s.id), here) for s in after)
         said.append(f"After: {links}")

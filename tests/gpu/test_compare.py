@@ -1,0 +1,84 @@
+"""The rule of the verdict, on tensors made for it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from kbtool.gpu.compare import compare, rounding_term, same_bits
+
+
+def reference() -> torch.Tensor:
+    return torch.randn(4, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def test_rounding_alone_passes():
+    exact = reference()
+    rounded = exact.to(torch.float16)
+    verdict = compare(rounded, exact, rounded)
+    assert verdict.passed
+    assert verdict.error == verdict.torch_error
+
+
+def test_an_error_within_a_loose_bound_fails():
+    """The seeds' S=4 case: 0.0222 under a bound of 0.1, 5,000 times torch's own error."""
+    exact = reference()
+    wrong = (exact + 0.0222).to(torch.float16)
+    verdict = compare(wrong, exact, exact.to(torch.float16))
+    assert not verdict.passed
+    assert verdict.bound is not None
+    assert verdict.bound < 0.0222 / 2
+    assert "over the bound" in str(verdict.message)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("in_reference", [False, True])
+def test_non_finite_values_must_stand_where_the_reference_has_them(bad, in_reference):
+    exact = reference()
+    out = exact.float()
+    (exact if in_reference else out)[2, 5] = bad
+    verdict = compare(out, exact, exact.float())
+    assert not verdict.passed
+    assert "(2, 5)" in str(verdict.message)
+
+
+def test_matching_non_finite_values_pass():
+    exact = reference()
+    exact[0, 0], exact[0, 1], exact[0, 2] = math.nan, math.inf, -math.inf
+    assert compare(exact.float(), exact, exact.float()).passed
+
+
+def test_all_minus_infinity_and_empty_tensors_compare():
+    nothing_seen = torch.full((3,), -math.inf, dtype=torch.float64)
+    assert compare(nothing_seen.float(), nothing_seen, nothing_seen.float()).passed
+    empty = torch.zeros(0, 4, dtype=torch.float64)
+    assert compare(empty.half(), empty, empty.half()).passed
+
+
+def test_shape_and_type_are_part_of_the_verdict():
+    exact = reference()
+    assert "shape" in str(compare(exact[:2].half(), exact, exact.half()).message)
+    assert "type" in str(compare(exact.float(), exact, exact.half()).message)
+
+
+def test_a_nan_in_torchs_own_result_does_not_open_the_bound():
+    exact = reference()
+    yardstick = exact.half()
+    yardstick[0, 0] = math.nan
+    verdict = compare((exact + 0.01).half(), exact, yardstick)
+    assert not verdict.passed
+
+
+def test_rounding_term_grows_with_the_type():
+    exact = reference()
+    terms = [rounding_term(exact, t) for t in (torch.float32, torch.float16, torch.bfloat16)]
+    assert 0 < terms[0] < terms[1] < terms[2]
+
+
+def test_same_bits_sees_signed_zeros_and_nan():
+    zero = torch.zeros(2)
+    assert not same_bits(zero, -zero)
+    assert same_bits(torch.tensor([math.nan]), torch.tensor([math.nan]))
+    assert not same_bits(zero, zero.double())
