@@ -41,11 +41,12 @@ def spell(data: Any, location: Sequence[str | int]) -> str:
     node = data
     for part in location:
         node = node[part]
-        words.append(_name(node, part) if isinstance(part, int) else part)
+        words.append(item_name(node, part) if isinstance(part, int) else part)
     return ".".join(words)
 
 
-def _name(item: Any, place: int) -> str:
+def item_name(item: Any, place: int) -> str:
+    """What an item of a list is called in a path: its id, kind, pattern, name, or its place."""
     if isinstance(item, dict):
         for name in _NAMES:
             if isinstance(item.get(name), str):
@@ -65,5 +66,5 @@ def _children(node: Any, key: str) -> Iterator[tuple[Location, Any]]:
                     yield (name, *step), child
     elif isinstance(node, list):
         for index, item in enumerate(node):
-            if _name(item, index) == key or (key.isascii() and key == str(index)):
+            if item_name(item, index) == key or (key.isascii() and key == str(index)):
                 yield (index,), item

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from kbtool.checks.paths import Location, locate, spell
+from kbtool.checks.facts import Ref
+from kbtool.checks.paths import Location, item_name, locate, spell
 from kbtool.checks.references import BUG_ROLES, references
 from kbtool.model.address import AddressError, resolve
 from kbtool.model.base import Cited, Instant, Model, Quantity
@@ -27,7 +28,7 @@ class Places:
     """What several rules look for in a record's data, found in one walk."""
 
     nulls: list[Location] = field(default_factory=list)
-    items: list[tuple[Location, list[str]]] = field(default_factory=list)
+    items: list[tuple[Location, list[Any]]] = field(default_factory=list)
     """Lists of items with ids: where the list is, and the id of each item."""
     sources: list[tuple[Location, str]] = field(default_factory=list)
     """Every ``source`` that is text."""
@@ -158,7 +159,7 @@ def own_references_lead_somewhere(file: RecordFile) -> Iterator[Finding]:
     if file.record is None:
         return
     for ref in file.references:
-        if not ref.target.startswith("#"):
+        if not ref.target.startswith("#") or _is_item(file.data, ref):
             continue
         try:
             found = resolve(file.record, ref.target[1:])
@@ -261,6 +262,15 @@ _COMMIT_KEYS = ("commit", "sha")
 
 def _is_transcript(file: RecordFile) -> bool:
     return file.data.get("origin") in _TRANSCRIBED
+
+
+def _is_item(data: dict[str, Any], ref: Ref) -> bool:
+    """Whether ``ref`` is ``#LIST.ID`` and plainly right; most are, and need no search."""
+    key, _, name = ref.target[1:].partition(".")
+    items = data.get(key)
+    if type(items) is not list or (ref.role in BUG_ROLES and key != "bugs"):
+        return False
+    return [item_name(item, -1) for item in items].count(name) == 1
 
 
 def _without_unknown(file: RecordFile) -> dict[str, Any]:

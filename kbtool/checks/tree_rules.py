@@ -220,7 +220,7 @@ def runs_are_finished(tree: Tree) -> Iterator[Finding]:
             yield Finding(
                 path, 1, "unfinished-run",
                 f"run {name} was cut off before its record was written; run"
-                " `kbtool run-recipe --recover`",
+                " `kbtool recover`",
             )  # fmt: skip
 
 

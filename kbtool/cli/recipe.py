@@ -274,7 +274,8 @@ def _session(base: KnowledgeBase, job: Job, name: str | None) -> tuple[str, bool
 def _close(base: KnowledgeBase, session: str) -> None:
     from kbtool.store.edit import close_session
 
-    close_session(base.root / "sessions" / session / "session.yaml")
+    path = base.root / "sessions" / session / "session.yaml"
+    close_session(path)
 
 
 def _tell_recovered(written: list[Path]) -> None:

@@ -184,7 +184,8 @@ def build(
                 timeout=timeout,
                 on_line=on_line,
                 on_tick=on_tick,
-                env={"NINJA_STATUS": "[%f/%t] "},
+                # Messages in English and ASCII, whatever the user's language: patterns match them.
+                env={"NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C"},
             )
             _raise_on_failure(plan, done)
             result = _result(plan, warm=False)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +16,6 @@ from pathlib import Path
 GRACE_SECONDS = 3.0
 """Between the request to stop and the kill."""
 TAIL_LINES = 200
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ def run_process(
     """Run ``argv`` to its end, or until ``timeout`` seconds have passed.
 
     The child leads a process group of its own; the whole group is stopped on timeout, on Ctrl-C
-    and on any exception, and the child is stopped if this process dies.
+    and on any exception, and killed if this process dies.
 
     Args:
         argv: the program and its arguments; no shell.
@@ -83,8 +80,8 @@ def run_process(
             stderr=subprocess.STDOUT,
             start_new_session=True,
             pass_fds=[write_events] if on_event else [],
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
         )
+        watchdog = _watch(child.pid)
     except BaseException:
         for descriptor in (read_events, write_events):
             if descriptor >= 0:
@@ -134,6 +131,9 @@ def run_process(
                 timed_out = True
     finally:
         _stop_group(child)
+        # Only now: until the group is gone, a kill of this process must still end it.
+        watchdog.kill()
+        watchdog.communicate()
         if on_event:
             os.close(read_events)
         if child.stdout is not None:
@@ -181,5 +181,13 @@ def _group_lives(child: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def _watch(group: int) -> subprocess.Popen[bytes]:
+    """A process that kills the group if this one dies, however it dies: it reads a pipe from here
+    that nobody ever writes to, and the kernel closes it."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r _; kill -s KILL -- "-$1"', "watchdog", str(group)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )

@@ -23,3 +23,9 @@ class MachineError(UserError):
     """Something that the machine lacks: a card, a compiler, a package, room on the disk."""
 
     exit_code: ClassVar[int] = 3
+
+
+class RecordError(UserError):
+    """A record that breaks the rules, where a command needs a sound one; names the findings."""
+
+    exit_code: ClassVar[int] = 1

@@ -354,6 +354,22 @@ class Deliverable(Cited):
     """Whether it was there at the end of the session."""
 
 
+class Stretch(Model):
+    """A time of work between two pauses."""
+
+    started: Instant
+    """When it began."""
+    ended: Instant | None = None
+    """When it ended; absent while it lasts."""
+
+    @model_validator(mode="after")
+    def _times_in_order(self) -> Self:
+        elapsed = self.ended.since(self.started) if self.ended else None
+        if elapsed is not None and elapsed.total_seconds() < 0:
+            raise ValueError(f"ended {self.ended} is before started {self.started}")
+        return self
+
+
 class Session(Model):
     """One sitting of work."""
 
@@ -382,6 +398,8 @@ class Session(Model):
     """When it began."""
     ended: Instant | None = None
     """When it ended or was paused."""
+    stretches: list[Stretch] = []
+    """The times of work, where there were pauses between; `kbtool session resume` keeps them."""
     updated: Instant | None = None
     """When the log was last changed, where it says so."""
     duration: Duration | None = None
@@ -444,9 +462,15 @@ class Session(Model):
 
     @property
     def minutes(self) -> Decimal | None:
-        """Minutes: as stated, else from start and end, else ``None``."""
+        """Minutes: as stated, else from start and end without the pauses, else ``None``."""
         if self.duration is not None:
             return self.duration.minutes
+        if self.stretches:
+            times = [s.ended.since(s.started) if s.ended else None for s in self.stretches]
+            known = [time for time in times if time is not None]
+            if len(known) < len(times):
+                return None
+            return sum((Decimal(str(t.total_seconds())) for t in known), Decimal(0)) / 60
         if self.started and self.ended:
             elapsed = self.ended.since(self.started)
             if elapsed is not None:

@@ -48,6 +48,8 @@ def build(root: Path, out: Path, today: date | None = None) -> Built:
 
 def write_source(root: Path, today: date | None = None) -> tuple[Written, list[str]]:
     """Write the tree that mkdocs builds from; what was written, and the records left out."""
+    if (root / SOURCE).is_symlink():
+        raise UsageError(f"{root / SOURCE} is a link, and what it leads to would be cleared")
     base = KnowledgeBase(root)
     written = write(root / SOURCE, source_files(base, today))
     return written, [str(finding) for finding in base.findings]

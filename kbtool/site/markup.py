@@ -25,7 +25,8 @@ BAD = frozenset(
 )
 
 
-_LONG = 90
+_LONG = 45
+_UNSEEN = re.compile(r"<[^>]*>|\]\([^)]*\)|(?<=&)#\d+;")
 
 _EMPHATIC = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
@@ -53,7 +54,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterabl
 
 def _roomy(cell: str) -> str:
     """A sentence gets a width at which it can be read; the table scrolls, not each line."""
-    return f'<span class="kb-long">{cell}</span>' if len(cell) > _LONG else cell
+    shown = len(_UNSEEN.sub("", cell))
+    return f'<span class="kb-long">{cell}</span>' if shown > _LONG else cell
 
 
 def slim_table(
@@ -71,7 +73,7 @@ def slim_table(
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """A card of labelled values; empty values left out."""
-    cells = [f"<small>{label}</small><br>{value}" for label, value in pairs if value]
+    cells = [f"<small>{label} </small><br>{value}" for label, value in pairs if value]
     if not cells:
         return ""
     return '<div class="kb-facts" markdown="block">\n\n' + "\n\n".join(cells) + "\n\n</div>"

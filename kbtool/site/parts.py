@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.pattern import Pattern
-from kbtool.model.session import CostLine, Session
+from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import money
 from kbtool.site.index import Index, page_of
 from kbtool.site.markup import anchor, bullets, heading, join, nothing, slim_table
 
@@ -141,21 +139,6 @@ def _reference(index: Index, record: Session | Pattern, reference: str) -> str:
     if place is None:
         return f"{code(reference)} (no such record)"
     return at.link(code(reference), place, page_of(record))
-
-
-def total(lines: Sequence[CostLine]) -> str:
-    """The sum of cost lines, a currency at a time; says where an amount is unknown."""
-    sums: dict[str, Decimal] = {}
-    for line in lines:
-        if line.amount is not None:
-            sums[line.currency] = sums.get(line.currency, Decimal(0)) + line.amount
-    said = [money(amount, currency) for currency, amount in sums.items()]
-    missing = sum(line.amount is None for line in lines)
-    if missing and not said:
-        return "unknown"
-    if missing:
-        said.append(f"{missing} unknown")
-    return " + ".join(said)
 
 
 def session_cell(index: Index, session: Session, page: str) -> str:

@@ -28,7 +28,8 @@ def regenerate(root: Path, out: Path, say: Callable[[str], None]) -> int:
     count = len(written.changed) + len(written.removed)
     if count or not (out / "index.html").exists():
         problems += run_mkdocs(root, out)
-        say(f"{count} of {written.pages} pages changed")
+        pages = sum(path.endswith(".md") for path in [*written.changed, *written.removed])
+        say(f"{written.pages} pages, {pages} changed")
     for problem in problems:
         say(problem)
     return count

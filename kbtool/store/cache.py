@@ -18,11 +18,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kbtool.store.private import FOLDER, private_folder
 from kbtool.store.scan import Stamp
 from kbtool.store.write import write_atomic
-
-FOLDER = ".kbtool"
-"""Under the root; holds nothing that cannot be made again."""
 
 SETTLED_NS = 2_000_000_000
 """Age at which a file's stamp is taken to tell it from any later content: coarse file systems
@@ -65,10 +63,7 @@ class Cache:
             "utf-8", "surrogatepass"
         )
         with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            ignore = self._path.parents[1] / ".gitignore"
-            if not ignore.exists():
-                write_atomic(ignore, b"*\n")
+            private_folder(self._path.parents[2], "cache")
             write_atomic(self._path, f"{self._digest} {_sum(body)}\n".encode() + body)
 
     def _load(self) -> dict[str, list[Any]]:

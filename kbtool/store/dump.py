@@ -13,7 +13,10 @@ from collections.abc import Mapping, Sequence
 Data = str | Sequence["Data"] | Mapping[str, "Data"] | None
 """What a record's file may hold."""
 
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 _./()+,;×–−-]*")
+_PLAIN = re.compile(
+    r"[A-Za-z][A-Za-z0-9 _./()+,;×–−-]*"
+    r"|\d{4}-\d{2}-\d{2}-[a-z][a-z0-9-]*"  # a session's id; a bare date is a date to YAML 1.1
+)
 _TYPED = re.compile(r"(y|n|yes|no|on|off|true|false|null)", re.IGNORECASE)
 _NOT_IN_FLOW = re.compile(r"[,;]")
 

@@ -15,8 +15,6 @@ import pytest
 import torch
 from attention_rule import FOLDER, MANIFEST
 
-pytest.register_assert_rewrite("attention_rule")
-
 
 def build_library(folder: Path) -> Path:
     """Compiles the CPU target of the manifest in ``folder``."""

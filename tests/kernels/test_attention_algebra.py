@@ -155,9 +155,7 @@ def test_merging_keys_is_softmax_attention(
         return
     values = np.array([value for _, value in seen], np.float64)
     weights = np.exp(logits - logits.max())
-    np.testing.assert_allclose(
-        lse, logits.max() + np.log(weights.sum()), rtol=1e-5, atol=1e-5
-    )
+    np.testing.assert_allclose(lse, logits.max() + np.log(weights.sum()), rtol=1e-5, atol=1e-5)
     expected = weights @ values / weights.sum()
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5 * np.abs(values).max())
 
@@ -206,17 +204,16 @@ def test_shared_headers_compile_for_the_device(header: str, tmp_path: Path) -> N
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("no nvcc on this machine")
+    kernel, host = "__global__ void use(float* out)", "void use(float* out)"
     uses = {
-        "attention_state.h": "kbtool::AttentionState<4> s = kbtool::AttentionState<4>::empty();"
-        " s.merge(s); s.normalise(s.o); *out = s.lse();",
-        "params.h": "*out = kbtool::visible_keys(true, 1, 2, 3);",
-        "num_splits.h": "*out = kbtool::choose_num_splits(8, 16384, 132, 256);",
+        "attention_state.h": f"{kernel} {{ auto s = kbtool::AttentionState<4>::empty();"
+        " s.merge(s); s.normalise(s.o); *out = s.lse(); }",
+        "params.h": f"{kernel} {{ *out = kbtool::visible_keys(true, 1, 2, 3); }}",
+        # the number of splits is chosen on the host
+        "num_splits.h": f"{host} {{ *out = kbtool::choose_num_splits(8, 16384, 132, 256); }}",
     }
     source = tmp_path / "use.cu"
-    source.write_text(
-        f'#include "{header}"\n__global__ void use(float* out) {{ {uses[header]} }}\n',
-        encoding="utf-8",
-    )
+    source.write_text(f'#include "{header}"\n{uses[header]}\n', encoding="utf-8")
     done = subprocess.run(
         [nvcc, "-std=c++17", "-arch=sm_90", f"-I{FOLDER}", "-Werror=all-warnings", "-c",
          str(source), "-o", str(tmp_path / "use.o")],

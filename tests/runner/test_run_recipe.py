@@ -149,15 +149,14 @@ def test_a_missing_card_says_what_to_do(second_kernel_base, kbtool):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["run-recipe"], "which recipe? There is add, shell, gpu, escape"),
+        (["run-recipe"], "which recipe? There is add, shell, gpu"),
         (["run-recipe", "ad"], "there is no recipe 'ad' (did you mean add?)"),
         (["run-recipe", "add", "--set", "samples=many"], "samples: 'many' is not an int"),
-        (["run-recipe", "add", "--set", "size=3"], "size is no parameter of recipe add"),
+        (["run-recipe", "add", "--set", "size=3"], "size: recipe add has no such parameter"),
         (["run-recipe", "add", "--set", "size"], "write NAME=VALUE"),
         (["run-recipe", "add", "--set", "cases=none"], "no case set 'none'; it has small, large"),
         (["run-recipe", "add", "--set", "samples=2"], "greater than or equal to 5"),
         (["run-recipe", "shell", "--set", "timeout=soon"], "is not a quantity"),
-        (["run-recipe", "escape"], "leads out of the knowledge base"),
         (["run-recipe", "add", "--session", "nobody"], "there is no session 'nobody'"),
         (["run-recipe", "--resume", "20990101"], "there is no run '20990101'"),
     ],
@@ -169,6 +168,17 @@ def test_usage_errors_are_told_before_anything_is_written(
     assert done.code == 2
     assert told in done.err
     assert list(second_kernel_base.glob("sessions/*")) == []
+
+
+def test_a_recipe_that_leaves_the_tree_is_refused(second_kernel_base, kbtool):
+    pattern = second_kernel_base / "patterns" / "P01.yaml"
+    pattern.write_text(pattern.read_text().replace("kind: command,", "kind: command, cwd: ../..,"))
+    done = kbtool("run-recipe", "shell", root=second_kernel_base)
+    assert done.code == 2
+    assert "../.. leads out of the knowledge base" in done.err
+    checked = kbtool("check", root=second_kernel_base)
+    assert checked.code == 1
+    assert "patterns/P01.yaml:" in checked.out
 
 
 def test_a_timeout_stops_the_whole_process_tree(second_kernel_base, kbtool, tmp_path):
@@ -235,7 +245,7 @@ def test_resume_goes_on_at_the_step_that_failed(second_kernel_base, kbtool):
 def test_resume_keeps_the_build_and_refuses_changed_sources(second_kernel_base, kbtool):
     harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
     whole = harness.read_text()
-    harness.write_text(whole.replace('"bytes": 12', '"bytes": 12 / 0 *'))
+    harness.write_text(whole.replace('"bytes": 12 * case["n"]', '"bytes": 1 // 0'))
     first = kbtool("run-recipe", "add", root=second_kernel_base)
     assert first.code == 70
     (run,) = runs_of(second_kernel_base)
@@ -275,7 +285,11 @@ def test_a_full_disk_keeps_the_record_elsewhere(second_kernel_base, tmp_path):
         fill = f"f=open({str(full / 'fill')!r},'wb');\nwhile True: f.write(b'x'*512); f.flush()"
         argv = [sys.executable, "-m", "kbtool", "--root", str(second_kernel_base), *shell(fill)]
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=60, env={**os.environ, "TMPDIR": str(tmp_path)}
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
         )
         assert done.returncode == 3, done.stderr
         assert "No space left" in done.stderr

@@ -167,7 +167,7 @@ def test_the_empty_site_says_why(empty_site: Site) -> None:
 
 def test_a_page_shows_what_its_record_says(plain_site: Site) -> None:
     session = plain_site.pages[f"sessions/{trees.session_id(1)}.html"].text
-    for words in ("60 min", "0.35 USD", "1 unknown", "+50 min", "not taken", "sum of",
+    for words in ("60 min", "0.35 USD", "ai, engineer", "+50 min", "not taken", "sum of",
                   "words about nobody", "fixed", "words about lesson"):  # fmt: skip
         assert words in session, words
     run = plain_site.pages[f"runs/{trees.session_id(2)}/20251121T101010Z-copy.html"].text

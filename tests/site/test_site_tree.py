@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.request
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from kbtool.model.errors import MachineError, UsageError
 from kbtool.site import addresses as at
 from kbtool.site import build as build_module
 from kbtool.site.build import SOURCE, build, write_source
+from kbtool.site.figures import money, significant
+from kbtool.site.index import Index
 from kbtool.site.pages import pages
 from kbtool.site.serve import free_port, regenerate, serve, watched
 from kbtool.site.tree import source_files, write
@@ -207,3 +210,40 @@ def wait_for(url: str, words: str, limit: float) -> float | None:
             pass
         time.sleep(0.1)
     return None
+
+
+def test_what_became_of_a_bug(root: Path) -> None:
+    """A fix mends it, unless no test confirmed it; met again, the newest meeting speaks."""
+    first, second = trees.session_id(0), trees.session_id(1)
+
+    def statuses() -> dict[tuple[str, str], tuple[str, bool]]:
+        index = Index(KnowledgeBase(root))
+        return {key: (case.status, case.is_open) for key, case in index.bugs.items()}
+
+    assert statuses() == {
+        (first, "nan"): ("fixed", False), (first, "odd_.x"): ("open", True),
+        (second, "nan"): ("open", True), (second, "odd_.x"): ("open", True),
+    }  # fmt: skip
+    last = root / "sessions" / second / "session.yaml"
+    record = json.loads(last.read_text())
+    unconfirmed = {"bug": "#bugs.nan", "change": "x", "confirmed": "false", "source": "log:1"}
+    last.write_text(json.dumps({**record, "fixes": [unconfirmed]}))
+    change(root, fixes=[])
+    assert statuses()[second, "nan"] == ("fix unconfirmed", True)
+    assert statuses()[first, "nan"] == ("open", False)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0, "0"), (0.1234, "0.123"), (12.345, "12.3"), (999.6, "1,000"), (1234567.0, "1,230,000"),
+     (1e-9, "1.00e-09"), (-0.5, "-0.500"), (float("inf"), "inf")],
+)  # fmt: skip
+def test_figures_have_three_digits(value: float, shown: str) -> None:
+    assert significant(value) == shown
+
+
+def test_money_keeps_every_digit() -> None:
+    assert money(Decimal("1234.5")) == "1,234.50 USD"
+    assert money(Decimal("0.000125")) == "0.000125 USD"
+    assert money(Decimal("100")) == "100.00 USD"
+    assert money(None) == "unknown"

@@ -2,88 +2,82 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
-from kbtool.model.session import Session
+from kbtool.ledger.rollup import EXPECTED, By, Rollup, Row
 from kbtool.site import addresses as at
-from kbtool.site.figures import minutes
+from kbtool.site.escape import inline
+from kbtool.site.figures import money
 from kbtool.site.index import Index
-from kbtool.site.markup import join, nothing, nowrap, table
-from kbtool.site.parts import page_title, section, session_cell, total
+from kbtool.site.markup import join, nothing, slim_table
+from kbtool.site.parts import page_title, section
+from kbtool.site.sums import MONEY, cell, rollups
 
-KINDS = ("gpu", "ai", "engineer", "other")
+_BY: tuple[tuple[By, str], ...] = (
+    ("kind", "Kind"),
+    ("month", "Month"),
+    ("card", "Card"),
+    ("session", "Session"),
+)
 
 
 def page(index: Index) -> str:
-    """Costs by session, by month, by kind."""
+    """Costs by kind, by month, by card, by session."""
     sessions = list(index.sessions.values())
     if not any(session.costs for session in sessions):
         return join([page_title("Costs"), nothing("No session's record has a cost line yet.")])
     return join(
         [
             page_title("Costs"),
-            "Sums of the cost lines in the records. What nobody knows is counted beside the sum,"
-            " never as zero.",
-            section("By kind", "by-kind", _by_kind(sessions)),
-            section("By month", "by-month", _by_month(sessions)),
-            section("By session", "by-session", _by_session(index)),
+            "Sums of what the records state. Every session is taken to have cost time, GPU, AI and"
+            " an engineer: where a record does not say how much, it is counted as unknown beside"
+            " the sum, never as zero. The command for these tables is `kbtool costs`.",
+            *(
+                section(
+                    f"By {title.lower()}", f"by-{by}",
+                    *(_table(index, table, title) for table in rollups(sessions, by)),
+                )
+                for by, title in _BY
+            ),
+        ]
+    )  # fmt: skip
+
+
+def _table(index: Index, table: Rollup, title: str) -> str:
+    currency = table.currency or ""
+    columns = list(EXPECTED) + (["other"] if table.total.other is not None else [])
+    if title == "Kind":
+        rows = [
+            [inline(row.label), money(row.total, currency), _missing(row)] for row in table.rows
+        ]
+        rows.append(["**all**", f"**{money(table.total.total, currency)}**", ""])
+        return slim_table(["Kind", "Money", "Sessions that do not say"], rows, {1, 2})
+    rows = [
+        [
+            _label(index, row, title),
+            str(len(row.sessions)) if title != "Session" else "",
+            *(cell(row, column, currency) for column in columns),
+            money(row.total, currency),
+        ]
+        for row in table.rows
+    ]
+    total = table.total
+    rows.append(
+        [
+            "**all**",
+            f"**{len(total.sessions)}**" if title != "Session" else "",
+            *(f"**{cell(total, column, currency)}**" for column in columns),
+            f"**{money(total.total, currency)}**",
         ]
     )
+    names = [{"minutes": "Time", "gpu": "GPU", "ai": "AI"}.get(c, c.capitalize()) for c in columns]
+    header = [title, "Sessions", *names, "Known in all"]
+    return slim_table(header, rows, range(1, len(header)))
 
 
-def lines_of(sessions: list[Session], kind: str | None = None) -> str:
-    """The money of all sessions, of one kind or of all."""
-    return total([c for s in sessions for c in s.costs if kind in (None, c.kind)]) or "–"
+def _missing(row: Row) -> str:
+    return str(max((row.unknown.get(kind, 0) for kind in MONEY), default=0) or "none")
 
 
-def time_of(sessions: list[Session]) -> str:
-    """The time of all sessions, with how many do not say."""
-    known = [s.minutes for s in sessions if s.minutes is not None]
-    missing = len(sessions) - len(known)
-    if missing and not known:
-        return "unknown"
-    said = [minutes(sum(known, Decimal(0)))] if known else []
-    return " + ".join(said + ([f"{missing} unknown"] if missing else [])) or "–"
-
-
-def by_month(sessions: list[Session]) -> dict[str, list[Session]]:
-    """Month → its sessions; those without a date under ``undated``, last."""
-    months: dict[str, list[Session]] = {}
-    for session in sessions:
-        months.setdefault(session.day[:7] if session.day else "undated", []).append(session)
-    return dict(sorted(months.items()))
-
-
-def _by_kind(sessions: list[Session]) -> str:
-    rows = [
-        [kind, lines_of(sessions, kind)]
-        for kind in KINDS
-        if any(line.kind == kind for session in sessions for line in session.costs)
-    ]
-    rows.append(["**all**", f"**{lines_of(sessions)}**"])
-    return table(["Kind", "Money"], rows, {1})
-
-
-def _by_month(sessions: list[Session]) -> str:
-    rows = [
-        [month, str(len(those)), time_of(those), *(lines_of(those, k) for k in KINDS[:3]),
-         lines_of(those)]
-        for month, those in by_month(sessions).items()
-    ]  # fmt: skip
-    header = ["Month", "Sessions", "Time", "GPU", "AI", "Engineer", "All"]
-    return table(header, rows, range(1, 7))
-
-
-def _by_session(index: Index) -> str:
-    rows = [
-        [session_cell(index, s, at.COSTS), nowrap(s.day) if s.day else "undated", time_of([s]),
-         *(lines_of([s], k) for k in KINDS[:3]), lines_of([s])]
-        for s in index.sessions.values()
-    ]  # fmt: skip
-    everything = list(index.sessions.values())
-    rows.append(
-        ["**all**", "", f"**{time_of(everything)}**",
-         *(f"**{lines_of(everything, k)}**" for k in KINDS[:3]), f"**{lines_of(everything)}**"]
-    )  # fmt: skip
-    header = ["Session", "Date", "Time", "GPU", "AI", "Engineer", "All"]
-    return table(header, rows, range(2, 7))
+def _label(index: Index, row: Row, title: str) -> str:
+    if title == "Session":
+        return index.link(at.session_page(row.key), at.COSTS, inline(row.label))
+    return inline(row.label)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import date
 
+from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
 from kbtool.site.figures import headline, instant
 from kbtool.site.index import Index
 from kbtool.site.markup import admonition, bullets, cards, chip, join, nothing, nowrap, table
-from kbtool.site.pages.costs import by_month, lines_of, time_of
 from kbtool.site.parts import page_title, section
+from kbtool.site.sums import stated, time
 
 NEWEST = 5
 LEFT_OUT = 20
@@ -47,15 +48,16 @@ def _figures(index: Index, today: date | None) -> str:
     bugs = list(index.bugs.values())
     is_open = sum(case.is_open for case in bugs)
     evidence = sum(len(edges) for edges in index.evidence.values())
-    money = lines_of(sessions) if any(s.costs for s in sessions) else "none recorded"
+    spent = time(sessions) if sessions else "none yet"
+    money = stated(sessions) if any(s.costs for s in sessions) else "none"
 
     def figure(value: object, target: str, about: str) -> str:
         return f"[**{value}**]({target}){{ .kb-figure }}<br>{about}"
 
     return cards(
         [
-            figure(len(sessions), at.SESSIONS, f"sessions, {time_of(sessions)}"),
-            figure(money, at.COSTS, f"in all; {_month(index, today)}"),
+            figure(len(sessions), at.SESSIONS, f"sessions, {spent}"),
+            figure(money, at.COSTS, _month(index, today)),
             figure(is_open, at.BUGS, f"open bugs, of {len(bugs)} met"),
             figure(len(index.patterns), at.PATTERNS, f"patterns, {evidence} pieces of evidence"),
         ]
@@ -63,17 +65,22 @@ def _figures(index: Index, today: date | None) -> str:
 
 
 def _month(index: Index, today: date | None) -> str:
-    months = by_month(list(index.sessions.values()))
+    if not any(session.costs for session in index.sessions.values()):
+        return "no cost is recorded"
     if today is None:
-        return ""
+        return "known in all"
+    months: dict[str, list[Session]] = {}
+    for session in index.sessions.values():
+        if session.day:
+            months.setdefault(session.day[:7], []).append(session)
     this = f"{today:%Y-%m}"
     if this in months:
-        return f"this month: [{lines_of(months[this])}]({at.COSTS}#by-month)"
-    dated = [month for month in months if month != "undated"]
-    if not dated:
-        return "nothing this month"
-    last = dated[-1]
-    return f"nothing this month; last in {last}: [{lines_of(months[last])}]({at.COSTS}#by-month)"
+        return f"known in all; this month: [{stated(months[this])}]({at.COSTS}#by-month)"
+    if not months:
+        return "known in all; nothing this month"
+    last = max(months)
+    spent = f"[{stated(months[last])}]({at.COSTS}#by-month)"
+    return f"known in all; nothing this month; last in {last}: {spent}"
 
 
 def _running(index: Index) -> str:

@@ -68,7 +68,7 @@ def listing(index: Index) -> str:
             ]
         )
     header = [
-        "Pattern", "Title", "Lesson", "Applied", "Proved", "Contradicted", "Stated status", "Recipe"
+        "Pattern", "Title", "Lesson", "Applied", "Proved", "Contradicted", "Status", "Recipe"
     ]  # fmt: skip
     return join(
         [

@@ -114,7 +114,7 @@ def steps_table(recipe: Recipe) -> str:
         ]
         for number, step in enumerate(recipe.steps, 1)
     ]
-    header = ["", "Step", "Kind", "Expected", "Stopped after", "Needs", "Settings"]
+    header = ["No.", "Step", "Kind", "Expected", "Stopped after", "Needs", "Settings"]
     return slim_table(header, rows, {0, 3, 4})
 
 
@@ -124,6 +124,10 @@ def _settings(step: StepBase) -> str:
         value = getattr(step, name)
         if name in StepBase.model_fields or name == "kind" or value in ([], {}, None):
             continue
-        shown = " ".join(value) if isinstance(value, list) else value
+        shown = value
+        if isinstance(value, list):
+            shown = " ".join(value)
+        elif isinstance(value, dict):
+            shown = ", ".join(f"{key} {item}" for key, item in value.items())
         said.append(f"{name.replace('_', ' ')} {code(shown)}")
     return ", ".join(said)

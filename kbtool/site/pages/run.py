@@ -141,7 +141,7 @@ def _steps(index: Index, run: Run, here: str) -> str:
         ]
         for number, step in enumerate(run.steps, 1)
     ]
-    header = ["", "Step", "Status", "Took", "Expected", "Outcome", "Patterns that match"]
+    header = ["No.", "Step", "Status", "Took", "Expected", "Outcome", "Patterns that match"]
     return slim_table(header, shown, {0, 3, 4})
 
 

@@ -28,12 +28,12 @@ from kbtool.site.parts import (
     page_title,
     section,
     session_cell,
-    total,
     unknowns,
     why_unknown,
     yes_no,
 )
 from kbtool.site.prose import rendered
+from kbtool.site.sums import stated, unstated
 from kbtool.store.prose import notes
 
 
@@ -54,11 +54,11 @@ def listing(index: Index) -> str:
                 inline(session.title),
                 chip(session.status),
                 minutes(session.minutes) if session.minutes is not None else "unknown",
-                total(session.costs) or "none stated",
+                stated([session]),
                 inline(_clipped(session.outcome or "")) or "–",
             ]
         )
-    header = ["Session", "Date", "Title", "Status", "Time", "Money", "Outcome"]
+    header = ["Session", "Date", "Title", "Status", "Time", "Money stated", "Outcome"]
     return join(
         [
             page_title("Sessions"),
@@ -108,7 +108,7 @@ def page(index: Index, session: Session) -> str:
 
 def _summary(index: Index, session: Session, here: str) -> str:
     reason = why_unknown(session, "duration")
-    money = total(session.costs)
+    money = stated([session]) if session.costs else ""
     met = [index.bugs[session.id, bug.id] for bug in session.bugs]
     is_open = sum(case.is_open for case in met)
     return facts(
@@ -120,6 +120,7 @@ def _summary(index: Index, session: Session, here: str) -> str:
             ("Time", minutes(session.minutes) if session.minutes is not None else reason),
             ("Time box", optional(session.budget_time)),
             ("Money", f"[{money}](#costs)" if money else why_unknown(session, "costs")),
+            ("Cost not stated", unstated(session)),
             ("Money box", optional(session.budget_money)),
             ("Engineer", optional(session.engineer)),
             ("Own mark", optional(session.grade)),
@@ -220,7 +221,7 @@ def _costs(session: Session) -> str:
         for line in session.costs
     ]  # fmt: skip
     header = ["For", "Amount", "Basis", "Time", "Rate", "Card", "Remark", "Source"]
-    added = f"Sum of the lines: **{total(session.costs)}**"
+    added = f"Sum of what is stated: **{stated([session])}**"
     body = slim_table(header, rows, {1, 3, 4}) if rows else nothing("The record has no cost lines.")
     return section("Costs", "costs", body, added if rows else None)
 
@@ -385,7 +386,7 @@ def _decision(session: Session, decision: Decision) -> str:
     return join(
         [
             heading(3, inline(decision.question), prefix),
-            slim_table(["Option", "", "Grounds", "Figures", "Source"], rows) if rows else None,
+            slim_table(["Option", "Taken", "Grounds", "Figures", "Source"], rows) if rows else None,
             f"No choice recorded: {verdict}" if verdict else None,
             reason,
             cite(decision.source),

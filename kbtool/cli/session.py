@@ -1,0 +1,437 @@
+"""``kbtool session``: make, list and show sessions; start, pause, resume, close; costs, notes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbtool.cli.common import (
+    json_option,
+    knowledge_base,
+    print_json,
+    print_table,
+    warn_unreadable,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kbtool.model.run import Run
+    from kbtool.model.session import Session
+    from kbtool.store.tree import Entry, KnowledgeBase
+
+EPILOG = """\b
+Examples:
+  kbtool session new "Fix the NaN at S=4" --budget-time '2 h'
+  kbtool session note "the tail is read past its end"
+  kbtool session cost gpu 0.40 --basis billed
+  kbtool session close --outcome "fixed; validated at 1e-3"
+  kbtool session list --status running
+  kbtool session show N+7A
+
+\b
+A session goes by its id, its label, or the beginning of its id. Without one, a command takes the
+session that is running (resume: the one that is paused)."""
+
+STATUSES = ["planned", "running", "paused", "complete", "terminated", "unknown"]
+
+
+@click.group(epilog=EPILOG)
+def session() -> None:
+    """Make, list, show and keep the records of sittings."""
+
+
+@session.command(
+    epilog="""\b
+Examples:
+  kbtool session new "Fix the NaN at S=4"
+  kbtool session new "Two passes" --label N+8 --objective "reach 1.2 times SDPA" --budget-time '2 h'
+  cd "$(kbtool session new Profile --json | jq -r .folder)"
+"""
+)
+@click.argument("title")
+@click.option("--label", help="The session's own name: N+8. The name in its id if not given.")
+@click.option("--objective", help="What it sets out to do.")
+@click.option("--budget-time", metavar="TIME", help="The time box: '2 h'.")
+@click.option("--budget-money", metavar="MONEY", help="The money box: '5 USD'.")
+@click.option("--planned", is_flag=True, default=False, help="Plan it; do not start it yet.")
+@json_option
+@click.pass_context
+def new(
+    ctx: click.Context,
+    title: str,
+    label: str | None,
+    objective: str | None,
+    budget_time: str | None,
+    budget_money: str | None,
+    planned: bool,
+    as_json: bool,
+) -> None:
+    """Make a session: a record with the machine and the commit filled in, and notes."""
+    from kbtool.gpu.probe import probe_machine
+    from kbtool.model.errors import UsageError
+    from kbtool.store.repository import repository_state
+    from kbtool.store.sessions import create_session
+
+    base = knowledge_base(ctx)
+    if not title.strip():
+        raise UsageError("the title is empty")
+    _refuse_secrets(title, label or "", objective or "")
+    try:
+        entry = create_session(
+            base,
+            title=title.strip(),
+            label=label,
+            status="planned" if planned else "running",
+            objective=objective,
+            budget_time=budget_time,
+            budget_money=budget_money,
+            machine=None if planned else probe_machine(),
+            repository=None if planned else repository_state(base.root),
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    folder = (base.root / entry.path).parent
+    if as_json:
+        print_json({"id": entry.record.id, "folder": str(folder), "record": _record(entry.record)})
+        return
+    click.echo(entry.path)
+    click.echo(f"{entry.record.id} is {entry.record.status}", err=True)
+    click.echo("fill in session.yaml; `kbtool session note TEXT` keeps notes; then"
+               " `kbtool session close`", err=True)  # fmt: skip
+
+
+@session.command("list")
+@click.option("--status", type=click.Choice(STATUSES), help="Only sessions of this status.")
+@json_option
+@click.pass_context
+def list_(ctx: click.Context, status: str | None, as_json: bool) -> None:
+    """List sessions, in the order of the work."""
+    base = knowledge_base(ctx)
+    chosen = [e.record for e in base.sessions.values() if status in (None, e.record.status)]
+    if as_json:
+        print_json({"sessions": [_summary(record) for record in chosen]})
+    elif chosen:
+        rows = [[r.id, r.label, r.status, _minutes(r), r.title] for r in chosen]
+        print_table(["id", "label", "status", "minutes", "title"], rows, {3})
+    warn_unreadable(base)
+    if not base.sessions:
+        click.echo("kbtool: there are no sessions yet; `kbtool session new TITLE`", err=True)
+    elif not chosen:
+        click.echo(f"kbtool: no session is {status}", err=True)
+
+
+@session.command()
+@click.argument("name", metavar="[ID|LABEL]", required=False)
+@json_option
+@click.pass_context
+def show(ctx: click.Context, name: str | None, as_json: bool) -> None:
+    """Show a session: what it was about, its costs, its bugs, its runs."""
+    base = knowledge_base(ctx)
+    entry = _named(base, name, "running")
+    runs = [e for e in base.runs if e.record.session == entry.record.id]
+    if as_json:
+        print_json({
+            "path": entry.path,
+            "session": _record(entry.record),
+            "runs": [{"path": run.path, **_run_summary(run.record)} for run in runs],
+        })  # fmt: skip
+    else:
+        _print_session(entry, [run.record for run in runs])
+    warn_unreadable(base)
+
+
+@session.command()
+@click.argument("name", metavar="ID|LABEL")
+@click.pass_context
+def start(ctx: click.Context, name: str) -> None:
+    """Begin a planned session now."""
+    from kbtool.store.edit import start_session
+
+    path, _ = _path(ctx, name, "planned")
+    _say_status(start_session(path))
+
+
+@session.command()
+@click.argument("name", metavar="[ID|LABEL]", required=False)
+@click.pass_context
+def pause(ctx: click.Context, name: str | None) -> None:
+    """Stop the clock."""
+    from kbtool.store.edit import pause_session
+
+    path, _ = _path(ctx, name, "running")
+    _say_status(pause_session(path))
+
+
+@session.command()
+@click.argument("name", metavar="[ID|LABEL]", required=False)
+@click.pass_context
+def resume(ctx: click.Context, name: str | None) -> None:
+    """Start the clock again; the pause does not count as work."""
+    from kbtool.store.edit import resume_session
+
+    path, _ = _path(ctx, name, "paused")
+    _say_status(resume_session(path))
+
+
+@session.command()
+@click.argument("name", metavar="[ID|LABEL]", required=False)
+@click.option("--outcome", help="What came of it.")
+@click.option(
+    "--as",
+    "status",
+    type=click.Choice(["complete", "terminated"]),
+    default="complete",
+    show_default=True,
+    help="How it ended.",
+)
+@click.pass_context
+def close(ctx: click.Context, name: str | None, outcome: str | None, status: str) -> None:
+    """End a session now."""
+    from kbtool.store.edit import close_session
+
+    path, record = _path(ctx, name, "running")
+    _refuse_secrets(outcome or "")
+    closed = close_session(path, status=status, outcome=outcome)  # type: ignore[arg-type]
+    _say_status(closed)
+    if not record.costs:
+        click.echo("no cost is recorded: `kbtool session cost gpu 0.40 --basis billed"
+                   f" --session {record.id}`", err=True)  # fmt: skip
+
+
+@session.command(
+    epilog="""\b
+Example:
+  kbtool session note "S=4 differs by 0.08; the bound of 0.1 hides it"
+"""
+)
+@click.argument("text")
+@click.option("--session", "name", metavar="ID|LABEL", help="The session, if not the running one.")
+@click.pass_context
+def note(ctx: click.Context, text: str, name: str | None) -> None:
+    """Add a line with the time to notes.md."""
+    from kbtool.store.edit import add_note
+
+    path, _ = _path(ctx, name, "running")
+    _refuse_secrets(text)
+    click.echo(add_note(path, text))
+
+
+@session.command(
+    epilog="""\b
+Examples:
+  kbtool session cost gpu 0.40 --basis billed
+  kbtool session cost engineer 20.00 --basis estimated --duration '1 h' --session N+7A
+"""
+)
+@click.argument("kind", type=click.Choice(["gpu", "ai", "engineer", "other"]))
+@click.argument("amount")
+@click.option(
+    "--basis",
+    type=click.Choice(["billed", "estimated", "claimed"]),
+    required=True,
+    help="On an invoice; from a rate and a time; stated by somebody.",
+)
+@click.option("--currency", default="USD", show_default=True, metavar="CODE", help="ISO 4217.")
+@click.option("--duration", metavar="TIME", help="The time paid for: '2 h'.")
+@click.option("--rate", help="The price of a unit of time: '0.20 USD/h'.")
+@click.option("--card", help="The card paid for, if not the session's.")
+@click.option("--note", "remark", help="What the line covers.")
+@click.option("--session", "name", metavar="ID|LABEL", help="The session, if not the running one.")
+@click.pass_context
+def cost(
+    ctx: click.Context,
+    kind: str,
+    amount: str,
+    basis: str,
+    currency: str,
+    duration: str | None,
+    rate: str | None,
+    card: str | None,
+    remark: str | None,
+    name: str | None,
+) -> None:
+    """Add a line to the costs of a session: AMOUNT, a decimal number, of KIND."""
+    from pydantic import ValidationError
+
+    from kbtool.model.errors import UsageError
+    from kbtool.model.session import CostLine
+    from kbtool.store.edit import add_cost
+
+    path, record = _path(ctx, name, "running")
+    given = {
+        "kind": kind, "amount": amount.strip(), "basis": basis, "duration": duration, "rate": rate,
+        "card": card, "note": remark,
+    }  # fmt: skip
+    line = {key: value for key, value in given.items() if value is not None}
+    if currency.upper() != "USD":
+        line["currency"] = currency.upper()
+    _refuse_secrets(*line.values())
+    try:
+        CostLine.model_validate(line)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = problem["loc"][0] if problem["loc"] else "cost"
+        said = problem["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{place}: {said}") from None
+    add_cost(path, line)
+    click.echo(f"{record.id}: {kind} {amount} {currency.upper()} ({basis})")
+
+
+def _named(base: KnowledgeBase, name: str | None, status: str) -> Entry[Session]:
+    """The session of that name, or without one the only session of that status."""
+    from kbtool.model.errors import UsageError
+
+    if name is not None:
+        return base.session(name)
+    there = [entry for entry in base.sessions.values() if entry.record.status == status]
+    if len(there) == 1:
+        return there[0]
+    if there:
+        names = ", ".join(entry.record.id for entry in there)
+        raise UsageError(f"more than one session is {status}: {names}; name one")
+    raise UsageError(f"no session is {status}; name one (see `kbtool session list`)")
+
+
+def _path(ctx: click.Context, name: str | None, status: str) -> tuple[Path, Session]:
+    base = knowledge_base(ctx)
+    if name is not None:
+        # An unsound record has no label to go by; its folder leads to it, and to its findings.
+        path = base.root / "sessions" / name / "session.yaml"
+        if "/" not in name and path.is_file() and name not in base.sessions:
+            _refuse_unsound(base, name)
+    entry = _named(base, name, status)
+    return base.root / entry.path, entry.record
+
+
+def _refuse_unsound(base: KnowledgeBase, name: str) -> None:
+    from kbtool.model.errors import RecordError
+
+    base.sessions  # noqa: B018 - loads them, and finds what is wrong
+    own = [str(f) for f in base.findings if f.path == f"sessions/{name}/session.yaml"]
+    if own:
+        raise RecordError("\n".join([f"sessions/{name} is not sound; mend it first:", *own]))
+
+
+def _refuse_secrets(*texts: str) -> None:
+    from kbtool.checks.text_rules import TEXT_RULES
+    from kbtool.model.errors import UsageError
+
+    for text in texts:
+        for rule in TEXT_RULES:
+            for finding in rule("", text):
+                raise UsageError(f"the text {finding.message}")
+
+
+def _say_status(record: Session) -> None:
+    spent = "" if record.minutes is None else f" after {_minutes(record)} min"
+    click.echo(f"{record.id} is {record.status}{spent}")
+
+
+def _minutes(record: Session) -> str:
+    if record.minutes is None:
+        return "–"
+    return f"{record.minutes:.1f}".removesuffix(".0")
+
+
+def _record(record: Session) -> Any:
+    return record.model_dump(mode="json", exclude_defaults=True)
+
+
+def _summary(record: Session) -> dict[str, Any]:
+    from kbtool.ledger.rollup import number
+
+    return {
+        "id": record.id,
+        "label": record.label,
+        "title": record.title,
+        "status": record.status,
+        "day": record.day,
+        "minutes": number(record.minutes),
+        "follows": record.follows,
+        "tags": record.tags,
+    }
+
+
+def _run_summary(run: Run) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "attempt": run.attempt,
+        "started": run.started.isoformat(),
+        "recipe": run.recipe,
+        "status": run.status,
+        "headline": _headline(run),
+    }
+
+
+def _headline(run: Run) -> str:
+    """The figures of a run that one wants first."""
+    from kbtool.model.run import BenchmarkResult, ValidationResult
+
+    said = []
+    for step in run.steps:
+        result = step.result
+        if isinstance(result, ValidationResult):
+            passed = sum(case.passed for case in result.cases)
+            said.append(f"{passed} of {len(result.cases)} cases correct")
+        elif isinstance(result, BenchmarkResult):
+            ratios = sorted(
+                case.arms[result.baseline].median_us / case.arms[result.subject].median_us
+                for case in result.cases
+                if case.refused is None and {result.baseline, result.subject} <= case.arms.keys()
+            )
+            if ratios:
+                said.append(f"{ratios[0]:.2f}–{ratios[-1]:.2f} times {result.baseline}")
+    failed = [step for step in run.steps if step.status not in {"passed", "not-run"}]
+    said.extend(f"{step.id}: {step.message or step.status}" for step in failed)
+    return "; ".join(said)
+
+
+def _print_session(entry: Entry[Session], runs: list[Run]) -> None:
+    record = entry.record
+    click.echo(f"{record.label}: {record.title}")
+    times = " to ".join(str(t) for t in (record.started, record.ended) if t is not None)
+    budget = [str(b) for b in (record.budget_time, record.budget_money) if b is not None]
+    facts = {
+        "record": entry.path,
+        "status": record.status,
+        "follows": record.follows,
+        "time": times,
+        "minutes": None if record.minutes is None else _minutes(record),
+        "budget": ", ".join(budget),
+        "card": record.environment and record.environment.card,
+        "commit": record.repository and record.repository.commit,
+        "objective": record.objective,
+        "outcome": record.outcome,
+        "grade": record.grade,
+    }
+    for name, value in facts.items():
+        if value:
+            click.echo(f"  {name + ':':<11}{value}")
+    for reason, why in record.unknown.items():
+        click.echo(f"  {'unknown:':<11}{reason}: {why}")
+    _print_list("costs", [
+        f"{line.kind} {'unknown' if line.amount is None else line.amount}"
+        f" {line.currency} ({line.basis})" for line in record.costs
+    ])  # fmt: skip
+    _print_list("measurements", [f"{m.id}: {m.title}, {len(m.rows)} rows"
+                                 for m in record.measurements])  # fmt: skip
+    _print_list("bugs", [f"{bug.id} ({bug.status}): {bug.title}" for bug in record.bugs])
+    _print_list("fixes", [f"{fix.bug}: {fix.change}" for fix in record.fixes])
+    _print_list("decisions", [
+        f"{d.question} → {d.chosen or 'open'}" for d in record.decisions
+    ])  # fmt: skip
+    _print_list("evidence", [f"{e.pattern} {e.verdict}: {e.note}" for e in record.evidence])
+    _print_list("lessons", record.lessons)
+    _print_list("runs", [
+        f"{run.started:%Y-%m-%d %H:%M}  {run.recipe}  {run.status}"
+        f"{'  ' + head if (head := _headline(run)) else ''}  ({run.id})" for run in runs
+    ])  # fmt: skip
+
+
+def _print_list(title: str, items: list[str]) -> None:
+    if items:
+        click.echo(f"\n{title}")
+        for item in items:
+            click.echo(f"  - {item}")

@@ -1,0 +1,54 @@
+"""Sums of money and time as pages show them; the ledger does the adding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from kbtool.ledger.rollup import KINDS, By, Rollup, Row, roll_up
+from kbtool.model.session import Session
+from kbtool.site.figures import UNKNOWN, minutes, money
+
+MONEY = KINDS
+
+
+def rollups(sessions: Sequence[Session], by: By) -> list[Rollup]:
+    """One table a currency, for currencies are never added up; one where nothing was paid for."""
+    used = {line.currency for session in sessions for line in session.costs}
+    currencies: list[str | None] = [*sorted(used)] or [None]
+    return [roll_up(sessions, by, currency) for currency in currencies]
+
+
+def stated(sessions: Sequence[Session]) -> str:
+    """All money that the records state; ``unknown`` where they state none."""
+    tables = rollups(sessions, "session")
+    known = [
+        money(table.total.total, table.currency or "")
+        for table in tables
+        if table.total.total is not None
+    ]
+    return " + ".join(known) or UNKNOWN
+
+
+def time(sessions: Sequence[Session]) -> str:
+    """All time that the records state, and how many do not say."""
+    return cell(rollups(sessions, "session")[0].total, "minutes", "")
+
+
+def unstated(session: Session) -> str:
+    """The kinds of cost that a session does not state: ``gpu, engineer``."""
+    # What one currency lacks another may hold.
+    missing = [set(table.total.unknown) for table in rollups([session], "session")]
+    return ", ".join(kind for kind in MONEY if all(kind in unknown for unknown in missing))
+
+
+def cell(row: Row, column: str, currency: str) -> str:
+    """One sum: what is known, then in how many sessions it is not."""
+    amount: Decimal | None = getattr(row, column)
+    missing = row.unknown.get(column, 0)
+    if amount is None:
+        return UNKNOWN if missing else "–"
+    said = minutes(amount) if column == "minutes" else money(amount, currency)
+    if not missing:
+        return said
+    return f"{said} + {missing} unknown" if len(row.sessions) > 1 else f"{said} + a part unknown"

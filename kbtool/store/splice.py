@@ -1,0 +1,160 @@
+"""Changing one thing in a person's YAML and not one character beside it.
+
+A dumper, even one that keeps comments, writes the whole file anew and folds, quotes and indents
+as it likes. Here the parser's marks say where a value stands, the new text goes in there, and the
+result is parsed again: it must hold exactly the data that was wanted, or nothing is changed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from kbtool.model.errors import UsageError
+from kbtool.store.document import Document, DocumentError, parse
+from kbtool.store.dump import flow, scalar
+
+
+class Splice:
+    """Edits of one record's text; ``text`` and ``data`` are always in step."""
+
+    def __init__(self, document: Document) -> None:
+        self.path = document.path
+        self.text = document.text
+        self.data: dict[str, Any] = copy.deepcopy(document.data)
+        self._node = document.node
+        self._newline = "\r\n" if "\r\n" in self.text else "\n"
+        if self._node.flow_style:
+            raise UsageError(
+                f"{self.path} is written in braces; write its keys on lines of their own, then"
+                " kbtool can change it and keep the rest as it is"
+            )
+
+    def set(self, key: str, value: str, order: Sequence[str]) -> None:
+        """Give a key at the top a value; a new key goes behind those that ``order`` puts first."""
+        self.data[key] = value
+        found = self._find(self._node, key)
+        if found is None:
+            self._insert(self._place(key, order), f"{key}: {scalar(value)}\n")
+        else:
+            node = found[1]
+            start, end = node.start_mark.index, node.end_mark.index
+            space = "" if self.text[start - 1] in " \n" else " "
+            tail = "\n" if isinstance(node, yaml.ScalarNode) and node.style in _BLOCK else ""
+            self._replace(start, end, space + scalar(value) + tail)
+
+    def remove(self, path: Sequence[str]) -> None:
+        """Take away the key at ``path``, and a mapping that this leaves empty."""
+        node, data = self._node, self.data
+        holders = []
+        for part in path:
+            found = self._find(node, part)
+            if found is None:
+                return
+            holders.append((node, data, part))
+            node, data = found[1], data[part]
+        mapping, holder, part = holders[-1]
+        if len(mapping.value) == 1 and len(path) > 1:
+            self.remove(path[:-1])
+            return
+        del holder[part]
+        index = [key.value for key, _ in mapping.value].index(part)
+        key, value = mapping.value[index]
+        if not mapping.flow_style:
+            self._replace(self._line_start(key.start_mark.index), self._after(value), "")
+        elif index + 1 < len(mapping.value):
+            after = mapping.value[index + 1][0].start_mark.index
+            self._replace(key.start_mark.index, after, "")
+        else:
+            before = mapping.value[index - 1][1].end_mark.index
+            self._replace(before, value.end_mark.index, "")
+
+    def append(self, key: str, item: Mapping[str, str], order: Sequence[str]) -> None:
+        """Add an item to a list at the top."""
+        self.data[key] = [*(self.data.get(key) or ()), dict(item)]
+        line = f"- {flow(item)}"
+        found = self._find(self._node, key)
+        if found is None:
+            self._insert(self._place(key, order), f"{key}:\n  {line}\n")
+            return
+        node = found[1]
+        if not isinstance(node, yaml.SequenceNode) or not node.value:
+            start = found[0].end_mark.index + 1
+            self._replace(start, max(start, node.end_mark.index), f"\n  {line}")
+        elif node.flow_style:
+            end = node.end_mark.index - 1
+            comma = "" if self.text[:end].rstrip().endswith(",") else ", "
+            self._replace(end, end, comma + flow(item))
+        else:
+            margin = " " * node.start_mark.column
+            self._insert(self._after(node), f"{margin}{line}\n")
+
+    def set_in_last(self, key: str, name: str, value: str) -> None:
+        """Add a key to the last item, a mapping, of a list at the top."""
+        self.data[key][-1][name] = value
+        found = self._find(self._node, key)
+        assert found is not None
+        item = found[1].value[-1]
+        if item.flow_style:
+            end = item.end_mark.index - 1
+            self._replace(end, end, f", {flow({name: value})[1:-1]}")
+        else:
+            margin = " " * item.value[0][0].start_mark.column
+            self._insert(self._after(item), f"{margin}{name}: {scalar(value)}\n")
+
+    @staticmethod
+    def _find(node: Any, key: str) -> tuple[Any, Any] | None:
+        if isinstance(node, yaml.MappingNode):
+            for name, value in node.value:
+                if name.value == key:
+                    return name, value
+        return None
+
+    def _place(self, key: str, order: Sequence[str]) -> int:
+        """Where a new key goes: behind the last of those that come before it."""
+        earlier = set(order[: order.index(key)])
+        there = [value for name, value in self._node.value if name.value in earlier]
+        return self._after(there[-1] if there else self._node.value[-1][1])
+
+    def _after(self, node: Any) -> int:
+        """The beginning of the line that follows ``node``."""
+        last = node
+        while not isinstance(last, yaml.ScalarNode) and not last.flow_style and last.value:
+            last = last.value[-1]
+            if isinstance(last, tuple):
+                last = last[1]
+        end: int = last.end_mark.index
+        if isinstance(last, yaml.ScalarNode) and last.style in _BLOCK:
+            return end  # it ends where the next line begins
+        newline = self.text.find("\n", end)
+        return len(self.text) if newline < 0 else newline + 1
+
+    def _line_start(self, index: int) -> int:
+        return self.text.rfind("\n", 0, index) + 1
+
+    def _insert(self, index: int, new: str) -> None:
+        if index > 0 and self.text[index - 1] != "\n":
+            new = "\n" + new.removesuffix("\n")  # the last line has no end
+        self._replace(index, index, new)
+
+    def _replace(self, start: int, end: int, new: str) -> None:
+        new = new.replace("\n", self._newline)
+        text = self.text[:start] + new + self.text[end:]
+        try:
+            document = parse(text.encode(), self.path)
+            changed: Any = document.data
+        except DocumentError:
+            changed = None
+        if changed != self.data:
+            raise UsageError(
+                f"{self.path} is written in a way that kbtool cannot change safely; nothing was"
+                " changed: make the change by hand"
+            )
+        self.text = text
+        self._node = document.node
+
+
+_BLOCK = ("|", ">")

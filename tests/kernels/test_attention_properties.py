@@ -1,0 +1,81 @@
+"""Random shapes, strides, types, splits and lengths, held against float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from attention_rule import CPU, check
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> dict[str, Any]:
+    B = draw(st.integers(0, 3))  # noqa: N806
+    Hkv = draw(st.integers(1, 3))  # noqa: N806
+    Skv = draw(st.integers(0, 150))  # noqa: N806
+    lengths = st.lists(st.integers(0, Skv), min_size=B, max_size=B)
+    return {
+        "B": B,
+        "H": Hkv * draw(st.integers(1, 9)),
+        "Hkv": Hkv,
+        "Sq": draw(st.integers(0, 12) | st.integers(0, 90)),
+        "Skv": Skv,
+        "D": draw(st.integers(1, 70) | st.sampled_from([64, 128, 256, 300])),
+        "dtype": draw(st.sampled_from(["float32", "float16", "bfloat16"])),
+        "causal": draw(st.booleans()),
+        "layout": draw(st.sampled_from(["bhsd", "bshd", "bhds", "sliced", "offset", "expanded"])),
+        "kv_lengths": draw(st.none() | lengths),
+        "kv_lengths_dtype": draw(st.sampled_from(["int32", "int64"])),
+        "num_splits": draw(st.none() | st.integers(1, 9) | st.integers(1, 300)),
+        "scale": draw(st.none() | st.floats(-2, 2)),
+        "fill": draw(st.sampled_from(["random", "random", "large_logits", "v_one"])),
+    }
+
+
+# The fixture holds functions and no state, so that examples may share it.
+@settings(
+    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(case=cases(), seed=st.integers(0, 2**31), poison=st.booleans())
+def test_any_case_is_within_the_rule(
+    harness: Any, case: dict[str, Any], seed: int, poison: bool
+) -> None:
+    if case["fill"] == "large_logits":
+        case["scale"] = None if case["D"] in (1, 4, 16, 64, 256) else 0.125  # a power of two
+    if case["B"] == 0 and case["layout"] == "expanded":
+        case["layout"] = "bhsd"
+    inputs = harness.make_inputs(case, device=CPU, seed=seed)
+    got = check(harness, inputs, poison=poison)
+    if case["fill"] == "v_one":
+        out = got["out"]
+        assert torch.equal(out, got["lse"].isfinite()[..., None].expand_as(out).to(out.dtype))
+
+
+@given(
+    tiles=st.integers(0, 300),
+    kv_length=st.integers(0, 1 << 21),
+    workers=st.integers(1, 300),
+    min_keys=st.integers(1, 1024),
+)
+def test_the_split_heuristic_stays_in_bounds(
+    harness: Any, tiles: int, kv_length: int, workers: int, min_keys: int
+) -> None:
+    choose = torch.ops.kbtool.split_k_attention_num_splits
+    splits = choose(tiles, kv_length, workers, min_keys)
+    assert 1 <= splits <= max(1, min(1024, kv_length // min_keys))
+    if tiles >= workers:
+        assert splits == 1
+
+
+def test_the_split_heuristic_by_example(harness: Any) -> None:
+    choose = torch.ops.kbtool.split_k_attention_num_splits
+    assert choose(8, 16384, 64, 256) == 8  # the worked example of num_splits.h
+    assert choose(1, 16384, 64, 256) == 56  # 293 + 128 keys, within 10% of 64 splits' 256 + 128
+    assert choose(64, 1 << 20, 64, 256) == 1
+    assert choose(33, 65536, 64, 256) > 2  # two splits would leave the second wave half empty
+    assert choose(0, 4096, 64, 256) == 1
+    assert choose(1, 511, 64, 256) == 1
+    assert choose(1, 512, 64, 256) == 2
+    assert choose(1, 1 << 30, 1 << 20, 1) == 931  # within 10% of the most that are allowed
