@@ -1,13 +1,15 @@
-"""The line that tells an editor which schema a record has."""
+"""JSON Schemas on the disk, and the line that leads an editor to them."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Literal
 
 Kind = Literal["session", "pattern", "kernel", "run"]
 
 FOLDER = "schemas"
-"""Where the JSON Schemas stand, under the root."""
+"""Where the schemas stand, under the root."""
 
 _UP = {"session": "../..", "pattern": "..", "kernel": "../.."}
 """From a record to the root."""
@@ -16,3 +18,27 @@ _UP = {"session": "../..", "pattern": "..", "kernel": "../.."}
 def modeline(kind: Kind) -> str:
     """The first line of a record of this kind."""
     return f"# yaml-language-server: $schema={_UP[kind]}/{FOLDER}/{kind}.json"
+
+
+def schema_files() -> dict[str, bytes]:
+    """Name of each schema file → what it must hold."""
+    from kbtool.model.json_schema import MODELS
+
+    return {f"{kind}.json": schema_text(kind).encode() for kind in MODELS}
+
+
+def schema_text(kind: str) -> str:
+    """The schema of a kind of record, as text."""
+    from kbtool.model.json_schema import json_schema
+
+    return json.dumps(json_schema(kind), indent=2, ensure_ascii=False) + "\n"
+
+
+def stale_schemas(folder: Path) -> list[str]:
+    """Names of the schema files in ``folder`` that are missing or not as the models have them."""
+    stale = []
+    for name, wanted in schema_files().items():
+        path = folder / name
+        if not path.is_file() or path.read_bytes() != wanted:
+            stale.append(name)
+    return stale

@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import site_trees as trees
-from site_html import Page, read_site
+from site_html import Site, read_site
 
-from kbtool.site.build import Built, build
-
-ATTACK = (
-    "A{n} <script>alert(1)</script><img src=x onerror=alert(1)> | **b** _i_ `c` ``` ~~~ "
-    "[l](javascript:alert(1)) ![i](http://evil.example/i.png) [r]: http://evil.example "
-    "<http://evil.example> {{{{ 7*7 }}}} {{% raw %}} {{: onclick=alert(1) .x #y}} # h --- *** "
-    "&lt;b&gt; &amp; \\* ]] $x <!-- c --> --8<-- \"q\" 'q' \u202e\u200b</p></td></div> "
-    "[TOC] [^1] :smile: http://evil.example $$x$$ <https://evil.example> www.evil.example"
-)
-
-
-class Site(NamedTuple):
-    root: Path
-    out: Path
-    built: Built
-    pages: dict[str, Page]
-
-
-def attack(name: str) -> str:
-    return ATTACK.format(n=name.replace(" ", "-"))
+from kbtool.site.build import build
 
 
 def make_site(root: Path) -> Site:
@@ -43,7 +23,7 @@ def plain_site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 @pytest.fixture(scope="session")
 def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return make_site(trees.make(tmp_path_factory.mktemp("hostile") / "kb", attack))
+    return make_site(trees.make(tmp_path_factory.mktemp("hostile") / "kb", trees.attack))
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import NamedTuple
+
+from kbtool.site.build import Built
 
 VOID = {"br", "hr", "img", "input", "link", "meta", "col", "path", "circle", "source"}
 
@@ -22,6 +25,13 @@ class Page:
     text: str = ""
     """Text inside the article."""
     title: str = ""
+
+
+class Site(NamedTuple):
+    root: Path
+    out: Path
+    built: Built
+    pages: dict[str, Page]
 
 
 class _Reader(HTMLParser):

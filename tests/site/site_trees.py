@@ -20,6 +20,19 @@ def plain(name: str) -> str:
     return f"words about {name}"
 
 
+ATTACK = (
+    "A{n} <script>alert(1)</script><img src=x onerror=alert(1)> | **b** _i_ `c` ``` ~~~ "
+    "[l](javascript:alert(1)) ![i](http://evil.example/i.png) [r]: http://evil.example "
+    "<http://evil.example> {{{{ 7*7 }}}} {{% raw %}} {{: onclick=alert(1) .x #y}} # h --- *** "
+    "&lt;b&gt; &amp; \\* ]] $x <!-- c --> --8<-- \"q\" 'q' \u202e\u200b</p></td></div> "
+    "[TOC] [^1] :smile: http://evil.example $$x$$ <https://evil.example> www.evil.example"
+)
+
+
+def attack(name: str) -> str:
+    return ATTACK.format(n=name.replace(" ", "-"))
+
+
 def make(root: Path, words: Words = plain, sessions: int = 2) -> Path:
     """A knowledge base of so many sessions, each after the other, with runs in the last."""
     (root / "sessions").mkdir(parents=True)

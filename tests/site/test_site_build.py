@@ -8,7 +8,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import site_trees as trees
-from conftest import Site, attack
+from site_html import Site
+from site_trees import attack
 
 from kbtool.site import addresses as at
 from kbtool.site.index import Index

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ATTACK
 from hypothesis import given
 from hypothesis import strategies as st
 from site_html import Page, fragment
+from site_trees import ATTACK
 
 from kbtool.site import escape, markup
 from kbtool.site.prose import rendered

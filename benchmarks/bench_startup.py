@@ -1,0 +1,50 @@
+"""How long ``kbtool --help`` takes, beside a click program that does nothing.
+
+    python benchmarks/bench_startup.py
+
+The two take turns, so that whatever else the machine does meets both. The ratio of the medians is
+what to watch; seconds differ from machine to machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+
+EMPTY = """
+import click
+@click.group()
+def cli(): "An empty program."
+cli(["--help"])
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeat", type=int, default=20)
+    repeat = parser.parse_args().repeat
+    programs = {
+        "empty click program": ["-c", EMPTY],
+        "kbtool --help": ["-m", "kbtool", "--help"],
+        "kbtool costs --help": ["-m", "kbtool", "costs", "--help"],
+    }
+    times: dict[str, list[float]] = {name: [] for name in programs}
+    for turn in range(repeat + 1):
+        for name, arguments in programs.items():
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+            if turn:  # the first fills the page cache
+                times[name].append(time.perf_counter() - start)
+    base = statistics.median(times["empty click program"])
+    print(f"{'':22}median ms     min–max ms   ratio")
+    for name, taken in times.items():
+        median = statistics.median(taken)
+        spread = f"{1e3 * min(taken):.0f}–{1e3 * max(taken):.0f}"
+        print(f"{name:22}{1e3 * median:9.0f}  {spread:>13}  {median / base:6.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""``kbtool init``: an empty knowledge base, ready for a first session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+EPILOG = """\b
+Examples:
+  kbtool init                  here
+  kbtool init ../our-kernels   there
+  kbtool init && git init && git add -A
+
+\b
+Files that are there already are left as they are."""
+
+PATTERN = """\
+{modeline}
+# A pattern is a lesson that recurs. This one is an example: keep it, change it, or remove it.
+# The id is permanent and begins the name of the file; `number` is the one people call it by.
+id: P01
+number: 1
+title: Validate before measuring
+summary: A benchmark of a wrong kernel measures nothing; validate first, in the same run.
+
+# operational, documented, proposed, superseded or unknown. Whether the pattern holds is derived
+# from the `evidence` of the sessions that applied it.
+stated_status: proposed
+problem: A kernel that skips work is fast, and its speedup is believed for as long as nobody looks.
+solution: Compare with a float64 reference before timing, and time only what has passed.
+when_to_use:
+  - Before any figure is written down.
+when_not:
+  - While looking for a crash; a kernel that does not run has nothing to validate.
+
+# What one sees when the pattern applies. `kbtool` looks for these in the output of failing steps.
+# symptoms:
+#   - id: nan
+#     match: "mismatch.*nan"
+#     example: "max error: mismatch (nan)"
+#     advice: look for a row that is read past its end
+
+# Executable steps: `kbtool run-recipe look`.
+recipes:
+  - name: look
+    title: See what this machine has
+    steps:
+      - id: look
+        kind: environment
+        title: Probe card, driver, compilers and versions
+        expected: 5 s
+        timeout: 60 s
+"""
+
+SESSIONS = """\
+# Sessions
+
+One folder a session: `session.yaml` holds the figures, `notes.md` the prose, `runs/` what kbtool
+measured. `kbtool session new "What it is about"` makes one.
+"""
+
+KERNELS = """\
+# Kernels
+
+One folder a kernel: `kernel.yaml` names its sources, its harness and its cases; recipes build,
+validate and benchmark it. `kbtool schema kernel` describes the manifest.
+"""
+
+README = """\
+# {name}
+
+A lab notebook of kernel work, kept with kbtool.
+
+    kbtool session new "What it is about"   # start a sitting
+    kbtool check                            # every problem in every record
+    kbtool costs --by month                 # where money and time went
+    kbtool site serve                       # read it in a browser
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+def init(folder: Path) -> None:
+    """Make an empty knowledge base: folders, schemas, an example pattern, a site configuration."""
+    from kbtool.model.errors import UsageError
+    from kbtool.store.write import write_new
+
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder")
+    made = 0
+    for name, text in sorted(_files(folder).items()):
+        path = folder / name
+        if path.exists() or _is_superfluous(folder, name):
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_new(path, text)
+        click.echo(path)
+        made += 1
+    for name in ("sessions", "patterns", "kernels"):
+        (folder / name).mkdir(exist_ok=True)
+    click.echo(
+        f"{folder.absolute()} is a knowledge base: {made} files written" if made
+        else f"{folder.absolute()} is a knowledge base already; nothing to do",
+        err=True,
+    )  # fmt: skip
+    if made:
+        click.echo("next: kbtool session new TITLE", err=True)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    from kbtool.store.schema import FOLDER, modeline, schema_files
+
+    name = folder.absolute().name or "knowledge base"
+    texts = {
+        "README.md": README.format(name=name),
+        ".gitignore": "/.kbtool/\n/site/\n",
+        "mkdocs.yml": _site(name),
+        "sessions/README.md": SESSIONS,
+        "kernels/README.md": KERNELS,
+        _EXAMPLE: PATTERN.format(modeline=modeline("pattern")),
+    }
+    files = {path: text.encode() for path, text in texts.items()}
+    return files | {f"{FOLDER}/{path}": text for path, text in schema_files().items()}
+
+
+_EXAMPLE = "patterns/P01-validate-before-measuring.yaml"
+
+
+def _is_superfluous(folder: Path, name: str) -> bool:
+    """Whether an example is not wanted: there are patterns already."""
+    return name == _EXAMPLE and any((folder / "patterns").glob("*.yaml"))
+
+
+def _site(name: str) -> str:
+    """kbtool's own site configuration, under this name."""
+    import json
+
+    from kbtool.site.tree import packaged
+
+    text = packaged("mkdocs.yml").read_text(encoding="utf-8")
+    return text.replace("site_name: kbtool\n", f"site_name: {json.dumps(name)}\n", 1)

@@ -1,0 +1,59 @@
+"""``kbtool schema``: JSON Schemas of the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+EPILOG = """\b
+Examples:
+  kbtool schema                write schemas/ in the knowledge base
+  kbtool schema session        print one
+  kbtool schema --check        fail if schemas/ is not what kbtool would write
+  kbtool schema --out /tmp/s   write them elsewhere
+
+\b
+Editors with a YAML language server find the schema by a record's first line:
+# yaml-language-server: $schema=../../schemas/session.json"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument(
+    "kind",
+    required=False,
+    metavar="[session|pattern|kernel|run]",
+    type=click.Choice(["session", "pattern", "kernel", "run"]),
+)
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Where to write them.")
+@click.option(
+    "--check", "only_check", is_flag=True, default=False, help="Write nothing; 1 if any is stale."
+)
+@click.pass_context
+def schema(ctx: click.Context, kind: str | None, out: Path | None, only_check: bool) -> None:
+    """Write, print or check the JSON Schemas of the records."""
+    from kbtool.model.errors import UsageError
+    from kbtool.store.root import find_root
+    from kbtool.store.schema import FOLDER, schema_files, schema_text, stale_schemas
+    from kbtool.store.write import write_atomic
+
+    if kind is not None:
+        if out is not None or only_check:
+            raise UsageError("a kind is printed; --out and --check are for all of them")
+        click.echo(schema_text(kind), nl=False)
+        return
+    folder = out if out is not None else find_root(ctx.find_root().obj) / FOLDER
+    stale = stale_schemas(folder)
+    if only_check:
+        for name in stale:
+            click.echo(f"{folder / name} is stale")
+        if stale:
+            click.echo("kbtool: `kbtool schema` writes them anew", err=True)
+            ctx.exit(1)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    files = schema_files()
+    for name in stale:
+        write_atomic(folder / name, files[name])
+        click.echo(folder / name)
+    click.echo(f"{len(stale)} of {len(files)} schemas written", err=True)

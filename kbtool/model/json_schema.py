@@ -1,0 +1,94 @@
+"""JSON Schemas of the records, for editors that complete and check while one types.
+
+kbtool reads every scalar as text; an editor's parser has made ``0012345`` a number and ``true`` a
+boolean before its schema sees them. So where a text may look like one of those, the schema lets it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args
+
+from kbtool.model.base import Model
+from kbtool.model.kernel import Kernel
+from kbtool.model.pattern import Pattern
+from kbtool.model.recipe import StepSpec
+from kbtool.model.run import Run
+from kbtool.model.session import Session
+
+MODELS: dict[str, type[Model]] = {
+    "session": Session,
+    "pattern": Pattern,
+    "kernel": Kernel,
+    "run": Run,
+}
+"""Kind of record → its model."""
+
+_NUMBERS = ("0", "7", "12", "123456789", "1234567", "7e12345", "1.5", "2.4")
+_BOOLEANS = ("true", "false")
+_PLACEHOLDER = {"type": "string", "pattern": r"\$\{[a-z][a-z0-9_]*\}"}
+_STEPS = frozenset(kind.__name__ for kind in get_args(get_args(StepSpec)[0]))
+
+
+def json_schema(kind: str) -> dict[str, Any]:
+    """The JSON Schema of a kind of record."""
+    schema: dict[str, Any] = MODELS[kind].model_json_schema()
+    if kind != "run":  # runs are JSON, which has types of its own
+        _widen(schema)
+        for name in _STEPS & schema.get("$defs", {}).keys():
+            _allow_placeholders(schema["$defs"][name])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _widen(node: Any) -> None:
+    """Let each scalar be what a YAML parser may have made of it."""
+    if isinstance(node, list):
+        for item in node:
+            _widen(item)
+        return
+    if not isinstance(node, dict):
+        return
+    for key, part in node.items():
+        if key in {"properties", "$defs"}:
+            for inner in part.values():
+                _widen(inner)
+        elif key not in {"enum", "const", "default", "examples", "required"}:
+            _widen(part)
+    if node.get("type") == "string" and "enum" not in node and "const" not in node:
+        node["type"] = ["string", *_lookalikes(node.get("pattern"))]
+    elif node.get("type") == "boolean":
+        _alternative(node, {"type": "boolean"}, {"enum": list(_BOOLEANS)})
+    elif node.get("type") == "integer":
+        _alternative(node, _taken(node), {"type": "string", "pattern": r"^-?\d+$"})
+
+
+def _lookalikes(pattern: str | None) -> list[str]:
+    """What else than text a text of this form may have been taken for."""
+    form = re.compile(pattern or "")
+    found = []
+    if any(form.search(text) for text in _NUMBERS):
+        found.append("number")
+    if any(form.search(text) for text in _BOOLEANS):
+        found.append("boolean")
+    return found
+
+
+_OF_THE_TYPE = ("type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+
+
+def _taken(node: dict[str, Any]) -> dict[str, Any]:
+    return {key: node[key] for key in _OF_THE_TYPE if key in node}
+
+
+def _alternative(node: dict[str, Any], *ways: dict[str, Any]) -> None:
+    for key in _OF_THE_TYPE:
+        node.pop(key, None)
+    node["anyOf"] = list(ways)
+
+
+def _allow_placeholders(step: dict[str, Any]) -> None:
+    """``${name}`` may stand for any value of a step, of whatever type."""
+    for name, part in list(step["properties"].items()):
+        if name != "kind":
+            about = {key: part.pop(key) for key in ("description", "title") if key in part}
+            step["properties"][name] = {**about, "anyOf": [part, dict(_PLACEHOLDER)]}

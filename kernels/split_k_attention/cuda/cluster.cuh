@@ -1,0 +1,69 @@
+// Blocks that run together on neighbouring multiprocessors and reach each other's shared memory
+// (sm_90 and later). Earlier cards have clusters of one block, and nothing here is called there.
+#pragma once
+
+#include <cstdint>
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define KBTOOL_CLUSTERS 1
+#else
+#define KBTOOL_CLUSTERS 0
+#endif
+
+namespace kbtool::cuda {
+
+__device__ __forceinline__ uint32_t cluster_rank() {
+#if KBTOOL_CLUSTERS
+  uint32_t rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+#else
+  return 0;
+#endif
+}
+
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+#if KBTOOL_CLUSTERS
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void cluster_arrive() {
+#if KBTOOL_CLUSTERS
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void cluster_wait() {
+#if KBTOOL_CLUSTERS
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+// The address, in the shared memory of block `rank` of the cluster, of what lies at `address` here.
+__device__ __forceinline__ uint32_t remote_address(uint32_t address, uint32_t rank) {
+#if KBTOOL_CLUSTERS
+  uint32_t remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  return remote;
+#else
+  return address;
+#endif
+}
+
+__device__ __forceinline__ void store_remote(uint32_t remote, float4 value) {
+#if KBTOOL_CLUSTERS
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(remote), "f"(value.x),
+               "f"(value.y), "f"(value.z), "f"(value.w)
+               : "memory");
+#endif
+}
+
+__device__ __forceinline__ void store_remote(uint32_t remote, float2 value) {
+#if KBTOOL_CLUSTERS
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(remote), "f"(value.x), "f"(value.y)
+               : "memory");
+#endif
+}
+
+}  // namespace kbtool::cuda
