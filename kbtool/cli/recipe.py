@@ -179,7 +179,7 @@ def run_recipe(
         run, path = execute(job, session, reporter(progress, verbose=verbose), resumption)
     finally:
         if made_here:
-            _close(base, session)
+            _end(base, session)
     if as_json:
         print_json({**run.model_dump(mode="json"), "path": base.shown(path)})
     else:
@@ -261,8 +261,10 @@ def _session(base: KnowledgeBase, job: Job, name: str | None) -> tuple[str, bool
         raise UsageError(f"more than one session is running ({names}); say which: --session ID")
     if running:
         return running[0].id, False
+    # Complete from the start: what runs beside this must not take it for somebody's sitting.
     entry = create_session(
         base,
+        status="complete",
         title=f"Run of recipe {job.recipe.name}",
         objective=job.recipe.title,
         machine=job.machine,
@@ -271,11 +273,10 @@ def _session(base: KnowledgeBase, job: Job, name: str | None) -> tuple[str, bool
     return entry.record.id, True
 
 
-def _close(base: KnowledgeBase, session: str) -> None:
-    from kbtool.store.edit import close_session
+def _end(base: KnowledgeBase, session: str) -> None:
+    from kbtool.store.edit import end_run_session
 
-    path = base.root / "sessions" / session / "session.yaml"
-    close_session(path)
+    end_run_session(base.root / "sessions" / session / "session.yaml")
 
 
 def _tell_recovered(written: list[Path]) -> None:

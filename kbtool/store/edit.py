@@ -71,6 +71,13 @@ def close_session(
     return _read(path)
 
 
+def end_run_session(path: Path, now: datetime | None = None) -> Session:
+    """Set the end of a session that was made, complete from the start, for one run."""
+    with _edited(path, "end", ("complete",)) as (edit, _):
+        _set_known(edit, "ended", _moment(now))
+    return _read(path)
+
+
 def add_cost(path: Path, line: Mapping[str, str]) -> Session:
     """Add a cost line; keys as in the record."""
     with _edited(path, "cost", None) as (edit, _):

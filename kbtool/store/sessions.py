@@ -69,7 +69,7 @@ def create_session(
     *,
     title: str,
     label: str | None = None,
-    status: Literal["planned", "running"] = "running",
+    status: Literal["planned", "running", "complete"] = "running",
     objective: str | None = None,
     budget_time: str | None = None,
     budget_money: str | None = None,
@@ -83,7 +83,8 @@ def create_session(
         base: the knowledge base.
         title: what the sitting is about.
         label: its own name; the name in its id where not given.
-        status: ``running`` starts it now.
+        status: ``running`` starts it now; ``complete`` too, as a sitting that takes nothing more,
+            which is what a run makes that has no session.
         objective: what it sets out to do.
         budget_time: the time box: ``2 h``.
         budget_money: the money box: ``5 USD``.
@@ -102,7 +103,7 @@ def create_session(
     given: dict[str, str | None] = {
         "objective": objective, "budget_time": budget_time, "budget_money": budget_money,
     }  # fmt: skip
-    started = now.isoformat(timespec="seconds") if status == "running" else None
+    started = now.isoformat(timespec="seconds") if status != "planned" else None
 
     def text_for(id_: str) -> str:
         return _record(id_, label or id_[11:], title, status, given, started, machine, repository)

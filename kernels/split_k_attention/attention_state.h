@@ -50,8 +50,7 @@ KBTOOL_HOST_DEVICE float merge_weighted(const MergeWeights& w, float a, float b)
 KBTOOL_HOST_DEVICE float normalised(float o, float l) { return l == 0.0f ? 0.0f : o / l; }
 
 KBTOOL_HOST_DEVICE float log_sum_exp(float m, float l) {
-  // An empty state, and a logit of +inf, whose l is NaN from inf - inf.
-  if (m == negative_infinity() || m == -negative_infinity()) return m;
+  if (m == -negative_infinity()) return m;  // l is NaN, from inf - inf
   // In double, once a row: rounded once, where logf and the sum would each round.
   return static_cast<float>(static_cast<double>(m) + log(static_cast<double>(l)));
 }

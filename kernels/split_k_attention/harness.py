@@ -105,7 +105,7 @@ def _stored_as(layout: str, t: Tensor) -> Tensor:
             t.shape, (stride, S * D, D, 1)
         )
     elif layout == "far_keys":
-        stride = 2**31 // max(S - 1, 1) + D
+        stride = 3 * 2**30 // max(S - 1, 1) + D  # the last third of the keys lies beyond 2^31
         stored = t.new_empty((S - 1) * stride + B * H * D).as_strided(
             t.shape, (H * D, D, stride, 1)
         )

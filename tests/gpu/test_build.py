@@ -91,15 +91,20 @@ def test_the_first_real_error_is_told(folder, tmp_path):
     assert not plan.library.exists()
 
 
+UNDEFINED = "x.cpp:(.text+0x1): undefined reference to `g()'"
+PTXAS = "ptxas fatal   : Unresolved extern function 'f'"
+NOTHING = "the build failed and printed nothing"
+
+
 @pytest.mark.parametrize(
     ("output", "first"),
     [
-        ("FAILED: x.o\nc++ -c x.cpp\nx.cpp:3:1: error: boo\nx.cpp:9:1: error: baz", "x.cpp:3:1: error: boo"),
-        ("ninja: build stopped\ncollect2: error: ld returned 1", "the build failed and printed nothing"),
-        ("x.o: in function `f':\nx.cpp:(.text+0x1): undefined reference to `g()'\ncollect2: error: ld returned 1 exit status",
-         "x.cpp:(.text+0x1): undefined reference to `g()'"),
-        ("ptxas fatal   : Unresolved extern function 'f'", "ptxas fatal   : Unresolved extern function 'f'"),
-        ("", "the build failed and printed nothing"),
+        ("FAILED: x.o\nc++ -c x.cpp\nx.cpp:3:1: error: boo\nx.cpp:9:1: error: baz",
+         "x.cpp:3:1: error: boo"),
+        ("ninja: build stopped\ncollect2: error: ld returned 1", NOTHING),
+        (f"x.o: in function `f':\n{UNDEFINED}\ncollect2: error: ld returned 1", UNDEFINED),
+        (PTXAS, PTXAS),
+        ("", NOTHING),
     ],
 )  # fmt: skip
 def test_first_error(output, first):

@@ -306,6 +306,10 @@ def test_a_logit_of_infinity_is_nan_in_the_output_and_inf_in_the_lse(
         assert out.isnan().all()
         assert lse.eq(math.inf).all()
     assert (q @ k.mT).logsumexp(-1).eq(math.inf).all(), "as torch has it"
+    k[0, 0, 3] = math.nan
+    for num_splits in (1, 4):
+        out, lse = attention(q, k, v, num_splits=num_splits, return_lse=True)
+        assert out.isnan().all() and lse.isnan().all(), "a NaN beside it wins"
 
 
 @pytest.mark.parametrize("num_splits", [1, 5])

@@ -1,0 +1,763 @@
+// Split-K attention in one launch: what a user gets by default.
+//
+// A block takes one (batch entry, KV head, query tile, split). The query heads that share a KV head
+// are packed into the rows of the tile, row = query * heads_per_kv + head. Its warps form
+// KEY_WARPS groups that take the split's blocks of keys in turn, each through a ring of STAGES
+// asynchronous copies of its own and with an online softmax of its own, so that no group waits for
+// another; the ROW_WARPS warps of a group take 16 rows each.
+//
+// States merge three times, always in the order of their numbers, so results repeat to the bit:
+//   1. the groups of a block, through shared memory;
+//   2. the splits of a cluster: each block sends every other one its share of the columns;
+//   3. the clusters of a tile, where one does not hold every split: through the workspace, by the
+//      last block to arrive.
+// A block then finishes 1 / cluster of the tile's output.
+#pragma once
+
+#include "async_copy.cuh"
+#include "cluster.cuh"
+#include "fused_params.h"
+#include "mma.cuh"
+#include "softmax.cuh"
+
+namespace kbtool::cuda {
+
+// Depths may be set for a tuning build; as they stand every block fits the 99 KB of sm_86 and
+// sm_89, and two of them fit one multiprocessor of sm_80, sm_90 and sm_100.
+#if !defined(KBTOOL_FUSED_STAGES)
+#define KBTOOL_FUSED_STAGES 3
+#endif
+#if !defined(KBTOOL_FUSED_KEY_WARPS)
+#define KBTOOL_FUSED_KEY_WARPS 4
+#endif
+
+template <class Element_, int D_, int ROW_WARPS_, bool ALIGNED_>
+struct FusedConfig {
+  using Element = Element_;
+  using Traits = ElementTraits<Element>;
+  static constexpr int D = D_;  // the bucket; the head dimension may be less
+  static constexpr int ROW_WARPS = ROW_WARPS_;
+  static constexpr bool ALIGNED = ALIGNED_;  // rows of k and v copy in pieces of 16 bytes
+
+  static constexpr int BLOCK_M = 16 * ROW_WARPS;
+  static constexpr int KEY_WARPS =
+      ROW_WARPS == 4 ? (D == 256 ? 1 : 2)
+                     : (D == 256 ? KBTOOL_FUSED_KEY_WARPS / 2 : KBTOOL_FUSED_KEY_WARPS);
+  static constexpr int STAGES = KBTOOL_FUSED_STAGES;
+  static constexpr int BLOCK_KV = D == 64 || (D == 128 && ROW_WARPS == 4) ? 32 : 16;
+
+  static constexpr int WARPS = ROW_WARPS * KEY_WARPS;
+  static constexpr int THREADS = 32 * WARPS;
+  static constexpr int GROUP_THREADS = 32 * ROW_WARPS;
+  static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
+  static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
+
+  static constexpr int TILE_BYTES = BLOCK_KV * D * 2;
+  static constexpr int STAGE_BYTES = 2 * TILE_BYTES;
+  // Two banks' worth of padding a row: lanes of one fragment column lie in different banks.
+  static constexpr int STATE_STRIDE = D + 8;
+  static constexpr int STATE_BYTES = BLOCK_M * STATE_STRIDE * 4;
+  static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
+  // A group's ring; once its keys are done its state lies there.
+  static constexpr int REGION_BYTES = RING_BYTES > STATE_BYTES ? RING_BYTES : STATE_BYTES;
+
+  static constexpr int ML_OFFSET = KEY_WARPS * REGION_BYTES;  // float2 [KEY_WARPS, BLOCK_M]
+  static constexpr int FLAG_OFFSET = ML_OFFSET + KEY_WARPS * BLOCK_M * 8;
+  static constexpr int RECEIVED_ML_OFFSET = FLAG_OFFSET + 16;  // float2 [cluster, BLOCK_M]
+
+  static_assert(BLOCK_KV % 16 == 0, "the product with v takes 16 keys at a time");
+  static_assert((BLOCK_KV * CHUNKS) % GROUP_THREADS == 0, "each thread copies as many chunks");
+  static_assert(GROUP_THREADS % CHUNKS == 0 || CHUNKS % GROUP_THREADS == 0,
+                "a thread keeps its column from copy to copy");
+  static_assert(STAGE_BYTES % 128 == 0 && STATE_BYTES % 128 == 0, "regions keep tiles aligned");
+
+  static __host__ __device__ constexpr int received_o_offset(int cluster) {  // float4
+    return RECEIVED_ML_OFFSET + cluster * BLOCK_M * 8;
+  }
+  static constexpr int shared_bytes(int cluster) {
+    if (cluster == 1) return RECEIVED_ML_OFFSET;
+    const int share = (BLOCK_M * STATE_CHUNKS + cluster - 1) / cluster;
+    return received_o_offset(cluster) + cluster * share * 16;
+  }
+};
+
+// Where a block is in the problem. Keys are counted from the first of the split's.
+struct BlockItem {
+  uint32_t item;
+  uint32_t split;
+  uint32_t batch;
+  uint32_t head_kv;
+  uint32_t row0;
+  int rows;           // rows of this tile
+  int64_t valid;      // keys of this batch entry
+  int64_t key_begin;  // first key of the split
+  int64_t key_end;    // one past the last key of the split
+};
+
+__device__ __forceinline__ int64_t valid_keys(const FusedParams& fp, uint32_t batch) {
+  if (fp.lengths.data == nullptr) return fp.p.Skv;
+  const int64_t at = batch * fp.lengths.stride;
+  const int64_t length = fp.lengths.is_64bit
+                             ? __ldg(static_cast<const long long*>(fp.lengths.data) + at)
+                             : __ldg(static_cast<const int*>(fp.lengths.data) + at);
+  return length < 0 ? 0 : (length > fp.p.Skv ? fp.p.Skv : length);
+}
+
+template <class C>
+__device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
+  BlockItem at;
+  at.split = blockIdx.x % fp.splits;
+  at.item = blockIdx.x / fp.splits;
+  const uint32_t tile = fp.tiles - 1 - at.item % fp.tiles;  // causal: the longest start first
+  const uint32_t head = at.item / fp.tiles;
+  at.head_kv = head % static_cast<uint32_t>(fp.p.Hkv);
+  at.batch = head / static_cast<uint32_t>(fp.p.Hkv);
+  at.row0 = tile * C::BLOCK_M;
+  at.rows = static_cast<int>(min(static_cast<uint32_t>(C::BLOCK_M), fp.rows - at.row0));
+  at.valid = valid_keys(fp, at.batch);
+
+  // What any row of the tile sees is cut evenly, in whole blocks, whatever the batch's longest.
+  const int64_t seen =
+      visible_keys(fp.p.causal, (at.row0 + at.rows - 1) / fp.heads_per_kv, fp.p.Sq, at.valid);
+  const int64_t blocks = (seen + C::BLOCK_KV - 1) / C::BLOCK_KV;
+  int64_t first, last;
+  if (blocks < (int64_t{1} << 21)) {  // splits <= 1024: 32 bits hold the products
+    const uint32_t count = static_cast<uint32_t>(blocks);
+    first = count * at.split / fp.splits;
+    last = count * (at.split + 1) / fp.splits;
+  } else {
+    first = blocks * at.split / fp.splits;
+    last = blocks * (at.split + 1) / fp.splits;
+  }
+  at.key_begin = first * C::BLOCK_KV;
+  at.key_end = min(last * C::BLOCK_KV, seen);
+  return at;
+}
+
+template <class C>
+__device__ __forceinline__ void group_sync(int key_warp) {
+  if constexpr (C::ROW_WARPS == 1) {
+    __syncwarp();
+  } else {
+    asm volatile("bar.sync %0, %1;" ::"r"(key_warp + 1), "n"(C::GROUP_THREADS) : "memory");
+  }
+}
+
+// Brings a block of k or v into a tile of the ring; what lies past `keys` or past D becomes 0, so
+// that nothing which is not part of the problem can reach a result, as 0 * NaN would.
+template <class C>
+class TileCopier {
+ public:
+  using Element = typename C::Element;
+
+  __device__ TileCopier(const FusedParams& fp, const void* base, const Strides4& stride,
+                        const BlockItem& at, int thread)
+      : D(static_cast<int>(fp.p.D)), width(fp.copy_width) {
+    constexpr int ROWS_AT_A_TIME = C::GROUP_THREADS / C::CHUNKS;
+    static_assert(ROWS_AT_A_TIME >= 1, "a group copies at least a row at a time");
+    chunk = thread % C::CHUNKS;
+    row = thread / C::CHUNKS;
+    row_stride = stride.seq;
+    dim_stride = stride.dim;
+    source = static_cast<const Element*>(base) + at.batch * stride.batch +
+             at.head_kv * stride.head + (at.key_begin + row) * stride.seq + chunk * 8 * stride.dim;
+    column_bytes = max(0, min(16, (D - chunk * 8) * 2));
+  }
+
+  // key0 counts from the first key of the split.
+  __device__ __forceinline__ void copy(uint32_t tile, int64_t key0, int keys) const {
+    constexpr int STEP = C::GROUP_THREADS / C::CHUNKS;
+    const Element* from = source + key0 * row_stride;
+    const int64_t step = STEP * row_stride;
+    if constexpr (C::ALIGNED) {
+      if (keys >= C::BLOCK_KV && D == C::D) {
+#pragma unroll
+        for (int i = 0; i < C::BLOCK_KV / STEP; ++i) {
+          copy_async_16(tile + tile_offset<C::D>(row + i * STEP, chunk), from + i * step);
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < C::BLOCK_KV / STEP; ++i) {
+          const int bytes = row + i * STEP < keys ? column_bytes : 0;
+          const Element* place = bytes > 0 ? from + i * step : source_of_nothing();
+          copy_async<16>(tile + tile_offset<C::D>(row + i * STEP, chunk), place, bytes);
+        }
+      }
+    } else {
+#pragma unroll 1
+      for (int i = 0; i < C::BLOCK_KV / STEP; ++i) {
+        const int bytes = row + i * STEP < keys ? column_bytes : 0;
+        copy_chunk(tile + tile_offset<C::D>(row + i * STEP, chunk), from + i * step, bytes);
+      }
+    }
+  }
+
+ private:
+  const Element* source;
+  int64_t row_stride;
+  int64_t dim_stride;
+  int row;
+  int chunk;
+  int column_bytes;
+  int D;
+  int width;
+
+  // An address that is aligned and is not read.
+  __device__ __forceinline__ const Element* source_of_nothing() const {
+    return reinterpret_cast<const Element*>(reinterpret_cast<uintptr_t>(source) & ~uintptr_t{15});
+  }
+
+  template <int BYTES>
+  __device__ __forceinline__ void copy_pieces(uint32_t to, const Element* from, int bytes) const {
+#pragma unroll
+    for (int at = 0; at < 16; at += BYTES) {
+      const int read = max(0, min(BYTES, bytes - at));
+      const void* place = read > 0 ? static_cast<const void*>(from + at / 2) : source_of_nothing();
+      copy_async<BYTES>(to + at, place, read);
+    }
+  }
+
+  __device__ __forceinline__ void copy_chunk(uint32_t to, const Element* from, int bytes) const {
+    if (width == 8) return copy_pieces<8>(to, from, bytes);
+    if (width == 4) return copy_pieces<4>(to, from, bytes);
+    const unsigned short* elements = reinterpret_cast<const unsigned short*>(from);
+    uint32_t pairs[4] = {};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (i * 2 < bytes) {
+        pairs[i / 2] |= static_cast<uint32_t>(elements[i * dim_stride]) << (16 * (i % 2));
+      }
+    }
+    asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(pairs[0]), "r"(pairs[1]),
+                 "r"(pairs[2]), "r"(pairs[3])
+                 : "memory");
+  }
+};
+
+// The queries of one warp's 16 rows, as A fragments for all of D.
+template <class C>
+__device__ __forceinline__ void load_queries(const FusedParams& fp, const BlockItem& at,
+                                             int row_warp, int lane,
+                                             uint32_t (&q)[C::D / 16][4]) {
+  using Element = typename C::Element;
+  using Traits = typename C::Traits;
+  const int D = static_cast<int>(fp.p.D);
+  const Strides4& stride = fp.p.q_stride;
+  const bool pairs = stride.dim == 1 && D % 2 == 0 &&
+                     (reinterpret_cast<uintptr_t>(fp.p.q) & 3) == 0 &&
+                     ((stride.batch | stride.head | stride.seq) & 1) == 0;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int local = row_warp * 16 + half * 8 + lane / 4;
+    const bool exists = local < at.rows;
+    const uint32_t row = at.row0 + (exists ? local : 0);
+    const uint32_t query = row / fp.heads_per_kv;
+    const uint32_t head = at.head_kv * fp.heads_per_kv + row % fp.heads_per_kv;
+    const Element* source = static_cast<const Element*>(fp.p.q) + at.batch * stride.batch +
+                            head * stride.head + query * stride.seq;
+#pragma unroll
+    for (int step = 0; step < C::D / 16; ++step) {
+#pragma unroll
+      for (int part = 0; part < 2; ++part) {
+        const int d = step * 16 + part * 8 + lane % 4 * 2;
+        uint32_t value = 0;
+        if (exists && d < D) {
+          if (pairs) {
+            value = __ldg(reinterpret_cast<const unsigned*>(source + d));
+          } else {
+            const auto* low = reinterpret_cast<const unsigned short*>(source + d * stride.dim);
+            value = __ldg(low);
+            if (d + 1 < D) value |= static_cast<uint32_t>(__ldg(low + stride.dim)) << 16;
+          }
+        }
+        q[step][part * 2 + half] = value;
+      }
+    }
+  }
+  if (fp.q_factor != 1.0f) {  // -1 and 0 are exact
+#pragma unroll
+    for (int step = 0; step < C::D / 16; ++step) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        Element two[2];
+        memcpy(two, &q[step][i], 4);
+        q[step][i] = Traits::pack(Traits::to_float(two[0]) * fp.q_factor,
+                                  Traits::to_float(two[1]) * fp.q_factor);
+      }
+    }
+  }
+}
+
+// What a lane carries for rows g and g + 8 of its warp.
+template <class C>
+struct LaneState {
+  float m[2];  // of q.k, not scaled yet
+  float l[2];  // of this lane's keys only
+  float o[C::D / 8][4];
+};
+
+// Rows see a key only if it is among the first `seen` of the block.
+template <class C>
+__device__ __forceinline__ void mask_logits(float (&s)[C::BLOCK_KV / 8][4], const int (&seen)[2],
+                                            int lane) {
+#pragma unroll
+  for (int tile = 0; tile < C::BLOCK_KV / 8; ++tile) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int key = tile * 8 + lane % 4 * 2 + i % 2;
+      if (key >= seen[i / 2]) s[tile][i] = -CUDART_INF_F;
+    }
+  }
+}
+
+template <class C>
+__device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], uint32_t k_tile,
+                                             uint32_t v_tile, bool masked, const int (&seen)[2],
+                                             float c, int lane, LaneState<C>& state) {
+  using Traits = typename C::Traits;
+  constexpr int TILES = C::BLOCK_KV / 8;
+
+  float s[TILES][4] = {};
+#pragma unroll
+  for (int step = 0; step < C::D / 16; ++step) {
+#pragma unroll
+    for (int pair = 0; pair < TILES / 2; ++pair) {
+      uint32_t k[4];
+      const int key = pair * 16 + lane / 16 * 8 + lane % 8;
+      load_matrices(k, k_tile + tile_offset<C::D>(key, step * 2 + lane / 8 % 2));
+      Traits::mma(s[pair * 2], q[step], k[0], k[1]);
+      Traits::mma(s[pair * 2 + 1], q[step], k[2], k[3]);
+    }
+  }
+  if (masked) mask_logits<C>(s, seen, lane);
+
+  float alpha[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float m = state.m[half];
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+      m = max_nan(m, max_nan(s[tile][half * 2], s[tile][half * 2 + 1]));
+    }
+    m = max_nan(m, __shfl_xor_sync(~0u, m, 1));
+    m = max_nan(m, __shfl_xor_sync(~0u, m, 2));
+    const float base = finite_base(m) * c;
+    alpha[half] = exp2_fast(fmaf(state.m[half], c, -base));
+    state.m[half] = m;
+    float sum = 0.0f;
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& x = s[tile][half * 2 + i];
+        x = exp2_fast(fmaf(x, c, -base));
+        sum += x;
+      }
+    }
+    state.l[half] = fmaf(state.l[half], alpha[half], sum);
+  }
+  // A new maximum becomes rare as keys go by.
+  if (__any_sync(~0u, alpha[0] != 1.0f || alpha[1] != 1.0f)) {
+#pragma unroll
+    for (int tile = 0; tile < C::D / 8; ++tile) {
+      state.o[tile][0] *= alpha[0];
+      state.o[tile][1] *= alpha[0];
+      state.o[tile][2] *= alpha[1];
+      state.o[tile][3] *= alpha[1];
+    }
+  }
+
+#pragma unroll
+  for (int step = 0; step < C::BLOCK_KV / 16; ++step) {
+    const uint32_t weights[4] = {Traits::pack(s[step * 2][0], s[step * 2][1]),
+                                 Traits::pack(s[step * 2][2], s[step * 2][3]),
+                                 Traits::pack(s[step * 2 + 1][0], s[step * 2 + 1][1]),
+                                 Traits::pack(s[step * 2 + 1][2], s[step * 2 + 1][3])};
+#pragma unroll
+    for (int pair = 0; pair < C::D / 16; ++pair) {
+      uint32_t v[4];
+      const int key = step * 16 + lane / 8 % 2 * 8 + lane % 8;
+      load_matrices_transposed(v, v_tile + tile_offset<C::D>(key, pair * 2 + lane / 16));
+      Traits::mma(state.o[pair * 2], weights, v[0], v[1]);
+      Traits::mma(state.o[pair * 2 + 1], weights, v[2], v[3]);
+    }
+  }
+}
+
+// One group's keys of the split, to the state of each lane.
+template <class C>
+__device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockItem& at,
+                                             uint32_t ring, int key_warp, int row_warp, int lane,
+                                             LaneState<C>& state) {
+  const int thread = row_warp * 32 + lane;
+  const TileCopier<C> k_copier(fp, fp.p.k, fp.p.k_stride, at, thread);
+  const TileCopier<C> v_copier(fp, fp.p.v, fp.p.v_stride, at, thread);
+  const int64_t keys = at.key_end - at.key_begin;
+  constexpr int64_t STRIDE = C::KEY_WARPS * C::BLOCK_KV;
+
+  const auto start_copy = [&](int64_t key0, int stage) {
+    if (key0 < keys) {
+      const int count = static_cast<int>(min(static_cast<int64_t>(C::BLOCK_KV), keys - key0));
+      const uint32_t tile = ring + stage * C::STAGE_BYTES;
+      k_copier.copy(tile, key0, count);
+      v_copier.copy(tile + C::TILE_BYTES, key0, count);
+    }
+    commit_copies();
+  };
+
+  int64_t key0 = key_warp * C::BLOCK_KV;
+#pragma unroll
+  for (int stage = 0; stage < C::STAGES; ++stage) start_copy(key0 + stage * STRIDE, stage);
+
+  uint32_t q[C::D / 16][4];
+  load_queries<C>(fp, at, row_warp, lane, q);
+
+  // Keys that the lane's two rows see, and the fewest that any row of the warp sees, from
+  // key_begin on; a row past the tile is computed along and dropped.
+  int64_t seen_keys[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const uint32_t row = at.row0 + min(row_warp * 16 + half * 8 + lane / 4, at.rows - 1);
+    seen_keys[half] = min(visible_keys(fp.p.causal, row / fp.heads_per_kv, fp.p.Sq, at.valid),
+                          at.key_end) -
+                      at.key_begin;
+  }
+  const uint32_t first_row = at.row0 + min(row_warp * 16, at.rows - 1);
+  const int64_t seen_by_all =
+      min(visible_keys(fp.p.causal, first_row / fp.heads_per_kv, fp.p.Sq, at.valid), at.key_end) -
+      at.key_begin;
+
+  int stage = 0;
+#pragma unroll 1
+  for (; key0 < keys; key0 += STRIDE) {
+    wait_copies<C::STAGES - 1>();
+    group_sync<C>(key_warp);
+    const uint32_t tile = ring + stage * C::STAGE_BYTES;
+    const bool masked = key0 + C::BLOCK_KV > seen_by_all;
+    int seen[2] = {C::BLOCK_KV, C::BLOCK_KV};
+    if (masked) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        seen[half] = static_cast<int>(
+            max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_keys[half] - key0)));
+      }
+    }
+    attend_block<C>(q, tile, tile + C::TILE_BYTES, masked, seen, fp.c, lane, state);
+    group_sync<C>(key_warp);
+    start_copy(key0 + C::STAGES * STRIDE, stage);
+    stage = stage + 1 == C::STAGES ? 0 : stage + 1;
+  }
+}
+
+// The lanes' states of one group to its region of shared memory, and m and l beside.
+template <class C>
+__device__ __forceinline__ void store_group_state(const FusedParams& fp, const BlockItem& at,
+                                                  float* o_smem,    // [BLOCK_M, STATE_STRIDE]
+                                                  float2* ml_smem,  // [BLOCK_M]
+                                                  int row_warp, int lane,
+                                                  const LaneState<C>& state) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float l = state.l[half];
+    l += __shfl_xor_sync(~0u, l, 1);
+    l += __shfl_xor_sync(~0u, l, 2);
+    const int row = row_warp * 16 + half * 8 + lane / 4;
+    if (row >= at.rows) continue;
+    if (lane % 4 == 0) ml_smem[row] = make_float2(state.m[half] * fp.c, l);
+    float* o_row = o_smem + row * C::STATE_STRIDE + lane % 4 * 2;
+#pragma unroll
+    for (int tile = 0; tile < C::D / 8; ++tile) {
+      *reinterpret_cast<float2*>(o_row + tile * 8) =
+          make_float2(state.o[tile][half * 2], state.o[tile][half * 2 + 1]);
+    }
+  }
+}
+
+struct RowPlace {
+  uint32_t query;
+  uint32_t head;
+};
+
+__device__ __forceinline__ RowPlace place_of(const FusedParams& fp, const BlockItem& at, int row) {
+  const uint32_t packed = at.row0 + row;
+  return {packed / fp.heads_per_kv, at.head_kv * fp.heads_per_kv + packed % fp.heads_per_kv};
+}
+
+// Four columns of a finished row: output, and with the first columns the LSE.
+template <class C>
+__device__ __forceinline__ void store_output(const FusedParams& fp, const BlockItem& at, int row,
+                                             int column, const StateChunk& state) {
+  using Element = typename C::Element;
+  using Traits = typename C::Traits;
+  const RowPlace place = place_of(fp, at, row);
+  if (column == 0) {
+    const Strides3& stride = fp.p.lse_stride;
+    fp.p.lse[at.batch * stride.batch + place.head * stride.head + place.query * stride.seq] =
+        log_sum_exp_base2(state.m, state.l, fp.to_natural);
+  }
+  const Strides4& stride = fp.p.out_stride;
+  Element* out = static_cast<Element*>(fp.p.out) + at.batch * stride.batch +
+                 place.head * stride.head + place.query * stride.seq + column * stride.dim;
+  const float inverse = state.l == 0.0f ? 0.0f : 1.0f / state.l;
+  const float values[4] = {state.o.x * inverse, state.o.y * inverse, state.o.z * inverse,
+                           state.o.w * inverse};
+  const int left = static_cast<int>(fp.p.D) - column;
+  if (stride.dim == 1 && left >= 4 && (reinterpret_cast<uintptr_t>(out) & 7) == 0) {
+    *reinterpret_cast<uint2*>(out) =
+        make_uint2(Traits::pack(values[0], values[1]), Traits::pack(values[2], values[3]));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i < left) out[i * stride.dim] = Traits::from_float(values[i]);
+    }
+  }
+}
+
+// The workspace: o [groups, B, H, Sq, D], m and l [groups * cluster, B, H, Sq]. Each block of a
+// cluster keeps m and l of its own, so what it reads later is ordered by one counter.
+__device__ __forceinline__ int64_t state_slot(const FusedParams& fp, const BlockItem& at,
+                                              int64_t layer, int row) {
+  const RowPlace place = place_of(fp, at, row);
+  return ((layer * fp.p.B + at.batch) * fp.p.H + place.head) * fp.p.Sq + place.query;
+}
+
+__device__ __forceinline__ void store_partial(const FusedParams& fp, const BlockItem& at,
+                                              uint32_t group, uint32_t rank, int row, int column,
+                                              bool first_of_row, const StateChunk& state) {
+  if (first_of_row) {
+    const int64_t slot = state_slot(fp, at, static_cast<int64_t>(group) * fp.cluster + rank, row);
+    fp.p.partial_m[slot] = state.m;
+    fp.p.partial_l[slot] = state.l;
+  }
+  float* o = fp.p.partial_o + state_slot(fp, at, group, row) * fp.p.D + column;
+  const int left = static_cast<int>(fp.p.D) - column;
+  if (fp.p.D % 4 == 0) {
+    *reinterpret_cast<float4*>(o) = state.o;
+  } else {
+    const float values[4] = {state.o.x, state.o.y, state.o.z, state.o.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i < left) o[i] = values[i];
+    }
+  }
+}
+
+__device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, const BlockItem& at,
+                                                     uint32_t rank, int row, int column) {
+  const int64_t rows = fp.p.B * fp.p.H * fp.p.Sq;
+  const int64_t slot = state_slot(fp, at, 0, row);
+  const float* m = fp.p.partial_m + rank * rows + slot;
+  const float* l = fp.p.partial_l + rank * rows + slot;
+  const float* o = fp.p.partial_o + slot * fp.p.D + column;
+  const int64_t ml_step = fp.cluster * rows;
+  const int64_t o_step = rows * fp.p.D;
+  const int left = static_cast<int>(fp.p.D) - column;
+  const bool vector = fp.p.D % 4 == 0;
+  return merge_states(
+      static_cast<int>(fp.groups), [&](int i) { return __ldcg(m + i * ml_step); },
+      [&](int i) { return __ldcg(l + i * ml_step); },
+      [&](int i) {
+        const float* from = o + i * o_step;
+        if (vector) return __ldcg(reinterpret_cast<const float4*>(from));
+        float4 value = make_float4(__ldcg(from), 0.0f, 0.0f, 0.0f);
+        if (left > 1) value.y = __ldcg(from + 1);
+        if (left > 2) value.z = __ldcg(from + 2);
+        if (left > 3) value.w = __ldcg(from + 3);
+        return value;
+      });
+}
+
+// Whether this block is the last of `count` to come here. What every thread of the earlier ones
+// stored before can then be read; the counter is 0 again.
+__device__ __forceinline__ bool arrive_last(unsigned* counter, unsigned count, int* flag_smem) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(counter), "r"(count - 1)
+                 : "memory");
+    *flag_smem = before == count - 1;
+  }
+  __syncthreads();
+  return *flag_smem != 0;
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant__ FusedParams fp) {
+  extern __shared__ __align__(128) unsigned char smem[];
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const int key_warp = warp / C::ROW_WARPS;
+  const int row_warp = warp % C::ROW_WARPS;
+  const bool clustered = fp.cluster > 1;
+  if (clustered) cluster_arrive_relaxed();  // every block has started before any sends
+
+  const BlockItem at = locate<C>(fp);
+  unsigned char* region = smem + key_warp * C::REGION_BYTES;
+  float2* ml_smem = reinterpret_cast<float2*>(smem + C::ML_OFFSET);  // [KEY_WARPS, BLOCK_M]
+  {
+    LaneState<C> state;
+    state.m[0] = state.m[1] = -CUDART_INF_F;
+    state.l[0] = state.l[1] = 0.0f;
+#pragma unroll
+    for (int tile = 0; tile < C::D / 8; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) state.o[tile][i] = 0.0f;
+    }
+    attend_split<C>(fp, at, shared_address(region), key_warp, row_warp, lane, state);
+    // The loop ends with a barrier of the group, and copies still under way hold nothing.
+    wait_copies<0>();
+    group_sync<C>(key_warp);
+    store_group_state<C>(fp, at, reinterpret_cast<float*>(region), ml_smem + key_warp * C::BLOCK_M,
+                         row_warp, lane, state);
+  }
+  __syncthreads();
+
+  const auto merge_groups = [&](int row, int column) {
+    return merge_states(
+        C::KEY_WARPS, [&](int i) { return ml_smem[i * C::BLOCK_M + row].x; },
+        [&](int i) { return ml_smem[i * C::BLOCK_M + row].y; },
+        [&](int i) {
+          const float* o = reinterpret_cast<const float*>(smem + i * C::REGION_BYTES);
+          return *reinterpret_cast<const float4*>(o + row * C::STATE_STRIDE + column);
+        });
+  };
+
+  // Chunks of four columns, row by row; block `rank` of the cluster finishes [begin, end).
+  const int chunks = at.rows * C::STATE_CHUNKS;
+  const int D = static_cast<int>(fp.p.D);
+  uint32_t rank = 0;
+  int share = chunks;
+  int begin = 0;
+  int end = chunks;
+  float2* received_ml = reinterpret_cast<float2*>(smem + C::RECEIVED_ML_OFFSET);  // [cluster, BLOCK_M]
+  float4* received_o =
+      reinterpret_cast<float4*>(smem + C::received_o_offset(fp.cluster));  // [cluster, share]
+  if (clustered) {
+    rank = cluster_rank();
+    share = (chunks + fp.cluster - 1) / fp.cluster;
+    begin = min(static_cast<int>(rank) * share, chunks);
+    end = min(begin + share, chunks);
+    cluster_wait();
+    for (int e = threadIdx.x; e < chunks; e += C::THREADS) {
+      const int row = e / C::STATE_CHUNKS;
+      const int chunk = e % C::STATE_CHUNKS;
+      const StateChunk state = merge_groups(row, chunk * 4);
+      const int owner = e / share;
+      store_remote(remote_address(shared_address(received_o + rank * share + (e - owner * share)),
+                                  owner),
+                   state.o);
+      // The lanes of a row share the sending of its m and l to every block.
+      for (uint32_t to = chunk; to < fp.cluster; to += C::STATE_CHUNKS) {
+        store_remote(remote_address(shared_address(received_ml + rank * C::BLOCK_M + row), to),
+                     make_float2(state.m, state.l));
+      }
+    }
+    cluster_arrive();
+    cluster_wait();
+  }
+  const auto merge_cluster = [&](int e, int row) {
+    return merge_states(
+        static_cast<int>(fp.cluster), [&](int i) { return received_ml[i * C::BLOCK_M + row].x; },
+        [&](int i) { return received_ml[i * C::BLOCK_M + row].y; },
+        [&](int i) { return received_o[i * share + (e - begin)]; });
+  };
+  const auto merge_here = [&](int e, int row, int column) {
+    return clustered ? merge_cluster(e, row) : merge_groups(row, column);
+  };
+
+  if (fp.groups == 1) {
+    for (int e = begin + threadIdx.x; e < end; e += C::THREADS) {
+      const int row = e / C::STATE_CHUNKS;
+      const int column = e % C::STATE_CHUNKS * 4;
+      if (column < D) store_output<C>(fp, at, row, column, merge_here(e, row, column));
+    }
+    return;
+  }
+
+  if (begin >= end) return;
+  const uint32_t group = at.split / fp.cluster;
+  for (int e = begin + threadIdx.x; e < end; e += C::THREADS) {
+    const int row = e / C::STATE_CHUNKS;
+    const int column = e % C::STATE_CHUNKS * 4;
+    if (column >= D) continue;
+    store_partial(fp, at, group, rank, row, column, e == begin || column == 0,
+                  merge_here(e, row, column));
+  }
+  int* flag_smem = reinterpret_cast<int*>(smem + C::FLAG_OFFSET);
+  if (!arrive_last(fp.counters + at.item * fp.cluster + rank, fp.groups, flag_smem)) return;
+  for (int e = begin + threadIdx.x; e < end; e += C::THREADS) {
+    const int row = e / C::STATE_CHUNKS;
+    const int column = e % C::STATE_CHUNKS * 4;
+    if (column < D) store_output<C>(fp, at, row, column, merge_partials(fp, at, rank, row, column));
+  }
+}
+
+// Raises the kernel's limits once a device; the attributes stay.
+template <class C>
+cudaError_t prepare_kernel() {
+  constexpr int MAX_DEVICES = 64;
+  static bool prepared[MAX_DEVICES] = {};
+  int device = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  if (device < MAX_DEVICES && __atomic_load_n(&prepared[device], __ATOMIC_ACQUIRE)) {
+    return cudaSuccess;
+  }
+  int limit = 0;
+  error = cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (error != cudaSuccess) return error;
+  error = cudaFuncSetAttribute(fused_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, limit);
+  if (error != cudaSuccess) return error;
+  int major = 0;
+  error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error != cudaSuccess) return error;
+  if (major >= 9) {
+    error = cudaFuncSetAttribute(fused_kernel<C>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (error != cudaSuccess) return error;
+  }
+  if (device < MAX_DEVICES) __atomic_store_n(&prepared[device], true, __ATOMIC_RELEASE);
+  return cudaSuccess;
+}
+
+template <class C>
+cudaError_t launch_config(const FusedParams& fp, cudaStream_t stream) {
+  const cudaError_t error = prepare_kernel<C>();
+  if (error != cudaSuccess) return error;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(fp.items * fp.splits);
+  config.blockDim = dim3(C::THREADS);
+  config.dynamicSmemBytes = C::shared_bytes(static_cast<int>(fp.cluster));
+  config.stream = stream;
+  cudaLaunchAttribute attribute;
+  if (fp.cluster > 1) {
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = fp.cluster;
+    attribute.val.clusterDim.y = 1;
+    attribute.val.clusterDim.z = 1;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+  }
+  return cudaLaunchKernelEx(&config, fused_kernel<C>, fp);
+}
+
+template <class Element, int D, int ROW_WARPS>
+cudaError_t launch_rows(const FusedParams& fp, cudaStream_t stream) {
+  return fp.copy_width == 16 ? launch_config<FusedConfig<Element, D, ROW_WARPS, true>>(fp, stream)
+                             : launch_config<FusedConfig<Element, D, ROW_WARPS, false>>(fp, stream);
+}
+
+template <class Element, int D>
+cudaError_t launch_bucket(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  switch (row_warps) {
+    case 1:
+      return launch_rows<Element, D, 1>(fp, stream);
+    case 2:
+      return launch_rows<Element, D, 2>(fp, stream);
+    default:
+      return launch_rows<Element, D, 4>(fp, stream);
+  }
+}
+
+}  // namespace kbtool::cuda

@@ -1,0 +1,131 @@
+// Host side of the fused kernel: how a call is cut up, and which instance runs it.
+#include "launch.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "../num_splits.h"
+#include "fused_params.h"
+
+// Set for a tuning build.
+#if !defined(KBTOOL_FUSED_MAX_CLUSTER)
+#define KBTOOL_FUSED_MAX_CLUSTER 16
+#endif
+
+namespace kbtool::cuda {
+namespace {
+
+constexpr int64_t ROWS_PER_WARP = 16;
+constexpr int64_t MIN_KEYS = 64;  // one block of 16 keys for each of four warps
+
+int largest_divisor(int64_t n, int limit) {
+  for (int64_t divisor = std::min<int64_t>(n, limit); divisor > 1; --divisor) {
+    if (n % divisor == 0) return static_cast<int>(divisor);
+  }
+  return 1;
+}
+
+// One wave of blocks, each with keys enough to be worth it; above one cluster, whole clusters.
+int64_t choose_splits(int64_t items, int64_t Skv, const Card& card) {
+  if (items <= 0 || items >= card.multiprocessors) return 1;
+  int64_t splits = std::min(card.multiprocessors / items, Skv / MIN_KEYS);
+  splits = std::min(splits, MAX_NUM_SPLITS);
+  if (splits <= 1) return 1;
+  if (card.max_cluster > 1 && splits > card.max_cluster) splits -= splits % 8;
+  return splits;
+}
+
+// The widest load that every row of k and of v can be copied with.
+int copy_width(const SplitKParams& p) {
+  constexpr int64_t ELEMENT_BYTES = 2;
+  if (p.D > 1 && (p.k_stride.dim != 1 || p.v_stride.dim != 1)) return ELEMENT_BYTES;
+  uint64_t bits = reinterpret_cast<uintptr_t>(p.k) | reinterpret_cast<uintptr_t>(p.v);
+  const auto include = [&](int64_t size, int64_t stride) {
+    if (size > 1) bits |= static_cast<uint64_t>(stride * ELEMENT_BYTES);
+  };
+  for (const Strides4& stride : {p.k_stride, p.v_stride}) {
+    include(p.B, stride.batch);
+    include(p.Hkv, stride.head);
+    include(p.Skv, stride.seq);
+  }
+  for (const int width : {16, 8, 4}) {
+    if (bits % width == 0) return width;
+  }
+  return ELEMENT_BYTES;
+}
+
+LaunchFunction instance(ElementType type, int64_t D) {
+  const bool half = type == ElementType::fp16;
+  if (D <= 64) return half ? launch_fused_fp16_d64 : launch_fused_bf16_d64;
+  if (D <= 128) return half ? launch_fused_fp16_d128 : launch_fused_bf16_d128;
+  return half ? launch_fused_fp16_d256 : launch_fused_bf16_d256;
+}
+
+}  // namespace
+
+Plan make_plan(int64_t B, int64_t H, int64_t Hkv, int64_t Sq, int64_t Skv, int64_t D,
+               int64_t splits, const Card& card) {
+  Plan plan{};
+  const int64_t rows = Hkv == 0 ? 0 : H / Hkv * Sq;
+  plan.row_warps = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
+  plan.tiles = ceil_div(rows, plan.row_warps * ROWS_PER_WARP);
+  plan.items = B * Hkv * plan.tiles;
+  plan.num_splits = splits > 0 ? splits : choose_splits(plan.items, Skv, card);
+  plan.cluster = largest_divisor(plan.num_splits, card.max_cluster);
+  return plan;
+}
+
+int64_t workspace_numel(const Plan& plan, int64_t rows, int64_t D) {
+  if (plan.groups() == 1) return 0;
+  return plan.groups() * rows * D + 2 * plan.num_splits * rows;
+}
+
+cudaError_t launch_fused(const SplitKParams& p, ElementType type, const KvLengths& lengths,
+                         const Plan& plan, unsigned* counters, cudaStream_t stream) {
+  constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;
+  const int64_t rows = p.Hkv == 0 ? 0 : p.H / p.Hkv * p.Sq;
+  if (plan.items == 0) return cudaSuccess;
+  if (p.D > MAX_HEAD_DIM || rows > MAX_BLOCKS || plan.items * plan.num_splits > MAX_BLOCKS) {
+    return cudaErrorInvalidConfiguration;
+  }
+  FusedParams fp{};
+  fp.p = p;
+  fp.lengths = lengths;
+  fp.counters = counters;
+  fp.tiles = static_cast<uint32_t>(plan.tiles);
+  fp.splits = static_cast<uint32_t>(plan.num_splits);
+  fp.cluster = static_cast<uint32_t>(plan.cluster);
+  fp.groups = static_cast<uint32_t>(plan.groups());
+  fp.heads_per_kv = static_cast<uint32_t>(p.H / p.Hkv);
+  fp.rows = static_cast<uint32_t>(rows);
+  fp.items = static_cast<uint32_t>(plan.items);
+  fp.copy_width = copy_width(p);
+
+  constexpr double LOG2_E = 1.4426950408889634074;
+  const double magnitude = std::fabs(static_cast<double>(p.scale));
+  fp.c = static_cast<float>(magnitude * LOG2_E);
+  fp.q_factor = p.scale < 0 ? -1.0f : 1.0f;
+  fp.to_natural = magnitude / static_cast<double>(fp.c);
+  if (fp.c == 0.0f) {  // every logit is 0
+    fp.q_factor = 0.0f;
+    fp.c = static_cast<float>(LOG2_E);
+    fp.to_natural = 1.0 / LOG2_E;
+  }
+  return instance(type, p.D)(fp, plan.row_warps, stream);
+}
+
+cudaError_t read_card(Card* card) {
+  int device = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&card->multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
+  int major = 0;
+  error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error != cudaSuccess) return error;
+  // 16 is not portable: data-centre parts of sm_90 and sm_100 have it, others 8.
+  card->max_cluster = major < 9 ? 1 : std::min(major < 12 ? 16 : 8, KBTOOL_FUSED_MAX_CLUSTER);
+  return cudaSuccess;
+}
+
+}  // namespace kbtool::cuda

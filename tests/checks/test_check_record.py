@@ -1,0 +1,273 @@
+"""Rules that one record keeps by itself: each test breaks one, and asks for rule and line."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from knowledge import PATTERN, SESSION, SESSION_LINE, Knowledge, line_of
+
+from kbtool.checks.record_rules import RECORD_RULES
+from kbtool.checks.tree_rules import TREE_RULES
+from kbtool.store.document import MAX_BYTES
+
+
+def test_a_sound_knowledge_base_has_no_findings(base):
+    base.session()
+    base.pattern()
+    base.kernel()
+    assert base.findings() == []
+
+
+def test_every_rule_says_what_it_is():
+    for rule in (*RECORD_RULES, *TREE_RULES):
+        assert rule.__doc__, rule.__name__
+
+
+@pytest.mark.parametrize(
+    ("content", "rule", "line"),
+    [
+        (b"", "yaml", 1),
+        (b"# only a comment\n", "yaml", 1),
+        (b"just text\n", "yaml", 1),
+        (b"- a\n- b\n", "yaml", 1),
+        (b"id: a\nlabel: [1, 2\n", "yaml", 3),
+        (b"id: a\nid: b\n", "duplicate-key", 2),
+        (b"id: a\nlabel:\n  x: 1\n  x: 2\n", "duplicate-key", 4),
+        (b"id: a\nlabel: &x b\ntitle: *x\n", "yaml", 2),
+        (b"id: a\nlabel: *x\n", "yaml", 2),
+        (b"a: &a [*a]\n", "yaml", 1),
+        (b"id: !!python/object:os.system x\n", "yaml", 1),
+        (b"id: a\n---\nid: b\n", "yaml", 2),
+        (b"id: \xff\xfe\n", "encoding", 1),
+        (b"id: a\nlabel: \x00\x01\n", "encoding", 2),
+        (b"\x7fELF\x02\x01\x01\xff" + bytes(range(256)), "encoding", 1),
+        (b"a: " + b"[" * 5000, "yaml", 1),
+        (b"".join(b" " * n + b"a:\n" for n in range(300)), "yaml", 65),
+        (b"? [a]\n: b\n", "yaml", 1),
+        (b"id: a\n\tlabel: b\n", "yaml", 2),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_one_finding_with_its_line(base, content, rule, line):
+    base.write("sessions/2025-01-01-a/session.yaml", content)
+    (finding,) = base.findings()
+    assert (finding.rule, finding.line) == (rule, line), finding
+
+
+def test_a_truncated_record_is_a_finding(base):
+    path = base.session(more="bugs:\n  - {id: a, title: A, status: open}\n")
+    path.write_bytes(path.read_bytes()[:-12])
+    assert [rule for rule, _ in base.rules()] == ["yaml"]
+
+
+def test_an_enormous_record_is_refused_unread(base):
+    base.write("sessions/2025-01-01-a/session.yaml", b"# " + b"x" * MAX_BYTES)
+    (finding,) = base.findings()
+    assert finding.rule == "file"
+    assert "4,194,306 bytes" in finding.message
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "dangling link", "link outside"])
+def test_what_is_no_file_is_a_finding(base, kind, tmp_path):
+    path = base.root / "sessions/2025-01-01-a/session.yaml"
+    path.parent.mkdir()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "dangling link":
+        path.symlink_to("nowhere")
+    else:
+        (tmp_path / "elsewhere").write_text("id: x")
+        path.symlink_to(tmp_path / "elsewhere")
+    (finding,) = base.findings()
+    assert finding.rule in {"file", "path"}
+    assert finding.path == "sessions/2025-01-01-a/session.yaml"
+
+
+def test_every_breach_of_the_schema_is_told_at_its_key(base):
+    path = base.session(
+        more="objectve: typo\ncosts:\n  - kind: gpu\n    amount: -1\n    basis: guessed\n"
+    )
+    assert base.rules() == [
+        ("schema", line_of(path, "objectve")),
+        ("schema", line_of(path, "amount")),
+        ("schema", line_of(path, "basis")),
+    ]
+
+
+def test_a_commit_that_looks_like_a_number_stays_text(base):
+    base.session(more="commits:\n  - {id: a, sha: 7e12345}\n  - {id: b, sha: 0012345}\n")
+    assert base.findings() == []
+
+
+def test_the_first_line_names_the_schema(base):
+    base.write("sessions/2025-01-01-a/session.yaml", SESSION.format(id="2025-01-01-a", label="A"))
+    base.write("patterns/P01.yaml", SESSION_LINE + PATTERN.format(id="P01"))
+    assert base.rules() == [("modeline", 1), ("modeline", 1)]
+
+
+def test_an_id_is_the_name_of_its_folder_or_file(base):
+    base.pattern().rename(base.root / "patterns/P01-a-lesson.yaml")
+    base.session().parent.rename(base.root / "sessions/2025-01-01-b")
+    base.pattern("P02").rename(base.root / "patterns/P03.yaml")
+    assert [(f.path, f.rule, f.line) for f in base.findings()] == [
+        ("patterns/P03.yaml", "id", 2),
+        ("sessions/2025-01-01-b/session.yaml", "id", 2),
+    ]
+
+
+def test_two_items_of_a_list_must_not_share_an_id(base):
+    bug = "  - {{id: {}, title: T, status: open}}\n"
+    path = base.session(more="bugs:\n" + bug.format("a") + bug.format("b") + bug.format("a"))
+    assert base.rules() == [("unique", line_of(path, "id: a,", 2))]
+
+
+NULLS = """\
+started: null
+bugs:
+  - {id: tail, title: T, status: open, cause: null}
+fixes:
+  - {bug: "#bugs.tail", change: C, commit: null}
+measurements:
+  - id: fa1
+    title: M
+    kind: benchmark
+    columns: {torch: {title: T, unit: us}}
+    rows: [{id: s128, values: {torch: null}}]
+"""
+
+
+def test_a_null_needs_its_reason_and_is_told_its_path(base):
+    path = base.session(more=NULLS)
+    assert base.rules() == [
+        ("null-reason", line_of(path, "started")),
+        ("null-reason", line_of(path, "cause")),
+        ("null-reason", line_of(path, "commit")),
+        ("null-reason", line_of(path, "values")),
+    ]
+    said = " ".join(finding.message for finding in base.findings())
+    for name in ("started", "bugs.tail.cause", "fixes.0.commit"):
+        assert f"{{{name}: why}}" in said
+
+
+def test_reasons_go_by_item_ids_and_may_leave_rows_and_values_out(base):
+    reasons = "unknown: {started: w, bugs.tail.cause: w, fixes.0.commit: w, %s: w}\n"
+    for name in ("measurements.fa1.s128.torch", "measurements.fa1.rows.s128.values.torch"):
+        base.session(more=NULLS + reasons % name)
+        assert base.findings() == []
+
+
+def test_a_reason_without_its_null_is_a_finding(base):
+    path = base.session(more="objective: known\nunknown:\n  objective: w\n  ended: w\n")
+    assert base.rules() == [
+        ("null-reason", line_of(path, "objective", 2)),
+        ("null-reason", line_of(path, "ended")),
+    ]
+
+
+def test_a_nulls_reason_cannot_be_null(base):
+    path = base.session(more="ended: null\nunknown:\n  ended: null\n")
+    assert base.rules() == [("schema", line_of(path, "ended", 2))]
+
+
+def test_references_into_the_record_itself(base):
+    path = base.session(
+        more="""\
+costs:
+  - {kind: gpu, amount: 1.00, basis: billed}
+bugs:
+  - {id: tail, title: T, status: open}
+fixes:
+  - {bug: "#bugs.tail", change: C}
+  - {bug: "#bugs.head", change: C}
+  - {bug: "#costs.gpu", change: C}
+  - {bug: "2025-01-01-a#bugs.tail", change: C}
+  - {bug: "2025-01-01-a#bugs.none", change: C}
+claims:
+  - {id: a, says: S, stated: 1 USD, how: sum, of: ["#costs.gpu", "0.5 USD"]}
+  - id: b
+    says: S
+    stated: 1 USD
+    how: sum
+    of:
+      - how: sum
+        of:
+          - "#costs.gpu"
+          - "#costs.ai"
+"""
+    )
+    assert base.rules() == [
+        ("link", line_of(path, "bugs.head")),
+        ("link", line_of(path, "bug: \"#costs.gpu")),
+        ("link", line_of(path, "bugs.none")),
+        ("link", line_of(path, "costs.ai")),
+    ]  # fmt: skip
+
+
+TRANSCRIPT = """\
+# yaml-language-server: $schema=../../schemas/session.json
+id: 2025-01-01-a
+label: A
+title: A sitting
+origin: log
+sources:
+  log: {file: log.txt, about: a log}
+status: complete
+duration: 25 min
+grade: A
+bugs:
+  - {id: a, title: no figures need no source, status: open}
+  - id: b
+    title: T
+    status: open
+    minutes_lost: 5 min
+environment:
+  driver: "550"
+costs:
+  - {kind: gpu, amount: 1.00, basis: claimed, source: log:12}
+  - {kind: ai, amount: 1.00, basis: claimed, source: elsewhere:12}
+decisions:
+  - id: d
+    question: Q
+    source: log:1-4,9
+    options: [{id: o, title: T, figures: {cost: 1 USD}}]
+cites:
+  duration: log:4
+  outcome: log:5
+"""
+
+
+def test_a_transcript_cites_every_figure(base):
+    path = base.write("sessions/2025-01-01-a/session.yaml", TRANSCRIPT)
+    assert base.rules() == [
+        ("provenance", line_of(path, "grade")),
+        ("provenance", line_of(path, "id: b")),
+        ("provenance", line_of(path, "environment")),
+        ("provenance", line_of(path, "elsewhere")),
+        ("provenance", line_of(path, "outcome")),
+    ]
+
+
+def test_a_transcript_without_sources_is_a_finding(base):
+    text = TRANSCRIPT.split("sources:")[0] + "status: complete\n"
+    base.write("sessions/2025-01-01-a/session.yaml", text)
+    assert base.rules() == [("provenance", 5)]
+    base.write("sessions/2025-01-01-a/session.yaml", text.replace(": log", ": mention"))
+    assert base.rules() == [("provenance", 5)]
+
+
+@pytest.mark.parametrize("origin", ["tool", "person"])
+def test_ones_own_record_needs_no_sources(base, origin):
+    text = TRANSCRIPT.split("sources:")[0].replace(": log", f": {origin}")
+    base.write("sessions/2025-01-01-a/session.yaml", text + "status: complete\nduration: 5 min\n")
+    assert base.findings() == []
+
+
+def test_findings_come_sorted_and_once(tmp_path):
+    base = Knowledge(tmp_path)
+    for name in ("b", "a", "c"):
+        base.session(f"2025-01-01-{name}", more="nonsense: 1\nalso: 1\n")
+    found = base.findings()
+    assert found == sorted(set(found))
+    assert len(found) == 6

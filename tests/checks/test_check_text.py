@@ -1,0 +1,135 @@
+"""Secrets and addresses of machines, in every kind of file; and what only looks like them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from test_check_tree import LOOK, RUN
+
+from kbtool.checks.text_rules import addresses, secrets
+
+# Put together here, so that nobody's scanner takes this file for a leak.
+TOKEN = "gh" + "p_" + "a1B2c3D4" * 5
+SECRETS = [
+    "-----BEGIN RSA " + "PRIVATE KEY-----",
+    "-----BEGIN OPENSSH " + "PRIVATE KEY-----",
+    "-----BEGIN " + "PRIVATE KEY-----",
+    "-----BEGIN PGP " + "PRIVATE KEY BLOCK-----",
+    "AK" + "IAIOSFODNN7EXAMPLE",
+    TOKEN,
+    "github" + "_pat_" + "11ABCDEFG0" * 4,
+    "sk" + "-" + "proj-Ab1Cd2Ef3Gh4Ij5Kl6Mn7",
+    "xox" + "b-123456789012-abcdefABCDEF",
+    "hf" + "_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE3",
+    "Authorization: Bearer " + "abcdef1234567890abcdef",
+    "postgres://user:" + "hunter22@db.example.org/x",
+    "https://:" + "tok3n123@example.org",
+    "password: " + "hunter2hunter2",
+    "AWS_SECRET_ACCESS_KEY=" + "wJalrXUtnFEMI/K7MDENG/bPx",
+    "api_key = '" + "0123456789abcdef'",
+    "eyJhbGciOiJIUzI1" + ".eyJzdWIiOiIxMjM0NTY3" + ".abc",
+]
+NO_SECRETS = [
+    "the private key is on the other machine",
+    "task-split-k-attention-baseline-kernel",
+    "sk-attention-of-the-two-pass-kernel",
+    "mask-1234567890123456789012345",
+    "set password: before the first run",
+    "HF_TOKEN is read from the environment",
+    "https://example.org/path?x=1",
+    "git@github.com:owner/name.git",
+    "ssh://git@github.com/owner/name.git",
+    "https://user:${TOKEN}@example.org",
+    "bearer of bad news about the kernel",
+    "commit 0123456789abcdef0123456789abcdef01234567",
+]
+ADDRESSES = [
+    "10.0.0.1",
+    "ssh root@203.0.113.7",
+    "http://192.168.1.20:8888/lab",
+    "127.0.0.1",
+    "0.0.0.0:8000",
+    "(34.91.7.255)",
+    "host=172.16.0.9,",
+    "ends a sentence 10.1.2.3.",
+    "2001:db8::8a2e:370:7334",
+    "fe80::1ff:fe23:4567:890a%eth0",
+    "[2001:db8::1]:22",
+    "::1",
+    "[::1]:8080",
+    "2001:0db8:85a3:0000:0000:8a2e:0370:7334",
+    "::ffff:10.0.0.1",
+    "ip-10-0-0-12.ec2.internal",
+]
+NO_ADDRESSES = [
+    "torch 2.2.1",
+    "12.8",
+    "driver 550.54.15",
+    "driver: 525.105.17.1",
+    "cuDNN 9.1.0.70",
+    "nvidia-cudnn-cu12==9.1.0.70",
+    "version 12.8.0.1",
+    "v1.2.3.4",
+    "300.400.500.600",
+    "1.2.3.4.5",
+    "section 1.2.3",
+    "0.1.2.3",
+    "at 12:30:45",
+    "2025-10-12T19:42:00Z",
+    "x[::2], x[1::2], x[::1], x[a:b:c]",
+    "at::native, c10::Half, the c10:: namespace, torch::Tensor",
+    "std::add, ::add()",
+    "aa:bb:cc:dd:ee:ff",
+    "1:2:3",
+    "64×64, 128×128×64",
+]
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_secrets_are_found_and_not_repeated(text):
+    found = list(secrets("x", f"first line\n{text}\n"))
+    assert [finding.line for finding in found] == [2]
+    assert text not in found[0].message
+
+
+@pytest.mark.parametrize("text", NO_SECRETS + ADDRESSES[:2])
+def test_what_is_no_secret(text):
+    assert list(secrets("x", text)) == []
+
+
+@pytest.mark.parametrize("text", ADDRESSES)
+def test_addresses_are_found(text):
+    assert [finding.line for finding in addresses("x", f"\n\n{text}\n")] == [3]
+
+
+@pytest.mark.parametrize("text", NO_ADDRESSES)
+def test_what_is_no_address(text):
+    assert list(addresses("x", text)) == []
+
+
+def test_they_are_looked_for_in_every_file(base):
+    base.session(more=f"# {TOKEN}\n")
+    base.pattern(more=LOOK + "# ssh 10.0.0.1\n")
+    base.kernel().open("a").write(f"# {TOKEN}\n")
+    base.write("sessions/2025-01-01-a/notes.md", "# Notes\n\nssh 10.0.0.1\n")
+    run = {**RUN, "parameters": {"host": "10.0.0.1"}}
+    base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", json.dumps(run))
+    assert [(f.path.rsplit("/", 1)[-1], f.rule) for f in base.findings()] == [
+        ("kernel.yaml", "secret"),
+        ("P01.yaml", "address"),
+        ("notes.md", "address"),
+        (f"{RUN['id']}.json", "address"),
+        ("session.yaml", "secret"),
+    ]
+
+
+def test_they_are_looked_for_even_where_nothing_else_can_be_read(base):
+    base.write("sessions/2025-01-01-a/session.yaml", f"id: [\n{TOKEN}\n")
+    base.write("sessions/2025-01-01-a/notes.md", b"\xff\n10.0.0.1\n")
+    assert [(f.rule, f.line) for f in base.findings()] == [
+        ("encoding", 1),
+        ("address", 2),
+        ("secret", 2),
+        ("yaml", 3),
+    ]

@@ -1,0 +1,306 @@
+"""Rules between records."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from knowledge import KERNEL, RECIPE, Knowledge, line_of
+
+RUN = {
+    "id": "20250101T090000Z-look",
+    "session": "2025-01-01-a",
+    "recipe": "look",
+    "pattern": "P01",
+    "parameters": {},
+    "status": "passed",
+    "started": "2025-01-01T09:00:00Z",
+    "ended": "2025-01-01T09:00:02Z",
+    "machine": {"python": "3", "kbtool": "0", "os": "L", "cpu": "C", "cores": 1},
+    "repository": {},
+    "steps": [
+        {
+            "id": "look", "kind": "environment", "title": "Look", "status": "passed",
+            "expected_seconds": 1, "expected_from": "declared",
+        }
+    ],
+}  # fmt: skip
+
+LOOK = """\
+recipes:
+  - name: look
+    title: Look
+    steps: [{id: look, kind: environment, title: Look, expected: 1 s, timeout: 9 s}]
+"""
+
+
+def add_run(base: Knowledge, name: str | None = None, **changes: object) -> Path:
+    run = {**RUN, **changes}
+    return base.write(f"sessions/2025-01-01-a/runs/{name or RUN['id']}.json", json.dumps(run))
+
+
+def test_links_to_records_that_are_not_there(base):
+    base.pattern(more="supersedes: [P02]\nrelated: [P03]\nstated_in: [2025-01-01-x]\n")
+    path = base.session(
+        more="""\
+follows: 2025-01-01-x
+evidence:
+  - {pattern: P09, verdict: applied, note: N}
+bugs:
+  - {id: a, title: T, status: open, recurrence_of: "2025-01-01-y#bugs.a"}
+claims:
+  - {id: c, says: S, stated: 1 h, how: same, of: ["2025-01-01-z#duration"]}
+"""
+    )
+    pattern = base.root / "patterns/P01.yaml"
+    assert [(f.path.split("/")[0], f.rule, f.line) for f in base.findings()] == [
+        ("patterns", "link", line_of(pattern, "supersedes")),
+        ("patterns", "link", line_of(pattern, "related")),
+        ("patterns", "link", line_of(pattern, "stated_in")),
+        ("sessions", "link", line_of(path, "follows")),
+        ("sessions", "link", line_of(path, "P09")),
+        ("sessions", "link", line_of(path, "recurrence_of")),
+        ("sessions", "link", line_of(path, "claims") + 1),
+    ]
+
+
+def test_links_into_other_records_are_followed_to_the_figure(base):
+    base.session(more="duration: 5 min\nbugs: [{id: tail, title: T, status: open}]\n")
+    path = base.session(
+        "2025-01-02-b",
+        """\
+fixes:
+  - {bug: 2025-01-01-a#bugs.tail, change: C}
+  - {bug: 2025-01-01-a#bugs.head, change: C}
+  - {bug: 2025-01-01-a#duration, change: C}
+claims:
+  - {id: a, says: S, stated: 5 min, how: same, of: [2025-01-01-a#duration]}
+  - {id: b, says: S, stated: 5 min, how: same, of: [2025-01-01-a#durations]}
+""",
+    )
+    for _ in range(2):  # the second time, answers come from the cache
+        found = base.findings(cached=True)
+        assert [(f.rule, f.line) for f in found] == [
+            ("link", line_of(path, "bugs.head")),
+            ("link", line_of(path, "#duration, change")),
+            ("link", line_of(path, "#durations")),
+        ]
+    assert "there is no 'head'" in found[0].message
+    assert "is no bug" in found[1].message
+
+
+def test_an_unsound_record_is_told_once_and_not_by_those_that_link_to_it(base):
+    base.session(more="nonsense: 1\n")
+    base.session("2025-01-02-b", "follows: 2025-01-01-a\n")
+    assert [finding.rule for finding in base.findings()] == ["schema"]
+
+
+def test_sessions_do_not_follow_in_a_circle(base):
+    own = base.session("2025-01-01-a", "follows: 2025-01-01-a\n")
+    base.session("2025-01-02-b", "follows: 2025-01-04-d\n")
+    base.session("2025-01-03-c", "follows: 2025-01-02-b\n")
+    base.session("2025-01-04-d", "follows: 2025-01-03-c\n")
+    base.session("2025-01-05-e", "follows: 2025-01-04-d\n")
+    found = base.findings()
+    assert [finding.rule for finding in found] == ["cycle", "cycle"]
+    assert found[0].line == line_of(own, "follows")
+    round_ = "2025-01-02-b → 2025-01-04-d → 2025-01-03-c → 2025-01-02-b"
+    assert found[1].message.endswith(round_)
+
+
+def test_patterns_do_not_supersede_in_a_circle(base):
+    base.pattern("P01", "supersedes: [P02]\n")
+    base.pattern("P02", "supersedes: [P03, P01]\n")
+    base.pattern("P03")
+    assert [(f.path, f.rule) for f in base.findings()] == [("patterns/P01.yaml", "cycle")]
+
+
+def test_bugs_do_not_recur_in_a_circle(base):
+    bug = 'bugs: [{{id: {}, title: T, status: open, recurrence_of: "{}"}}]\n'
+    base.session("2025-01-01-a", bug.format("x", "2025-01-02-b#bugs.y"))
+    base.session("2025-01-02-b", bug.format("y", "2025-01-01-a#bugs.x"))
+    base.session("2025-01-03-c", bug.format("z", "#bugs.z"))
+    assert [(f.path[9:21], f.rule) for f in base.findings()] == [
+        ("2025-01-01-a", "cycle"),
+        ("2025-01-03-c", "cycle"),
+    ]
+
+
+def test_a_long_line_of_sessions_is_no_circle_and_no_recursion(base):
+    before = ""
+    for number in range(1200):
+        base.session(f"2025-01-01-s{number:04}", before)
+        before = f"follows: 2025-01-01-s{number:04}\n"
+    assert base.findings() == []
+
+
+def test_ids_and_recipe_names_are_unique(base):
+    base.pattern("P01", LOOK)
+    base.pattern("P02", LOOK)
+    base.pattern("P03").rename(base.root / "patterns/P03-a.yaml")
+    base.pattern("P03").rename(base.root / "patterns/P03-b.yaml")
+    second = base.root / "patterns/P02.yaml"
+    assert [(f.path, f.rule, f.line) for f in base.findings()] == [
+        ("patterns/P02.yaml", "unique", line_of(second, "name: look")),
+        ("patterns/P03-b.yaml", "unique", 2),
+    ]
+
+
+def test_labels_may_repeat(base):
+    base.session("2025-01-01-a", label="N+7")
+    base.session("2025-01-02-b", label="N+7")
+    assert base.findings() == []
+
+
+def test_a_recipe_names_a_kernel_its_targets_and_case_sets(base):
+    path = base.pattern(more=RECIPE)
+    assert base.rules() == [("recipe", line_of(path, "kernel:"))]
+    base.kernel()
+    assert base.findings() == []
+    path.write_text(
+        path.read_text()
+        .replace("case_sets: small", "case_sets: 'small, huge'")
+        .replace("kind: build,", "kind: build, target: cuda,")
+    )
+    assert base.rules() == [
+        ("recipe", line_of(path, "cuda")),
+        ("recipe", line_of(path, "huge")),
+    ]
+
+
+def test_the_choices_of_a_parameter_are_held_to_the_manifest_too(base):
+    base.kernel()
+    choice = (
+        "    parameters:\n      cases: {type: choice, default: small, choices: [small, none],"
+        " help: H}\n"
+    )
+    more = RECIPE.replace("    steps:", choice + "    steps:").replace(
+        "case_sets: small", "case_sets: '${cases}'"
+    )
+    path = base.pattern(more=more)
+    assert base.rules() == [("recipe", line_of(path, "case_sets"))]
+
+
+@pytest.mark.parametrize("path", ["..", "../..", "/etc", "out/../../x", "link/inside", "~/x", "a\\b"])
+def test_commands_stay_in_the_tree(base, path, tmp_path):
+    (base.root / "link").symlink_to(tmp_path)
+    step = (
+        "      - {{id: x, kind: command, title: X, expected: 1 s, timeout: 9 s, run: [a],"
+        " {}}}\n"
+    )
+    head = "recipes:\n  - name: x\n    title: X\n    steps:\n"
+    for key, value in (("cwd", f"'{path}'"), ("produces", f"['{path}']")):
+        record = base.pattern(more=head + step.format(f"{key}: {value}"))
+        assert base.rules() == [("path", line_of(record, "kind: command"))], key
+    base.pattern(more=head + step.format("cwd: sub/dir, produces: [out/x.json]"))
+    assert base.findings() == []
+
+
+@pytest.mark.parametrize(
+    ("source", "rule"),
+    [
+        ("none.cpp", "manifest"),
+        ("../../patterns/P01.yaml", "path"),
+        ("/etc/passwd", "path"),
+        ("link.cpp", "path"),
+        ("folder", "manifest"),
+    ],
+)
+def test_a_manifest_names_files_in_its_own_folder(base, source, rule):
+    base.pattern()
+    path = base.kernel(KERNEL.replace("add.cpp", source))
+    (path.parent / "folder").mkdir()
+    (path.parent / "link.cpp").symlink_to(base.root / "patterns/P01.yaml")
+    assert base.rules() == [(rule, line_of(path, "cpu:"))]
+
+
+def test_a_file_that_vanishes_is_found_although_no_record_changed(base):
+    base.kernel()
+    assert base.findings(cached=True) == []
+    (base.root / "kernels/add/add.cpp").unlink()
+    assert [f.rule for f in base.findings(cached=True)] == ["manifest"]
+
+
+def test_a_sound_run(base):
+    base.pattern(more=LOOK)
+    base.session()
+    add_run(base)
+    add_run(base, f"{RUN['id']}.2", attempt=2)
+    assert base.findings() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "rules"),
+    [
+        ("x", {}, ["run"]),
+        (None, {"attempt": 2}, ["run", "run"]),
+        (None, {"session": "2025-01-02-b"}, ["run"]),
+        (None, {"pattern": "P07"}, ["link"]),
+        (None, {"kernel": "none"}, ["link"]),
+        (None, {"recipe": "none"}, ["link"]),
+        (None, {"status": "failed", "extra": 1}, ["run"]),
+        (None, {"steps": []}, ["run"]),
+        (None, {"steps": [{**RUN["steps"][0], "status": "failed"}]}, ["run"]),
+        (None, {"id": "20250101T090000Z-other"}, ["run"]),
+    ],
+)  # fmt: skip
+def test_runs_that_do_not_fit(base, name, changes, rules):
+    base.pattern(more=LOOK)
+    base.session()
+    path = add_run(base, name, **changes)
+    found = base.findings()
+    assert [f.rule for f in found] == rules
+    assert {f.path for f in found} == {path.relative_to(base.root).as_posix()}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
+def test_torn_runs(base, content):
+    base.session()
+    base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", content)
+    assert base.rules() == [("run", 1)]
+
+
+def test_what_does_not_belong(base):
+    base.session()
+    base.write("sessions/2025-01-01-a/runs/README.txt", "x")
+    base.write("sessions/2025-01-01-a/runs/sub/x.json", "x")
+    base.write("sessions/2025-01-01-a/plot.png", b"\x89PNG")  # an attachment is welcome
+    base.write("sessions/2025-01-02-b/notes.md", "# no record\n")
+    base.write("sessions/2025-01-03-c/session.yml", "id: x\n")
+    base.write("sessions/2025-01-04-d/runs", "x")
+    base.write("sessions/README.md", "x")
+    base.write("sessions/stray.yaml", "x")
+    base.write("patterns/P01.yml", "x")
+    base.write("patterns/.hidden", "x")
+    assert [(f.path, f.rule) for f in base.findings()] == [
+        ("patterns/P01.yml", "stray"),
+        ("sessions/2025-01-01-a/runs/README.txt", "stray"),
+        ("sessions/2025-01-01-a/runs/sub", "stray"),
+        ("sessions/2025-01-02-b/session.yaml", "missing"),
+        ("sessions/2025-01-03-c/session.yaml", "missing"),
+        ("sessions/2025-01-03-c/session.yml", "stray"),
+        ("sessions/2025-01-04-d/runs", "stray"),
+        ("sessions/2025-01-04-d/session.yaml", "missing"),
+        ("sessions/stray.yaml", "stray"),
+    ]
+
+
+def test_a_journal_is_a_finding_once_its_writer_is_dead(base):
+    base.session()
+    path = base.write("sessions/2025-01-01-a/runs/.20250101T090000Z-look.journal", "{}\n")
+    assert [(f.rule, f.line) for f in base.findings()] == [("unfinished-run", 1)]
+    held = (
+        "import fcntl, sys, time; f = open(sys.argv[1], 'rb');"
+        "fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", held, str(path)], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "held\n"
+        assert base.findings() == []
+        writer.kill()
+    assert [f.rule for f in base.findings(cached=True)] == ["unfinished-run"]

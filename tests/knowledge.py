@@ -1,0 +1,101 @@
+"""A small knowledge base for tests, written by hand: each test breaks one thing in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kbtool.checks.check import check_tree
+from kbtool.model.finding import Finding
+
+SESSION_LINE = "# yaml-language-server: $schema=../../schemas/session.json\n"
+PATTERN_LINE = "# yaml-language-server: $schema=../schemas/pattern.json\n"
+KERNEL_LINE = "# yaml-language-server: $schema=../../schemas/kernel.json\n"
+
+SESSION = """\
+id: {id}
+label: {label}
+title: A sitting
+origin: person
+status: complete
+"""
+
+PATTERN = """\
+id: {id}
+number: 1
+title: A lesson
+summary: It recurs.
+stated_status: operational
+problem: Something goes wrong.
+solution: Do otherwise.
+when_to_use: [always]
+when_not: [never]
+"""
+
+KERNEL = """\
+id: add
+title: Add
+summary: It adds.
+namespace: add
+harness: harness.py
+targets:
+  cpu: {sources: [add.cpp]}
+case_fields:
+  n: {type: int, help: how many}
+case_sets:
+  small: {title: Small ones, cases: [{n: 1}, {n: 2}]}
+"""
+
+RECIPE = """\
+recipes:
+  - name: add
+    title: Build and validate
+    kernel: add
+    steps:
+      - {id: build, kind: build, title: Build, expected: 1 min, timeout: 5 min}
+      - {id: validate, kind: validate, title: Validate, expected: 1 s, timeout: 1 min, case_sets: small}
+"""
+
+
+class Knowledge:
+    """Files under a root, and what ``check`` finds in them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name in ("sessions", "patterns", "kernels"):
+            (root / name).mkdir(parents=True, exist_ok=True)
+
+    def write(self, path: str, content: str | bytes) -> Path:
+        """Write a file, with its folders."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return file
+
+    def session(self, id_: str = "2025-01-01-a", more: str = "", label: str = "A") -> Path:
+        """A sound session with ``more`` appended."""
+        text = SESSION_LINE + SESSION.format(id=id_, label=label) + more
+        return self.write(f"sessions/{id_}/session.yaml", text)
+
+    def pattern(self, id_: str = "P01", more: str = "") -> Path:
+        """A sound pattern with ``more`` appended."""
+        return self.write(f"patterns/{id_}.yaml", PATTERN_LINE + PATTERN.format(id=id_) + more)
+
+    def kernel(self, text: str = KERNEL) -> Path:
+        """A sound kernel with its files."""
+        self.write("kernels/add/harness.py", "")
+        self.write("kernels/add/add.cpp", "")
+        return self.write("kernels/add/kernel.yaml", KERNEL_LINE + text)
+
+    def findings(self, *, cached: bool = False, jobs: int | None = 1) -> list[Finding]:
+        """Everything that ``check`` finds."""
+        return check_tree(self.root, cached=cached, jobs=jobs).findings
+
+    def rules(self) -> list[tuple[str, int]]:
+        """Rule and line of everything that ``check`` finds."""
+        return [(finding.rule, finding.line) for finding in self.findings()]
+
+
+def line_of(path: Path, text: str, nth: int = 1) -> int:
+    """The line of the nth occurrence of ``text``."""
+    lines = [n for n, line in enumerate(path.read_text().splitlines(), 1) if text in line]
+    return lines[nth - 1]
