@@ -12,10 +12,12 @@ from kbtool.cli.common import json_option, knowledge_base, print_json, print_tab
 
 if TYPE_CHECKING:
     from kbtool.model.recipe import Recipe
-    from kbtool.model.run import BenchmarkResult, Run
+    from kbtool.model.run import BenchmarkResult, Run, Timing
     from kbtool.runner.engine import Job
     from kbtool.store.tree import KnowledgeBase
 
+QUIET = 0.05
+"""The share of the cores that others may use without a word about noise."""
 EXIT_CODES = {
     "passed": 0,
     "failed": 1,
@@ -341,15 +343,28 @@ def _print_benchmark(result: BenchmarkResult) -> None:
         rows.append(
             [
                 case.name,
-                *(f"{case.arms[arm].median_us:,.1f}" if arm in case.arms else "—" for arm in arms),
+                *(_timing(case.arms.get(arm)) for arm in arms),
                 "refused" if case.refused else f"{value:.2f}×" if value else "—",
                 f"{rate / result.read_gb_s:.0%}",
             ]
         )
     click.echo(
-        f"microseconds, median of single calls, {result.device}, {result.threads} threads;"
-        f" ceiling: {result.read_gb_s:.1f} GB/s read"
+        f"microseconds, median ± half the interquartile range of single calls, {result.device},"
+        f" {result.threads} threads; ceiling: {result.read_gb_s:.1f} GB/s read"
     )
     header = ["case", *arms, f"{result.baseline} ÷ {result.subject}", "of ceiling"]
     print_table(header, rows, numeric=set(range(1, len(header))))
+    if result.others_busy is not None and result.others_busy > QUIET:
+        click.echo(
+            f"kbtool: other processes used {result.others_busy:.0%} of the cores meanwhile:"
+            " the figures are noisy; run it again on a quiet machine",
+            err=True,
+        )
     click.echo(headline(result))
+
+
+def _timing(timing: Timing | None) -> str:
+    if timing is None:
+        return "—"
+    spread = (timing.high_us - timing.low_us) / 2 / timing.median_us
+    return f"{timing.median_us:,.1f} ±{spread:3.0%}"

@@ -53,13 +53,19 @@ def benchmark_cpu(
     """
     torch.set_num_threads(threads)
     flush = torch.ones(min(2 * last_level_cache_bytes(), _MAX_FLUSH_BYTES) // 4)
-    ceiling = read_bandwidth()
+    reader = torch.ones(_reader_bytes() // 8, dtype=torch.float64)
+    ceiling = 0.0
+    others = OtherProcesses()
     results: list[BenchmarkCase] = []
     with torch.inference_mode():
         for case in cases:
-            result = _time_case(harness, case, case_set, samples, seed, flush, ceiling)
+            # A shared machine's memory is faster at one time than at another: the ceiling is the
+            # best rate of the whole run.
+            ceiling = max(ceiling, read_bandwidth(reader))
+            result = _time_case(harness, case, case_set, samples, seed, flush)
             results.append(result)
             on_case(len(results), result)
+        ceiling = max(ceiling, read_bandwidth(reader))
     return BenchmarkResult(
         sha256=sha256,
         device="cpu",
@@ -73,8 +79,39 @@ def benchmark_cpu(
             " MiB read before each call so that inputs come from memory; result checked again"
             " after timing"
         ),
-        cases=results,
+        others_busy=others.share(),
+        cases=[
+            case.model_copy(update={"refused": refusal(case, harness.SUBJECT, ceiling)})
+            for case in results
+        ],
     )
+
+
+class OtherProcesses:
+    """How busy the machine was with something else, since this object was made."""
+
+    def __init__(self) -> None:
+        self._start = self._now()
+
+    @staticmethod
+    def _now() -> tuple[float, float, float] | None:
+        """Seconds: of the clock, of all processors' work, of this process's own."""
+        try:
+            fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+        except OSError:
+            return None
+        user, nice, system, _, _, irq, softirq, steal = (int(field) for field in fields[:8])
+        ticks = user + nice + system + irq + softirq + steal
+        own = os.times()
+        return time.monotonic(), ticks / os.sysconf("SC_CLK_TCK"), own.user + own.system
+
+    def share(self) -> float | None:
+        """Their share of all cores; ``None`` where the system does not tell."""
+        now = self._now()
+        if now is None or self._start is None or now[0] == self._start[0]:
+            return None
+        clock, everyone, own = (new - old for new, old in zip(now, self._start, strict=True))
+        return round(max(everyone - own, 0.0) / (clock * (os.cpu_count() or 1)), 3)
 
 
 def _time_case(
@@ -84,7 +121,6 @@ def _time_case(
     samples: int,
     seed: int,
     flush: torch.Tensor,
-    ceiling: float,
 ) -> BenchmarkCase:
     name = str(case["name"])
     inputs = harness.make_inputs(
@@ -111,7 +147,6 @@ def _time_case(
         bytes=work["bytes"],
         flops=work["flops"],
         rechecked=rechecked,
-        refused=refusal(timings[harness.SUBJECT], work["bytes"], ceiling, rechecked),
         absent=absent,
     )
 
@@ -146,34 +181,34 @@ def timing(seconds: list[float]) -> Timing:
     )
 
 
-def refusal(subject: Timing, least_bytes: int, ceiling: float, rechecked: bool) -> str | None:
+def refusal(case: BenchmarkCase, subject: str, ceiling: float) -> str | None:
     """Why a case's figures are refused, or ``None``.
 
     Args:
-        subject: the timing of the library.
-        least_bytes: what the case has to move.
+        case: the timed case.
+        subject: the arm that runs the library.
         ceiling: the measured read rate, 10⁹ bytes a second.
-        rechecked: whether the result was right again after timing.
     """
-    if not rechecked:
+    if not case.rechecked:
         return "the result was wrong after timing"
-    rate = least_bytes / (subject.median_us * 1e3)
+    rate = case.bytes / (case.arms[subject].median_us * 1e3)
     if rate > CEILING_MARGIN * ceiling:
         return f"{rate:.1f} GB/s is over the measured read ceiling of {ceiling:.1f} GB/s"
     return None
 
 
-def read_bandwidth() -> float:
-    """The best rate of reading memory on this machine now, in 10⁹ bytes a second."""
-    buffer = torch.ones(
-        min(max(4 * last_level_cache_bytes(), 1 << 28), _MAX_FLUSH_BYTES) // 8, dtype=torch.float64
-    )
+def read_bandwidth(buffer: torch.Tensor) -> float:
+    """The best rate of reading ``buffer`` now, in 10⁹ bytes a second."""
     rates = []
-    for _ in range(9):
+    for _ in range(5):
         started = time.perf_counter()
         buffer.sum()
-        rates.append(buffer.numel() * 8 / (time.perf_counter() - started) / 1e9)
+        rates.append(buffer.nbytes / (time.perf_counter() - started) / 1e9)
     return max(rates)
+
+
+def _reader_bytes() -> int:
+    return min(max(4 * last_level_cache_bytes(), 1 << 28), _MAX_FLUSH_BYTES)
 
 
 def last_level_cache_bytes() -> int:

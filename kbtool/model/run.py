@@ -192,6 +192,8 @@ class BenchmarkResult(Model):
     """The measured ceiling of memory reads, in 10⁹ bytes a second, same run, same threads."""
     protocol: str
     """How it was timed, in words."""
+    others_busy: Annotated[float, Field(ge=0)] | None = None
+    """Share of the cores that other processes used meanwhile; null where it cannot be told."""
     cases: list[BenchmarkCase]
 
 

@@ -127,7 +127,11 @@ def parse(raw: bytes, shown: str) -> Document:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         context = getattr(error, "context", None)
         said = f"{problem}, {context}" if context else problem
-        raise _error(shown, mark.line + 1 if mark else 1, "yaml", said) from None
+        if mark:
+            line = mark.line + 1
+        else:  # a character that YAML refuses; libyaml says at which byte
+            line = raw.count(b"\n", 0, getattr(error, "position", 0)) + 1
+        raise _error(shown, line, "yaml", said) from None
 
 
 def _load(text: str, raw: bytes, shown: str) -> dict[str, Any]:

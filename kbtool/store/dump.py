@@ -35,13 +35,7 @@ def scalar(text: str) -> str:
     """``text`` on one line, quoted unless every reader takes it for just that text."""
     if _PLAIN.fullmatch(text) and text[-1] != " " and not _TYPED.fullmatch(text):
         return text
-    # JSON's strings are YAML's double-quoted ones, but for characters that YAML cannot hold bare.
-    quoted = json.dumps(text, ensure_ascii=False)
-    return re.sub(
-        "[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]",
-        lambda match: f"\\u{ord(match[0]):04x}",
-        quoted,
-    )
+    return _quoted(text)
 
 
 def flow(data: Mapping[str, str]) -> str:
@@ -51,7 +45,16 @@ def flow(data: Mapping[str, str]) -> str:
 
 
 def _flow_scalar(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False) if _NOT_IN_FLOW.search(text) else scalar(text)
+    return _quoted(text) if _NOT_IN_FLOW.search(text) else scalar(text)
+
+
+def _quoted(text: str) -> str:
+    # JSON's strings are YAML's double-quoted ones, but for characters that YAML cannot hold bare.
+    return re.sub(
+        "[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]",
+        lambda match: f"\\u{ord(match[0]):04x}",
+        json.dumps(text, ensure_ascii=False),
+    )
 
 
 def _entry(head: str, value: Data, indent: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +49,22 @@ def reasons(state: RepositoryState) -> dict[str, str]:
 
 
 def _commit(repo: Any) -> str | None:
+    import git
+
     try:
-        return str(repo.head.commit.hexsha)
-    except (ValueError, OSError):  # no commit yet, or a broken reference
+        # Read from the files of the repository: git itself may be missing, or refuse.
+        found = str(git.SymbolicReference.dereference_recursive(repo, repo.head.path))
+    except (ValueError, OSError, git.GitError):  # no commit yet, or a broken reference
         return None
+    return found if re.fullmatch("[0-9a-f]{40}", found) else None
 
 
 def _branch(repo: Any) -> str | None:
+    import git
+
     try:
         return str(repo.active_branch.name)
-    except (TypeError, ValueError, OSError):  # detached
+    except (TypeError, ValueError, OSError, git.GitError):  # detached, or broken
         return None
 
 

@@ -85,9 +85,8 @@ class Splice:
             start = found[0].end_mark.index + 1
             self._replace(start, max(start, node.end_mark.index), f"\n  {line}")
         elif node.flow_style:
-            end = node.end_mark.index - 1
-            comma = "" if self.text[:end].rstrip().endswith(",") else ", "
-            self._replace(end, end, comma + flow(item))
+            end = node.value[-1].end_mark.index
+            self._replace(end, end, f", {flow(item)}")
         else:
             margin = " " * node.start_mark.column
             self._insert(self._after(node), f"{margin}{line}\n")
@@ -99,7 +98,7 @@ class Splice:
         assert found is not None
         item = found[1].value[-1]
         if item.flow_style:
-            end = item.end_mark.index - 1
+            end = item.value[-1][1].end_mark.index
             self._replace(end, end, f", {flow({name: value})[1:-1]}")
         else:
             margin = " " * item.value[0][0].start_mark.column

@@ -13,7 +13,6 @@ from torch import SymInt, Tensor
 __all__ = ["split_k_attention"]
 
 
-@torch.library.register_fake("kbtool::split_k_attention")
 def _fake_split_k_attention(
     q: Tensor,
     k: Tensor,
@@ -28,7 +27,6 @@ def _fake_split_k_attention(
     return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
-@torch.library.register_fake("kbtool::split_k_attention_out")
 def _fake_split_k_attention_out(
     q: Tensor,
     k: Tensor,
@@ -45,7 +43,6 @@ def _fake_split_k_attention_out(
     _refuse_gradient(q, k, v)
 
 
-@torch.library.register_fake("kbtool::split_k_attention_plan")
 def _fake_split_k_attention_plan(
     q: Tensor, k: Tensor, *, num_splits: int | None = None
 ) -> tuple[int | SymInt, int | SymInt]:
@@ -53,6 +50,11 @@ def _fake_split_k_attention_plan(
         "split_k_attention_plan answers with the numbers of a real device and cannot be traced; "
         "call it outside torch.compile"
     )
+
+
+torch.library.register_fake("kbtool::split_k_attention", _fake_split_k_attention)
+torch.library.register_fake("kbtool::split_k_attention_out", _fake_split_k_attention_out)
+torch.library.register_fake("kbtool::split_k_attention_plan", _fake_split_k_attention_plan)
 
 
 def _refuse_gradient(q: Tensor, k: Tensor, v: Tensor) -> None:

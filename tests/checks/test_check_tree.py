@@ -184,13 +184,12 @@ def test_the_choices_of_a_parameter_are_held_to_the_manifest_too(base):
     assert base.rules() == [("recipe", line_of(path, "case_sets"))]
 
 
-@pytest.mark.parametrize("path", ["..", "../..", "/etc", "out/../../x", "link/inside", "~/x", "a\\b"])
+@pytest.mark.parametrize(
+    "path", ["..", "../..", "/etc", "out/../../x", "link/inside", "~/x", "a\\b"]
+)
 def test_commands_stay_in_the_tree(base, path, tmp_path):
     (base.root / "link").symlink_to(tmp_path)
-    step = (
-        "      - {{id: x, kind: command, title: X, expected: 1 s, timeout: 9 s, run: [a],"
-        " {}}}\n"
-    )
+    step = "      - {{id: x, kind: command, title: X, expected: 1 s, timeout: 9 s, run: [a], {}}}\n"
     head = "recipes:\n  - name: x\n    title: X\n    steps:\n"
     for key, value in (("cwd", f"'{path}'"), ("produces", f"['{path}']")):
         record = base.pattern(more=head + step.format(f"{key}: {value}"))

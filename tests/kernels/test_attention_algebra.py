@@ -1,4 +1,4 @@
-"""The merge algebra, through a C shim over the header that every source shares."""
+"""The merge algebra, through a C shim over the header that every source includes."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_an_infinite_logit_is_nan_in_the_output_and_inf_in_the_lse(algebra: Alge
 
 
 @pytest.mark.parametrize("header", ["attention_state.h", "params.h", "num_splits.h"])
-def test_shared_headers_compile_for_the_device(header: str, tmp_path: Path) -> None:
+def test_common_headers_compile_for_the_device(header: str, tmp_path: Path) -> None:
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("no nvcc on this machine")

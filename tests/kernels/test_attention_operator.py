@@ -1,4 +1,4 @@
-"""The operator as torch sees it: schema, fake tensors, torch.compile, gradients, argument errors."""
+"""The operator as torch sees it: schema, fake tensors, torch.compile, gradients, errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_compiles_as_one_graph(attention: Attention, backend: str, dynamic: bool
         return out * 2, lse
 
     compiled = torch.compile(attend, fullgraph=True, backend=backend, dynamic=dynamic)
-    for B, Sq, Skv in ((2, 3, 9), (3, 5, 17)):  # noqa: N806
+    for B, Sq, Skv in ((2, 3, 9), (3, 5, 17)):
         q, k, v = operands((B, 4, Sq, 16), (B, 2, Skv, 16))
         lengths = torch.randint(0, Skv + 1, (B,))
         for got, expected in zip(compiled(q, k, v, lengths), attend(q, k, v, lengths), strict=True):
@@ -89,7 +89,7 @@ def test_returns_the_output_alone_or_with_the_lse(attention: Attention) -> None:
 def test_a_gradient_is_refused(attention: Attention, which: int) -> None:
     arguments = operands()
     arguments[which].requires_grad_()
-    with pytest.raises(NotImplementedError, match="no gradient.*torch.no_grad"):
+    with pytest.raises(NotImplementedError, match=r"no gradient.*torch\.no_grad"):
         attention(*arguments)
     with torch.no_grad():
         assert not attention(*arguments).requires_grad

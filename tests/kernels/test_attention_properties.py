@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 @st.composite
 def cases(draw: st.DrawFn) -> dict[str, Any]:
-    B = draw(st.integers(0, 3))  # noqa: N806
-    Hkv = draw(st.integers(1, 3))  # noqa: N806
-    Skv = draw(st.integers(0, 150))  # noqa: N806
+    B = draw(st.integers(0, 3))
+    Hkv = draw(st.integers(1, 3))
+    Skv = draw(st.integers(0, 150))
     lengths = st.lists(st.integers(0, Skv), min_size=B, max_size=B)
     return {
         "B": B,

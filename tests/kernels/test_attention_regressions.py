@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 import torch
-from attention_rule import CPU, DTYPES, FOLDER, check, same_bits
+from attention_rule import CPU, DTYPES, FOLDER, MANIFEST, check, same_bits
 from torch import Tensor
 
 Attention = Callable[..., Any]
 
 
 def random_inputs(
-    B: int = 1,  # noqa: N803
-    H: int = 4,  # noqa: N803
-    Hkv: int = 2,  # noqa: N803
-    Sq: int = 3,  # noqa: N803
-    Skv: int = 100,  # noqa: N803
-    D: int = 64,  # noqa: N803
+    B: int = 1,
+    H: int = 4,
+    Hkv: int = 2,
+    Sq: int = 3,
+    Skv: int = 100,
+    D: int = 64,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -111,10 +111,10 @@ def test_output_is_written_at_length_zero(harness: Any, num_splits: int) -> None
 
 @pytest.mark.parametrize("num_splits", [1, 3])
 @pytest.mark.parametrize("B", [1, 3])
-def test_output_of_any_strides(attention: Attention, B: int, num_splits: int) -> None:  # noqa: N803
+def test_output_of_any_strides(attention: Attention, B: int, num_splits: int) -> None:
     q, k, v = random_inputs(B=B, dtype=torch.float16)
     expected = attention(q, k, v, num_splits=num_splits)
-    H, Sq, D = q.shape[1:]  # noqa: N806
+    H, Sq, D = q.shape[1:]
     held = torch.full((Sq, B, 2 * D, H), math.nan, dtype=q.dtype)
     buffers = poisoned(q, k, num_splits)
     buffers["out"] = held.permute(1, 3, 0, 2)[..., ::2]
@@ -162,7 +162,7 @@ def test_a_short_workspace_is_refused() -> None:
     q, k, v = random_inputs()
     buffers = poisoned(q, k, 2)
     buffers["workspace"] = buffers["workspace"][:-1]
-    with pytest.raises(ValueError, match="workspace must be .* at least 1584 elements, got Float"):
+    with pytest.raises(ValueError, match=r"workspace must be .* at least 1584 elements, got Float"):
         torch.ops.kbtool.split_k_attention_out(q, k, v, num_splits=2, **buffers)
 
 
@@ -222,7 +222,7 @@ def test_splits_are_cut_from_the_valid_length(attention: Attention) -> None:
 
 
 @pytest.mark.parametrize("Skv", [63, 64, 65, 127, 129, 191, 200])
-def test_lengths_that_no_block_divides(harness: Any, Skv: int) -> None:  # noqa: N803
+def test_lengths_that_no_block_divides(harness: Any, Skv: int) -> None:
     for dtype in DTYPES:
         q, k, v = random_inputs(Sq=Skv // 2, Skv=Skv, dtype=dtype)
         for causal in (False, True):
@@ -375,9 +375,10 @@ def test_the_build_without_wide_vectors_is_right_too(tmp_path: Path) -> None:
     ]
     library = tmp_path / "portable.so"
     installed = Path(torch.__file__).parent
+    sources = [str(FOLDER / source) for source in MANIFEST.targets["cpu"].sources]
     subprocess.run(
         ["g++", *flags, "-DTORCH_TARGET_VERSION=0x020a000000000000",
-         f"-isystem{installed / 'include'}", *map(str, sorted(FOLDER.rglob("*.cpp"))),
+         f"-isystem{installed / 'include'}", *sources,
          "-o", str(library), f"-L{installed / 'lib'}", "-ltorch_cpu"],
         check=True, timeout=300,
     )  # fmt: skip

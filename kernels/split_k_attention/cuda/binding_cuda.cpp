@@ -164,7 +164,7 @@ Plan plan_of(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits
   if (num_splits.has_value() && (*num_splits < 1 || *num_splits > kbtool::MAX_NUM_SPLITS)) {
     fail("num_splits must lie in [1, ", kbtool::MAX_NUM_SPLITS, "], got ", *num_splits);
   }
-  return kbtool::cuda::make_plan(q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3),
+  return kbtool::cuda::make_plan(q.size(0), q.size(1), k.size(1), q.size(2), k.size(2),
                                  num_splits.value_or(0), card_of(q.get_device_index()));
 }
 

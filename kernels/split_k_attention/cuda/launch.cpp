@@ -63,7 +63,7 @@ LaunchFunction instance(ElementType type, int64_t D) {
 
 }  // namespace
 
-Plan make_plan(int64_t B, int64_t H, int64_t Hkv, int64_t Sq, int64_t Skv, int64_t D,
+Plan make_plan(int64_t B, int64_t H, int64_t Hkv, int64_t Sq, int64_t Skv,
                int64_t splits, const Card& card) {
   Plan plan{};
   const int64_t rows = Hkv == 0 ? 0 : H / Hkv * Sq;

@@ -42,7 +42,7 @@ struct Plan {
 };
 
 // splits == 0: chosen from the sizes and the card.
-Plan make_plan(int64_t B, int64_t H, int64_t Hkv, int64_t Sq, int64_t Skv, int64_t D,
+Plan make_plan(int64_t B, int64_t H, int64_t Hkv, int64_t Sq, int64_t Skv,
                int64_t splits, const Card& card);
 
 // Floats: D weighted values for each row and group, a maximum and a sum for each row and split.

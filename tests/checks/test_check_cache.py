@@ -1,0 +1,199 @@
+"""The cache saves time and never hides a problem."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbtool.checks import check as check_module
+from kbtool.store import cache as cache_module
+from kbtool.store.cache import code_digest
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are taken up at once, instead of two seconds after they were written."""
+    monkeypatch.setattr(cache_module, "SETTLED_NS", -1_000_000_000)
+
+
+def cache_file(base) -> Path:
+    return base.root / ".kbtool/cache/check.json"
+
+
+@pytest.fixture
+def examined(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are really read."""
+    from kbtool.checks import pool
+
+    seen: list[str] = []
+    real = pool._examine_part
+
+    def part(root, files):
+        seen.extend(file.path for file in files)
+        return real(root, files)
+
+    monkeypatch.setattr(pool, "_examine_part", part)
+    return seen
+
+
+def test_what_has_not_changed_is_not_read_again(base, examined):
+    base.session()
+    base.pattern()
+    assert base.findings(cached=True) == []
+    assert sorted(examined) == ["patterns/P01.yaml", "sessions/2025-01-01-a/session.yaml"]
+    examined.clear()
+    assert base.findings(cached=True) == []
+    assert examined == []
+    base.session(more="nonsense: 1\n")
+    assert [finding.rule for finding in base.findings(cached=True)] == ["schema"]
+    assert examined == ["sessions/2025-01-01-a/session.yaml"]
+
+
+def test_findings_are_the_same_from_the_cache(base):
+    base.session(more="started: null\nfollows: 2025-01-01-x\nnonsense: 1\n")
+    base.session("2025-01-02-b", "started: null\nfollows: 2025-01-01-x\n")
+    base.pattern(more="supersedes: [P02]\n")
+    first = base.findings(cached=True)
+    assert len(first) == 5
+    assert base.findings(cached=True) == first == base.findings(cached=False)
+
+
+def test_an_edit_that_keeps_size_and_modification_time_is_seen(base):
+    path = base.session(more="# aaaaaaa\n")
+    before = path.stat()
+    assert base.findings(cached=True) == []
+    path.write_text(path.read_text().replace("# aaaaaaa", "nons: aaa"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    assert [finding.rule for finding in base.findings(cached=True)] == ["schema"]
+
+
+def test_a_file_put_in_the_place_of_another_is_seen(base):
+    path = base.session()
+    assert base.findings(cached=True) == []
+    other = path.with_name("other")
+    other.write_text(path.read_text().replace("origin", "orogin"))
+    shutil.copystat(path, other)
+    other.replace(path)
+    assert "schema" in {finding.rule for finding in base.findings(cached=True)}
+
+
+def test_a_file_just_written_is_not_taken_up(base, examined, monkeypatch):
+    monkeypatch.setattr(cache_module, "SETTLED_NS", 3_600_000_000_000)
+    base.session()
+    base.findings(cached=True)
+    base.findings(cached=True)
+    assert examined == ["sessions/2025-01-01-a/session.yaml"] * 2
+
+
+def test_a_removed_target_is_seen_by_the_record_that_links_to_it(base):
+    target = base.session(more="duration: 5 min\n")
+    base.session("2025-01-02-b", "follows: 2025-01-01-a\n")
+    assert base.findings(cached=True) == []
+    shutil.rmtree(target.parent)
+    assert [finding.rule for finding in base.findings(cached=True)] == ["link"]
+
+
+def test_a_changed_target_is_seen_by_the_record_that_links_into_it(base):
+    base.session(more="duration: 5 min\nbugs: [{id: x, title: T, status: open}]\n")
+    base.session("2025-01-02-b", "fixes: [{bug: 2025-01-01-a#bugs.x, change: C}]\n")
+    assert base.findings(cached=True) == []
+    assert base.findings(cached=True) == []
+    base.session(more="duration: 5 min\nbugs: [{id: y, title: T, status: open}]\n")
+    assert [finding.rule for finding in base.findings(cached=True)] == ["link"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda raw: b"",
+        lambda raw: raw[: len(raw) // 2],
+        lambda raw: raw.replace(b"schema", b"schemb"),
+        lambda raw: raw.replace(b"nonsense", b""),
+        lambda raw: b"\xff" + raw,
+        lambda raw: raw.split(b"\n")[0] + b"\n{}",
+        lambda raw: b"x y\n[]",
+    ],
+)
+def test_a_damaged_cache_is_ignored(base, damage):
+    base.session(more="nonsense: 1\n")
+    expected = base.findings(cached=True)
+    assert expected
+    cache_file(base).write_bytes(damage(cache_file(base).read_bytes()))
+    assert base.findings(cached=True) == expected
+
+
+def test_another_version_of_the_rules_starts_afresh(base, examined, monkeypatch):
+    base.session()
+    base.findings(cached=True)
+    monkeypatch.setattr(check_module, "_digest", lambda: "0" * 64)
+    examined.clear()
+    base.findings(cached=True)
+    assert examined == ["sessions/2025-01-01-a/session.yaml"]
+
+
+def test_the_digest_changes_with_any_line_of_code(tmp_path):
+    (tmp_path / "a.py").write_text("x = 1\n")
+    first = code_digest({"a": tmp_path}, ("yaml",))
+    assert code_digest({"a": tmp_path}, ("yaml",)) == first
+    assert code_digest({"a": tmp_path}, ()) != first
+    (tmp_path / "a.py").write_text("x = 2\n")
+    assert code_digest({"a": tmp_path}, ("yaml",)) != first
+
+
+def test_without_room_for_a_cache_the_check_goes_on(base):
+    base.session(more="nonsense: 1\n")
+    (base.root / ".kbtool").write_text("a file where the folder should be")
+    assert [finding.rule for finding in base.findings(cached=True)] == ["schema"]
+
+
+def test_the_cache_keeps_itself_out_of_git(base):
+    base.session()
+    base.findings(cached=True)
+    assert (base.root / ".kbtool/.gitignore").read_text() == "*\n"
+
+
+def test_any_number_of_processes_finds_the_same(base):
+    for number in range(40):
+        base.session(f"2025-01-01-s{number}", "nonsense: 1\n" if number % 3 else "")
+    base.write("sessions/2025-01-01-s1/notes.md", b"\xff")
+    one = base.findings(jobs=1)
+    assert len(one) == 27
+    assert base.findings(jobs=2) == base.findings(jobs=5) == one
+
+
+def test_the_work_of_a_process_that_dies_is_done_by_its_parent(base, monkeypatch):
+    from kbtool.checks import pool
+
+    for number in range(10):
+        base.session(f"2025-01-01-s{number}", "nonsense: 1\n")
+    parent = os.getpid()
+    real = pool._examine_part
+
+    def part(root, files):
+        if os.getpid() != parent:
+            os.kill(os.getpid(), 9)
+        return real(root, files)
+
+    monkeypatch.setattr(pool, "_examine_part", part)
+    assert len(base.findings(jobs=3)) == 10
+
+
+def test_with_nothing_changed_no_model_is_imported(base, kbtool):
+    base.session(more="duration: 5 min\n")
+    more = "claims: [{id: a, says: S, stated: 5 min, how: same, of: [2025-01-01-a#duration]}]\n"
+    base.session("2025-01-02-b", more)
+    base.findings(cached=True)
+    code = (
+        "import sys; from pathlib import Path; from kbtool.checks.check import check_tree;"
+        f"assert check_tree(Path({str(base.root)!r})).findings == [];"
+        "bad = {'pydantic', 'yaml', 'git', 'torch'} & set(sys.modules); assert not bad, bad"
+    )
+    import subprocess
+
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,198 @@
+"""Making sessions: names, hints, what is filled in; the state of the repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from kbtool.gpu.probe import probe_machine
+from kbtool.model.run import RepositoryState
+from kbtool.store.repository import repository_state
+from kbtool.store.sessions import create_session, slug
+from kbtool.store.tree import KnowledgeBase
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def create(base, **keys):
+    keys = {"title": "Fix the NaN", "now": NOW, **keys}
+    return create_session(KnowledgeBase(base.root), **keys)
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Fix NaN (S=4)", "fix-nan-s-4"),
+        ("Größe prüfen", "groe-prufen"),
+        ("日本", "session"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("a" * 100, "a" * 48),
+        ("word " * 30, "word-word-word-word-word-word-word-word-word"),
+        ("N+7A", "n-7a"),
+    ],
+)
+def test_names_are_plain(title, name):
+    assert slug(title).startswith(name[:3])
+    assert len(slug(title)) <= 48
+    if title != "Größe prüfen":
+        assert slug(title) == name
+
+
+def test_a_new_session_passes_check(base):
+    entry = create(base, machine=probe_machine(), repository=repository_state(base.root))
+    assert entry.path == "sessions/2026-01-02-fix-the-nan/session.yaml"
+    assert entry.record.status == "running"
+    assert str(entry.record.started) == "2026-01-02T03:04:05+00:00"
+    assert entry.record.environment is not None
+    assert base.findings() == []
+    assert (base.root / entry.path).with_name("notes.md").is_file()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"title": "null"},
+        {"title": "yes: no # {a}"},
+        {"title": "'\"\\\u2028\x85"},
+        {"title": "two\nlines"},
+        {"label": "0012345", "objective": "~"},
+        {"objective": "- a: b", "budget_time": "2 h", "budget_money": "5 USD"},
+        {"status": "planned"},
+        {"repository": RepositoryState()},
+        {"repository": RepositoryState(commit="0123456" + "0" * 33)},
+        {"repository": RepositoryState(branch="main")},
+        {"repository": RepositoryState(commit="7e12345" + "0" * 33, branch="no", dirty=True)},
+    ],
+)
+def test_whatever_it_is_called_it_passes_check(base, keys):
+    entry = create(base, **keys)
+    assert entry.record.title == keys.get("title", "Fix the NaN")
+    assert base.findings() == []
+
+
+def test_the_hints_are_sound_once_uncommented(base):
+    path = base.root / create(base).path
+    lines = path.read_text().splitlines()
+    text = "\n".join(
+        line[2:] if line.startswith(("# costs", "# bugs", "# fixes", "# evidence", "# lessons", "#   "))
+        else line
+        for line in lines
+    )  # fmt: skip
+    path.write_text(text)
+    base.pattern()
+    assert base.findings() == []
+
+
+def test_the_same_title_twice_makes_two(base):
+    names = [create(base).record.id for _ in range(3)]
+    assert names == [f"2026-01-02-fix-the-nan{n}" for n in ("", "-2", "-3")]
+    assert base.findings() == []
+
+
+@pytest.mark.parametrize("keys", [{"budget_time": "soon"}, {"budget_money": "\x00"}])
+def test_what_the_record_cannot_hold_is_refused_before_anything_is_made(base, keys):
+    with pytest.raises(ValueError, match="budget"):
+        create(base, **keys)
+    assert list((base.root / "sessions").iterdir()) == []
+
+
+def test_a_failure_takes_the_folder_back(base, monkeypatch):
+    def fail(path, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("kbtool.store.sessions.write_new", fail)
+    with pytest.raises(OSError, match="No space"):
+        create(base)
+    assert list((base.root / "sessions").iterdir()) == []
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    root = tmp_path / "repository"
+    root.mkdir()
+    git(root, "init", "--quiet", "--initial-branch=main")
+    return root
+
+
+def git(root: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
+
+
+def commit(root: Path) -> None:
+    (root / "a").write_text("one")
+    git(root, "add", "a")
+    git(root, "commit", "--quiet", "--message", "one")
+
+
+def test_no_repository(tmp_path):
+    assert repository_state(tmp_path) == RepositoryState()
+    assert repository_state(tmp_path / "none") == RepositoryState()
+
+
+def test_no_commit(repository):
+    assert repository_state(repository) == RepositoryState(branch="main")
+
+
+def test_clean_dirty_and_a_folder_inside(repository):
+    commit(repository)
+    (repository / "sub").mkdir()
+    (repository / "sub/untracked").write_text("x")
+    state = repository_state(repository / "sub")
+    assert state.commit is not None
+    assert len(state.commit) == 40
+    assert (state.branch, state.dirty) == ("main", False)
+    (repository / "a").write_text("two")
+    assert repository_state(repository).dirty is True
+
+
+def test_a_detached_head(repository):
+    commit(repository)
+    git(repository, "checkout", "--quiet", "--detach")
+    state = repository_state(repository)
+    assert state.commit is not None
+    assert state.branch is None
+    assert state.dirty is False
+
+
+def test_a_broken_repository(repository):
+    commit(repository)
+    (repository / ".git/HEAD").write_bytes(b"\xff nonsense")
+    state = repository_state(repository)
+    assert state.commit is None
+    (repository / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    (repository / ".git/refs/heads/main").write_text("zz")
+    assert repository_state(repository).commit is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+def test_a_repository_that_git_refuses(repository, monkeypatch):
+    commit(repository)
+    os.chown(repository, 12345, 12345)
+    os.chown(repository / ".git", 12345, 12345)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    state = repository_state(repository)
+    assert state.dirty is None
+    assert state.commit is not None
+
+
+def test_without_git_there_is_no_state_and_no_error(repository, monkeypatch):
+    commit(repository)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert repository_state(repository).dirty is None
+
+
+def test_the_probe_answers_without_tools(monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    machine = probe_machine()
+    assert machine.ninja is None
+    assert machine.compiler is None
+    assert machine.python
+    assert machine.cores >= 1

@@ -1,0 +1,251 @@
+"""Writing: whole or not at all, whatever happens in between."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kbtool.store.write import new_folder, write_atomic, write_new
+
+
+def leftovers(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
+
+
+def test_it_replaces_and_keeps_the_mode(tmp_path):
+    path = tmp_path / "a"
+    write_atomic(path, b"one")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~_umask()
+    path.chmod(0o640)
+    write_atomic(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert leftovers(tmp_path) == []
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "target").write_bytes(b"one")
+    (tmp_path / "link").symlink_to("target")
+    write_atomic(tmp_path / "link", b"two")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"two"
+
+
+def test_a_new_file_replaces_nothing(tmp_path):
+    path = tmp_path / "a"
+    write_new(path, b"one")
+    with pytest.raises(FileExistsError):
+        write_new(path, b"two")
+    assert path.read_bytes() == b"one"
+    assert leftovers(tmp_path) == []
+
+
+def test_a_new_file_on_a_file_system_without_links(tmp_path, monkeypatch):
+    def refuse(self, target):
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    write_new(tmp_path / "a", b"one")
+    with pytest.raises(FileExistsError):
+        write_new(tmp_path / "a", b"two")
+    assert (tmp_path / "a").read_bytes() == b"one"
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
+@pytest.mark.parametrize("writer", [write_atomic, write_new])
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, call, writer):
+    path = tmp_path / "a"
+    if writer is write_atomic:
+        path.write_bytes(b"old")
+    if call == "replace" and writer is write_new:
+        call = "link"
+
+    def fail(*args, **keys):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if call == "write":
+        real = os.fdopen
+
+        def fdopen(handle, *args, **keys):
+            file = real(handle, *args, **keys)
+            return _Full(file)
+
+        monkeypatch.setattr(os, "fdopen", fdopen)
+    elif call == "link":
+        monkeypatch.setattr(Path, "hardlink_to", fail)
+        monkeypatch.setattr(Path, "replace", fail)
+    else:
+        monkeypatch.setattr(*((os, "fsync") if call == "fsync" else (Path, "replace")), fail)
+    with pytest.raises(OSError, match="No space left") as told:
+        writer(path, b"new" * 1000)
+    assert told.value.errno == errno.ENOSPC
+    assert (path.read_bytes() if path.exists() else None) == (
+        b"old" if writer is write_atomic else None
+    )
+    assert leftovers(tmp_path) == []
+
+
+class _Full:
+    def __init__(self, file):
+        self.file = file
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.file.close()
+
+    def fileno(self):
+        return self.file.fileno()
+
+    def write(self, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from kbtool.store.write import write_atomic
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    write_atomic(Path(sys.argv[1]), b"x" * 100_000)
+except OSError as error:
+    print("OSError", error.errno)
+"""
+
+
+def test_a_real_limit_on_the_size_of_files(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"OSError {errno.EFBIG}\n"
+    assert path.read_bytes() == b"old"
+    assert leftovers(tmp_path) == []
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = shutil.which("mount") and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)], capture_output=True
+    )
+    if not mounted or mounted.returncode != 0:
+        pytest.skip("no right to mount a small file system here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_disk_that_is_really_full(tiny_disk, kbtool):
+    for name in ("sessions", "patterns"):
+        (tiny_disk / name).mkdir()
+    assert kbtool("session", "new", "A", root=tiny_disk).code == 0
+    record = next(tiny_disk.glob("sessions/*/session.yaml"))
+    before = record.read_bytes()
+    with (tiny_disk / "ballast").open("wb") as file:
+        try:
+            file.write(b"x" * 100_000)
+        except OSError:
+            pass
+    for command in (
+        ["session", "note", "x" * 8000],
+        ["session", "cost", "gpu", "1", "--basis", "billed", "--note", "x" * 8000],
+        ["session", "new", "B"],
+    ):
+        done = kbtool(*command, root=tiny_disk)
+        assert done.code == 3, done
+        assert "disk is full" in done.err
+        assert record.read_bytes() == before
+        assert [path.name for path in (tiny_disk / "sessions").iterdir()] == [record.parent.name]
+    (tiny_disk / "ballast").unlink()
+    assert kbtool("check", root=tiny_disk).code == 0
+
+
+LOOP = """
+import sys
+from pathlib import Path
+from kbtool.store.write import write_atomic
+print("go", flush=True)
+while True:
+    for letter in (b"a", b"b"):
+        write_atomic(Path(sys.argv[1]), letter * 50_000)
+"""
+
+
+def test_a_kill_leaves_one_whole_file(tmp_path):
+    path = tmp_path / "record"
+    for number in range(8):
+        with subprocess.Popen(
+            [sys.executable, "-c", LOOP, str(path)], stdout=subprocess.PIPE
+        ) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            time.sleep(0.01 + 0.013 * number)
+            writer.send_signal(signal.SIGKILL)
+        if path.exists():
+            assert path.read_bytes() in (b"a" * 50_000, b"b" * 50_000)
+
+
+def test_two_writers_at_once_leave_the_file_of_one(tmp_path):
+    path = tmp_path / "record"
+
+    def write(letter: bytes) -> None:
+        for _ in range(50):
+            write_atomic(path, letter * 20_000)
+
+    threads = [threading.Thread(target=write, args=(letter,)) for letter in (b"a", b"b")]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        if path.exists():
+            assert len(set(path.read_bytes())) == 1
+    for thread in threads:
+        thread.join()
+    assert leftovers(tmp_path) == []
+
+
+CLAIM = """
+import sys
+from pathlib import Path
+from kbtool.store.write import new_folder
+for _ in range(20):
+    print(new_folder(Path(sys.argv[1]), "day-name").name)
+"""
+
+
+def test_a_folder_goes_to_one_process_only(tmp_path):
+    parent = tmp_path / "sessions"
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", CLAIM, str(parent)], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
+    names = [name for process in running for name in process.communicate()[0].split()]
+    assert len(names) == len(set(names)) == 60
+    assert {"day-name", "day-name-2", "day-name-60"} <= set(names)
+
+
+def test_a_folder_cannot_be_made_where_a_file_stands(tmp_path):
+    (tmp_path / "sessions").write_text("")
+    with pytest.raises(OSError):
+        new_folder(tmp_path / "sessions", "a")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
