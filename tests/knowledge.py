@@ -52,7 +52,7 @@ recipes:
     kernel: add
     steps:
       - {id: build, kind: build, title: Build, expected: 1 min, timeout: 5 min}
-      - {id: validate, kind: validate, title: Validate, expected: 1 s, timeout: 1 min, case_sets: small}
+      - {id: check, kind: validate, title: C, expected: 1 s, timeout: 1 min, case_sets: small}
 """
 
 

@@ -6,22 +6,16 @@ same folder, so a second build finds the library there and runs no compiler.
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import importlib.util
 import json
-import os
 import re
 import shlex
-import shutil
-import subprocess
-import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kbtool.gpu.process import Completed, run_process
+from kbtool.gpu.toolchain import cpu_features, find_compiler, find_ninja, find_torch
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Kernel, Target
 from kbtool.model.run import BuildResult
@@ -129,7 +123,7 @@ def plan_build(kernel: Kernel, folder: Path, target: str, cache: Path) -> BuildP
     key = hashlib.sha256(
         json.dumps(
             [kernel.id, target, compiler_version, torch_version, flags, link_flags, sources,
-             _cpu_features() if "-march=native" in spec.flags else ""],
+             cpu_features() if "-march=native" in spec.flags else ""],
         ).encode()
     ).hexdigest()[:20]  # fmt: skip
     return BuildPlan(
@@ -207,66 +201,6 @@ def first_error(output: str) -> str:
     return said[-1] if said else "the build failed and printed nothing"
 
 
-@functools.cache
-def find_compiler() -> tuple[str, str]:
-    """The C++ compiler and its version: ``CXX``, else c++, g++ or clang++.
-
-    Raises:
-        MachineError: there is none.
-    """
-    named = os.environ.get("CXX")
-    for candidate in [named] if named else ["c++", "g++", "clang++"]:
-        program = shlex.split(candidate)[0] if candidate else ""
-        found = shutil.which(program)
-        if found is None:
-            continue
-        try:
-            said = subprocess.run(
-                [found, "--version"], capture_output=True, text=True, check=True, timeout=30
-            ).stdout
-        except (OSError, subprocess.SubprocessError):
-            continue
-        return candidate or found, said.splitlines()[0].strip()
-    raise MachineError(
-        f"no C++ compiler: CXX is {named!r}, which does not run; unset it or mend it"
-        if named
-        else "no C++ compiler: install g++ or clang++ (Debian: apt-get install g++), or set CXX"
-    )
-
-
-def find_torch() -> tuple[Path, str]:
-    """The folder and the version of torch, found without importing it.
-
-    Raises:
-        MachineError: torch is not installed.
-    """
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        raise MachineError("torch is not installed: pip install 'kbtool[kernels]'")
-    return Path(spec.origin).parent, version("torch")
-
-
-def find_ninja() -> str:
-    """The path of ninja: of this environment, else of the machine.
-
-    Raises:
-        MachineError: there is none.
-    """
-    own = shutil.which("ninja", path=sysconfig.get_path("scripts"))
-    found = own or shutil.which("ninja")
-    if found is None:
-        raise MachineError("ninja is not installed: pip install 'kbtool[kernels]'")
-    return found
-
-
-def installed_version(package: str) -> str | None:
-    """The version of an installed package, or ``None``."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, in hex."""
     with path.open("rb") as file:
@@ -283,18 +217,6 @@ def _hashes(folder: Path, spec: Target) -> dict[str, str]:
             raise UsageError(f"{path} is in the manifest but not there")
         hashes[name] = sha256_of(path)
     return hashes
-
-
-@functools.cache
-def _cpu_features() -> str:
-    """What -march=native turns into here: another CPU must not reuse the library."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith(("flags", "Features")):
-                return line
-    except OSError:
-        pass
-    return ""
 
 
 def _built(plan: BuildPlan) -> BuildResult | None:

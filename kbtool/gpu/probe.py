@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from kbtool import __version__
+from kbtool.gpu.toolchain import find_compiler, find_ninja
+from kbtool.model.errors import MachineError
 from kbtool.model.run import MachineInfo
 
 _TIMEOUT = 20.0
@@ -38,7 +40,7 @@ def probe_machine() -> MachineInfo:
         cuda=_torch_cuda(),
         nvcc=_nvcc(),
         compiler=_compiler(),
-        ninja=_first_line("ninja", "--version"),
+        ninja=_ninja(),
         torch=_installed("torch"),
         numpy=_installed("numpy"),
         python=platform.python_version(),
@@ -88,9 +90,17 @@ def _nvcc() -> str | None:
 
 
 def _compiler() -> str | None:
-    # ninja and nvcc take c++ unless CXX says otherwise, and so does the builder.
-    program = os.environ.get("CXX") or "c++"
-    return _first_line(program.split()[0], "--version")
+    try:
+        return find_compiler()[1]
+    except MachineError:
+        return None
+
+
+def _ninja() -> str | None:
+    try:
+        return _first_line(find_ninja(), "--version")
+    except MachineError:
+        return None
 
 
 def _torch_cuda() -> str | None:

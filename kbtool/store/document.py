@@ -127,11 +127,9 @@ def parse(raw: bytes, shown: str) -> Document:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         context = getattr(error, "context", None)
         said = f"{problem}, {context}" if context else problem
-        if mark:
-            line = mark.line + 1
-        else:  # a character that YAML refuses; libyaml says at which byte
-            line = raw.count(b"\n", 0, getattr(error, "position", 0)) + 1
-        raise _error(shown, line, "yaml", said) from None
+        # Of a character that YAML refuses, libyaml says at which byte it stands.
+        before = mark.line if mark else raw.count(b"\n", 0, getattr(error, "position", 0))
+        raise _error(shown, before + 1, "yaml", said) from None
 
 
 def _load(text: str, raw: bytes, shown: str) -> dict[str, Any]:

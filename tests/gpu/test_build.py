@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kbtool.gpu import build as builder
-from kbtool.gpu.build import BuildError, build, first_error, plan_build
+from kbtool.gpu import toolchain
+from kbtool.gpu.build import BuildError, build, choose_target, first_error, plan_build
 from kbtool.gpu.probe import probe_machine
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Kernel
@@ -114,18 +114,18 @@ def test_first_error(output, first):
 def test_missing_things_are_named(folder, tmp_path, monkeypatch):
     kernel = manifest(folder)
     with pytest.raises(UsageError, match="no target 'rocm'; it has cpu"):
-        builder.choose_target(kernel, "rocm", card=False, nvcc=False)
+        choose_target(kernel, "rocm", card=False, nvcc=False)
     (folder / "scaled_add.h").unlink()
     with pytest.raises(UsageError, match=r"scaled_add\.h is in the manifest but not there"):
         plan_build(kernel, folder, "cpu", tmp_path)
-    monkeypatch.setattr(builder.shutil, "which", lambda *a, **k: None)
-    builder.find_compiler.cache_clear()
+    monkeypatch.setattr(toolchain.shutil, "which", lambda *a, **k: None)
+    toolchain.find_compiler.cache_clear()
     with pytest.raises(MachineError, match="install g\\+\\+"):
-        builder.find_compiler()
-    builder.find_compiler.cache_clear()
+        toolchain.find_compiler()
+    toolchain.find_compiler.cache_clear()
     with pytest.raises(MachineError, match="ninja"):
-        builder.find_ninja()
+        toolchain.find_ninja()
 
 
 def test_the_probe_and_the_builder_mean_the_same_compiler():
-    assert probe_machine().compiler == builder.find_compiler()[1]
+    assert probe_machine().compiler == toolchain.find_compiler()[1]

@@ -62,7 +62,7 @@ ODD = {
     "costs far to the right": PLAIN
     + "costs:\n      -   kind: ai\n          amount: 1.00\n          basis: billed\n",
     "a note of several lines last": PLAIN
-    + "costs:\n  - kind: ai\n    amount: 1.00\n    basis: billed\n    note: |\n      a\n\n      b\n",
+    + "costs:\n  - kind: ai\n    amount: 1\n    basis: billed\n    note: |\n      a\n\n      b\n",
     "odd spacing": PLAIN.replace("status: running", "status:    'running'"),
     "letters of other scripts": PLAIN.replace("title: T", "title: 日本 × 𝔘 é"),
     "a status over lines": PLAIN.replace("status: running # it runs", "status:\n  running"),
@@ -243,7 +243,8 @@ from pathlib import Path
 from kbtool.store.edit import add_cost, add_note
 path = Path(sys.argv[1])
 for number in range(10):
-    add_cost(path, {"kind": "gpu", "id": f"c{sys.argv[2]}-{number}", "amount": "1", "basis": "billed"})
+    id_ = f"c{sys.argv[2]}-{number}"
+    add_cost(path, {"kind": "gpu", "id": id_, "amount": "1", "basis": "billed"})
     add_note(path, f"{sys.argv[2]} {number}")
 """
 

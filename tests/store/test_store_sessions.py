@@ -76,12 +76,9 @@ def test_whatever_it_is_called_it_passes_check(base, keys):
 
 def test_the_hints_are_sound_once_uncommented(base):
     path = base.root / create(base).path
+    hints = ("# costs", "# bugs", "# fixes", "# evidence", "# lessons", "#   ")
     lines = path.read_text().splitlines()
-    text = "\n".join(
-        line[2:] if line.startswith(("# costs", "# bugs", "# fixes", "# evidence", "# lessons", "#   "))
-        else line
-        for line in lines
-    )  # fmt: skip
+    text = "\n".join(line[2:] if line.startswith(hints) else line for line in lines)
     path.write_text(text)
     base.pattern()
     assert base.findings() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -156,10 +157,8 @@ def test_a_disk_that_is_really_full(tiny_disk, kbtool):
     record = next(tiny_disk.glob("sessions/*/session.yaml"))
     before = record.read_bytes()
     with (tiny_disk / "ballast").open("wb") as file:
-        try:
+        with contextlib.suppress(OSError):
             file.write(b"x" * 100_000)
-        except OSError:
-            pass
     for command in (
         ["session", "note", "x" * 8000],
         ["session", "cost", "gpu", "1", "--basis", "billed", "--note", "x" * 8000],

@@ -1,0 +1,79 @@
+"""Finds the compiler, ninja and torch, without importing torch, and says how to get what lacks."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sysconfig
+from importlib.metadata import version
+from pathlib import Path
+
+from kbtool.model.errors import MachineError
+
+
+@functools.cache
+def find_compiler() -> tuple[str, str]:
+    """The C++ compiler and its version: ``CXX``, else c++, g++ or clang++.
+
+    Raises:
+        MachineError: there is none.
+    """
+    named = os.environ.get("CXX")
+    for candidate in [named] if named else ["c++", "g++", "clang++"]:
+        program = shlex.split(candidate)[0] if candidate else ""
+        found = shutil.which(program)
+        if found is None:
+            continue
+        try:
+            said = subprocess.run(
+                [found, "--version"], capture_output=True, text=True, check=True, timeout=30
+            ).stdout
+        except (OSError, subprocess.SubprocessError):
+            continue
+        return candidate or found, said.splitlines()[0].strip()
+    raise MachineError(
+        f"no C++ compiler: CXX is {named!r}, which does not run; unset it or mend it"
+        if named
+        else "no C++ compiler: install g++ or clang++ (Debian: apt-get install g++), or set CXX"
+    )
+
+
+def find_torch() -> tuple[Path, str]:
+    """The folder and the version of torch, found without importing it.
+
+    Raises:
+        MachineError: torch is not installed.
+    """
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise MachineError("torch is not installed: pip install 'kbtool[kernels]'")
+    return Path(spec.origin).parent, version("torch")
+
+
+def find_ninja() -> str:
+    """The path of ninja: of this environment, else of the machine.
+
+    Raises:
+        MachineError: there is none.
+    """
+    own = shutil.which("ninja", path=sysconfig.get_path("scripts"))
+    found = own or shutil.which("ninja")
+    if found is None:
+        raise MachineError("ninja is not installed: pip install 'kbtool[kernels]'")
+    return found
+
+
+@functools.cache
+def cpu_features() -> str:
+    """What -march=native turns into here: another CPU must not reuse the library."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                return line
+    except OSError:
+        pass
+    return ""
