@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from kbtool.checks.check import check_tree
 from kbtool.model.finding import Finding
@@ -53,6 +54,33 @@ recipes:
     steps:
       - {id: build, kind: build, title: Build, expected: 1 min, timeout: 5 min}
       - {id: check, kind: validate, title: C, expected: 1 s, timeout: 1 min, case_sets: small}
+"""
+
+
+RUN: dict[str, Any] = {
+    "id": "20250101T090000Z-look",
+    "session": "2025-01-01-a",
+    "recipe": "look",
+    "pattern": "P01",
+    "parameters": {},
+    "status": "passed",
+    "started": "2025-01-01T09:00:00Z",
+    "ended": "2025-01-01T09:00:02Z",
+    "machine": {"python": "3", "kbtool": "0", "os": "L", "cpu": "C", "cores": 1},
+    "repository": {},
+    "steps": [
+        {
+            "id": "look", "kind": "environment", "title": "Look", "status": "passed",
+            "expected_seconds": 1, "expected_from": "declared",
+        }
+    ],
+}  # fmt: skip
+
+LOOK = """\
+recipes:
+  - name: look
+    title: Look
+    steps: [{id: look, kind: environment, title: Look, expected: 1 s, timeout: 9 s}]
 """
 
 

@@ -27,7 +27,9 @@ def print_json(value: Any) -> None:
     """``value`` as one JSON document on stdout; decimals, times and models as text."""
     import json
 
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_jsonable))
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=_jsonable)
+    # A file name that is not UTF-8 comes as lone surrogates; escaped, they are JSON still.
+    click.echo(text.encode("utf-8", "backslashreplace").decode())
 
 
 def _jsonable(value: Any) -> Any:

@@ -20,9 +20,6 @@ MAX_BYTES = 4 << 20
 """A record larger than this is a mistake: measurements belong in run files, prose in notes."""
 MAX_DEPTH = 64
 
-_FLOW_SUSPECT = 256
-"""A file with fewer opening brackets than this cannot overwhelm the recursive composer."""
-_DEEP_INDENT = re.compile(rb"^[ \-?:]{128,}", re.MULTILINE)
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -121,7 +118,7 @@ def parse(raw: bytes, shown: str) -> Document:
         line = text.count("\n", 0, control.start()) + 1
         raise _error(shown, line, "encoding", f"holds the control character {control[0]!r}")
     try:
-        return Document(shown, text, _load(text, raw, shown))
+        return Document(shown, text, _load(text, shown))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
@@ -132,13 +129,12 @@ def parse(raw: bytes, shown: str) -> Document:
         raise _error(shown, before + 1, "yaml", said) from None
 
 
-def _load(text: str, raw: bytes, shown: str) -> dict[str, Any]:
+def _load(text: str, shown: str) -> dict[str, Any]:
     """The data of the one document in ``text``, built from the parser's events.
 
-    Events are half the price of composed nodes, and a loop over them cannot run out of stack.
+    Events are half the price of composed nodes, and a loop over them cannot run out of stack:
+    what is nested too deep is refused before anything recursive meets it.
     """
-    if (raw.count(b"[") + raw.count(b"{") > _FLOW_SUSPECT) or _DEEP_INDENT.search(raw):
-        _check_depth(text, shown)
     loader = _Loader(text)
     try:
         return _build(loader.get_event, shown)
@@ -146,16 +142,10 @@ def _load(text: str, raw: bytes, shown: str) -> dict[str, Any]:
         loader.dispose()
 
 
-def _check_depth(text: str, shown: str) -> None:
-    """Refuse deep nesting before anything recursive meets it."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise _too_deep(event, shown)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+# Names of this module are found sooner than attributes of another, and the loop is the hottest.
+_SCALAR = yaml.ScalarEvent
+_MAPPING, _MAPPING_END = yaml.MappingStartEvent, yaml.MappingEndEvent
+_SEQUENCE, _SEQUENCE_END = yaml.SequenceStartEvent, yaml.SequenceEndEvent
 
 
 def _build(get_event: Callable[[], Any], shown: str) -> dict[str, Any]:
@@ -163,13 +153,13 @@ def _build(get_event: Callable[[], Any], shown: str) -> dict[str, Any]:
     event = get_event()
     if type(event) is yaml.DocumentStartEvent:
         event = get_event()
-        if type(event) is yaml.ScalarEvent and not event.style and event.value == "":
+        if type(event) is _SCALAR and not event.style and event.value == "":
             event = None
     else:
         event = None
     if event is None:
         raise _error(shown, 1, "yaml", "is empty; a record needs at least an id")
-    if type(event) is not yaml.MappingStartEvent:
+    if type(event) is not _MAPPING:
         raise _error(shown, 1, "yaml", "is no record: it must be a mapping of keys to values")
     _plain(event, shown)
     root: dict[str, Any] = {}
@@ -180,7 +170,7 @@ def _build(get_event: Callable[[], Any], shown: str) -> dict[str, Any]:
         event = get_event()
         kind = type(event)
         value: Any
-        if kind is yaml.ScalarEvent:
+        if kind is _SCALAR:
             if event.tag is not None or event.anchor is not None:
                 _plain(event, shown)
             value = event.value
@@ -191,19 +181,19 @@ def _build(get_event: Callable[[], Any], shown: str) -> dict[str, Any]:
                 continue
             if value in _NULLS and not event.style:
                 value = None
-        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+        elif kind is _MAPPING_END or kind is _SEQUENCE_END:
             if not above:
                 break
             node = above.pop()
             continue
-        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+        elif kind is _MAPPING or kind is _SEQUENCE:
             if event.tag is not None or event.anchor is not None:
                 _plain(event, shown)
             if key is None and type(node) is dict:
                 raise _at(event, shown, "yaml", "is a key that is not text")
-            if len(above) >= MAX_DEPTH:
+            if len(above) + 2 > MAX_DEPTH:
                 raise _too_deep(event, shown)
-            value = {} if kind is yaml.MappingStartEvent else []
+            value = {} if kind is _MAPPING else []
             above.append(node)
         else:
             raise _at(event, shown, "yaml", f"*{event.anchor} is an alias; write it out again")
@@ -212,7 +202,7 @@ def _build(get_event: Callable[[], Any], shown: str) -> dict[str, Any]:
             key = None
         else:
             node.append(value)
-        if kind is not yaml.ScalarEvent:
+        if kind is not _SCALAR:
             node, key = value, None
     get_event()  # the end of the document
     event = get_event()

@@ -1,5 +1,5 @@
 // The algebra of Split-K attention: softmax attention over a set of keys is a state, and the states
-// of two disjoint sets merge into the state of their union. The CPU and the CUDA sources use this one header.
+// of two disjoint sets merge into the state of their union. CPU and CUDA sources use this header.
 //
 // Stated once, for every source of this folder:
 //   m  the maximum logit, in natural-log units (q.k * scale, not log2)

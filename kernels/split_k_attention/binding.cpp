@@ -224,11 +224,13 @@ void run_cpu(const kbtool::SplitKParams& p, ScalarType type) {
                 [&](int64_t item, float* mine) { kernels.partial(p, item, mine); });
   if (p.num_splits == 1) return;
 
-  constexpr int64_t ROWS_PER_ITEM = 16;
+  // A merge of few rows stays on the calling thread: waking the others would take longer.
+  constexpr int64_t FLOATS_PER_ITEM = 1 << 16;
   const int64_t rows = p.B * p.H * p.Sq;
-  for_each_item(kbtool::ceil_div(rows, ROWS_PER_ITEM), scratch, [&](int64_t item, float* mine) {
-    const int64_t begin = item * ROWS_PER_ITEM;
-    kernels.merge(p, begin, std::min(begin + ROWS_PER_ITEM, rows), mine);
+  const int64_t rows_per_item = std::max<int64_t>(1, FLOATS_PER_ITEM / (p.num_splits * p.D));
+  for_each_item(kbtool::ceil_div(rows, rows_per_item), scratch, [&](int64_t item, float* mine) {
+    const int64_t begin = item * rows_per_item;
+    kernels.merge(p, begin, std::min(begin + rows_per_item, rows), mine);
   });
 }
 

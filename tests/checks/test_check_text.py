@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_check_tree import LOOK, RUN
+from knowledge import LOOK, RUN
 
 from kbtool.checks.text_rules import addresses, secrets
 

@@ -8,33 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from knowledge import KERNEL, RECIPE, Knowledge, line_of
-
-RUN = {
-    "id": "20250101T090000Z-look",
-    "session": "2025-01-01-a",
-    "recipe": "look",
-    "pattern": "P01",
-    "parameters": {},
-    "status": "passed",
-    "started": "2025-01-01T09:00:00Z",
-    "ended": "2025-01-01T09:00:02Z",
-    "machine": {"python": "3", "kbtool": "0", "os": "L", "cpu": "C", "cores": 1},
-    "repository": {},
-    "steps": [
-        {
-            "id": "look", "kind": "environment", "title": "Look", "status": "passed",
-            "expected_seconds": 1, "expected_from": "declared",
-        }
-    ],
-}  # fmt: skip
-
-LOOK = """\
-recipes:
-  - name: look
-    title: Look
-    steps: [{id: look, kind: environment, title: Look, expected: 1 s, timeout: 9 s}]
-"""
+from knowledge import KERNEL, LOOK, RECIPE, RUN, Knowledge, line_of
 
 
 def add_run(base: Knowledge, name: str | None = None, **changes: object) -> Path:

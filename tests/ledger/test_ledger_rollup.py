@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def session(id_: str = "2025-01-01-a", *costs: dict, **keys: object) -> Session:
-    data = {"id": id_, "label": id_[11:], "title": "T", "origin": "person", "status": "complete"}
+    data = {"id": id_, "label": id_, "title": "T", "origin": "person", "status": "complete"}
     lines = [{"basis": "billed", **line} for line in costs]
     return Session.model_validate({**data, "costs": lines, **keys})
 

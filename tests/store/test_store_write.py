@@ -156,9 +156,8 @@ def test_a_disk_that_is_really_full(tiny_disk, kbtool):
     assert kbtool("session", "new", "A", root=tiny_disk).code == 0
     record = next(tiny_disk.glob("sessions/*/session.yaml"))
     before = record.read_bytes()
-    with (tiny_disk / "ballast").open("wb") as file:
-        with contextlib.suppress(OSError):
-            file.write(b"x" * 100_000)
+    with (tiny_disk / "ballast").open("wb") as file, contextlib.suppress(OSError):
+        file.write(b"x" * 100_000)
     for command in (
         ["session", "note", "x" * 8000],
         ["session", "cost", "gpu", "1", "--basis", "billed", "--note", "x" * 8000],

@@ -62,8 +62,8 @@ struct FusedConfig {
   static constexpr int REGION_BYTES = RING_BYTES > STATE_BYTES ? RING_BYTES : STATE_BYTES;
 
   static constexpr int ML_OFFSET = KEY_WARPS * REGION_BYTES;  // float2 [KEY_WARPS, BLOCK_M]
-  static constexpr int FLAG_OFFSET = ML_OFFSET + KEY_WARPS * BLOCK_M * 8;
-  static constexpr int RECEIVED_ML_OFFSET = FLAG_OFFSET + 16;  // float2 [cluster, BLOCK_M]
+  static constexpr int RECEIVED_ML_OFFSET =
+      ML_OFFSET + KEY_WARPS * BLOCK_M * 8;  // float2 [cluster, BLOCK_M]
 
   static_assert(BLOCK_KV % 16 == 0, "the product with v takes 16 keys at a time");
   static_assert((BLOCK_KV * CHUNKS) % GROUP_THREADS == 0, "each thread copies as many chunks");
@@ -71,12 +71,19 @@ struct FusedConfig {
                 "a thread keeps its column from copy to copy");
   static_assert(STAGE_BYTES % 128 == 0 && STATE_BYTES % 128 == 0, "regions keep tiles aligned");
 
+  // A block's share of the tile's columns is a power of two, so that no division finds the owner.
+  static __host__ __device__ __forceinline__ int log2_share(int chunks, int cluster) {
+    int log2 = 0;
+    while ((cluster << log2) < chunks) ++log2;
+    return log2;
+  }
+
   static __host__ __device__ constexpr int received_o_offset(int cluster) {  // float4
     return RECEIVED_ML_OFFSET + cluster * BLOCK_M * 8;
   }
-  static constexpr int shared_bytes(int cluster) {
+  static int shared_bytes(int cluster) {
     if (cluster == 1) return RECEIVED_ML_OFFSET;
-    const int share = (BLOCK_M * STATE_CHUNKS + cluster - 1) / cluster;
+    const int share = 1 << log2_share(BLOCK_M * STATE_CHUNKS, cluster);
     return received_o_offset(cluster) + cluster * share * 16;
   }
 };
@@ -103,34 +110,45 @@ __device__ __forceinline__ int64_t valid_keys(const FusedParams& fp, uint32_t ba
   return length < 0 ? 0 : (length > fp.p.Skv ? fp.p.Skv : length);
 }
 
+struct RowPlace {
+  uint32_t query;
+  uint32_t head;
+};
+
+__device__ __forceinline__ RowPlace place_of(const FusedParams& fp, const BlockItem& at, int row) {
+  const uint32_t packed = at.row0 + row;
+  const uint32_t query = fp.heads_per_kv.divide(packed);
+  return {query, at.head_kv * fp.heads_per_kv.divisor + (packed - query * fp.heads_per_kv.divisor)};
+}
+
+// Keys of the batch entry that a row of the tile sees.
+__device__ __forceinline__ int64_t seen_keys(const FusedParams& fp, const BlockItem& at, int row) {
+  return visible_keys(fp.p.causal, fp.heads_per_kv.divide(at.row0 + row), fp.p.Sq, at.valid);
+}
+
 template <class C>
 __device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
   BlockItem at;
-  at.split = blockIdx.x % fp.splits;
-  at.item = blockIdx.x / fp.splits;
-  const uint32_t tile = fp.tiles - 1 - at.item % fp.tiles;  // causal: the longest start first
-  const uint32_t head = at.item / fp.tiles;
-  at.head_kv = head % static_cast<uint32_t>(fp.p.Hkv);
-  at.batch = head / static_cast<uint32_t>(fp.p.Hkv);
+  at.item = fp.splits.divide(blockIdx.x);
+  at.split = blockIdx.x - at.item * fp.splits.divisor;
+  const uint32_t head = fp.tiles.divide(at.item);
+  // Causal: the longest start first.
+  const uint32_t tile = fp.tiles.divisor - 1 - (at.item - head * fp.tiles.divisor);
+  at.batch = fp.kv_heads.divide(head);
+  at.head_kv = head - at.batch * fp.kv_heads.divisor;
   at.row0 = tile * C::BLOCK_M;
   at.rows = static_cast<int>(min(static_cast<uint32_t>(C::BLOCK_M), fp.rows - at.row0));
   at.valid = valid_keys(fp, at.batch);
 
   // What any row of the tile sees is cut evenly, in whole blocks, whatever the batch's longest.
-  const int64_t seen =
-      visible_keys(fp.p.causal, (at.row0 + at.rows - 1) / fp.heads_per_kv, fp.p.Sq, at.valid);
-  const int64_t blocks = (seen + C::BLOCK_KV - 1) / C::BLOCK_KV;
-  int64_t first, last;
-  if (blocks < (int64_t{1} << 21)) {  // splits <= 1024: 32 bits hold the products
-    const uint32_t count = static_cast<uint32_t>(blocks);
-    first = count * at.split / fp.splits;
-    last = count * (at.split + 1) / fp.splits;
-  } else {
-    first = blocks * at.split / fp.splits;
-    last = blocks * (at.split + 1) / fp.splits;
-  }
-  at.key_begin = first * C::BLOCK_KV;
-  at.key_end = min(last * C::BLOCK_KV, seen);
+  const int64_t seen = seen_keys(fp, at, at.rows - 1);
+  const uint32_t blocks = static_cast<uint32_t>((seen + C::BLOCK_KV - 1) / C::BLOCK_KV);
+  const uint32_t each = fp.splits.divide(blocks);
+  const uint32_t more = blocks - each * fp.splits.divisor;  // splits that take one block more
+  const uint32_t first = at.split * each + min(at.split, more);
+  const uint32_t count = each + (at.split < more ? 1 : 0);
+  at.key_begin = static_cast<int64_t>(first) * C::BLOCK_KV;
+  at.key_end = min(static_cast<int64_t>(first + count) * C::BLOCK_KV, seen);
   return at;
 }
 
@@ -139,7 +157,7 @@ __device__ __forceinline__ void group_sync(int key_warp) {
   if constexpr (C::ROW_WARPS == 1) {
     __syncwarp();
   } else {
-    asm volatile("bar.sync %0, %1;" ::"r"(key_warp + 1), "n"(C::GROUP_THREADS) : "memory");
+    asm volatile("barrier.sync %0, %1;" ::"r"(key_warp + 1), "n"(C::GROUP_THREADS) : "memory");
   }
 }
 
@@ -176,7 +194,7 @@ class TileCopier {
           copy_async_16(tile + tile_offset<C::D>(row + i * STEP, chunk), from + i * step);
         }
       } else {
-#pragma unroll
+#pragma unroll 1
         for (int i = 0; i < C::BLOCK_KV / STEP; ++i) {
           const int bytes = row + i * STEP < keys ? column_bytes : 0;
           const Element* place = bytes > 0 ? from + i * step : source_of_nothing();
@@ -243,18 +261,13 @@ __device__ __forceinline__ void load_queries(const FusedParams& fp, const BlockI
   using Traits = typename C::Traits;
   const int D = static_cast<int>(fp.p.D);
   const Strides4& stride = fp.p.q_stride;
-  const bool pairs = stride.dim == 1 && D % 2 == 0 &&
-                     (reinterpret_cast<uintptr_t>(fp.p.q) & 3) == 0 &&
-                     ((stride.batch | stride.head | stride.seq) & 1) == 0;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int local = row_warp * 16 + half * 8 + lane / 4;
     const bool exists = local < at.rows;
-    const uint32_t row = at.row0 + (exists ? local : 0);
-    const uint32_t query = row / fp.heads_per_kv;
-    const uint32_t head = at.head_kv * fp.heads_per_kv + row % fp.heads_per_kv;
+    const RowPlace place = place_of(fp, at, exists ? local : 0);
     const Element* source = static_cast<const Element*>(fp.p.q) + at.batch * stride.batch +
-                            head * stride.head + query * stride.seq;
+                            place.head * stride.head + place.query * stride.seq;
 #pragma unroll
     for (int step = 0; step < C::D / 16; ++step) {
 #pragma unroll
@@ -262,7 +275,7 @@ __device__ __forceinline__ void load_queries(const FusedParams& fp, const BlockI
         const int d = step * 16 + part * 8 + lane % 4 * 2;
         uint32_t value = 0;
         if (exists && d < D) {
-          if (pairs) {
+          if constexpr (C::ALIGNED) {
             value = __ldg(reinterpret_cast<const unsigned*>(source + d));
           } else {
             const auto* low = reinterpret_cast<const unsigned short*>(source + d * stride.dim);
@@ -310,6 +323,18 @@ __device__ __forceinline__ void mask_logits(float (&s)[C::BLOCK_KV / 8][4], cons
   }
 }
 
+// The tensor core adds to its accumulator by cutting digits off, which biases a long sum toward 0 by
+// more than the LSE may err; adding each product of 16 apart rounds, and frees the products from
+// waiting for each other.
+template <class Traits>
+__device__ __forceinline__ void add_product(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0,
+                                            uint32_t b1) {
+  float product[4] = {};
+  Traits::mma(product, a, b0, b1);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum[i] += product[i];
+}
+
 template <class C>
 __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], uint32_t k_tile,
                                              uint32_t v_tile, bool masked, const int (&seen)[2],
@@ -325,8 +350,8 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
       uint32_t k[4];
       const int key = pair * 16 + lane / 16 * 8 + lane % 8;
       load_matrices(k, k_tile + tile_offset<C::D>(key, step * 2 + lane / 8 % 2));
-      Traits::mma(s[pair * 2], q[step], k[0], k[1]);
-      Traits::mma(s[pair * 2 + 1], q[step], k[2], k[3]);
+      add_product<Traits>(s[pair * 2], q[step], k[0], k[1]);
+      add_product<Traits>(s[pair * 2 + 1], q[step], k[2], k[3]);
     }
   }
   if (masked) mask_logits<C>(s, seen, lane);
@@ -341,8 +366,8 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
     }
     m = max_nan(m, __shfl_xor_sync(~0u, m, 1));
     m = max_nan(m, __shfl_xor_sync(~0u, m, 2));
-    const float base = finite_base(m) * c;
-    alpha[half] = exp2_fast(fmaf(state.m[half], c, -base));
+    const float base = finite_base(m);
+    alpha[half] = exp2_fast((state.m[half] - base) * c);
     state.m[half] = m;
     float sum = 0.0f;
 #pragma unroll
@@ -350,7 +375,7 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float& x = s[tile][half * 2 + i];
-        x = exp2_fast(fmaf(x, c, -base));
+        x = exp2_fast((x - base) * c);
         sum += x;
       }
     }
@@ -406,7 +431,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
   };
 
   int64_t key0 = key_warp * C::BLOCK_KV;
-#pragma unroll
+#pragma unroll 1
   for (int stage = 0; stage < C::STAGES; ++stage) start_copy(key0 + stage * STRIDE, stage);
 
   uint32_t q[C::D / 16][4];
@@ -414,18 +439,14 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
 
   // Keys that the lane's two rows see, and the fewest that any row of the warp sees, from
   // key_begin on; a row past the tile is computed along and dropped.
-  int64_t seen_keys[2];
+  int64_t seen_by_row[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const uint32_t row = at.row0 + min(row_warp * 16 + half * 8 + lane / 4, at.rows - 1);
-    seen_keys[half] = min(visible_keys(fp.p.causal, row / fp.heads_per_kv, fp.p.Sq, at.valid),
-                          at.key_end) -
-                      at.key_begin;
+    const int row = min(row_warp * 16 + half * 8 + lane / 4, at.rows - 1);
+    seen_by_row[half] = min(seen_keys(fp, at, row), at.key_end) - at.key_begin;
   }
-  const uint32_t first_row = at.row0 + min(row_warp * 16, at.rows - 1);
   const int64_t seen_by_all =
-      min(visible_keys(fp.p.causal, first_row / fp.heads_per_kv, fp.p.Sq, at.valid), at.key_end) -
-      at.key_begin;
+      min(seen_keys(fp, at, min(row_warp * 16, at.rows - 1)), at.key_end) - at.key_begin;
 
   int stage = 0;
 #pragma unroll 1
@@ -439,7 +460,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         seen[half] = static_cast<int>(
-            max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_keys[half] - key0)));
+            max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_by_row[half] - key0)));
       }
     }
     attend_block<C>(q, tile, tile + C::TILE_BYTES, masked, seen, fp.c, lane, state);
@@ -463,7 +484,7 @@ __device__ __forceinline__ void store_group_state(const FusedParams& fp, const B
     l += __shfl_xor_sync(~0u, l, 2);
     const int row = row_warp * 16 + half * 8 + lane / 4;
     if (row >= at.rows) continue;
-    if (lane % 4 == 0) ml_smem[row] = make_float2(state.m[half] * fp.c, l);
+    if (lane % 4 == 0) ml_smem[row] = make_float2(state.m[half], l);
     float* o_row = o_smem + row * C::STATE_STRIDE + lane % 4 * 2;
 #pragma unroll
     for (int tile = 0; tile < C::D / 8; ++tile) {
@@ -473,28 +494,13 @@ __device__ __forceinline__ void store_group_state(const FusedParams& fp, const B
   }
 }
 
-struct RowPlace {
-  uint32_t query;
-  uint32_t head;
-};
-
-__device__ __forceinline__ RowPlace place_of(const FusedParams& fp, const BlockItem& at, int row) {
-  const uint32_t packed = at.row0 + row;
-  return {packed / fp.heads_per_kv, at.head_kv * fp.heads_per_kv + packed % fp.heads_per_kv};
-}
-
-// Four columns of a finished row: output, and with the first columns the LSE.
+// Four columns of a finished row.
 template <class C>
 __device__ __forceinline__ void store_output(const FusedParams& fp, const BlockItem& at, int row,
                                              int column, const StateChunk& state) {
   using Element = typename C::Element;
   using Traits = typename C::Traits;
   const RowPlace place = place_of(fp, at, row);
-  if (column == 0) {
-    const Strides3& stride = fp.p.lse_stride;
-    fp.p.lse[at.batch * stride.batch + place.head * stride.head + place.query * stride.seq] =
-        log_sum_exp_base2(state.m, state.l, fp.to_natural);
-  }
   const Strides4& stride = fp.p.out_stride;
   Element* out = static_cast<Element*>(fp.p.out) + at.batch * stride.batch +
                  place.head * stride.head + place.query * stride.seq + column * stride.dim;
@@ -511,6 +517,14 @@ __device__ __forceinline__ void store_output(const FusedParams& fp, const BlockI
       if (i < left) out[i * stride.dim] = Traits::from_float(values[i]);
     }
   }
+}
+
+__device__ __forceinline__ void store_lse(const FusedParams& fp, const BlockItem& at, int row,
+                                          const StateChunk& state) {
+  const RowPlace place = place_of(fp, at, row);
+  const Strides3& stride = fp.p.lse_stride;
+  fp.p.lse[at.batch * stride.batch + place.head * stride.head + place.query * stride.seq] =
+      log_sum_exp_scaled(state.m, state.l, fp.magnitude);
 }
 
 // The workspace: o [groups, B, H, Sq, D], m and l [groups * cluster, B, H, Sq]. Each block of a
@@ -554,7 +568,7 @@ __device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, cons
   const int left = static_cast<int>(fp.p.D) - column;
   const bool vector = fp.p.D % 4 == 0;
   return merge_states(
-      static_cast<int>(fp.groups), [&](int i) { return __ldcg(m + i * ml_step); },
+      static_cast<int>(fp.groups), fp.c, [&](int i) { return __ldcg(m + i * ml_step); },
       [&](int i) { return __ldcg(l + i * ml_step); },
       [&](int i) {
         const float* from = o + i * o_step;
@@ -569,19 +583,37 @@ __device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, cons
 
 // Whether this block is the last of `count` to come here. What every thread of the earlier ones
 // stored before can then be read; the counter is 0 again.
-__device__ __forceinline__ bool arrive_last(unsigned* counter, unsigned count, int* flag_smem) {
+__device__ __forceinline__ bool arrive_last(unsigned* counter, unsigned count) {
   __syncthreads();
+  bool last = false;
   if (threadIdx.x == 0) {
     unsigned before;
     asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
                  : "=r"(before)
                  : "l"(counter), "r"(count - 1)
                  : "memory");
-    *flag_smem = before == count - 1;
+    last = before == count - 1;
   }
-  __syncthreads();
-  return *flag_smem != 0;
+  return __syncthreads_or(last) != 0;
 }
+
+// States of the tile's rows that lie evenly spaced in shared memory.
+struct SharedStates {
+  const float2* ml;         // m and l of row 0 of the first
+  int ml_step;              // rows from one state to the next
+  const unsigned char* o;   // four columns of the first
+  int o_step;               // bytes from one state to the next
+  int count;
+  float c;
+
+  __device__ __forceinline__ StateChunk merge(int row, int o_offset) const {
+    const float2* ml_row = ml + row;
+    return merge_states(
+        count, c, [&](int i) { return ml_row[i * ml_step].x; },
+        [&](int i) { return ml_row[i * ml_step].y; },
+        [&](int i) { return *reinterpret_cast<const float4*>(o + i * o_step + o_offset); });
+  }
+};
 
 template <class C>
 __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant__ FusedParams fp) {
@@ -614,15 +646,8 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
   }
   __syncthreads();
 
-  const auto merge_groups = [&](int row, int column) {
-    return merge_states(
-        C::KEY_WARPS, [&](int i) { return ml_smem[i * C::BLOCK_M + row].x; },
-        [&](int i) { return ml_smem[i * C::BLOCK_M + row].y; },
-        [&](int i) {
-          const float* o = reinterpret_cast<const float*>(smem + i * C::REGION_BYTES);
-          return *reinterpret_cast<const float4*>(o + row * C::STATE_STRIDE + column);
-        });
-  };
+  // The states to merge next, in shared memory: first those of this block's groups.
+  SharedStates states{ml_smem, C::BLOCK_M, smem, C::REGION_BYTES, C::KEY_WARPS, fp.c};
 
   // Chunks of four columns, row by row; block `rank` of the cluster finishes [begin, end).
   const int chunks = at.rows * C::STATE_CHUNKS;
@@ -636,15 +661,17 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
       reinterpret_cast<float4*>(smem + C::received_o_offset(fp.cluster));  // [cluster, share]
   if (clustered) {
     rank = cluster_rank();
-    share = (chunks + fp.cluster - 1) / fp.cluster;
-    begin = min(static_cast<int>(rank) * share, chunks);
+    const int share_log2 = C::log2_share(chunks, static_cast<int>(fp.cluster));
+    share = 1 << share_log2;
+    begin = min(static_cast<int>(rank) << share_log2, chunks);
     end = min(begin + share, chunks);
     cluster_wait();
     for (int e = threadIdx.x; e < chunks; e += C::THREADS) {
       const int row = e / C::STATE_CHUNKS;
       const int chunk = e % C::STATE_CHUNKS;
-      const StateChunk state = merge_groups(row, chunk * 4);
-      const int owner = e / share;
+      const StateChunk state =
+          states.merge(row, (row * C::STATE_STRIDE + chunk * 4) * static_cast<int>(sizeof(float)));
+      const int owner = e >> share_log2;
       store_remote(remote_address(shared_address(received_o + rank * share + (e - owner * share)),
                                   owner),
                    state.o);
@@ -656,42 +683,51 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
     }
     cluster_arrive();
     cluster_wait();
+    states = {received_ml, C::BLOCK_M, reinterpret_cast<unsigned char*>(received_o),
+              share * static_cast<int>(sizeof(float4)), static_cast<int>(fp.cluster), fp.c};
   }
-  const auto merge_cluster = [&](int e, int row) {
-    return merge_states(
-        static_cast<int>(fp.cluster), [&](int i) { return received_ml[i * C::BLOCK_M + row].x; },
-        [&](int i) { return received_ml[i * C::BLOCK_M + row].y; },
-        [&](int i) { return received_o[i * share + (e - begin)]; });
-  };
   const auto merge_here = [&](int e, int row, int column) {
-    return clustered ? merge_cluster(e, row) : merge_groups(row, column);
+    const int offset = clustered ? (e - begin) * static_cast<int>(sizeof(float4))
+                                 : (row * C::STATE_STRIDE + column) * static_cast<int>(sizeof(float));
+    return states.merge(row, offset);
+  };
+
+  // Of a row whose first columns are this block's share. The last threads do it, which have no
+  // columns to finish when the share is small.
+  const auto finish_lse = [&](const auto& state_of_row) {
+    const int first = (begin + C::STATE_CHUNKS - 1) / C::STATE_CHUNKS;
+    for (int row = first + C::THREADS - 1 - static_cast<int>(threadIdx.x);
+         row * C::STATE_CHUNKS < end; row += C::THREADS) {
+      store_lse(fp, at, row, state_of_row(row));
+    }
+  };
+  const auto for_each_chunk = [&](const auto& body) {
+    for (int e = begin + static_cast<int>(threadIdx.x); e < end; e += C::THREADS) {
+      const int row = e / C::STATE_CHUNKS;
+      const int column = e % C::STATE_CHUNKS * 4;
+      if (column < D) body(e, row, column);
+    }
   };
 
   if (fp.groups == 1) {
-    for (int e = begin + threadIdx.x; e < end; e += C::THREADS) {
-      const int row = e / C::STATE_CHUNKS;
-      const int column = e % C::STATE_CHUNKS * 4;
-      if (column < D) store_output<C>(fp, at, row, column, merge_here(e, row, column));
-    }
+    for_each_chunk([&](int e, int row, int column) {
+      store_output<C>(fp, at, row, column, merge_here(e, row, column));
+    });
+    finish_lse([&](int row) { return merge_here(row * C::STATE_CHUNKS, row, 0); });
     return;
   }
 
   if (begin >= end) return;
   const uint32_t group = at.split / fp.cluster;
-  for (int e = begin + threadIdx.x; e < end; e += C::THREADS) {
-    const int row = e / C::STATE_CHUNKS;
-    const int column = e % C::STATE_CHUNKS * 4;
-    if (column >= D) continue;
+  for_each_chunk([&](int e, int row, int column) {
     store_partial(fp, at, group, rank, row, column, e == begin || column == 0,
                   merge_here(e, row, column));
-  }
-  int* flag_smem = reinterpret_cast<int*>(smem + C::FLAG_OFFSET);
-  if (!arrive_last(fp.counters + at.item * fp.cluster + rank, fp.groups, flag_smem)) return;
-  for (int e = begin + threadIdx.x; e < end; e += C::THREADS) {
-    const int row = e / C::STATE_CHUNKS;
-    const int column = e % C::STATE_CHUNKS * 4;
-    if (column < D) store_output<C>(fp, at, row, column, merge_partials(fp, at, rank, row, column));
-  }
+  });
+  if (!arrive_last(fp.counters + at.item * fp.cluster + rank, fp.groups)) return;
+  for_each_chunk([&](int, int row, int column) {
+    store_output<C>(fp, at, row, column, merge_partials(fp, at, rank, row, column));
+  });
+  finish_lse([&](int row) { return merge_partials(fp, at, rank, row, 0); });
 }
 
 // Raises the kernel's limits once a device; the attributes stay.
@@ -726,7 +762,7 @@ cudaError_t launch_config(const FusedParams& fp, cudaStream_t stream) {
   const cudaError_t error = prepare_kernel<C>();
   if (error != cudaSuccess) return error;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(fp.items * fp.splits);
+  config.gridDim = dim3(fp.items * fp.splits.divisor);
   config.blockDim = dim3(C::THREADS);
   config.dynamicSmemBytes = C::shared_bytes(static_cast<int>(fp.cluster));
   config.stream = stream;

@@ -1,6 +1,7 @@
 // What the fused kernel is told beyond SplitKParams, worked out on the host.
 #pragma once
 
+#include "fast_divisor.h"
 #include "launch.h"
 
 namespace kbtool::cuda {
@@ -9,17 +10,18 @@ struct FusedParams {
   SplitKParams p;
   KvLengths lengths;
   unsigned* counters;  // [items, cluster]
-  uint32_t tiles;
-  uint32_t splits;
+  FastDivisor splits;
+  FastDivisor tiles;
+  FastDivisor kv_heads;
+  FastDivisor heads_per_kv;
   uint32_t cluster;
   uint32_t groups;
-  uint32_t heads_per_kv;
-  uint32_t rows;       // query rows of a KV head: heads_per_kv * Sq
+  uint32_t rows;   // query rows of a KV head: heads_per_kv * Sq
   uint32_t items;
-  int copy_width;      // bytes that one load of k or v may take: 16, 8, 4 or 2 (one element)
+  int copy_width;  // bytes that one load of q, k or v may take: 16, 8, 4 or 2 (one element)
   float q_factor;      // 1, -1 for a negative scale, 0 for a scale of 0: then c stays positive
   float c;             // |scale| * log2(e)
-  double to_natural;   // |scale| / c
+  double magnitude;    // |scale|
 };
 
 using LaunchFunction = cudaError_t (*)(const FusedParams& fp, int row_warps, cudaStream_t stream);

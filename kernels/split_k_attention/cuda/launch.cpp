@@ -35,9 +35,12 @@ int64_t choose_splits(int64_t items, int64_t Skv, const Card& card) {
   return splits;
 }
 
-// The widest load that every row of k and of v can be copied with.
+// The widest load that every row of k and of v can be copied with. Rows of q are read in pairs of
+// elements, so 16 also says that those are aligned.
 int copy_width(const SplitKParams& p) {
   constexpr int64_t ELEMENT_BYTES = 2;
+  const bool pairs = p.q_stride.dim == 1 && p.D % 2 == 0 && reinterpret_cast<uintptr_t>(p.q) % 4 == 0 &&
+                     (p.q_stride.batch | p.q_stride.head | p.q_stride.seq) % 2 == 0;
   if (p.D > 1 && (p.k_stride.dim != 1 || p.v_stride.dim != 1)) return ELEMENT_BYTES;
   uint64_t bits = reinterpret_cast<uintptr_t>(p.k) | reinterpret_cast<uintptr_t>(p.v);
   const auto include = [&](int64_t size, int64_t stride) {
@@ -48,9 +51,9 @@ int copy_width(const SplitKParams& p) {
     include(p.Hkv, stride.head);
     include(p.Skv, stride.seq);
   }
-  for (const int width : {16, 8, 4}) {
-    if (bits % width == 0) return width;
-  }
+  if (bits % 16 == 0) return pairs ? 16 : 8;
+  if (bits % 8 == 0) return 8;
+  if (bits % 4 == 0) return 4;
   return ELEMENT_BYTES;
 }
 
@@ -83,20 +86,23 @@ int64_t workspace_numel(const Plan& plan, int64_t rows, int64_t D) {
 cudaError_t launch_fused(const SplitKParams& p, ElementType type, const KvLengths& lengths,
                          const Plan& plan, unsigned* counters, cudaStream_t stream) {
   constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;
+  constexpr int64_t MAX_KEYS = int64_t{1} << 35;  // in blocks of 16, below 2^31
   const int64_t rows = p.Hkv == 0 ? 0 : p.H / p.Hkv * p.Sq;
   if (plan.items == 0) return cudaSuccess;
-  if (p.D > MAX_HEAD_DIM || rows > MAX_BLOCKS || plan.items * plan.num_splits > MAX_BLOCKS) {
+  if (p.D > MAX_HEAD_DIM || rows > MAX_BLOCKS || plan.items * plan.num_splits > MAX_BLOCKS ||
+      p.Skv >= MAX_KEYS) {
     return cudaErrorInvalidConfiguration;
   }
   FusedParams fp{};
   fp.p = p;
   fp.lengths = lengths;
   fp.counters = counters;
-  fp.tiles = static_cast<uint32_t>(plan.tiles);
-  fp.splits = static_cast<uint32_t>(plan.num_splits);
+  fp.splits = FastDivisor(static_cast<uint32_t>(plan.num_splits));
+  fp.tiles = FastDivisor(static_cast<uint32_t>(plan.tiles));
+  fp.kv_heads = FastDivisor(static_cast<uint32_t>(p.Hkv));
+  fp.heads_per_kv = FastDivisor(static_cast<uint32_t>(p.H / p.Hkv));
   fp.cluster = static_cast<uint32_t>(plan.cluster);
   fp.groups = static_cast<uint32_t>(plan.groups());
-  fp.heads_per_kv = static_cast<uint32_t>(p.H / p.Hkv);
   fp.rows = static_cast<uint32_t>(rows);
   fp.items = static_cast<uint32_t>(plan.items);
   fp.copy_width = copy_width(p);
@@ -105,11 +111,10 @@ cudaError_t launch_fused(const SplitKParams& p, ElementType type, const KvLength
   const double magnitude = std::fabs(static_cast<double>(p.scale));
   fp.c = static_cast<float>(magnitude * LOG2_E);
   fp.q_factor = p.scale < 0 ? -1.0f : 1.0f;
-  fp.to_natural = magnitude / static_cast<double>(fp.c);
+  fp.magnitude = magnitude;
   if (fp.c == 0.0f) {  // every logit is 0
     fp.q_factor = 0.0f;
     fp.c = static_cast<float>(LOG2_E);
-    fp.to_natural = 1.0 / LOG2_E;
   }
   return instance(type, p.D)(fp, plan.row_warps, stream);
 }

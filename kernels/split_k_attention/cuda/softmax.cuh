@@ -1,9 +1,10 @@
-// The states of attention_state.h as the fused kernel keeps them: m in base 2, so that an
-// exponential is one instruction. m, l, o and the merge are otherwise the same algebra.
+// The states of attention_state.h as the fused kernel keeps them: m before it is scaled, so that it
+// is exact, and with c = |scale| * log2(e) an exponential is one instruction in base 2. The merge is
+// otherwise the same algebra.
 //
-//   m  the maximum logit times log2(e)
-//   l  the sum of exp2(logit * log2(e) - m)
-//   o  the sum of exp2(logit * log2(e) - m) * v
+//   m  the maximum of q.k (of -q.k for a negative scale)
+//   l  the sum of exp2((q.k - m) * c): the maximum itself weighs exactly 1
+//   o  the sum of exp2((q.k - m) * c) * v
 #pragma once
 
 #include <math_constants.h>
@@ -36,15 +37,15 @@ struct StateChunk {
 
 // Merges `count` states in the order of their numbers. m_of, l_of and o_of give the parts of one.
 template <class M, class L, class O>
-__device__ __forceinline__ StateChunk merge_states(int count, const M& m_of, const L& l_of,
+__device__ __forceinline__ StateChunk merge_states(int count, float c, const M& m_of, const L& l_of,
                                                    const O& o_of) {
   StateChunk merged{-CUDART_INF_F, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
-#pragma unroll 8
+#pragma unroll 4
   for (int i = 0; i < count; ++i) merged.m = max_nan(merged.m, m_of(i));
   const float base = finite_base(merged.m);
-#pragma unroll 8
+#pragma unroll 4
   for (int i = 0; i < count; ++i) {
-    const float weight = exp2_fast(m_of(i) - base);
+    const float weight = exp2_fast((m_of(i) - base) * c);
     const float4 o = o_of(i);
     merged.l = fmaf(weight, l_of(i), merged.l);
     merged.o.x = fmaf(weight, o.x, merged.o.x);
@@ -55,12 +56,20 @@ __device__ __forceinline__ StateChunk merge_states(int count, const M& m_of, con
   return merged;
 }
 
-// ln of the sum of exp(logit). `to_natural` is ln(2) corrected for the rounding of the factor that
-// made base-2 logits. In double: a logit of 10^4 leaves a float no digits for ln(l).
-__device__ __forceinline__ float log_sum_exp_base2(float m, float l, double to_natural) {
-  if (l == 0.0f) return -CUDART_INF_F;
+// ln of the sum of exp(logit). The sum is in double: a logit of 10^4 leaves a float no digits for
+// ln(l). Of l the exponent is taken apart and the fraction is near 1, where logf errs by 1e-8.
+__device__ __forceinline__ float log_sum_exp_scaled(float m, float l, double scale) {
   if (m == CUDART_INF_F) return m;  // its l is NaN, from inf - inf
-  return static_cast<float>(static_cast<double>(m) * to_natural + log(static_cast<double>(l)));
+  if (l == 0.0f) return -CUDART_INF_F;
+  if (l != l) return l;
+  constexpr int SQRT_HALF = 0x3f3504f3;
+  const int bits = __float_as_int(l);
+  const int exponent = (bits - SQRT_HALF) & ~0x7fffff;
+  const float fraction = __int_as_float(bits - exponent);  // in [sqrt(1/2), sqrt(2))
+  constexpr double LN_2 = 0.69314718055994530942;
+  return static_cast<float>(static_cast<double>(m) * scale +
+                            (static_cast<double>(exponent >> 23) * LN_2 +
+                             static_cast<double>(logf(fraction))));
 }
 
 }  // namespace kbtool::cuda
