@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,28 +13,17 @@ import pytest
 import torch
 from attention_rule import FOLDER, MANIFEST
 
+from kbtool.gpu.build import build, plan_build
 
-def build_library(folder: Path) -> Path:
-    """Compiles the CPU target of the manifest in ``folder``."""
-    compiler = shutil.which("g++") or shutil.which("c++")
-    if compiler is None:
-        pytest.skip("no C++ compiler: the attention library cannot be built")
+
+def build_library(cache: Path) -> Path:
+    """The CPU target, built as a recipe builds it but with every warning an error."""
     target = MANIFEST.targets["cpu"]
-    installed = Path(torch.__file__).parent
-    compile_one = [compiler, "-std=c++17", "-fPIC", *target.flags, "-Wall", "-Wextra", "-Werror"]
-    compile_one += [f"-isystem{installed / 'include'}", "-c"]
-    objects = [folder / f"{Path(source).stem}.o" for source in target.sources]
-    running = [
-        subprocess.Popen([*compile_one, str(FOLDER / source), "-o", str(built)])
-        for source, built in zip(target.sources, objects, strict=True)
-    ]
-    assert [process.wait(timeout=300) for process in running] == [0] * len(running)
-    library = folder / "split_k_attention.so"
-    libraries = installed / "lib"
-    link = [compiler, "-shared", *map(str, objects), "-o", str(library), "-Wl,--no-undefined"]
-    link += [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-ltorch_cpu", *target.link_flags]
-    subprocess.run(link, check=True, timeout=300)
-    return library
+    strict = target.model_copy(update={"flags": [*target.flags, "-Wall", "-Wextra", "-Werror"]})
+    kernel = MANIFEST.model_copy(update={"targets": {"cpu": strict}})
+    plan = plan_build(kernel, FOLDER, "cpu", cache)
+    build(plan, timeout=600)
+    return plan.library
 
 
 def import_file(path: Path, name: str) -> ModuleType:
