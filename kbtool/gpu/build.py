@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbtool.gpu.process import Completed, run_process
-from kbtool.gpu.toolchain import cpu_features, find_compiler, find_ninja, find_torch
+from kbtool.gpu.toolchain import cpu_features, find_compiler, find_ninja, find_nvcc, find_torch
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Kernel, Target
 from kbtool.model.run import BuildResult
@@ -57,6 +57,9 @@ class BuildPlan:
     compiler: str
     compiler_version: str
     flags: tuple[str, ...]
+    nvcc: str
+    """The CUDA compiler; empty where there are no CUDA sources."""
+    cuda_flags: tuple[str, ...]
     link_flags: tuple[str, ...]
     sources: dict[str, str]
     """File, relative to ``folder`` → SHA-256; headers included."""
@@ -87,7 +90,33 @@ def choose_target(kernel: Kernel, wanted: str, *, card: bool, nvcc: bool) -> str
     return wanted
 
 
-def plan_build(kernel: Kernel, folder: Path, target: str, cache: Path) -> BuildPlan:
+def choose_architecture(kernel: Kernel, target: str, capability: str | None) -> str:
+    """The architecture to compile for: the target's own for the card, else the first it lists.
+
+    Args:
+        kernel: its manifest.
+        target: a target of the manifest.
+        capability: the card's, ``sm_90``; ``None`` without a card.
+
+    Raises:
+        UsageError: the target does not compile for this card.
+    """
+    known = kernel.targets[target].architectures
+    if not known or capability is None:
+        return known[0] if known else ""
+    for architecture in known:
+        # sm_90a is sm_90 with what only that chip has.
+        if architecture.rstrip("af") == capability:
+            return architecture
+    raise UsageError(
+        f"target {target} of kernel {kernel.id} does not compile for {capability};"
+        f" it does for {', '.join(known)}"
+    )
+
+
+def plan_build(
+    kernel: Kernel, folder: Path, target: str, cache: Path, architecture: str = ""
+) -> BuildPlan:
     """What building ``target`` of the kernel in ``folder`` takes; nothing is written.
 
     Args:
@@ -95,37 +124,45 @@ def plan_build(kernel: Kernel, folder: Path, target: str, cache: Path) -> BuildP
         folder: the kernel's folder.
         target: a target of the manifest.
         cache: where build folders go.
+        architecture: of CUDA sources, from ``choose_architecture``.
 
     Raises:
         MachineError: a compiler or torch's headers are missing.
         UsageError: a file that the manifest lists is missing.
     """
-    if target != "cpu":
-        raise UsageError(f"target {target!r} cannot be built yet; build the target cpu")
     spec = kernel.targets[target]
     compiler, compiler_version = find_compiler()
     torch_folder, torch_version = find_torch()
-    flags = (
-        *COMMON_FLAGS,
-        *spec.flags,
-        f"-I{folder}",
-        f"-isystem{torch_folder / 'include'}",
-    )
-    library_folder = torch_folder / "lib"
+    flags = (*COMMON_FLAGS, *spec.flags, f"-I{folder}", f"-isystem{torch_folder / 'include'}")
+    libraries = [torch_folder / "lib"]
+    wanted = ["-ltorch_cpu"]
+    nvcc = ""
+    cuda_flags: tuple[str, ...] = ()
+    if _has_cuda(spec):
+        nvcc_path, nvcc_version = find_nvcc()
+        home = nvcc_path.resolve().parent.parent
+        nvcc, compiler_version = str(nvcc_path), f"{compiler_version}; nvcc {nvcc_version}"
+        code = architecture.removeprefix("sm_")
+        cuda_flags = (
+            "-std=c++17", "-Xcompiler=-fPIC", f"-gencode=arch=compute_{code},code=sm_{code}",
+            *spec.cuda_flags, f"-I{folder}",
+        )  # fmt: skip
+        flags = (*flags, f"-isystem{home / 'include'}")
+        libraries.append(home / "lib64")
+        wanted += ["-ltorch_cuda", "-lcudart"]
     link_flags = (
         *LINK_FLAGS,
-        f"-L{library_folder}",
-        f"-Wl,-rpath,{library_folder}",
-        "-ltorch_cpu",
+        *(flag for path in libraries for flag in (f"-L{path}", f"-Wl,-rpath,{path}")),
+        *wanted,
         *spec.link_flags,
     )
     sources = _hashes(folder, spec)
-    key = hashlib.sha256(
-        json.dumps(
-            [kernel.id, target, compiler_version, torch_version, flags, link_flags, sources,
-             cpu_features() if "-march=native" in spec.flags else ""],
-        ).encode()
-    ).hexdigest()[:20]  # fmt: skip
+    features = cpu_features() if "-march=native" in spec.flags else ""
+    parts = [
+        kernel.id, target, compiler_version, torch_version, flags, cuda_flags, link_flags, sources,
+        features,
+    ]  # fmt: skip
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]
     return BuildPlan(
         kernel=kernel,
         target=target,
@@ -134,6 +171,8 @@ def plan_build(kernel: Kernel, folder: Path, target: str, cache: Path) -> BuildP
         compiler=compiler,
         compiler_version=compiler_version,
         flags=flags,
+        nvcc=nvcc,
+        cuda_flags=cuda_flags,
         link_flags=link_flags,
         sources=sources,
         key=key,
@@ -240,7 +279,11 @@ def _result(plan: BuildPlan, *, warm: bool) -> BuildResult:
         bytes=plan.library.stat().st_size,
         warm=warm,
         compiler=plan.compiler_version,
-        flags=[flag for flag in (*plan.flags, *plan.link_flags) if not _names_a_folder(flag)],
+        flags=[
+            flag
+            for flag in (*plan.flags, *plan.cuda_flags, *plan.link_flags)
+            if not _names_a_folder(flag)
+        ],
         sources=plan.sources,
     )
 
@@ -250,15 +293,26 @@ def _names_a_folder(flag: str) -> bool:
     return flag.startswith(("-I", "-isystem", "-L", "-Wl,-rpath"))
 
 
+def _has_cuda(spec: Target) -> bool:
+    return any(name.endswith(".cu") for name in spec.sources)
+
+
 def _ninja_file(plan: BuildPlan) -> str:
     spec = plan.kernel.targets[plan.target]
     lines = [
         "ninja_required_version = 1.5",
         f"cxx = {_escape(plan.compiler)}",
+        f"nvcc = {_escape(plan.nvcc)}",
         f"flags = {_escape(shlex.join(plan.flags))}",
+        f"cuda_flags = {_escape(shlex.join(plan.cuda_flags))}",
         f"link_flags = {_escape(shlex.join(plan.link_flags))}",
         "rule compile",
         "  command = $cxx $flags -MMD -MF $out.d -c $in -o $out",
+        "  depfile = $out.d",
+        "  deps = gcc",
+        "  description = compile $in",
+        "rule compile_cuda",
+        "  command = $nvcc $cuda_flags -MMD -MF $out.d -c $in -o $out",
         "  depfile = $out.d",
         "  deps = gcc",
         "  description = compile $in",
@@ -271,7 +325,8 @@ def _ninja_file(plan: BuildPlan) -> str:
     for source in spec.sources:
         output = source.replace("/", "_") + ".o"
         objects.append(output)
-        lines.append(f"build {_path(output)}: compile {_path(str(plan.folder / source))}")
+        rule = "compile_cuda" if source.endswith(".cu") else "compile"
+        lines.append(f"build {_path(output)}: {rule} {_path(str(plan.folder / source))}")
     joined = " ".join(_path(name) for name in objects)
     lines.append(f"build {_path(plan.library.name)}: link {joined}")
     return "\n".join(lines) + "\n"

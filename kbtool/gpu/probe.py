@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kbtool import __version__
-from kbtool.gpu.toolchain import find_compiler, find_ninja
+from kbtool.gpu.toolchain import find_compiler, find_ninja, find_nvcc
 from kbtool.model.errors import MachineError
 from kbtool.model.run import MachineInfo
 
@@ -78,15 +78,10 @@ def _driver() -> str | None:
 
 
 def _nvcc() -> str | None:
-    program = shutil.which("nvcc")
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        home = os.environ.get(variable)
-        if program is None and home:
-            program = shutil.which("nvcc", path=str(Path(home) / "bin"))
-    program = program or shutil.which("nvcc", path="/usr/local/cuda/bin")
-    said = _output([program, "--version"]) if program else None
-    match = re.search(r"release [\d.]+, V([\d.]+)", said or "")
-    return match[1] if match else None
+    try:
+        return find_nvcc()[1]
+    except MachineError:
+        return None
 
 
 def _compiler() -> str | None:

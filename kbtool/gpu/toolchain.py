@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -28,11 +29,8 @@ def find_compiler() -> tuple[str, str]:
         found = shutil.which(program)
         if found is None:
             continue
-        try:
-            said = subprocess.run(
-                [found, "--version"], capture_output=True, text=True, check=True, timeout=30
-            ).stdout
-        except (OSError, subprocess.SubprocessError):
+        said = _version(found)
+        if said is None:
             continue
         return candidate or found, said.splitlines()[0].strip()
     raise MachineError(
@@ -40,6 +38,25 @@ def find_compiler() -> tuple[str, str]:
         if named
         else "no C++ compiler: install g++ or clang++ (Debian: apt-get install g++), or set CXX"
     )
+
+
+def find_nvcc() -> tuple[Path, str]:
+    """The CUDA compiler and its version: under ``CUDA_HOME``, on ``PATH``, at the usual place.
+
+    Raises:
+        MachineError: there is none.
+    """
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    found = (
+        (shutil.which("nvcc", path=str(Path(home) / "bin")) if home else None)
+        or shutil.which("nvcc")
+        or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    )
+    said = _version(found) if found else None
+    match = re.search(r"release [\d.]+, V([\d.]+)", said or "")
+    if found is None or match is None:
+        raise MachineError("no nvcc: install the CUDA toolkit and put nvcc on PATH")
+    return Path(found), match[1]
 
 
 def find_torch() -> tuple[Path, str]:
@@ -52,6 +69,15 @@ def find_torch() -> tuple[Path, str]:
     if spec is None or spec.origin is None:
         raise MachineError("torch is not installed: pip install 'kbtool[kernels]'")
     return Path(spec.origin).parent, version("torch")
+
+
+def _version(program: str) -> str | None:
+    try:
+        return subprocess.run(
+            [program, "--version"], capture_output=True, text=True, check=True, timeout=30
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def find_ninja() -> str:

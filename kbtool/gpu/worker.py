@@ -97,18 +97,28 @@ def _do(request: Request, harness: Any, send: Callable[..., None]) -> Any:
                 seed=request.seed,
                 on_case=progress,
             ).model_dump(mode="json")
-    from kbtool.gpu.benchmark import benchmark_cpu
+    from kbtool.gpu.benchmark import benchmark
 
-    return benchmark_cpu(
+    return benchmark(
         harness,
         [case for _, case in request.cases],
+        _clock(request),
         case_set=request.cases[0][0],
         sha256=request.sha256,
-        samples=request.samples,
         threads=request.threads,
         seed=request.seed,
         on_case=progress,
     ).model_dump(mode="json")
+
+
+def _clock(request: Request) -> Any:
+    if request.device == "cuda":
+        from kbtool.gpu.cuda_clock import CudaClock
+
+        return CudaClock(request.samples)
+    from kbtool.gpu.cpu_clock import CpuClock
+
+    return CpuClock(request.samples)
 
 
 if __name__ == "__main__":

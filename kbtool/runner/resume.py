@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kbtool.gpu.build import BuildPlan, plan_build, sha256_of
+from kbtool.gpu.build import BuildPlan, choose_architecture, plan_build, sha256_of
 from kbtool.model.errors import UsageError
 from kbtool.model.finding import Finding
 from kbtool.model.recipe import Recipe
@@ -82,19 +82,23 @@ def resume(base: KnowledgeBase, run: Run, recipe: Recipe, machine: MachineInfo) 
     for step in kept.values():
         if isinstance(step.result, BuildResult):
             built, validated = step.result, None
-            plan = _same_plan(base, run, built)
+            plan = _same_plan(base, run, built, machine)
         elif isinstance(step.result, ValidationResult):
             validated = step.result.sha256
     return Resumption(run, kept, plan, built, validated)
 
 
-def _same_plan(base: KnowledgeBase, run: Run, built: BuildResult) -> BuildPlan:
+def _same_plan(
+    base: KnowledgeBase, run: Run, built: BuildResult, machine: MachineInfo
+) -> BuildPlan:
     """The plan of a build that is still what it was."""
     entry = base.kernels.get(built.kernel)
     if entry is None:
         raise UsageError(_changed(run, f"kernel {built.kernel}"))
     folder = base.root / "kernels" / built.kernel
-    plan = plan_build(entry.record, folder, built.target, base.root / ".kbtool" / "build")
+    cache = base.root / ".kbtool" / "build"
+    architecture = choose_architecture(entry.record, built.target, machine.compute_capability)
+    plan = plan_build(entry.record, folder, built.target, cache, architecture)
     if plan.sources != built.sources:
         names = sorted(
             name

@@ -9,6 +9,7 @@ from kbtool.gpu.build import (
     BuildPlan,
     BuildTimeoutError,
     build,
+    choose_architecture,
     choose_target,
     plan_build,
 )
@@ -66,4 +67,5 @@ def _plan(step: BuildStep, context: Context) -> BuildPlan:
         context.manifest, step.target, card=machine.card is not None, nvcc=machine.nvcc is not None
     )
     cache = context.root / ".kbtool" / "build"
-    return plan_build(context.manifest, context.kernel_folder, target, cache)
+    architecture = choose_architecture(context.manifest, target, machine.compute_capability)
+    return plan_build(context.manifest, context.kernel_folder, target, cache, architecture)

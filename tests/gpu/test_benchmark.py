@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kbtool.gpu.benchmark import CEILING_MARGIN, interleave, refusal, timing
+from kbtool.gpu.benchmark import CEILING_MARGIN, refusal, timing
+from kbtool.gpu.cpu_clock import interleave
 from kbtool.model.run import BenchmarkCase
 
 
@@ -40,3 +41,8 @@ def test_samples_become_a_median_and_quartiles():
     result = timing([5e-6, 1e-6, 3e-6, 2e-6, 4e-6])
     assert (result.low_us, result.median_us, result.high_us) == (2.0, 3.0, 4.0)
     assert result.samples_us == [5.0, 1.0, 3.0, 2.0, 4.0]
+
+
+def test_a_case_without_the_library_is_refused():
+    lost = case(1.0).model_copy(update={"arms": {}, "absent": {"ours": "cannot be captured"}})
+    assert refusal(lost, "ours", 20.0) == "the library was not timed: cannot be captured"

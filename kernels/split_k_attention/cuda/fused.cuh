@@ -30,6 +30,9 @@ namespace kbtool::cuda {
 #if !defined(KBTOOL_FUSED_KEY_WARPS)
 #define KBTOOL_FUSED_KEY_WARPS 4
 #endif
+#if !defined(KBTOOL_FUSED_OVERLAP)
+#define KBTOOL_FUSED_OVERLAP 1
+#endif
 
 template <class Element_, int D_, int ROW_WARPS_, bool ALIGNED_>
 struct FusedConfig {
@@ -101,6 +104,15 @@ struct BlockItem {
   int64_t key_end;    // one past the last key of the split
 };
 
+// The kernel may start while the one before it in the stream still runs (sm_90 and later): until
+// this returns no memory is read or written. The next one may then start likewise.
+__device__ __forceinline__ void wait_for_earlier_kernel() {
+#if KBTOOL_CLUSTERS && KBTOOL_FUSED_OVERLAP
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 __device__ __forceinline__ int64_t valid_keys(const FusedParams& fp, uint32_t batch) {
   if (fp.lengths.data == nullptr) return fp.p.Skv;
   const int64_t at = batch * fp.lengths.stride;
@@ -138,6 +150,7 @@ __device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
   at.head_kv = head - at.batch * fp.kv_heads.divisor;
   at.row0 = tile * C::BLOCK_M;
   at.rows = static_cast<int>(min(static_cast<uint32_t>(C::BLOCK_M), fp.rows - at.row0));
+  wait_for_earlier_kernel();
   at.valid = valid_keys(fp, at.batch);
 
   // What any row of the tile sees is cut evenly, in whole blocks, whatever the batch's longest.
@@ -152,12 +165,29 @@ __device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
   return at;
 }
 
+// A barrier of the warps that share a ring.
 template <class C>
 __device__ __forceinline__ void group_sync(int key_warp) {
   if constexpr (C::ROW_WARPS == 1) {
     __syncwarp();
   } else {
-    asm volatile("barrier.sync %0, %1;" ::"r"(key_warp + 1), "n"(C::GROUP_THREADS) : "memory");
+    // Numbers that the compiler knows: it then reserves these barriers and no more.
+    static_assert(C::KEY_WARPS <= 4, "a barrier for each group");
+    __syncwarp();
+    switch (key_warp) {
+      case 0:
+        asm volatile("bar.sync 1, %0;" ::"n"(C::GROUP_THREADS) : "memory");
+        break;
+      case 1:
+        asm volatile("bar.sync 2, %0;" ::"n"(C::GROUP_THREADS) : "memory");
+        break;
+      case 2:
+        asm volatile("bar.sync 3, %0;" ::"n"(C::GROUP_THREADS) : "memory");
+        break;
+      default:
+        asm volatile("bar.sync 4, %0;" ::"n"(C::GROUP_THREADS) : "memory");
+        break;
+    }
   }
 }
 
@@ -287,6 +317,13 @@ __device__ __forceinline__ void load_queries(const FusedParams& fp, const BlockI
       }
     }
   }
+}
+
+template <class C>
+__device__ __forceinline__ void apply_query_factor(const FusedParams& fp,
+                                                   uint32_t (&q)[C::D / 16][4]) {
+  using Element = typename C::Element;
+  using Traits = typename C::Traits;
   if (fp.q_factor != 1.0f) {  // -1 and 0 are exact
 #pragma unroll
     for (int step = 0; step < C::D / 16; ++step) {
@@ -431,11 +468,12 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
   };
 
   int64_t key0 = key_warp * C::BLOCK_KV;
-#pragma unroll 1
-  for (int stage = 0; stage < C::STAGES; ++stage) start_copy(key0 + stage * STRIDE, stage);
-
+  // Asked for first: behind the keys the queries would come last.
   uint32_t q[C::D / 16][4];
   load_queries<C>(fp, at, row_warp, lane, q);
+#pragma unroll 1
+  for (int stage = 0; stage < C::STAGES; ++stage) start_copy(key0 + stage * STRIDE, stage);
+  apply_query_factor<C>(fp, q);
 
   // Keys that the lane's two rows see, and the fewest that any row of the warp sees, from
   // key_begin on; a row past the tile is computed along and dropped.
@@ -766,15 +804,22 @@ cudaError_t launch_config(const FusedParams& fp, cudaStream_t stream) {
   config.blockDim = dim3(C::THREADS);
   config.dynamicSmemBytes = C::shared_bytes(static_cast<int>(fp.cluster));
   config.stream = stream;
-  cudaLaunchAttribute attribute;
+  cudaLaunchAttribute attributes[2];
+  config.attrs = attributes;
   if (fp.cluster > 1) {
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = fp.cluster;
-    attribute.val.clusterDim.y = 1;
-    attribute.val.clusterDim.z = 1;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+    attributes[0].id = cudaLaunchAttributeClusterDimension;
+    attributes[0].val.clusterDim.x = fp.cluster;
+    attributes[0].val.clusterDim.y = 1;
+    attributes[0].val.clusterDim.z = 1;
+    ++config.numAttrs;
   }
+#if KBTOOL_FUSED_OVERLAP
+  if (fp.overlap) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[config.numAttrs].val.programmaticStreamSerializationAllowed = 1;
+    ++config.numAttrs;
+  }
+#endif
   return cudaLaunchKernelEx(&config, fused_kernel<C>, fp);
 }
 

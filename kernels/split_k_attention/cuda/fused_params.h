@@ -18,6 +18,7 @@ struct FusedParams {
   uint32_t groups;
   uint32_t rows;   // query rows of a KV head: heads_per_kv * Sq
   uint32_t items;
+  bool overlap;    // may start before the kernel ahead of it in the stream has ended
   int copy_width;  // bytes that one load of q, k or v may take: 16, 8, 4 or 2 (one element)
   float q_factor;      // 1, -1 for a negative scale, 0 for a scale of 0: then c stays positive
   float c;             // |scale| * log2(e)

@@ -18,7 +18,7 @@ constexpr int64_t MAX_HEAD_DIM = 256;
 // What a card offers; read once.
 struct Card {
   int multiprocessors;
-  int max_cluster;  // blocks of a cluster, 1 where the card or the binary has none
+  int max_cluster;  // blocks of a cluster, 1 where the card has none
 };
 
 // The fused kernel cuts each batch entry by its own length, which only the device knows.
@@ -35,6 +35,7 @@ struct Plan {
   int64_t num_splits;
   int cluster;        // splits that merge through shared memory; divides num_splits
   int64_t items;      // batch entries x KV heads x tiles
+  bool overlap;       // the card can start a kernel before the one ahead of it has ended
 
   int64_t groups() const { return num_splits / cluster; }
   // Merged by the last block to arrive where one cluster does not hold every split.

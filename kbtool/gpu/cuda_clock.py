@@ -1,0 +1,108 @@
+"""Timing on a card: replays of CUDA graphs over rotated inputs, caches cold, by device events.
+
+A graph holds one call on each of several input sets, so that launch gaps shrink and no call finds
+its inputs in the L2 cache: the sets together are larger than it, or a buffer that is larger is
+written before each replay. The arms take turns and the order is reversed every other round.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kbtool.gpu.benchmark import Make, timing
+from kbtool.gpu.harness import Harness
+from kbtool.model.run import Timing
+
+WARMUP_ROUNDS = 3
+MAX_SETS = 64
+_SET_BYTES = 24 << 30
+"""Device memory that the input sets of a case may take together."""
+_HOST_CALLS = 50
+
+
+class CudaClock:
+    """Times replayed graphs on the current card."""
+
+    def __init__(self, samples: int) -> None:
+        self.device = torch.device("cuda", torch.cuda.current_device())
+        self._samples = samples
+        self._l2 = torch.cuda.get_device_properties(self.device).L2_cache_size
+        self._flush = torch.empty(4 * self._l2, dtype=torch.int8, device=self.device)
+        self._reader = torch.ones(1 << 29, dtype=torch.float32, device=self.device)
+        self.protocol = (
+            f"{samples} samples an arm after {WARMUP_ROUNDS} warm-up rounds, arms in turn, order"
+            " reversed every other round; a sample is one replay of a CUDA graph with one call on"
+            f" each of up to {MAX_SETS} input sets, by device events, {self._flush.nbytes >> 20}"
+            " MiB written before it so that the L2 cache is cold; host time: one eager call with"
+            f" synchronisation, median of {_HOST_CALLS}"
+        )
+
+    def read_bandwidth(self) -> float:
+        """The best of nine reads of 2 GiB."""
+        self._reader.sum()
+        return max(self._reader.nbytes / _device_seconds(self._reader.sum) / 1e9 for _ in range(9))
+
+    def time(
+        self, harness: Harness, make: Make, least_bytes: int
+    ) -> tuple[dict[str, Timing], dict[str, str]]:
+        """Every arm that takes the inputs and can be captured."""
+        count = max(2, min(MAX_SETS, _SET_BYTES // max(least_bytes, 1)))
+        arms = [harness.arms(make(number)) for number in range(count)]
+        graphs, absent = {}, {}
+        for name in arms[0]:
+            try:
+                graphs[name] = _capture([calls[name] for calls in arms])
+            except Exception as error:
+                absent[name] = f"cannot be captured: {str(error).splitlines()[0]}"
+        taken: dict[str, list[float]] = {name: [] for name in graphs}
+        names = list(graphs)
+        for round_number in range(WARMUP_ROUNDS + self._samples):
+            for name in names if round_number % 2 else reversed(names):
+                self._flush.zero_()
+                elapsed = _device_seconds(graphs[name].replay) / count
+                if round_number >= WARMUP_ROUNDS:
+                    taken[name].append(elapsed)
+        timings = {
+            name: timing(seconds, count, _host_us(arms[0][name])) for name, seconds in taken.items()
+        }
+        return timings, absent
+
+
+def _capture(calls: list[Callable[[], Any]]) -> Any:
+    """A graph of the calls, one after the other; outputs stay alive in its pool."""
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(stream):
+        for call in calls[:2]:  # what is set up at a first call is not captured
+            call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for call in calls:
+            call()
+    return graph
+
+
+def _device_seconds(call: Callable[[], Any]) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    start.record()
+    call()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) / 1e3
+
+
+def _host_us(call: Callable[[], Any]) -> float:
+    """One eager call as the host sees it, launch and completion included."""
+    seconds = []
+    for _ in range(_HOST_CALLS):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - started)
+    return round(statistics.median(seconds) * 1e6, 3)
