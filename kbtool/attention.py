@@ -52,6 +52,7 @@ def split_k_attention(
         sees no key has output 0 and LSE -inf.
 
     Raises:
+        TypeError: an argument is not a tensor, or ``num_splits`` no int.
         ValueError: an argument has a wrong shape, type, device or value; the message names it.
         NotImplementedError: a gradient is asked for; the operator is for inference.
         kbtool.model.errors.MachineError: there is no compiler, ninja or room to build.

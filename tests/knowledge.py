@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from kbtool.checks.check import check_tree
 from kbtool.model.finding import Finding
+from kbtool.model.run import digest_of_record
 
 SESSION_LINE = "# yaml-language-server: $schema=../../schemas/session.json\n"
 PATTERN_LINE = "# yaml-language-server: $schema=../schemas/pattern.json\n"
@@ -82,6 +84,11 @@ recipes:
     title: Look
     steps: [{id: look, kind: environment, title: Look, expected: 1 s, timeout: 9 s}]
 """
+
+
+def sealed(run: dict[str, Any]) -> str:
+    """A run record as its file holds it, with the digest that belongs to it."""
+    return json.dumps({**run, "digest": digest_of_record(run)})
 
 
 class Knowledge:

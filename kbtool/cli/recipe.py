@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kbtool.runner.engine import Job
     from kbtool.store.tree import KnowledgeBase
 
-QUIET = 0.05
-"""The share of the cores that others may use without a word about noise."""
 EXIT_CODES = {
     "passed": 0,
     "failed": 1,
@@ -170,8 +168,11 @@ def run_recipe(
         raise UsageError(_first_problem(error)) from None
     job = Job(base, pattern, bound, parameters, probe_machine())
     if dry_run:
-        _print_plan(job, list(plan(job)), as_json)
-        return
+        if session_name is not None:
+            base.session(session_name)
+        steps = list(plan(job))
+        _print_plan(job, steps, as_json)
+        ctx.exit(3 if steps[-1][2] else 0)
     preflight(job)
     resumption = resume_run(base, earlier, bound, job.machine) if earlier else None
     if resumption is None:
@@ -244,8 +245,8 @@ def _first_problem(error: ValueError) -> str:
 
     if isinstance(error, ValidationError):
         problem = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        return f"{place}: {problem['msg'].removeprefix('Value error, ')}"
+        place = ".".join(str(part) for part in problem["loc"][-1:])
+        return f"{place}={problem['input']}: {problem['msg'].removeprefix('Value error, ')}"
     return str(error)
 
 
@@ -256,7 +257,14 @@ def _session(base: KnowledgeBase, job: Job, name: str | None) -> tuple[str, bool
     from kbtool.store.sessions import create_session
 
     if name is not None:
-        return base.session(name).record.id, False
+        given = base.session(name).record
+        if given.origin in ("log", "mention"):
+            click.echo(
+                f"kbtool: {given.label} is the record of an old log; the run of today is appended"
+                " to it as you ask",
+                err=True,
+            )
+        return given.id, False
     running = [e.record for e in base.sessions.values() if e.record.status == "running"]
     if len(running) > 1:
         names = ", ".join(session.id for session in running)
@@ -299,19 +307,27 @@ def _print_plan(job: Job, steps: list[Any], as_json: bool) -> None:
                 "recipe": job.recipe.name,
                 "parameters": job.parameters,
                 "steps": [
-                    {"id": step.id, "kind": step.kind, "title": step.title, "would": lines}
-                    for step, lines in steps
+                    {
+                        "id": step.id,
+                        "kind": step.kind,
+                        "title": step.title,
+                        "would": lines,
+                        "stops": problem,
+                    }
+                    for step, lines, problem in steps
                 ],
             }
         )
         return
-    for number, (step, lines) in enumerate(steps, 1):
+    for number, (step, lines, problem) in enumerate(steps, 1):
         click.echo(
-            f"[{number}/{len(steps)}] {step.id} ({step.kind}): {step.title}"
+            f"[{number}/{len(job.recipe.steps)}] {step.id} ({step.kind}): {step.title}"
             f" — expect {step.expected}, at most {step.timeout}"
         )
         for line in lines:
             click.echo(f"      {line}")
+        if problem is not None:
+            click.echo(f"      would stop here: {problem}")
     click.echo("dry run: nothing was written", err=True)
 
 
@@ -333,19 +349,18 @@ def _print_result(run: Run, path: str) -> None:
 
 
 def _print_benchmark(result: BenchmarkResult) -> None:
-    from kbtool.steps.benchmark import headline, ratio
+    from kbtool.steps.benchmark import headline
 
     arms = list(dict.fromkeys(arm for case in result.cases for arm in case.arms))
     rows = []
     for case in result.cases:
-        value = ratio(case, result)
-        rate = case.bytes / (case.arms[result.subject].median_us * 1e3)
+        value, share = result.ratio(case), result.share_of_ceiling(case)
         rows.append(
             [
                 case.name,
                 *(_timing(case.arms.get(arm)) for arm in arms),
                 "refused" if case.refused else f"{value:.2f}×" if value else "—",
-                f"{rate / result.read_gb_s:.0%}",
+                f"{share:.0%}" if share is not None else "—",
             ]
         )
     click.echo(
@@ -354,12 +369,6 @@ def _print_benchmark(result: BenchmarkResult) -> None:
     )
     header = ["case", *arms, f"{result.baseline} ÷ {result.subject}", "of ceiling"]
     print_table(header, rows, numeric=set(range(1, len(header))))
-    if result.others_busy is not None and result.others_busy > QUIET:
-        click.echo(
-            f"kbtool: other processes used {result.others_busy:.0%} of the cores meanwhile:"
-            " the figures are noisy; run it again on a quiet machine",
-            err=True,
-        )
     click.echo(headline(result))
 
 

@@ -125,10 +125,59 @@ class Quantity:
         }
 
 
-def _time_only(value: Quantity) -> Quantity:
-    if not value.is_time:
-        raise ValueError(f"{value.text!r} is not a time; use ns, us, ms, s, min or h")
-    return value
+class Dimension:
+    """What a quantity measures: the units that a key takes, as an annotation of ``Quantity``."""
+
+    def __init__(
+        self,
+        units: str,
+        takes: str,
+        examples: tuple[str, ...],
+        *,
+        exact: bool = False,
+        most: int | None = None,
+    ) -> None:
+        """See the class.
+
+        Args:
+            units: a regular expression for the whole unit.
+            takes: what to write, in words.
+            examples: quantities that are right.
+            exact: one figure, neither a range nor a bound.
+            most: the largest figure.
+        """
+        self._units = re.compile(units)
+        self._takes = f"takes {takes}: {', '.join(examples)}"
+        self._examples = list(examples)
+        self._exact = exact
+        self._most = most
+
+    def check(self, value: Quantity) -> Quantity:
+        """``value``, or ``ValueError`` that says what the key takes."""
+        if not self._units.fullmatch(value.unit):
+            unit = f"its unit is {value.unit!r}" if value.unit else "it has no unit"
+            raise ValueError(f"{value.text!r} {self._takes}; {unit}")
+        if value.low < 0:
+            raise ValueError(f"{value.text!r} {self._takes}; it is negative")
+        if self._most is not None and (value.high or value.low) > self._most:
+            raise ValueError(f"{value.text!r} {self._takes}; it is more than {self._most}")
+        if self._exact and (value.high is not None or value.relation != "="):
+            raise ValueError(f"{value.text!r} {self._takes}; it is no single figure")
+        return value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        number = r"\d+(\.\d+)?(e[+-]?\d+)?"
+        relation = "" if self._exact else r"(~|<=|>=|<|>)?\s*"
+        span = "" if self._exact else rf"(\s*\.\.\s*{number})?\+?"
+        pattern = rf"^{relation}\+?{number}{span}\s*({self._units.pattern})$"
+        return {"type": "string", "pattern": pattern, "examples": self._examples}
 
 
 class Instant:
@@ -206,7 +255,37 @@ def _exact(value: object) -> object:
     return value
 
 
-Duration = Annotated[Quantity, Field(description="A time with its unit: 25 min, 30 s, 1.5 h")]
+_TIME = "ns|us|ms|s|min|h"
+_BYTES = "B|[kKMGT]B|[KMGT]iB"
+
+Duration = Annotated[
+    Quantity,
+    Dimension(_TIME, f"a time, in {_TIME.replace('|', ', ')}", ("25 min", "30 s", "5..10 min")),
+]
+"""A time, as a log states it: a figure, a range, a bound."""
+ExactDuration = Annotated[
+    Quantity,
+    Dimension(_TIME, f"one time, in {_TIME.replace('|', ', ')}", ("5 min", "30 s"), exact=True),
+]
+"""A time to reckon with."""
+Amount = Annotated[
+    Quantity,
+    Dimension("[A-Z]{3}", "an amount with its currency (ISO 4217)", ("5 USD", "30..50 EUR")),
+]
+"""A sum of money."""
+Rate = Annotated[
+    Quantity, Dimension("[A-Z]{3}/(s|min|h|day)", "money per s, min, h or day", ("0.20 USD/h",))
+]
+"""The price of a unit of time."""
+Memory = Annotated[Quantity, Dimension(_BYTES, "bytes", ("24 GB", "48 KiB"))]
+"""A number of bytes."""
+Size = Annotated[
+    Quantity,
+    Dimension(f"({_BYTES}|lines)?", "bytes, lines or a count", ("240 KB", "316 lines", "6")),
+]
+"""How large a thing is, or how many there are of it."""
+Likelihood = Annotated[Quantity, Dimension("%", "per cent", ("80 %", "60..80 %"), most=100)]
+"""How likely something is held to be."""
 Money = Annotated[Decimal, Field(ge=0, max_digits=14, decimal_places=6, allow_inf_nan=False)]
 """An amount of the line's currency; decimal, never a float."""
 Figure = Annotated[Decimal, Field(allow_inf_nan=False)]

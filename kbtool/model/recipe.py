@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
-from kbtool.model.base import Duration, KernelId, Model, Slug
+from kbtool.model.base import ExactDuration, KernelId, Model, Slug
 
 Need = Literal["compiler", "ninja", "torch", "gpu", "nvcc", "profiler"]
 RelativePath = Annotated[str, Field(min_length=1)]
@@ -64,9 +64,9 @@ class StepBase(Model):
     """A name: used by --resume, in run records and in progress lines."""
     title: Annotated[str, Field(min_length=1)]
     """What it does."""
-    expected: Duration
+    expected: ExactDuration
     """How long it should take, until there are past runs to tell."""
-    timeout: Duration
+    timeout: ExactDuration
     """When it is stopped."""
     needs: list[Need] = []
     """What the machine must have."""

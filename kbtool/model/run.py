@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
+import statistics
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
 from kbtool.model.base import KernelId, Model, PatternId, RunId, SessionId
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+QUIET = 0.05
+"""The share of the cores that others may use while a benchmark runs."""
 
 StepStatus = Literal[
     "passed", "failed", "unavailable", "refused", "timeout", "interrupted", "crashed", "not-run"
@@ -20,6 +27,9 @@ StepStatus = Literal[
 timeout; interrupted: Ctrl-C or a signal; crashed: a bug in kbtool or in the harness; not-run."""
 
 RunStatus = Literal["passed", "failed", "unavailable", "timeout", "interrupted", "crashed"]
+
+_ROUNDING_US = 1e-4
+"""Samples are kept to so many microseconds."""
 
 
 class MachineInfo(Model):
@@ -108,6 +118,15 @@ class OutputError(Model):
     message: str | None = None
     """What is wrong, if anything."""
 
+    @model_validator(mode="after")
+    def _verdict_follows(self) -> Self:
+        if self.error is None or self.bound is None:
+            return self
+        if self.passed != (self.error <= self.bound):
+            said, is_ = ("passed", "over") if self.passed else ("did not pass", "within")
+            raise ValueError(f"{said}, although error {self.error} is {is_} bound {self.bound}")
+        return self
+
 
 class CaseResult(Model):
     """One case of a validation."""
@@ -121,6 +140,17 @@ class CaseResult(Model):
     """Whether a second call gave the same bits."""
     message: str | None = None
     """What is wrong, if anything."""
+
+    @model_validator(mode="after")
+    def _verdict_follows(self) -> Self:
+        if not self.passed:
+            return self
+        wrong = [name for name, output in self.outputs.items() if not output.passed]
+        if wrong:
+            raise ValueError(f"passed, although output {wrong[0]!r} did not")
+        if self.repeatable is False:
+            raise ValueError("passed, although a second call gave other bits")
+        return self
 
 
 class ValidationResult(Model):
@@ -156,6 +186,17 @@ class Timing(Model):
     """Calls that a sample averages over."""
     host_us: Microseconds | None = None
     """Median time of one call as the host sees it, launch and return included."""
+
+    @model_validator(mode="after")
+    def _figures_follow_from_samples(self) -> Self:
+        samples = self.samples_us if len(self.samples_us) > 1 else self.samples_us * 2
+        quartiles = statistics.quantiles(samples, n=4, method="inclusive")
+        names = ("low_us", "median_us", "high_us")
+        for name, figure in zip(names, quartiles, strict=True):
+            stated: float = getattr(self, name)
+            if not math.isclose(stated, figure, rel_tol=1e-9, abs_tol=_ROUNDING_US):
+                raise ValueError(f"{name} is {stated}, but the samples give {figure}")
+        return self
 
 
 class BenchmarkCase(Model):
@@ -195,6 +236,27 @@ class BenchmarkResult(Model):
     others_busy: Annotated[float, Field(ge=0)] | None = None
     """Share of the cores that other processes used meanwhile; null where it cannot be told."""
     cases: list[BenchmarkCase]
+
+    def ratio(self, case: BenchmarkCase) -> float | None:
+        """Baseline time ÷ subject time: above 1 the subject is faster; ``None`` without both."""
+        subject, baseline = case.arms.get(self.subject), case.arms.get(self.baseline)
+        if case.refused or subject is None or baseline is None:
+            return None
+        return baseline.median_us / subject.median_us
+
+    def share_of_ceiling(self, case: BenchmarkCase) -> float | None:
+        """The case's least bytes a second as a share of the measured read rate."""
+        subject = case.arms.get(self.subject)
+        if case.refused or subject is None:
+            return None
+        return case.bytes / (subject.median_us * 1e3) / self.read_gb_s
+
+    @property
+    def noise(self) -> str | None:
+        """Why the figures say little, or ``None``: others were busy on the same machine."""
+        if self.others_busy is None or self.others_busy <= QUIET:
+            return None
+        return f"noisy: other processes used {self.others_busy:.0%} of the cores meanwhile"
 
 
 class CommandResult(Model):
@@ -257,13 +319,20 @@ class Run(Model):
     kernel: KernelId | None = None
     parameters: dict[str, str]
     status: RunStatus
-    started: datetime
-    ended: datetime
+    started: AwareDatetime
+    ended: AwareDatetime
     machine: MachineInfo
     repository: RepositoryState
     steps: Annotated[list[StepRecord], Field(min_length=1)]
     recovered: bool = False
     """Written after kbtool was killed, from the journal of the run."""
+    digest: Sha256 | None = None
+    """SHA-256 of the record without this field, as canonical JSON; null only until it is written
+    (``sealed``)."""
+
+    def sealed(self) -> Run:
+        """The run with its digest: what is written to a file."""
+        return self.model_copy(update={"digest": digest_of(self)})
 
     @model_validator(mode="after")
     def _benchmarks_are_validated(self) -> Self:
@@ -280,6 +349,54 @@ class Run(Model):
                     f"step {step.id}: a benchmark of {result.sha256[:12]}, which did not pass"
                     " validation in this run"
                 )
-        if self.status == "passed" and any(step.status != "passed" for step in self.steps):
-            raise ValueError("passed, although a step did not")
         return self
+
+    @model_validator(mode="after")
+    def _status_follows_from_steps(self) -> Self:
+        """Steps run in order up to the first that does not pass; its status is the run's."""
+        passed = [step.status == "passed" for step in self.steps]
+        first = passed.index(False) if False in passed else len(passed)
+        for step in self.steps[first + 1 :]:
+            if step.status != "not-run":
+                raise ValueError(
+                    f"step {step.id}: {step.status}, although step {self.steps[first].id} before it"
+                    " did not pass"
+                )
+        if self.recovered:
+            expected = {"interrupted"}
+        elif first == len(passed):
+            # kbtool itself can end between the last step and the record.
+            expected = {"passed", "interrupted", "crashed"}
+        else:
+            stopped = self.steps[first].status
+            expected = {"crashed", _RUN_STATUS.get(stopped, stopped)}
+        if self.status not in expected:
+            wanted = " or ".join(sorted(expected))
+            raise ValueError(f"status is {self.status!r}; its steps make it {wanted}")
+        return self
+
+    @model_validator(mode="after")
+    def _times_in_order(self) -> Self:
+        if self.ended < self.started:
+            raise ValueError(f"ended {self.ended} is before started {self.started}")
+        return self
+
+
+_RUN_STATUS: dict[str, str] = {"refused": "failed", "not-run": "interrupted"}
+"""What a step's status makes the run's, where it is another."""
+
+
+def digest_of(run: Run) -> str:
+    """The digest that seals ``run``."""
+    return digest_of_record(json.loads(run.model_dump_json()))
+
+
+def digest_of_record(record: dict[str, Any]) -> str:
+    """The digest that seals a run record, given as the JSON object that its file holds.
+
+    Canonical JSON: keys sorted, no spaces, ASCII. Taken from what the file says and not from a
+    ``Run``, so that a later kbtool, whose runs have more fields, finds the same.
+    """
+    rest = {key: value for key, value in record.items() if key != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

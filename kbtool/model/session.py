@@ -8,18 +8,23 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from kbtool.model.base import (
+    Amount,
     Cite,
     Cited,
     Commit,
     Duration,
     Figure,
     Instant,
+    Likelihood,
+    Memory,
     Model,
     Money,
     PatternId,
     Quantity,
+    Rate,
     Reference,
     SessionId,
+    Size,
     Slug,
     SourceFile,
 )
@@ -33,13 +38,13 @@ class Environment(Cited):
 
     card: str | None = None
     """The accelerator: L4, H100 80GB HBM3; 'none' on a machine without one."""
-    card_memory: Quantity | None = None
+    card_memory: Memory | None = None
     """Device memory."""
     compute_capability: str | None = None
     """sm_89 and the like."""
     architecture: str | None = None
     """The architecture's name as stated: Ada, Hopper."""
-    shared_memory: Quantity | None = None
+    shared_memory: Memory | None = None
     """Shared memory a block may use."""
     cpu: str | None = None
     """The processor."""
@@ -91,7 +96,7 @@ class CostLine(Cited):
     """claimed: stated by somebody; estimated: from a rate and a time; billed: on an invoice."""
     duration: Duration | None = None
     """The time paid for, where it is stated apart from the session's own."""
-    rate: Quantity | None = None
+    rate: Rate | None = None
     """The price of a unit of time: 0.20 USD/h."""
     card: str | None = None
     """The card that the line pays for, if not the session's."""
@@ -148,7 +153,7 @@ class Hypothesis(Cited):
     """A name for references."""
     statement: Text
     """The possible cause."""
-    likelihood: Quantity | None = None
+    likelihood: Likelihood | None = None
     """As stated: 80 %."""
     verdict: Literal["open", "confirmed", "rejected"] = "open"
     """As this session left it."""
@@ -310,7 +315,7 @@ class Plan(Cited):
     """The label of the sitting planned for: N+7B."""
     target: Duration | None = None
     """The time planned in all."""
-    budget: Quantity | None = None
+    budget: Amount | None = None
     """The money planned in all."""
     steps: list[PlannedStep] = []
     """The steps planned."""
@@ -335,7 +340,7 @@ class Evidence(Cited):
     """Time saved, as stated."""
     lost: Duration | None = None
     """Time lost, as stated."""
-    money: Quantity | None = None
+    money: Amount | None = None
     """Money saved, as stated."""
 
 
@@ -348,7 +353,7 @@ class Deliverable(Cited):
     """The file or the thing."""
     about: str | None = None
     """What it is for."""
-    sizes: dict[Slug, Quantity] = {}
+    sizes: dict[Slug, Size] = {}
     """Stated sizes: lines: 316 lines; binary: 240 KB."""
     state: Literal["done", "partial", "planned", "unknown"] = "done"
     """Whether it was there at the end of the session."""
@@ -406,7 +411,7 @@ class Session(Model):
     """How long it took as stated; derived from the two times where it is not stated."""
     budget_time: Duration | None = None
     """The time box."""
-    budget_money: Quantity | None = None
+    budget_money: Amount | None = None
     """The money box."""
     engineer: str | None = None
     """Who worked; a name or initials."""

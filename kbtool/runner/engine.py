@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kbtool.gpu.toolchain import find_compiler, find_ninja, find_nvcc, find_torch
 from kbtool.model.errors import MachineError, UserError
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Need, Recipe, StepBase
@@ -26,22 +28,6 @@ from kbtool.steps.base import Context, Outcome
 from kbtool.store.repository import repository_state
 from kbtool.store.tree import KnowledgeBase
 from kbtool.store.write import write_atomic, write_new
-
-_NEED_FIELDS: dict[Need, str] = {
-    "compiler": "compiler",
-    "ninja": "ninja",
-    "torch": "torch",
-    "gpu": "card",
-    "nvcc": "nvcc",
-}
-_HOW_TO_GET: dict[Need, str] = {
-    "compiler": "install g++ or clang++ (Debian: apt-get install g++)",
-    "ninja": "pip install 'kbtool[kernels]'",
-    "torch": "pip install 'kbtool[kernels]'",
-    "gpu": "run it on a machine with an NVIDIA card and its driver",
-    "nvcc": "install the CUDA toolkit and put nvcc on PATH",
-    "profiler": "install Nsight Compute and put ncu on PATH",
-}
 
 
 @dataclass(frozen=True)
@@ -72,16 +58,27 @@ def make_context(job: Job) -> Context:
     )
 
 
-def plan(job: Job) -> Iterator[tuple[StepBase, list[str]]]:
-    """What each step would do, for a dry run; nothing is written."""
+def plan(job: Job) -> Iterator[tuple[StepBase, list[str], str | None]]:
+    """Each step, what it would do, and why it would stop there; nothing is written.
+
+    Ends with the first step that would stop.
+
+    Raises:
+        UsageError: as ``preflight``.
+    """
+    preflight(job)
     context = make_context(job)
     for step in job.recipe.steps:
-        lacking = _lacking(step, job.machine)
-        try:
-            lines = KINDS[step.kind].plan(step, context)
-        except UserError as error:
-            lines = [f"would stop here: {error}"]
-        yield step, lines + [f"would stop here: {problem}" for problem in lacking]
+        lines: list[str] = []
+        problem = "; ".join(_lacking(step, job.machine)) or None
+        if problem is None:
+            try:
+                lines = KINDS[step.kind].plan(step, context)
+            except MachineError as error:
+                problem = str(error)
+        yield step, lines, problem
+        if problem is not None:
+            return
 
 
 def preflight(job: Job) -> None:
@@ -132,7 +129,7 @@ class _Execution:
         self.id = resumption.run.id if resumption else _run_id(self.started, job.recipe.name)
         self.attempt = resumption.run.attempt + 1 if resumption else 1
         kept = resumption.kept if resumption else {}
-        runs = past_runs(job.base, job.recipe.name, job.machine)
+        runs = past_runs(job.base, job.recipe.name, job.parameters, job.machine)
         self.records = [
             kept.get(step.id) or self._not_run(step, *expected_seconds(step, runs))
             for step in job.recipe.steps
@@ -215,7 +212,7 @@ class _Execution:
         self.repository = self.repository.model_copy(
             update={"changed_during_run": _changed(self.repository, after)}
         )
-        run = self._run(status)
+        run = self._run(status).sealed()
         path = self.folder / f"{file_stem(self.id, self.attempt)}.json"
         data = run.model_dump_json(indent=1).encode() + b"\n"
         try:
@@ -266,19 +263,29 @@ _RUN_STATUS: dict[str, RunStatus] = {
 }
 
 
+_FINDERS: dict[Need, Callable[[], object]] = {
+    "compiler": find_compiler,
+    "ninja": find_ninja,
+    "torch": find_torch,
+    "nvcc": find_nvcc,
+}
+
+
 def _lacking(step: StepBase, machine: MachineInfo) -> list[str]:
     """What the step needs and the machine has not, each with the way to get it."""
-    import shutil
-
     problems = []
     for need in step.needs:
-        there = (
-            shutil.which("ncu") is not None
-            if need == "profiler"
-            else getattr(machine, _NEED_FIELDS[need]) is not None
-        )
-        if not there:
-            problems.append(f"no {need}: {_HOW_TO_GET[need]}")
+        if need == "gpu":
+            if machine.card is None:
+                problems.append("no gpu: run it on a machine with an NVIDIA card and its driver")
+        elif need == "profiler":
+            if shutil.which("ncu") is None:
+                problems.append("no profiler: install Nsight Compute and put ncu on PATH")
+        else:
+            try:
+                _FINDERS[need]()
+            except MachineError as error:
+                problems.append(str(error))
     return problems
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kbtool.model.finding import Finding
 from kbtool.model.pattern import Pattern, Symptom
 from kbtool.model.recipe import StepBase
-from kbtool.model.run import MachineInfo, Run
+from kbtool.model.run import BuildResult, MachineInfo, Run
 from kbtool.store.tree import KnowledgeBase, load_run
 
 PAST_RUNS = 20
@@ -25,8 +25,10 @@ class Match(NamedTuple):
     line: str
 
 
-def past_runs(base: KnowledgeBase, recipe: str, machine: MachineInfo) -> list[Run]:
-    """The newest runs of ``recipe`` on the same card, or processor where there is none."""
+def past_runs(
+    base: KnowledgeBase, recipe: str, parameters: Mapping[str, str], machine: MachineInfo
+) -> list[Run]:
+    """The newest runs of ``recipe`` with the same parameters on the same card, or processor."""
     named = [path for path in base.run_files() if f"-{recipe}-" in path.name]
     runs = []
     for path in sorted(named, key=lambda path: path.name, reverse=True)[: 2 * PAST_RUNS]:
@@ -34,7 +36,8 @@ def past_runs(base: KnowledgeBase, recipe: str, machine: MachineInfo) -> list[Ru
         if isinstance(loaded, Finding):
             continue
         run = loaded.record
-        if run.recipe == recipe and _place(run.machine) == _place(machine):
+        alike = run.recipe == recipe and run.parameters == dict(parameters)
+        if alike and _place(run.machine) == _place(machine):
             runs.append(run)
     return runs[:PAST_RUNS]
 
@@ -47,6 +50,8 @@ def expected_seconds(step: StepBase, runs: Iterable[Run]) -> tuple[float, bool]:
         for record in run.steps
         if record.id == step.id and record.status == "passed" and record.seconds is not None
         and record.attempt == run.attempt
+        # A library that was found built says nothing of how long compiling takes.
+        and not (isinstance(record.result, BuildResult) and record.result.warm)
     ]  # fmt: skip
     if took:
         return statistics.median(took), True

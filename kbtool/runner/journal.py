@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kbtool.model.run import Run, StepRecord
+from kbtool.store.edit import end_run_session
 from kbtool.store.lock import is_locked
 from kbtool.store.tree import KnowledgeBase
 from kbtool.store.write import write_new
@@ -31,12 +32,21 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._file = path.open("xb")
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        self._write({"run": header.model_dump(mode="json")})
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self._write({"run": header.model_dump(mode="json")})
+        except BaseException:
+            self.close()
+            raise
 
     def step(self, record: StepRecord) -> None:
-        """A step has begun (status ``interrupted``, until it has ended) or ended."""
-        self._write({"step": record.model_dump(mode="json")})
+        """A step has begun (status ``interrupted``, until it has ended) or ended.
+
+        The journal is a second copy: where it cannot be written the run goes on, and the record
+        at the end says what it says.
+        """
+        with contextlib.suppress(OSError):
+            self._write({"step": record.model_dump(mode="json")})
 
     def close(self, *, keep: bool = False) -> None:
         """Close it, and remove it unless the run record could not be written."""
@@ -80,8 +90,16 @@ def recover(base: KnowledgeBase) -> list[Path]:
             with contextlib.suppress(FileExistsError):
                 write_new(target, run.model_dump_json(indent=1).encode() + b"\n")
                 written.append(target)
+            _end_session(base, run)
         path.unlink(missing_ok=True)
     return written
+
+
+def _end_session(base: KnowledgeBase, run: Run) -> None:
+    """A session that was made for the run ends with it."""
+    entry = base.sessions.get(run.session)
+    if entry is not None and entry.record.status == "complete" and entry.record.ended is None:
+        end_run_session(base.root / entry.path, run.ended.astimezone())
 
 
 def _run_from(path: Path) -> Run | None:
@@ -97,9 +115,7 @@ def _run_from(path: Path) -> Run | None:
     for entry in entries[1:]:
         steps[entry["step"]["id"]] = entry["step"]
     ended = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    return Run.model_validate_json(
-        json.dumps(
-            {**header, "steps": list(steps.values()), "status": "interrupted", "recovered": True,
-             "ended": ended.isoformat()}
-        )
-    )  # fmt: skip
+    return Run.model_validate(
+        {**header, "steps": list(steps.values()), "status": "interrupted", "recovered": True,
+         "ended": ended.isoformat()}
+    ).sealed()  # fmt: skip

@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TypeVar
 
-from kbtool.model.run import BenchmarkCase, BenchmarkResult, Run, ValidationResult
+from kbtool.model.run import BenchmarkResult, Run, ValidationResult
 
 UNKNOWN = "unknown"
 T = TypeVar("T")
@@ -58,22 +58,6 @@ def instant(value: datetime) -> str:
     return f"{value:%Y-%m-%d %H:%M} {zone}".strip()
 
 
-def ratio(result: BenchmarkResult, case: BenchmarkCase) -> float | None:
-    """How many times as fast as the baseline the subject is; ``None`` if either has no figure."""
-    subject, baseline = case.arms.get(result.subject), case.arms.get(result.baseline)
-    if case.refused or subject is None or baseline is None:
-        return None
-    return baseline.median_us / subject.median_us
-
-
-def read_share(result: BenchmarkResult, case: BenchmarkCase) -> float | None:
-    """The case's least bytes a second, in percent of the ceiling of reads measured in the run."""
-    subject = case.arms.get(result.subject)
-    if case.refused or subject is None:
-        return None
-    return 100 * (case.bytes / (subject.median_us * 1e3)) / result.read_gb_s
-
-
 def validation(run: Run) -> ValidationResult | None:
     """The last validation of a run."""
     return _last(run, ValidationResult)
@@ -114,7 +98,9 @@ def headline(run: Run) -> str:
         said.append(cases_passed(checked))
     timed = benchmark(run)
     ratios = ratios_of(timed) if timed else []
-    if timed and ratios:
+    if timed and timed.noise is not None:
+        said.append(timed.noise)
+    elif timed and ratios:
         said.append(f"{span(ratios)} × the speed of {timed.baseline}")
     elif timed:
         said.append(f"no ratio to {timed.baseline}: no case has both figures")
@@ -126,7 +112,7 @@ def headline(run: Run) -> str:
 
 def ratios_of(result: BenchmarkResult) -> list[float]:
     """The ratios to the baseline of every case that has one."""
-    return [r for case in result.cases if (r := ratio(result, case)) is not None]
+    return [r for case in result.cases if (r := result.ratio(case)) is not None]
 
 
 def span(values: Iterable[float]) -> str:

@@ -86,6 +86,9 @@ class Context:
         names = [name.strip() for name in case_sets.split(",") if name.strip()]
         if not names:
             raise UsageError("no case set is named")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise UsageError(f"case set {twice[0]} is named twice")
         try:
             return [(name, case) for name in names for case in self.manifest.cases(name)]
         except ValueError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from kbtool.model.recipe import BenchmarkStep
-from kbtool.model.run import BenchmarkCase, BenchmarkResult
+from kbtool.model.run import BenchmarkResult
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.validate import library_request
 from kbtool.store.lock import LockTimeoutError, lock
@@ -64,16 +64,11 @@ class Benchmark:
         return Outcome("passed", headline(result), result)
 
 
-def ratio(case: BenchmarkCase, result: BenchmarkResult) -> float | None:
-    """Baseline time ÷ subject time of one case: above 1 the subject is faster."""
-    if case.refused or result.baseline not in case.arms:
-        return None
-    return case.arms[result.baseline].median_us / case.arms[result.subject].median_us
-
-
 def headline(result: BenchmarkResult) -> str:
     """A benchmark in a line: the geometric mean of the ratios and their range."""
-    ratios = [value for case in result.cases if (value := ratio(case, result)) is not None]
+    if result.noise is not None:
+        return f"{len(result.cases)} cases timed; {result.noise}, so no ratio is claimed"
+    ratios = [value for case in result.cases if (value := result.ratio(case)) is not None]
     if not ratios:
         return f"{len(result.cases)} cases timed; no {result.baseline} to compare with"
     mean = math.exp(sum(math.log(value) for value in ratios) / len(ratios))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
@@ -16,7 +17,7 @@ from kbtool.model.finding import Finding
 from kbtool.model.kernel import Kernel
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
-from kbtool.model.run import Run
+from kbtool.model.run import Run, digest_of_record
 from kbtool.model.session import Session
 from kbtool.store.document import Document, DocumentError, parse, read_bytes
 from kbtool.store.load import validate
@@ -175,18 +176,39 @@ def load_run(path: Path, shown: str) -> Entry[Run] | Finding:
 
 
 def parse_run(raw: bytes, shown: str) -> Run | Finding:
-    """The run record in ``raw``, or what is wrong with it."""
+    """The run record in ``raw``, or what is wrong with it: its schema, its seal."""
+
+    def refused(message: str) -> Finding:
+        return Finding(
+            shown, 1, "run",
+            f"{message}; runs are written by kbtool and never edited: restore the file with git,"
+            " or remove it",
+        )  # fmt: skip
+
     try:
-        return Run.model_validate_json(raw)
+        run = Run.model_validate_json(raw)
+        digest = digest_of_record(json.loads(raw, object_pairs_hook=_without_duplicates))
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in problem["loc"])
         message = problem["msg"].removeprefix("Value error, ")
-        return Finding(
-            shown, 1, "run",
-            f"{place + ': ' if place else ''}{message}; runs are written by kbtool and never"
-            " edited: restore the file with git, or remove it",
-        )  # fmt: skip
+        return refused(f"{place + ': ' if place else ''}{message}")
+    except (ValueError, RecursionError) as error:
+        return refused(str(error))
+    if run.digest is None:
+        return refused("unsealed: it has no digest")
+    if run.digest != digest:
+        return refused("unsealed: its digest is of another content")
+    return run
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"key {twice!r} stands twice in one object")
+    return record
 
 
 def in_order(entries: list[Entry[Session]]) -> list[Entry[Session]]:

@@ -239,6 +239,12 @@ def arms(inputs: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
     peer = _sdpa(inputs)
     if _accepts(peer):
         timed[BASELINE_ARM] = peer
+    if q.device.type == "cpu" and q.shape[1] != k.shape[1]:
+        # Torch's CPU attention is slower under enable_gqa than on heads repeated beforehand: the
+        # peer at its best reads more memory, and the repeating is not in its time.
+        group = q.shape[1] // k.shape[1]
+        repeated = {name: inputs[name].repeat_interleave(group, dim=1) for name in ("k", "v")}
+        timed["sdpa_repeated"] = _sdpa({**inputs, **repeated})
     if q.device.type == "cuda":
         for name, backend in _CUDA_PEERS.items():
             with_backend = _under(backend, peer)

@@ -5,6 +5,7 @@ the operators return without running them (for ``torch.compile`` and fake tensor
 :func:`split_k_attention`, the function that users call.
 """
 
+import math
 from typing import Literal, overload
 
 import torch
@@ -55,6 +56,23 @@ def _fake_split_k_attention_plan(
 torch.library.register_fake("kbtool::split_k_attention", _fake_split_k_attention)
 torch.library.register_fake("kbtool::split_k_attention_out", _fake_split_k_attention_out)
 torch.library.register_fake("kbtool::split_k_attention_plan", _fake_split_k_attention_plan)
+
+
+def _check_types(q: object, k: object, v: object, num_splits: object, kv_lengths: object) -> None:
+    for name, value in (("q", q), ("k", k), ("v", v), ("kv_lengths", kv_lengths)):
+        if isinstance(value, Tensor):
+            if value.layout != torch.strided:
+                raise ValueError(
+                    f"split_k_attention: {name} must be a dense tensor, got {value.layout}"
+                )
+        elif value is not None or name != "kv_lengths":
+            raise TypeError(
+                f"split_k_attention: {name} must be a tensor, got {type(value).__name__}"
+            )
+    if num_splits is not None and not isinstance(num_splits, (int, SymInt)):
+        raise TypeError(
+            f"split_k_attention: num_splits must be an int, got {type(num_splits).__name__}"
+        )
 
 
 def _refuse_gradient(q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -133,9 +151,13 @@ def split_k_attention(
 
     Raises:
         NotImplementedError: If a gradient is asked for: the operator is for inference.
+        TypeError: If an argument is not a tensor, or ``num_splits`` no int.
         ValueError: If an argument has a wrong shape, dtype, device or value; the message names
             the argument, what it takes and what it got.
     """
+    _check_types(q, k, v, num_splits, kv_lengths)
+    if scale is not None and not -math.inf < scale < math.inf:
+        raise ValueError(f"split_k_attention: scale must be finite, got {scale}")
     _refuse_gradient(q, k, v)
     out, lse = torch.ops.kbtool.split_k_attention.default(
         q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths

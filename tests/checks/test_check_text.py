@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from knowledge import LOOK, RUN
+from knowledge import LOOK, RUN, sealed
 
 from kbtool.checks.text_rules import addresses, secrets
 
@@ -114,7 +112,7 @@ def test_they_are_looked_for_in_every_file(base):
     base.kernel().open("a").write(f"# {TOKEN}\n")
     base.write("sessions/2025-01-01-a/notes.md", "# Notes\n\nssh 10.0.0.1\n")
     run = {**RUN, "parameters": {"host": "10.0.0.1"}}
-    base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", json.dumps(run))
+    base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", sealed(run))
     assert [(f.path.rsplit("/", 1)[-1], f.rule) for f in base.findings()] == [
         ("kernel.yaml", "secret"),
         ("P01.yaml", "address"),

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from knowledge import KERNEL, LOOK, RECIPE, RUN, Knowledge, line_of
+from knowledge import KERNEL, LOOK, RECIPE, RUN, Knowledge, line_of, sealed
+
+from kbtool.model.run import Run, digest_of
+from kbtool.store.tree import parse_run
 
 
 def add_run(base: Knowledge, name: str | None = None, **changes: object) -> Path:
     run = {**RUN, **changes}
-    return base.write(f"sessions/2025-01-01-a/runs/{name or RUN['id']}.json", json.dumps(run))
+    return base.write(f"sessions/2025-01-01-a/runs/{name or RUN['id']}.json", sealed(run))
 
 
 def test_links_to_records_that_are_not_there(base):
@@ -227,6 +231,150 @@ def test_runs_that_do_not_fit(base, name, changes, rules):
     found = base.findings()
     assert [f.rule for f in found] == rules
     assert {f.path for f in found} == {path.relative_to(base.root).as_posix()}
+
+
+SHA = "ab" * 32
+SAMPLES = [3.0, 1.0, 2.0, 10.0]
+
+
+def timing(**changes: object) -> dict[str, object]:
+    low, median, high = statistics.quantiles(SAMPLES, n=4, method="inclusive")
+    figures = {"median_us": median, "low_us": low, "high_us": high}
+    return {"samples_us": SAMPLES, "calls_per_sample": 1, **figures, **changes}
+
+
+def steps(
+    *,
+    output: dict[str, object] | None = None,
+    case: dict[str, object] | None = None,
+    arm: dict[str, object] | None = None,
+) -> list[dict[str, object]]:
+    """A validation and a benchmark, sound but for the changes."""
+    out = {"passed": True, "error": 1.0, "bound": 2.0, "torch_error": 1.0, **(output or {})}
+    checked = {"case_set": "s", "name": "c", "case": {}, "passed": True, "repeatable": True,
+               "outputs": {"out": out}, **(case or {})}  # fmt: skip
+    timed = {"name": "c", "case": {}, "bytes": 1, "flops": 1, "rechecked": True,
+             "arms": {"ours": timing(**(arm or {}))}}  # fmt: skip
+    validation = {"type": "validation", "sha256": SHA, "device": "cpu", "seed": 1, "rule": "R",
+                  "cases": [checked]}  # fmt: skip
+    benchmark = {"type": "benchmark", "sha256": SHA, "device": "cpu", "threads": 1,
+                 "subject": "ours", "baseline": "theirs", "read_gb_s": 1.0, "protocol": "P",
+                 "cases": [timed]}  # fmt: skip
+    return [
+        {**RUN["steps"][0], "id": "v", "kind": "validate", "result": validation},
+        {**RUN["steps"][0], "id": "b", "kind": "benchmark", "result": benchmark},
+    ]
+
+
+def test_a_run_with_figures_is_sound(base):
+    base.pattern(more=LOOK)
+    base.session()
+    add_run(base, steps=steps())
+    add_run(base, f"{RUN['id']}.2", attempt=2, steps=steps(arm={"median_us": 2.50004}))
+    assert base.findings() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"arm": {"median_us": 2.4}}, "median_us is 2.4, but the samples give 2.5"),
+        ({"arm": {"low_us": 1.0}}, "low_us is 1.0"),
+        ({"arm": {"high_us": 3.0}}, "high_us is 3.0"),
+        ({"arm": {"samples_us": [1.0]}}, "but the samples give 1.0"),
+        ({"output": {"error": 3.0}}, "passed, although error 3.0 is over bound 2.0"),
+        ({"output": {"passed": False}}, "did not pass, although error 1.0 is within bound 2.0"),
+        ({"output": {"passed": False, "error": None}}, "passed, although output 'out' did not"),
+        ({"case": {"repeatable": False}}, "a second call gave other bits"),
+    ],
+)
+def test_figures_that_do_not_follow_from_each_other(base, changed, said):
+    base.pattern(more=LOOK)
+    base.session()
+    add_run(base, steps=steps(**changed))
+    (finding,) = base.findings()
+    assert finding.rule == "run"
+    assert said in finding.message
+
+
+def went(*statuses: str) -> list[dict[str, object]]:
+    return [
+        {**RUN["steps"][0], "id": f"s{n}", "status": status} for n, status in enumerate(statuses)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "steps_", "more"),
+    [
+        ("failed", ["passed", "failed", "not-run"], {}),
+        ("failed", ["passed", "refused", "not-run"], {}),
+        ("unavailable", ["unavailable"], {}),
+        ("timeout", ["timeout", "not-run"], {}),
+        ("crashed", ["passed", "crashed"], {}),
+        ("crashed", ["passed", "interrupted", "not-run"], {}),
+        ("crashed", ["passed", "passed"], {}),
+        ("interrupted", ["not-run", "not-run"], {}),
+        ("interrupted", ["passed", "failed"], {"recovered": True}),
+        ("interrupted", ["passed", "passed"], {"recovered": True}),
+    ],
+)
+def test_how_a_run_may_have_ended(base, status, steps_, more):
+    base.pattern(more=LOOK)
+    base.session()
+    add_run(base, status=status, steps=went(*steps_), **more)
+    assert base.findings() == []
+
+
+@pytest.mark.parametrize(
+    ("status", "steps_", "more", "said"),
+    [
+        ("passed", ["passed", "failed"], {}, "its steps make it crashed or failed"),
+        ("passed", ["passed", "not-run"], {}, "its steps make it crashed or interrupted"),
+        ("failed", ["passed", "passed"], {}, "its steps make it crashed or interrupted or passed"),
+        ("timeout", ["failed"], {}, "its steps make it crashed or failed"),
+        ("failed", ["failed", "passed"], {}, "although step s0 before it did not pass"),
+        ("passed", ["passed"], {"recovered": True}, "its steps make it interrupted"),
+        ("passed", ["passed"], {"ended": "2025-01-01T08:59:59Z"}, "is before started"),
+        ("passed", ["passed"], {"ended": "2025-01-01T09:00:02"}, "ended: "),
+    ],
+)
+def test_how_a_run_cannot_have_ended(base, status, steps_, more, said):
+    base.pattern(more=LOOK)
+    base.session()
+    add_run(base, status=status, steps=went(*steps_), **more)
+    (finding,) = base.findings()
+    assert (finding.rule, said in finding.message) == ("run", True), finding
+
+
+def test_a_run_that_was_edited_is_found_by_its_seal(base):
+    base.pattern(more=LOOK)
+    base.session()
+    path = add_run(base)
+    text = path.read_text()
+    path.write_text(text.replace("09:00:02Z", "09:00:03Z"))
+    (finding,) = base.findings()
+    assert "its digest is of another content" in finding.message
+    path.write_text(json.dumps(json.loads(text), indent=3, sort_keys=True))  # says the same
+    assert base.findings() == []
+    record = json.loads(text)
+    del record["digest"]
+    path.write_text(json.dumps(record))
+    (finding,) = base.findings()
+    assert "has no digest" in finding.message
+
+
+def test_the_seal_of_a_run_is_that_of_its_file():
+    run = Run.model_validate({**RUN, "steps": steps()}).sealed()
+    assert run.digest == digest_of(run)
+    assert parse_run(run.model_dump_json(indent=1).encode(), "x") == run
+
+
+def test_a_key_that_stands_twice_in_a_run(base):
+    base.pattern(more=LOOK)
+    base.session()
+    path = add_run(base)
+    path.write_text(path.read_text().replace('"status"', '"status": "failed", "status"', 1))
+    (finding,) = base.findings()
+    assert "'status' stands twice" in finding.message
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from knowledge import LOOK, RUN
+from knowledge import LOOK, RUN, sealed
 
 
 def test_a_whole_sitting(base, kbtool):
@@ -107,7 +107,7 @@ def test_runs_are_shown_with_their_figures(base, kbtool):
     base.session()
     failed = {**RUN["steps"][0], "status": "failed", "message": "no card"}
     run = {**RUN, "status": "failed", "steps": [failed]}
-    base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", json.dumps(run))
+    base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", sealed(run))
     text = kbtool("session", "show", "A", root=base.root).out
     assert "2025-01-01 09:00  look  failed  look: no card" in text
     answer = json.loads(kbtool("session", "show", "A", "--json", root=base.root).out)

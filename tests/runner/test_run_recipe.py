@@ -92,6 +92,30 @@ def test_dry_run_writes_nothing(second_kernel_base, kbtool):
     assert tree() == before
 
 
+def test_a_dry_run_stops_where_the_run_would(second_kernel_base, kbtool):
+    done = kbtool(
+        "run-recipe", "add", "--dry-run", root=second_kernel_base, env={"CXX": "/nowhere/c++"}
+    )
+    assert done.code == 3
+    assert "[2/4] build" in done.out
+    assert "would stop here: no C++ compiler: CXX is '/nowhere/c++'" in done.out
+    assert "[3/4]" not in done.out
+    unknown = kbtool("run-recipe", "add", "--dry-run", "--session", "x", root=second_kernel_base)
+    assert unknown.code == 2
+
+
+def test_a_compiler_that_is_not_there_says_what_to_install(monkeypatch):
+    from kbtool.gpu import toolchain
+    from kbtool.model.errors import MachineError
+
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    toolchain.find_compiler.cache_clear()
+    with pytest.raises(MachineError, match=r"install g\+\+ or clang\+\+"):
+        toolchain.find_compiler()
+    toolchain.find_compiler.cache_clear()
+
+
 def test_a_wrong_kernel_is_a_finding_and_is_not_timed(second_kernel_base, kbtool):
     header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
     header.write_text(header.read_text().replace("a * x[i] + y[i]", "a * x[i]"))
@@ -136,7 +160,7 @@ def test_an_undefined_symbol_fails_the_link_and_is_named(second_kernel_base, kbt
 def test_a_missing_compiler_says_what_to_install(second_kernel_base, kbtool):
     done = kbtool("run-recipe", "add", root=second_kernel_base, env={"CXX": "/nowhere/c++"})
     assert done.code == 3
-    assert "install g++" in done.err
+    assert "CXX is '/nowhere/c++', which does not run; unset it or mend it" in done.err
     assert runs_of(second_kernel_base)[0].status == "unavailable"
 
 
@@ -155,7 +179,8 @@ def test_a_missing_card_says_what_to_do(second_kernel_base, kbtool):
         (["run-recipe", "add", "--set", "size=3"], "size: recipe add has no such parameter"),
         (["run-recipe", "add", "--set", "size"], "write NAME=VALUE"),
         (["run-recipe", "add", "--set", "cases=none"], "no case set 'none'; it has small, large"),
-        (["run-recipe", "add", "--set", "samples=2"], "greater than or equal to 5"),
+        (["run-recipe", "add", "--set", "cases=small,small"], "small is named twice"),
+        (["run-recipe", "add", "--set", "samples=2"], "samples=2: "),
         (["run-recipe", "shell", "--set", "timeout=soon"], "is not a quantity"),
         (["run-recipe", "add", "--session", "nobody"], "there is no session 'nobody'"),
         (["run-recipe", "--resume", "20990101"], "there is no run '20990101'"),
@@ -221,6 +246,9 @@ def test_a_kill_leaves_a_journal_that_becomes_a_record(second_kernel_base, kbtoo
     (run,) = runs_of(second_kernel_base)
     assert run.recovered
     assert run.status == "interrupted"
+    (record,) = second_kernel_base.glob("sessions/*/session.yaml")
+    assert "ended: " in record.read_text()
+    assert kbtool("check", root=second_kernel_base).code == 0
     assert list(second_kernel_base.glob("sessions/*/runs/.*")) == []
     assert "nothing to recover" in kbtool("recover", root=second_kernel_base).err
 
@@ -300,6 +328,17 @@ def test_a_full_disk_keeps_the_record_elsewhere(second_kernel_base, tmp_path):
         assert list(full.glob("*/runs/*.json")) == []
     finally:
         subprocess.run(["umount", str(full)], check=True)
+
+
+def test_an_edited_run_is_refused(second_kernel_base, kbtool):
+    assert kbtool(*shell("1"), root=second_kernel_base).code == 0
+    (path,) = second_kernel_base.glob("sessions/*/runs/*.json")
+    text = path.read_text()
+    assert '"expected_seconds": 1.0' in text
+    path.write_text(text.replace('"expected_seconds": 1.0', '"expected_seconds": 2.0', 1))
+    done = kbtool("check", root=second_kernel_base)
+    assert done.code == 1
+    assert "never edited" in done.out
 
 
 def test_progress_as_json_lines(second_kernel_base, kbtool):

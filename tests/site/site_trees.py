@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kbtool.model.run import digest_of_record
+
 Words = Callable[[str], str]
 
 SHA = "ab" * 32
@@ -55,8 +57,8 @@ def make(root: Path, words: Words = plain, sessions: int = 2) -> Path:
         )
     if names:
         runs = root / "sessions" / names[-1] / "runs"
-        put(runs / "one.json", run(names[-1], 1, "failed", words))
-        put(runs / "two.json", run(names[-1], 2, "passed", words))
+        put(runs / "one.json", sealed(run(names[-1], 1, "failed", words)))
+        put(runs / "two.json", sealed(run(names[-1], 2, "passed", words)))
     return root
 
 
@@ -72,6 +74,14 @@ def put(path: Path, record: dict[str, Any]) -> None:
     path.write_text(json.dumps(record, indent=1, ensure_ascii=True), encoding="utf-8")
 
 
+def file_name(words: Words) -> str:
+    return words("file").replace("/", "").replace("\\", "")
+
+
+def sealed(run: dict[str, Any]) -> dict[str, Any]:
+    return {**run, "digest": digest_of_record(run)}
+
+
 def session_id(number: int) -> str:
     return f"2025-{1 + number // 28 % 12:02d}-{1 + number % 28:02d}-s{number}"
 
@@ -80,7 +90,7 @@ def session(name: str, number: int, before: str | None, words: Words) -> dict[st
     bugs = f"{before or name}#bugs"
     return {
         "id": name, "label": words(f"label {number}"), "title": words("title"), "origin": "log",
-        "sources": {"log": {"file": words("file"), "about": words("source"), "url": words("url")}},
+        "sources": {"log": {"file": file_name(words), "about": words("source"), "url": words("url")}},
         "status": "paused", **({"follows": before} if before else {}),
         "objective": words("objective"), "outcome": words("outcome"), "grade": words("grade"),
         "started": "2025-10-12T19:42Z", "ended": "2025-10-12T20:42Z", "duration": "60 min",
@@ -149,7 +159,7 @@ def pattern(name: str, words: Words, recipe: bool = True) -> dict[str, Any]:
     step = {"expected": "5 s", "timeout": "60 s"}
     return {
         "id": name, "number": "1", "title": words("pattern"), "summary": words("summary"),
-        "sources": {"log": {"file": words("file"), "about": words("source")}},
+        "sources": {"log": {"file": file_name(words), "about": words("source")}},
         "stated_in": [session_id(0)], "stated_status": "operational", "related": [],
         "problem": words("problem"), "solution": None, "when_to_use": [words("when")],
         "when_not": None, "rules": [{"id": "r1", "text": words("rule"), "source": "log:1"}],
@@ -192,12 +202,12 @@ def run(session: str, attempt: int, status: str, words: Words) -> dict[str, Any]
     """A run with every kind of result; attempt 1 fails to validate, attempt 2 goes through."""
     step = {"expected_seconds": 5, "expected_from": "declared", "seconds": 4.2}
     passed = status == "passed"
-    timing = {"samples_us": [2.0, 3.0], "median_us": 2.5, "low_us": 2.0, "high_us": 3.0,
+    timing = {"samples_us": [2.0, 3.0], "median_us": 2.5, "low_us": 2.25, "high_us": 2.75,
               "calls_per_sample": 10}  # fmt: skip
     case = {"case_set": words("set"), "name": words("case"), "case": {}, "passed": passed,
             "repeatable": True, "message": words("message"),
-            "outputs": {"out": {"passed": passed, "error": 1e-3, "bound": 2e-3,
-                                "torch_error": 1e-3}}}  # fmt: skip
+            "outputs": {"out": {"passed": passed, "error": 1e-3 if passed else 3e-3,
+                                "bound": 2e-3, "torch_error": 1e-3}}}  # fmt: skip
     steps = [
         {"id": "environment", "kind": "environment", "title": words("probe"), "status": "passed",
          "result": {"type": "environment", "missing": [words("missing")]}, **step},

@@ -22,8 +22,6 @@ from kbtool.site.figures import (
     cases_passed,
     headline,
     instant,
-    ratio,
-    read_share,
     seconds,
     significant,
     worst_error,
@@ -235,13 +233,13 @@ def _benchmark(result: BenchmarkResult) -> str:
     ))  # fmt: skip
     lines, remarks = [], []
     for case in result.cases:
-        times, share = ratio(result, case), read_share(result, case)
+        times, share = result.ratio(case), result.share_of_ceiling(case)
         lines.append(
             [
                 inline(case.name),
                 *(_timing(case.arms.get(arm)) for arm in arms),
                 significant(times) if times is not None else "",
-                f"{significant(share)} %" if share is not None else "",
+                f"{significant(100 * share)} %" if share is not None else "",
                 chip("refused") if case.refused else yes_no(case.rechecked),
             ]
         )
@@ -265,6 +263,7 @@ def _benchmark(result: BenchmarkResult) -> str:
                     ("Read ceiling", f"{significant(result.read_gb_s)} GB/s"),
                     ("Device", inline(result.device)),
                     ("Threads", str(result.threads)),
+                    ("Noise", chip("noisy") + " " + inline(result.noise) if result.noise else ""),
                     ("Artifact", code(result.sha256[:12])),
                 ]
             ),

@@ -30,6 +30,9 @@ namespace kbtool::cuda {
 #if !defined(KBTOOL_FUSED_KEY_WARPS)
 #define KBTOOL_FUSED_KEY_WARPS 4
 #endif
+#if !defined(KBTOOL_FUSED_LOCKSTEP)
+#define KBTOOL_FUSED_LOCKSTEP 1
+#endif
 #if !defined(KBTOOL_FUSED_OVERLAP)
 #define KBTOOL_FUSED_OVERLAP 1
 #endif
@@ -57,6 +60,8 @@ struct FusedConfig {
 
   static constexpr int TILE_BYTES = BLOCK_KV * D * 2;
   static constexpr int STAGE_BYTES = 2 * TILE_BYTES;
+  static constexpr int QUERY_STAGES = (BLOCK_M * D * 2 + STAGE_BYTES - 1) / STAGE_BYTES;
+  static_assert(QUERY_STAGES < STAGES, "the first keys are on their way beside the queries");
   // Two banks' worth of padding a row: lanes of one fragment column lie in different banks.
   static constexpr int STATE_STRIDE = D + 8;
   static constexpr int STATE_BYTES = BLOCK_M * STATE_STRIDE * 4;
@@ -165,30 +170,37 @@ __device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
   return at;
 }
 
-// A barrier of the warps that share a ring.
+// Of the whole block. Lanes that went separate ways meet first: the barrier counts warps.
+__device__ __forceinline__ void block_sync() {
+  __syncwarp();
+  __syncthreads();
+}
+
+// Of the warps that share a ring. A group of several warps waits for the whole block, so that one
+// kind of barrier is enough; groups then take as many rounds, also those that have run out of keys.
 template <class C>
 __device__ __forceinline__ void group_sync(int key_warp) {
   if constexpr (C::ROW_WARPS == 1) {
     __syncwarp();
+  } else if constexpr (KBTOOL_FUSED_LOCKSTEP) {
+    block_sync();
   } else {
-    // Numbers that the compiler knows: it then reserves these barriers and no more.
-    static_assert(C::KEY_WARPS <= 4, "a barrier for each group");
     __syncwarp();
-    switch (key_warp) {
-      case 0:
-        asm volatile("bar.sync 1, %0;" ::"n"(C::GROUP_THREADS) : "memory");
-        break;
-      case 1:
-        asm volatile("bar.sync 2, %0;" ::"n"(C::GROUP_THREADS) : "memory");
-        break;
-      case 2:
-        asm volatile("bar.sync 3, %0;" ::"n"(C::GROUP_THREADS) : "memory");
-        break;
-      default:
-        asm volatile("bar.sync 4, %0;" ::"n"(C::GROUP_THREADS) : "memory");
-        break;
-    }
+    asm volatile("barrier.sync %0, %1;" ::"r"(key_warp + 1), "n"(C::GROUP_THREADS) : "memory");
   }
+}
+
+// 16 bytes of a tile, element by element; past `bytes` they are 0.
+__device__ __forceinline__ void copy_elements(uint32_t to, const unsigned short* from,
+                                              int64_t stride, int bytes) {
+  uint32_t pairs[4] = {};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (i * 2 < bytes) pairs[i / 2] |= static_cast<uint32_t>(from[i * stride]) << (16 * (i % 2));
+  }
+  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(pairs[0]), "r"(pairs[1]),
+               "r"(pairs[2]), "r"(pairs[3])
+               : "memory");
 }
 
 // Brings a block of k or v into a tile of the ring; what lies past `keys` or past D becomes 0, so
@@ -268,54 +280,43 @@ class TileCopier {
   __device__ __forceinline__ void copy_chunk(uint32_t to, const Element* from, int bytes) const {
     if (width == 8) return copy_pieces<8>(to, from, bytes);
     if (width == 4) return copy_pieces<4>(to, from, bytes);
-    const unsigned short* elements = reinterpret_cast<const unsigned short*>(from);
-    uint32_t pairs[4] = {};
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if (i * 2 < bytes) {
-        pairs[i / 2] |= static_cast<uint32_t>(elements[i * dim_stride]) << (16 * (i % 2));
-      }
-    }
-    asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(pairs[0]), "r"(pairs[1]),
-                 "r"(pairs[2]), "r"(pairs[3])
-                 : "memory");
+    copy_elements(to, reinterpret_cast<const unsigned short*>(from), dim_stride, bytes);
   }
 };
 
-// The queries of one warp's 16 rows, as A fragments for all of D.
+// The queries of a group's rows into a tile of its ring. Rows past the tile's last stay as they are:
+// what is computed from them is dropped.
 template <class C>
-__device__ __forceinline__ void load_queries(const FusedParams& fp, const BlockItem& at,
-                                             int row_warp, int lane,
-                                             uint32_t (&q)[C::D / 16][4]) {
+__device__ __forceinline__ void copy_queries(const FusedParams& fp, const BlockItem& at,
+                                             uint32_t tile, int thread) {
   using Element = typename C::Element;
-  using Traits = typename C::Traits;
-  const int D = static_cast<int>(fp.p.D);
   const Strides4& stride = fp.p.q_stride;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int local = row_warp * 16 + half * 8 + lane / 4;
-    const bool exists = local < at.rows;
-    const RowPlace place = place_of(fp, at, exists ? local : 0);
-    const Element* source = static_cast<const Element*>(fp.p.q) + at.batch * stride.batch +
-                            place.head * stride.head + place.query * stride.seq;
-#pragma unroll
-    for (int step = 0; step < C::D / 16; ++step) {
-#pragma unroll
-      for (int part = 0; part < 2; ++part) {
-        const int d = step * 16 + part * 8 + lane % 4 * 2;
-        uint32_t value = 0;
-        if (exists && d < D) {
-          if constexpr (C::ALIGNED) {
-            value = __ldg(reinterpret_cast<const unsigned*>(source + d));
-          } else {
-            const auto* low = reinterpret_cast<const unsigned short*>(source + d * stride.dim);
-            value = __ldg(low);
-            if (d + 1 < D) value |= static_cast<uint32_t>(__ldg(low + stride.dim)) << 16;
-          }
-        }
-        q[step][part * 2 + half] = value;
-      }
+  const int chunk = thread % C::CHUNKS;
+  const int bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2));
+#pragma unroll 1
+  for (int row = thread / C::CHUNKS; row < at.rows; row += C::GROUP_THREADS / C::CHUNKS) {
+    const RowPlace place = place_of(fp, at, row);
+    const Element* from = static_cast<const Element*>(fp.p.q) + at.batch * stride.batch +
+                          place.head * stride.head + place.query * stride.seq +
+                          chunk * 8 * stride.dim;
+    const uint32_t to = tile + tile_offset<C::D>(row, chunk);
+    if constexpr (C::ALIGNED) {
+      copy_async<16>(to, bytes > 0 ? from : static_cast<const Element*>(fp.p.q), bytes);
+    } else {
+      copy_elements(to, reinterpret_cast<const unsigned short*>(from), stride.dim, bytes);
     }
+  }
+  commit_copies();
+}
+
+// One warp's 16 rows of that tile, as A fragments for all of D.
+template <class C>
+__device__ __forceinline__ void load_queries(uint32_t tile, int row_warp, int lane,
+                                             uint32_t (&q)[C::D / 16][4]) {
+  const int row = row_warp * 16 + lane % 16;
+#pragma unroll
+  for (int step = 0; step < C::D / 16; ++step) {
+    load_matrices(q[step], tile + tile_offset<C::D>(row, step * 2 + lane / 16));
   }
 }
 
@@ -375,7 +376,8 @@ __device__ __forceinline__ void add_product(float (&sum)[4], const uint32_t (&a)
 template <class C>
 __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], uint32_t k_tile,
                                              uint32_t v_tile, bool masked, const int (&seen)[2],
-                                             float c, int lane, LaneState<C>& state) {
+                                             const bool (&exists)[2], float c, int lane,
+                                             LaneState<C>& state) {
   using Traits = typename C::Traits;
   constexpr int TILES = C::BLOCK_KV / 8;
 
@@ -419,7 +421,8 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
     state.l[half] = fmaf(state.l[half], alpha[half], sum);
   }
   // A new maximum becomes rare as keys go by.
-  if (__any_sync(~0u, alpha[0] != 1.0f || alpha[1] != 1.0f)) {
+  const bool rescale = (exists[0] && alpha[0] != 1.0f) || (exists[1] && alpha[1] != 1.0f);
+  if (__any_sync(~0u, rescale)) {
 #pragma unroll
     for (int tile = 0; tile < C::D / 8; ++tile) {
       state.o[tile][0] *= alpha[0];
@@ -446,6 +449,14 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
   }
 }
 
+// Parameters lie in constant memory, which is cold in each launch. While the first keys are on
+// their way, this brings in what is read after the last.
+__device__ __forceinline__ void touch_later_parameters(const FusedParams& fp) {
+  asm volatile("" ::"l"(fp.p.out), "l"(fp.p.lse), "l"(fp.p.partial_o), "l"(fp.p.out_stride.batch),
+               "l"(fp.p.out_stride.dim), "l"(fp.p.lse_stride.batch), "l"(fp.p.lse_stride.seq),
+               "r"(fp.groups), "f"(fp.c), "d"(fp.magnitude));
+}
+
 // One group's keys of the split, to the state of each lane.
 template <class C>
 __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockItem& at,
@@ -468,12 +479,25 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
   };
 
   int64_t key0 = key_warp * C::BLOCK_KV;
-  // Asked for first: behind the keys the queries would come last.
-  uint32_t q[C::D / 16][4];
-  load_queries<C>(fp, at, row_warp, lane, q);
+  // The queries come by way of the ring's last stages, which take their first keys after that.
+  constexpr int FIRST_STAGES = C::STAGES - C::QUERY_STAGES;
+  const uint32_t q_tile = ring + FIRST_STAGES * C::STAGE_BYTES;
+  copy_queries<C>(fp, at, q_tile, thread);
 #pragma unroll 1
-  for (int stage = 0; stage < C::STAGES; ++stage) start_copy(key0 + stage * STRIDE, stage);
+  for (int stage = 0; stage < FIRST_STAGES; ++stage) start_copy(key0 + stage * STRIDE, stage);
+  wait_copies<FIRST_STAGES>();
+  group_sync<C>(key_warp);
+  uint32_t q[C::D / 16][4];
+  load_queries<C>(q_tile, row_warp, lane, q);
+  group_sync<C>(key_warp);
+#pragma unroll 1
+  for (int stage = FIRST_STAGES; stage < C::STAGES; ++stage) {
+    start_copy(key0 + stage * STRIDE, stage);
+  }
   apply_query_factor<C>(fp, q);
+  touch_later_parameters(fp);
+  const bool exists[2] = {row_warp * 16 + lane / 4 < at.rows,
+                          row_warp * 16 + 8 + lane / 4 < at.rows};
 
   // Keys that the lane's two rows see, and the fewest that any row of the warp sees, from
   // key_begin on; a row past the tile is computed along and dropped.
@@ -487,21 +511,25 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
       min(seen_keys(fp, at, min(row_warp * 16, at.rows - 1)), at.key_end) - at.key_begin;
 
   int stage = 0;
+  // A group of one warp is done when its own keys are.
+  const int64_t rounds_from = C::ROW_WARPS == 1 || !KBTOOL_FUSED_LOCKSTEP ? key0 : 0;
 #pragma unroll 1
-  for (; key0 < keys; key0 += STRIDE) {
+  for (int64_t round = rounds_from; round < keys; round += STRIDE, key0 += STRIDE) {
     wait_copies<C::STAGES - 1>();
     group_sync<C>(key_warp);
-    const uint32_t tile = ring + stage * C::STAGE_BYTES;
-    const bool masked = key0 + C::BLOCK_KV > seen_by_all;
-    int seen[2] = {C::BLOCK_KV, C::BLOCK_KV};
-    if (masked) {
+    if (key0 < keys) {
+      const uint32_t tile = ring + stage * C::STAGE_BYTES;
+      const bool masked = key0 + C::BLOCK_KV > seen_by_all;
+      int seen[2] = {C::BLOCK_KV, C::BLOCK_KV};
+      if (masked) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        seen[half] = static_cast<int>(
-            max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_by_row[half] - key0)));
+        for (int half = 0; half < 2; ++half) {
+          seen[half] = static_cast<int>(
+              max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_by_row[half] - key0)));
+        }
       }
+      attend_block<C>(q, tile, tile + C::TILE_BYTES, masked, seen, exists, fp.c, lane, state);
     }
-    attend_block<C>(q, tile, tile + C::TILE_BYTES, masked, seen, fp.c, lane, state);
     group_sync<C>(key_warp);
     start_copy(key0 + C::STAGES * STRIDE, stage);
     stage = stage + 1 == C::STAGES ? 0 : stage + 1;
@@ -622,7 +650,7 @@ __device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, cons
 // Whether this block is the last of `count` to come here. What every thread of the earlier ones
 // stored before can then be read; the counter is 0 again.
 __device__ __forceinline__ bool arrive_last(unsigned* counter, unsigned count) {
-  __syncthreads();
+  block_sync();
   bool last = false;
   if (threadIdx.x == 0) {
     unsigned before;
@@ -632,6 +660,7 @@ __device__ __forceinline__ bool arrive_last(unsigned* counter, unsigned count) {
                  : "memory");
     last = before == count - 1;
   }
+  __syncwarp();
   return __syncthreads_or(last) != 0;
 }
 
@@ -656,7 +685,7 @@ struct SharedStates {
 template <class C>
 __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant__ FusedParams fp) {
   extern __shared__ __align__(128) unsigned char smem[];
-  const int warp = threadIdx.x / 32;
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // uniform, and seen so
   const int lane = threadIdx.x % 32;
   const int key_warp = warp / C::ROW_WARPS;
   const int row_warp = warp % C::ROW_WARPS;
@@ -682,7 +711,7 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
     store_group_state<C>(fp, at, reinterpret_cast<float*>(region), ml_smem + key_warp * C::BLOCK_M,
                          row_warp, lane, state);
   }
-  __syncthreads();
+  block_sync();
 
   // The states to merge next, in shared memory: first those of this block's groups.
   SharedStates states{ml_smem, C::BLOCK_M, smem, C::REGION_BYTES, C::KEY_WARPS, fp.c};
@@ -703,6 +732,7 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
     share = 1 << share_log2;
     begin = min(static_cast<int>(rank) << share_log2, chunks);
     end = min(begin + share, chunks);
+    __syncwarp();
     cluster_wait();
     for (int e = threadIdx.x; e < chunks; e += C::THREADS) {
       const int row = e / C::STATE_CHUNKS;
@@ -719,6 +749,7 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
                      make_float2(state.m, state.l));
       }
     }
+    __syncwarp();
     cluster_arrive();
     cluster_wait();
     states = {received_ml, C::BLOCK_M, reinterpret_cast<unsigned char*>(received_o),

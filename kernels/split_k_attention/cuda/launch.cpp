@@ -9,14 +9,15 @@
 
 // Set for a tuning build.
 #if !defined(KBTOOL_FUSED_MAX_CLUSTER)
-#define KBTOOL_FUSED_MAX_CLUSTER 16
+#define KBTOOL_FUSED_MAX_CLUSTER 8
 #endif
 
 namespace kbtool::cuda {
 namespace {
 
 constexpr int64_t ROWS_PER_WARP = 16;
-constexpr int64_t MIN_KEYS = 64;  // one block of 16 keys for each of four warps
+constexpr int64_t MIN_KEYS = 64;   // one block of 16 keys for each of four warps
+constexpr int64_t FEW_KEYS = 32;   // worth a block where there are four splits of them or more
 
 int largest_divisor(int64_t n, int limit) {
   for (int64_t divisor = std::min<int64_t>(n, limit); divisor > 1; --divisor) {
@@ -28,21 +29,21 @@ int largest_divisor(int64_t n, int limit) {
 // One wave of blocks, each with keys enough to be worth it; above one cluster, whole clusters.
 // Measured on an H100: three quarters of the multiprocessors draw all of the memory's bandwidth,
 // and a fuller wave of clusters puts two blocks on one multiprocessor before others have any.
-int64_t choose_splits(int64_t items, int64_t Skv, const Card& card) {
+int64_t choose_splits(int64_t items, int row_warps, int64_t Skv, const Card& card) {
   if (items <= 0) return 1;
   const int64_t blocks = card.max_cluster > 1 ? card.multiprocessors * 3 / 4 : card.multiprocessors;
-  int64_t splits = std::min({blocks / items, Skv / MIN_KEYS, MAX_NUM_SPLITS});
-  if (splits <= 1) return 1;
+  const int64_t most = Skv / (Skv >= 4 * FEW_KEYS ? FEW_KEYS : MIN_KEYS);
+  int64_t splits = std::min({blocks / items, most, MAX_NUM_SPLITS});
+  // Larger tiles have one block a multiprocessor: pairs of blocks fill what one tile each leaves.
+  const bool pairs = row_warps > 1 && 2 * items <= card.multiprocessors && Skv >= 2 * MIN_KEYS;
+  if (splits <= 1) return pairs ? 2 : 1;
   if (card.max_cluster > 1 && splits > 8) splits -= splits % 8;
   return splits;
 }
 
-// The widest load that every row of k and of v can be copied with. Rows of q are read in pairs of
-// elements, so 16 also says that those are aligned.
+// The widest load that every row of q, k and v can be copied with.
 int copy_width(const SplitKParams& p) {
   constexpr int64_t ELEMENT_BYTES = 2;
-  const bool pairs = p.q_stride.dim == 1 && p.D % 2 == 0 && reinterpret_cast<uintptr_t>(p.q) % 4 == 0 &&
-                     (p.q_stride.batch | p.q_stride.head | p.q_stride.seq) % 2 == 0;
   if (p.D > 1 && (p.k_stride.dim != 1 || p.v_stride.dim != 1)) return ELEMENT_BYTES;
   uint64_t bits = reinterpret_cast<uintptr_t>(p.k) | reinterpret_cast<uintptr_t>(p.v);
   const auto include = [&](int64_t size, int64_t stride) {
@@ -53,7 +54,12 @@ int copy_width(const SplitKParams& p) {
     include(p.Hkv, stride.head);
     include(p.Skv, stride.seq);
   }
-  if (bits % 16 == 0) return pairs ? 16 : 8;
+  // Rows of q are copied in 16 bytes or by the element.
+  uint64_t q_bits = bits | reinterpret_cast<uintptr_t>(p.q);
+  for (const int64_t stride : {p.q_stride.batch, p.q_stride.head, p.q_stride.seq}) {
+    q_bits |= static_cast<uint64_t>(stride * ELEMENT_BYTES);
+  }
+  if (q_bits % 16 == 0 && (p.q_stride.dim == 1 || p.D == 1)) return 16;
   if (bits % 8 == 0) return 8;
   if (bits % 4 == 0) return 4;
   return ELEMENT_BYTES;
@@ -75,7 +81,7 @@ Plan make_plan(int64_t B, int64_t H, int64_t Hkv, int64_t Sq, int64_t Skv,
   plan.row_warps = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
   plan.tiles = ceil_div(rows, plan.row_warps * ROWS_PER_WARP);
   plan.items = B * Hkv * plan.tiles;
-  plan.num_splits = splits > 0 ? splits : choose_splits(plan.items, Skv, card);
+  plan.num_splits = splits > 0 ? splits : choose_splits(plan.items, plan.row_warps, Skv, card);
   plan.cluster = largest_divisor(plan.num_splits, card.max_cluster);
   plan.overlap = card.max_cluster > 1;  // both came with sm_90
   return plan;
@@ -132,8 +138,8 @@ cudaError_t read_card(Card* card) {
   int major = 0;
   error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   if (error != cudaSuccess) return error;
-  // 16 is not portable: data-centre parts of sm_90 and sm_100 have it, others 8.
-  card->max_cluster = major < 9 ? 1 : std::min(major < 12 ? 16 : 8, KBTOOL_FUSED_MAX_CLUSTER);
+  // Every card with clusters has 8; 16, where there is room for it, was slower on an H100.
+  card->max_cluster = major < 9 ? 1 : KBTOOL_FUSED_MAX_CLUSTER;
   return cudaSuccess;
 }
 
