@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -27,6 +28,12 @@ class Target(Model):
     """CUDA architectures that compile: sm_80, sm_90a."""
     link_flags: list[str] = []
     """Flags of the linker, beyond the builder's own."""
+    not_taken: dict[str, list[str]] = {}
+    """Case field → values that this target does not take; such cases are left out, and counted."""
+
+    def takes(self, case: Mapping[str, CaseValue]) -> bool:
+        """Whether this target can run ``case``."""
+        return all(str(case.get(field)) not in values for field, values in self.not_taken.items())
 
 
 class CaseField(Model):

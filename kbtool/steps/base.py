@@ -94,6 +94,15 @@ class Context:
         except ValueError as error:
             raise UsageError(str(error)) from None
 
+    def taken(self, case_sets: str) -> tuple[list[tuple[str, dict[str, CaseValue]]], int]:
+        """The cases that the built target takes, and how many it does not take."""
+        cases = self.cases(case_sets)
+        if self.plan is None:
+            return cases, 0
+        target = self.manifest.targets[self.plan.target]
+        taken = [(name, case) for name, case in cases if target.takes(case)]
+        return taken, len(cases) - len(taken)
+
     def inside(self, name: str) -> Path:
         """The path ``name`` of the tree.
 

@@ -35,7 +35,7 @@ class Benchmark:
         request = {
             **library_request(context.plan, context.built, context.manifest),
             "task": "benchmark",
-            "cases": context.cases(step.case_set),
+            "cases": context.taken(step.case_set)[0],
             "seed": context.seed,
             "threads": step.threads or context.machine.cores,
             "samples": step.samples,

@@ -27,11 +27,12 @@ class Validate:
         """Failed if one case is wrong."""
         if context.built is None or context.plan is None:
             return Outcome("refused", "nothing was built in this run")
+        cases, left_out = context.taken(step.case_sets)
         event, done = run_worker(
             {
                 **library_request(context.plan, context.built, context.manifest),
                 "task": "validate",
-                "cases": context.cases(step.case_sets),
+                "cases": cases,
                 "seed": step.seed or context.seed,
                 "threads": context.machine.cores,
             },
@@ -47,7 +48,8 @@ class Validate:
             first = f"{wrong[0].case_set}/{wrong[0].name}: {wrong[0].message}"
             return Outcome("failed", f"{len(wrong)} of {total} cases wrong", result, first, first)
         context.validated = result.sha256
-        return Outcome("passed", f"{total} of {total} cases right{_margin(result)}", result)
+        others = f"; {left_out} not taken by this target" if left_out else ""
+        return Outcome("passed", f"{total} of {total} cases right{others}{_margin(result)}", result)
 
 
 def library_request(plan: BuildPlan, built: BuildResult, kernel: Kernel) -> dict[str, Any]:
