@@ -74,22 +74,41 @@ def _load() -> bool:
     """Build the library if it is not there, load it, and fill ``_loaded``; once a process."""
     if _loaded:
         return True
-    from kbtool.gpu.build import build, plan_build
+    from kbtool.gpu.build import build, choose_architecture, choose_target, plan_build
     from kbtool.gpu.harness import load_module
     from kbtool.model.kernel import Kernel
     from kbtool.store.tree import Entry, load_record
 
     folder = _kernel_folder()
     entry = load_record(folder / "kernel.yaml", f"{folder.name}/kernel.yaml", Kernel)
-    if not isinstance(entry, Entry) or entry.record.interface is None:
-        raise RuntimeError(f"the manifest of {_KERNEL} is broken; see `kbtool check`")
-    plan = plan_build(entry.record, folder, "cpu", _cache_folder(folder))
+    if not isinstance(entry, Entry):
+        raise RuntimeError(f"the manifest of {_KERNEL} is broken: {entry[0]}")
+    kernel, interface = entry.record, entry.record.interface
+    if interface is None:
+        raise RuntimeError(f"the manifest of {_KERNEL} names no interface")
+    target = choose_target(kernel, "auto", cuda=_cuda_usable())
+    capability = "sm_{}{}".format(*torch.cuda.get_device_capability()) if target == "cuda" else None
+    architecture = choose_architecture(kernel, target, capability)
+    plan = plan_build(kernel, folder, target, _cache_folder(folder), architecture)
     build(plan, timeout=_BUILD_SECONDS)
     with _LOADING:
         if not _loaded:
             torch.ops.load_library(str(plan.library))  # type: ignore[no-untyped-call]
-            module = load_module(folder / entry.record.interface, f"kbtool_interface_{_KERNEL}")
+            module = load_module(folder / interface, f"kbtool_interface_{_KERNEL}")
             _loaded.append(getattr(module, _KERNEL))
+    return True
+
+
+def _cuda_usable() -> bool:
+    from kbtool.gpu.toolchain import find_nvcc
+    from kbtool.model.errors import MachineError
+
+    if not torch.cuda.is_available():
+        return False
+    try:
+        find_nvcc()
+    except MachineError:
+        return False
     return True
 
 

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbtool.gpu.process import Completed, run_process
-from kbtool.gpu.toolchain import cpu_features, find_compiler, find_ninja, find_nvcc, find_torch
+from kbtool.gpu.toolchain import (
+    cpu_features,
+    cuda_home,
+    find_compiler,
+    find_ninja,
+    find_nvcc,
+    find_torch,
+)
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Kernel, Target
 from kbtool.model.run import BuildResult
@@ -76,14 +83,19 @@ class BuildPlan:
         return self.build_folder / "built.json"
 
 
-def choose_target(kernel: Kernel, wanted: str, *, card: bool, nvcc: bool) -> str:
+def choose_target(kernel: Kernel, wanted: str, *, cuda: bool) -> str:
     """The target to build: ``wanted``, or for ``auto`` cuda where it can run, else cpu.
+
+    Args:
+        kernel: its manifest.
+        wanted: a target of the manifest, or auto.
+        cuda: whether there are a card, nvcc and a torch with CUDA.
 
     Raises:
         UsageError: the manifest has no such target.
     """
     if wanted == "auto":
-        wanted = "cuda" if "cuda" in kernel.targets and card and nvcc else "cpu"
+        wanted = "cuda" if cuda and "cuda" in kernel.targets else "cpu"
     if wanted not in kernel.targets:
         known = ", ".join(kernel.targets)
         raise UsageError(f"kernel {kernel.id} has no target {wanted!r}; it has {known}")
@@ -140,7 +152,7 @@ def plan_build(
     cuda_flags: tuple[str, ...] = ()
     if _has_cuda(spec):
         nvcc_path, nvcc_version = find_nvcc()
-        home = nvcc_path.resolve().parent.parent
+        home = cuda_home(nvcc_path)
         nvcc, compiler_version = str(nvcc_path), f"{compiler_version}; nvcc {nvcc_version}"
         code = architecture.removeprefix("sm_")
         cuda_flags = (

@@ -59,6 +59,23 @@ def find_nvcc() -> tuple[Path, str]:
     return Path(found), match[1]
 
 
+def cuda_home(nvcc: Path) -> Path:
+    """The toolkit that ``nvcc`` belongs to, as it says itself: it may be a script elsewhere.
+
+    Raises:
+        MachineError: it does not say.
+    """
+    argv = [str(nvcc), "--dryrun", "-E", "-x", "cu", os.devnull]
+    try:
+        said = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MachineError(f"{nvcc} does not run: {error}") from None
+    match = re.search(r"^#\$ TOP=(.+)$", said, re.MULTILINE)
+    if match is None:
+        raise MachineError(f"{nvcc} does not say where its toolkit is; set CUDA_HOME")
+    return Path(match[1].strip()).resolve()
+
+
 def find_torch() -> tuple[Path, str]:
     """The folder and the version of torch, found without importing it.
 

@@ -63,9 +63,9 @@ class Build:
 
 def _plan(step: BuildStep, context: Context) -> BuildPlan:
     machine = context.machine
-    target = choose_target(
-        context.manifest, step.target, card=machine.card is not None, nvcc=machine.nvcc is not None
-    )
+    # A torch without CUDA has nothing to link against.
+    usable = machine.card is not None and machine.nvcc is not None and machine.cuda is not None
+    target = choose_target(context.manifest, step.target, cuda=usable)
     cache = context.root / ".kbtool" / "build"
     architecture = choose_architecture(context.manifest, target, machine.compute_capability)
     return plan_build(context.manifest, context.kernel_folder, target, cache, architecture)

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from kbtool.gpu import toolchain
-from kbtool.gpu.build import BuildError, build, choose_target, first_error, plan_build
+from kbtool.gpu.build import (
+    BuildError,
+    build,
+    choose_architecture,
+    choose_target,
+    first_error,
+    plan_build,
+)
 from kbtool.gpu.probe import probe_machine
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Kernel
@@ -114,7 +121,7 @@ def test_first_error(output, first):
 def test_missing_things_are_named(folder, tmp_path, monkeypatch):
     kernel = manifest(folder)
     with pytest.raises(UsageError, match="no target 'rocm'; it has cpu"):
-        choose_target(kernel, "rocm", card=False, nvcc=False)
+        choose_target(kernel, "rocm", cuda=False)
     (folder / "scaled_add.h").unlink()
     with pytest.raises(UsageError, match=r"scaled_add\.h is in the manifest but not there"):
         plan_build(kernel, folder, "cpu", tmp_path)
@@ -129,3 +136,22 @@ def test_missing_things_are_named(folder, tmp_path, monkeypatch):
 
 def test_the_probe_and_the_builder_mean_the_same_compiler():
     assert probe_machine().compiler == toolchain.find_compiler()[1]
+
+
+def test_auto_takes_cuda_only_where_it_can_run(folder):
+    kernel = manifest(folder)
+    assert choose_target(kernel, "auto", cuda=True) == "cpu"
+    both = kernel.model_copy(update={"targets": {**kernel.targets, "cuda": kernel.targets["cpu"]}})
+    assert choose_target(both, "auto", cuda=True) == "cuda"
+    assert choose_target(both, "auto", cuda=False) == "cpu"
+
+
+def test_the_architecture_is_the_cards_own(folder):
+    kernel = manifest(folder)
+    target = kernel.targets["cpu"].model_copy(update={"architectures": ["sm_90a", "sm_80"]})
+    kernel = kernel.model_copy(update={"targets": {"cuda": target}})
+    assert choose_architecture(kernel, "cuda", "sm_90") == "sm_90a"
+    assert choose_architecture(kernel, "cuda", "sm_80") == "sm_80"
+    assert choose_architecture(kernel, "cuda", None) == "sm_90a"
+    with pytest.raises(UsageError, match="does not compile for sm_75; it does for sm_90a, sm_80"):
+        choose_architecture(kernel, "cuda", "sm_75")
