@@ -13,15 +13,21 @@ import pytest
 import torch
 from attention_rule import FOLDER, MANIFEST
 
-from kbtool.gpu.build import build, plan_build
+from kbtool.gpu.build import build, choose_architecture, plan_build
 
 
 def build_library(cache: Path) -> Path:
-    """The CPU target, built as a recipe builds it but with every warning an error."""
-    target = MANIFEST.targets["cpu"]
-    strict = target.model_copy(update={"flags": [*target.flags, "-Wall", "-Wextra", "-Werror"]})
-    kernel = MANIFEST.model_copy(update={"targets": {"cpu": strict}})
-    plan = plan_build(kernel, FOLDER, "cpu", cache)
+    """The CPU target, with every warning an error; on a machine with a card the CUDA target, which
+    holds the CPU's code too: a process can load only one library that defines the operators."""
+    if torch.cuda.is_available():
+        capability = "sm_{}{}".format(*torch.cuda.get_device_capability())
+        architecture = choose_architecture(MANIFEST, "cuda", capability)
+        plan = plan_build(MANIFEST, FOLDER, "cuda", cache, architecture)
+    else:
+        target = MANIFEST.targets["cpu"]
+        strict = target.model_copy(update={"flags": [*target.flags, "-Wall", "-Wextra", "-Werror"]})
+        kernel = MANIFEST.model_copy(update={"targets": {"cpu": strict}})
+        plan = plan_build(kernel, FOLDER, "cpu", cache)
     build(plan, timeout=600)
     return plan.library
 
