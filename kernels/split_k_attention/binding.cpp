@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -19,6 +18,7 @@
 #include "cpu/kernels.h"
 #include "num_splits.h"
 #include "params.h"
+#include "text.h"
 
 namespace {
 
@@ -29,14 +29,14 @@ using torch::stable::Tensor;
 
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
-  std::ostringstream message;
+  kbtool::Text message;
   message << "split_k_attention: ";
   (message << ... << parts);
   throw std::invalid_argument(message.str());
 }
 
 std::string shape_of(const Tensor& t) {
-  std::ostringstream text;
+  kbtool::Text text;
   text << "(";
   for (int64_t i = 0; i < t.dim(); ++i) text << (i == 0 ? "" : ", ") << t.size(i);
   text << ")";
@@ -47,7 +47,7 @@ std::string type_of(const Tensor& t) { return torch::headeronly::toString(t.scal
 
 std::string device_of(const Tensor& t) {
   const torch::stable::Device device = t.device();
-  std::ostringstream text;
+  kbtool::Text text;
   text << (device.is_cpu() ? "cpu" : device.is_cuda() ? "cuda" : "a device of another type");
   if (device.is_cuda()) text << ":" << static_cast<int>(device.index());
   return text.str();
@@ -112,8 +112,8 @@ void check_output(const char* name, const Tensor& t, const Tensor& q, ScalarType
   bool matches = t.dim() == dims;
   for (int64_t i = 0; matches && i < dims; ++i) matches = t.size(i) == shape[i];
   if (!matches) {
-    std::ostringstream wanted;
-    for (const int64_t size : shape) wanted << (wanted.tellp() > 0 ? ", " : "") << size;
+    kbtool::Text wanted;
+    for (const int64_t size : shape) wanted << (wanted.str().empty() ? "" : ", ") << size;
     fail(name, " must have shape (", wanted.str(), "), got ", shape_of(t));
   }
   for (int64_t i = 0; i < dims; ++i) {

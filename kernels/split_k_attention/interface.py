@@ -53,9 +53,15 @@ def _fake_split_k_attention_plan(
     )
 
 
-torch.library.register_fake("kbtool::split_k_attention", _fake_split_k_attention)
-torch.library.register_fake("kbtool::split_k_attention_out", _fake_split_k_attention_out)
-torch.library.register_fake("kbtool::split_k_attention_plan", _fake_split_k_attention_plan)
+torch.library.register_fake(
+    "kbtool::split_k_attention", _fake_split_k_attention, allow_override=True
+)
+torch.library.register_fake(
+    "kbtool::split_k_attention_out", _fake_split_k_attention_out, allow_override=True
+)
+torch.library.register_fake(
+    "kbtool::split_k_attention_plan", _fake_split_k_attention_plan, allow_override=True
+)
 
 
 def _check_types(q: object, k: object, v: object, num_splits: object, kv_lengths: object) -> None:
