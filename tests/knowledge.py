@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,9 @@ class Knowledge:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         return file
 
-    def session(self, id_: str = "2025-01-01-a", more: str = "", label: str = "A") -> Path:
-        """A sound session with ``more`` appended."""
+    def session(self, id_: str = "2025-01-01-a", more: str = "", label: str | None = None) -> Path:
+        """A sound session with ``more`` appended; its label is the name in its id, in capitals."""
+        label = label or re.sub(r"^(\d{4}-\d\d-\d\d|undated)-", "", id_).upper()
         text = SESSION_LINE + SESSION.format(id=id_, label=label) + more
         return self.write(f"sessions/{id_}/session.yaml", text)
 

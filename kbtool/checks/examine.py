@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from kbtool.checks.facts import Facts, RecipeFacts
-from kbtool.checks.record_rules import RECORD_RULES, RecordFile, promised_id, run_is_in_its_place
+from kbtool.checks.facts import Facts, Location, RecipeFacts, Ref
+from kbtool.checks.paths import claim_at, locate
+from kbtool.checks.record_rules import (
+    RECORD_RULES,
+    RecordFile,
+    promised_id,
+    raw_id,
+    run_is_in_its_place,
+)
 from kbtool.checks.text_rules import TEXT_RULES
 from kbtool.model.base import Model
 from kbtool.model.finding import Finding
@@ -25,7 +33,9 @@ def examine(path: str, kind: FileKind, raw: bytes) -> Facts:
     """What the file says, and everything that is wrong with it by itself."""
     facts = Facts(path, kind, promised_id(path, kind))
     text = raw.decode("utf-8", errors="replace")
-    if kind == "notes":
+    if kind == "text":
+        pass
+    elif kind == "notes":
         _examine_notes(facts, raw)
     elif kind == "run":
         _examine_run(facts, raw)
@@ -70,6 +80,8 @@ def _examine_record(facts: Facts, raw: bytes) -> None:
     except DocumentError as error:
         facts.valid = False
         facts.findings.append(error.finding)
+        text = raw.decode("utf-8", errors="replace")
+        facts.id = promised_id(facts.path, facts.kind, raw_id(text))
         return
     loaded = validate(document, _MODELS[facts.kind])
     record = None
@@ -81,21 +93,53 @@ def _examine_record(facts: Facts, raw: bytes) -> None:
     file = RecordFile(facts.path, facts.kind, document, record)
     for rule in RECORD_RULES:
         facts.findings.extend(rule(file))
-    if record is None:
-        return
-    facts.id = file.data["id"]
-    for ref in file.references:
-        if ref.role == "recurrence":
-            session, _, path = ref.target.partition("#")
-            bug = file.data["bugs"][ref.location[1]]["id"]
-            earlier = f"{session or facts.id}#{path.removeprefix('bugs.')}"
-            facts.bugs.append((bug, earlier, ref.location))
-        if ref.target[0] != "#":
-            facts.refs.append(ref)
+    facts.id = file.id
+    _link(facts, file)
+    if isinstance(record, Session):
+        _describe_session(facts, record)
     if isinstance(record, Pattern):
         facts.recipes = [_recipe(recipe, i) for i, recipe in enumerate(record.recipes)]
     if isinstance(record, Kernel):
         _describe_kernel(facts, record)
+
+
+def _link(facts: Facts, file: RecordFile) -> None:
+    """Where the record leads, as far as that can be told of it."""
+    for ref in file.references:
+        if ref.role == "recurrence":
+            session, _, path = ref.target.partition("#")
+            bug = file.data["bugs"][ref.location[1]].get("id")
+            earlier = f"{session or facts.id}#{path.removeprefix('bugs.')}"
+            if isinstance(bug, str):
+                facts.bugs.append((bug, earlier, ref.location))
+        if ref.role == "claim":
+            facts.claims.extend(_claimed(file, ref))
+        if ref.target[0] != "#":
+            facts.refs.append(ref)
+
+
+def _claimed(file: RecordFile, ref: Ref) -> Iterator[tuple[str, str, Location]]:
+    """From the claim that holds ``ref`` to the one that it leads to, if it leads to one."""
+    claim = file.data["claims"][ref.location[1]].get("id")
+    if not isinstance(claim, str):
+        return
+    if ref.target[0] != "#":
+        yield claim, ref.target, ref.location
+        return
+    for place in locate(file.data, ref.target[1:]):
+        target = claim_at(file.data, place)
+        if target is not None:
+            yield claim, f"#{target}", ref.location
+
+
+def _describe_session(facts: Facts, session: Session) -> None:
+    facts.label = session.label
+    facts.unended = (
+        session.origin == "tool"
+        and session.status in {"complete", "terminated"}
+        and session.started is not None
+        and session.ended is None
+    )
 
 
 def _describe_kernel(facts: Facts, kernel: Kernel) -> None:

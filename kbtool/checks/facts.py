@@ -11,6 +11,13 @@ from kbtool.store.scan import FileKind
 Location = list[str | int]
 """Keys and indices from the top of a file: ``["claims", 0, "of", 1]``."""
 
+BUG_ROLES = frozenset(("fix", "recurrence"))
+"""Links that must lead to a bug."""
+SESSION_ROLES = frozenset(("follows", "stated_in"))
+"""Links that must name a session."""
+PATTERN_ROLES = frozenset(("supersedes", "related", "evidence"))
+"""Links that must name a pattern."""
+
 
 class Ref(NamedTuple):
     """A link from a place in this record to a record, or to a place in one."""
@@ -40,7 +47,7 @@ class Facts:
     path: str
     kind: FileKind
     id: str
-    """The record's id; where the file cannot be read, the one that its name promises."""
+    """The record's id; where the record does not load, the one that it or its name promises."""
     findings: list[Finding] = field(default_factory=list)
     """What is wrong with the file by itself."""
     valid: bool = True
@@ -49,6 +56,13 @@ class Facts:
     recipes: list[RecipeFacts] = field(default_factory=list)
     bugs: list[tuple[str, str, Location]] = field(default_factory=list)
     """Bugs met before: their id here, SESSION#ID of the earlier one, and where that is said."""
+    claims: list[tuple[str, str, Location]] = field(default_factory=list)
+    """Claims that derive from claims: their id, ``#ID`` of one of this record or ``RECORD#path``
+    into another, and where that is said."""
+    label: str = ""
+    """A session's label."""
+    unended: bool = False
+    """Whether a session that kbtool made is over, and has a start but no end."""
     files: list[tuple[Location, str]] = field(default_factory=list)
     """Files that a kernel's manifest names, relative to its folder."""
     names: dict[str, list[str]] = field(default_factory=dict)
@@ -56,8 +70,9 @@ class Facts:
     run: dict[str, Any] = field(default_factory=dict)
     """What a run names: attempt, session, recipe, pattern, kernel."""
     answers: dict[str, str] = field(default_factory=dict)
-    """Path in this record → what is there (the type's name), or ``!`` and why nothing is.
-    Filled in when another record refers to it; true as long as this file does not change."""
+    """Path in this record → what is there (the type's name, then the id of the claim that it
+    belongs to, if any), or ``!`` and why nothing is. Filled in when another record refers to it;
+    true as long as this file does not change."""
 
     def to_json(self) -> list[Any]:
         """The facts as JSON, without what is empty."""
@@ -80,4 +95,4 @@ class Facts:
         return facts
 
 
-_REST = ("recipes", "bugs", "files", "names", "run", "answers")
+_REST = ("recipes", "bugs", "claims", "label", "unended", "files", "names", "run", "answers")

@@ -35,6 +35,15 @@ def locate(data: Any, path: str) -> list[Location]:
     return [place for place, _ in found]
 
 
+def claim_at(data: Any, location: Sequence[str | int]) -> str | None:
+    """The id of the claim that ``location`` is in, or ``None``."""
+    if len(location) < 2 or location[0] != "claims":
+        return None
+    claim = data["claims"][location[1]]
+    name = claim.get("id") if isinstance(claim, dict) else None
+    return name if isinstance(name, str) else None
+
+
 def spell(data: Any, location: Sequence[str | int]) -> str:
     """``location`` as people write it."""
     words: list[str] = []

@@ -58,7 +58,8 @@ def _examine_part(root: str, files: Sequence[File]) -> list[Examined]:
 
     done: list[Examined] = []
     for path, kind, stamp in files:
-        got = read_stamped(root, path, MAX_RUN_BYTES if kind == "run" else MAX_BYTES)
+        limit = MAX_RUN_BYTES if kind in {"run", "text"} else MAX_BYTES
+        got = read_stamped(root, path, limit)
         if isinstance(got, Finding):
             facts = Facts(path, kind, promised_id(path, kind), [got], valid=False)
         else:

@@ -5,19 +5,32 @@ Adding a rule is writing a generator and naming it in ``RECORD_RULES``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from kbtool.checks.facts import Ref
+from kbtool.checks.facts import BUG_ROLES, Ref
 from kbtool.checks.paths import Location, item_name, locate, spell
-from kbtool.checks.references import BUG_ROLES, references
+from kbtool.checks.references import references
 from kbtool.model.address import AddressError, resolve
-from kbtool.model.base import Cited, Instant, Model, Quantity
+from kbtool.model.base import (
+    Cite,
+    Cited,
+    Instant,
+    KernelId,
+    Model,
+    PatternId,
+    Quantity,
+    SessionId,
+    cited_lines,
+    pattern_of,
+)
 from kbtool.model.finding import Finding
+from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
-from kbtool.model.session import Bug, Environment, Repository
+from kbtool.model.session import Bug, Environment, Repository, Session
 from kbtool.store.document import Document
 from kbtool.store.scan import FileKind
 from kbtool.store.schema import modeline
@@ -61,7 +74,7 @@ class Places:
 class RecordFile:
     """A parsed record: its data as written and, if the schema allows it, its model."""
 
-    __slots__ = ("data", "document", "kind", "path", "places", "record", "references")
+    __slots__ = ("data", "document", "id", "kind", "path", "places", "record", "references")
 
     def __init__(self, path: str, kind: FileKind, document: Document, record: Model | None) -> None:
         self.path = path
@@ -71,7 +84,8 @@ class RecordFile:
         self.record = record
         self.places = Places()
         self.places.walk(self.data, ())
-        self.references = list(references(self.data, kind)) if record is not None else []
+        self.id = promised_id(path, kind, self.data.get("id"))
+        self.references = list(references(self.data, kind, self.id))
 
     def finding(self, location: Location | list[str | int], rule: str, message: str) -> Finding:
         """A finding at the key of ``location``."""
@@ -81,10 +95,40 @@ class RecordFile:
 Rule = Callable[[RecordFile], Iterator[Finding]]
 
 
-def promised_id(path: str, kind: FileKind) -> str:
-    """The id that the name of a file promises."""
+_SESSION_ID = re.compile(pattern_of(SessionId))
+_PATTERN_ID = re.compile(pattern_of(PatternId))
+_ID_FORMS: dict[FileKind, re.Pattern[str]] = {
+    "session": _SESSION_ID,
+    "pattern": _PATTERN_ID,
+    "kernel": re.compile(pattern_of(KernelId)),
+}
+_CITE = re.compile(pattern_of(Cite))
+_RAW_ID = re.compile(r"^id:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
+
+
+def promised_id(path: str, kind: FileKind, stated: object = None) -> str:
+    """The id of a record, whether or not it loads: the one stated, else the one in its name."""
+    form = _ID_FORMS.get(kind)
+    if form is not None and isinstance(stated, str) and form.fullmatch(stated):
+        return stated
+    name = file_name(path, kind)
+    if kind == "pattern" and _PATTERN_ID.fullmatch(begin := name.partition("-")[0]):
+        return begin
+    return name
+
+
+def raw_id(text: str) -> str | None:
+    """The id that stands in the text of a file that cannot be parsed, if any."""
+    found = _RAW_ID.search(text)
+    return found[1] if found else None
+
+
+def file_name(path: str, kind: FileKind) -> str:
+    """The name that must go with the id: of the folder, or of the file without its suffix."""
     parts = path.split("/")
-    return parts[-1].rsplit(".", 1)[0] if kind in {"pattern", "run"} else parts[1]
+    if kind in {"pattern", "run"}:
+        return parts[-1].rsplit(".", 1)[0]
+    return parts[1] if len(parts) > 1 else path
 
 
 def has_modeline(file: RecordFile) -> Iterator[Finding]:
@@ -96,7 +140,7 @@ def has_modeline(file: RecordFile) -> Iterator[Finding]:
 
 def id_is_name(file: RecordFile) -> Iterator[Finding]:
     """A record's id is the name of its folder, or of its file: P08.yaml or P08-title.yaml."""
-    id_, name = file.data.get("id"), promised_id(file.path, file.kind)
+    id_, name = file.data.get("id"), file_name(file.path, file.kind)
     if not isinstance(id_, str) or id_ == name:
         return
     if file.kind == "pattern" and name.startswith(f"{id_}-"):
@@ -156,10 +200,13 @@ def reasons_have_nulls(file: RecordFile) -> Iterator[Finding]:
 
 def own_references_lead_somewhere(file: RecordFile) -> Iterator[Finding]:
     """A reference into this very record (``#path``) finds what it names; a fix finds a bug."""
-    if file.record is None:
-        return
     for ref in file.references:
         if not ref.target.startswith("#") or _is_item(file.data, ref):
+            continue
+        if file.record is None:
+            problem = _broken_in_raw(file, ref)
+            if problem is not None:
+                yield file.finding(ref.location, "link", f"{ref.target}: {problem}")
             continue
         try:
             found = resolve(file.record, ref.target[1:])
@@ -196,7 +243,7 @@ def figures_are_cited(file: RecordFile) -> Iterator[Finding]:
 
 
 def times_are_cited(file: RecordFile) -> Iterator[Finding]:
-    """In a transcribed session, ``cites`` says where times, duration, budget and grade stand."""
+    """In a transcribed session, ``cites`` says where times, duration, budgets and grade stand."""
     if file.kind != "session" or not _is_transcript(file):
         return
     cites = file.data.get("cites")
@@ -230,6 +277,30 @@ def citations_are_known(file: RecordFile) -> Iterator[Finding]:
             yield file.finding(["cites", path], "provenance", f"cites {path}, which is not here")
 
 
+def cited_lines_are_there(file: RecordFile) -> Iterator[Finding]:
+    """Cited lines lie within their source, where ``sources`` says how many lines it has."""
+    sources = file.data.get("sources")
+    if not isinstance(sources, dict):
+        return
+    length = {
+        key: int(source["lines"])
+        for key, source in sources.items()
+        if isinstance(source, dict) and str(source.get("lines")).isdecimal()
+    }
+    cites = file.data.get("cites")
+    top = [
+        (("cites", key), cite) for key, cite in (cites if isinstance(cites, dict) else {}).items()
+    ]
+    for location, cite in file.places.sources + top:
+        if not isinstance(cite, str) or not _CITE.fullmatch(cite):
+            continue
+        key = cite.partition(":")[0]
+        last = max((last for _, last in cited_lines(cite)), default=0)
+        if key in length and last > length[key]:
+            message = f"{cite} is beyond the end: {key} has {length[key]} lines"
+            yield file.finding(location, "provenance", message)
+
+
 RECORD_RULES: tuple[Rule, ...] = (
     has_modeline,
     id_is_name,
@@ -241,6 +312,7 @@ RECORD_RULES: tuple[Rule, ...] = (
     figures_are_cited,
     times_are_cited,
     citations_are_known,
+    cited_lines_are_there,
 )
 """The rules for records in YAML."""
 
@@ -256,7 +328,9 @@ def run_is_in_its_place(path: str, run: Run) -> Iterator[Finding]:
 
 
 _TRANSCRIBED = frozenset(("log", "mention"))
-_TOP_FIGURES = ("started", "ended", "duration", "budget_time", "budget_money", "grade")
+_TOP_FIGURES = (
+    "started", "ended", "updated", "duration", "budget_time", "budget_money", "grade"
+)  # fmt: skip
 _COMMIT_KEYS = ("commit", "sha")
 
 
@@ -271,6 +345,31 @@ def _is_item(data: dict[str, Any], ref: Ref) -> bool:
     if type(items) is not list or (ref.role in BUG_ROLES and key != "bugs"):
         return False
     return [item_name(item, -1) for item in items].count(name) == 1
+
+
+_FIELDS = {"session": frozenset(Session.model_fields), "pattern": frozenset(Pattern.model_fields)}
+
+
+def _broken_in_raw(file: RecordFile, ref: Ref) -> str | None:
+    """What is certainly wrong with a link into a record that does not load, or ``None``.
+
+    Only the item that it names is looked for: what is in it, and what its list would hold if it
+    were sound, nobody can tell.
+    """
+    keys = ref.target[1:].split(".")
+    fields = _FIELDS.get(file.kind, frozenset())
+    if ref.role in BUG_ROLES and keys[0] in fields and keys[0] != "bugs":
+        return "is no bug; write #bugs.ID"
+    below = file.data.get(keys[0])
+    if keys[0] in fields and (
+        not isinstance(below, list)
+        or not all(isinstance(item, dict) and isinstance(item.get("id"), str) for item in below)
+    ):
+        return None
+    named = (".".join(keys[:length]) for length in range(1 + (keys[0] in fields), len(keys) + 1))
+    if any(locate(file.data, name) for name in named):
+        return None
+    return f"there is no {keys[-1] if len(keys) == 1 else keys[1]!r} in it"
 
 
 def _without_unknown(file: RecordFile) -> dict[str, Any]:

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from kbtool.checks.facts import Location, Ref
+from kbtool.checks.facts import PATTERN_ROLES, SESSION_ROLES, Location, Ref
+from kbtool.model.base import PatternId, Reference, SessionId, pattern_of
 from kbtool.store.scan import FileKind
 
-BUG_ROLES = frozenset(("fix", "recurrence"))
-"""Links that must lead to a bug."""
-SESSION_ROLES = frozenset(("follows", "stated_in"))
-"""Links that must name a session."""
-PATTERN_ROLES = frozenset(("supersedes", "related", "evidence"))
-"""Links that must name a pattern."""
+_FORMS = {
+    **dict.fromkeys(SESSION_ROLES, re.compile(pattern_of(SessionId))),
+    **dict.fromkeys(PATTERN_ROLES, re.compile(pattern_of(PatternId))),
+}
+_REFERENCE = re.compile(pattern_of(Reference))
 
 
-def references(data: dict[str, Any], kind: FileKind) -> Iterator[Ref]:
-    """The links in a record's plain data, which its schema must have passed.
+def references(data: dict[str, Any], kind: FileKind, id_: str) -> Iterator[Ref]:
+    """The links in a record's plain data; what has not the form of one is left to the schema.
 
     A link into the record itself comes as ``#path``, whether or not its id was spelled out.
+
+    Args:
+        data: the record, which need not be sound.
+        kind: its kind.
+        id_: its id.
     """
-    own = f"{data['id']}#"
+    own = f"{id_}#"
     for ref in _links(data, kind):
+        if not isinstance(ref.target, str):
+            continue
+        if not _FORMS.get(ref.role, _REFERENCE).fullmatch(ref.target):
+            continue
         if ref.target.startswith(own):
             yield ref._replace(target=ref.target[len(own) - 1 :])
         else:
@@ -31,27 +41,38 @@ def references(data: dict[str, Any], kind: FileKind) -> Iterator[Ref]:
 
 def _links(data: dict[str, Any], kind: FileKind) -> Iterator[Ref]:
     if kind == "session":
-        if data.get("follows"):
-            yield Ref("follows", ["follows"], data["follows"])
-        for index, bug in enumerate(data.get("bugs") or ()):
-            if bug.get("recurrence_of"):
-                where: Location = ["bugs", index, "recurrence_of"]
-                yield Ref("recurrence", where, bug["recurrence_of"])
-        for index, fix in enumerate(data.get("fixes") or ()):
-            yield Ref("fix", ["fixes", index, "bug"], fix["bug"])
-        for index, evidence in enumerate(data.get("evidence") or ()):
-            yield Ref("evidence", ["evidence", index, "pattern"], evidence["pattern"])
+        yield _raw("follows", ["follows"], data.get("follows"))
+        for index, bug in _items(data, "bugs"):
+            yield _raw("recurrence", ["bugs", index, "recurrence_of"], bug.get("recurrence_of"))
+        for index, fix in _items(data, "fixes"):
+            yield _raw("fix", ["fixes", index, "bug"], fix.get("bug"))
+        for index, evidence in _items(data, "evidence"):
+            yield _raw("evidence", ["evidence", index, "pattern"], evidence.get("pattern"))
     elif kind == "pattern":
         for role in ("stated_in", "supersedes", "related"):
-            for index, target in enumerate(data.get(role) or ()):
-                yield Ref(role, [role, index], target)
-    for index, claim in enumerate(data.get("claims") or ()):
+            targets = data.get(role)
+            for index, target in enumerate(targets if isinstance(targets, list) else ()):
+                yield _raw(role, [role, index], target)
+    for index, claim in _items(data, "claims"):
         yield from _operands(claim.get("of"), ["claims", index, "of"])
 
 
+def _raw(role: str, location: Location, target: Any) -> Ref:
+    """A link whose target may be anything yet."""
+    return Ref(role, location, target)
+
+
+def _items(data: dict[str, Any], key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    items = data.get(key)
+    if isinstance(items, list):
+        for index, item in enumerate(items):
+            if isinstance(item, dict):
+                yield index, item
+
+
 def _operands(operands: Any, location: Location) -> Iterator[Ref]:
-    for index, operand in enumerate(operands or ()):
+    for index, operand in enumerate(operands if isinstance(operands, list) else ()):
         if isinstance(operand, dict):
             yield from _operands(operand.get("of"), [*location, index, "of"])
-        elif "#" in operand and " " not in operand:
+        elif isinstance(operand, str) and "#" in operand:
             yield Ref("claim", [*location, index], operand)

@@ -10,8 +10,15 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kbtool.checks.facts import Facts, Location, Ref
-from kbtool.checks.references import BUG_ROLES, PATTERN_ROLES, SESSION_ROLES
+from kbtool.checks.facts import (
+    BUG_ROLES,
+    PATTERN_ROLES,
+    SESSION_ROLES,
+    Facts,
+    Location,
+    Ref,
+)
+from kbtool.checks.paths import claim_at, locate
 from kbtool.model.finding import Finding
 from kbtool.store.lock import is_locked
 from kbtool.store.scan import Scan, inside
@@ -35,7 +42,9 @@ class Tree:
         by_kind = {"session": self.sessions, "pattern": self.patterns, "kernel": self.kernels}
         for facts in self.facts:
             if facts.kind in by_kind:
-                by_kind[facts.kind].setdefault(facts.id, facts)
+                known = by_kind[facts.kind].setdefault(facts.id, facts)
+                if facts.valid and not known.valid:
+                    by_kind[facts.kind][facts.id] = facts
             elif facts.kind == "run":
                 self.runs.append(facts)
 
@@ -66,7 +75,7 @@ def ids_are_unique(tree: Tree) -> Iterator[Finding]:
     """No two records of one kind have one id; no two files hold one attempt of a run."""
     seen: dict[Hashable, str] = {}
     for facts in tree.facts:
-        if facts.kind == "notes" or (facts.kind == "run" and not facts.run):
+        if facts.kind in {"notes", "text"} or (facts.kind == "run" and not facts.run):
             continue
         key = (facts.kind, facts.id, facts.run.get("attempt"))
         if key in seen:
@@ -74,6 +83,19 @@ def ids_are_unique(tree: Tree) -> Iterator[Finding]:
             yield tree.at(facts, ["id"], "unique", message)
         else:
             seen[key] = facts.path
+
+
+def labels_are_unique(tree: Tree) -> Iterator[Finding]:
+    """No two sessions have one label, unless nobody chose it: the name in the id is the default."""
+    seen: dict[str, list[Facts]] = {}
+    for facts in tree.sessions.values():
+        if not facts.label:
+            continue
+        others = seen.setdefault(facts.label, [])
+        if others and any(_chose_label(one) for one in (facts, *others)):
+            message = f"session {others[0].id} has the label {facts.label!r} already"
+            yield tree.at(facts, ["label"], "unique", message)
+        others.append(facts)
 
 
 def recipe_names_are_unique(tree: Tree) -> Iterator[Finding]:
@@ -126,6 +148,38 @@ def bugs_recur_in_a_line(tree: Tree) -> Iterator[Finding]:
         facts, location = places[circle[0]]
         round_ = " → ".join([*circle, circle[0]])
         yield tree.at(facts, location, "cycle", f"recurrence_of runs in a circle: {round_}")
+
+
+def claims_derive_in_a_line(tree: Tree) -> Iterator[Finding]:
+    """No claim derives from itself, directly or round a circle, within a record or across."""
+    edges: dict[str, list[str]] = {}
+    places: dict[str, tuple[Facts, Location]] = {}
+    for facts in (*tree.sessions.values(), *tree.patterns.values()):
+        for claim, target, location in facts.claims:
+            source = f"{facts.id}#claims.{claim}"
+            id_, _, path = target.partition("#")
+            found = path if not id_ else _claim_in(tree, id_, path)
+            if found is not None:
+                edges.setdefault(source, []).append(f"{id_ or facts.id}#claims.{found}")
+                places.setdefault(source, (facts, location))
+    for circle in _circles(edges):
+        facts, location = places[circle[0]]
+        round_ = " → ".join([*circle, circle[0]])
+        yield tree.at(facts, location, "cycle", f"a claim derives from itself: {round_}")
+
+
+def sessions_end(tree: Tree) -> Iterator[Finding]:
+    """A session that kbtool made and that is over has an end, unless a run in it is under way."""
+    from pathlib import Path
+
+    for facts in tree.sessions.values():
+        if not facts.unended:
+            continue
+        runs = f"{facts.path.removesuffix('session.yaml')}runs/"
+        journals = [path for path in tree.scan.journals if path.startswith(runs)]
+        if not any(is_locked(Path(tree.root, path)) for path in journals):
+            message = "is over and has a start, but no end: write ended"
+            yield tree.at(facts, ["started"], "times", message)
 
 
 def recipes_name_what_is_there(tree: Tree) -> Iterator[Finding]:
@@ -226,11 +280,14 @@ def runs_are_finished(tree: Tree) -> Iterator[Finding]:
 
 TREE_RULES: tuple[Rule, ...] = (
     ids_are_unique,
+    labels_are_unique,
     recipe_names_are_unique,
     links_lead_somewhere,
     sessions_follow_in_a_line,
     patterns_supersede_in_a_line,
     bugs_recur_in_a_line,
+    claims_derive_in_a_line,
+    sessions_end,
     recipes_name_what_is_there,
     commands_stay_inside,
     manifests_name_files,
@@ -241,6 +298,12 @@ TREE_RULES: tuple[Rule, ...] = (
 """The rules between records."""
 
 _LEAVES = "{!r} leaves the {}; write a relative path that stays inside"
+
+
+def _chose_label(facts: Facts) -> bool:
+    """Whether a session's label is more than the name in its id, ``DATE-NAME``."""
+    name = facts.id.split("-", 1 if facts.id.startswith("undated-") else 3)[-1]
+    return facts.label != name
 
 
 def _broken(tree: Tree, ref: Ref) -> str | None:
@@ -255,10 +318,7 @@ def _broken(tree: Tree, ref: Ref) -> str | None:
         return f"there is no record {id_!r}"
     if not path or not target.valid:
         return None
-    if path not in target.answers:
-        target.answers[path] = _answer(tree, target, path)
-        tree.asked.add(target.path)
-    answer = target.answers[path]
+    answer = _answer(tree, target, path)
     if answer.startswith("!"):
         return f"{ref.target}: {answer[1:]}"
     if ref.role in BUG_ROLES and answer != "Bug":
@@ -266,8 +326,24 @@ def _broken(tree: Tree, ref: Ref) -> str | None:
     return None
 
 
+def _claim_in(tree: Tree, id_: str, path: str) -> str | None:
+    """The claim of another record that ``path`` leads to, if it leads to one."""
+    target = tree.record(id_)
+    if target is None or not target.valid:
+        return None
+    answer = _answer(tree, target, path)
+    return None if answer.startswith("!") else answer.partition(" ")[2] or None
+
+
 def _answer(tree: Tree, target: Facts, path: str) -> str:
-    """The type of what stands at ``path`` in the record of ``target``, or ``!`` and why not."""
+    """What stands at ``path`` in the record of ``target``, see ``Facts.answers``."""
+    if path not in target.answers:
+        target.answers[path] = _looked_up(tree, target, path)
+        tree.asked.add(target.path)
+    return target.answers[path]
+
+
+def _looked_up(tree: Tree, target: Facts, path: str) -> str:
     from pathlib import Path
 
     from kbtool.model.address import AddressError, resolve
@@ -284,9 +360,13 @@ def _answer(tree: Tree, target: Facts, path: str) -> str:
     if isinstance(loaded, list):
         return "!the record cannot be read"
     try:
-        return type(resolve(loaded.record, path)).__name__
+        kind = type(resolve(loaded.record, path)).__name__
     except AddressError as error:
         return f"!{error}"
+    data = loaded.document.data if loaded.document else {}
+    claims = (claim_at(data, place) for place in locate(data, path))
+    claim = next(filter(None, claims), None)
+    return f"{kind} {claim}" if claim else kind
 
 
 def _edges(records: Iterable[Facts], role: str) -> dict[str, list[str]]:

@@ -36,6 +36,9 @@ Exit status: 0 no problems, 1 findings, 2 usage."""
 def check(ctx: click.Context, paths: tuple[str, ...], cache: bool, as_json: bool) -> None:
     """Check every record: schema, links, provenance, secrets, runs, recipes, kernels.
 
+    Secrets and addresses of machines are also looked for in what is published beside the records:
+    docs/, README.md and its like, the kernels' sources.
+
     With PATH, tell only what is wrong in those files and folders; links are still checked against
     the whole knowledge base.
     """
@@ -46,6 +49,10 @@ def check(ctx: click.Context, paths: tuple[str, ...], cache: bool, as_json: bool
     wanted = [_within(root, path) for path in paths]
     report = check_tree(root, cached=cache)
     findings = [finding for finding in report.findings if _is_in(finding.path, wanted)]
+    known = {file.path for file in report.files} | {finding.path for finding in report.findings}
+    for given, place in zip(paths, wanted, strict=True):
+        if place and not any(_is_in(path, [place]) for path in known):
+            raise click.UsageError(f"{given} is no record, and there is none in it")
     counts = _counts([file for file in report.files if _is_in(file.path, wanted)])
     if as_json:
         print_json({"findings": [item._asdict() for item in findings], "counts": counts})

@@ -38,13 +38,16 @@ def _jsonable(value: Any) -> Any:
     return str(value)
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: set[int]) -> None:
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], numeric: set[int], indent: str = ""
+) -> None:
     """A table on stdout: aligned on a terminal and in a pipe alike, no colour, no borders.
 
     Args:
         header: column titles.
         rows: cells, as text.
         numeric: indices of the columns to align right.
+        indent: what each line begins with.
     """
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, ["─" * width for width in widths], *rows]:
@@ -52,7 +55,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: s
             cell.rjust(width) if i in numeric else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        click.echo("  ".join(cells).rstrip())
+        click.echo((indent + "  ".join(cells)).rstrip())
 
 
 def warn_unreadable(base: KnowledgeBase) -> None:

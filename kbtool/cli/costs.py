@@ -24,13 +24,15 @@ Examples:
   kbtool costs                              a row a session
   kbtool costs --by month                   a row a month; undated sessions apart
   kbtool costs --session N..N+7A            a part of the work, in the order of the work
+  kbtool costs --session N+5..              from one session on; ..N+3 up to one
   kbtool costs --session N+2 --session N+4  just these
   kbtool costs --since 2025-10-12 --csv > costs.csv
   kbtool costs --json | jq .total
 
 \b
 Money is exact (decimal); a figure that no record states is '–', null in JSON and empty in CSV,
-and is counted as unknown: it is never zero. Minutes are numbers. Currencies are never added."""
+and is counted as unknown: it is never zero. Minutes are numbers; by kind, they are those that the
+cost lines state, and have no sum. Currencies are never added."""
 
 COLUMNS = ("minutes", "gpu", "ai", "engineer", "other", "total")
 
@@ -47,7 +49,7 @@ COLUMNS = ("minutes", "gpu", "ai", "engineer", "other", "total")
     "--session",
     "names",
     multiple=True,
-    metavar="ID|LABEL|A..B",
+    metavar="ID|LABEL|A..B|A..|..B",
     help="Only this session, or those from A to B in the order of the work; repeatable.",
 )
 @click.option("--since", metavar="YYYY-MM-DD", help="Only sessions of this day and later.")
@@ -91,15 +93,21 @@ def costs(
 def _selected(base: KnowledgeBase, names: tuple[str, ...]) -> list[Session]:
     """The sessions that are named, in the order of the work; all if none is."""
     from kbtool.ledger.rollup import select_range
+    from kbtool.model.errors import UsageError
 
     ordered = [entry.record for entry in base.sessions.values()]
     if not names:
         return ordered
     wanted: set[str] = set()
     for name in names:
-        first, dots, last = name.partition("..")
-        ids = [base.session(part).record.id for part in ((first, last) if dots else (name,))]
-        wanted.update(session.id for session in select_range(ordered, ids[0], ids[-1]))
+        first, dots, last = (part.strip() for part in name.partition(".."))
+        if not first and not last:
+            raise UsageError(
+                f"--session {name!r} names no session; write ID, LABEL, A..B, A.. or ..B"
+            )
+        start, end = (base.session(part).record.id if part else None for part in (first, last))
+        chosen = select_range(ordered, start, end if dots else start)
+        wanted.update(session.id for session in chosen)
     return [session for session in ordered if session.id in wanted]
 
 

@@ -15,10 +15,12 @@ from kbtool.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from kbtool.model.claim import Claim
     from kbtool.model.run import Run
-    from kbtool.model.session import Session
+    from kbtool.model.session import Bug, CostLine, Measurement, Plan, Session
     from kbtool.store.tree import Entry, KnowledgeBase
 
 EPILOG = """\b
@@ -78,13 +80,18 @@ def new(
     if not title.strip():
         raise UsageError("the title is empty")
     _refuse_secrets(title, label or "", objective or "")
+    for what, text in (("title", title), ("label", label), ("objective", objective)):
+        if text is not None and len(text.strip().splitlines()) > 1:
+            raise UsageError(f"the {what} has more than one line; prose goes into notes.md")
+    if label is not None:
+        _refuse_taken_label(base, label)
     try:
         entry = create_session(
             base,
             title=title.strip(),
-            label=label,
+            label=label.strip() if label is not None else None,
             status="planned" if planned else "running",
-            objective=objective,
+            objective=objective.strip() if objective is not None else None,
             budget_time=budget_time,
             budget_money=budget_money,
             machine=None if planned else probe_machine(),
@@ -127,7 +134,7 @@ def list_(ctx: click.Context, status: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def show(ctx: click.Context, name: str | None, as_json: bool) -> None:
-    """Show a session: what it was about, its costs, its bugs, its runs."""
+    """Show a session: costs, figures, bugs, claims, plans, runs; --json has all."""
     base = knowledge_base(ctx)
     entry = _named(base, name, "running")
     runs = [e for e in base.runs if e.record.session == entry.record.id]
@@ -314,6 +321,16 @@ def _refuse_unsound(base: KnowledgeBase, name: str) -> None:
         raise RecordError("\n".join([f"sessions/{name} is not sound; mend it first:", *own]))
 
 
+def _refuse_taken_label(base: KnowledgeBase, label: str) -> None:
+    from kbtool.model.errors import UsageError
+
+    if not label.strip():
+        raise UsageError("the label is empty")
+    for entry in base.sessions.values():
+        if entry.record.label == label.strip():
+            raise UsageError(f"session {entry.record.id} has the label {label.strip()!r} already")
+
+
 def _refuse_secrets(*texts: str) -> None:
     from kbtool.checks.text_rules import TEXT_RULES
     from kbtool.model.errors import UsageError
@@ -376,12 +393,10 @@ def _headline(run: Run) -> str:
             passed = sum(case.passed for case in result.cases)
             said.append(f"{passed} of {len(result.cases)} cases correct")
         elif isinstance(result, BenchmarkResult):
-            ratios = sorted(
-                case.arms[result.baseline].median_us / case.arms[result.subject].median_us
-                for case in result.cases
-                if case.refused is None and {result.baseline, result.subject} <= case.arms.keys()
-            )
-            if ratios:
+            ratios = sorted(r for case in result.cases if (r := result.ratio(case)) is not None)
+            if result.noise is not None:
+                said.append(result.noise)
+            elif ratios:
                 said.append(f"{ratios[0]:.2f}–{ratios[-1]:.2f} times {result.baseline}")
     failed = [step for step in run.steps if step.status not in {"passed", "not-run"}]
     said.extend(f"{step.id}: {step.message or step.status}" for step in failed)
@@ -398,6 +413,7 @@ def _print_session(entry: Entry[Session], runs: list[Run]) -> None:
         "status": record.status,
         "follows": record.follows,
         "time": times,
+        "updated": record.updated,
         "minutes": None if record.minutes is None else _minutes(record),
         "budget": ", ".join(budget),
         "card": record.environment and record.environment.card,
@@ -411,23 +427,115 @@ def _print_session(entry: Entry[Session], runs: list[Run]) -> None:
             click.echo(f"  {name + ':':<11}{value}")
     for reason, why in record.unknown.items():
         click.echo(f"  {'unknown:':<11}{reason}: {why}")
-    _print_list("costs", [
-        f"{line.kind} {'unknown' if line.amount is None else line.amount}"
-        f" {line.currency} ({line.basis})" for line in record.costs
+    _print_list("costs", [_cost_line(line) for line in record.costs])
+    _print_list("steps", [
+        f"{step.id} ({step.status}): {step.title}{_told(target=step.target, actual=step.actual)}"
+        for step in record.steps
     ])  # fmt: skip
-    _print_list("measurements", [f"{m.id}: {m.title}, {len(m.rows)} rows"
-                                 for m in record.measurements])  # fmt: skip
-    _print_list("bugs", [f"{bug.id} ({bug.status}): {bug.title}" for bug in record.bugs])
+    for measurement in record.measurements:
+        _print_measurement(measurement)
+    _print_nested("bugs", [_bug_lines(bug) for bug in record.bugs])
     _print_list("fixes", [f"{fix.bug}: {fix.change}" for fix in record.fixes])
     _print_list("decisions", [
         f"{d.question} → {d.chosen or 'open'}" for d in record.decisions
     ])  # fmt: skip
     _print_list("evidence", [f"{e.pattern} {e.verdict}: {e.note}" for e in record.evidence])
+    _print_nested("claims", [_claim_lines(claim) for claim in record.claims])
+    _print_nested("plans", [_plan_lines(plan) for plan in record.plans])
+    _print_list("deliverables", [
+        f"{d.id} ({d.state}): {d.title}{_told(**{k: str(v) for k, v in d.sizes.items()})}"
+        for d in record.deliverables
+    ])  # fmt: skip
     _print_list("lessons", record.lessons)
     _print_list("runs", [
         f"{run.started:%Y-%m-%d %H:%M}  {run.recipe}  {run.status}"
         f"{'  ' + head if (head := _headline(run)) else ''}  ({run.id})" for run in runs
     ])  # fmt: skip
+    left = [name for name in _NOT_SHOWN if getattr(record, name)]
+    if left:
+        click.echo(f"\nnot shown: {', '.join(left)}, notes and sources of single figures;"
+                   " --json has all")  # fmt: skip
+
+
+_NOT_SHOWN = ("environment", "repository", "stretches", "commits", "tags")
+
+
+def _told(**figures: object) -> str:
+    """What is known of ``figures``, in brackets: `` [target 25 min, actual 75 min]``."""
+    known = [f"{name} {value}" for name, value in figures.items() if value is not None]
+    return f" [{', '.join(known)}]" if known else ""
+
+
+def _cost_line(line: CostLine) -> str:
+    amount = "unknown" if line.amount is None else line.amount
+    said = f"{line.kind} {amount} {line.currency} ({line.basis})"
+    return said + _told(duration=line.duration, rate=line.rate, card=line.card)
+
+
+def _print_measurement(measurement: Measurement) -> None:
+    said = {True: ", validated before", False: ", not validated before", None: ""}
+    click.echo(f"\nmeasurement {measurement.id}: {measurement.title}"
+               f" ({measurement.kind}{said[measurement.validated]})")  # fmt: skip
+    columns = measurement.columns
+    with_verdict = any(row.verdict for row in measurement.rows)
+    units = {key: f"{key} {column.unit}".strip() for key, column in columns.items()}
+    header = ["case", *units.values(), *(["verdict"] if with_verdict else [])]
+    rows = []
+    for row in measurement.rows:
+        case = ", ".join(f"{key}={value}" for key, value in row.case.items()) or row.id
+        figures = ["–" if (v := row.values.get(key)) is None else f"{v:f}" for key in columns]
+        rows.append([case, *figures, *([row.verdict or "–"] if with_verdict else [])])
+    print_table(header, rows, set(range(1, len(columns) + 1)), indent="  ")
+
+
+def _bug_lines(bug: Bug) -> list[str]:
+    lines = [f"{bug.id} ({bug.status}): {bug.title}{_told(lost=bug.minutes_lost)}"]
+    for name in ("symptom", "cause", "recurrence_of"):
+        value = getattr(bug, name)
+        if value is not None:
+            lines.append(f"{name.replace('_', ' ')}: {value}")
+    for guess in bug.hypotheses:
+        held = f", {guess.likelihood}" if guess.likelihood else ""
+        lines.append(f"hypothesis {guess.id} ({guess.verdict}{held}): {guess.statement}")
+    return lines
+
+
+def _claim_lines(claim: Claim) -> list[str]:
+    lines = [f"{claim.id}: {claim.says}"]
+    stated = "" if claim.stated is None else f"stated: {claim.stated}"
+    if claim.how is not None:
+        follows = f"{claim.how} of {_operands(claim.of)}"
+        stated = f"{stated}; derives from: {follows}" if stated else f"derives from: {follows}"
+    return [*lines, stated] if stated else lines
+
+
+def _operands(operands: Sequence[object]) -> str:
+    """Operands on one line; of more than six, the first and how many there are."""
+    from kbtool.model.claim import Derivation
+
+    said = [
+        f"{operand.how}({_operands(operand.of)})"
+        if isinstance(operand, Derivation)
+        else f"{operand}"
+        for operand in operands
+    ]
+    if len(said) > 6:
+        return f"{said[0]}, {said[1]} … {said[-1]} ({len(said)} figures)"
+    return ", ".join(said)
+
+
+def _plan_lines(plan: Plan) -> list[str]:
+    meant = f" for {plan.for_session}" if plan.for_session else ""
+    lines = [f"{plan.id}{meant}: {plan.title}{_told(target=plan.target, budget=plan.budget)}"]
+    lines += [f"{step.id}: {step.title}{_told(target=step.target)}" for step in plan.steps]
+    lines += [f"expected: {text}" for text in plan.expected]
+    figures = [f"{name} {value}" for name, value in plan.figures.items()]
+    return [*lines, f"figures: {', '.join(figures)}"] if figures else lines
+
+
+def _print_nested(title: str, items: list[list[str]]) -> None:
+    """A list whose items have lines of their own below them."""
+    _print_list(title, ["\n      ".join(lines) for lines in items])
 
 
 def _print_list(title: str, items: list[str]) -> None:

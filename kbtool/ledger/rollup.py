@@ -72,8 +72,9 @@ def roll_up(sessions: Sequence[Session], by: By, currency: str | None = None) ->
 
     Args:
         sessions: the sessions to sum.
-        by: what makes a row. By ``kind``, only the total has minutes: a kind has no time of its
-            own. By ``card``, a cost line counts for the card it names, else for the session's.
+        by: what makes a row. By ``kind``, a row's minutes are those that its lines state, and the
+            total has none: what is paid for at the same time does not add up. By ``card``, a cost
+            line counts for the card it names, else for the session's.
         currency: the currency to sum; needed where there are several, which are never added up.
 
     Raises:
@@ -102,14 +103,20 @@ def roll_up(sessions: Sequence[Session], by: By, currency: str | None = None) ->
     return Rollup(chosen, ordered, total, left_out)
 
 
-def select_range(ordered: Sequence[Session], first: str, last: str) -> list[Session]:
+def select_range(ordered: Sequence[Session], first: str | None, last: str | None) -> list[Session]:
     """The sessions from one id to another, both included, in the order of the work.
+
+    Args:
+        ordered: all sessions.
+        first: the first id; ``None`` begins with the first of all.
+        last: the last id; ``None`` ends with the last of all.
 
     Raises:
         UsageError: the second comes before the first.
     """
     ids = [session.id for session in ordered]
-    start, end = ids.index(first), ids.index(last)
+    start = 0 if first is None else ids.index(first)
+    end = len(ids) - 1 if last is None else ids.index(last)
     if end < start:
         raise UsageError(f"{last} comes before {first} in the order of the work; swap them")
     return list(ordered[start : end + 1])
@@ -159,6 +166,8 @@ _KEYS: dict[By, Callable[[Session], str]] = {
 
 
 def _add_minutes(session: Session, by: By, rows: dict[str, Row], total: Row) -> None:
+    if by == "kind":
+        return
     for row in (total, *_session_rows(rows, session, by)):
         row.add("minutes", session.minutes)
         if session.minutes is None:
@@ -182,6 +191,10 @@ def _add_money(
             place.add(line.kind, line.amount)
             if line.amount is None:
                 miss(place, line.kind)
+        if by == "kind":
+            row.add("minutes", None if line.duration is None else line.duration.minutes)
+            if line.duration is None:
+                miss(row, "minutes")
     absent = set(EXPECTED[1:]) - {line.kind for line in session.costs}
     for kind in absent:
         miss(total, kind)
@@ -189,6 +202,7 @@ def _add_money(
             row = rows.setdefault(kind, Row(kind, kind))
             row.sessions.add(session.id)
             miss(row, kind)
+            miss(row, "minutes")
         else:
             for row in _session_rows(rows, session, by):
                 miss(row, kind)

@@ -11,7 +11,15 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+)
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -297,12 +305,37 @@ RunId = Annotated[str, Field(pattern=r"^\d{8}T\d{6}Z-[a-z0-9-]+$")]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 """A name for an item inside a record, used in references."""
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")]
+
+
+def cited_lines(cite: str) -> list[tuple[int, int]]:
+    """First and last line of every part of a citation: ``log:3,8-9`` → ``[(3, 3), (8, 9)]``."""
+    parts = cite.partition(":")[2]
+    spans = [part.partition("-") for part in parts.split(",")] if parts else []
+    return [(int(first), int(last or first)) for first, _, last in spans]
+
+
+def _lines_run_forwards(cite: str) -> str:
+    for first, last in cited_lines(cite):
+        if first < 1:
+            raise ValueError(f"{cite!r} names line {first}; lines are counted from 1")
+        if last < first:
+            raise ValueError(f"{cite!r} runs backwards; write {last}-{first}")
+    return cite
+
+
+def _plain_name(name: str) -> str:
+    if name in {".", ".."} or "/" in name or "\\" in name or not name.isprintable():
+        raise ValueError(f"{name!r} is not the name of a file; leave its folders out")
+    return name
+
+
 Cite = Annotated[
     str,
     Field(
         pattern=r"^[a-z0-9][a-z0-9-]*(:\d+(-\d+)?(,\d+(-\d+)?)*)?$",
         description="Where the figure stands: a key of `sources`, then line numbers: log:114-127",
     ),
+    AfterValidator(_lines_run_forwards),
 ]
 Reference = Annotated[
     str,
@@ -316,6 +349,13 @@ Reference = Annotated[
 ]
 
 
+def pattern_of(text: Any) -> str:
+    """The regular expression of one of the annotated texts above."""
+    field = next(part for part in text.__metadata__ if isinstance(part, FieldInfo))
+    pattern: str = next(part.pattern for part in field.metadata if hasattr(part, "pattern"))
+    return pattern
+
+
 class Cited(Model):
     """An item that states figures, and where they come from."""
 
@@ -326,8 +366,10 @@ class Cited(Model):
 class SourceFile(Model):
     """A document that a record was transcribed from."""
 
-    file: Annotated[str, Field(min_length=1)]
-    """The name of the file."""
+    file: Annotated[str, Field(min_length=1), AfterValidator(_plain_name)]
+    """The name of the file, without a folder."""
+    lines: Annotated[int, Field(ge=1)] | None = None
+    """How many lines it has; citations must lie within."""
     about: str
     """What the file is."""
     url: str | None = None

@@ -235,7 +235,8 @@ class _Execution:
             parameters=self.job.parameters,
             status=status,
             started=self.started,
-            ended=datetime.now(UTC),
+            # The clock may have been set back meanwhile.
+            ended=max(self.started, datetime.now(UTC)),
             machine=self.job.machine,
             repository=self.repository,
             steps=self.records,

@@ -114,7 +114,8 @@ def _run_from(path: Path) -> Run | None:
     steps = {step["id"]: step for step in header["steps"]}
     for entry in entries[1:]:
         steps[entry["step"]["id"]] = entry["step"]
-    ended = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    started = datetime.fromisoformat(header["started"])
+    ended = max(started, datetime.fromtimestamp(path.stat().st_mtime, UTC))
     return Run.model_validate(
         {**header, "steps": list(steps.values()), "status": "interrupted", "recovered": True,
          "ended": ended.isoformat()}

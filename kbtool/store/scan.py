@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple
 
 from kbtool.model.finding import Finding
 
-FileKind = Literal["session", "notes", "run", "pattern", "kernel"]
+FileKind = Literal["session", "notes", "run", "pattern", "kernel", "text"]
+"""``text`` is what people write and the site may publish, beside the records."""
 
 Stamp = tuple[int, int, int, int]
 """Modification time, change time (both in ns), size, inode."""
@@ -59,7 +60,39 @@ def scan(root: str) -> Scan:
         if entry.is_dir() and os.path.lexists(f"{root}/{path}"):
             inside = {item.name: item for item in os.scandir(f"{root}/kernels/{entry.name}")}
             _add(inside["kernel.yaml"], path, "kernel", real_root, found)
+            _scan_text(root, real_root, f"kernels/{entry.name}", _CODE, found)
+    _scan_text(root, real_root, "docs", (".md",), found)
+    with os.scandir(root) as top:
+        for entry in top:
+            if entry.name.endswith(".md") and entry.is_file():
+                _add(entry, entry.name, "text", real_root, found)
     return found
+
+
+_CODE = (".md", ".py", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
+"""What a kernel's folder holds of text: prose, harness, interface, sources."""
+
+
+def _scan_text(
+    root: str, real_root: str, folder: str, suffixes: tuple[str, ...], found: Scan
+) -> None:
+    """Add the texts in a folder and in the folders below it, none of which is a link."""
+    try:
+        with os.scandir(f"{root}/{folder}") as entries:
+            inside = list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        found.findings.append(Finding(folder, 1, "file", f"cannot be read: {error.strerror}"))
+        return
+    for entry in inside:
+        path = f"{folder}/{entry.name}"
+        if entry.name[0] == "." or entry.name == "__pycache__":
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            _scan_text(root, real_root, path, suffixes, found)
+        elif entry.name.endswith(suffixes) and entry.is_file():
+            _add(entry, path, "text", real_root, found)
 
 
 _PROSE = frozenset(("README.md", "index.md"))
@@ -68,7 +101,7 @@ _PROSE = frozenset(("README.md", "index.md"))
 def _scan_session(root: str, real_root: str, name: str, found: Scan) -> None:
     folder = f"sessions/{name}"
     has_record = False
-    for entry in _entries(root, folder, found):
+    for entry in _entries(root, folder, found, hidden="."):
         if entry.name == "session.yaml":
             has_record = True
             _add(entry, f"{folder}/session.yaml", "session", real_root, found)
@@ -79,9 +112,18 @@ def _scan_session(root: str, real_root: str, name: str, found: Scan) -> None:
                 _scan_runs(root, real_root, folder, found)
             else:
                 found.findings.append(_stray(f"{folder}/runs", "runs/ is a folder of run records"))
+        elif entry.name == "files" and entry.is_dir():
+            continue  # whatever belongs to the session: plots, logs
         elif entry.name in _MISSPELT:
             found.findings.append(
                 _stray(f"{folder}/{entry.name}", f"write {_MISSPELT[entry.name]} instead")
+            )
+        else:
+            found.findings.append(
+                _stray(
+                    f"{folder}/{entry.name}",
+                    "a session holds session.yaml, notes.md, runs/, and any other file in files/",
+                )
             )
     if not has_record:
         found.findings.append(
@@ -117,10 +159,10 @@ def _scan_runs(root: str, real_root: str, folder: str, found: Scan) -> None:
                 )
 
 
-def _entries(root: str, folder: str, found: Scan) -> list[os.DirEntry[str]]:
+def _entries(root: str, folder: str, found: Scan, hidden: str = "._") -> list[os.DirEntry[str]]:
     try:
         with os.scandir(f"{root}/{folder}" if folder else root) as entries:
-            return [entry for entry in entries if entry.name[0] not in "._"]
+            return [entry for entry in entries if entry.name[0] not in hidden]
     except FileNotFoundError:
         return []
     except OSError as error:

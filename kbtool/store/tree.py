@@ -212,25 +212,37 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def in_order(entries: list[Entry[Session]]) -> list[Entry[Session]]:
-    """Sessions in the order of the work: each after the one that it follows, then by id.
+    """Sessions in the order of the work: each after the one that it follows.
 
-    A session that follows itself, directly or round a circle, is put at the end by id.
+    Lines of work come by the earliest day that any of their sessions has, then by id: the undated
+    beginning of a line stands where its first dated session is. A session that follows itself,
+    directly or round a circle, is put at the end by id.
     """
     by_id = {entry.record.id: entry for entry in entries}
-    followers: dict[str | None, list[Entry[Session]]] = {}
-    for entry in sorted(entries, key=lambda e: (e.record.day or "9999", e.record.id)):
-        before = entry.record.follows
-        followers.setdefault(before if before in by_id else None, []).append(entry)
-    ordered: list[Entry[Session]] = []
-    waiting = list(reversed(followers.get(None, [])))
+    followers: dict[str | None, list[str]] = {}
+    for id_ in sorted(by_id):
+        before = by_id[id_].record.follows
+        followers.setdefault(before if before in by_id else None, []).append(id_)
+    # Down each line, then the days back up: a line may be longer than the stack is deep.
+    reached = list(followers.get(None, []))
+    for id_ in reached:
+        reached.extend(followers.get(id_, []))
+    first_day: dict[str, str] = {}
+    for id_ in reversed(reached):
+        days = [first_day[follower] for follower in followers.get(id_, [])]
+        first_day[id_] = min([by_id[id_].record.day or _UNDATED, *days])
+    for line in followers.values():
+        line.sort(key=lambda id_: (first_day.get(id_, _UNDATED), id_))
+    ordered: list[str] = []
+    waiting = followers.get(None, [])[::-1]
     while waiting:
-        entry = waiting.pop()
-        ordered.append(entry)
-        waiting.extend(reversed(followers.get(entry.record.id, [])))
-    placed = {entry.record.id for entry in ordered}
-    return ordered + sorted(
-        (entry for entry in entries if entry.record.id not in placed), key=lambda e: e.record.id
-    )
+        id_ = waiting.pop()
+        ordered.append(id_)
+        waiting.extend(reversed(followers.get(id_, [])))
+    return [by_id[id_] for id_ in (*ordered, *sorted(by_id.keys() - first_day.keys()))]
+
+
+_UNDATED = "9999"
 
 
 def _folders(parent: Path) -> list[Path]:

@@ -58,7 +58,7 @@ def test_findings_are_the_same_from_the_cache(base):
     base.session("2025-01-02-b", "started: null\nfollows: 2025-01-01-x\n")
     base.pattern(more="supersedes: [P02]\n")
     first = base.findings(cached=True)
-    assert len(first) == 5
+    assert len(first) == 6
     assert base.findings(cached=True) == first == base.findings(cached=False)
 
 

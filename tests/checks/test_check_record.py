@@ -216,6 +216,7 @@ sources:
 status: complete
 duration: 25 min
 grade: A
+updated: 2025-01-01T10:00Z
 bugs:
   - {id: a, title: no figures need no source, status: open}
   - id: b
@@ -242,6 +243,7 @@ def test_a_transcript_cites_every_figure(base):
     path = base.write("sessions/2025-01-01-a/session.yaml", TRANSCRIPT)
     assert base.rules() == [
         ("provenance", line_of(path, "grade")),
+        ("provenance", line_of(path, "updated")),
         ("provenance", line_of(path, "id: b")),
         ("provenance", line_of(path, "environment")),
         ("provenance", line_of(path, "elsewhere")),
@@ -271,3 +273,97 @@ def test_findings_come_sorted_and_once(tmp_path):
     found = base.findings()
     assert found == sorted(set(found))
     assert len(found) == 6
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("duration: 30 USD", "'30 USD' takes a time, in ns, us, ms, s, min, h: 25 min"),
+        ("duration: 30", "it has no unit"),
+        ("duration: -5 min", "it is negative"),
+        ("budget_time: 2 days", "takes a time"),
+        ("budget_money: 5", "takes an amount with its currency (ISO 4217): 5 USD"),
+        ("budget_money: 5 min", "takes an amount"),
+        ("budget_money: -5 USD", "it is negative"),
+        ("environment: {card_memory: 24 h}", "takes bytes: 24 GB"),
+        ("environment: {shared_memory: 48}", "takes bytes"),
+        ("costs: [{kind: gpu, basis: billed, rate: 0.20 USD}]", "takes money per s, min, h or day"),
+        ("costs: [{kind: gpu, basis: billed, duration: 1 USD}]", "takes a time"),
+        ("steps: [{id: a, title: T, target: 5 USD}]", "takes a time"),
+        ("steps: [{id: a, title: T, actual: soon..later}]", "is not a quantity"),
+        ("bugs: [{id: a, title: T, status: open, minutes_lost: '5'}]", "takes a time"),
+        (
+            "bugs: [{id: a, title: T, status: open, hypotheses: [{id: h, statement: S,"
+            " likelihood: 120 %}]}]",
+            "takes per cent: 80 %, 60..80 %; it is more than 100",
+        ),
+        ("plans: [{id: a, title: T, target: 5 USD}]", "takes a time"),
+        ("plans: [{id: a, title: T, budget: 5 min}]", "takes an amount"),
+        ("plans: [{id: a, title: T, steps: [{id: b, title: T, target: 1}]}]", "takes a time"),
+        ("evidence: [{pattern: P01, verdict: proved, note: N, saved: 5}]", "takes a time"),
+        ("evidence: [{pattern: P01, verdict: proved, note: N, lost: 5 %}]", "takes a time"),
+        ("evidence: [{pattern: P01, verdict: proved, note: N, money: 5 h}]", "takes an amount"),
+        ("deliverables: [{id: a, title: T, sizes: {x: 5 min}}]", "takes bytes, lines or a count"),
+    ],
+)
+def test_a_quantity_of_the_wrong_kind_is_told_what_its_key_takes(base, lines, said):
+    base.pattern()
+    base.session(more=lines + "\n")
+    (finding,) = base.findings()
+    assert finding.rule == "schema"
+    assert said in finding.message
+
+
+def test_quantities_of_the_right_kind(base):
+    base.session(
+        more="""\
+duration: 60+ min
+budget_time: 1.5 h
+budget_money: 30..50 EUR
+environment: {card_memory: 79.6 GiB, shared_memory: 48 KB}
+costs: [{kind: gpu, basis: billed, amount: 1, rate: 0.20 USD/h, duration: 7 h}]
+bugs:
+  - id: a
+    title: T
+    status: open
+    hypotheses: [{id: h, statement: S, likelihood: 60..80 %}]
+deliverables: [{id: a, title: T, sizes: {a: 316 lines, b: 240 kB, c: 6}}]
+"""
+    )
+    assert base.findings() == []
+
+
+@pytest.mark.parametrize(
+    "times", ["expected: 5 USD, timeout: 5 min", "expected: 1 s, timeout: 5..9 min"]
+)
+def test_a_recipes_times_are_single_figures(base, times):
+    step = "recipes: [{name: x, title: X, steps: [{id: a, kind: environment, title: T, %s}]}]\n"
+    base.pattern(more=step % times)
+    (finding,) = base.findings()
+    assert "takes one time" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("cite", "said"),
+    [
+        ("log:9999-5", "'log:9999-5' runs backwards; write 5-9999"),
+        ("log:3,9-8", "runs backwards"),
+        ("log:0", "lines are counted from 1"),
+        ("log:31", "log:31 is beyond the end: log has 30 lines"),
+        ("log:1-4,29-31", "is beyond the end"),
+    ],
+)
+def test_cited_lines_are_there(base, cite, said):
+    text = TRANSCRIPT.replace("log.txt", "log.txt, lines: 30").replace("log:12}", f'"{cite}"}}')
+    path = base.write("sessions/2025-01-01-a/session.yaml", text)
+    (finding,) = [f for f in base.findings() if f.line == line_of(path, cite)]
+    assert said in finding.message
+    path.write_text(text.replace(cite, "log:1,3-30"))
+    assert line_of(path, "log:1,3-30") not in [line for _, line in base.rules()]
+
+
+@pytest.mark.parametrize("name", ["../log.txt", "logs/log.txt", "/log.txt", "..", "a\\b", "."])
+def test_a_source_is_named_without_its_folder(base, name):
+    base.session(more=f"sources: {{log: {{file: '{name}', about: a log}}}}\n")
+    (finding,) = base.findings()
+    assert "is not the name of a file" in finding.message

@@ -131,3 +131,36 @@ def test_they_are_looked_for_even_where_nothing_else_can_be_read(base):
         ("secret", 2),
         ("yaml", 3),
     ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "README.md",
+        "docs/guide/deep/page.md",
+        "kernels/add/README.md",
+        "kernels/add/harness.py",
+        "kernels/add/interface.py",
+        "kernels/add/add.cpp",
+        "kernels/add/cuda/_tile.cuh",
+    ],
+)
+def test_they_are_looked_for_in_what_is_published_beside_the_records(base, path):
+    base.kernel()
+    base.write(path, f"\n// {TOKEN} ssh 10.0.0.1\n")
+    for _ in range(2):
+        found = base.findings(cached=True)
+        assert [(f.path, f.rule, f.line) for f in found] == [
+            (path, "address", 2),
+            (path, "secret", 2),
+        ]
+    base.write(path, "ok\n")
+    assert base.findings(cached=True) == []
+
+
+def test_what_is_not_published_is_not_read(base):
+    base.kernel()
+    for path in ("kernels/add/.x/a.py", "kernels/other/a.py", "docs/a.png", "notes.txt"):
+        base.write(path, TOKEN)
+    (base.root / "docs/loop").symlink_to(base.root / "docs")
+    assert base.findings() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import statistics
 import subprocess
@@ -127,9 +128,138 @@ def test_ids_and_recipe_names_are_unique(base):
     ]
 
 
-def test_labels_may_repeat(base):
+def test_a_label_belongs_to_one_session(base):
     base.session("2025-01-01-a", label="N+7")
-    base.session("2025-01-02-b", label="N+7")
+    second = base.session("2025-01-02-b", label="N+7")
+    base.session("2025-01-03-c", label="N+7A")
+    found = base.findings()
+    assert [(f.path, f.rule) for f in found] == [("sessions/2025-01-02-b/session.yaml", "unique")]
+    assert found[0].line == line_of(second, "label")
+    assert "2025-01-01-a has the label 'N+7'" in found[0].message
+
+
+def test_labels_that_nobody_chose_may_repeat(base):
+    base.session("2025-01-01-look", label="look")
+    base.session("2025-01-02-look", label="look")
+    base.session("undated-look", label="look")
+    assert base.findings() == []
+    base.session("2025-01-03-c", label="look")
+    assert [f.path for f in base.findings()] == [
+        "sessions/2025-01-03-c/session.yaml",
+        "sessions/undated-look/session.yaml",
+    ]
+
+
+def test_claims_do_not_derive_from_themselves(base):
+    claim = '  - {{id: {}, says: S, stated: 1 h, how: same, of: ["{}"]}}\n'
+    own = base.session("2025-01-01-a", "claims:\n" + claim.format("x", "#claims.x.stated"))
+    base.session(
+        "2025-01-02-b",
+        "duration: 1 h\nclaims:\n"
+        + claim.format("x", "#y")  # lists are searched: this is #claims.y
+        + claim.format("y", "2025-01-03-c#claims.z.dot.stated")
+        + claim.format("fine", "#claims.x"),
+    )
+    nested = (
+        "claims: [{id: z.dot, says: S, stated: 1 h, how: sum, of: [1 h, {how: sum,"
+        ' of: ["2025-01-02-b#claims.x"]}]}, {id: z, says: S, stated: 1 h, how: same,'
+        ' of: ["2025-01-02-b#duration"]}]\n'
+    )
+    base.session("2025-01-03-c", nested)
+    for _ in range(2):
+        found = base.findings(cached=True)
+        assert [(f.path[9:21], f.rule) for f in found] == [
+            ("2025-01-01-a", "cycle"),
+            ("2025-01-02-b", "cycle"),
+        ]
+    assert found[0].line == line_of(own, "id: x")
+    round_ = "2025-01-02-b#claims.x → 2025-01-02-b#claims.y → 2025-01-03-c#claims.z.dot →"
+    assert round_ in found[1].message
+
+
+def test_a_breach_of_the_schema_hides_no_broken_link(base):
+    path = base.session(
+        more="""\
+nonsense: 1
+follows: 2025-01-01-x
+evidence:
+  - {pattern: P09, verdict: guessed, note: N}
+bugs:
+  - {id: tail, title: T, status: open, recurrence_of: "2025-01-01-y#bugs.a"}
+fixes:
+  - {bug: "#bugs.tail", change: C}
+  - {bug: "#bugs.head", change: C}
+  - {bug: "#costs.gpu", change: C}
+  - {bug: "no reference", change: C}
+claims:
+  - {id: c, says: S, how: same, of: ["2025-01-01-z#duration", "#outcome", "#nowhere"]}
+"""
+    )
+    found = base.findings()
+    assert [(f.line, f.rule) for f in found if f.rule == "link"] == [
+        (line_of(path, "follows"), "link"),
+        (line_of(path, "P09"), "link"),
+        (line_of(path, "recurrence_of"), "link"),
+        (line_of(path, "bugs.head"), "link"),
+        (line_of(path, "costs.gpu"), "link"),
+        (line_of(path, "id: c"), "link"),
+        (line_of(path, "id: c"), "link"),
+    ]
+    assert [f.line for f in found if f.rule == "schema"] == [
+        line_of(path, "nonsense"),
+        line_of(path, "P09"),
+        line_of(path, "no reference"),
+        line_of(path, "id: c"),
+    ]
+
+
+def test_a_list_that_is_broken_itself_makes_no_broken_links(base):
+    path = base.session(
+        more="bugs: [{idd: tail, title: T, status: open}]\n"
+        'fixes: [{bug: "#bugs.tail", change: C}]\n'
+    )
+    assert {f.rule for f in base.findings()} == {"schema"}
+    path.write_text(path.read_text().replace("bugs: [", "bugs: x\nlessons: ["))
+    assert {f.rule for f in base.findings()} == {"schema"}
+
+
+@pytest.mark.parametrize("damage", ["nonsense: 1\n", "nonsense: [\n"])
+def test_a_pattern_that_does_not_load_is_told_once(base, damage):
+    base.pattern("P02", damage).rename(base.root / "patterns/P02-a-lesson.yaml")
+    base.write("patterns/P03-torn.yaml", b"\xff")
+    base.pattern("P04", damage).rename(base.root / "patterns/lesson.yaml")
+    base.kernel(KERNEL + damage)
+    base.pattern(more="related: [P02, P03, P04]\n" + RECIPE)
+    evidence = "evidence: [{pattern: P02, verdict: applied, note: N}]\n"
+    base.session(more=evidence + "follows: 2025-01-02-b\n")
+    base.session("2025-01-02-b", damage)
+    by_file = {f.path: f.rule for f in base.findings()}
+    told = "yaml" if "[" in damage else "schema"
+    assert by_file.pop("patterns/lesson.yaml") in {told, "id"}
+    assert by_file == {
+        "patterns/P02-a-lesson.yaml": told,
+        "patterns/P03-torn.yaml": "encoding",
+        "kernels/add/kernel.yaml": told,
+        "sessions/2025-01-02-b/session.yaml": told,
+    }
+
+
+TOOL = "started: 2025-01-01T09:00Z\n"
+
+
+@pytest.mark.parametrize("status", ["complete", "terminated"])
+def test_a_session_that_is_over_has_an_end(base, status):
+    path = base.session(more=TOOL)
+    assert base.findings() == []  # by hand one may leave it out
+    path.write_text(path.read_text().replace("person", "tool").replace("complete", status))
+    assert base.rules() == [("times", line_of(path, "started"))]
+    journal = base.write("sessions/2025-01-01-a/runs/.20250101T090000Z-look.journal", "{}\n")
+    with journal.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        # From another process, as a lock of one's own is none.
+        assert base.findings(cached=True) == []
+    journal.unlink()
+    path.write_text(path.read_text() + "ended: 2025-01-01T10:00Z\n")
     assert base.findings() == []
 
 
@@ -388,7 +518,11 @@ def test_what_does_not_belong(base):
     base.session()
     base.write("sessions/2025-01-01-a/runs/README.txt", "x")
     base.write("sessions/2025-01-01-a/runs/sub/x.json", "x")
-    base.write("sessions/2025-01-01-a/plot.png", b"\x89PNG")  # an attachment is welcome
+    base.write("sessions/2025-01-01-a/plot.png", b"\x89PNG")
+    base.write("sessions/2025-01-01-a/files/plot.png", b"\x89PNG")  # an attachment is welcome
+    base.write("sessions/2025-01-01-a/data/x.csv", "x")
+    base.write("sessions/2025-01-01-a/_draft.md", "x")
+    base.write("sessions/2025-01-05-e/files", "x")
     base.write("sessions/2025-01-02-b/notes.md", "# no record\n")
     base.write("sessions/2025-01-03-c/session.yml", "id: x\n")
     base.write("sessions/2025-01-04-d/runs", "x")
@@ -398,6 +532,9 @@ def test_what_does_not_belong(base):
     base.write("patterns/.hidden", "x")
     assert [(f.path, f.rule) for f in base.findings()] == [
         ("patterns/P01.yml", "stray"),
+        ("sessions/2025-01-01-a/_draft.md", "stray"),
+        ("sessions/2025-01-01-a/data", "stray"),
+        ("sessions/2025-01-01-a/plot.png", "stray"),
         ("sessions/2025-01-01-a/runs/README.txt", "stray"),
         ("sessions/2025-01-01-a/runs/sub", "stray"),
         ("sessions/2025-01-02-b/session.yaml", "missing"),
@@ -405,6 +542,8 @@ def test_what_does_not_belong(base):
         ("sessions/2025-01-03-c/session.yml", "stray"),
         ("sessions/2025-01-04-d/runs", "stray"),
         ("sessions/2025-01-04-d/session.yaml", "missing"),
+        ("sessions/2025-01-05-e/files", "stray"),
+        ("sessions/2025-01-05-e/session.yaml", "missing"),
         ("sessions/stray.yaml", "stray"),
     ]
 

@@ -68,6 +68,19 @@ def test_paths_that_are_not_there(base, kbtool, path):
     assert "there is no" in done.err or "outside" in done.err
 
 
+@pytest.mark.parametrize(
+    "path", ["base/patterns", "base/Makefile", "base/sessions/2025-01-01-a/files"]
+)
+def test_paths_without_a_record(base, kbtool, path):
+    base.session()
+    base.write("Makefile", "x")
+    base.write("sessions/2025-01-01-a/files/x.txt", "x")
+    done = kbtool("check", path, root=base.root)
+    assert (done.code, done.out) == (2, "")
+    assert f"{path} is no record, and there is none in it" in done.err
+    assert kbtool("check", "base/sessions/2025-01-01-a", root=base.root).code == 0
+
+
 def test_no_knowledge_base(kbtool, tmp_path):
     done = kbtool("check")
     assert (done.code, done.out) == (2, "")

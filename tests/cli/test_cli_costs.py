@@ -6,9 +6,11 @@ import csv
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+from knowledge import Knowledge
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -68,6 +70,8 @@ def test_csv(three, kbtool):
         (["--session", "N..N+1"], ["N", "N+1"]),
         (["--session", "N+2", "--session", "2025-01-01-a"], ["N", "N+2"]),
         (["--session", "N+1..undated-c"], ["N+1", "N+2"]),
+        (["--session", "N+1.."], ["N+1", "N+2"]),
+        (["--session", "..N+1"], ["N", "N+1"]),
         (["--since", "2025-01-02"], ["N+1"]),
         (["--until", "2025-01-01"], ["N"]),
         (["--since", "2030-01-01"], []),
@@ -85,7 +89,9 @@ def test_a_part_of_the_work(three, kbtool, arguments, labels):
     [
         (["--session", "N+9"], r"there is no session 'N\+9'"),
         (["--session", "N+1..N"], "swap them"),
-        (["--session", "N.."], "is more than one session|there is no session"),
+        (["--session", ""], "names no session; write ID, LABEL, A..B"),
+        (["--session", ".."], "names no session; write ID, LABEL, A..B"),
+        (["--session", "N+9.."], r"there is no session 'N\+9'"),
         (["--since", "yesterday"], "write YYYY-MM-DD"),
         (["--until", "20250101"], "write YYYY-MM-DD"),
         (["--by", "week"], "week"),
@@ -128,3 +134,14 @@ def test_the_figures_of_the_logs(kbtool):
     assert (total["minutes"], total["gpu"], total["ai"], total["total"]) == (
         734, "2.44", "10.06", "12.50",
     )  # fmt: skip
+
+
+def test_the_logs_come_before_what_is_done_later(kbtool, tmp_path):
+    root = tmp_path / "copy"
+    shutil.copytree(REPOSITORY / "sessions", root / "sessions")
+    base = Knowledge(root)
+    base.session("2026-01-05-later", label="later")
+    done = kbtool("costs", "--session", "N..N+7A", "--json", root=root)
+    assert json.loads(done.out)["total"]["minutes"] == 734
+    labels = [row["label"] for row in json.loads(kbtool("costs", "--json", root=root).out)["rows"]]
+    assert labels.index("N") < labels.index("N+7G") < labels.index("later")

@@ -54,6 +54,15 @@ def test_new_prints_the_path_alone_on_stdout(base, kbtool):
         ["new", " "],
         ["new", "T", "--budget-time", "soon"],
         ["new", "T at 10.0.0.1"],
+        ["new", "T", "--label", "A"],
+        ["new", "T", "--label", " A "],
+        ["new", "T", "--label", ""],
+        ["new", "T", "--label", "one\ntwo"],
+        ["new", "one\ntwo"],
+        ["new", "one\u2028two"],
+        ["new", "T", "--objective", "one\r\ntwo"],
+        ["new", "T", "--budget-time", "2"],
+        ["new", "T", "--budget-money", "2 h"],
         ["show", "none"],
         ["show"],
         ["pause"],
@@ -122,3 +131,94 @@ def test_the_list(base, kbtool):
     assert [row.split()[1] for row in rows] == ["first", "second"]
     none = kbtool("session", "list", "--status", "running", root=base.root)
     assert (none.code, none.out) == (0, "")
+
+
+FULL = """\
+updated: 2025-01-01T10:00Z
+costs:
+  - {kind: gpu, amount: 1.40, basis: claimed, duration: 7 h, rate: 0.20 USD/h}
+steps:
+  - {id: build, title: Build it, target: 5 min, actual: 60+ min, status: done}
+measurements:
+  - id: fa1
+    title: Latency
+    kind: benchmark
+    validated: false
+    columns: {torch: {title: PyTorch, unit: ms}, ours: {title: Ours, unit: ms}}
+    rows:
+      - {id: s64, case: {S: 64}, values: {torch: 0.050, ours: 1E-5}, verdict: fail}
+      - {id: s128, values: {torch: 12.5}}
+bugs:
+  - id: tail
+    title: The tail is wrong
+    status: open
+    symptom: NaN
+    cause: the loop bound
+    hypotheses: [{id: h, statement: A race, likelihood: 80 %, verdict: rejected}]
+claims:
+  - id: cost
+    says: It cost 1.40
+    stated: 1.40 USD
+    how: product
+    of: ["#costs.gpu.duration", {how: ratio, of: [1 USD, 5 h]}]
+  - {id: many, says: Many, stated: 7, how: count, of: ["1", "2", "3", "4", "5", "6", "7"]}
+plans:
+  - id: next
+    title: Go on
+    for_session: N+9
+    target: 45..60 min
+    budget: 5 USD
+    steps: [{id: look, title: Look, target: 10 min}]
+deliverables:
+  - {id: lib, title: The library, state: partial, sizes: {binary: 240 KB}}
+tags: [l4]
+"""
+
+
+def test_what_show_prints(base, kbtool):
+    base.session(more=FULL)
+    text = kbtool("session", "show", "A", root=base.root).out
+    for part in (
+        "  updated:   2025-01-01T10:00Z",
+        "  - gpu 1.40 USD (claimed) [duration 7 h, rate 0.20 USD/h]",
+        "  - build (done): Build it [target 5 min, actual 60+ min]",
+        "measurement fa1: Latency (benchmark, not validated before)\n"
+        "  case  torch ms  ours ms  verdict\n"
+        "  ────  ────────  ───────  ───────\n"
+        "  S=64     0.050  0.00001  fail\n"
+        "  s128      12.5        –  –\n",
+        "  - tail (open): The tail is wrong\n"
+        "      symptom: NaN\n"
+        "      cause: the loop bound\n"
+        "      hypothesis h (rejected, 80 %): A race\n",
+        "  - cost: It cost 1.40\n"
+        "      stated: 1.40 USD; derives from: product of #costs.gpu.duration, ratio(1 USD, 5 h)\n",
+        "count of 1, 2 … 7 (7 figures)",
+        "  - next for N+9: Go on [target 45..60 min, budget 5 USD]\n"
+        "      look: Look [target 10 min]\n",
+        "  - lib (partial): The library [binary 240 KB]",
+        "not shown: tags, notes and sources of single figures; --json has all",
+    ):
+        assert part in text, text
+
+
+def test_a_benchmark_on_a_busy_machine_is_shown_as_noisy(base, kbtool):
+    base.pattern(more=LOOK)
+    base.session()
+    sha = "ab" * 32
+    arm = {"samples_us": [2.0], "median_us": 2.0, "low_us": 2.0, "high_us": 2.0,
+           "calls_per_sample": 1}  # fmt: skip
+    case = {"name": "c", "case": {}, "bytes": 1, "flops": 1, "rechecked": True,
+            "arms": {"ours": arm, "theirs": arm}}  # fmt: skip
+    checked = {"case_set": "s", "name": "c", "case": {}, "passed": True}
+    results = [
+        {"type": "validation", "sha256": sha, "device": "cpu", "seed": 1, "rule": "R",
+         "cases": [checked]},
+        {"type": "benchmark", "sha256": sha, "device": "cpu", "threads": 1, "subject": "ours",
+         "baseline": "theirs", "read_gb_s": 1.0, "protocol": "P", "cases": [case]},
+    ]  # fmt: skip
+    for busy, said in ((0.05, "1.00–1.00 times theirs"), (0.12, "noisy: other processes used 12%")):
+        results[1]["others_busy"] = busy
+        steps = [{**RUN["steps"][0], "id": result["type"], "result": result} for result in results]
+        base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", sealed({**RUN, "steps": steps}))
+        assert said in kbtool("session", "show", "A", root=base.root).out

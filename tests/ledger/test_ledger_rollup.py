@@ -86,18 +86,35 @@ def test_days_and_months_keep_the_undated_apart_and_last():
     assert days.total == months.total
 
 
-def test_by_kind_a_row_has_no_minutes_of_its_own():
+def test_by_kind_the_minutes_are_those_of_the_lines_and_have_no_sum():
     table = roll_up(
-        [session("2025-01-01-a", line("ai", "1"), line("other", "3"), duration="5 min")], "kind"
+        [
+            session(
+                "2025-01-01-a",
+                line("gpu", "1", duration="7 h"),
+                line("engineer", "2", duration="30 min"),
+                line("engineer", "2", duration="15 min"),
+                line("other", "3"),
+                duration="35 min",
+            ),
+            session("2025-01-02-b", line("gpu", "1"), line("ai", "1"), duration="5 min"),
+        ],
+        "kind",
     )
     assert [(r.key, r.minutes, r.total) for r in table.rows] == [
-        ("gpu", None, None),
+        ("gpu", 420, 2),
         ("ai", None, 1),
-        ("engineer", None, None),
+        ("engineer", 45, 4),
         ("other", None, 3),
     ]
-    assert table.rows[0].unknown == {"gpu": 1}
-    assert (table.total.minutes, table.total.total) == (5, 4)
+    assert [r.unknown for r in table.rows] == [
+        {"minutes": 1},
+        {"minutes": 2, "ai": 1},
+        {"minutes": 1, "engineer": 1},
+        {"minutes": 1},
+    ]
+    assert (table.total.minutes, table.total.total) == (None, 10)
+    assert table.total.unknown == {"ai": 1, "engineer": 1}
 
 
 def test_by_card_a_line_may_name_its_own():
@@ -143,6 +160,8 @@ def test_a_range_runs_forwards():
     ids = [s.id for s in sessions]
     assert select_range(sessions, ids[0], ids[1]) == sessions[:2]
     assert select_range(sessions, ids[2], ids[2]) == sessions[2:]
+    assert select_range(sessions, ids[1], None) == sessions[1:]
+    assert select_range(sessions, None, ids[1]) == sessions[:2]
     with pytest.raises(UsageError, match="swap them"):
         select_range(sessions, ids[1], ids[0])
 

@@ -75,7 +75,7 @@ def put(path: Path, record: dict[str, Any]) -> None:
 
 
 def file_name(words: Words) -> str:
-    return words("file").replace("/", "").replace("\\", "")
+    return "".join(c for c in words("file") if c.isprintable() and c not in "/\\")
 
 
 def sealed(run: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +90,8 @@ def session(name: str, number: int, before: str | None, words: Words) -> dict[st
     bugs = f"{before or name}#bugs"
     return {
         "id": name, "label": words(f"label {number}"), "title": words("title"), "origin": "log",
-        "sources": {"log": {"file": file_name(words), "about": words("source"), "url": words("url")}},
+        "sources": {"log": {"file": file_name(words), "about": words("source"),
+                            "url": words("url")}},
         "status": "paused", **({"follows": before} if before else {}),
         "objective": words("objective"), "outcome": words("outcome"), "grade": words("grade"),
         "started": "2025-10-12T19:42Z", "ended": "2025-10-12T20:42Z", "duration": "60 min",

@@ -1,0 +1,50 @@
+"""The order of the work: lines of sessions, by the earliest day that is known of each."""
+
+from __future__ import annotations
+
+from knowledge import Knowledge
+
+from kbtool.store.tree import KnowledgeBase
+
+
+def order(base: Knowledge) -> list[str]:
+    return list(KnowledgeBase(base.root).sessions)
+
+
+def test_an_undated_beginning_stands_where_its_line_is(base):
+    base.session("undated-n")
+    base.session("undated-n1", "follows: undated-n\n")
+    base.session("2025-10-12-n2", "follows: undated-n1\n")
+    base.session("undated-n3", "follows: 2025-10-12-n2\n")
+    base.session("2026-01-05-later")
+    base.session("2025-01-05-before")
+    base.session("undated-alone")
+    assert order(base) == [
+        "2025-01-05-before",
+        "undated-n",
+        "undated-n1",
+        "2025-10-12-n2",
+        "undated-n3",
+        "2026-01-05-later",
+        "undated-alone",
+    ]
+
+
+def test_branches_come_by_their_days_too(base):
+    base.session("2025-01-01-a")
+    base.session("undated-b", "follows: 2025-01-01-a\n")
+    base.session("2025-03-01-c", "follows: undated-b\n")
+    base.session("2025-02-01-d", "follows: 2025-01-01-a\n")
+    assert order(base) == ["2025-01-01-a", "2025-02-01-d", "undated-b", "2025-03-01-c"]
+
+
+def test_circles_come_last_and_long_lines_are_no_recursion(base):
+    base.session("2024-01-01-x", "follows: 2024-01-01-y\n")
+    base.session("2024-01-01-y", "follows: 2024-01-01-x\n")
+    before = ""
+    for number in range(1200):
+        base.session(f"2025-01-01-s{number:04}", before)
+        before = f"follows: 2025-01-01-s{number:04}\n"
+    ids = order(base)
+    assert ids[:1200] == sorted(ids[:1200])
+    assert ids[1200:] == ["2024-01-01-x", "2024-01-01-y"]
