@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TextIO
+from typing import Any, Literal, TextIO
 
 from kbtool.model.run import Run, StepRecord
 from kbtool.runner.history import Match
@@ -17,8 +17,8 @@ QUIET_SECONDS = 30.0
 _ITEM_SECONDS = 5.0
 
 
-class Reporter(Protocol):
-    """What is told of a run while it goes on."""
+class Reporter:
+    """What is told of a run while it goes on; this one says nothing of it."""
 
     def run_started(self, run_id: str, session: str, expected: Sequence[float]) -> None:
         """The run begins; expected seconds of each step."""
@@ -57,41 +57,10 @@ def reporter(mode: Mode, *, verbose: bool, stream: TextIO | None = None) -> Repo
         return Terminal(stream, verbose=verbose)
     if mode == "plain":
         return Plain(stream, verbose=verbose)
-    return Raw(stream) if mode == "rawjson" else Quiet()
+    return Raw(stream) if mode == "rawjson" else Reporter()
 
 
-class Quiet:
-    """Says nothing."""
-
-    def run_started(self, run_id: str, session: str, expected: Sequence[float]) -> None:
-        """Nothing."""
-
-    def step_started(self, number: int, total: int, record: StepRecord) -> None:
-        """Nothing."""
-
-    def step_kept(self, number: int, total: int, record: StepRecord) -> None:
-        """Nothing."""
-
-    def item(self, done: int, total: int, label: str) -> None:
-        """Nothing."""
-
-    def waiting(self, what: str) -> None:
-        """Nothing."""
-
-    def tick(self) -> None:
-        """Nothing."""
-
-    def output(self, line: str) -> None:
-        """Nothing."""
-
-    def step_ended(self, record: StepRecord, matches: Sequence[Match], output: str) -> None:
-        """Nothing."""
-
-    def run_ended(self, run: Run) -> None:
-        """Nothing."""
-
-
-class Plain(Quiet):
+class Plain(Reporter):
     """A line for each thing that happens, and never a silence longer than 30 s."""
 
     def __init__(self, stream: TextIO, *, verbose: bool) -> None:
@@ -223,7 +192,7 @@ class Terminal(Plain):
         self._said = time.monotonic()
 
 
-class Raw(Quiet):
+class Raw(Reporter):
     """One JSON object a line."""
 
     def __init__(self, stream: TextIO) -> None:
