@@ -14,11 +14,7 @@
 // A block then finishes 1 / cluster of the tile's output.
 #pragma once
 
-#include "async_copy.cuh"
-#include "cluster.cuh"
-#include "fused_params.h"
-#include "mma.cuh"
-#include "softmax.cuh"
+#include "block.cuh"
 
 namespace kbtool::cuda {
 
@@ -29,12 +25,6 @@ namespace kbtool::cuda {
 #endif
 #if !defined(KBTOOL_FUSED_KEY_WARPS)
 #define KBTOOL_FUSED_KEY_WARPS 4
-#endif
-#if !defined(KBTOOL_FUSED_LOCKSTEP)
-#define KBTOOL_FUSED_LOCKSTEP 1
-#endif
-#if !defined(KBTOOL_FUSED_OVERLAP)
-#define KBTOOL_FUSED_OVERLAP 1
 #endif
 
 template <class Element_, int D_, int ROW_WARPS_, bool ALIGNED_>
@@ -54,7 +44,7 @@ struct FusedConfig {
 
   static constexpr int WARPS = ROW_WARPS * KEY_WARPS;
   static constexpr int THREADS = 32 * WARPS;
-  static constexpr int GROUP_THREADS = 32 * ROW_WARPS;
+  static constexpr int COPY_THREADS = 32 * ROW_WARPS;
   static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
   static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
 
@@ -69,23 +59,21 @@ struct FusedConfig {
   // A group's ring; once its keys are done its state lies there.
   static constexpr int REGION_BYTES = RING_BYTES > STATE_BYTES ? RING_BYTES : STATE_BYTES;
 
+  static constexpr int STATES = KEY_WARPS;
+  static constexpr int STATE_STEP = REGION_BYTES;
   static constexpr int ML_OFFSET = KEY_WARPS * REGION_BYTES;  // float2 [KEY_WARPS, BLOCK_M]
   static constexpr int RECEIVED_ML_OFFSET =
       ML_OFFSET + KEY_WARPS * BLOCK_M * 8;  // float2 [cluster, BLOCK_M]
 
   static_assert(BLOCK_KV % 16 == 0, "the product with v takes 16 keys at a time");
-  static_assert((BLOCK_KV * CHUNKS) % GROUP_THREADS == 0, "each thread copies as many chunks");
-  static_assert(GROUP_THREADS % CHUNKS == 0 || CHUNKS % GROUP_THREADS == 0,
+  static_assert((BLOCK_KV * CHUNKS) % COPY_THREADS == 0, "each thread copies as many chunks");
+  static_assert(COPY_THREADS % CHUNKS == 0 || CHUNKS % COPY_THREADS == 0,
                 "a thread keeps its column from copy to copy");
   static_assert(STAGE_BYTES % 128 == 0 && STATE_BYTES % 128 == 0, "regions keep tiles aligned");
 
-  // A block's share of the tile's columns is a power of two, so that no division finds the owner.
-  static __host__ __device__ __forceinline__ int log2_share(int chunks, int cluster) {
-    int log2 = 0;
-    while ((cluster << log2) < chunks) ++log2;
-    return log2;
+  static __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
+    return cuda::tile_offset<D>(row, chunk);
   }
-
   static __host__ __device__ constexpr int received_o_offset(int cluster) {  // float4
     return RECEIVED_ML_OFFSET + cluster * BLOCK_M * 8;
   }
@@ -96,217 +84,15 @@ struct FusedConfig {
   }
 };
 
-// Where a block is in the problem. Keys are counted from the first of the split's.
-struct BlockItem {
-  uint32_t item;
-  uint32_t split;
-  uint32_t batch;
-  uint32_t head_kv;
-  uint32_t row0;
-  int rows;           // rows of this tile
-  int64_t valid;      // keys of this batch entry
-  int64_t key_begin;  // first key of the split
-  int64_t key_end;    // one past the last key of the split
-};
-
-// The kernel may start while the one before it in the stream still runs (sm_90 and later): until
-// this returns no memory is read or written. The next one may then start likewise.
-__device__ __forceinline__ void wait_for_earlier_kernel() {
-#if KBTOOL_CLUSTERS && KBTOOL_FUSED_OVERLAP
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-__device__ __forceinline__ int64_t valid_keys(const FusedParams& fp, uint32_t batch) {
-  if (fp.lengths.data == nullptr) return fp.p.Skv;
-  const int64_t at = batch * fp.lengths.stride;
-  const int64_t length = fp.lengths.is_64bit
-                             ? __ldg(static_cast<const long long*>(fp.lengths.data) + at)
-                             : __ldg(static_cast<const int*>(fp.lengths.data) + at);
-  return length < 0 ? 0 : (length > fp.p.Skv ? fp.p.Skv : length);
-}
-
-struct RowPlace {
-  uint32_t query;
-  uint32_t head;
-};
-
-__device__ __forceinline__ RowPlace place_of(const FusedParams& fp, const BlockItem& at, int row) {
-  const uint32_t packed = at.row0 + row;
-  const uint32_t query = fp.heads_per_kv.divide(packed);
-  return {query, at.head_kv * fp.heads_per_kv.divisor + (packed - query * fp.heads_per_kv.divisor)};
-}
-
-// Keys of the batch entry that a row of the tile sees.
-__device__ __forceinline__ int64_t seen_keys(const FusedParams& fp, const BlockItem& at, int row) {
-  return visible_keys(fp.p.causal, fp.heads_per_kv.divide(at.row0 + row), fp.p.Sq, at.valid);
-}
-
-template <class C>
-__device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
-  BlockItem at;
-  at.item = fp.splits.divide(blockIdx.x);
-  at.split = blockIdx.x - at.item * fp.splits.divisor;
-  const uint32_t head = fp.tiles.divide(at.item);
-  // Causal: the longest start first.
-  const uint32_t tile = fp.tiles.divisor - 1 - (at.item - head * fp.tiles.divisor);
-  at.batch = fp.kv_heads.divide(head);
-  at.head_kv = head - at.batch * fp.kv_heads.divisor;
-  at.row0 = tile * C::BLOCK_M;
-  at.rows = static_cast<int>(min(static_cast<uint32_t>(C::BLOCK_M), fp.rows - at.row0));
-  wait_for_earlier_kernel();
-  at.valid = valid_keys(fp, at.batch);
-
-  // What any row of the tile sees is cut evenly, in whole blocks, whatever the batch's longest.
-  const int64_t seen = seen_keys(fp, at, at.rows - 1);
-  const uint32_t blocks = static_cast<uint32_t>((seen + C::BLOCK_KV - 1) / C::BLOCK_KV);
-  const uint32_t each = fp.splits.divide(blocks);
-  const uint32_t more = blocks - each * fp.splits.divisor;  // splits that take one block more
-  const uint32_t first = at.split * each + min(at.split, more);
-  const uint32_t count = each + (at.split < more ? 1 : 0);
-  at.key_begin = static_cast<int64_t>(first) * C::BLOCK_KV;
-  at.key_end = min(static_cast<int64_t>(first + count) * C::BLOCK_KV, seen);
-  return at;
-}
-
-// Of the whole block. Lanes that went separate ways meet first: the barrier counts warps.
-__device__ __forceinline__ void block_sync() {
-  __syncwarp();
-  __syncthreads();
-}
-
 // Of the warps that share a ring. A group of several warps waits for the whole block, so that one
 // kind of barrier is enough; groups then take as many rounds, also those that have run out of keys.
 template <class C>
-__device__ __forceinline__ void group_sync(int key_warp) {
+__device__ __forceinline__ void group_sync() {
   if constexpr (C::ROW_WARPS == 1) {
     __syncwarp();
-  } else if constexpr (KBTOOL_FUSED_LOCKSTEP) {
-    block_sync();
   } else {
-    __syncwarp();
-    asm volatile("barrier.sync %0, %1;" ::"r"(key_warp + 1), "n"(C::GROUP_THREADS) : "memory");
+    block_sync();
   }
-}
-
-// 16 bytes of a tile, element by element; past `bytes` they are 0.
-__device__ __forceinline__ void copy_elements(uint32_t to, const unsigned short* from,
-                                              int64_t stride, int bytes) {
-  uint32_t pairs[4] = {};
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    if (i * 2 < bytes) pairs[i / 2] |= static_cast<uint32_t>(from[i * stride]) << (16 * (i % 2));
-  }
-  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(pairs[0]), "r"(pairs[1]),
-               "r"(pairs[2]), "r"(pairs[3])
-               : "memory");
-}
-
-// Brings a block of k or v into a tile of the ring; what lies past `keys` or past D becomes 0, so
-// that nothing which is not part of the problem can reach a result, as 0 * NaN would.
-template <class C>
-class TileCopier {
- public:
-  using Element = typename C::Element;
-
-  __device__ TileCopier(const FusedParams& fp, const void* base, const Strides4& stride,
-                        const BlockItem& at, int thread)
-      : D(static_cast<int>(fp.p.D)), width(fp.copy_width) {
-    constexpr int ROWS_AT_A_TIME = C::GROUP_THREADS / C::CHUNKS;
-    static_assert(ROWS_AT_A_TIME >= 1, "a group copies at least a row at a time");
-    chunk = thread % C::CHUNKS;
-    row = thread / C::CHUNKS;
-    row_stride = stride.seq;
-    dim_stride = stride.dim;
-    source = static_cast<const Element*>(base) + at.batch * stride.batch +
-             at.head_kv * stride.head + (at.key_begin + row) * stride.seq + chunk * 8 * stride.dim;
-    column_bytes = max(0, min(16, (D - chunk * 8) * 2));
-  }
-
-  // key0 counts from the first key of the split.
-  __device__ __forceinline__ void copy(uint32_t tile, int64_t key0, int keys) const {
-    constexpr int STEP = C::GROUP_THREADS / C::CHUNKS;
-    const Element* from = source + key0 * row_stride;
-    const int64_t step = STEP * row_stride;
-    if constexpr (C::ALIGNED) {
-      if (keys >= C::BLOCK_KV && D == C::D) {
-#pragma unroll
-        for (int i = 0; i < C::BLOCK_KV / STEP; ++i) {
-          copy_async_16(tile + tile_offset<C::D>(row + i * STEP, chunk), from + i * step);
-        }
-      } else {
-#pragma unroll 1
-        for (int i = 0; i < C::BLOCK_KV / STEP; ++i) {
-          const int bytes = row + i * STEP < keys ? column_bytes : 0;
-          const Element* place = bytes > 0 ? from + i * step : source_of_nothing();
-          copy_async<16>(tile + tile_offset<C::D>(row + i * STEP, chunk), place, bytes);
-        }
-      }
-    } else {
-#pragma unroll 1
-      for (int i = 0; i < C::BLOCK_KV / STEP; ++i) {
-        const int bytes = row + i * STEP < keys ? column_bytes : 0;
-        copy_chunk(tile + tile_offset<C::D>(row + i * STEP, chunk), from + i * step, bytes);
-      }
-    }
-  }
-
- private:
-  const Element* source;
-  int64_t row_stride;
-  int64_t dim_stride;
-  int row;
-  int chunk;
-  int column_bytes;
-  int D;
-  int width;
-
-  // An address that is aligned and is not read.
-  __device__ __forceinline__ const Element* source_of_nothing() const {
-    return reinterpret_cast<const Element*>(reinterpret_cast<uintptr_t>(source) & ~uintptr_t{15});
-  }
-
-  template <int BYTES>
-  __device__ __forceinline__ void copy_pieces(uint32_t to, const Element* from, int bytes) const {
-#pragma unroll
-    for (int at = 0; at < 16; at += BYTES) {
-      const int read = max(0, min(BYTES, bytes - at));
-      const void* place = read > 0 ? static_cast<const void*>(from + at / 2) : source_of_nothing();
-      copy_async<BYTES>(to + at, place, read);
-    }
-  }
-
-  __device__ __forceinline__ void copy_chunk(uint32_t to, const Element* from, int bytes) const {
-    if (width == 8) return copy_pieces<8>(to, from, bytes);
-    if (width == 4) return copy_pieces<4>(to, from, bytes);
-    copy_elements(to, reinterpret_cast<const unsigned short*>(from), dim_stride, bytes);
-  }
-};
-
-// The queries of a group's rows into a tile of its ring. Rows past the tile's last stay as they are:
-// what is computed from them is dropped.
-template <class C>
-__device__ __forceinline__ void copy_queries(const FusedParams& fp, const BlockItem& at,
-                                             uint32_t tile, int thread) {
-  using Element = typename C::Element;
-  const Strides4& stride = fp.p.q_stride;
-  const int chunk = thread % C::CHUNKS;
-  const int bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2));
-#pragma unroll 1
-  for (int row = thread / C::CHUNKS; row < at.rows; row += C::GROUP_THREADS / C::CHUNKS) {
-    const RowPlace place = place_of(fp, at, row);
-    const Element* from = static_cast<const Element*>(fp.p.q) + at.batch * stride.batch +
-                          place.head * stride.head + place.query * stride.seq +
-                          chunk * 8 * stride.dim;
-    const uint32_t to = tile + tile_offset<C::D>(row, chunk);
-    if constexpr (C::ALIGNED) {
-      copy_async<16>(to, bytes > 0 ? from : static_cast<const Element*>(fp.p.q), bytes);
-    } else {
-      copy_elements(to, reinterpret_cast<const unsigned short*>(from), stride.dim, bytes);
-    }
-  }
-  commit_copies();
 }
 
 // One warp's 16 rows of that tile, as A fragments for all of D.
@@ -316,7 +102,7 @@ __device__ __forceinline__ void load_queries(uint32_t tile, int row_warp, int la
   const int row = row_warp * 16 + lane % 16;
 #pragma unroll
   for (int step = 0; step < C::D / 16; ++step) {
-    load_matrices(q[step], tile + tile_offset<C::D>(row, step * 2 + lane / 16));
+    load_matrices(q[step], tile + C::tile_offset(row, step * 2 + lane / 16));
   }
 }
 
@@ -335,28 +121,6 @@ __device__ __forceinline__ void apply_query_factor(const FusedParams& fp,
         q[step][i] = Traits::pack(Traits::to_float(two[0]) * fp.q_factor,
                                   Traits::to_float(two[1]) * fp.q_factor);
       }
-    }
-  }
-}
-
-// What a lane carries for rows g and g + 8 of its warp.
-template <class C>
-struct LaneState {
-  float m[2];  // of q.k, not scaled yet
-  float l[2];  // of this lane's keys only
-  float o[C::D / 8][4];
-};
-
-// Rows see a key only if it is among the first `seen` of the block.
-template <class C>
-__device__ __forceinline__ void mask_logits(float (&s)[C::BLOCK_KV / 8][4], const int (&seen)[2],
-                                            int lane) {
-#pragma unroll
-  for (int tile = 0; tile < C::BLOCK_KV / 8; ++tile) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int key = tile * 8 + lane % 4 * 2 + i % 2;
-      if (key >= seen[i / 2]) s[tile][i] = -CUDART_INF_F;
     }
   }
 }
@@ -388,49 +152,16 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
     for (int pair = 0; pair < TILES / 2; ++pair) {
       uint32_t k[4];
       const int key = pair * 16 + lane / 16 * 8 + lane % 8;
-      load_matrices(k, k_tile + tile_offset<C::D>(key, step * 2 + lane / 8 % 2));
+      load_matrices(k, k_tile + C::tile_offset(key, step * 2 + lane / 8 % 2));
       add_product<Traits>(s[pair * 2], q[step], k[0], k[1]);
       add_product<Traits>(s[pair * 2 + 1], q[step], k[2], k[3]);
     }
   }
-  if (masked) mask_logits<C>(s, seen, lane);
+  if (masked) mask_logits(s, seen, lane);
 
   float alpha[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float m = state.m[half];
-#pragma unroll
-    for (int tile = 0; tile < TILES; ++tile) {
-      m = max_nan(m, max_nan(s[tile][half * 2], s[tile][half * 2 + 1]));
-    }
-    m = max_nan(m, __shfl_xor_sync(~0u, m, 1));
-    m = max_nan(m, __shfl_xor_sync(~0u, m, 2));
-    const float base = finite_base(m);
-    alpha[half] = exp2_fast((state.m[half] - base) * c);
-    state.m[half] = m;
-    float sum = 0.0f;
-#pragma unroll
-    for (int tile = 0; tile < TILES; ++tile) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        float& x = s[tile][half * 2 + i];
-        x = exp2_fast((x - base) * c);
-        sum += x;
-      }
-    }
-    state.l[half] = fmaf(state.l[half], alpha[half], sum);
-  }
-  // A new maximum becomes rare as keys go by.
-  const bool rescale = (exists[0] && alpha[0] != 1.0f) || (exists[1] && alpha[1] != 1.0f);
-  if (__any_sync(~0u, rescale)) {
-#pragma unroll
-    for (int tile = 0; tile < C::D / 8; ++tile) {
-      state.o[tile][0] *= alpha[0];
-      state.o[tile][1] *= alpha[0];
-      state.o[tile][2] *= alpha[1];
-      state.o[tile][3] *= alpha[1];
-    }
-  }
+  take_logits(s, c, state, alpha);
+  rescale_values(state, alpha, exists);
 
 #pragma unroll
   for (int step = 0; step < C::BLOCK_KV / 16; ++step) {
@@ -442,19 +173,11 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
     for (int pair = 0; pair < C::D / 16; ++pair) {
       uint32_t v[4];
       const int key = step * 16 + lane / 8 % 2 * 8 + lane % 8;
-      load_matrices_transposed(v, v_tile + tile_offset<C::D>(key, pair * 2 + lane / 16));
+      load_matrices_transposed(v, v_tile + C::tile_offset(key, pair * 2 + lane / 16));
       Traits::mma(state.o[pair * 2], weights, v[0], v[1]);
       Traits::mma(state.o[pair * 2 + 1], weights, v[2], v[3]);
     }
   }
-}
-
-// Parameters lie in constant memory, which is cold in each launch. While the first keys are on
-// their way, this brings in what is read after the last.
-__device__ __forceinline__ void touch_later_parameters(const FusedParams& fp) {
-  asm volatile("" ::"l"(fp.p.out), "l"(fp.p.lse), "l"(fp.p.partial_o), "l"(fp.p.out_stride.batch),
-               "l"(fp.p.out_stride.dim), "l"(fp.p.lse_stride.batch), "l"(fp.p.lse_stride.seq),
-               "r"(fp.groups), "f"(fp.c), "d"(fp.magnitude));
 }
 
 // One group's keys of the split, to the state of each lane.
@@ -486,10 +209,10 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
 #pragma unroll 1
   for (int stage = 0; stage < FIRST_STAGES; ++stage) start_copy(key0 + stage * STRIDE, stage);
   wait_copies<FIRST_STAGES>();
-  group_sync<C>(key_warp);
+  group_sync<C>();
   uint32_t q[C::D / 16][4];
   load_queries<C>(q_tile, row_warp, lane, q);
-  group_sync<C>(key_warp);
+  group_sync<C>();
 #pragma unroll 1
   for (int stage = FIRST_STAGES; stage < C::STAGES; ++stage) {
     start_copy(key0 + stage * STRIDE, stage);
@@ -512,11 +235,11 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
 
   int stage = 0;
   // A group of one warp is done when its own keys are.
-  const int64_t rounds_from = C::ROW_WARPS == 1 || !KBTOOL_FUSED_LOCKSTEP ? key0 : 0;
+  const int64_t rounds_from = C::ROW_WARPS == 1 ? key0 : 0;
 #pragma unroll 1
   for (int64_t round = rounds_from; round < keys; round += STRIDE, key0 += STRIDE) {
     wait_copies<C::STAGES - 1>();
-    group_sync<C>(key_warp);
+    group_sync<C>();
     if (key0 < keys) {
       const uint32_t tile = ring + stage * C::STAGE_BYTES;
       const bool masked = key0 + C::BLOCK_KV > seen_by_all;
@@ -530,157 +253,11 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
       }
       attend_block<C>(q, tile, tile + C::TILE_BYTES, masked, seen, exists, fp.c, lane, state);
     }
-    group_sync<C>(key_warp);
+    group_sync<C>();
     start_copy(key0 + C::STAGES * STRIDE, stage);
     stage = stage + 1 == C::STAGES ? 0 : stage + 1;
   }
 }
-
-// The lanes' states of one group to its region of shared memory, and m and l beside.
-template <class C>
-__device__ __forceinline__ void store_group_state(const FusedParams& fp, const BlockItem& at,
-                                                  float* o_smem,    // [BLOCK_M, STATE_STRIDE]
-                                                  float2* ml_smem,  // [BLOCK_M]
-                                                  int row_warp, int lane,
-                                                  const LaneState<C>& state) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float l = state.l[half];
-    l += __shfl_xor_sync(~0u, l, 1);
-    l += __shfl_xor_sync(~0u, l, 2);
-    const int row = row_warp * 16 + half * 8 + lane / 4;
-    if (row >= at.rows) continue;
-    if (lane % 4 == 0) ml_smem[row] = make_float2(state.m[half], l);
-    float* o_row = o_smem + row * C::STATE_STRIDE + lane % 4 * 2;
-#pragma unroll
-    for (int tile = 0; tile < C::D / 8; ++tile) {
-      *reinterpret_cast<float2*>(o_row + tile * 8) =
-          make_float2(state.o[tile][half * 2], state.o[tile][half * 2 + 1]);
-    }
-  }
-}
-
-// Four columns of a finished row.
-template <class C>
-__device__ __forceinline__ void store_output(const FusedParams& fp, const BlockItem& at, int row,
-                                             int column, const StateChunk& state) {
-  using Element = typename C::Element;
-  using Traits = typename C::Traits;
-  const RowPlace place = place_of(fp, at, row);
-  const Strides4& stride = fp.p.out_stride;
-  Element* out = static_cast<Element*>(fp.p.out) + at.batch * stride.batch +
-                 place.head * stride.head + place.query * stride.seq + column * stride.dim;
-  const float inverse = state.l == 0.0f ? 0.0f : 1.0f / state.l;
-  const float values[4] = {state.o.x * inverse, state.o.y * inverse, state.o.z * inverse,
-                           state.o.w * inverse};
-  const int left = static_cast<int>(fp.p.D) - column;
-  if (stride.dim == 1 && left >= 4 && (reinterpret_cast<uintptr_t>(out) & 7) == 0) {
-    *reinterpret_cast<uint2*>(out) =
-        make_uint2(Traits::pack(values[0], values[1]), Traits::pack(values[2], values[3]));
-  } else {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (i < left) out[i * stride.dim] = Traits::from_float(values[i]);
-    }
-  }
-}
-
-__device__ __forceinline__ void store_lse(const FusedParams& fp, const BlockItem& at, int row,
-                                          const StateChunk& state) {
-  const RowPlace place = place_of(fp, at, row);
-  const Strides3& stride = fp.p.lse_stride;
-  fp.p.lse[at.batch * stride.batch + place.head * stride.head + place.query * stride.seq] =
-      log_sum_exp_scaled(state.m, state.l, fp.magnitude);
-}
-
-// The workspace: o [groups, B, H, Sq, D], m and l [groups * cluster, B, H, Sq]. Each block of a
-// cluster keeps m and l of its own, so what it reads later is ordered by one counter.
-__device__ __forceinline__ int64_t state_slot(const FusedParams& fp, const BlockItem& at,
-                                              int64_t layer, int row) {
-  const RowPlace place = place_of(fp, at, row);
-  return ((layer * fp.p.B + at.batch) * fp.p.H + place.head) * fp.p.Sq + place.query;
-}
-
-__device__ __forceinline__ void store_partial(const FusedParams& fp, const BlockItem& at,
-                                              uint32_t group, uint32_t rank, int row, int column,
-                                              bool first_of_row, const StateChunk& state) {
-  if (first_of_row) {
-    const int64_t slot = state_slot(fp, at, static_cast<int64_t>(group) * fp.cluster + rank, row);
-    fp.p.partial_m[slot] = state.m;
-    fp.p.partial_l[slot] = state.l;
-  }
-  float* o = fp.p.partial_o + state_slot(fp, at, group, row) * fp.p.D + column;
-  const int left = static_cast<int>(fp.p.D) - column;
-  if (fp.p.D % 4 == 0) {
-    *reinterpret_cast<float4*>(o) = state.o;
-  } else {
-    const float values[4] = {state.o.x, state.o.y, state.o.z, state.o.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (i < left) o[i] = values[i];
-    }
-  }
-}
-
-__device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, const BlockItem& at,
-                                                     uint32_t rank, int row, int column) {
-  const int64_t rows = fp.p.B * fp.p.H * fp.p.Sq;
-  const int64_t slot = state_slot(fp, at, 0, row);
-  const float* m = fp.p.partial_m + rank * rows + slot;
-  const float* l = fp.p.partial_l + rank * rows + slot;
-  const float* o = fp.p.partial_o + slot * fp.p.D + column;
-  const int64_t ml_step = fp.cluster * rows;
-  const int64_t o_step = rows * fp.p.D;
-  const int left = static_cast<int>(fp.p.D) - column;
-  const bool vector = fp.p.D % 4 == 0;
-  return merge_states(
-      static_cast<int>(fp.groups), fp.c, [&](int i) { return __ldcg(m + i * ml_step); },
-      [&](int i) { return __ldcg(l + i * ml_step); },
-      [&](int i) {
-        const float* from = o + i * o_step;
-        if (vector) return __ldcg(reinterpret_cast<const float4*>(from));
-        float4 value = make_float4(__ldcg(from), 0.0f, 0.0f, 0.0f);
-        if (left > 1) value.y = __ldcg(from + 1);
-        if (left > 2) value.z = __ldcg(from + 2);
-        if (left > 3) value.w = __ldcg(from + 3);
-        return value;
-      });
-}
-
-// Whether this block is the last of `count` to come here. What every thread of the earlier ones
-// stored before can then be read; the counter is 0 again.
-__device__ __forceinline__ bool arrive_last(unsigned* counter, unsigned count) {
-  block_sync();
-  bool last = false;
-  if (threadIdx.x == 0) {
-    unsigned before;
-    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(counter), "r"(count - 1)
-                 : "memory");
-    last = before == count - 1;
-  }
-  __syncwarp();
-  return __syncthreads_or(last) != 0;
-}
-
-// States of the tile's rows that lie evenly spaced in shared memory.
-struct SharedStates {
-  const float2* ml;         // m and l of row 0 of the first
-  int ml_step;              // rows from one state to the next
-  const unsigned char* o;   // four columns of the first
-  int o_step;               // bytes from one state to the next
-  int count;
-  float c;
-
-  __device__ __forceinline__ StateChunk merge(int row, int o_offset) const {
-    const float2* ml_row = ml + row;
-    return merge_states(
-        count, c, [&](int i) { return ml_row[i * ml_step].x; },
-        [&](int i) { return ml_row[i * ml_step].y; },
-        [&](int i) { return *reinterpret_cast<const float4*>(o + i * o_step + o_offset); });
-  }
-};
 
 template <class C>
 __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant__ FusedParams fp) {
@@ -707,151 +284,17 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
     attend_split<C>(fp, at, shared_address(region), key_warp, row_warp, lane, state);
     // The loop ends with a barrier of the group, and copies still under way hold nothing.
     wait_copies<0>();
-    group_sync<C>(key_warp);
+    group_sync<C>();
     store_group_state<C>(fp, at, reinterpret_cast<float*>(region), ml_smem + key_warp * C::BLOCK_M,
                          row_warp, lane, state);
   }
   block_sync();
-
-  // The states to merge next, in shared memory: first those of this block's groups.
-  SharedStates states{ml_smem, C::BLOCK_M, smem, C::REGION_BYTES, C::KEY_WARPS, fp.c};
-
-  // Chunks of four columns, row by row; block `rank` of the cluster finishes [begin, end).
-  const int chunks = at.rows * C::STATE_CHUNKS;
-  const int D = static_cast<int>(fp.p.D);
-  uint32_t rank = 0;
-  int share = chunks;
-  int begin = 0;
-  int end = chunks;
-  float2* received_ml = reinterpret_cast<float2*>(smem + C::RECEIVED_ML_OFFSET);  // [cluster, BLOCK_M]
-  float4* received_o =
-      reinterpret_cast<float4*>(smem + C::received_o_offset(fp.cluster));  // [cluster, share]
-  if (clustered) {
-    rank = cluster_rank();
-    const int share_log2 = C::log2_share(chunks, static_cast<int>(fp.cluster));
-    share = 1 << share_log2;
-    begin = min(static_cast<int>(rank) << share_log2, chunks);
-    end = min(begin + share, chunks);
-    __syncwarp();
-    cluster_wait();
-    for (int e = threadIdx.x; e < chunks; e += C::THREADS) {
-      const int row = e / C::STATE_CHUNKS;
-      const int chunk = e % C::STATE_CHUNKS;
-      const StateChunk state =
-          states.merge(row, (row * C::STATE_STRIDE + chunk * 4) * static_cast<int>(sizeof(float)));
-      const int owner = e >> share_log2;
-      store_remote(remote_address(shared_address(received_o + rank * share + (e - owner * share)),
-                                  owner),
-                   state.o);
-      // The lanes of a row share the sending of its m and l to every block.
-      for (uint32_t to = chunk; to < fp.cluster; to += C::STATE_CHUNKS) {
-        store_remote(remote_address(shared_address(received_ml + rank * C::BLOCK_M + row), to),
-                     make_float2(state.m, state.l));
-      }
-    }
-    __syncwarp();
-    cluster_arrive();
-    cluster_wait();
-    states = {received_ml, C::BLOCK_M, reinterpret_cast<unsigned char*>(received_o),
-              share * static_cast<int>(sizeof(float4)), static_cast<int>(fp.cluster), fp.c};
-  }
-  const auto merge_here = [&](int e, int row, int column) {
-    const int offset = clustered ? (e - begin) * static_cast<int>(sizeof(float4))
-                                 : (row * C::STATE_STRIDE + column) * static_cast<int>(sizeof(float));
-    return states.merge(row, offset);
-  };
-
-  // Of a row whose first columns are this block's share. The last threads do it, which have no
-  // columns to finish when the share is small.
-  const auto finish_lse = [&](const auto& state_of_row) {
-    const int first = (begin + C::STATE_CHUNKS - 1) / C::STATE_CHUNKS;
-    for (int row = first + C::THREADS - 1 - static_cast<int>(threadIdx.x);
-         row * C::STATE_CHUNKS < end; row += C::THREADS) {
-      store_lse(fp, at, row, state_of_row(row));
-    }
-  };
-  const auto for_each_chunk = [&](const auto& body) {
-    for (int e = begin + static_cast<int>(threadIdx.x); e < end; e += C::THREADS) {
-      const int row = e / C::STATE_CHUNKS;
-      const int column = e % C::STATE_CHUNKS * 4;
-      if (column < D) body(e, row, column);
-    }
-  };
-
-  if (fp.groups == 1) {
-    for_each_chunk([&](int e, int row, int column) {
-      store_output<C>(fp, at, row, column, merge_here(e, row, column));
-    });
-    finish_lse([&](int row) { return merge_here(row * C::STATE_CHUNKS, row, 0); });
-    return;
-  }
-
-  if (begin >= end) return;
-  const uint32_t group = at.split / fp.cluster;
-  for_each_chunk([&](int e, int row, int column) {
-    store_partial(fp, at, group, rank, row, column, e == begin || column == 0,
-                  merge_here(e, row, column));
-  });
-  if (!arrive_last(fp.counters + at.item * fp.cluster + rank, fp.groups)) return;
-  for_each_chunk([&](int, int row, int column) {
-    store_output<C>(fp, at, row, column, merge_partials(fp, at, rank, row, column));
-  });
-  finish_lse([&](int row) { return merge_partials(fp, at, rank, row, 0); });
-}
-
-// Raises the kernel's limits once a device; the attributes stay.
-template <class C>
-cudaError_t prepare_kernel() {
-  constexpr int MAX_DEVICES = 64;
-  static bool prepared[MAX_DEVICES] = {};
-  int device = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  if (device < MAX_DEVICES && __atomic_load_n(&prepared[device], __ATOMIC_ACQUIRE)) {
-    return cudaSuccess;
-  }
-  int limit = 0;
-  error = cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  if (error != cudaSuccess) return error;
-  error = cudaFuncSetAttribute(fused_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, limit);
-  if (error != cudaSuccess) return error;
-  int major = 0;
-  error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (error != cudaSuccess) return error;
-  if (major >= 9) {
-    error = cudaFuncSetAttribute(fused_kernel<C>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-    if (error != cudaSuccess) return error;
-  }
-  if (device < MAX_DEVICES) __atomic_store_n(&prepared[device], true, __ATOMIC_RELEASE);
-  return cudaSuccess;
+  finish_block<C>(fp, at, smem);
 }
 
 template <class C>
 cudaError_t launch_config(const FusedParams& fp, cudaStream_t stream) {
-  const cudaError_t error = prepare_kernel<C>();
-  if (error != cudaSuccess) return error;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(fp.items * fp.splits.divisor);
-  config.blockDim = dim3(C::THREADS);
-  config.dynamicSmemBytes = C::shared_bytes(static_cast<int>(fp.cluster));
-  config.stream = stream;
-  cudaLaunchAttribute attributes[2];
-  config.attrs = attributes;
-  if (fp.cluster > 1) {
-    attributes[0].id = cudaLaunchAttributeClusterDimension;
-    attributes[0].val.clusterDim.x = fp.cluster;
-    attributes[0].val.clusterDim.y = 1;
-    attributes[0].val.clusterDim.z = 1;
-    ++config.numAttrs;
-  }
-#if KBTOOL_FUSED_OVERLAP
-  if (fp.overlap) {
-    attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[config.numAttrs].val.programmaticStreamSerializationAllowed = 1;
-    ++config.numAttrs;
-  }
-#endif
-  return cudaLaunchKernelEx(&config, fused_kernel<C>, fp);
+  return launch_blocks<C, fused_kernel<C>>(fp, stream);
 }
 
 template <class Element, int D, int ROW_WARPS>
