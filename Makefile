@@ -1,5 +1,5 @@
 # make run     build, validate, benchmark and record the Split-K attention kernel
-# make test    every test, the linters and the type checker
+# make test    every test, the linters, the type checker, every CUDA source for every card
 # make bench   the tool's own speed, as ratios and medians
 # make site    the site, in site/
 PYTHON ?= python3
@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: run test lint unit test-gpu bench site serve clean
+.PHONY: run test lint unit cuda test-gpu bench site serve clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,7 +16,7 @@ help:
 run: $(VENV)/.ready
 	$(BIN)/python -m kbtool run-recipe split-k
 
-test: lint unit
+test: lint unit cuda
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -28,6 +28,10 @@ lint: $(VENV)/.ready
 
 unit: $(VENV)/.ready
 	$(BIN)/python -m pytest --cov --cov-report=term
+
+# Needs nvcc and no card; says so where there is none.
+cuda: $(VENV)/.ready
+	$(BIN)/python -m kbtool kernel compile --skip-without-nvcc >/dev/null
 
 test-gpu: $(VENV)/.ready
 	$(BIN)/python -m pytest -m gpu

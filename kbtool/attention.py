@@ -31,6 +31,7 @@ def split_k_attention(
     scale: float | None = None,
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
+    variant: str | None = None,
     return_lse: bool = False,
 ) -> Any:
     """Exact softmax attention whose key range is cut into splits that run in parallel.
@@ -45,6 +46,8 @@ def split_k_attention(
         num_splits: splits of the key range; by default a function of the shapes alone.
         kv_lengths: valid keys of each batch entry, ``(B,)``, int32 or int64; what lies beyond is
             never read into a result.
+        variant: the implementation, by its name in the kernel's ladder of versions; by default the
+            fastest for the shapes and the device.
         return_lse: return the natural-log LSE too, ``(B, H, Sq)``, float32.
 
     Returns:
@@ -60,7 +63,7 @@ def split_k_attention(
     _load()
     return _loaded[0](
         q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
-        return_lse=return_lse,
+        variant=variant, return_lse=return_lse,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kbtool.checks.facts import Facts, Location, RecipeFacts, Ref
+from kbtool.checks.facts import Facts, Location, MutantFacts, RecipeFacts, Ref
 from kbtool.checks.paths import claim_at, locate
 from kbtool.checks.record_rules import (
     RECORD_RULES,
@@ -134,12 +134,20 @@ def _claimed(file: RecordFile, ref: Ref) -> Iterator[tuple[str, str, Location]]:
 
 def _describe_session(facts: Facts, session: Session) -> None:
     facts.label = session.label
+    for at, bug in enumerate(session.bugs):
+        facts.mutants += [
+            MutantFacts(["bugs", at, "mutants", index], *(getattr(mutant, key) for key in _EDIT))
+            for index, mutant in enumerate(bug.mutants)
+        ]
     facts.unended = (
         session.origin == "tool"
         and session.status in {"complete", "terminated"}
         and session.started is not None
         and session.ended is None
     )
+
+
+_EDIT = MutantFacts._fields[1:]
 
 
 def _describe_kernel(facts: Facts, kernel: Kernel) -> None:
@@ -153,6 +161,11 @@ def _describe_kernel(facts: Facts, kernel: Kernel) -> None:
                 (["targets", name, key, index], path)
                 for index, path in enumerate(getattr(target, key))
             ]
+        for architecture, sources in target.architecture_sources.items():
+            facts.files += [
+                (["targets", name, "architecture_sources", architecture, index], path)
+                for index, path in enumerate(sources)
+            ]
 
 
 def _recipe(recipe: Recipe, index: int) -> RecipeFacts:
@@ -163,10 +176,10 @@ def _recipe(recipe: Recipe, index: int) -> RecipeFacts:
         for place, step in enumerate(bound.steps):
             where = ["recipes", index, "steps", place]
             asked: tuple[list[Any], ...] = ([], [], [])
-            if step.kind == "validate":
+            if step.kind in {"validate", "mutants", "minimise", "sanitise"}:
                 names = (name.strip() for name in step.case_sets.split(","))
                 asked[0].extend(([*where, "case_sets"], name) for name in names)
-            elif step.kind == "benchmark":
+            elif step.kind in {"benchmark", "profile"}:
                 asked[0].append(([*where, "case_set"], step.case_set))
             elif step.kind == "build":
                 asked[1].append(([*where, "target"], step.target))

@@ -40,6 +40,17 @@ class RecipeFacts(NamedTuple):
     paths: list[tuple[Location, str]]
 
 
+class MutantFacts(NamedTuple):
+    """An edit that puts a bug back."""
+
+    location: Location
+    id: str
+    kernel: str
+    target: str
+    file: str
+    find: str
+
+
 @dataclass(slots=True)
 class Facts:
     """One file, as other files see it."""
@@ -59,6 +70,8 @@ class Facts:
     claims: list[tuple[str, str, Location]] = field(default_factory=list)
     """Claims that derive from claims: their id, ``#ID`` of one of this record or ``RECORD#path``
     into another, and where that is said."""
+    mutants: list[MutantFacts] = field(default_factory=list)
+    """Edits that put bugs back, of a session's bugs."""
     label: str = ""
     """A session's label."""
     unended: bool = False
@@ -92,7 +105,10 @@ class Facts:
             for name, part in rest.items():
                 setattr(facts, name, part)
             facts.recipes = [RecipeFacts(*recipe) for recipe in facts.recipes]
+            facts.mutants = [MutantFacts(*mutant) for mutant in facts.mutants]
         return facts
 
 
-_REST = ("recipes", "bugs", "claims", "label", "unended", "files", "names", "run", "answers")
+_REST = (
+    "recipes", "bugs", "claims", "mutants", "label", "unended", "files", "names", "run", "answers",
+)  # fmt: skip

@@ -16,9 +16,11 @@ from kbtool.checks.facts import (
     SESSION_ROLES,
     Facts,
     Location,
+    MutantFacts,
     Ref,
 )
 from kbtool.checks.paths import claim_at, locate
+from kbtool.model.edit import edited
 from kbtool.model.finding import Finding
 from kbtool.store.lock import is_locked
 from kbtool.store.scan import Scan, inside
@@ -230,6 +232,22 @@ def manifests_name_files(tree: Tree) -> Iterator[Finding]:
                 yield tree.at(facts, location, "manifest", message)
 
 
+def mutants_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
+    """A mutant's text stands exactly once in a source or header of its kernel's target; no two
+    mutants have one id."""
+    seen: dict[str, str] = {}
+    for facts in tree.sessions.values():
+        for mutant in facts.mutants:
+            if mutant.id in seen:
+                message = f"a mutant {mutant.id!r} stands in {seen[mutant.id]} already"
+                yield tree.at(facts, [*mutant.location, "id"], "unique", message)
+            seen.setdefault(mutant.id, facts.path)
+            problem = _cannot_edit(tree, mutant)
+            if problem is not None:
+                key, message = problem
+                yield tree.at(facts, [*mutant.location, key], "mutant", message)
+
+
 def runs_name_what_is_there(tree: Tree) -> Iterator[Finding]:
     """A run's pattern, recipe and kernel are in the knowledge base, as is every pattern matched."""
     owners = {r.name: facts.id for facts in tree.patterns.values() for r in facts.recipes}
@@ -291,6 +309,7 @@ TREE_RULES: tuple[Rule, ...] = (
     recipes_name_what_is_there,
     commands_stay_inside,
     manifests_name_files,
+    mutants_edit_what_is_there,
     runs_name_what_is_there,
     attempts_are_complete,
     runs_are_finished,
@@ -298,6 +317,30 @@ TREE_RULES: tuple[Rule, ...] = (
 """The rules between records."""
 
 _LEAVES = "{!r} leaves the {}; write a relative path that stays inside"
+
+
+def _cannot_edit(tree: Tree, mutant: MutantFacts) -> tuple[str, str] | None:
+    """The key of a mutant that is wrong, and what is wrong with it, or ``None``."""
+    kernel = tree.kernels.get(mutant.kernel)
+    if kernel is None:
+        known = ", ".join(sorted(tree.kernels)) or "none"
+        return "kernel", f"there is no kernel {mutant.kernel!r}; there is {known}"
+    if not kernel.valid:
+        return None
+    if mutant.target not in kernel.names["targets"]:
+        known = ", ".join(kernel.names["targets"])
+        return "target", f"kernel {kernel.id} has no target {mutant.target!r}; it has {known}"
+    if not any(at[:2] == ["targets", mutant.target] and f == mutant.file for at, f in kernel.files):
+        return "file", f"{mutant.file!r} is no source or header of target {mutant.target}"
+    try:
+        path = os.path.join(tree.root, os.path.dirname(kernel.path), mutant.file)  # noqa: PTH118, PTH120
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            edited(file.read(), mutant.find, "")
+    except OSError:
+        return None  # the manifest's own finding
+    except ValueError as error:
+        return "find", f"{mutant.file}: {error}"
+    return None
 
 
 def _chose_label(facts: Facts) -> bool:

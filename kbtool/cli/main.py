@@ -22,6 +22,7 @@ COMMANDS = {
     "run-recipe": "kbtool.cli.recipe",
     "recover": "kbtool.cli.recipe",
     "session": "kbtool.cli.session",
+    "kernel": "kbtool.cli.kernel",
     "costs": "kbtool.cli.costs",
     "site": "kbtool.cli.site",
     "schema": "kbtool.cli.schema",

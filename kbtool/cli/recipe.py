@@ -12,7 +12,15 @@ from kbtool.cli.common import json_option, knowledge_base, print_json, print_tab
 
 if TYPE_CHECKING:
     from kbtool.model.recipe import Recipe
-    from kbtool.model.run import BenchmarkResult, Run, Timing
+    from kbtool.model.run import (
+        BenchmarkResult,
+        MinimiseResult,
+        MutantsResult,
+        ProfileResult,
+        Run,
+        SanitiseResult,
+        Timing,
+    )
     from kbtool.runner.engine import Job
     from kbtool.store.tree import KnowledgeBase
 
@@ -332,12 +340,24 @@ def _print_plan(job: Job, steps: list[Any], as_json: bool) -> None:
 
 
 def _print_result(run: Run, path: str) -> None:
-    from kbtool.model.run import BenchmarkResult
+    from kbtool.model.run import (
+        BenchmarkResult,
+        MinimiseResult,
+        MutantsResult,
+        ProfileResult,
+        SanitiseResult,
+    )
 
     for step in run.steps:
         if isinstance(step.result, BenchmarkResult):
             click.echo()
             _print_benchmark(step.result)
+        if isinstance(step.result, MutantsResult):
+            click.echo()
+            _print_mutants(step.result)
+        if isinstance(step.result, MinimiseResult | ProfileResult | SanitiseResult):
+            click.echo()
+            click.echo("\n".join(_report(step.result, run)))
     click.echo()
     click.echo(f"{run.status}: {sum(s.status == 'passed' for s in run.steps)} of {len(run.steps)}"
                f" steps; record: {path}")  # fmt: skip
@@ -346,6 +366,19 @@ def _print_result(run: Run, path: str) -> None:
         click.echo("site: kbtool site serve")
     else:
         click.echo(f"go on after mending: kbtool run-recipe --resume {run.id}")
+
+
+def _report(result: MinimiseResult | ProfileResult | SanitiseResult, run: Run) -> list[str]:
+    """What a step for debugging found, in lines."""
+    from kbtool.model.run import MinimiseResult, ProfileResult
+    from kbtool.steps.minimise import report as minimised
+    from kbtool.steps.profile import report as profiled
+
+    if isinstance(result, MinimiseResult):
+        return minimised(result, run.recipe)
+    if isinstance(result, ProfileResult):
+        return profiled(result)
+    return [result.report] if result.report else [f"{result.tool}: no errors"]
 
 
 def _print_benchmark(result: BenchmarkResult) -> None:
@@ -370,6 +403,43 @@ def _print_benchmark(result: BenchmarkResult) -> None:
     header = ["case", *arms, f"{result.baseline} ÷ {result.subject}", "of ceiling"]
     print_table(header, rows, numeric=set(range(1, len(header))))
     click.echo(headline(result))
+
+
+def _print_mutants(result: MutantsResult) -> None:
+    from kbtool.steps.mutants import headline
+
+    bound = result.bound
+    rows = [
+        [
+            one.mutant.id,
+            one.verdict.replace("-", " ") + (f", process {one.cut_short}" if one.cut_short else ""),
+            str(len(one.killed_by)),
+            *([str(len(one.over_bound))] if bound is not None else []),
+            _clipped(one.message or one.mutant.equivalent or ""),
+        ]
+        for one in result.mutants
+    ]
+    header = [
+        "bug put back", "validation", "cases",
+        *([f"≥ {bound:g}"] if bound is not None else []), "what the first case says",
+    ]  # fmt: skip
+    click.echo(
+        f"each bug alone in a library of its own, {len(result.cases)} cases, {result.device};"
+        " cases: how many found it"
+        + (f"; ≥ {bound:g}: how many a fixed bound refuses" if bound is not None else "")
+    )
+    print_table(header, rows, numeric={2, 3} if bound is not None else {2})
+    names = [result.cases[number] for number in result.replaceable]
+    click.echo(
+        f"{len(names)} of {len(result.cases)} cases find nothing that no other case finds:"
+        f" {', '.join(names) or 'none'}"
+    )
+    click.echo(headline(result))
+
+
+def _clipped(text: str, longest: int = 100) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def _timing(timing: Timing | None) -> str:

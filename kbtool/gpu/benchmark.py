@@ -24,8 +24,8 @@ from kbtool.model.run import BenchmarkCase, BenchmarkResult, Timing
 CEILING_MARGIN = 1.10
 """A result may exceed the measured read rate by so much: both figures are noisy."""
 
-Make = Callable[[int], dict[str, Any]]
-"""The inputs of a case, with the seed of their number."""
+Arms = Callable[[int], Mapping[str, Callable[[], Any]]]
+"""The arms of a case on its inputs, fresh ones for each number."""
 
 
 class Clock(Protocol):
@@ -38,9 +38,7 @@ class Clock(Protocol):
     def read_bandwidth(self) -> float:
         """The best rate of reading memory now, in 10⁹ bytes a second."""
 
-    def time(
-        self, harness: Harness, make: Make, least_bytes: int
-    ) -> tuple[dict[str, Timing], dict[str, str]]:
+    def time(self, arms: Arms, least_bytes: int) -> tuple[dict[str, Timing], dict[str, str]]:
         """Timings by arm, and for an arm that cannot be timed the reason."""
 
 
@@ -53,6 +51,7 @@ def benchmark(
     sha256: str,
     threads: int,
     seed: int,
+    variants: list[str],
     on_case: Callable[[int, BenchmarkCase], None],
 ) -> BenchmarkResult:
     """Time every arm of every case.
@@ -65,6 +64,7 @@ def benchmark(
         sha256: of the library, for the record.
         threads: CPU threads, for every arm.
         seed: of the inputs.
+        variants: of the library, to time as arms beside its own choice.
         on_case: called with the number of cases done and the last result.
     """
     others = OtherProcesses()
@@ -75,7 +75,8 @@ def benchmark(
             # A shared machine's memory is faster at one time than at another: the ceiling is the
             # best rate of the whole run.
             ceiling = max(ceiling, clock.read_bandwidth())
-            result = _time_case(harness, case, clock, case_seed(seed, case_set, str(case["name"])))
+            seeded = case_seed(seed, case_set, str(case["name"]))
+            result = _time_case(harness, case, clock, seeded, variants)
             results.append(result)
             on_case(len(results), result)
         ceiling = max(ceiling, clock.read_bandwidth())
@@ -85,6 +86,7 @@ def benchmark(
         threads=threads,
         subject=harness.SUBJECT,
         baseline=harness.BASELINE_ARM,
+        variants=variants,
         read_gb_s=ceiling,
         protocol=clock.protocol + "; result checked again after timing",
         others_busy=others.share(),
@@ -95,29 +97,41 @@ def benchmark(
     )
 
 
-def _time_case(harness: Harness, case: Mapping[str, Any], clock: Clock, seed: int) -> BenchmarkCase:
+def _time_case(
+    harness: Harness, case: Mapping[str, Any], clock: Clock, seed: int, variants: list[str]
+) -> BenchmarkCase:
     def make(number: int) -> dict[str, Any]:
         return harness.make_inputs(case, device=clock.device, seed=seed + number)
 
     work = harness.work(case)
-    timings, absent = clock.time(harness, make, work["bytes"])
-    if harness.BASELINE_ARM not in timings:
-        absent.setdefault(harness.BASELINE_ARM, "does not take this case on this device")
+    timings, absent = clock.time(lambda n: harness.arms(make(n), variants), work["bytes"])
+    for arm in (harness.BASELINE_ARM, *variants):
+        if arm not in timings:
+            absent.setdefault(arm, "does not take this case on this device")
+    inputs = make(0)
+    library = {harness.SUBJECT: None, **{name: name for name in variants if name in timings}}
     return BenchmarkCase(
         name=str(case["name"]),
         case={key: value for key, value in case.items() if key != "name"},
         arms=timings,
         bytes=work["bytes"],
         flops=work["flops"],
-        rechecked=_still_right(harness, make(0)),
+        rechecked=_still_right(harness, inputs, list(library.values())),
         absent=absent,
+        workspace_bytes={
+            arm: harness.workspace_bytes(inputs, variant) for arm, variant in library.items()
+        },
     )
 
 
-def _still_right(harness: Harness, inputs: Inputs) -> bool:
+def _still_right(harness: Harness, inputs: Inputs, variants: list[str | None]) -> bool:
     reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
-    out = harness.call(inputs, poison=True)
-    return all(compare(out[key], reference[key], yardstick[key]).passed for key in reference)
+    calls = [harness.call(inputs, variant=variant, poison=True) for variant in variants]
+    return all(
+        compare(out[key], reference[key], yardstick[key]).passed
+        for out in calls
+        for key in reference
+    )
 
 
 def timing(seconds: list[float], calls_per_sample: int = 1, host_us: float | None = None) -> Timing:

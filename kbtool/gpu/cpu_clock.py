@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from kbtool.gpu.benchmark import Make, timing
-from kbtool.gpu.harness import Harness
+from kbtool.gpu.benchmark import Arms, timing
 from kbtool.model.run import Timing
 
 WARMUP_ROUNDS = 3
@@ -47,11 +46,9 @@ class CpuClock:
             rates.append(self._reader.nbytes / (time.perf_counter() - started) / 1e9)
         return max(rates)
 
-    def time(
-        self, harness: Harness, make: Make, least_bytes: int
-    ) -> tuple[dict[str, Timing], dict[str, str]]:
+    def time(self, arms: Arms, least_bytes: int) -> tuple[dict[str, Timing], dict[str, str]]:
         """Every arm that takes the inputs."""
-        taken = interleave(harness.arms(make(0)), self._samples, before=self._flush.sum)
+        taken = interleave(arms(0), self._samples, before=self._flush.sum)
         return {arm: timing(seconds) for arm, seconds in taken.items()}, {}
 
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from kbtool.gpu.benchmark import Make, timing
-from kbtool.gpu.harness import Harness
+from kbtool.gpu.benchmark import Arms, timing
 from kbtool.model.run import Timing
 
 WARMUP_ROUNDS = 3
@@ -47,16 +46,14 @@ class CudaClock:
         self._reader.sum()
         return max(self._reader.nbytes / _device_seconds(self._reader.sum) / 1e9 for _ in range(9))
 
-    def time(
-        self, harness: Harness, make: Make, least_bytes: int
-    ) -> tuple[dict[str, Timing], dict[str, str]]:
+    def time(self, arms: Arms, least_bytes: int) -> tuple[dict[str, Timing], dict[str, str]]:
         """Every arm that takes the inputs and can be captured."""
         count = max(2, min(MAX_SETS, _SET_BYTES // max(least_bytes, 1)))
-        arms = [harness.arms(make(number)) for number in range(count)]
+        sets = [arms(number) for number in range(count)]
         graphs, absent = {}, {}
-        for name in arms[0]:
+        for name in sets[0]:
             try:
-                graphs[name] = _capture([calls[name] for calls in arms])
+                graphs[name] = _capture([calls[name] for calls in sets])
             except Exception as error:
                 absent[name] = f"cannot be captured: {str(error).splitlines()[0]}"
         taken: dict[str, list[float]] = {name: [] for name in graphs}
@@ -68,7 +65,7 @@ class CudaClock:
                 if round_number >= WARMUP_ROUNDS:
                     taken[name].append(elapsed)
         timings = {
-            name: timing(seconds, count, _host_us(arms[0][name])) for name, seconds in taken.items()
+            name: timing(seconds, count, _host_us(sets[0][name])) for name, seconds in taken.items()
         }
         return timings, absent
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import device as Device  # noqa: N812
 
 Inputs = Mapping[str, Any]
-FUNCTIONS = ("make_inputs", "reference", "baseline", "call", "arms", "work")
+FUNCTIONS = ("make_inputs", "reference", "baseline", "call", "arms", "workspace_bytes", "work")
 NAMES = ("SUBJECT", "BASELINE_ARM")
 
 
@@ -48,11 +48,24 @@ class Harness(Protocol):
     ) -> dict[str, Tensor]:
         """Every output by the operator; with ``poison``, into buffers filled with NaN."""
 
-    def arms(self, inputs: Inputs) -> dict[str, Callable[[], Any]]:
-        """The calls to time in turn, by name."""
+    def arms(self, inputs: Inputs, variants: Sequence[str] = ()) -> dict[str, Callable[[], Any]]:
+        """The calls to time in turn, by name; of ``variants`` an arm each, where it takes them."""
+
+    def workspace_bytes(self, inputs: Inputs, variant: str | None = None) -> int:
+        """Memory that the operator needs beside inputs and outputs."""
 
     def work(self, case: Mapping[str, Any]) -> dict[str, int]:
         """``bytes``: the least that the case has to move; ``flops``: the operations it needs."""
+
+
+class HarnessWithParts(Harness, Protocol):
+    """A harness that also runs its operator part by part, for finding the part at fault."""
+
+    def parts(
+        self, inputs: Inputs, variant: str | None
+    ) -> dict[str, Callable[[], tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]]]:
+        """Part → what runs it alone, on operands known to be good: it returns outputs, reference
+        and baseline, each as the functions above do. What cannot run apart is left out."""
 
 
 def load_harness(path: Path) -> Harness:

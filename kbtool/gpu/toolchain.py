@@ -41,22 +41,62 @@ def find_compiler() -> tuple[str, str]:
 
 
 def find_nvcc() -> tuple[Path, str]:
-    """The CUDA compiler and its version: under ``CUDA_HOME``, on ``PATH``, at the usual place.
+    """The CUDA compiler and its version.
 
     Raises:
         MachineError: there is none.
     """
+    found = _of_toolkit("nvcc", r"release [\d.]+, V([\d.]+)")
+    if found is None:
+        raise MachineError(
+            "no nvcc: install the CUDA toolkit and put nvcc on PATH, or run"
+            " `pip install 'kbtool[nvcc]'`"
+        )
+    return found
+
+
+def find_profiler() -> tuple[Path, str]:
+    """Nsight Compute and its version.
+
+    Raises:
+        MachineError: there is none.
+    """
+    found = _of_toolkit("ncu", r"Version ([\d.]+)")
+    if found is None:
+        raise MachineError("no profiler: install Nsight Compute and put ncu on PATH")
+    return found
+
+
+def find_sanitiser() -> tuple[Path, str]:
+    """compute-sanitizer and its version.
+
+    Raises:
+        MachineError: there is none.
+    """
+    found = _of_toolkit("compute-sanitizer", r"Version ([\d.]+)")
+    if found is None:
+        raise MachineError(
+            "no compute-sanitizer: install the CUDA toolkit and put compute-sanitizer on PATH"
+        )
+    return found
+
+
+def _of_toolkit(program: str, version: str) -> tuple[Path, str] | None:
+    """A program of the CUDA toolkit and what it says is its version, if it is there and runs.
+
+    Looked for under ``CUDA_HOME``, on ``PATH``, at the usual place, among this environment's
+    packages.
+    """
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    packages = Path(sysconfig.get_path("platlib"), "nvidia").glob("cu*/bin")
     found = (
-        (shutil.which("nvcc", path=str(Path(home) / "bin")) if home else None)
-        or shutil.which("nvcc")
-        or shutil.which("nvcc", path="/usr/local/cuda/bin")
+        (shutil.which(program, path=str(Path(home) / "bin")) if home else None)
+        or shutil.which(program)
+        or shutil.which(program, path="/usr/local/cuda/bin")
+        or shutil.which(program, path=os.pathsep.join(map(str, sorted(packages))))
     )
-    said = _version(found) if found else None
-    match = re.search(r"release [\d.]+, V([\d.]+)", said or "")
-    if found is None or match is None:
-        raise MachineError("no nvcc: install the CUDA toolkit and put nvcc on PATH")
-    return Path(found), match[1]
+    match = re.search(version, (_version(found) or "") if found else "")
+    return (Path(found), match[1]) if found is not None and match is not None else None
 
 
 def cuda_home(nvcc: Path) -> Path:
@@ -74,6 +114,15 @@ def cuda_home(nvcc: Path) -> Path:
     if match is None:
         raise MachineError(f"{nvcc} does not say where its toolkit is; set CUDA_HOME")
     return Path(match[1].strip()).resolve()
+
+
+def cuda_runtime(home: Path) -> tuple[Path, str]:
+    """The folder of the CUDA runtime library of the toolkit at ``home``, and its linker flag."""
+    if not (home / "lib64").is_dir():
+        # As a Python package the toolkit has the library under its full name only.
+        for library in sorted((home / "lib").glob("libcudart.so.*")):
+            return library.parent, f"-l:{library.name}"
+    return home / "lib64", "-lcudart"
 
 
 def find_torch() -> tuple[Path, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ def validate(
     sha256: str,
     device: torch.device,
     seed: int,
+    variant: str | None = None,
     on_case: Callable[[int, CaseResult], None],
 ) -> ValidationResult:
     """Validate the loaded library.
@@ -33,18 +35,25 @@ def validate(
         sha256: of the library, for the record.
         device: where to run.
         seed: of the inputs; each case draws its own from it.
+        variant: the version of the operator; its own choice where not given.
         on_case: called with the number of cases done and the last result.
     """
     results = []
     for case_set, case in cases:
-        result = validate_case(harness, case_set, case, device=device, seed=seed)
+        result = validate_case(harness, case_set, case, device=device, seed=seed, variant=variant)
         results.append(result)
         on_case(len(results), result)
     return ValidationResult(sha256=sha256, device=str(device), seed=seed, rule=RULE, cases=results)
 
 
 def validate_case(
-    harness: Harness, case_set: str, case: Case, *, device: torch.device, seed: int
+    harness: Harness,
+    case_set: str,
+    case: Case,
+    *,
+    device: torch.device,
+    seed: int,
+    variant: str | None = None,
 ) -> CaseResult:
     """Validate one case: poisoned call, repeat, plain call, each held against the reference."""
     name = str(case["name"])
@@ -58,6 +67,7 @@ def validate_case(
         return CaseResult(
             case_set=case_set,
             name=name,
+            variant=variant,
             case={key: value for key, value in case.items() if key != "name"},
             passed=passed,
             outputs=outputs or {},
@@ -70,9 +80,11 @@ def validate_case(
     reference = harness.reference(inputs)
     yardstick = harness.baseline(inputs)
     try:
-        first = harness.call(inputs, poison=True)
-        second = harness.call(inputs, poison=True)
-        plain = harness.call(inputs, poison=False)
+        first = harness.call(inputs, variant=variant, poison=True)
+        second = harness.call(inputs, variant=variant, poison=True)
+        plain = harness.call(inputs, variant=variant, poison=False)
+    except torch.OutOfMemoryError:
+        raise  # says nothing of the kernel
     except Exception as error:
         return result(False, message=f"the call raised {type(error).__name__}: {error}")
     if not reference.keys() == yardstick.keys() == first.keys() == plain.keys():
@@ -91,6 +103,26 @@ def validate_case(
     if not wrong and not repeatable:
         wrong = ["a second call gave other bits"]
     return result(not wrong, outputs, repeatable, "; ".join(wrong) or None)
+
+
+def error_profile(
+    harness: Harness,
+    case_set: str,
+    case: Case,
+    *,
+    axis: int,
+    device: torch.device,
+    seed: int,
+    variant: str | None = None,
+) -> list[float | None]:
+    """The largest error of the first output at each index of ``axis``; ``None`` for NaN."""
+    inputs = harness.make_inputs(case, device=device, seed=case_seed(seed, case_set, case["name"]))
+    name, reference = next(iter(harness.reference(inputs).items()))
+    error = (harness.call(inputs, variant=variant)[name].double() - reference).abs()
+    if error.numel() == 0:
+        return []
+    largest = error.movedim(axis, 0).reshape(error.shape[axis], -1).amax(1)
+    return [None if math.isnan(value) else value for value in largest.tolist()]
 
 
 def case_seed(seed: int, case_set: str, name: str) -> int:

@@ -1,7 +1,9 @@
 """The child process that loads a library and runs it: a crash there is a finding, not kbtool's end.
 
 Reads one JSON request on stdin and writes JSON lines to the descriptor in ``KBTOOL_EVENTS``:
-``progress`` while it works, then ``result``, ``unavailable`` or ``failed``.
+``progress`` while it works, with each case that was validated, then ``result``, ``unavailable`` or
+``failed``. Under another program, which may pass on neither, the request is the file named as the
+only argument and the events are lines of stdout that begin with ``EVENT``.
 """
 
 from __future__ import annotations
@@ -15,14 +17,18 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
+from kbtool.gpu.shrink import Search, Verdict
 from kbtool.model.base import Model
 from kbtool.model.kernel import CaseValue
+
+EVENT = "kbtool-event "
+"""What a line of stdout that is an event begins with."""
 
 
 class Request(Model):
     """What the worker is to do."""
 
-    task: Literal["validate", "benchmark"]
+    task: Literal["validate", "benchmark", "minimise", "run", "profile", "launch"]
     library: str
     """The library to load."""
     sha256: str
@@ -37,16 +43,33 @@ class Request(Model):
     seed: int
     threads: int
     samples: int = 20
+    variant: str | None = None
+    """The version of the operator to validate; its own choice where there is none."""
+    variants: list[str] = []
+    """Versions to time, an arm each, beside its own choice."""
+    profiled: list[int] = []
+    """Numbers of cases whose errors are told by index along ``profile_axis``."""
+    profile_axis: int = 0
+    of: list[str | None] = []
+    """For each case the version to run; its own choice where there is none."""
+    search: Search | None = None
+    """How far to minimise."""
+    arm: str | None = None
+    """The arm to profile; that of the library where there is none."""
 
 
 def main() -> int:
     """Read the request, do it, report; the exit status is 0 whatever the verdict."""
-    with os.fdopen(int(os.environ["KBTOOL_EVENTS"]), "w", buffering=1) as events:
+    watched = len(sys.argv) > 1
+    descriptor = sys.stdout.fileno() if watched else int(os.environ["KBTOOL_EVENTS"])
+    prefix = EVENT if watched else ""
+    with os.fdopen(descriptor, "w", buffering=1) as events:
 
         def send(event: str, **fields: Any) -> None:
-            events.write(json.dumps({"event": event, **fields}) + "\n")
+            events.write(prefix + json.dumps({"event": event, **fields}) + "\n")
 
-        request = TypeAdapter(Request).validate_json(sys.stdin.buffer.read())
+        raw = Path(sys.argv[1]).read_bytes() if watched else sys.stdin.buffer.read()
+        request = TypeAdapter(Request).validate_json(raw)
         try:
             import torch
         except ImportError as error:
@@ -73,6 +96,9 @@ def main() -> int:
         except HarnessError as error:
             send("failed", message=str(error), error=str(error))
             return 0
+        except torch.OutOfMemoryError as error:
+            send("unavailable", message=f"the device has too little memory: {error}")
+            return 0
         send("result", result=result)
     return 0
 
@@ -86,17 +112,75 @@ def _do(request: Request, harness: Any, send: Callable[..., None]) -> Any:
         send("progress", done=done, total=total, label=case.name)
 
     if request.task == "validate":
-        from kbtool.gpu.validate import validate
+        from kbtool.gpu.validate import error_profile, validate
 
+        def told(done: int, case: Any) -> None:
+            result = case.model_dump(mode="json")
+            send("progress", done=done, total=total, label=case.name, case=result)
+
+        device = torch.device(request.device)
+        settings: dict[str, Any] = {
+            "device": device, "seed": request.seed, "variant": request.variant,
+        }  # fmt: skip
         with torch.inference_mode():
-            return validate(
-                harness,
-                list(request.cases),
-                sha256=request.sha256,
-                device=torch.device(request.device),
-                seed=request.seed,
-                on_case=progress,
-            ).model_dump(mode="json")
+            result = validate(
+                harness, list(request.cases), sha256=request.sha256, on_case=told, **settings
+            )
+            for number in request.profiled:
+                errors = error_profile(
+                    harness, *request.cases[number], axis=request.profile_axis, **settings
+                )
+                send("profile", case=number, errors=errors)
+        return result.model_dump(mode="json")
+    if request.task == "minimise":
+        return _minimise(request, harness, send)
+    if request.task == "benchmark":
+        return _benchmark(request, harness, progress)
+    from kbtool.gpu.calls import launch_interval_us, profiled_call, run_cases
+
+    with torch.inference_mode():
+        if request.task == "launch":
+            return launch_interval_us()
+        if request.task == "profile":
+            case = request.cases[0][1]
+            return profiled_call(harness, case, request.arm, request.variants, request.seed)
+        return run_cases(
+            harness,
+            list(zip(request.cases, request.of, strict=True)),
+            device=torch.device(request.device),
+            seed=request.seed,
+            on_case=lambda done, name: send("progress", done=done, total=total, label=name),
+        )
+
+
+def _minimise(request: Request, harness: Any, send: Callable[..., None]) -> Any:
+    """The result; ``None`` where another process has to go on with what was told so far."""
+    import torch
+
+    from kbtool.gpu.minimise import ContextLostError, Prober, minimise
+
+    assert request.search is not None
+
+    def told(key: str, label: str, verdict: Verdict | None) -> None:
+        send("probe", key=key, label=label, verdict=verdict and verdict.model_dump())
+
+    prober = Prober(
+        harness,
+        request.search,
+        device=torch.device(request.device),
+        seed=request.seed,
+        variant=request.variant,
+        on_probe=told,
+    )
+    with torch.inference_mode():
+        try:
+            result = minimise(prober, list(request.cases), request.sha256)
+        except ContextLostError:
+            return None
+    return result.model_dump(mode="json")
+
+
+def _benchmark(request: Request, harness: Any, progress: Callable[[int, Any], None]) -> Any:
     from kbtool.gpu.benchmark import benchmark
 
     return benchmark(
@@ -107,6 +191,7 @@ def _do(request: Request, harness: Any, send: Callable[..., None]) -> Any:
         sha256=request.sha256,
         threads=request.threads,
         seed=request.seed,
+        variants=request.variants,
         on_case=progress,
     ).model_dump(mode="json")
 

@@ -11,6 +11,17 @@ from pydantic import Field, model_validator
 from kbtool.model.base import KernelId, Model, Slug
 
 CaseValue = int | float | bool | str | list[int] | None
+GIVEN = "given"
+"""The case set, so to speak, of a case that is given as text."""
+
+
+class Variant(Model):
+    """A version of the kernel that a target offers beside others."""
+
+    architectures: list[str] = []
+    """CUDA architectures whose builds have it; all of the target's where empty."""
+    not_taken: dict[str, list[str]] = {}
+    """Case field → values that it does not take, beside those of the target."""
 
 
 class Target(Model):
@@ -25,15 +36,60 @@ class Target(Model):
     cuda_flags: list[str] = []
     """Flags of nvcc, beyond the builder's own."""
     architectures: list[str] = []
-    """CUDA architectures that compile: sm_80, sm_90a."""
+    """CUDA architectures that compile: sm_80, sm_90a. Every source sees KBTOOL_ARCH_SM_80 defined
+    in a build for sm_80, and so on."""
+    architecture_sources: dict[str, Annotated[list[str], Field(min_length=1)]] = {}
+    """CUDA architecture → sources that only a build for it compiles, beside `sources`."""
     link_flags: list[str] = []
     """Flags of the linker, beyond the builder's own."""
     not_taken: dict[str, list[str]] = {}
     """Case field → values that this target does not take; such cases are left out, and counted."""
+    variants: dict[Slug, Variant] = {}
+    """The versions that can be asked for by name, simplest first."""
 
-    def takes(self, case: Mapping[str, CaseValue]) -> bool:
-        """Whether this target can run ``case``."""
-        return all(str(case.get(field)) not in values for field, values in self.not_taken.items())
+    def takes(self, case: Mapping[str, CaseValue], variant: str | None = None) -> bool:
+        """Whether this target, or one variant of it, can run ``case``."""
+        refusals = [self.not_taken]
+        if variant is not None:
+            refusals.append(self.variants[variant].not_taken)
+        return all(
+            str(case.get(field)) not in values
+            for refused in refusals
+            for field, values in refused.items()
+        )
+
+    def variants_for(self, architecture: str) -> list[str]:
+        """The variants that a build for ``architecture`` has."""
+        return [
+            name
+            for name, variant in self.variants.items()
+            if not variant.architectures or architecture in variant.architectures
+        ]
+
+    def sources_for(self, architecture: str) -> list[str]:
+        """The sources that a build for ``architecture`` compiles."""
+        return [*self.sources, *self.architecture_sources.get(architecture, [])]
+
+    @model_validator(mode="after")
+    def _architecture_sources_are_for_architectures(self) -> Self:
+        named = {"architecture_sources": list(self.architecture_sources)}
+        for name, variant in self.variants.items():
+            named[f"variants.{name}.architectures"] = variant.architectures
+        for place, architectures in named.items():
+            unknown = [one for one in architectures if one not in self.architectures]
+            if unknown:
+                known = ", ".join(self.architectures) or "none"
+                raise ValueError(
+                    f"{place}: {unknown[0]!r} is none of architectures; there is {known}"
+                )
+        for sources in self.architecture_sources.values():
+            twice = sorted(set(sources) & set(self.sources))
+            if twice:
+                raise ValueError(
+                    f"architecture_sources: {twice[0]!r} is among sources too, which every build"
+                    " compiles; leave it out of one"
+                )
+        return self
 
 
 class CaseField(Model):
@@ -47,6 +103,10 @@ class CaseField(Model):
     """The value where a case does not set it; without a default, such a case has null."""
     choices: list[str] = []
     """The values that it takes."""
+
+    def simplest(self, name: str) -> CaseValue:
+        """The value where a case does not set it: the default, or null."""
+        return None if self.default is None else self.parse(name, self.default)
 
     def parse(self, name: str, value: Any) -> CaseValue:
         """``value``, text as the file has it, in its type; ``ValueError`` names the field."""
@@ -119,6 +179,21 @@ class Kernel(Model):
     """The case sets, by name."""
 
     @model_validator(mode="after")
+    def _refusals_name_fields(self) -> Self:
+        for name, target in self.targets.items():
+            refusals = {f"targets.{name}.not_taken": target.not_taken}
+            for variant, spec in target.variants.items():
+                refusals[f"targets.{name}.variants.{variant}.not_taken"] = spec.not_taken
+            for place, refused in refusals.items():
+                unknown = sorted(set(refused) - set(self.case_fields))
+                if unknown:
+                    raise ValueError(
+                        f"{place}: {unknown[0]!r} is no case field; the fields are"
+                        f" {', '.join(self.case_fields)}"
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _cases_are_typed(self) -> Self:
         problems = []
         for name in self.case_sets:
@@ -152,6 +227,31 @@ class Kernel(Model):
             raise ValueError(f"case set {case_set}: two cases are called {twice[0]!r}")
         return cases
 
+    def case_from(self, text: str) -> dict[str, CaseValue]:
+        """The case that ``FIELD=VALUE …`` describes, typed, defaults put in; a list is ``1/2/3``.
+
+        Raises:
+            ValueError: it is not of that form, an unknown field, a value of the wrong type.
+        """
+        raw: dict[str, str | list[str]] = {}
+        for part in text.split():
+            name, equals, value = part.partition("=")
+            if not equals:
+                raise ValueError(f"case {text!r}: {part!r} is not FIELD=VALUE")
+            if name in self.case_fields and self.case_fields[name].type == "ints":
+                raw[name] = value.split("/") if value else []
+            else:
+                raw[name] = value
+        return self._case(GIVEN, {**raw, "name": text}, [])
+
+    def case_text(self, case: Mapping[str, CaseValue]) -> str:
+        """``case`` as ``case_from`` reads it: the fields that are set and not at their defaults."""
+        return " ".join(
+            f"{name}={value_text(case[name])}"
+            for name, field in self.case_fields.items()
+            if case.get(name) is not None and case[name] != field.simplest(name)
+        )
+
     def _case(
         self, case_set: str, raw: dict[str, str | list[str]], extra: list[str]
     ) -> dict[str, CaseValue]:
@@ -166,12 +266,20 @@ class Kernel(Model):
         )
         case: dict[str, CaseValue] = {"name": " ".join([str(given), *extra])}
         for name, field in self.case_fields.items():
-            value = raw.get(name, field.default)
             try:
-                case[name] = None if value is None else field.parse(name, value)
+                case[name] = field.parse(name, raw[name]) if name in raw else field.simplest(name)
             except ValueError as error:
                 raise ValueError(f"case set {case_set}, {case['name']}: {error}") from None
         return case
+
+
+def value_text(value: CaseValue) -> str:
+    """A value as a case's text has it; ``absent`` for null."""
+    if value is None:
+        return "absent"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "/".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _short(value: str | list[str]) -> str:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
-from kbtool.model.base import ExactDuration, KernelId, Model, Slug
+from kbtool.model.base import ExactDuration, KernelId, Model, Quantity, Slug
 
-Need = Literal["compiler", "ninja", "torch", "gpu", "nvcc", "profiler"]
+Need = Literal["compiler", "ninja", "torch", "gpu", "nvcc", "profiler", "sanitiser"]
 RelativePath = Annotated[str, Field(min_length=1)]
 
 
@@ -96,6 +96,9 @@ class ValidateStep(StepBase):
     kind: Literal["validate"]
     case_sets: str
     """Case sets of the manifest, separated by commas."""
+    variants: str = "default"
+    """Variants of the target to hold against it, separated by commas: default for the kernel's own
+    choice, or names; all for both that and every variant that the build has."""
     seed: int = 0
     """Seed of the inputs; 0 draws a fresh one, which the run records."""
 
@@ -106,10 +109,85 @@ class BenchmarkStep(StepBase):
     kind: Literal["benchmark"]
     case_set: str
     """A case set of the manifest."""
+    variants: str = "default"
+    """Variants to time, an arm each, beside the kernel's own choice, which is timed always: as for
+    validate, which must have passed them."""
     samples: Annotated[int, Field(ge=5)] = 20
     """Timed samples an arm."""
     threads: Annotated[int, Field(ge=0)] = 0
     """CPU threads; 0 takes one a core."""
+
+
+class MutantsStep(StepBase):
+    """Put each known bug back, one at a time, and see whether validation finds it."""
+
+    kind: Literal["mutants"]
+    case_sets: str
+    """Case sets of the manifest, separated by commas."""
+    mutants: str = "all"
+    """Ids of mutants, separated by commas; or all those of the target that was built."""
+    bound: Annotated[float, Field(ge=0)] = 0.0
+    """A fixed bound to compare the rule with: which bugs would it let through? 0 compares none."""
+    limit: ExactDuration = Quantity("2 min")
+    """How long one mutant may take; after that it hangs, and counts as found."""
+    jobs: Annotated[int, Field(ge=0)] = 0
+    """Compilers at once; 0 takes one a core."""
+    at_once: Annotated[int, Field(ge=0)] = 0
+    """Mutants validated at once; 0 takes one a core, and on a card no more than 6."""
+    seed: int = 0
+    """Seed of the inputs; 0 draws a fresh one, which the run records."""
+    profile: str = ""
+    """Case sets whose errors are recorded by index along `profile_axis`; none where empty."""
+    profile_axis: int = 0
+    """An axis of the first output: 2 is the query in (B, H, Sq, D)."""
+
+
+class MinimiseStep(StepBase):
+    """From a case that fails: the smallest that still fails, the boundary, the part at fault."""
+
+    kind: Literal["minimise"]
+    case_sets: str
+    """Case sets of the manifest, separated by commas."""
+    case: str = ""
+    """One case instead of all: `FIELD=VALUE …`, or the name of a case of the sets."""
+    variant: str = "default"
+    """The variant of the target to look at; default is the kernel's own choice."""
+    seed: int = 0
+    """Seed of the inputs; 0 draws a fresh one, which the run records."""
+    draws: Annotated[int, Field(ge=1)] = 3
+    """Inputs drawn for a case before it counts as passing."""
+    probes: Annotated[int, Field(ge=1)] = 600
+    """The most cases tried."""
+    limit: ExactDuration = Quantity("1 min")
+    """How long one case may take; after that it hangs, and so fails."""
+
+
+class ProfileStep(StepBase):
+    """Nsight Compute metrics of the validated artifact, down to a named bottleneck."""
+
+    kind: Literal["profile"]
+    case_set: str
+    """A case set of the manifest."""
+    case: str = ""
+    """One case instead of all: `FIELD=VALUE …`, or the name of a case of the set."""
+    arm: str = ""
+    """A variant, or another arm of the harness; empty takes the library with its own choice."""
+
+
+class SanitiseStep(StepBase):
+    """Run the built artifact under a tool of compute-sanitizer, with no caching allocator."""
+
+    kind: Literal["sanitise"]
+    tool: Literal["memcheck", "racecheck", "initcheck", "synccheck"]
+    """The tool."""
+    case_sets: str
+    """Case sets of the manifest, separated by commas."""
+    case: str = ""
+    """One case instead of all: `FIELD=VALUE …`, or the name of a case of the sets."""
+    variants: str = "all"
+    """Variants of the target to run, as for validate."""
+    exclude: str = ""
+    """Parts of the names of kernels that the tool leaves out, separated by commas."""
 
 
 class CommandStep(StepBase):
@@ -129,11 +207,30 @@ class CommandStep(StepBase):
 
 
 StepSpec = Annotated[
-    EnvironmentStep | BuildStep | ValidateStep | BenchmarkStep | CommandStep,
+    EnvironmentStep
+    | BuildStep
+    | ValidateStep
+    | MutantsStep
+    | BenchmarkStep
+    | MinimiseStep
+    | ProfileStep
+    | SanitiseStep
+    | CommandStep,
     Field(discriminator="kind"),
 ]
 
 _PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
+_DOES = {
+    "validate": "validates",
+    "mutants": "validates mutants",
+    "benchmark": "benchmarks",
+    "minimise": "minimises",
+    "profile": "profiles",
+    "sanitise": "sanitises",
+}
+"""The kinds that work on a built artifact → what one says of such a step."""
+_MEASURES = frozenset({"benchmark", "profile"})
+"""The kinds whose figures count only for an artifact that passed validation."""
 
 
 class Recipe(Model):
@@ -146,7 +243,7 @@ class Recipe(Model):
     about: str | None = None
     """What it does, and what it leaves behind."""
     kernel: KernelId | None = None
-    """The kernel that build, validate and benchmark steps work on."""
+    """The kernel that the steps build and work on."""
     parameters: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Parameter] = {}
     """What the user may set."""
     steps: Annotated[list[StepSpec], Field(min_length=1)]
@@ -172,14 +269,13 @@ class Recipe(Model):
             raise ValueError(f"two steps are called {twice[0]!r}")
         built = validated = False
         for step in self.steps:
-            if step.kind in {"build", "validate", "benchmark"} and self.kernel is None:
+            does = _DOES.get(step.kind)
+            if (does or step.kind == "build") and self.kernel is None:
                 raise ValueError(f"step {step.id!r} needs the recipe to name a kernel")
-            if step.kind == "validate" and not built:
-                raise ValueError(f"step {step.id!r} validates, but no build step comes before it")
-            if step.kind == "benchmark" and not validated:
-                raise ValueError(
-                    f"step {step.id!r} benchmarks, but no validate step comes before it"
-                )
+            if does and not built:
+                raise ValueError(f"step {step.id!r} {does}, but no build step comes before it")
+            if step.kind in _MEASURES and not validated:
+                raise ValueError(f"step {step.id!r} {does}, but no validate step comes before it")
             if step.kind == "build":
                 built, validated = True, False
             validated = validated or step.kind == "validate"

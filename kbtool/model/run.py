@@ -6,12 +6,15 @@ import hashlib
 import json
 import math
 import statistics
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from kbtool.model.base import KernelId, Model, PatternId, RunId, SessionId
+from kbtool.model.base import KernelId, Model, PatternId, Reference, RunId, SessionId
+from kbtool.model.kernel import CaseValue, value_text
+from kbtool.model.mutant import Mutant
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -99,6 +102,8 @@ class BuildResult(Model):
     bytes: int
     warm: bool
     """Whether it was there already and no compiler ran."""
+    reused: int = 0
+    """Objects that earlier builds had left; their sources were not compiled again."""
     compiler: str
     flags: list[str]
     sources: dict[str, Sha256]
@@ -133,6 +138,8 @@ class CaseResult(Model):
 
     case_set: str
     name: str
+    variant: str | None = None
+    """The variant that was asked for; null leaves the choice to the kernel."""
     case: dict[str, Any]
     passed: bool
     outputs: dict[str, OutputError] = {}
@@ -152,6 +159,11 @@ class CaseResult(Model):
             raise ValueError("passed, although a second call gave other bits")
         return self
 
+    @property
+    def place(self) -> str:
+        """Where it stands, in words."""
+        return f"{self.case_set}/{self.name}" + (f" as {self.variant}" if self.variant else "")
+
 
 class ValidationResult(Model):
     """What a validate step found."""
@@ -169,6 +181,32 @@ class ValidationResult(Model):
     def passed(self) -> bool:
         """Whether every case passed."""
         return bool(self.cases) and all(case.passed for case in self.cases)
+
+    @property
+    def variants(self) -> set[str | None]:
+        """The variants that the cases were held against; ``None`` is the kernel's own choice."""
+        return {case.variant for case in self.cases}
+
+
+def unvalidated(
+    sha256: str, variants: Iterable[str | None], passed: Iterable[ValidationResult]
+) -> str | None:
+    """What passed none of the validations, in words, or ``None``.
+
+    Args:
+        sha256: of the library.
+        variants: of it; ``None`` is its own choice.
+        passed: validations that passed.
+    """
+    known: set[str | None] = set()
+    for result in passed:
+        if result.sha256 == sha256:
+            known |= result.variants
+    missing = [variant for variant in variants if variant not in known]
+    if not missing:
+        return None
+    library = f"library {sha256[:12]}"
+    return f"variant {missing[0] or 'default'} of {library}" if known else library
 
 
 class Timing(Model):
@@ -215,6 +253,8 @@ class BenchmarkCase(Model):
     """Why the figures are refused; a refused case proves nothing."""
     absent: dict[str, str] = {}
     """Arm → why it did not run."""
+    workspace_bytes: dict[str, int] = {}
+    """Arm of the library → device or main memory that it needs beside inputs and outputs."""
 
 
 class BenchmarkResult(Model):
@@ -229,6 +269,8 @@ class BenchmarkResult(Model):
     """The arm that runs the library."""
     baseline: str
     """The arm that ratios are taken against."""
+    variants: list[str] = []
+    """The arms that run one variant of the library each."""
     read_gb_s: Annotated[float, Field(gt=0)]
     """The measured ceiling of memory reads, in 10⁹ bytes a second, same run, same threads."""
     protocol: str
@@ -259,6 +301,309 @@ class BenchmarkResult(Model):
         return f"noisy: other processes used {self.others_busy:.0%} of the cores meanwhile"
 
 
+CaseNumber = Annotated[int, Field(ge=0)]
+
+
+class MutantResult(Model):
+    """One bug put back: whether validation found it, and by which cases."""
+
+    bug: Reference
+    """The record of the bug: SESSION#bugs.ID."""
+    mutant: Mutant
+    """The edit, as it was made."""
+    sha256: Sha256 | None = None
+    """The library with the bug; null if it does not build."""
+    verdict: Literal["killed", "survived", "not-built", "not-judged"]
+    """killed: a case failed, or the process died or hung; survived: every case passed; not-built:
+    the edit cannot be made or does not compile; not-judged: the machine failed, not the kernel."""
+    killed_by: list[CaseNumber] = []
+    """The cases that failed, as numbers, from 0, in the list of cases."""
+    over_bound: list[CaseNumber] = []
+    """The cases that the fixed bound refuses."""
+    cut_short: Literal["died", "hung"] | None = None
+    """How the process ended, if before the last case: later cases are not judged."""
+    cases_run: int
+    """Cases that ran to their end."""
+    message: str | None = None
+    """What the first case to fail says, or the compiler."""
+    profiles: dict[CaseNumber, list[float | None]] = {}
+    """Case → largest error of the first output at each index of an axis; null for NaN."""
+
+    @model_validator(mode="after")
+    def _verdict_follows(self) -> Self:
+        if (self.verdict == "killed") != bool(self.killed_by or self.cut_short):
+            raise ValueError(
+                f"{self.mutant.id}: {self.verdict}, although {len(self.killed_by)} cases failed and"
+                f" the process {self.cut_short or 'ended well'}"
+            )
+        return self
+
+    @property
+    def finding(self) -> str | None:
+        """What is wrong with the validation or with the mutant, or ``None``."""
+        if self.verdict == "survived" and self.mutant.equivalent is None:
+            return "no case finds it"
+        if self.verdict == "killed" and self.mutant.equivalent is not None:
+            return "declared equivalent, but found"
+        return {"not-built": "does not build", "not-judged": "not judged"}.get(self.verdict)
+
+
+class MutantsResult(Model):
+    """What a mutants step found: which bugs, put back one at a time, validation finds."""
+
+    type: Literal["mutants"] = "mutants"
+    kernel: KernelId
+    target: str
+    sha256: Sha256
+    """The library without any of the bugs; it passed every one of the cases in this step."""
+    device: str
+    seed: int
+    rule: str
+    """The rule of the verdict, in words."""
+    bound: Annotated[float, Field(gt=0)] | None = None
+    """The fixed bound that the rule is compared with: the first output's largest error must be
+    below it, and nothing else counts. An output that is NaN is not below it."""
+    cases: Annotated[list[str], Field(min_length=1)]
+    """SET/NAME of each case, in the order in which they ran."""
+    mutants: list[MutantResult]
+    replaceable: list[CaseNumber]
+    """The cases that find nothing but what another case finds too."""
+
+    @model_validator(mode="after")
+    def _cases_are_there(self) -> Self:
+        for result in self.mutants:
+            for number in (*result.killed_by, *result.over_bound, *result.profiles):
+                if number >= len(self.cases):
+                    raise ValueError(f"{result.mutant.id}: there is no case {number}")
+        wanted = replaceable_cases(len(self.cases), self.mutants)
+        if self.replaceable != wanted:
+            raise ValueError(f"replaceable is {self.replaceable}; the verdicts make it {wanted}")
+        return self
+
+    @property
+    def passed(self) -> bool:
+        """Whether every bug is found, but for those that cannot be."""
+        return all(result.finding is None for result in self.mutants)
+
+    def let_through(self, case_set: str | None = None) -> list[MutantResult]:
+        """The bugs that the rule finds and the fixed bound does not, over all cases or one set."""
+        if self.bound is None:
+            return []
+        numbers = {
+            number
+            for number, name in enumerate(self.cases)
+            if case_set is None or name.startswith(f"{case_set}/")
+        }
+        return [
+            result
+            for result in self.mutants
+            if result.verdict == "killed" and not numbers & set(result.over_bound)
+        ]
+
+
+def replaceable_cases(count: int, mutants: Sequence[MutantResult]) -> list[int]:
+    """The cases, out of ``count``, of which any one could go: what it finds another finds too."""
+    needed = {result.killed_by[0] for result in mutants if len(result.killed_by) == 1}
+    return [number for number in range(count) if number not in needed]
+
+
+class AxisProbe(Model):
+    """One value tried in one field of a case, all else fixed."""
+
+    value: CaseValue
+    state: Literal["fails", "passes", "refused"]
+    """refused: the case cannot be posed, or the operator does not take it."""
+
+
+class Axis(Model):
+    """What becomes of the smallest failing case along one field, all else fixed."""
+
+    field: str
+    """The case field, or several that change together, joined by `=`."""
+    value: CaseValue
+    """Its value in the smallest failing case."""
+    probes: list[AxisProbe]
+    """Every value tried, numbers in order."""
+
+    @property
+    def boundary(self) -> tuple[int, int] | None:
+        """The largest number that passes and the smallest that fails; ``None`` unless every number
+        tried up to the one passes and every one from the other on fails."""
+        passes, fails = self._numbers("passes"), self._numbers("fails")
+        if not passes or not fails or passes[-1] > fails[0]:
+            return None
+        return passes[-1], fails[0]
+
+    @property
+    def sentence(self) -> str:
+        """What was seen along the field, in words: no more than was tried."""
+        parts = []
+        if self.boundary is not None:
+            passes, fails = self.boundary
+            parts.append(f"fails from {fails} on, passes up to {passes}; tried:")
+        for state in ("fails", "passes", "refused"):
+            values = [probe.value for probe in self.probes if probe.state == state]
+            if values:
+                parts.append(f"{state}{'' if state == 'refused' else ' at'} {_listed(values)};")
+        return f"{self.field} {' '.join(parts).removesuffix(';')}"
+
+    def _numbers(self, state: str) -> list[int]:
+        return sorted(
+            probe.value
+            for probe in self.probes
+            if probe.state == state
+            and isinstance(probe.value, int)
+            and not isinstance(probe.value, bool)
+        )
+
+
+def _listed(values: list[CaseValue]) -> str:
+    """Values in words, numbers that follow one another as a range: ``1–33, 64, absent``."""
+    runs: list[list[CaseValue]] = []
+    for value in values:
+        last = runs[-1][-1] if runs else None
+        if type(value) is int and type(last) is int and value == last + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    return ", ".join(
+        "–".join(value_text(end) for end in (run if len(run) < 2 else (run[0], run[-1])))
+        for run in runs
+    )
+
+
+class PartResult(Model):
+    """One part of an operator, run alone on the smallest failing case."""
+
+    name: str
+    passed: bool
+    outputs: dict[str, OutputError] = {}
+    message: str | None = None
+    """What is wrong, if anything."""
+
+
+class FailingCase(Model):
+    """One case that fails."""
+
+    case_set: str
+    name: str
+    message: str
+
+
+class MinimiseResult(Model):
+    """What a minimise step found."""
+
+    type: Literal["minimise"] = "minimise"
+    sha256: Sha256
+    """The library that was examined."""
+    device: str
+    variant: str | None = None
+    """The version of the operator; its own choice where not given."""
+    seed: int
+    draws: int
+    """Inputs drawn for a case before it counted as passing."""
+    rule: str
+    """The rule of the verdict, in words."""
+    cases: int
+    """Cases that were tried first."""
+    failing: list[FailingCase]
+    """Those of them that fail."""
+    start: FailingCase | None = None
+    """The one that was made smaller: of the failing ones, that with the least work."""
+    smallest: CaseResult | None = None
+    """The smallest case that still fails: no single step makes it smaller."""
+    smallest_seed: int | None = None
+    """Of the inputs with which it fails."""
+    text: str | None = None
+    """It as text, as the `case` of a step takes it."""
+    axes: list[Axis] = []
+    """What becomes of it when one field changes."""
+    parts: list[PartResult] = []
+    """The operator's parts on it, each alone; empty where the harness offers none."""
+    probes: int
+    """Cases tried in all."""
+    deaths: int
+    """How often a case took the process, or the card's context, with it."""
+    unfinished: str | None = None
+    """Why the search ended early, if it did."""
+
+    @property
+    def at_fault(self) -> list[str]:
+        """The parts that are wrong alone."""
+        return [part.name for part in self.parts if not part.passed]
+
+
+class KernelLaunch(Model):
+    """One launch of a kernel as Nsight Compute measured it."""
+
+    kernel: str
+    """Its name."""
+    grid: str
+    """Blocks, `(x, y, z)`."""
+    block: str
+    """Threads a block, `(x, y, z)`."""
+    metrics: dict[str, float | None]
+    """Nsight Compute's name of a metric → value in base units; null where it had none."""
+
+
+Bottleneck = Literal["bytes", "arithmetic", "latency", "occupancy", "launch", "unknown"]
+
+
+class ProfileCase(Model):
+    """One call of one arm on one case, profiled."""
+
+    name: str
+    case: dict[str, Any]
+    launches: list[KernelLaunch]
+    """Every kernel that the call launched, in order."""
+    bottleneck: Bottleneck
+    """The first thing to mend; unknown where the metrics do not tell."""
+    verdict: str
+    """It in a line, as the symptoms of patterns are matched against."""
+    reasons: list[str]
+    """The figures that say so, each beside its threshold and where that comes from."""
+
+
+class ProfileResult(Model):
+    """What a profile step measured."""
+
+    type: Literal["profile"] = "profile"
+    sha256: Sha256
+    """The library that was profiled."""
+    arm: str
+    """The arm of the harness that was called."""
+    variant: str | None = None
+    """The variant that it is; null for the kernel's own choice and for arms of others."""
+    profiler: str
+    """The profiler and its version."""
+    launch_us: Microseconds | None = None
+    """Time from one launch of an empty kernel to the next, eagerly; null where not measured."""
+    protocol: str
+    """How it was measured, in words."""
+    cases: list[ProfileCase]
+
+
+class SanitiseResult(Model):
+    """What a tool of compute-sanitizer reported."""
+
+    type: Literal["sanitise"] = "sanitise"
+    sha256: Sha256
+    """The library that was run."""
+    tool: str
+    version: str
+    """The version of compute-sanitizer."""
+    options: list[str]
+    """Its options."""
+    excluded: list[str] = []
+    """Parts of names of kernels that it did not look at."""
+    cases: list[str]
+    """The cases that ran to their end under it, as `set/name`."""
+    errors: int
+    """Errors; of racecheck, warnings too."""
+    report: str | None = None
+    """The first of them, as printed."""
+
+
 class CommandResult(Model):
     """What a command step did."""
 
@@ -279,7 +624,15 @@ class EnvironmentResult(Model):
 
 
 StepResult = Annotated[
-    EnvironmentResult | BuildResult | ValidationResult | BenchmarkResult | CommandResult,
+    EnvironmentResult
+    | BuildResult
+    | ValidationResult
+    | MutantsResult
+    | BenchmarkResult
+    | MinimiseResult
+    | ProfileResult
+    | SanitiseResult
+    | CommandResult,
     Field(discriminator="type"),
 ]
 
@@ -337,18 +690,27 @@ class Run(Model):
     @model_validator(mode="after")
     def _benchmarks_are_validated(self) -> Self:
         """A figure counts only for an artifact that passed validation in the same run."""
-        passed: set[str] = set()
+        passed: list[ValidationResult] = []
         for step in self.steps:
             result = step.result
             if isinstance(result, ValidationResult) and step.status == "passed":
                 if not result.passed:
                     raise ValueError(f"step {step.id}: passed, although cases failed")
-                passed.add(result.sha256)
-            if isinstance(result, BenchmarkResult) and result.sha256 not in passed:
-                raise ValueError(
-                    f"step {step.id}: a benchmark of {result.sha256[:12]}, which did not pass"
-                    " validation in this run"
+                passed.append(result)
+            if isinstance(result, MutantsResult) and step.status == "passed" and not result.passed:
+                raise ValueError(f"step {step.id}: passed, although a mutant is a finding")
+            if isinstance(result, _MEASURED):
+                ran = (
+                    [None, *result.variants]
+                    if isinstance(result, BenchmarkResult)
+                    else [result.variant]
                 )
+                lacking = unvalidated(result.sha256, ran, passed)
+                if lacking is not None:
+                    raise ValueError(
+                        f"step {step.id}: a {result.type} of {lacking}, which did not pass"
+                        " validation in this run"
+                    )
         return self
 
     @model_validator(mode="after")
@@ -381,6 +743,9 @@ class Run(Model):
             raise ValueError(f"ended {self.ended} is before started {self.started}")
         return self
 
+
+_MEASURED = (BenchmarkResult, ProfileResult)
+"""The results that count only for an artifact that passed validation."""
 
 _RUN_STATUS: dict[str, str] = {"refused": "failed", "not-run": "interrupted"}
 """What a step's status makes the run's, where it is another."""

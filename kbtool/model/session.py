@@ -29,6 +29,7 @@ from kbtool.model.base import (
     SourceFile,
 )
 from kbtool.model.claim import Claim
+from kbtool.model.mutant import Mutant
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -144,6 +145,8 @@ class Bug(Cited):
     """The error message, as printed."""
     hypotheses: list[Hypothesis] = []
     """What it might be, as believed in the session."""
+    mutants: list[Mutant] = []
+    """Edits that put the bug back: the `mutants` step shows that validation finds each."""
 
 
 class Hypothesis(Cited):

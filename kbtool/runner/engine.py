@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import shutil
 import signal
 import tempfile
 import time
@@ -14,12 +13,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kbtool.gpu.toolchain import find_compiler, find_ninja, find_nvcc, find_torch
-from kbtool.model.errors import MachineError, UserError
+from kbtool.gpu.toolchain import (
+    find_compiler,
+    find_ninja,
+    find_nvcc,
+    find_profiler,
+    find_sanitiser,
+    find_torch,
+)
+from kbtool.model.errors import MachineError, RecordError, UserError
+from kbtool.model.mutant import Mutant
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Need, Recipe, StepBase
 from kbtool.model.run import MachineInfo, RepositoryState, Run, RunStatus, StepRecord
-from kbtool.runner.history import Match, expected_seconds, matching, past_runs
+from kbtool.runner.history import expected_seconds, matching, past_runs
 from kbtool.runner.journal import Journal, file_stem, journal_path
 from kbtool.runner.progress import Reporter
 from kbtool.runner.resume import Resumption
@@ -55,7 +62,23 @@ def make_context(job: Job) -> Context:
         kernel=kernel.record if kernel else None,
         machine=job.machine,
         seed=secrets.randbelow(2**31 - 1) + 1,
+        mutants=_mutants(job) if any(s.kind == "mutants" for s in job.recipe.steps) else [],
     )
+
+
+def _mutants(job: Job) -> list[tuple[str, Mutant]]:
+    """The mutants of the job's kernel, each with its bug, in the order of the sessions."""
+    known = [
+        (f"{entry.record.id}#bugs.{bug.id}", mutant)
+        for entry in job.base.sessions.values()
+        for bug in entry.record.bugs
+        for mutant in bug.mutants
+        if mutant.kernel == job.recipe.kernel
+    ]
+    if job.base.findings:
+        # A record that cannot be read may hold mutants, and none may be left out in silence.
+        raise RecordError(f"{job.base.findings[0]}; `kbtool check` tells all")
+    return known
 
 
 def plan(job: Job) -> Iterator[tuple[StepBase, list[str], str | None]]:
@@ -180,10 +203,10 @@ class _Execution:
         timeout = float(step.timeout.minutes * 60)
         self.context.deadline = clock + timeout
         outcome = self._outcome(step)
-        matches: list[Match] = []
+        text = outcome.symptoms
         if outcome.status != "passed":
             text = "\n".join(filter(None, (outcome.output, outcome.error, outcome.message)))
-            matches = matching((e.record for e in self.job.base.patterns.values()), text)
+        matches = matching((e.record for e in self.job.base.patterns.values()), text)
         ended = begun.model_copy(
             update={"status": outcome.status, "message": outcome.message, "error": outcome.error,
                     "seconds": round(time.monotonic() - clock, 3), "result": outcome.result,
@@ -269,6 +292,8 @@ _FINDERS: dict[Need, Callable[[], object]] = {
     "ninja": find_ninja,
     "torch": find_torch,
     "nvcc": find_nvcc,
+    "profiler": find_profiler,
+    "sanitiser": find_sanitiser,
 }
 
 
@@ -279,9 +304,6 @@ def _lacking(step: StepBase, machine: MachineInfo) -> list[str]:
         if need == "gpu":
             if machine.card is None:
                 problems.append("no gpu: run it on a machine with an NVIDIA card and its driver")
-        elif need == "profiler":
-            if shutil.which("ncu") is None:
-                problems.append("no profiler: install Nsight Compute and put ncu on PATH")
         else:
             try:
                 _FINDERS[need]()

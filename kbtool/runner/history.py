@@ -50,8 +50,10 @@ def expected_seconds(step: StepBase, runs: Iterable[Run]) -> tuple[float, bool]:
         for record in run.steps
         if record.id == step.id and record.status == "passed" and record.seconds is not None
         and record.attempt == run.attempt
-        # A library that was found built says nothing of how long compiling takes.
-        and not (isinstance(record.result, BuildResult) and record.result.warm)
+        # A library that was found, whole or in part, says nothing of how long compiling takes.
+        and not (
+            isinstance(record.result, BuildResult) and (record.result.warm or record.result.reused)
+        )
     ]  # fmt: skip
     if took:
         return statistics.median(took), True

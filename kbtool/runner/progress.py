@@ -237,15 +237,14 @@ class Raw(Reporter):
 
 
 def failure_lines(record: StepRecord, matches: Sequence[Match]) -> list[str]:
-    """What to read after a step that did not pass: its first error, the patterns that know it."""
-    if record.status == "passed":
-        return []
+    """What to read after a step: its first error, the patterns that know it or what it found."""
     lines = []
     if record.error and record.error != record.message:
         lines.append(f"first error: {record.error.splitlines()[0]}")
     for match in matches:
         advice = f" {match.symptom.advice}" if match.symptom.advice else ""
-        lines.append(f"{match.pattern.id} {match.pattern.title} knows this error:{advice}")
+        what = "what to do" if record.status == "passed" else "this error"
+        lines.append(f"{match.pattern.id} {match.pattern.title} knows {what}:{advice}")
     return lines
 
 

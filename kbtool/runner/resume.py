@@ -26,12 +26,12 @@ class Resumption:
     """Step id → record, for the steps that passed before the first that did not."""
     plan: BuildPlan | None
     built: BuildResult | None
-    validated: str | None
+    validated: list[ValidationResult]
 
     def restore(self, context: Context) -> None:
         """Put the artifact and its verdict back into a context."""
         context.plan, context.built = self.plan, self.built
-        context.validated = self.validated
+        context.validated = list(self.validated)
 
 
 def last_attempt(base: KnowledgeBase, run_id: str) -> Run:
@@ -78,13 +78,15 @@ def resume(base: KnowledgeBase, run: Run, recipe: Recipe, machine: MachineInfo) 
         if step.status != "passed":
             break
         kept[step.id] = step
-    plan, built, validated = None, None, None
+    plan: BuildPlan | None = None
+    built: BuildResult | None = None
+    validated: list[ValidationResult] = []
     for step in kept.values():
         if isinstance(step.result, BuildResult):
-            built, validated = step.result, None
+            built, validated = step.result, []
             plan = _same_plan(base, run, built, machine)
         elif isinstance(step.result, ValidationResult):
-            validated = step.result.sha256
+            validated.append(step.result)
     return Resumption(run, kept, plan, built, validated)
 
 

@@ -10,6 +10,10 @@ from kbtool.steps.benchmark import Benchmark
 from kbtool.steps.build import Build
 from kbtool.steps.command import Command
 from kbtool.steps.environment import Environment
+from kbtool.steps.minimise import Minimise
+from kbtool.steps.mutants import Mutants
+from kbtool.steps.profile import Profile
+from kbtool.steps.sanitise import Sanitise
 from kbtool.steps.validate import Validate
 
 KINDS: MappingProxyType[str, StepKind[Any]] = MappingProxyType(
@@ -17,7 +21,11 @@ KINDS: MappingProxyType[str, StepKind[Any]] = MappingProxyType(
         "environment": Environment(),
         "build": Build(),
         "validate": Validate(),
+        "mutants": Mutants(),
         "benchmark": Benchmark(),
+        "minimise": Minimise(),
+        "profile": Profile(),
+        "sanitise": Sanitise(),
         "command": Command(),
     }
 )

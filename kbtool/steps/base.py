@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
+import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from kbtool.gpu.build import BuildPlan
 from kbtool.gpu.process import Completed, run_process
+from kbtool.gpu.worker import EVENT
 from kbtool.model.errors import UsageError
-from kbtool.model.kernel import CaseValue, Kernel
+from kbtool.model.kernel import GIVEN, CaseValue, Kernel
+from kbtool.model.mutant import Mutant
 from kbtool.model.recipe import StepBase
-from kbtool.model.run import BuildResult, MachineInfo, StepResult, StepStatus
+from kbtool.model.run import (
+    BuildResult,
+    MachineInfo,
+    StepResult,
+    StepStatus,
+    ValidationResult,
+    unvalidated,
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,8 @@ class Outcome:
     """The first real error, as printed."""
     output: str = ""
     """What the step printed, for the symptoms of patterns to be searched in."""
+    symptoms: str = ""
+    """Lines for them to be searched in although the step passed."""
 
 
 @dataclass
@@ -55,8 +66,10 @@ class Context:
     """What the build step built."""
     built: BuildResult | None = None
     """The artifact."""
-    validated: str | None = None
-    """The hash that passed validation in this run: the gate of benchmarks."""
+    validated: list[ValidationResult] = field(default_factory=list)
+    """The validations that passed in this run: the gate of benchmarks."""
+    mutants: list[tuple[str, Mutant]] = field(default_factory=list)
+    """The kernel's mutants, each with the bug that it puts back: SESSION#bugs.ID."""
     deadline: float = 0.0
     """When the step is stopped, by ``time.monotonic``."""
 
@@ -94,14 +107,70 @@ class Context:
         except ValueError as error:
             raise UsageError(str(error)) from None
 
-    def taken(self, case_sets: str) -> tuple[list[tuple[str, dict[str, CaseValue]]], int]:
-        """The cases that the built target takes, and how many it does not take."""
+    def taken(
+        self, case_sets: str, variant: str | None = None
+    ) -> tuple[list[tuple[str, dict[str, CaseValue]]], int]:
+        """The cases that the built target, or one variant of it, takes; how many it does not."""
         cases = self.cases(case_sets)
         if self.plan is None:
             return cases, 0
         target = self.manifest.targets[self.plan.target]
-        taken = [(name, case) for name, case in cases if target.takes(case)]
+        taken = [(name, case) for name, case in cases if target.takes(case, variant)]
         return taken, len(cases) - len(taken)
+
+    def variants(self, wanted: str) -> list[str | None]:
+        """The variants of the built target in a comma-separated list; ``None`` is the kernel's own
+        choice, ``default`` in the list.
+
+        Raises:
+            UsageError: the build has no such variant.
+        """
+        names = [name.strip() for name in wanted.split(",") if name.strip()]
+        offered = []
+        if self.plan is not None:
+            target = self.manifest.targets[self.plan.target]
+            offered = target.variants_for(self.plan.architecture)
+        if names == ["all"]:
+            return [None, *offered]
+        for name in names:
+            if name != "default" and name not in offered:
+                raise UsageError(
+                    f"this build has no variant {name!r}; it has"
+                    f" {', '.join(['default', *offered])}, or all"
+                )
+        if not names:
+            raise UsageError("no variant is named; default is the kernel's own choice")
+        return [None if name == "default" else name for name in dict.fromkeys(names)]
+
+    def gate(self, variants: Sequence[str | None] = (None,)) -> Outcome | None:
+        """The refusal to measure what has not passed validation in this run, or ``None``."""
+        if self.built is None or self.plan is None:
+            return Outcome("refused", "nothing was built in this run")
+        lacking = unvalidated(self.built.sha256, variants, self.validated)
+        if lacking is None:
+            return None
+        return Outcome("refused", f"{lacking} has not passed validation in this run")
+
+    def chosen(
+        self, case_sets: str, case: str, variant: str | None = None
+    ) -> list[tuple[str, dict[str, CaseValue]]]:
+        """The one case that ``case`` names or describes; where it is empty, every case of the sets
+        that the built target, or one variant of it, takes.
+
+        Raises:
+            UsageError: there is no such set or field, or that case is not taken.
+        """
+        if not case:
+            return self.taken(case_sets, variant)[0]
+        named = [entry for entry in self.cases(case_sets) if entry[1]["name"] == case]
+        try:
+            one = named[0] if named else (GIVEN, self.manifest.case_from(case))
+        except ValueError as error:
+            raise UsageError(f"{error}; and no case of {case_sets} has that name") from None
+        if self.plan and not self.manifest.targets[self.plan.target].takes(one[1], variant):
+            what = f"variant {variant} of " if variant else ""
+            raise UsageError(f"{what}target {self.plan.target} does not take the case {case!r}")
+        return [one]
 
     def inside(self, name: str) -> Path:
         """The path ``name`` of the tree.
@@ -128,34 +197,76 @@ class StepKind(Protocol[S]):
         """Do it. Errors that a user can mend are raised as ``UserError``."""
 
 
-def run_worker(request: dict[str, Any], context: Context) -> tuple[dict[str, Any], Completed]:
+def run_worker(
+    request: dict[str, Any],
+    context: Context,
+    *,
+    timeout: float | None = None,
+    under: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    on_event: Callable[[dict[str, Any]], None] | None = None,
+    on_line: Callable[[str], None] | None = None,
+    on_tick: Callable[[], None] | None = None,
+) -> tuple[dict[str, Any], Completed]:
     """Run ``kbtool.gpu.worker`` to its end; its last event, and how the process ended.
 
     The event is ``{"event": "none"}`` if the process died without a word.
+
+    Args:
+        request: see ``kbtool.gpu.worker.Request``.
+        context: of the step.
+        timeout: seconds; what is left to the step where not given.
+        under: a program, with its arguments, that runs the worker and watches it.
+        env: variables to add.
+        on_event: called with each event before the last; tells the progress where not given.
+        on_line: called with each line that it prints; shows it where not given.
+        on_tick: called several times a second; tells that time passes where not given.
     """
     last: dict[str, Any] = {"event": "none"}
 
-    def on_event(raw: bytes) -> None:
-        nonlocal last
-        with contextlib.suppress(ValueError):
-            event = json.loads(raw)
-            if event["event"] == "progress":
-                context.on_progress(event["done"], event["total"], event["label"])
-            else:
-                last = event
+    def told(event: dict[str, Any]) -> None:
+        context.on_progress(event["done"], event["total"], event["label"])
 
-    done = run_process(
-        [sys.executable, "-m", "kbtool.gpu.worker"],
-        cwd=context.root,
-        timeout=context.remaining,
-        stdin=json.dumps(request).encode(),
-        # Threads are set before any library starts its pool: arms must not differ in this.
-        env={"OMP_NUM_THREADS": str(request["threads"]), "PYTHONSAFEPATH": "1"},
-        on_line=context.on_line,
-        on_event=on_event,
-        on_tick=context.on_tick,
-    )
+    def read(raw: bytes) -> None:
+        nonlocal last
+        try:
+            event = json.loads(raw)
+        except ValueError:
+            return  # the process died in the middle of a line
+        if event["event"] in _ON_THE_WAY:
+            (on_event or told)(event)
+        else:
+            last = event
+
+    def read_line(line: str) -> None:
+        if line.startswith(EVENT):
+            read(line.removeprefix(EVENT).encode())
+        else:
+            (on_line or context.on_line)(line)
+
+    data = json.dumps(request).encode()
+    with tempfile.NamedTemporaryFile(prefix="kbtool-request-") as file:
+        if under:  # it may pass on neither its stdin nor the descriptor of the events
+            file.write(data)
+            file.flush()
+        done = run_process(
+            [*under, sys.executable, "-m", "kbtool.gpu.worker", *([file.name] if under else [])],
+            cwd=context.root,
+            timeout=context.remaining if timeout is None else timeout,
+            stdin=None if under else data,
+            # Threads are set before any library starts its pool: arms must not differ in this.
+            env={
+                "OMP_NUM_THREADS": str(request["threads"]), "PYTHONSAFEPATH": "1", **(env or {}),
+            },
+            on_line=read_line,
+            on_event=None if under else read,
+            on_tick=on_tick or context.on_tick,
+        )  # fmt: skip
     return last, done
+
+
+_ON_THE_WAY = frozenset(("progress", "profile", "probe"))
+"""Events that a worker sends before its last one."""
 
 
 def worker_failure(event: dict[str, Any], done: Completed, doing: str) -> Outcome | None:

@@ -20,18 +20,16 @@ class Benchmark:
         threads = step.threads or context.machine.cores
         return [
             f"time {len(cases)} cases of {step.case_set}, {step.samples} samples an arm,"
-            f" {threads} threads; refused unless validate passed this very library"
+            f" {threads} threads{_named(step)}; refused unless validate passed this very library"
         ]
 
     def run(self, step: BenchmarkStep, context: Context) -> Outcome:
         """Failed if a case is wrong after timing or beats the machine's own ceiling."""
-        if context.built is None or context.plan is None:
-            return Outcome("refused", "nothing was built in this run")
-        if context.validated != context.built.sha256:
-            return Outcome(
-                "refused",
-                f"library {context.built.sha256[:12]} has not passed validation in this run",
-            )
+        named = [name for name in context.variants(step.variants) if name is not None]
+        shut = context.gate([None, *named])
+        if shut is not None:
+            return shut
+        assert context.built is not None and context.plan is not None
         request = {
             **library_request(context.plan, context.built, context.manifest),
             "task": "benchmark",
@@ -39,6 +37,7 @@ class Benchmark:
             "seed": context.seed,
             "threads": step.threads or context.machine.cores,
             "samples": step.samples,
+            "variants": named,
         }
         # Two benchmarks at once would measure each other.
         try:
@@ -62,6 +61,10 @@ class Benchmark:
                 result, first,
             )  # fmt: skip
         return Outcome("passed", headline(result), result)
+
+
+def _named(step: BenchmarkStep) -> str:
+    return "" if step.variants == "default" else f", variants {step.variants} an arm each"
 
 
 def headline(result: BenchmarkResult) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from kbtool.gpu.build import (
     BuildError,
@@ -17,7 +18,7 @@ from kbtool.model.recipe import BuildStep
 from kbtool.steps.base import Context, Outcome
 
 # As NINJA_STATUS asks of ninja: "[3/5] compile /somewhere/binding.cpp".
-_NINJA_STATUS = re.compile(r"\[(\d+)/\d+\] \w+ (.*)")
+_NINJA_STATUS = re.compile(r"\[(\d+)/(\d+)\] \w+ (.*)")
 
 
 class Build:
@@ -30,25 +31,18 @@ class Build:
         return [
             f"build {made.kernel.id} for {made.target} with {made.compiler_version}",
             f"library {made.key}: {there}",
-            *(f"compile {name}" for name in made.kernel.targets[made.target].sources),
+            *(f"compile {name}" for name, path in made.objects.items() if not path.exists()),
         ]
 
     def run(self, step: BuildStep, context: Context) -> Outcome:
         """Failed with the first real error if a compiler refuses."""
         made = _plan(step, context)
-        total = len(made.kernel.targets[made.target].sources) + 1
-
-        def on_line(line: str) -> None:
-            if match := _NINJA_STATUS.match(line):
-                context.on_progress(int(match[1]), total, match[2].rpartition("/")[2])
-            context.on_line(line)
-
         try:
             built = build(
                 made,
                 timeout=context.remaining,
                 jobs=step.jobs,
-                on_line=on_line,
+                on_line=ninja_progress(context),
                 on_tick=context.on_tick,
                 on_wait=lambda: context.on_waiting("another build of the same library"),
             )
@@ -56,9 +50,24 @@ class Build:
             return Outcome("failed", error.first, error=error.first, output=error.output)
         except BuildTimeoutError as error:
             return Outcome("timeout", str(error))
-        context.plan, context.built, context.validated = made, built, None
-        how = "found, nothing compiled" if built.warm else f"{total - 1} sources compiled"
+        context.plan, context.built, context.validated = made, built, []
+        how = f"{len(made.compiled) - built.reused} sources compiled"
+        if built.warm:
+            how = "found, nothing compiled"
+        elif built.reused:
+            how += f", {built.reused} found compiled"
         return Outcome("passed", f"{built.target} library {built.sha256[:12]}, {how}", result=built)
+
+
+def ninja_progress(context: Context) -> Callable[[str], None]:
+    """Takes the lines that ninja prints, and tells of each file that is done."""
+
+    def on_line(line: str) -> None:
+        if match := _NINJA_STATUS.match(line):
+            context.on_progress(int(match[1]), int(match[2]), match[3].rpartition("/")[2])
+        context.on_line(line)
+
+    return on_line
 
 
 def _plan(step: BuildStep, context: Context) -> BuildPlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from kbtool.gpu.build import BuildPlan
@@ -18,8 +19,9 @@ class Validate:
     def plan(self, step: ValidateStep, context: Context) -> list[str]:
         """The case sets and how many cases they hold."""
         counts = Counter(name for name, _ in context.cases(step.case_sets))
+        variants = "" if step.variants == "default" else f", variants {step.variants}"
         return [
-            f"hold {count} cases of {name} against the float64 reference"
+            f"hold {count} cases of {name} against the float64 reference{variants}"
             for name, count in counts.items()
         ]
 
@@ -27,29 +29,56 @@ class Validate:
         """Failed if one case is wrong."""
         if context.built is None or context.plan is None:
             return Outcome("refused", "nothing was built in this run")
-        cases, left_out = context.taken(step.case_sets)
-        event, done = run_worker(
-            {
-                **library_request(context.plan, context.built, context.manifest),
-                "task": "validate",
-                "cases": cases,
-                "seed": step.seed or context.seed,
-                "threads": context.machine.cores,
-            },
-            context,
+        variants = {
+            name: context.taken(step.case_sets, name) for name in context.variants(step.variants)
+        }
+        by_target = context.taken(step.case_sets)[1]
+        total = sum(len(cases) for cases, _ in variants.values())
+        results: list[ValidationResult] = []
+        others = f"; {by_target} not taken by this target" if by_target else ""
+        for variant, (cases, left_out) in variants.items():
+            if left_out > by_target:
+                others += f"; {left_out - by_target} more not taken by variant {variant}"
+            if not cases:
+                continue
+            told = sum(len(result.cases) for result in results)
+            # A process for each: one that dies says which variant it was.
+            event, done = run_worker(
+                {
+                    **library_request(context.plan, context.built, context.manifest),
+                    "task": "validate",
+                    "cases": cases,
+                    "seed": step.seed or context.seed,
+                    "threads": context.machine.cores,
+                    "variant": variant,
+                },
+                context,
+                on_event=partial(_progress, context, told, total, variant),
+            )
+            failure = worker_failure(
+                event, done, f"validating variant {variant}" if variant else "validating"
+            )
+            if failure is not None:
+                return failure
+            results.append(ValidationResult.model_validate(event["result"]))
+        if not results:
+            return Outcome("failed", f"no case was run{others}")
+        result = results[0].model_copy(
+            update={"cases": [case for result in results for case in result.cases]}
         )
-        failure = worker_failure(event, done, "validating")
-        if failure is not None:
-            return failure
-        result = ValidationResult.model_validate(event["result"])
         wrong = [case for case in result.cases if not case.passed]
-        total = len(result.cases)
         if wrong:
-            first = f"{wrong[0].case_set}/{wrong[0].name}: {wrong[0].message}"
+            first = f"{wrong[0].place}: {wrong[0].message}"
             return Outcome("failed", f"{len(wrong)} of {total} cases wrong", result, first, first)
-        context.validated = result.sha256
-        others = f"; {left_out} not taken by this target" if left_out else ""
+        context.validated.append(result)
         return Outcome("passed", f"{total} of {total} cases right{others}{_margin(result)}", result)
+
+
+def _progress(
+    context: Context, told: int, total: int, variant: str | None, event: dict[str, Any]
+) -> None:
+    label = f"{event['label']} as {variant}" if variant else event["label"]
+    context.on_progress(told + event["done"], total, label)
 
 
 def library_request(plan: BuildPlan, built: BuildResult, kernel: Kernel) -> dict[str, Any]:
@@ -65,7 +94,7 @@ def library_request(plan: BuildPlan, built: BuildResult, kernel: Kernel) -> dict
 
 def _margin(result: ValidationResult) -> str:
     shares = [
-        (output.error / output.bound, f"{case.case_set}/{case.name} {name}")
+        (output.error / output.bound, f"{case.place} {name}")
         for case in result.cases
         for name, output in case.outputs.items()
         if output.error is not None and output.bound

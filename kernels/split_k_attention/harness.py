@@ -5,8 +5,9 @@ The generic validation and measurement know nothing of attention; they read a ca
 a field without a default may be absent.
 """
 
+import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -203,14 +204,12 @@ def call(
     inputs: Mapping[str, Any], *, variant: str | None = None, poison: bool = True
 ) -> dict[str, Tensor]:
     """Runs the operator; with ``poison``, on outputs and a workspace that were filled with NaN."""
-    if variant is not None:
-        raise ValueError(f"split_k_attention has one version on this target, not {variant!r}")
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
-    options = _options(inputs)
+    options = _options(inputs) | {"variant": variant}
     if not poison:
         out, lse = torch.ops.kbtool.split_k_attention(q, k, v, **options)
         return {"out": out, "lse": lse}
-    _, numel = torch.ops.kbtool.split_k_attention_plan(q, k, num_splits=inputs["num_splits"])
+    numel = workspace_bytes(inputs, variant) // torch.float32.itemsize
     out = q.new_full(q.shape, math.nan)
     lse = q.new_full(q.shape[:3], math.nan, dtype=torch.float32)
     workspace = q.new_full((numel,), math.nan, dtype=torch.float32)
@@ -220,19 +219,115 @@ def call(
     return {"out": out, "lse": lse}
 
 
+def workspace_bytes(inputs: Mapping[str, Any], variant: str | None = None) -> int:
+    """Memory for partial states, in float32."""
+    _, numel = torch.ops.kbtool.split_k_attention_plan(
+        inputs["q"], inputs["k"], num_splits=inputs["num_splits"], variant=variant
+    )
+    return int(numel) * torch.float32.itemsize
+
+
+def variants(device: torch.device) -> list[str]:
+    """The names of the variants that ``device`` has, simplest first."""
+    names: str = torch.ops.kbtool.split_k_attention_variants(torch.empty(0, device=device))
+    return names.split(",")
+
+
 def _options(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: inputs[name] for name in ("causal", "scale", "num_splits", "kv_lengths")}
+
+
+# ---- the operator's parts, each alone ----
+
+
+def parts(
+    inputs: Mapping[str, Any], variant: str | None
+) -> dict[str, Callable[[], tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]]]:
+    """The partial pass and the reduction of the variants that have them apart.
+
+    The states of the partial pass are merged exactly, however it cut the keys; the reduction is
+    given states that were computed in float64, of as many splits as the operator takes.
+    """
+    q, k = inputs["q"], inputs["k"]
+    if q.device.type != "cpu" and variant != "two_pass":
+        return {}
+
+    def partial_pass() -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+        o, m, l = torch.ops.kbtool.split_k_attention_partial(
+            q, k, inputs["v"], **_options(inputs), variant=variant
+        )
+        merged = _merged(o.double(), m.double(), l.double(), q.dtype)
+        return merged, reference(inputs), baseline(inputs)
+
+    def reduction() -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+        count, _ = torch.ops.kbtool.split_k_attention_plan(
+            q, k, num_splits=inputs["num_splits"], variant=variant
+        )
+        o, m, l = _states(inputs, max(count, 1))
+        out, lse = torch.ops.kbtool.split_k_attention_merge(o, m, l, dtype=q.dtype)
+        exact = _merged(o.double(), m.double(), l.double(), torch.float64)
+        return {"out": out, "lse": lse}, exact, _merged(o, m, l, q.dtype)
+
+    return {"partial pass": partial_pass, "reduction": reduction}
+
+
+def _merged(o: Tensor, m: Tensor, l: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Attention from states (S, B, H, Sq[, D]), in their precision; ``out`` in ``dtype``."""
+    top = m.amax(dim=0)
+    weights = torch.exp(m - torch.where(top == -math.inf, 0, top))
+    total = (weights * l).sum(dim=0)
+    values = (weights.unsqueeze(-1) * o).sum(dim=0)
+    out = torch.where(total.unsqueeze(-1) == 0, 0, values / total.unsqueeze(-1))
+    lse = torch.where(top == math.inf, math.inf, top + total.log())
+    return {"out": out.to(dtype), "lse": lse.to(max(dtype, torch.float32, key=_bits))}
+
+
+def _bits(dtype: torch.dtype) -> int:
+    return torch.finfo(dtype).bits
+
+
+def _states(inputs: Mapping[str, Any], count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The state of each of ``count`` splits of the valid keys, computed in float64, as float32."""
+    q = inputs["q"]
+    o = torch.zeros(count, *q.shape, dtype=torch.float32, device=q.device)
+    m = torch.full((count, *q.shape[:3]), -math.inf, dtype=torch.float32, device=q.device)
+    l = torch.zeros_like(m)
+    for b, h, keys, values in _kv_heads(inputs):
+        scores = q[b, h].double() @ keys.double().T * _scale(inputs)
+        scores.masked_fill_(~_visible(inputs, keys.shape[0]), -math.inf)
+        ends = [keys.shape[0] * split // count for split in range(count + 1)]
+        for split, (first, last) in enumerate(zip(ends, ends[1:], strict=False)):
+            if first == last:
+                continue
+            seen = scores[:, first:last]
+            m[split, b, h] = seen.amax(dim=-1).float()
+            base = m[split, b, h].double()
+            base = torch.where(base == -math.inf, 0, base)
+            weights = torch.exp(seen - base.unsqueeze(-1))
+            # What a row does not see stays out, whatever it holds: 0 times NaN is NaN.
+            hidden = ~_visible(inputs, keys.shape[0])[:, first:last]
+            for row in range(q.shape[2]):
+                weighed = weights[row][~hidden[row]]
+                l[split, b, h, row] = weighed.sum().float()
+                o[split, b, h, row] = (
+                    (weighed @ values[first:last][~hidden[row]].double()).float()
+                )
+    return o, m, l
 
 
 # ---- arms to time ----
 
 
-def arms(inputs: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Calls to time in turn: ours, and the peers that take these inputs on this device."""
+def arms(inputs: Mapping[str, Any], variants: Sequence[str] = ()) -> dict[str, Callable[[], Any]]:
+    """Calls to time in turn: ours, and the variants and peers that take these inputs here."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     options = _options(inputs)
     ours = torch.ops.kbtool.split_k_attention.default
     timed: dict[str, Callable[[], Any]] = {SUBJECT: lambda: ours(q, k, v, **options)}
+    for variant in variants:
+        of_variant = functools.partial(ours, q, k, v, **options, variant=variant)
+        if _accepts(of_variant):
+            timed[variant] = of_variant
     if q.numel() == 0 or k.numel() == 0:
         return timed
 
@@ -284,7 +379,7 @@ def _under(backend: SDPBackend, body: Callable[[], Tensor]) -> Callable[[], Tens
 def _accepts(body: Callable[[], Tensor]) -> bool:
     try:
         body()
-    except RuntimeError:
+    except (RuntimeError, ValueError):
         return False
     return True
 

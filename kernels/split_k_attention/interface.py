@@ -6,12 +6,17 @@ the operators return without running them (for ``torch.compile`` and fake tensor
 """
 
 import math
-from typing import Literal, overload
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, Literal, overload
 
 import torch
 from torch import SymInt, Tensor
 
 __all__ = ["split_k_attention"]
+
+
+# ---- what the operators return, without running them ----
 
 
 def _fake_split_k_attention(
@@ -23,8 +28,8 @@ def _fake_split_k_attention(
     scale: float | None = None,
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
+    variant: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    _refuse_gradient(q, k, v)
     return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
@@ -37,15 +42,47 @@ def _fake_split_k_attention_out(
     scale: float | None = None,
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
+    variant: str | None = None,
     out: Tensor,
     lse: Tensor,
     workspace: Tensor,
 ) -> None:
-    _refuse_gradient(q, k, v)
+    pass
+
+
+def _fake_split_k_attention_partial(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    num_splits: int | None = None,
+    kv_lengths: Tensor | None = None,
+    variant: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    if num_splits is None:
+        raise NotImplementedError(
+            "split_k_attention_partial chooses the number of splits for a real device: give "
+            "num_splits where it is traced"
+        )
+    rows = (num_splits, *q.shape[:3])
+    o = q.new_empty((*rows, q.shape[3]), dtype=torch.float32)
+    return o, q.new_empty(rows, dtype=torch.float32), q.new_empty(rows, dtype=torch.float32)
+
+
+def _fake_split_k_attention_merge(
+    o: Tensor,
+    m: Tensor,
+    l: Tensor,  # noqa: E741 (the schema's name)
+    *,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    return o.new_empty(o.shape[1:], dtype=dtype), o.new_empty(o.shape[1:4])
 
 
 def _fake_split_k_attention_plan(
-    q: Tensor, k: Tensor, *, num_splits: int | None = None
+    q: Tensor, k: Tensor, *, num_splits: int | None = None, variant: str | None = None
 ) -> tuple[int | SymInt, int | SymInt]:
     raise NotImplementedError(
         "split_k_attention_plan answers with the numbers of a real device and cannot be traced; "
@@ -53,18 +90,74 @@ def _fake_split_k_attention_plan(
     )
 
 
-torch.library.register_fake(
-    "kbtool::split_k_attention", _fake_split_k_attention, allow_override=True
-)
-torch.library.register_fake(
-    "kbtool::split_k_attention_out", _fake_split_k_attention_out, allow_override=True
-)
-torch.library.register_fake(
-    "kbtool::split_k_attention_plan", _fake_split_k_attention_plan, allow_override=True
-)
+def _fake_split_k_attention_variants(q: Tensor) -> str:
+    raise NotImplementedError(
+        "split_k_attention_variants answers for a real device and cannot be traced; call it "
+        "outside torch.compile"
+    )
 
 
-def _check_types(q: object, k: object, v: object, num_splits: object, kv_lengths: object) -> None:
+for _fake in (
+    _fake_split_k_attention,
+    _fake_split_k_attention_out,
+    _fake_split_k_attention_partial,
+    _fake_split_k_attention_merge,
+    _fake_split_k_attention_plan,
+    _fake_split_k_attention_variants,
+):
+    _name = _fake.__name__.removeprefix("_fake_")
+    torch.library.register_fake(f"kbtool::{_name}", _fake, allow_override=True)
+
+
+# ---- gradients: refused, not silently dropped ----
+
+
+def _refuse_gradient(*arguments: object) -> None:
+    if torch.is_grad_enabled() and any(
+        isinstance(argument, Tensor) and argument.requires_grad for argument in arguments
+    ):
+        raise NotImplementedError(
+            "split_k_attention is for inference and has no gradient: call it under "
+            "torch.no_grad() or torch.inference_mode(), or detach its tensors"
+        )
+
+
+def _without_gradient(operator: Any) -> Callable[..., Any]:
+    """What autograd does for an operator that has no gradient."""
+
+    def refuse_or_run(keys: Any, *arguments: Any, **options: Any) -> Any:
+        _refuse_gradient(*arguments, *options.values())
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator.redispatch(
+                keys & torch._C._after_autograd_keyset, *arguments, **options
+            )
+
+    return refuse_or_run
+
+
+# Alive as long as its registrations are to hold.
+_library = torch.library.Library("kbtool", "IMPL")
+for _name in (
+    "split_k_attention",
+    "split_k_attention_out",
+    "split_k_attention_partial",
+    "split_k_attention_merge",
+):
+    _library.impl(
+        _name,
+        _without_gradient(getattr(torch.ops.kbtool, _name).default),
+        "Autograd",
+        with_keyset=True,
+        allow_override=True,
+    )
+
+
+# ---- the function ----
+
+
+def _check_types(
+    q: object, k: object, v: object, num_splits: object, kv_lengths: object, variant: object
+) -> None:
     for name, value in (("q", q), ("k", k), ("v", v), ("kv_lengths", kv_lengths)):
         if isinstance(value, Tensor):
             if value.layout != torch.strided:
@@ -79,14 +172,8 @@ def _check_types(q: object, k: object, v: object, num_splits: object, kv_lengths
         raise TypeError(
             f"split_k_attention: num_splits must be an int, got {type(num_splits).__name__}"
         )
-
-
-def _refuse_gradient(q: Tensor, k: Tensor, v: Tensor) -> None:
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        raise NotImplementedError(
-            "split_k_attention is for inference and has no gradient: call it under "
-            "torch.no_grad() or torch.inference_mode(), or detach q, k and v"
-        )
+    if variant is not None and not isinstance(variant, str):
+        raise TypeError(f"split_k_attention: variant must be a str, got {type(variant).__name__}")
 
 
 @overload
@@ -99,6 +186,7 @@ def split_k_attention(
     scale: float | None = ...,
     num_splits: int | None = ...,
     kv_lengths: Tensor | None = ...,
+    variant: str | None = ...,
     return_lse: Literal[False] = ...,
 ) -> Tensor: ...
 
@@ -113,6 +201,7 @@ def split_k_attention(
     scale: float | None = ...,
     num_splits: int | None = ...,
     kv_lengths: Tensor | None = ...,
+    variant: str | None = ...,
     return_lse: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 
@@ -126,6 +215,7 @@ def split_k_attention(
     scale: float | None = None,
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
+    variant: str | None = None,
     return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Scaled dot-product attention whose key range is cut into splits that run in parallel.
@@ -146,6 +236,9 @@ def split_k_attention(
             where rows must not change with the batch they are in.
         kv_lengths: Valid keys of each batch entry, ``(B,)``, int32 or int64, each in ``[0, Skv]``.
             What lies beyond is never read into a result and may hold anything, NaN included.
+        variant: The implementation to run, by its name in the ladder of versions: ``two_pass`` on
+            the CPU; ``fa1``, ``two_pass``, ``fused`` on CUDA. By default the fastest for the
+            shapes and the device.
         return_lse: Also return the log-sum-exp of the logits.
 
     Returns:
@@ -161,11 +254,17 @@ def split_k_attention(
         ValueError: If an argument has a wrong shape, dtype, device or value; the message names
             the argument, what it takes and what it got.
     """
-    _check_types(q, k, v, num_splits, kv_lengths)
+    _check_types(q, k, v, num_splits, kv_lengths, variant)
     if scale is not None and not -math.inf < scale < math.inf:
         raise ValueError(f"split_k_attention: scale must be finite, got {scale}")
     _refuse_gradient(q, k, v)
-    out, lse = torch.ops.kbtool.split_k_attention.default(
-        q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths
-    )
+    # Autograd's kernel would do no more than that, and takes as long as half a launch; a compiler
+    # finds its own way past it.
+    eager = not torch.compiler.is_compiling()
+    below = torch._C._AutoDispatchBelowAutograd() if eager else nullcontext()
+    with below:
+        out, lse = torch.ops.kbtool.split_k_attention.default(
+            q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
+            variant=variant,
+        )  # fmt: skip
     return (out, lse) if return_lse else out

@@ -27,7 +27,7 @@ struct SplitKParams {
   void* out;      // [B, H, Sq, D], the element type of q
   float* lse;     // [B, H, Sq], natural log
 
-  // One state a row and split, contiguous; null when num_splits is 1, where pass 1 writes out.
+  // One state a row and split, contiguous; null where pass 1 has one split and writes out.
   float* partial_o;  // [num_splits, B, H, Sq, D], not divided by l
   float* partial_m;  // [num_splits, B, H, Sq]
   float* partial_l;  // [num_splits, B, H, Sq]
@@ -54,6 +54,14 @@ struct SplitKParams {
 
 static_assert(std::is_trivially_copyable_v<SplitKParams>,
               "the parameters are handed to device kernels by value");
+
+// The states of all splits in one workspace of num_splits * B * H * Sq * (D + 2) floats.
+inline void place_partials(SplitKParams& p, float* workspace) {
+  const int64_t states = p.num_splits * p.B * p.H * p.Sq;
+  p.partial_o = workspace;
+  p.partial_m = p.partial_o + states * p.D;
+  p.partial_l = p.partial_m + states;
+}
 
 // Keys that row i of the queries sees, out of the valid keys of its batch entry.
 #if defined(__CUDACC__)

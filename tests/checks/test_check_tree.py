@@ -324,6 +324,17 @@ def test_a_manifest_names_files_in_its_own_folder(base, source, rule):
     assert base.rules() == [(rule, line_of(path, "cpu:"))]
 
 
+def test_a_source_of_one_architecture_is_held_to_the_same_rules(base):
+    cuda = "  cuda: {sources: [add.cpp], architectures: [sm_80, sm_90a],\n    %s}\ncase_fields:"
+    listed = cuda % "architecture_sources: {sm_90a: [%s]}"
+    path = base.kernel(KERNEL.replace("case_fields:", listed % "none.cu"))
+    assert base.rules() == [("manifest", line_of(path, "architecture_sources"))]
+    base.kernel(KERNEL.replace("case_fields:", listed % "add.cpp"))
+    assert "among sources too" in base.findings()[0].message
+    base.kernel(KERNEL.replace("case_fields:", cuda % "architecture_sources: {sm_70: [none.cu]}"))
+    assert "none of architectures; there is sm_80, sm_90a" in base.findings()[0].message
+
+
 def test_a_file_that_vanishes_is_found_although_no_record_changed(base):
     base.kernel()
     assert base.findings(cached=True) == []

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from kbtool.gpu import build as builder
 from kbtool.gpu import toolchain
 from kbtool.gpu.build import (
     BuildError,
+    BuildPlan,
+    BuildTimeoutError,
     build,
+    build_all,
     choose_architecture,
     choose_target,
     first_error,
@@ -71,6 +77,141 @@ def test_the_key_covers_sources_headers_and_flags(folder, tmp_path):
     assert len(keys) == 3
 
 
+def two_sources(folder: Path, tmp_path: Path) -> BuildPlan:
+    """The fixture with a second source and a header that only it reads."""
+    (folder / "sub").mkdir(exist_ok=True)
+    (folder / "sub" / "second.cpp").write_text(
+        '#include "second.h"\nconst char* where() { return __FILE__; }\n'
+    )
+    (folder / "sub" / "second.h").write_text("// read by second.cpp alone\n")
+    cpu = manifest(folder).targets["cpu"]
+    files = {
+        "sources": ["binding.cpp", "sub/second.cpp"],
+        "headers": ["scaled_add.h", "sub/second.h"],
+    }
+    kernel = manifest(folder).model_copy(update={"targets": {"cpu": cpu.model_copy(update=files)}})
+    return plan_build(kernel, folder, "cpu", tmp_path / "cache")
+
+
+def edited_copy(plan: BuildPlan, tmp_path: Path, file: str, add: str) -> BuildPlan:
+    copy = Path(shutil.copytree(plan.folder, tmp_path / f"copy of {len(list(tmp_path.iterdir()))}"))
+    (copy / file).write_text((copy / file).read_text() + add)
+    return plan_build(plan.kernel, copy, "cpu", tmp_path / "cache")
+
+
+def test_only_what_sees_an_edit_is_compiled_again_even_in_a_copy(folder, tmp_path):
+    plan = two_sources(folder, tmp_path)
+    first = build(plan, timeout=120)
+    assert first.reused == 0
+    for file, compiled in (
+        ("sub/second.h", "sub/second.cpp"),
+        ("sub/second.cpp", "sub/second.cpp"),
+        ("scaled_add.h", "binding.cpp"),
+    ):
+        lines: list[str] = []
+        copy = edited_copy(plan, tmp_path, file, "\nstatic const int edited = 1;\n")
+        made = build(copy, timeout=120, on_line=lines.append)
+        assert (made.warm, made.reused) == (False, 1), file
+        assert [line for line in lines if "compile" in line] == [f"[1/2] compile {compiled}"]
+        assert made.key != first.key
+
+
+def test_a_copy_without_an_edit_is_the_same_library(folder, tmp_path):
+    plan = two_sources(folder, tmp_path)
+    first = build(plan, timeout=120)
+    found = build(edited_copy(plan, tmp_path, "scaled_add.h", ""), timeout=120)
+    assert (found.warm, found.key, found.sha256) == (True, first.key, first.sha256)
+    # Compiled where the copy is, it is the same to the last byte: no path is in it.
+    elsewhere = plan_build(plan.kernel, plan.folder, "cpu", tmp_path / "other cache")
+    copy = Path(shutil.copytree(plan.folder, tmp_path / "copied"))
+    copied = plan_build(plan.kernel, copy, "cpu", tmp_path / "third cache")
+    assert build(elsewhere, timeout=120).sha256 == build(copied, timeout=120).sha256
+
+
+def test_what_the_compiler_alone_can_tell_counts_as_read(folder, tmp_path):
+    plan = two_sources(folder, tmp_path)
+    source = folder / "sub" / "second.cpp"
+    source.write_text('#define WHICH "second.h"\n#include WHICH\n' + source.read_text())
+    before = plan_build(plan.kernel, folder, "cpu", tmp_path).objects["sub/second.cpp"]
+    (folder / "scaled_add.h").write_text((folder / "scaled_add.h").read_text() + "\n")
+    after = plan_build(plan.kernel, folder, "cpu", tmp_path).objects["sub/second.cpp"]
+    assert before != after
+
+
+@pytest.mark.parametrize(
+    "line", ['#include "new.h"', "#include <new.h>", '# include "sub/../new.h"']
+)
+def test_a_header_that_is_read_must_be_listed(folder, tmp_path, line):
+    (folder / "new.h").write_text("")
+    (folder / "sub").mkdir()
+    (folder / "scaled_add.h").write_text(f"#pragma once\n{line}\n")
+    with pytest.raises(UsageError, match=r"scaled_add\.h includes new\.h, which the manifest does"):
+        plan_build(manifest(folder), folder, "cpu", tmp_path)
+
+
+def test_of_many_builds_each_has_its_own_outcome(folder, tmp_path):
+    plan = two_sources(folder, tmp_path)
+    wrong = edited_copy(plan, tmp_path, "sub/second.h", "int first = error_one;\n")
+    unlinked = edited_copy(
+        plan, tmp_path, "sub/second.cpp", "int gone();\nint g() { return gone(); }\n"
+    )
+    worse = edited_copy(plan, tmp_path, "scaled_add.h", "int other = error_two;\n")
+    lines: list[str] = []
+    made = build_all([wrong, plan, worse, unlinked, plan], timeout=120, on_line=lines.append)
+    said = [one.first if isinstance(one, BuildError) else one.key for one in made]
+    assert "second.h:2:13: error: 'error_one' was not declared" in said[0]
+    assert "error: 'error_two' was not declared" in said[2]
+    assert "undefined reference to `gone()'" in said[3]
+    assert said[1] == said[4] == plan.key
+    assert "error_two" not in made[0].output
+    # Four plans of two sources, of which two are alike in three plans or in two: each once.
+    assert len([line for line in lines if "] compile" in line]) == 5
+    again = build_all([wrong, plan], timeout=120)
+    assert isinstance(again[0], BuildError)
+    assert again[1].warm
+
+
+def test_builds_that_are_stopped_say_so(folder, tmp_path):
+    plan = two_sources(folder, tmp_path)
+    made = build_all([plan, edited_copy(plan, tmp_path, "sub/second.h", "\n")], timeout=0.2)
+    assert [type(one) for one in made] == [BuildTimeoutError, BuildTimeoutError]
+    with pytest.raises(BuildTimeoutError, match="the compilers were stopped"):
+        build(plan, timeout=0.2)
+
+
+def test_objects_that_nobody_uses_are_forgotten(folder, tmp_path):
+    plan = two_sources(folder, tmp_path)
+    build(plan, timeout=120)
+    long_ago = time.time() - builder.KEPT_SECONDS - 60
+    for path in plan.objects.values():
+        os.utime(path, (long_ago, long_ago))
+    other = edited_copy(plan, tmp_path, "sub/second.h", "\n")
+    assert build(other, timeout=120).reused == 1
+    assert plan.objects["binding.cpp"].exists()
+    assert not plan.objects["sub/second.cpp"].exists()
+
+
+def test_a_source_of_one_architecture_is_left_out_for_others(folder, tmp_path):
+    (folder / "extra.cpp").write_text("#if !defined(KBTOOL_ARCH_SM_90A)\n#error not told\n#endif\n")
+    (folder / "other.cpp").write_text("#if defined(KBTOOL_ARCH_SM_90A)\n#error told\n#endif\n")
+    cpu = manifest(folder).targets["cpu"]
+    target = cpu.model_copy(
+        update={
+            "architectures": ["sm_90a", "sm_80"],
+            "architecture_sources": {"sm_90a": ["extra.cpp"], "sm_80": ["other.cpp"]},
+        }
+    )
+    kernel = manifest(folder).model_copy(update={"targets": {"cpu": target}})
+    plans = {
+        name: plan_build(kernel, folder, "cpu", tmp_path / "cache", name)
+        for name in ("sm_90a", "sm_80")
+    }
+    assert plans["sm_90a"].compiled == ["binding.cpp", "extra.cpp"]
+    assert plans["sm_80"].compiled == ["binding.cpp", "other.cpp"]
+    for plan in plans.values():
+        assert set(build(plan, timeout=120).sources) == {*plan.compiled, "scaled_add.h"}
+
+
 def test_planning_writes_nothing(folder, tmp_path):
     plan_build(manifest(folder), folder, "cpu", tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
@@ -100,6 +241,14 @@ def test_the_first_real_error_is_told(folder, tmp_path):
 
 UNDEFINED = "x.cpp:(.text+0x1): undefined reference to `g()'"
 PTXAS = "ptxas fatal   : Unresolved extern function 'f'"
+SHARED = (
+    "ptxas error   : Entry function '_Z1fv' uses too much shared data (0x20000 bytes, 0xc000 max)"
+)
+NVCC = 'x.cu(7): error #20095-D: identifier "y" is undefined in device code'
+ARCHITECTURE = "nvcc fatal   : Unsupported gpu architecture 'compute_10'"
+KILLED = "c++: fatal error: Killed signal terminated program cc1plus"
+OPTION = "c++: error: unrecognized command-line option '-fnope'"
+TWICE = "a.cpp:(.text+0x0): multiple definition of `f()'; b.o:b.cpp:(.text+0x0): first defined here"
 NOTHING = "the build failed and printed nothing"
 
 
@@ -111,6 +260,12 @@ NOTHING = "the build failed and printed nothing"
         ("ninja: build stopped\ncollect2: error: ld returned 1", NOTHING),
         (f"x.o: in function `f':\n{UNDEFINED}\ncollect2: error: ld returned 1", UNDEFINED),
         (PTXAS, PTXAS),
+        (f"x.cpp:1:2: warning: 'error: not this' [-Wall]\n{NVCC}\nx.cu(9): error: later", NVCC),
+        (f"x.cu(3): warning #177-D: error\n{SHARED}\nptxas fatal   : Ptx assembly aborted", SHARED),
+        (ARCHITECTURE, ARCHITECTURE),
+        (KILLED, KILLED),
+        (OPTION, OPTION),
+        (f"ld: x.o: in function `f':\n{TWICE}\ncollect2: error: ld returned 1", TWICE),
         ("", NOTHING),
     ],
 )  # fmt: skip

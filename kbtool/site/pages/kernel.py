@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kbtool.model.kernel import CaseSet, Kernel
+from kbtool.model.kernel import CaseSet, Kernel, Target
 from kbtool.model.run import BuildResult, Run
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
@@ -156,7 +156,7 @@ def _targets(kernel: Kernel) -> str:
     rows = [
         [
             code(name),
-            ", ".join(code(source) for source in target.sources),
+            _sources(target),
             ", ".join(code(header) for header in target.headers),
             code(" ".join([*target.flags, *target.cuda_flags, *target.link_flags]) or "none"),
             ", ".join(inline(architecture) for architecture in target.architectures),
@@ -164,6 +164,15 @@ def _targets(kernel: Kernel) -> str:
         for name, target in kernel.targets.items()
     ]
     return slim_table(["Target", "Sources", "Headers", "Flags", "Architectures"], rows)
+
+
+def _sources(target: Target) -> str:
+    groups = {"": target.sources, **target.architecture_sources}
+    return "; ".join(
+        (f"only for {inline(architecture)}: " if architecture else "")
+        + ", ".join(code(source) for source in sources)
+        for architecture, sources in groups.items()
+    )
 
 
 def _case_sets(kernel: Kernel) -> list[str]:

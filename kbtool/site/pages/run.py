@@ -181,6 +181,7 @@ def _validation(result: ValidationResult) -> str:
             [
                 inline(case.case_set),
                 inline(case.name),
+                inline(case.variant or "default"),
                 chip("pass" if case.passed else "fail"),
                 _float(error),
                 _float(bound),
@@ -193,8 +194,8 @@ def _validation(result: ValidationResult) -> str:
             ]
         )  # fmt: skip
     header = [
-        "Set", "Case", "Verdict", "Worst error", "Bound", "Error ÷ bound", "Repeats bitwise",
-        "Remark",
+        "Set", "Case", "Variant", "Verdict", "Worst error", "Bound", "Error ÷ bound",
+        "Repeats bitwise", "Remark",
     ]  # fmt: skip
     return join(
         [
@@ -209,7 +210,7 @@ def _validation(result: ValidationResult) -> str:
                 ]
             ),
             f"Rule: {inline(result.rule)}",
-            slim_table(header, lines, {3, 4, 5}) if lines else nothing("No case was run."),
+            slim_table(header, lines, {4, 5, 6}) if lines else nothing("No case was run."),
         ]
     )
 
@@ -273,9 +274,27 @@ def _benchmark(result: BenchmarkResult) -> str:
                 "No case was timed."
             ),
             bullets(remarks),
+            _workspaces(result),
             f"Protocol: {inline(result.protocol)}",
         ]
     )  # fmt: skip
+
+
+def _workspaces(result: BenchmarkResult) -> str | None:
+    """Memory beside inputs and outputs, for the arms that run the library."""
+    arms = [result.subject, *result.variants]
+    rows = [
+        [
+            inline(case.name),
+            *(f"{case.workspace_bytes[a]:,}" if a in case.workspace_bytes else "" for a in arms),
+        ]
+        for case in result.cases
+        if case.workspace_bytes
+    ]
+    if not rows:
+        return None
+    header = ["Case", *(f"{inline(arm)} (bytes of workspace)" for arm in arms)]
+    return slim_table(header, rows, range(1, len(arms) + 1))
 
 
 def _timing(timing: Timing | None) -> str:
@@ -293,10 +312,16 @@ def _build(result: BuildResult) -> str:
             ("Hash", code(result.sha256[:12])),
             ("Size", f"{result.bytes:,} bytes"),
             ("Compiler", inline(result.compiler)),
-            ("Cache", "was built before" if result.warm else "built now"),
+            ("Cache", _cache(result)),
             ("Flags", code(" ".join(result.flags)) if result.flags else ""),
         ]
     )
+
+
+def _cache(result: BuildResult) -> str:
+    if result.warm:
+        return "was built before"
+    return f"built now, {result.reused} objects from before" if result.reused else "built now"
 
 
 def _command(result: CommandResult) -> str:

@@ -139,7 +139,7 @@ class PartialItem {
     for (int64_t key0 = begin; key0 < end; key0 += BLOCK_KV) {
       attend_block(key0, std::min(BLOCK_KV, end - key0), key0 + BLOCK_KV >= end);
     }
-    if (p.num_splits == 1) {
+    if (p.partial_o == nullptr) {
       store_output();
     } else {
       store_partial();

@@ -8,7 +8,7 @@
 // A kernel's configuration C says, beside its own,
 //   Element, D, ALIGNED    the type; the bucket of the head dimension; rows copy 16 bytes at a time
 //   BLOCK_M, BLOCK_KV      rows of a tile, keys of a block
-//   THREADS                of the block
+//   THREADS                that finish the tile; LAUNCH_THREADS, those and others before them
 //   COPY_THREADS           that fill one tile together
 //   CHUNKS, STATE_CHUNKS   pieces of 16 bytes in a row of k or v; of four floats in a row of o
 //   tile_offset(row, chunk)      where a chunk lies in a tile
@@ -88,9 +88,11 @@ __device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
   BlockItem at;
   at.item = fp.splits.divide(blockIdx.x);
   at.split = blockIdx.x - at.item * fp.splits.divisor;
-  const uint32_t head = fp.tiles.divide(at.item);
+  const uint32_t outer = fp.inner.divide(at.item);
+  const uint32_t inner = at.item - outer * fp.inner.divisor;
+  const uint32_t head = fp.heads_inner ? inner : outer;
   // Causal: the longest start first.
-  const uint32_t tile = fp.tiles.divisor - 1 - (at.item - head * fp.tiles.divisor);
+  const uint32_t tile = fp.last_tile - (fp.heads_inner ? outer : inner);
   at.batch = fp.kv_heads.divide(head);
   at.head_kv = head - at.batch * fp.kv_heads.divisor;
   at.row0 = tile * C::BLOCK_M;
@@ -176,6 +178,19 @@ class TileCopier {
         copy_chunk(tile + C::tile_offset(row + i * STEP, chunk), from + i * step, bytes);
       }
     }
+  }
+
+  // The same, whatever the strides; for the products that follow at once.
+  __device__ __forceinline__ void copy_by_element(uint32_t tile, int64_t key0, int keys) const {
+    constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
+    const Element* from = source + key0 * row_stride;
+#pragma unroll 1
+    for (int at = row; at < C::BLOCK_KV; at += STEP) {
+      copy_elements(tile + C::tile_offset(at, chunk), reinterpret_cast<const unsigned short*>(from),
+                    dim_stride, at < keys ? column_bytes : 0);
+      from += STEP * row_stride;
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
 
  private:
@@ -270,8 +285,8 @@ __device__ __forceinline__ void take_logits(float (&s)[TILES][4], float c, LaneS
     }
     m = max_nan(m, __shfl_xor_sync(~0u, m, 1));
     m = max_nan(m, __shfl_xor_sync(~0u, m, 2));
-    const float base = finite_base(m);
-    alpha[half] = exp2_fast((state.m[half] - base) * c);
+    const float base = scaled(finite_base(m), c);
+    alpha[half] = exp2_fast(scaled(state.m[half], c) - base);
     state.m[half] = m;
     float sum = 0.0f;
 #pragma unroll
@@ -279,7 +294,7 @@ __device__ __forceinline__ void take_logits(float (&s)[TILES][4], float c, LaneS
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float& x = s[tile][half * 2 + i];
-        x = exp2_fast((x - base) * c);
+        x = exp2_fast(fmaf(x, c, -base));
         sum += x;
       }
     }
@@ -365,7 +380,7 @@ __device__ __forceinline__ void store_lse(const FusedParams& fp, const BlockItem
   const RowPlace place = place_of(fp, at, row);
   const Strides3& stride = fp.p.lse_stride;
   fp.p.lse[at.batch * stride.batch + place.head * stride.head + place.query * stride.seq] =
-      log_sum_exp_scaled(state.m, state.l, fp.magnitude);
+      log_sum_exp_scaled(state.m, state.l, fp.c, fp.magnitude);
 }
 
 // The workspace: o [groups, B, H, Sq, D], m and l [groups * cluster, B, H, Sq]. Each block of a
@@ -578,14 +593,14 @@ cudaError_t prepare_kernel() {
   return cudaSuccess;
 }
 
-// One block of C::THREADS for each (item, split).
+// One block for each (item, split).
 template <class C, auto KERNEL>
 cudaError_t launch_blocks(const FusedParams& fp, cudaStream_t stream) {
   const cudaError_t error = prepare_kernel<KERNEL>();
   if (error != cudaSuccess) return error;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(fp.items * fp.splits.divisor);
-  config.blockDim = dim3(C::THREADS);
+  config.blockDim = dim3(C::LAUNCH_THREADS);
   config.dynamicSmemBytes = C::shared_bytes(static_cast<int>(fp.cluster));
   config.stream = stream;
   cudaLaunchAttribute attributes[2];

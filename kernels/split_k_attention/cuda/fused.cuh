@@ -44,6 +44,7 @@ struct FusedConfig {
 
   static constexpr int WARPS = ROW_WARPS * KEY_WARPS;
   static constexpr int THREADS = 32 * WARPS;
+  static constexpr int LAUNCH_THREADS = THREADS;
   static constexpr int COPY_THREADS = 32 * ROW_WARPS;
   static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
   static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o

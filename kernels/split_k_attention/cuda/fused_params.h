@@ -11,13 +11,15 @@ struct FusedParams {
   KvLengths lengths;
   unsigned* counters;  // [items, cluster]
   FastDivisor splits;
-  FastDivisor tiles;
+  FastDivisor inner;  // items that differ in their tile alone, or in their head alone
   FastDivisor kv_heads;
   FastDivisor heads_per_kv;
   uint32_t cluster;
   uint32_t groups;
-  uint32_t rows;   // query rows of a KV head: heads_per_kv * Sq
+  uint32_t last_tile;  // of a KV head
+  uint32_t rows;       // query rows of a KV head: heads_per_kv * Sq
   uint32_t items;
+  bool heads_inner;  // neighbouring items differ in batch entry or head, not in the tile
   bool overlap;    // may start before the kernel ahead of it in the stream has ended
   int copy_width;  // bytes that one load of q, k or v may take: 16, 8, 4 or 2 (one element)
   float q_factor;      // 1, -1 for a negative scale, 0 for a scale of 0: then c stays positive
@@ -25,14 +27,26 @@ struct FusedParams {
   double magnitude;    // |scale|
 };
 
-using LaunchFunction = cudaError_t (*)(const FusedParams& fp, int row_warps, cudaStream_t stream);
-using AttributesFunction = cudaError_t (*)(cudaFuncAttributes* attributes);
+using LaunchFunction = cudaError_t (*)(const FusedParams& fp, int row_units, cudaStream_t stream);
 
-cudaError_t launch_fused_fp16_d64(const FusedParams& fp, int row_warps, cudaStream_t stream);
-cudaError_t launch_fused_fp16_d128(const FusedParams& fp, int row_warps, cudaStream_t stream);
-cudaError_t launch_fused_fp16_d256(const FusedParams& fp, int row_warps, cudaStream_t stream);
-cudaError_t launch_fused_bf16_d64(const FusedParams& fp, int row_warps, cudaStream_t stream);
-cudaError_t launch_fused_bf16_d128(const FusedParams& fp, int row_warps, cudaStream_t stream);
-cudaError_t launch_fused_bf16_d256(const FusedParams& fp, int row_warps, cudaStream_t stream);
+cudaError_t launch_fused_fp16_d64(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_fused_fp16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_fused_fp16_d256(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_fused_bf16_d64(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_fused_bf16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_fused_bf16_d256(const FusedParams& fp, int row_units, cudaStream_t stream);
+
+#if defined(KBTOOL_ARCH_SM_90A)
+cudaError_t launch_wgmma_fp16_d64(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_wgmma_fp16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_wgmma_fp16_d256(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_wgmma_bf16_d64(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_wgmma_bf16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_wgmma_bf16_d256(const FusedParams& fp, int row_units, cudaStream_t stream);
+
+// Clusters of `blocks` blocks that the current card runs at a time, where each block takes a whole
+// multiprocessor.
+cudaError_t count_wgmma_clusters(int blocks, int* clusters);
+#endif
 
 }  // namespace kbtool::cuda

@@ -1,132 +1,109 @@
-// Host side of the fused kernel: how a call is cut up, and which instance runs it.
 #include "launch.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "../num_splits.h"
+#include "copy_width.h"
 #include "fused_params.h"
-
-// Set for a tuning build.
-#if !defined(KBTOOL_FUSED_MAX_CLUSTER)
-#define KBTOOL_FUSED_MAX_CLUSTER 8
-#endif
+#include "tile_params.h"
 
 namespace kbtool::cuda {
 namespace {
 
-constexpr int64_t ROWS_PER_WARP = 16;
-constexpr int64_t MIN_KEYS = 64;   // one block of 16 keys for each of four warps
-constexpr int64_t FEW_KEYS = 32;   // worth a block where there are four splits of them or more
+constexpr int64_t TILE_ROWS = 64;  // query rows of a tile of fa1 and two_pass
+constexpr int64_t TILE_KEYS = 64;  // the fewest keys that are worth a split of two_pass: one block
 
-int largest_divisor(int64_t n, int limit) {
-  for (int64_t divisor = std::min<int64_t>(n, limit); divisor > 1; --divisor) {
-    if (n % divisor == 0) return static_cast<int>(divisor);
-  }
-  return 1;
+int64_t tiles_of(int64_t Sq) { return ceil_div(Sq, TILE_ROWS); }
+
+TileParams tile_params(const SplitKParams& p, const KvLengths& lengths) {
+  return {p, lengths, tiles_of(p.Sq), copy_width(p) == 16};
 }
 
-// One wave of blocks, each with keys enough to be worth it; above one cluster, whole clusters.
-// Measured on an H100: three quarters of the multiprocessors draw all of the memory's bandwidth,
-// and a fuller wave of clusters puts two blocks on one multiprocessor before others have any.
-int64_t choose_splits(int64_t items, int row_warps, int64_t Skv, const Card& card) {
-  if (items <= 0) return 1;
-  const int64_t blocks = card.max_cluster > 1 ? card.multiprocessors * 3 / 4 : card.multiprocessors;
-  const int64_t most = Skv / (Skv >= 4 * FEW_KEYS ? FEW_KEYS : MIN_KEYS);
-  int64_t splits = std::min({blocks / items, most, MAX_NUM_SPLITS});
-  // Larger tiles have one block a multiprocessor: pairs of blocks fill what one tile each leaves.
-  const bool pairs = row_warps > 1 && 2 * items <= card.multiprocessors && Skv >= 2 * MIN_KEYS;
-  if (splits <= 1) return pairs ? 2 : 1;
-  if (card.max_cluster > 1 && splits > 8) splits -= splits % 8;
-  return splits;
-}
-
-// The widest load that every row of q, k and v can be copied with.
-int copy_width(const SplitKParams& p) {
-  constexpr int64_t ELEMENT_BYTES = 2;
-  if (p.D > 1 && (p.k_stride.dim != 1 || p.v_stride.dim != 1)) return ELEMENT_BYTES;
-  uint64_t bits = reinterpret_cast<uintptr_t>(p.k) | reinterpret_cast<uintptr_t>(p.v);
-  const auto include = [&](int64_t size, int64_t stride) {
-    if (size > 1) bits |= static_cast<uint64_t>(stride * ELEMENT_BYTES);
-  };
-  for (const Strides4& stride : {p.k_stride, p.v_stride}) {
-    include(p.B, stride.batch);
-    include(p.Hkv, stride.head);
-    include(p.Skv, stride.seq);
-  }
-  // Rows of q are copied in 16 bytes or by the element.
-  uint64_t q_bits = bits | reinterpret_cast<uintptr_t>(p.q);
-  for (const int64_t stride : {p.q_stride.batch, p.q_stride.head, p.q_stride.seq}) {
-    q_bits |= static_cast<uint64_t>(stride * ELEMENT_BYTES);
-  }
-  if (q_bits % 16 == 0 && (p.q_stride.dim == 1 || p.D == 1)) return 16;
-  if (bits % 8 == 0) return 8;
-  if (bits % 4 == 0) return 4;
-  return ELEMENT_BYTES;
-}
-
-LaunchFunction instance(ElementType type, int64_t D) {
-  const bool half = type == ElementType::fp16;
-  if (D <= 64) return half ? launch_fused_fp16_d64 : launch_fused_bf16_d64;
-  if (D <= 128) return half ? launch_fused_fp16_d128 : launch_fused_bf16_d128;
-  return half ? launch_fused_fp16_d256 : launch_fused_bf16_d256;
+cudaError_t launch_fa1(const SplitKParams& p, ElementType type, const KvLengths& lengths,
+                       cudaStream_t stream) {
+  const TileLaunch run = type == ElementType::fp16 ? launch_fa1_fp16 : launch_fa1_bf16;
+  return run(tile_params(p, lengths), stream);
 }
 
 }  // namespace
 
-Plan make_plan(int64_t B, int64_t H, int64_t Hkv, int64_t Sq, int64_t Skv,
-               int64_t splits, const Card& card) {
+const char* name_of(Variant variant) {
+  switch (variant) {
+    case Variant::fa1:
+      return "fa1";
+    case Variant::two_pass:
+      return "two_pass";
+    case Variant::fused:
+      return "fused";
+    case Variant::wgmma:
+      return "wgmma";
+  }
+  return "unknown";
+}
+
+std::vector<Variant> variants_of(const Card& card) {
+  std::vector<Variant> variants = {Variant::fa1, Variant::two_pass, Variant::fused};
+  if (card.has_wgmma()) variants.push_back(Variant::wgmma);
+  return variants;
+}
+
+Variant default_variant(const Sizes& sizes, const Card& card) {
+  return wgmma_is_faster(sizes, card) ? Variant::wgmma : Variant::fused;
+}
+
+Plan make_plan(Variant variant, const Sizes& sizes, int64_t splits, const Card& card) {
   Plan plan{};
-  const int64_t rows = Hkv == 0 ? 0 : H / Hkv * Sq;
-  plan.row_warps = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
-  plan.tiles = ceil_div(rows, plan.row_warps * ROWS_PER_WARP);
-  plan.items = B * Hkv * plan.tiles;
-  plan.num_splits = splits > 0 ? splits : choose_splits(plan.items, plan.row_warps, Skv, card);
-  plan.cluster = largest_divisor(plan.num_splits, card.max_cluster);
-  plan.overlap = card.max_cluster > 1;  // both came with sm_90
+  plan.variant = variant;
+  switch (variant) {
+    case Variant::fa1:
+      plan.num_splits = 1;
+      break;
+    case Variant::two_pass: {
+      const int64_t tiles = sizes.B * sizes.H * tiles_of(sizes.Sq);
+      plan.num_splits = splits > 0 ? splits
+                                   : choose_num_splits(tiles, sizes.Skv, card.multiprocessors,
+                                                       TILE_KEYS);
+      if (plan.num_splits > 1) {
+        plan.workspace_numel = plan.num_splits * sizes.rows() * (sizes.D + 2);
+      }
+      break;
+    }
+    case Variant::fused:
+    case Variant::wgmma:
+      plan.fused = variant == Variant::wgmma ? plan_wgmma(sizes, splits, card)
+                                             : plan_fused(sizes, splits, card);
+      plan.num_splits = plan.fused.num_splits;
+      plan.workspace_numel = plan.fused.workspace_numel(sizes);
+      plan.num_counters = plan.fused.num_counters();
+      break;
+  }
   return plan;
 }
 
-int64_t workspace_numel(const Plan& plan, int64_t rows, int64_t D) {
-  if (plan.groups() == 1) return 0;
-  return plan.groups() * rows * D + 2 * plan.num_splits * rows;
+cudaError_t launch(SplitKParams p, ElementType type, const KvLengths& lengths, const Plan& plan,
+                   float* workspace, unsigned* counters, cudaStream_t stream) {
+  p.num_splits = plan.num_splits;
+  switch (plan.variant) {
+    case Variant::fa1:
+      return launch_fa1(p, type, lengths, stream);
+    case Variant::two_pass: {
+      if (plan.num_splits == 1) return launch_partial(p, type, lengths, stream);
+      place_partials(p, workspace);
+      const cudaError_t error = launch_partial(p, type, lengths, stream);
+      return error == cudaSuccess ? launch_reduce(p, type, stream) : error;
+    }
+    case Variant::fused:
+    case Variant::wgmma:
+      return launch_fused(p, type, lengths, plan.fused, workspace, counters, stream);
+  }
+  return cudaErrorInvalidValue;
 }
 
-cudaError_t launch_fused(const SplitKParams& p, ElementType type, const KvLengths& lengths,
-                         const Plan& plan, unsigned* counters, cudaStream_t stream) {
-  constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;
-  constexpr int64_t MAX_KEYS = int64_t{1} << 35;  // in blocks of 16, below 2^31
-  const int64_t rows = p.Hkv == 0 ? 0 : p.H / p.Hkv * p.Sq;
-  if (plan.items == 0) return cudaSuccess;
-  if (p.D > MAX_HEAD_DIM || rows > MAX_BLOCKS || plan.items * plan.num_splits > MAX_BLOCKS ||
-      p.Skv >= MAX_KEYS) {
-    return cudaErrorInvalidConfiguration;
-  }
-  FusedParams fp{};
-  fp.p = p;
-  fp.lengths = lengths;
-  fp.counters = counters;
-  fp.splits = FastDivisor(static_cast<uint32_t>(plan.num_splits));
-  fp.tiles = FastDivisor(static_cast<uint32_t>(plan.tiles));
-  fp.kv_heads = FastDivisor(static_cast<uint32_t>(p.Hkv));
-  fp.heads_per_kv = FastDivisor(static_cast<uint32_t>(p.H / p.Hkv));
-  fp.cluster = static_cast<uint32_t>(plan.cluster);
-  fp.groups = static_cast<uint32_t>(plan.groups());
-  fp.rows = static_cast<uint32_t>(rows);
-  fp.items = static_cast<uint32_t>(plan.items);
-  fp.overlap = plan.overlap;
-  fp.copy_width = copy_width(p);
+cudaError_t launch_partial(const SplitKParams& p, ElementType type, const KvLengths& lengths,
+                           cudaStream_t stream) {
+  const TileLaunch run = type == ElementType::fp16 ? launch_partial_fp16 : launch_partial_bf16;
+  return run(tile_params(p, lengths), stream);
+}
 
-  constexpr double LOG2_E = 1.4426950408889634074;
-  const double magnitude = std::fabs(static_cast<double>(p.scale));
-  fp.c = static_cast<float>(magnitude * LOG2_E);
-  fp.q_factor = p.scale < 0 ? -1.0f : 1.0f;
-  fp.magnitude = magnitude;
-  if (fp.c == 0.0f) {  // every logit is 0
-    fp.q_factor = 0.0f;
-    fp.c = static_cast<float>(LOG2_E);
-  }
-  return instance(type, p.D)(fp, plan.row_warps, stream);
+cudaError_t launch_reduce(const SplitKParams& p, ElementType type, cudaStream_t stream) {
+  return type == ElementType::fp16 ? launch_reduce_fp16(p, stream) : launch_reduce_bf16(p, stream);
 }
 
 cudaError_t read_card(Card* card) {
@@ -138,8 +115,18 @@ cudaError_t read_card(Card* card) {
   int major = 0;
   error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   if (error != cudaSuccess) return error;
-  // Every card with clusters has 8; 16, where there is room for it, was slower on an H100.
-  card->max_cluster = major < 9 ? 1 : KBTOOL_FUSED_MAX_CLUSTER;
+  int minor = 0;
+  error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  if (error != cudaSuccess) return error;
+  card->capability = major * 10 + minor;
+  // Clusters of 16, where there is room for them, were slower on an H100.
+  card->max_cluster = major < 9 ? 1 : MAX_CLUSTER;
+#if defined(KBTOOL_ARCH_SM_90A)
+  for (int blocks = 1; blocks <= MAX_CLUSTER && card->capability == 90; ++blocks) {
+    error = count_wgmma_clusters(blocks, &card->clusters[blocks]);
+    if (error != cudaSuccess) return error;
+  }
+#endif
   return cudaSuccess;
 }
 

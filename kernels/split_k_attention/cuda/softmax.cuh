@@ -1,10 +1,13 @@
-// The states of attention_state.h as the fused kernel keeps them: m before it is scaled, so that it
-// is exact, and with c = |scale| * log2(e) an exponential is one instruction in base 2. The merge is
-// otherwise the same algebra.
+// The states of attention_state.h as the kernels keep them that finish in one launch: m before it is
+// scaled, so that it is exact, and with c = |scale| * log2(e) a weight is one multiply-add and one
+// exponential in base 2. The merge is otherwise the same algebra.
 //
 //   m  the maximum of q.k (of -q.k for a negative scale)
-//   l  the sum of exp2((q.k - m) * c): the maximum itself weighs exactly 1
-//   o  the sum of exp2((q.k - m) * c) * v
+//   l  the sum of exp2(q.k * c - scaled(m))
+//   o  the sum of exp2(q.k * c - scaled(m)) * v
+//
+// scaled(m) is m * c rounded: one number, the same in every weight and in the LSE, so its rounding
+// cancels.
 #pragma once
 
 #include <math_constants.h>
@@ -28,6 +31,9 @@ __device__ __forceinline__ float max_nan(float a, float b) {
 // What logits are taken relative to. An empty state's -inf - -inf would be NaN; -inf - 0 weighs 0.
 __device__ __forceinline__ float finite_base(float m) { return m == -CUDART_INF_F ? 0.0f : m; }
 
+// Rounded here and now: not fused into what it is subtracted from.
+__device__ __forceinline__ float scaled(float m, float c) { return __fmul_rn(m, c); }
+
 // The state of one row over four columns.
 struct StateChunk {
   float m;
@@ -42,10 +48,10 @@ __device__ __forceinline__ StateChunk merge_states(int count, float c, const M& 
   StateChunk merged{-CUDART_INF_F, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
 #pragma unroll 4
   for (int i = 0; i < count; ++i) merged.m = max_nan(merged.m, m_of(i));
-  const float base = finite_base(merged.m);
+  const float base = scaled(finite_base(merged.m), c);
 #pragma unroll 4
   for (int i = 0; i < count; ++i) {
-    const float weight = exp2_fast((m_of(i) - base) * c);
+    const float weight = exp2_fast(scaled(m_of(i), c) - base);
     const float4 o = o_of(i);
     merged.l = fmaf(weight, l_of(i), merged.l);
     merged.o.x = fmaf(weight, o.x, merged.o.x);
@@ -58,7 +64,7 @@ __device__ __forceinline__ StateChunk merge_states(int count, float c, const M& 
 
 // ln of the sum of exp(logit). The sum is in double: a logit of 10^4 leaves a float no digits for
 // ln(l). Of l the exponent is taken apart and the fraction is near 1, where logf errs by 1e-8.
-__device__ __forceinline__ float log_sum_exp_scaled(float m, float l, double scale) {
+__device__ __forceinline__ float log_sum_exp_scaled(float m, float l, float c, double scale) {
   if (m == CUDART_INF_F) return m;  // its l is NaN, from inf - inf
   if (l == 0.0f) return -CUDART_INF_F;
   if (l != l) return l;
@@ -67,8 +73,10 @@ __device__ __forceinline__ float log_sum_exp_scaled(float m, float l, double sca
   const int exponent = (bits - SQRT_HALF) & ~0x7fffff;
   const float fraction = __int_as_float(bits - exponent);  // in [sqrt(1/2), sqrt(2))
   constexpr double LN_2 = 0.69314718055994530942;
+  // l is relative to scaled(m), which is not quite m * c.
+  const double rounding = static_cast<double>(scaled(m, c)) - static_cast<double>(m) * c;
   return static_cast<float>(static_cast<double>(m) * scale +
-                            (static_cast<double>(exponent >> 23) * LN_2 +
+                            ((static_cast<double>(exponent >> 23) + rounding) * LN_2 +
                              static_cast<double>(logf(fraction))));
 }
 

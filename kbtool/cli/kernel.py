@@ -1,0 +1,237 @@
+"""``kbtool kernel``: what can be told of a kernel without running it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbtool.cli.common import json_option, knowledge_base, print_json, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kbtool.gpu.build import BuildPlan
+    from kbtool.gpu.compile import Compiled, Usage
+    from kbtool.store.tree import KnowledgeBase
+
+_SECONDS = 3600.0
+
+EPILOG = """\b
+Examples:
+  kbtool kernel compile                              every kernel, for every card it lists
+  kbtool kernel compile split_k_attention --architecture sm_90a
+  kbtool kernel compile --json | jq '.compiled[] | select(.error)'"""
+
+
+@click.group(epilog=EPILOG)
+def kernel() -> None:
+    """What can be told of kernels without running them."""
+
+
+@kernel.command(
+    epilog=EPILOG
+    + """
+
+\b
+Exit status: 0 all compile, 1 one does not, 2 usage, 3 there is no nvcc."""
+)
+@click.argument("names", metavar="[KERNEL]...", nargs=-1)
+@click.option("--target", "targets", multiple=True, help="Only this target; may be given again.")
+@click.option(
+    "--architecture",
+    "architectures",
+    metavar="SM",
+    multiple=True,
+    help="Only for this card: sm_90a; may be given again. All that kernel.yaml lists without it.",
+)
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compilers at once; one a core.")
+@click.option(
+    "--skip-without-nvcc",
+    is_flag=True,
+    default=False,
+    help="Where there is no nvcc, say so and succeed.",
+)
+@json_option
+@click.pass_context
+def compile(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    targets: tuple[str, ...],
+    architectures: tuple[str, ...],
+    jobs: int | None,
+    skip_without_nvcc: bool,
+    as_json: bool,
+) -> None:
+    """Compile CUDA sources for every card that kernel.yaml lists; no card is needed.
+
+    The compiler, the flags and the cache are those of builds: what is compiled already is not
+    compiled again. Tells the registers, static shared memory and local memory of each kernel; one
+    that spills registers is a warning.
+    """
+    from kbtool.gpu.build import BuildTimeoutError
+    from kbtool.gpu.compile import compile_cuda
+    from kbtool.gpu.toolchain import find_nvcc
+    from kbtool.model.errors import MachineError, UserError
+
+    base = knowledge_base(ctx)
+    try:
+        find_nvcc()
+    except MachineError as error:
+        if not skip_without_nvcc:
+            raise
+        click.echo(f"kbtool: CUDA sources are not compiled here: {error}", err=True)
+        return
+    plans = _plans(base, names, targets, architectures)
+    try:
+        compiled = compile_cuda(
+            plans,
+            timeout=_SECONDS,
+            jobs=jobs or 0,
+            on_line=lambda line: click.echo(line, err=True),
+            on_wait=lambda: click.echo("waiting for another build of the same sources", err=True),
+        )
+    except BuildTimeoutError as error:
+        raise UserError(str(error)) from None
+    if as_json:
+        print_json({"compiled": [_row(one) for one in compiled]})
+    else:
+        _print_usage(compiled)
+    _tell_spills(compiled)
+    _tell_errors(base, compiled)
+    failed = [one for one in compiled if one.error]
+    click.echo(f"{_count(compiled)}: {f'{len(failed)} failed' if failed else 'all compile'}",
+               err=True)  # fmt: skip
+    if failed:
+        stopped = all(isinstance(one.error, BuildTimeoutError) for one in failed)
+        ctx.exit(4 if stopped else 1)
+
+
+def _plans(
+    base: KnowledgeBase,
+    names: Sequence[str],
+    targets: Sequence[str],
+    architectures: Sequence[str],
+) -> list[BuildPlan]:
+    from kbtool.gpu.compile import plan_compile
+    from kbtool.model.errors import NotFoundError, UsageError
+
+    unknown = [name for name in names if name not in base.kernels]
+    if unknown:
+        known = ", ".join(base.kernels) or "none"
+        broken = f" ({base.findings[0]})" if base.findings else ""
+        raise NotFoundError(f"there is no kernel {unknown[0]!r}; there is {known}{broken}")
+    if base.findings and not names:
+        raise UsageError(f"{base.findings[0]}; mend it first (`kbtool check` tells all)")
+    cache = base.root / ".kbtool" / "build"
+    plans = [
+        plan
+        for name in names or base.kernels
+        for plan in plan_compile(
+            base.kernels[name].record, base.root / "kernels" / name, cache, targets, architectures
+        )
+    ]
+    if not plans:
+        click.echo("kbtool: no target lists CUDA sources and architectures", err=True)
+    return plans
+
+
+def _row(one: Compiled) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "kernel": one.kernel,
+        "target": one.target,
+        "source": one.source,
+        "architecture": one.architecture,
+        "functions": [asdict(usage) for usage in one.functions],
+        "error": _error(one),
+    }
+
+
+def _print_usage(compiled: Sequence[Compiled]) -> None:
+    """A row a ``__global__`` function, a column an architecture."""
+    columns = list(dict.fromkeys(one.architecture for one in compiled))
+    rows: dict[tuple[str, str, str], dict[str, Usage]] = {}
+    for one in compiled:
+        for usage in one.functions:
+            key = (one.kernel, one.source, usage.function)
+            rows.setdefault(key, {})[one.architecture] = usage
+    if not rows:
+        return
+    click.echo("registers of a thread, +bytes of local memory; static shared memory of a block")
+    print_table(
+        ["source", "function", "shared", *columns],
+        [
+            [
+                source,
+                function,
+                str(max(usage.shared_bytes for usage in by_card.values())),
+                *(_registers(by_card.get(column)) for column in columns),
+            ]
+            for (_, source, function), by_card in rows.items()
+        ],
+        numeric=set(range(2, 3 + len(columns))),
+    )
+
+
+def _registers(usage: Usage | None) -> str:
+    if usage is None:
+        return "–"
+    return f"{usage.registers}+{usage.local_bytes}" if usage.local_bytes else f"{usage.registers}"
+
+
+def _tell_spills(compiled: Sequence[Compiled]) -> None:
+    """One line a source that has kernels with local memory: what the table marks with a +."""
+    for name in dict.fromkeys(_name(one) for one in compiled):
+        spilling = [
+            (one.architecture, usage)
+            for one in compiled
+            for usage in one.functions
+            if _name(one) == name and usage.local_bytes
+        ]
+        if spilling:
+            _, most = max(spilling, key=lambda item: item[1].local_bytes)
+            cards = ", ".join(dict.fromkeys(card for card, _ in spilling))
+            click.echo(
+                f"warning: {name}: kernels use local memory, up to {most.local_bytes} bytes a"
+                f" thread (spilled: {most.spill_store_bytes} stored, {most.spill_load_bytes}"
+                f" loaded), for {cards}",
+                err=True,
+            )
+
+
+def _name(one: Compiled) -> str:
+    return f"{one.kernel}/{one.source}"
+
+
+def _error(one: Compiled) -> str | None:
+    """The first real error; it is the message of both exceptions."""
+    return None if one.error is None else str(one.error)
+
+
+def _tell_errors(base: KnowledgeBase, compiled: Sequence[Compiled]) -> None:
+    """The first real error of each source, once, with the patterns that know it."""
+    from kbtool.gpu.build import BuildError
+    from kbtool.runner.history import matching
+
+    told: dict[str, list[Compiled]] = {}
+    for one in compiled:
+        error = _error(one)
+        if error is not None:
+            told.setdefault(f"{_name(one)}: {error}", []).append(one)
+    for said, several in told.items():
+        cards = ", ".join(one.architecture for one in several)
+        click.echo(f"error: {said} (for {cards})", err=True)
+        failure = several[0].error
+        output = failure.output if isinstance(failure, BuildError) else ""
+        for match in matching((entry.record for entry in base.patterns.values()), output):
+            advice = f" {match.symptom.advice}" if match.symptom.advice else ""
+            click.echo(f"    {match.pattern.id} {match.pattern.title} knows this error:{advice}",
+                       err=True)  # fmt: skip
+
+
+def _count(compiled: Sequence[Compiled]) -> str:
+    sources = len({(one.kernel, one.target, one.source) for one in compiled})
+    cards = len({one.architecture for one in compiled})
+    return f"{sources} CUDA sources, {cards} architectures, {len(compiled)} objects"

@@ -1,0 +1,95 @@
+"""Calls for tools that watch a process from outside: the operator runs, nothing is judged here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from kbtool.gpu.harness import Harness, HarnessError
+from kbtool.gpu.validate import case_seed
+
+_WARM_CALLS = 3
+_LAUNCHES = 2000
+
+
+def run_cases(
+    harness: Harness,
+    cases: list[tuple[tuple[str, Mapping[str, Any]], str | None]],
+    *,
+    device: torch.device,
+    seed: int,
+    on_case: Callable[[int, str], None],
+) -> int:
+    """Call the operator once on each case; nothing is poisoned, so that memory which it should
+    have written, and did not, is known as such to a tool that looks.
+
+    Args:
+        harness: the kernel's harness.
+        cases: ((case set, case), version of the operator) pairs.
+        device: where to run.
+        seed: of the inputs.
+        on_case: called with the number of cases done and the last one's name.
+
+    Returns:
+        How many cases there were.
+    """
+    for number, ((case_set, case), variant) in enumerate(cases, 1):
+        seeded = case_seed(seed, case_set, str(case["name"]))
+        inputs = harness.make_inputs(case, device=device, seed=seeded)
+        harness.call(inputs, variant=variant, poison=False)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        on_case(number, str(case["name"]))
+    return len(cases)
+
+
+def profiled_call(
+    harness: Harness, case: Mapping[str, Any], arm: str | None, variants: list[str], seed: int
+) -> str:
+    """Call one arm on the current card, warm, with the profiler on around that one call.
+
+    Args:
+        harness: the kernel's harness.
+        case: the case.
+        arm: its name; the subject where not given.
+        variants: arms to ask the harness for, beside those that it always has.
+        seed: of the inputs.
+
+    Returns:
+        The arm.
+
+    Raises:
+        HarnessError: there is no such arm.
+    """
+    device = torch.device("cuda", torch.cuda.current_device())
+    inputs = harness.make_inputs(case, device=device, seed=seed)
+    arms = harness.arms(inputs, [arm] if arm else [])  # a peer, or a variant of the library
+    name = arm or harness.SUBJECT
+    if name not in arms:
+        raise HarnessError(
+            f"{case['name']}: no arm {name!r} takes this case; there is {', '.join(arms)}"
+        )
+    for _ in range(_WARM_CALLS):
+        arms[name]()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+    arms[name]()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+    return name
+
+
+def launch_interval_us() -> float:
+    """Microseconds from one eager launch of an idle kernel to the next; the best of five rounds."""
+    taken = []
+    for _ in range(5):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        for _ in range(_LAUNCHES):
+            torch.cuda._sleep(0)  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
+        taken.append((time.perf_counter() - started) / _LAUNCHES)
+    return round(min(taken) * 1e6, 3)

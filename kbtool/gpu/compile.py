@@ -1,0 +1,196 @@
+"""Compiles CUDA sources for cards that need not be there, and reads what each kernel uses of one.
+
+The objects are those of ``kbtool.gpu.build``: the same flags, the same cache; nothing is linked.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbtool.gpu.build import (
+    BuildError,
+    BuildPlan,
+    BuildTimeoutError,
+    compile_all,
+    is_cuda,
+    plan_build,
+    usage_log,
+)
+from kbtool.model.errors import UsageError
+from kbtool.model.kernel import Kernel
+
+_ENTRY = re.compile(r"ptxas info\s*: Compiling entry function '(.+)' for '\w+'")
+_LOCAL = re.compile(
+    r"\s*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+)
+_USED = re.compile(r"ptxas info\s*: Used (\d+) registers")
+_SHARED = re.compile(r"\b(\d+) bytes smem")
+
+
+@dataclass
+class Usage:
+    """What one ``__global__`` function uses of a card, as ptxas reports it."""
+
+    function: str
+    """Its name without parameters."""
+    registers: int = 0
+    """Of a thread."""
+    shared_bytes: int = 0
+    """Static shared memory of a block."""
+    local_bytes: int = 0
+    """Local memory of a thread: arrays that no register holds, and spills."""
+    spill_store_bytes: int = 0
+    """Written to local memory for want of registers, by a thread."""
+    spill_load_bytes: int = 0
+    """Read back."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One CUDA source, compiled for one architecture."""
+
+    kernel: str
+    target: str
+    source: str
+    architecture: str
+    functions: list[Usage]
+    """Empty where it does not compile."""
+    error: BuildError | BuildTimeoutError | None
+
+
+def plan_compile(
+    kernel: Kernel,
+    folder: Path,
+    cache: Path,
+    targets: Sequence[str] = (),
+    architectures: Sequence[str] = (),
+) -> list[BuildPlan]:
+    """A build plan for each of the kernel's CUDA targets and each of its architectures.
+
+    Args:
+        kernel: its manifest.
+        folder: the kernel's folder.
+        cache: where objects go.
+        targets: of the manifest; all of them if empty. Those without CUDA sources have no plan.
+        architectures: ``sm_80`` and the like; all that a target lists if empty.
+
+    Raises:
+        MachineError: there is no nvcc, no compiler or no torch.
+        UsageError: the manifest has no such target, no target lists an architecture asked for, or a
+            file is missing.
+    """
+    unknown = sorted(set(targets) - set(kernel.targets))
+    if unknown:
+        known = ", ".join(kernel.targets)
+        raise UsageError(f"kernel {kernel.id} has no target {unknown[0]!r}; it has {known}")
+    listed = {
+        name: spec.architectures
+        for name, spec in kernel.targets.items()
+        if name in (targets or kernel.targets)
+    }
+    known_ones = list(dict.fromkeys(one for names in listed.values() for one in names))
+    for wanted in architectures:
+        if wanted not in known_ones:
+            raise UsageError(
+                f"kernel {kernel.id} lists no architecture {wanted!r}; it lists"
+                f" {', '.join(known_ones) or 'none'}"
+            )
+    plans = []
+    for target, names in listed.items():
+        for architecture in names:
+            if architecture in (architectures or names) and any(
+                is_cuda(source) for source in kernel.targets[target].sources_for(architecture)
+            ):
+                plans.append(plan_build(kernel, folder, target, cache, architecture))
+    return plans
+
+
+def compile_cuda(
+    plans: Sequence[BuildPlan],
+    *,
+    timeout: float,
+    jobs: int = 0,
+    on_line: Callable[[str], None] = lambda _: None,
+    on_wait: Callable[[], None] = lambda: None,
+) -> list[Compiled]:
+    """Compile every CUDA source of ``plans`` that is not compiled yet.
+
+    Args:
+        plans: from ``plan_compile``, with one cache.
+        timeout: seconds.
+        jobs: compilers at once; 0 takes one a core.
+        on_line: called with each line that ninja prints.
+        on_wait: called once a plan that another process is building.
+
+    Returns:
+        Each source for each architecture.
+
+    Raises:
+        BuildTimeoutError: another process has been building one of them all that time.
+        MachineError: ninja is missing, or the disk is full.
+    """
+    errors = compile_all(
+        plans, is_cuda, timeout=timeout, jobs=jobs, on_line=on_line, on_wait=on_wait
+    )
+    compiled = []
+    for plan in plans:
+        for source, path in plan.objects.items():
+            if is_cuda(source):
+                compiled.append(
+                    Compiled(
+                        kernel=plan.kernel.id,
+                        target=plan.target,
+                        source=source,
+                        architecture=plan.architecture,
+                        functions=[]
+                        if path in errors
+                        else parse_usage(usage_log(path).read_text()),
+                        error=errors.get(path),
+                    )
+                )
+    names = _demangled([usage.function for one in compiled for usage in one.functions])
+    for one in compiled:
+        for usage in one.functions:
+            usage.function = names[usage.function]
+    return compiled
+
+
+def parse_usage(log: str) -> list[Usage]:
+    """What ptxas says (``-v``) of each ``__global__`` function; names as the linker has them.
+
+    Functions that are called and not inlined are counted with the one before them.
+    """
+    functions: list[Usage] = []
+    for line in log.splitlines():
+        if match := _ENTRY.match(line):
+            functions.append(Usage(match[1]))
+        elif not functions:
+            continue
+        elif match := _LOCAL.match(line):
+            usage, (local, stores, loads) = functions[-1], map(int, match.groups())
+            usage.local_bytes += local
+            usage.spill_store_bytes += stores
+            usage.spill_load_bytes += loads
+        elif match := _USED.match(line):
+            functions[-1].registers = int(match[1])
+            if shared := _SHARED.search(line):
+                functions[-1].shared_bytes = int(shared[1])
+    return functions
+
+
+def _demangled(names: Iterable[str]) -> dict[str, str]:
+    """Mangled name → name for people, or itself where nothing on this machine can tell."""
+    mangled = sorted(set(names))
+    program = shutil.which("c++filt")
+    if program is None or not mangled:
+        return {name: name for name in mangled}
+    done = subprocess.run(
+        [program, "-p"], input="\n".join(mangled), capture_output=True, text=True, check=False
+    )
+    said = done.stdout.splitlines()
+    return dict(zip(mangled, said if len(said) == len(mangled) else mangled, strict=True))

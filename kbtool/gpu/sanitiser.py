@@ -1,0 +1,66 @@
+"""What compute-sanitizer prints, read: how many errors, and the first of them as it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+OPTIONS = {
+    # One past the end of a tensor is its neighbour, and goes unseen but for a gap between them.
+    "memcheck": ("--padding", "128"),
+    "racecheck": (),
+    "initcheck": (),
+    "synccheck": (),
+}
+"""Tool → its options, beside those that all take."""
+COMMON = ("--print-limit", "20", "--target-processes", "all")
+ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+"""Without it torch hands out parts of one large allocation, and no access leaves that."""
+
+_PREFIX = re.compile(r"^=========\s?")
+_SUMMARY = re.compile(
+    r"^(?:ERROR SUMMARY: (\d+) errors?"
+    r"|RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?, (\d+) warnings?\))"
+)
+_NO_DEVICE = re.compile(
+    r"Device not supported|No CUDA-capable device|Target application terminated before first"
+    r"|Unable to find (?:a matching|.*injection)|driver version is insufficient"
+)
+_REPORT_LINES = 30
+
+
+def command(program: str, tool: str, excluded: Sequence[str]) -> list[str]:
+    """The command line under which the worker runs."""
+    left_out = [f"--kernel-name-exclude=kernel_substring={name}" for name in excluded]
+    return [program, "--tool", tool, *OPTIONS[tool], *COMMON, *left_out]
+
+
+def read(lines: Iterable[str]) -> tuple[int | None, str | None]:
+    """Errors that the tool counted, and the first report as printed.
+
+    Returns:
+        ``None`` for the count if there was no summary: the tool did not come to its end.
+    """
+    said = [_PREFIX.sub("", line) for line in lines if _PREFIX.match(line)]
+    counts = [match for line in said if (match := _SUMMARY.match(line))]
+    count = sum(int(part or 0) for part in counts[-1].groups()) if counts else None
+    return count, _first_report(said)
+
+
+def _first_report(said: list[str]) -> str | None:
+    """The first paragraph that is a report, with what is indented under it."""
+    for number, line in enumerate(said):
+        if not line.strip() or line.startswith(("COMPUTE-SANITIZER", " ")) or _SUMMARY.match(line):
+            continue
+        report = [line]
+        for more in said[number + 1 :]:
+            if not more.startswith(" ") or len(report) == _REPORT_LINES:
+                break
+            report.append(more)
+        return "\n".join(report)
+    return None
+
+
+def lacking(lines: Iterable[str]) -> str | None:
+    """The line with which the tool says that it cannot work here, if it does."""
+    return next((_PREFIX.sub("", line) for line in lines if _NO_DEVICE.search(line)), None)

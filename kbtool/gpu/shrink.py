@@ -1,0 +1,240 @@
+"""From a case that fails to the smallest that still fails, by trying cases; knows no torch.
+
+A failure need not be monotonic in any field, so nothing is concluded from a value that was not
+tried: each number goes up through the powers of two to the first that fails, then halves the gap
+below it, and in the end the neighbours of what was found are tried on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from kbtool.model.base import Model
+from kbtool.model.kernel import CaseField, CaseValue, Kernel
+from kbtool.model.run import Axis, AxisProbe
+
+Case = Mapping[str, CaseValue]
+State = Literal["fails", "passes", "refused"]
+Dial = tuple[Callable[[], int], Callable[[int], list[Case]]]
+"""A value that can be lowered: what it is now, and the cases to try with another in its place."""
+NEIGHBOURS = 3
+"""How many values on each side of a boundary are tried."""
+_ALL_BELOW = 33
+"""Below a boundary up to this, every value is tried."""
+_GAP = 8
+"""How many refused values in a row end the search for one that can be posed."""
+
+
+class Verdict(Model):
+    """What became of one case."""
+
+    state: Literal["fails", "raises", "passes", "refused"]
+    """raises: the operator raised an error; refused: the case makes no sense, or is not taken."""
+    message: str = ""
+    seed: int = 0
+    """Of the inputs with which it failed."""
+    fatal: bool = False
+    """The process, or the card's context, did not outlive it."""
+
+
+class Search(Model):
+    """How far a search may go, and what earlier processes found."""
+
+    kernel: Kernel
+    target: str
+    """The target that was built."""
+    draws: int
+    """Inputs drawn for a case before it counts as passing."""
+    probes: int
+    """The most cases tried."""
+    seconds: float
+    """When the search ends, counted from its start."""
+    known: dict[str, Verdict]
+    """Key of a case → its verdict."""
+
+
+class Shrinker:
+    """Makes one failing case smaller.
+
+    Args:
+        fields: the manifest's case fields.
+        probe: what becomes of a case. It is asked the same more than once, so it should remember.
+        start: a case that fails.
+
+    ``smallest`` is at all times the smallest case seen to fail on the way, so that a ``probe`` that
+    raises, when time is up, loses nothing.
+    """
+
+    def __init__(
+        self, fields: Mapping[str, CaseField], probe: Callable[[Case], State], start: Case
+    ) -> None:
+        self._fields = fields
+        self._probe = probe
+        self._start = start
+        self.smallest = dict(start)
+
+    def shrink(self) -> None:
+        """Make ``smallest`` smaller until no single step does.
+
+        A step lowers one number, or several equal ones together; drops an option back to its
+        default; takes an item off a list, or lowers one.
+        """
+        before = None
+        while before != self.smallest:
+            before = dict(self.smallest)
+            for names in self._numbers():
+                self._lower(*self._dial(names))
+            for name, field in self._fields.items():
+                if self.smallest[name] != field.simplest(name):
+                    self._accept([{**self.smallest, name: field.simplest(name)}])
+            for name, field in self._fields.items():
+                if field.type == "ints":
+                    self._shorten(name)
+
+    def axes(self) -> Iterator[Axis]:
+        """What becomes of ``smallest`` along each field; along equal numbers together too."""
+        for names in self._numbers(least=1):
+            now, at = self._dial(names)
+            top = max(now() + NEIGHBOURS, *(_int(self._start[name] or 0) for name in names))
+            probes = [
+                AxisProbe(value=tried, state=self._state(at(tried)))
+                for tried in _around(now(), top)
+            ]
+            if len(names) == 1 and self._fields[names[0]].default is None:
+                probes.append(self._option(names[0], None))
+            yield Axis(field="=".join(names), value=now(), probes=probes)
+        for name, field in self._fields.items():
+            value = self.smallest[name]
+            others: list[CaseValue] = [field.simplest(name)]
+            if field.type == "bool":
+                others = [False, True]
+            elif field.choices:
+                others = list(field.choices)
+            elif field.type == "int":
+                continue
+            values = [value, *(other for other in others if other != value)]
+            if len(values) > 1:
+                probes = [self._option(name, tried) for tried in values]
+                yield Axis(field=name, value=value, probes=probes)
+
+    def _option(self, name: str, value: CaseValue) -> AxisProbe:
+        return AxisProbe(value=value, state=self._probe({**self.smallest, name: value}))
+
+    def _numbers(self, least: int = 2) -> list[tuple[str, ...]]:
+        """The numbers that can change: each alone, then together those that are equal, as they were
+        in the beginning."""
+        values = {
+            name: (self._start[name], self.smallest[name])
+            for name, field in self._fields.items()
+            if field.type == "int" and _int(self.smallest[name] or 0) >= least
+        }
+        equal = [
+            tuple(name for name in values if values[name] == pair)
+            for pair in dict.fromkeys(values.values())
+            if pair != (1, 1)
+        ]
+        return [*((name,) for name in values), *(names for names in equal if len(names) > 1)]
+
+    def _dial(self, names: tuple[str, ...]) -> Dial:
+        """The value of ``names``, and ``smallest`` with another in its place: as it is, and with
+        the lists that depend on it following: cut to as many items, or their items held to it."""
+
+        def at(value: int) -> list[Case]:
+            plain = {**self.smallest, **dict.fromkeys(names, value)}
+            old = now()
+            cut, held = dict(plain), dict(plain)
+            for name, items in plain.items():
+                if isinstance(items, list) and len(items) == old:
+                    cut[name] = items[:value]
+                if isinstance(items, list) and max([0, *items]) <= old:
+                    held[name] = [min(item, value) for item in items]
+            return [plain, *(case for case in (cut, held) if case != plain)]
+
+        def now() -> int:
+            return _int(self.smallest[names[0]])
+
+        return now, at
+
+    def _item(self, name: str, index: int) -> Dial:
+        """The same of one item of a list."""
+
+        def at(value: int) -> list[Case]:
+            items = _list(self.smallest[name])
+            return [{**self.smallest, name: [*items[:index], value, *items[index + 1 :]]}]
+
+        return (lambda: _list(self.smallest[name])[index]), at
+
+    def _accept(self, candidates: Sequence[Case]) -> bool:
+        """Whether one of them fails; the first that does is the smallest now."""
+        for candidate in candidates:
+            if self._probe(candidate) == "fails":
+                self.smallest = dict(candidate)
+                return True
+        return False
+
+    def _state(self, candidates: Sequence[Case]) -> State:
+        """What becomes of them, the worst first."""
+        states = [self._probe(candidate) for candidate in candidates]
+        return min(states, key=("fails", "passes", "refused").index)
+
+    def _lower(self, now: Callable[[], int], at: Callable[[int], list[Case]]) -> None:
+        """Lower a value to the least that fails, as far as doubling and halving find it."""
+        if now() < 2:
+            return
+        below, step = 0, 1
+        while step < now() and not self._accept(at(step)):
+            below, step = step, step * 2
+        while now() - below > 1:
+            middle = (now() + below) // 2
+            posed = self._posed(at, middle, below)
+            if posed is None or not self._accept(at(posed)):
+                below = middle if posed is None else posed
+        # Right below, a value may be refused: the next that is not is tried too.
+        nearest = self._posed(at, now() - 1, 0)
+        if nearest is not None and self._accept(at(nearest)):
+            self._lower(now, at)
+
+    def _posed(self, at: Callable[[int], list[Case]], value: int, above: int) -> int | None:
+        """The next value from ``value`` down to ``above``, exclusive, that is not refused."""
+        for tried in range(value, max(above, value - _GAP), -1):
+            if self._state(at(tried)) != "refused":
+                return tried
+        return None
+
+    def _shorten(self, name: str) -> None:
+        """Take items off a list, with the number that counts them, and lower the others."""
+        index = 0
+        while isinstance(items := self.smallest[name], list) and index < len(items):
+            fewer = {**self.smallest, name: items[:index] + items[index + 1 :]}
+            counted = [
+                {**fewer, other: len(items) - 1}
+                for other, field in self._fields.items()
+                if field.type == "int" and self.smallest[other] == len(items)
+            ]
+            if len(items) > 1 and self._accept([*counted, fewer]):
+                continue
+            self._lower(*self._item(name, index))
+            index += 1
+
+
+def _around(value: int, top: int) -> list[int]:
+    """The numbers to try beside ``value``, up to ``top``, in order."""
+    tried = {value, *range(max(1, value - NEIGHBOURS), value + NEIGHBOURS + 1)}
+    if value <= _ALL_BELOW:
+        tried.update(range(1, value))
+    power = 1
+    while power < top:
+        tried.add(power)
+        power *= 2
+    return sorted(tried | {top})
+
+
+def _int(value: CaseValue) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _list(value: CaseValue) -> list[int]:
+    assert isinstance(value, list)
+    return value

@@ -1,0 +1,193 @@
+"""The step kind ``minimise``: the smallest case that fails, its boundary, and the part at fault."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from kbtool.gpu.process import Completed
+from kbtool.gpu.shrink import Verdict
+from kbtool.model.errors import UsageError
+from kbtool.model.kernel import CaseValue
+from kbtool.model.recipe import MinimiseStep
+from kbtool.model.run import MinimiseResult
+from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
+from kbtool.steps.validate import library_request
+
+_MARGIN = 20.0
+"""Seconds of the step that are kept for what comes after the search."""
+
+
+class Minimise:
+    """Fails if a case fails: with the least that there is to look at."""
+
+    def plan(self, step: MinimiseStep, context: Context) -> list[str]:
+        """The cases, and how far the search may go."""
+        cases = context.chosen(step.case_sets, step.case)
+        where = (
+            f"the case {step.case!r}" if step.case else f"{len(cases)} cases of {step.case_sets}"
+        )
+        return [
+            f"try {where}, each up to {step.limit} (a case that hangs or kills its process fails)",
+            f"of those that fail, take the one with the least work and make it smaller: at most"
+            f" {step.probes} cases, {step.draws} draws of inputs before one counts as passing",
+            "try the values beside what is found, field by field, and each part of the operator"
+            " alone, where the harness offers parts",
+        ]
+
+    def run(self, step: MinimiseStep, context: Context) -> Outcome:
+        """Passed if no case fails."""
+        if context.built is None or context.plan is None:
+            return Outcome("refused", "nothing was built in this run")
+        variant, *more = context.variants(step.variant)
+        if more:
+            raise UsageError(f"variant {step.variant!r}: name one; a fault belongs to one")
+        hunt = _Hunt(step, context, variant, context.chosen(step.case_sets, step.case, variant))
+        event, done = hunt.run()
+        failure = worker_failure(event, done, "minimising")
+        if failure is not None:
+            return failure
+        result = MinimiseResult.model_validate(event["result"])
+        if result.start is None:
+            if result.unfinished:
+                return Outcome("timeout", f"{result.cases} cases right, then {result.unfinished}",
+                               result)  # fmt: skip
+            return Outcome(
+                "passed",
+                f"{result.cases} of {result.cases} cases right: nothing to minimise",
+                result,
+            )
+        assert result.smallest is not None
+        return Outcome("failed", headline(result), result, result.smallest.message,
+                       result.smallest.message or "")  # fmt: skip
+
+
+class _HangError(Exception):
+    """A case took too long; its process has been stopped."""
+
+
+class _Hunt:
+    """One search, over as many processes as cases kill."""
+
+    def __init__(
+        self,
+        step: MinimiseStep,
+        context: Context,
+        variant: str | None,
+        cases: list[tuple[str, dict[str, CaseValue]]],
+    ) -> None:
+        self.step, self.context, self.variant, self.cases = step, context, variant, cases
+        self.known: dict[str, Verdict] = {}
+        self.trying: str | None = None
+        self.since = 0.0
+        self.limit = float(step.limit.minutes * 60)
+
+    def run(self) -> tuple[dict[str, Any], Completed]:
+        """The last event of the last process, and how that ended."""
+        while True:
+            self.trying = None
+            try:
+                event, done = run_worker(
+                    self._request(), self.context, on_event=self._told, on_tick=self._tick
+                )
+            except _HangError:
+                self._died(f"no result within {self.step.limit}")
+                continue
+            if event["event"] == "result" and event["result"] is None:
+                continue  # the card's context was lost; it said so itself
+            if event["event"] != "none" or done.timed_out or self.trying is None:
+                return event, done
+            last = done.output.strip().rpartition("\n")[2]
+            self._died(
+                f"the process was killed by {done.died}"
+                if done.died
+                else f"the process ended with status {done.returncode}: {last}"
+            )
+
+    def _request(self) -> dict[str, Any]:
+        step, context = self.step, self.context
+        assert context.plan is not None and context.built is not None
+        return {
+            **library_request(context.plan, context.built, context.manifest),
+            "task": "minimise",
+            "cases": self.cases,
+            "seed": step.seed or context.seed,
+            "threads": context.machine.cores,
+            "variant": self.variant,
+            "search": {
+                "kernel": context.manifest.model_dump(mode="json"),
+                "target": context.plan.target,
+                "draws": step.draws,
+                "probes": step.probes,
+                "seconds": max(context.remaining - _MARGIN, 0.0),
+                "known": {key: verdict.model_dump() for key, verdict in self.known.items()},
+            },
+        }
+
+    def _told(self, event: dict[str, Any]) -> None:
+        if event["verdict"] is None:
+            self.trying, self.since = event["key"], time.monotonic()
+            return
+        self.trying = None
+        self.known[event["key"]] = Verdict.model_validate(event["verdict"])
+        label = f"{event['label'] or 'all defaults'}: {event['verdict']['state']}"
+        self.context.on_progress(len(self.known), self.step.probes, label)
+
+    def _tick(self) -> None:
+        self.context.on_tick()
+        if self.trying is not None and time.monotonic() - self.since > self.limit:
+            raise _HangError
+
+    def _died(self, how: str) -> None:
+        if self.trying is not None:
+            self.context.on_waiting(f"another process: with the last case, {how}")
+            seed = self.step.seed or self.context.seed
+            self.known[self.trying] = Verdict(state="fails", message=how, seed=seed, fatal=True)
+
+
+def headline(result: MinimiseResult) -> str:
+    """What was found, in a line."""
+    assert result.smallest is not None
+    bounds = [
+        f"{axis.field} fails from {axis.boundary[1]} on, passes up to {axis.boundary[0]}"
+        for axis in result.axes
+        if axis.boundary is not None and "=" not in axis.field
+    ]
+    said = [f"{len(result.failing)} of {result.cases} cases fail, the smallest: {result.text}"]
+    said += bounds
+    fault = fault_of(result)
+    return "; ".join([*said, *([fault] if fault else [])])
+
+
+def fault_of(result: MinimiseResult) -> str | None:
+    """Which part is at fault, in words; ``None`` where no part was tried."""
+    if not result.parts:
+        return None
+    if result.at_fault:
+        return f"at fault: {', '.join(result.at_fault)}"
+    names = ", ".join(part.name for part in result.parts)
+    return f"each part is right alone ({names}): look at what lies between them"
+
+
+def report(result: MinimiseResult, recipe: str) -> list[str]:
+    """What was found, in lines; ``recipe`` takes the case again."""
+    if result.smallest is None or result.start is None:
+        return []
+    lines = [
+        f"{len(result.failing)} of {result.cases} cases fail; from {result.start.case_set}/"
+        f"{result.start.name}, the smallest that still fails:",
+        f"  {result.text or 'all defaults'}",
+        f"  {result.smallest.message}",
+    ]
+    lines += [f"  {axis.sentence}" for axis in result.axes if len(axis.probes) > 1]
+    for part in result.parts:
+        lines.append(f"  part {part.name}: {'right' if part.passed else part.message}")
+    fault = fault_of(result)
+    lines += [f"  {fault}"] if fault else []
+    if result.unfinished:
+        lines.append(f"  the search ended early: {result.unfinished}")
+    lines.append(
+        f"  again: kbtool run-recipe {recipe} --set 'case={result.text}'"
+        f" --set seed={result.smallest_seed}"
+    )
+    return lines

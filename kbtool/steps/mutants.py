@@ -1,0 +1,354 @@
+"""The step kind ``mutants``: every known bug put back, one at a time, for validation to find."""
+
+from __future__ import annotations
+
+import difflib
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from kbtool.gpu.build import BuildError, BuildPlan, BuildTimeoutError, build_all
+from kbtool.gpu.mutants import over_bound, plan_mutant
+from kbtool.gpu.process import Completed
+from kbtool.model.errors import UsageError
+from kbtool.model.mutant import Mutant
+from kbtool.model.recipe import MutantsStep
+from kbtool.model.run import (
+    CaseResult,
+    MutantResult,
+    MutantsResult,
+    ValidationResult,
+    replaceable_cases,
+)
+from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
+from kbtool.steps.build import ninja_progress
+from kbtool.steps.validate import library_request
+
+_MOST_ON_A_CARD = 6
+"""Processes that validate on one card at once: each keeps a CUDA context and its tensors there."""
+
+
+class Mutants:
+    """Shows what validation is worth: a bug that it does not find is a finding."""
+
+    def plan(self, step: MutantsStep, context: Context) -> list[str]:
+        """How many bugs are put back, and the cases that they meet."""
+        targets = Counter(mutant.target for _, mutant in _selected(step, context))
+        known = ", ".join(f"{count} of target {name}" for name, count in targets.items())
+        cases = context.cases(step.case_sets)
+        bound = f", and compare with a fixed bound of {step.bound:g}" if step.bound else ""
+        return [
+            f"put bugs back into {context.manifest.id}, one at a time: {known or 'none known'}"
+            " (those of the target that is built)",
+            f"validate each over {len(cases)} cases of {step.case_sets}, in a process of its own,"
+            f" at most {step.limit} each{bound}",
+            "a bug that no case finds is a finding, and the step fails",
+        ]
+
+    def run(self, step: MutantsStep, context: Context) -> Outcome:
+        """Failed if a bug survives, or if the library fails without any."""
+        if context.built is None or context.plan is None:
+            return Outcome("refused", "nothing was built in this run")
+        target = context.plan.target
+        chosen = [
+            (bug, mutant) for bug, mutant in _selected(step, context) if mutant.target == target
+        ]
+        if not chosen:
+            return Outcome("failed", f"no mutant chosen is of target {target}, which was built")
+        try:
+            return _Trial(step, context, chosen).run()
+        except BuildTimeoutError as error:
+            return Outcome("timeout", str(error))
+        except _TimeUpError:
+            return Outcome("timeout", "the time of the step was up before every mutant was judged")
+
+
+def _selected(step: MutantsStep, context: Context) -> list[tuple[str, Mutant]]:
+    """The mutants that the step names, of every target."""
+    if step.mutants == "all":
+        return context.mutants
+    known = {mutant.id: (bug, mutant) for bug, mutant in context.mutants}
+    names = [name.strip() for name in step.mutants.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise UsageError(
+                f"no bug record has a mutant {name!r} of kernel {context.manifest.id}{meant}"
+            )
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+@dataclass(frozen=True)
+class _Library:
+    path: Path
+    sha256: str
+
+
+class _TimeUpError(Exception):
+    """The step has no time left."""
+
+
+class _StoppedError(Exception):
+    """Another thread has failed, or the user has had enough."""
+
+
+class _Trial:
+    """One run of the step: the library as it is, then each mutant, several at once."""
+
+    def __init__(
+        self, step: MutantsStep, context: Context, chosen: list[tuple[str, Mutant]]
+    ) -> None:
+        assert context.plan is not None and context.built is not None
+        self.step, self.context, self.chosen = step, context, chosen
+        self.plan, self.built = context.plan, context.built
+        self.seed = step.seed or context.seed
+        self.cases = context.taken(step.case_sets)[0]
+        profiled = {name.strip() for name in step.profile.split(",")}
+        self.profiled = {n for n, (name, _) in enumerate(self.cases) if name in profiled}
+        cores = context.machine.cores
+        on_card = self.plan.target == "cuda"
+        self.at_once = step.at_once or (min(cores, _MOST_ON_A_CARD) if on_card else cores)
+        self.stopped = threading.Event()
+
+    def run(self) -> Outcome:
+        with tempfile.TemporaryDirectory(prefix="kbtool-mutants-") as folder, self._pool() as pool:
+            # The library as it is: what fails here is no mutant's doing.
+            variants = list(dict.fromkeys(mutant.variant for _, mutant in self.chosen))
+            controls = [pool.submit(self._control, variant) for variant in variants]
+            built = self._build(Path(folder))
+            self._wait(controls)
+            passed: list[ValidationResult] = []
+            for control in controls:
+                known = control.result()
+                if isinstance(known, Outcome):
+                    return known
+                passed.append(known)
+            judged = [
+                pool.submit(self._judge, bug, mutant, library)
+                for (bug, mutant), library in zip(self.chosen, built, strict=True)
+            ]
+            self._wait(judged, lambda one: _told(one.result()))
+            return self._outcome(passed[0], [one.result() for one in judged])
+
+    @contextmanager
+    def _pool(self) -> Iterator[ThreadPoolExecutor]:
+        with ThreadPoolExecutor(self.at_once) as pool:
+            try:
+                yield pool
+            except BaseException:
+                # The threads see it at the next tick and stop their processes.
+                self.stopped.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _wait(
+        self, futures: list[Future[Any]], label: Callable[[Future[Any]], str] | None = None
+    ) -> None:
+        left = set(futures)
+        while left:
+            done, left = wait(left, timeout=0.2, return_when=FIRST_COMPLETED)
+            self.context.on_tick()
+            for one in done:
+                one.result()
+                if label is not None:
+                    self.context.on_progress(len(futures) - len(left), len(futures), label(one))
+
+    def _tick(self) -> None:
+        if self.stopped.is_set():
+            raise _StoppedError
+
+    def _build(self, folder: Path) -> list[_Library | str]:
+        """Each mutant's library, or why there is none."""
+        plans: dict[str, BuildPlan] = {}
+        errors: dict[str, str] = {}
+        for _, mutant in self.chosen:
+            try:
+                plans[mutant.id] = plan_mutant(self.plan, mutant, folder / mutant.id)
+            except ValueError as error:
+                errors[mutant.id] = str(error)
+        results = build_all(
+            list(plans.values()),
+            timeout=self.context.remaining,
+            jobs=self.step.jobs,
+            on_line=ninja_progress(self.context),
+            on_tick=self.context.on_tick,
+        )
+        libraries: dict[str, _Library | str] = dict(errors)
+        for (id_, plan), result in zip(plans.items(), results, strict=True):
+            if isinstance(result, BuildTimeoutError):
+                raise result
+            if isinstance(result, BuildError):
+                libraries[id_] = result.first
+            else:
+                libraries[id_] = _Library(plan.library, result.sha256)
+        return [libraries[mutant.id] for _, mutant in self.chosen]
+
+    def _control(self, variant: str | None) -> ValidationResult | Outcome:
+        """The library as it is over the same cases, or the outcome if one of them is wrong."""
+        library = _Library(self.plan.library, self.built.sha256)
+        event, done = self._validate(library, variant, lambda _: None)
+        failure = worker_failure(event, done, "validating the library without bugs")
+        if failure is not None:
+            return failure
+        result = ValidationResult.model_validate(event["result"])
+        wrong = [case for case in result.cases if not case.passed]
+        if not wrong:
+            return result
+        first = f"{wrong[0].case_set}/{wrong[0].name}: {wrong[0].message}"
+        said = f"{len(wrong)} cases are wrong without any bug put back; mend that first"
+        return Outcome("failed", said, result, first, first)
+
+    def _judge(self, bug: str, mutant: Mutant, library: _Library | str) -> MutantResult:
+        """Put one bug to the cases."""
+        if isinstance(library, str):
+            return MutantResult(
+                bug=bug, mutant=mutant, verdict="not-built", cases_run=0, message=library
+            )
+        numbers = self._numbers(mutant.variant)
+        cases: list[CaseResult] = []
+        profiles: dict[int, list[float | None]] = {}
+
+        def on_event(event: dict[str, Any]) -> None:
+            if event["event"] == "progress":
+                cases.append(CaseResult.model_validate(event["case"]))
+            else:
+                profiles[numbers[event["case"]]] = event["errors"]
+
+        event, done = self._validate(library, mutant.variant, on_event)
+        if event["event"] in {"unavailable", "failed"}:
+            return MutantResult(
+                bug=bug, mutant=mutant, sha256=library.sha256, verdict="not-judged",
+                cases_run=len(cases), message=event["message"],
+            )  # fmt: skip
+        seen = list(zip(numbers, cases, strict=False))
+        killed_by = [number for number, case in seen if not case.passed]
+        over = [number for number, case in seen if over_bound(case, self.step.bound)]
+        said = [f"{self._name(n)}: {case.message}" for n, case in seen if not case.passed]
+        cut_short: Literal["died", "hung"] | None = None
+        if event["event"] != "result":
+            if done.timed_out and not self.context.remaining:
+                raise _TimeUpError
+            cut_short = "hung" if done.timed_out else "died"
+            if len(cases) < len(numbers):
+                # The case under way is the one that ended it.
+                killed_by.append(numbers[len(cases)])
+                over.append(numbers[len(cases)])
+            said.append(self._how_it_ended(numbers, len(cases), done))
+        return MutantResult(
+            bug=bug,
+            mutant=mutant,
+            sha256=library.sha256,
+            verdict="killed" if killed_by or cut_short else "survived",
+            killed_by=killed_by,
+            over_bound=over if self.step.bound else [],
+            cut_short=cut_short,
+            cases_run=len(cases),
+            message=said[0] if said else None,
+            profiles=profiles,
+        )
+
+    def _validate(
+        self,
+        library: _Library,
+        variant: str | None,
+        on_event: Callable[[dict[str, Any]], None],
+    ) -> tuple[dict[str, Any], Completed]:
+        """Run the cases in a process of their own, which a fault of the card cannot outlive."""
+        numbers = self._numbers(variant)
+        request = {
+            **library_request(self.plan, self.built, self.context.manifest),
+            "library": str(library.path),
+            "sha256": library.sha256,
+            "task": "validate",
+            "cases": [self.cases[number] for number in numbers],
+            "seed": self.seed,
+            "threads": max(1, self.context.machine.cores // self.at_once),
+            "variant": variant,
+            "profiled": [i for i, number in enumerate(numbers) if number in self.profiled],
+            "profile_axis": self.step.profile_axis,
+        }
+        return run_worker(
+            request,
+            self.context,
+            timeout=min(float(self.step.limit.minutes * 60), self.context.remaining),
+            on_event=on_event,
+            on_tick=self._tick,
+        )
+
+    def _numbers(self, variant: str | None) -> list[int]:
+        """The cases that a version of the operator takes."""
+        return list(range(len(self.cases)))
+
+    def _name(self, number: int) -> str:
+        case_set, case = self.cases[number]
+        return f"{case_set}/{case['name']}"
+
+    def _how_it_ended(self, numbers: list[int], done: int, process: Completed) -> str:
+        where = self._name(numbers[done]) if done < len(numbers) else "after the last case"
+        if process.timed_out:
+            return f"{where}: did not end within {self.step.limit}"
+        if process.died:
+            return f"{where}: the process was killed by {process.died}"
+        lines = process.output.strip().splitlines()
+        last = f": {lines[-1]}" if lines else ""
+        return f"{where}: the process ended with status {process.returncode}{last}"
+
+    def _outcome(self, control: ValidationResult, results: list[MutantResult]) -> Outcome:
+        result = MutantsResult(
+            kernel=self.context.manifest.id,
+            target=self.plan.target,
+            sha256=self.built.sha256,
+            device=control.device,
+            seed=self.seed,
+            rule=control.rule,
+            bound=self.step.bound or None,
+            cases=[self._name(number) for number in range(len(self.cases))],
+            mutants=results,
+            replaceable=replaceable_cases(len(self.cases), results),
+        )
+        findings = [
+            f"{one.mutant.id} ({one.bug}): {one.finding}"
+            + (f": {one.message}" if one.message else "")
+            for one in results
+            if one.finding is not None
+        ]
+        if findings:
+            return Outcome(
+                "failed", headline(result), result, findings[0], "\n".join(findings)
+            )  # fmt: skip
+        return Outcome("passed", headline(result), result)
+
+
+def headline(result: MutantsResult) -> str:
+    """What became of the bugs, in a line."""
+    counts = Counter(one.verdict for one in result.mutants)
+    equivalent = sum(one.mutant.equivalent is not None for one in result.mutants)
+    said = [f"{counts['killed']} of {len(result.mutants)} bugs put back were found"]
+    survivors = [one.mutant.id for one in result.mutants if one.finding == "no case finds it"]
+    if survivors:
+        said.append(f"{len(survivors)} survived ({', '.join(survivors)})")
+    if equivalent:
+        said.append(f"{equivalent} cannot be")
+    for verdict in ("not-built", "not-judged"):
+        if counts[verdict]:
+            said.append(f"{counts[verdict]} {verdict.replace('-', ' ')}")
+    if result.bound is not None:
+        said.append(
+            f"a fixed bound of {result.bound:g} lets {len(result.let_through())} of them through"
+        )
+    return "; ".join(said)
+
+
+def _told(result: MutantResult) -> str:
+    if result.verdict != "killed":
+        return f"{result.mutant.id}: {result.verdict.replace('-', ' ')}"
+    ended = f", the process {result.cut_short}" if result.cut_short else ""
+    count = len(result.killed_by)
+    return f"{result.mutant.id}: found by {count} case{'s' if count != 1 else ''}{ended}"

@@ -1,0 +1,127 @@
+"""The step kind ``profile``: Nsight Compute's metrics of one call, down to a named bottleneck."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbtool.gpu.profile import decide, metrics_for, parse, problem
+from kbtool.gpu.toolchain import find_profiler
+from kbtool.model.recipe import ProfileStep
+from kbtool.model.run import ProfileCase, ProfileResult
+from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
+from kbtool.steps.validate import library_request
+
+_OPTIONS = (
+    "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "function",
+    "--profile-from-start", "off", "--replay-mode", "kernel", "--cache-control", "all",
+    "--clock-control", "none",
+)  # fmt: skip
+_PROTOCOL = (
+    "one warm call a case, each kernel replayed until all metrics are there, caches flushed before"
+    " each replay, clocks as they are"
+)
+
+
+class Profile:
+    """Refuses any file that validate has not passed in the same run, as a benchmark does."""
+
+    def plan(self, step: ProfileStep, context: Context) -> list[str]:
+        """The cases and the profiler."""
+        cases = context.chosen(step.case_set, step.case)
+        program, version = find_profiler()
+        metrics = metrics_for(context.machine.compute_capability)
+        return [
+            f"profile one call of {step.arm or 'the library'} on each of {len(cases)} cases with"
+            f" {program.name} {version}, {len(metrics)} metrics; refused unless validate passed"
+            " this very library",
+            "name the bottleneck: bytes, arithmetic, latency, occupancy or launch",
+        ]
+
+    def run(self, step: ProfileStep, context: Context) -> Outcome:
+        """Passed if every case could be profiled, whatever the bottleneck."""
+        if context.built is None or context.plan is None:
+            return Outcome("refused", "nothing was built in this run")
+        target = context.manifest.targets[context.plan.target]
+        variant = step.arm if step.arm in target.variants_for(context.plan.architecture) else None
+        refusal = context.gate([variant])
+        if refusal is not None:
+            return refusal
+        if context.plan.target != "cuda":
+            return Outcome(
+                "failed",
+                f"Nsight Compute sees kernels of a card; target {context.plan.target} has none:"
+                " build the cuda target",
+            )
+        cases = context.chosen(step.case_set, step.case, variant)
+        program, version = find_profiler()
+        metrics = metrics_for(context.machine.compute_capability)
+        under = [str(program), *_OPTIONS, "--metrics", ",".join(metrics)]
+        request: dict[str, Any] = {
+            **library_request(context.plan, context.built, context.manifest),
+            "seed": context.seed,
+            "threads": context.machine.cores,
+            "arm": step.arm or None,
+            "variants": [variant] if variant else [],
+        }
+        event, done = run_worker({**request, "task": "launch", "cases": []}, context)
+        failure = worker_failure(event, done, "timing launches")
+        if failure is not None:
+            return failure
+        launch_us: float = event["result"]
+        profiled: list[ProfileCase] = []
+        arm = step.arm
+        for case_set, case in cases:
+            lines: list[str] = []
+            event, done = run_worker(
+                {**request, "task": "profile", "cases": [(case_set, case)]},
+                context,
+                under=under,
+                on_line=lines.append,
+            )
+            failure = worker_failure(event, done, f"profiling {case['name']}")
+            if failure is not None and failure.status == "timeout":
+                return failure
+            launches = parse(lines)
+            if failure is not None or not launches:
+                why = problem(lines)
+                if why is not None:
+                    return Outcome("unavailable", why, output=done.output)
+                return failure or Outcome(
+                    "unavailable", f"ncu saw no kernel in {case['name']}", output=done.output
+                )
+            arm = event["result"]
+            found = decide(launches, launch_us)
+            profiled.append(
+                ProfileCase(
+                    name=str(case["name"]),
+                    case={key: value for key, value in case.items() if key != "name"},
+                    launches=launches,
+                    bottleneck=found.bottleneck,
+                    verdict=found.verdict,
+                    reasons=found.reasons,
+                )
+            )
+            context.on_progress(len(profiled), len(cases), f"{case['name']}: {found.verdict}")
+        result = ProfileResult(
+            sha256=context.built.sha256,
+            arm=arm,
+            variant=variant,
+            profiler=f"Nsight Compute {version}",
+            launch_us=launch_us,
+            protocol=_PROTOCOL,
+            cases=profiled,
+        )
+        verdicts = [case.verdict for case in profiled]
+        told = "; ".join(dict.fromkeys(verdicts))
+        return Outcome(
+            "passed", f"{len(profiled)} cases, {told}", result, symptoms="\n".join(verdicts)
+        )
+
+
+def report(result: ProfileResult) -> list[str]:
+    """What limits each case, in lines."""
+    lines = [f"{result.arm}, {result.profiler}"]
+    for case in result.cases:
+        lines.append(f"{case.name}: {case.verdict}")
+        lines += [f"  {reason}" for reason in case.reasons]
+    return lines

@@ -1,0 +1,173 @@
+// Checks of the operators' arguments, for every device. An error says which argument is wrong, what
+// it takes and what it got.
+#pragma once
+
+#include <torch/csrc/stable/tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "num_splits.h"
+#include "text.h"
+
+namespace kbtool {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+template <class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  Text message;
+  message << "split_k_attention: ";
+  (message << ... << parts);
+  throw std::invalid_argument(message.str());
+}
+
+inline std::string text_of(const std::vector<int64_t>& shape) {
+  Text text;
+  text << "(";
+  for (size_t i = 0; i < shape.size(); ++i) text << (i == 0 ? "" : ", ") << shape[i];
+  text << ")";
+  return text.str();
+}
+
+inline std::vector<int64_t> shape_of(const Tensor& t) {
+  std::vector<int64_t> shape(t.dim());
+  for (int64_t i = 0; i < t.dim(); ++i) shape[i] = t.size(i);
+  return shape;
+}
+
+inline std::string type_of(const Tensor& t) {
+  return torch::headeronly::toString(t.scalar_type());
+}
+
+inline std::string device_of(const Tensor& t) {
+  const torch::stable::Device device = t.device();
+  Text text;
+  text << (device.is_cpu() ? "cpu" : device.is_cuda() ? "cuda" : "a device of another type");
+  if (device.is_cuda()) text << ":" << static_cast<int>(device.index());
+  return text.str();
+}
+
+// `first` names the argument that says where the others belong.
+inline void check_same_place(const char* name, const Tensor& t, const Tensor& of,
+                             const char* first = "q") {
+  if (t.device() != of.device()) {
+    fail(name, " must be on the device of ", first, " (", device_of(of), "), got ", device_of(t));
+  }
+}
+
+inline void check_operand(const char* name, const char* layout, const Tensor& t, const Tensor& q) {
+  if (t.dim() != 4) {
+    fail(name, " must have 4 dimensions ", layout, ", got ", t.dim(), ": ", text_of(shape_of(t)));
+  }
+  check_same_place(name, t, q);
+  if (t.scalar_type() != q.scalar_type()) {
+    fail(name, " must have the dtype of q (", type_of(q), "), got ", type_of(t));
+  }
+}
+
+inline void check_size(const char* name, const char* dimension, int64_t got, int64_t wanted,
+                       const char* reason) {
+  if (got == wanted) return;
+  fail(name, " must have ", dimension, "=", wanted, " (", reason, "), got ", got);
+}
+
+// What every device asks of q, k and v; each has its own element types and head dimensions beside.
+inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
+  check_operand("q", "(B, H, Sq, D)", q, q);
+  check_operand("k", "(B, Hkv, Skv, D)", k, q);
+  check_operand("v", "(B, Hkv, Skv, D)", v, q);
+  if (q.size(3) < 1) fail("q must have D of at least 1, got shape ", text_of(shape_of(q)));
+  check_size("k", "B", k.size(0), q.size(0), "as q");
+  check_size("k", "D", k.size(3), q.size(3), "as q");
+  check_size("v", "B", v.size(0), q.size(0), "as q");
+  check_size("v", "Hkv", v.size(1), k.size(1), "as k");
+  check_size("v", "Skv", v.size(2), k.size(2), "as k");
+  check_size("v", "D", v.size(3), q.size(3), "as q");
+  const int64_t H = q.size(1);
+  const int64_t Hkv = k.size(1);
+  if (Hkv == 0 ? H != 0 : H % Hkv != 0) {
+    fail("the heads of q must be a multiple of the heads of k and v, got H=", H, " and Hkv=", Hkv);
+  }
+}
+
+inline void check_num_splits(std::optional<int64_t> num_splits) {
+  if (num_splits.has_value() && (*num_splits < 1 || *num_splits > MAX_NUM_SPLITS)) {
+    fail("num_splits must lie in [1, ", MAX_NUM_SPLITS, "], got ", *num_splits);
+  }
+}
+
+// Their values are the device's business.
+inline void check_lengths(const Tensor& lengths, const Tensor& q) {
+  check_same_place("kv_lengths", lengths, q);
+  const ScalarType type = lengths.scalar_type();
+  if (type != ScalarType::Int && type != ScalarType::Long) {
+    fail("kv_lengths must be Int or Long, got ", type_of(lengths));
+  }
+  if (lengths.dim() != 1 || lengths.size(0) != q.size(0)) {
+    fail("kv_lengths must have shape (B,) = (", q.size(0), ",), got ", text_of(shape_of(lengths)));
+  }
+}
+
+// An output may have any strides, as long as no two elements share a place.
+inline void check_output(const char* name, const Tensor& t, const Tensor& q, ScalarType type,
+                         const std::vector<int64_t>& shape) {
+  check_same_place(name, t, q);
+  if (t.scalar_type() != type) {
+    fail(name, " must be ", torch::headeronly::toString(type), ", got ", type_of(t));
+  }
+  if (shape_of(t) != shape) {
+    fail(name, " must have shape ", text_of(shape), ", got ", text_of(shape_of(t)));
+  }
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] > 1 && t.stride(i) == 0) {
+      fail(name, " must not be expanded: dimension ", i, " has stride 0, and its ", shape[i],
+           " elements share one place");
+    }
+  }
+}
+
+inline void check_workspace(const Tensor& workspace, const Tensor& q, int64_t needed) {
+  check_same_place("workspace", workspace, q);
+  if (workspace.scalar_type() != ScalarType::Float || workspace.dim() != 1 ||
+      !workspace.is_contiguous() || workspace.numel() < needed) {
+    fail("workspace must be a contiguous Float tensor of 1 dimension and at least ", needed,
+         " elements, got ", type_of(workspace), " ", text_of(shape_of(workspace)));
+  }
+}
+
+// States to merge: o [S, B, H, Sq, D], m and l [S, B, H, Sq], float32, contiguous.
+inline void check_states(const Tensor& o, const Tensor& m, const Tensor& l) {
+  if (o.dim() != 5) {
+    fail("o must have 5 dimensions (S, B, H, Sq, D), got ", o.dim(), ": ", text_of(shape_of(o)));
+  }
+  const std::vector<int64_t> rows = {o.size(0), o.size(1), o.size(2), o.size(3)};
+  const char* names[] = {"o", "m", "l"};
+  const Tensor* states[] = {&o, &m, &l};
+  for (int i = 0; i < 3; ++i) {
+    check_same_place(names[i], *states[i], o, "o");
+    if (states[i]->scalar_type() != ScalarType::Float) {
+      fail(names[i], " must be Float, got ", type_of(*states[i]));
+    }
+    if (i > 0 && shape_of(*states[i]) != rows) {
+      fail(names[i], " must have the shape of o without D, ", text_of(rows), ", got ",
+           text_of(shape_of(*states[i])));
+    }
+    if (!states[i]->is_contiguous()) fail(names[i], " must be contiguous; call .contiguous() on it");
+  }
+  if (o.size(0) < 1 || o.size(0) > MAX_NUM_SPLITS) {
+    fail("o must have S in [1, ", MAX_NUM_SPLITS, "], got shape ", text_of(shape_of(o)));
+  }
+  if (o.size(4) < 1) fail("o must have D of at least 1, got shape ", text_of(shape_of(o)));
+}
+
+[[noreturn]] inline void fail_variant(const std::string& got, const std::string& offered,
+                                      const Tensor& q) {
+  fail("variant must be one of ", offered, " on ", device_of(q), ", got '", got, "'");
+}
+
+}  // namespace kbtool

@@ -1,0 +1,161 @@
+// How the work of fused and wgmma is cut up, and which instance runs it.
+#include "fused_launch.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "copy_width.h"
+#include "fused_params.h"
+
+namespace kbtool::cuda {
+namespace {
+
+constexpr int64_t ROWS_PER_WARP = 16;
+constexpr int64_t MIN_KEYS = 64;   // one block of 16 keys for each of four warps
+constexpr int64_t FEW_KEYS = 32;   // worth a block where there are four splits of them or more
+constexpr int64_t MERGE_KEYS = 256;  // worth a block that merges through the workspace
+
+constexpr int64_t ROWS_PER_WARPGROUP = 64;
+constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys
+constexpr int64_t FEW_WAVES = 4;  // up to here long tiles go first over all heads, not head by head
+
+int64_t rows_of_kv_head(const Sizes& sizes) {
+  return sizes.Hkv == 0 ? 0 : sizes.H / sizes.Hkv * sizes.Sq;
+}
+
+int largest_divisor(int64_t n, int limit) {
+  for (int64_t divisor = std::min<int64_t>(n, limit); divisor > 1; --divisor) {
+    if (n % divisor == 0) return static_cast<int>(divisor);
+  }
+  return 1;
+}
+
+// One wave of blocks, each with keys enough to be worth it; above one cluster, whole clusters.
+// Measured on an H100: three quarters of the multiprocessors draw all of the memory's bandwidth,
+// and a fuller wave of clusters puts two blocks on one multiprocessor before others have any.
+int64_t choose_splits(int64_t items, int row_warps, int64_t Skv, const Card& card) {
+  if (items <= 0) return 1;
+  const int64_t blocks = card.max_cluster > 1 ? card.multiprocessors * 3 / 4 : card.multiprocessors;
+  const int64_t most = Skv / (Skv >= 4 * FEW_KEYS ? FEW_KEYS : MIN_KEYS);
+  int64_t splits = std::min({blocks / items, most, MAX_NUM_SPLITS});
+  // Larger tiles have one block a multiprocessor: pairs of blocks fill what one tile each leaves.
+  const bool pairs = row_warps > 1 && 2 * items <= card.multiprocessors && Skv >= 2 * MIN_KEYS;
+  if (splits <= 1) return pairs ? 2 : 1;
+  if (card.max_cluster > 1 && splits > card.max_cluster) {
+    splits = std::max<int64_t>(card.max_cluster, std::min(splits, Skv / MERGE_KEYS));
+    splits -= splits % card.max_cluster;
+  }
+  return splits;
+}
+
+// Clusters that run at the same time, as large as may be: a second wave would take as long again.
+int64_t choose_wgmma_splits(int64_t items, int64_t Skv, const Card& card) {
+  const int64_t most = Skv / WGMMA_MIN_KEYS;
+  if (items <= 0 || most <= 1) return 1;
+  if (const int64_t clusters = card.clusters[MAX_CLUSTER] / items; clusters > 1) {
+    if (most >= MAX_CLUSTER) return MAX_CLUSTER * std::min(clusters, most / MAX_CLUSTER);
+  }
+  for (int64_t blocks = std::min<int64_t>(MAX_CLUSTER, most); blocks > 1; --blocks) {
+    if (card.clusters[blocks] >= items) return blocks;
+  }
+  return 1;
+}
+
+FusedPlan plan_of(bool wgmma, int row_units, int64_t rows_per_unit, const Sizes& sizes) {
+  FusedPlan plan{};
+  plan.wgmma = wgmma;
+  plan.row_units = row_units;
+  plan.tiles = ceil_div(rows_of_kv_head(sizes), row_units * rows_per_unit);
+  plan.items = sizes.B * sizes.Hkv * plan.tiles;
+  return plan;
+}
+
+LaunchFunction instance(bool wgmma, ElementType type, int64_t D) {
+  const bool half = type == ElementType::fp16;
+#if defined(KBTOOL_ARCH_SM_90A)
+  if (wgmma && D <= 64) return half ? launch_wgmma_fp16_d64 : launch_wgmma_bf16_d64;
+  if (wgmma && D <= 128) return half ? launch_wgmma_fp16_d128 : launch_wgmma_bf16_d128;
+  if (wgmma) return half ? launch_wgmma_fp16_d256 : launch_wgmma_bf16_d256;
+#endif
+  if (D <= 64) return half ? launch_fused_fp16_d64 : launch_fused_bf16_d64;
+  if (D <= 128) return half ? launch_fused_fp16_d128 : launch_fused_bf16_d128;
+  return half ? launch_fused_fp16_d256 : launch_fused_bf16_d256;
+}
+
+}  // namespace
+
+FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
+  const int64_t rows = rows_of_kv_head(sizes);
+  const int row_warps = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
+  FusedPlan plan = plan_of(false, row_warps, ROWS_PER_WARP, sizes);
+  plan.num_splits = splits > 0 ? splits : choose_splits(plan.items, row_warps, sizes.Skv, card);
+  plan.cluster = largest_divisor(plan.num_splits, card.max_cluster);
+  plan.overlap = card.max_cluster > 1;  // both came with sm_90
+  plan.heads_inner = plan.items <= FEW_WAVES * card.multiprocessors;
+  return plan;
+}
+
+FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
+  // Two warpgroups of a head dimension of 256 have no room for the merge.
+  const bool two = rows_of_kv_head(sizes) > ROWS_PER_WARPGROUP && sizes.D <= 128;
+  FusedPlan plan = plan_of(true, two ? 2 : 1, ROWS_PER_WARPGROUP, sizes);
+  plan.num_splits = splits > 0 ? splits : choose_wgmma_splits(plan.items, sizes.Skv, card);
+  plan.cluster = largest_divisor(plan.num_splits, MAX_CLUSTER);
+  plan.overlap = true;
+  plan.heads_inner = plan.items <= FEW_WAVES * card.multiprocessors;
+  return plan;
+}
+
+// Measured on an H100: its blocks of 128 keys take 2 us longer to start and to merge, and from some
+// 33 rows on they are made up for where keys are many.
+bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
+  return card.has_wgmma() && rows_of_kv_head(sizes) > 2 * ROWS_PER_WARP && sizes.Skv >= 1024;
+}
+
+cudaError_t launch_fused(SplitKParams p, ElementType type, const KvLengths& lengths,
+                         const FusedPlan& plan, float* workspace, unsigned* counters,
+                         cudaStream_t stream) {
+  constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;
+  constexpr int64_t MAX_KEYS = int64_t{1} << 35;  // in blocks of 16, below 2^31
+  const int64_t rows = p.Hkv == 0 ? 0 : p.H / p.Hkv * p.Sq;
+  if (plan.items == 0) return cudaSuccess;
+  if (p.D > MAX_HEAD_DIM || rows > MAX_BLOCKS || plan.items * plan.num_splits > MAX_BLOCKS ||
+      p.Skv >= MAX_KEYS) {
+    return cudaErrorInvalidConfiguration;
+  }
+  if (plan.groups() > 1) {
+    const int64_t states = p.B * p.H * p.Sq;
+    p.partial_o = workspace;
+    p.partial_m = p.partial_o + plan.groups() * states * p.D;
+    p.partial_l = p.partial_m + plan.num_splits * states;
+  }
+  FusedParams fp{};
+  fp.p = p;
+  fp.lengths = lengths;
+  fp.counters = counters;
+  fp.splits = FastDivisor(static_cast<uint32_t>(plan.num_splits));
+  fp.inner = FastDivisor(static_cast<uint32_t>(plan.heads_inner ? p.B * p.Hkv : plan.tiles));
+  fp.heads_inner = plan.heads_inner;
+  fp.last_tile = static_cast<uint32_t>(plan.tiles - 1);
+  fp.kv_heads = FastDivisor(static_cast<uint32_t>(p.Hkv));
+  fp.heads_per_kv = FastDivisor(static_cast<uint32_t>(p.H / p.Hkv));
+  fp.cluster = static_cast<uint32_t>(plan.cluster);
+  fp.groups = static_cast<uint32_t>(plan.groups());
+  fp.rows = static_cast<uint32_t>(rows);
+  fp.items = static_cast<uint32_t>(plan.items);
+  fp.overlap = plan.overlap;
+  fp.copy_width = copy_width(p);
+
+  constexpr double LOG2_E = 1.4426950408889634074;
+  const double magnitude = std::fabs(static_cast<double>(p.scale));
+  fp.c = static_cast<float>(magnitude * LOG2_E);
+  fp.q_factor = p.scale < 0 ? -1.0f : 1.0f;
+  fp.magnitude = magnitude;
+  if (fp.c == 0.0f) {  // every logit is 0
+    fp.q_factor = 0.0f;
+    fp.c = static_cast<float>(LOG2_E);
+  }
+  return instance(plan.wgmma, type, p.D)(fp, plan.row_units, stream);
+}
+
+}  // namespace kbtool::cuda

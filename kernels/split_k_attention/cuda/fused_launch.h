@@ -1,0 +1,48 @@
+// Host side of the kernels that finish in one launch, fused and wgmma: how a call is cut up, and its
+// launch. No torch, no device code.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "../params.h"
+#include "kv_lengths.h"
+#include "problem.h"
+
+namespace kbtool::cuda {
+
+// A pure function of sizes, card and the wanted splits.
+struct FusedPlan {
+  bool wgmma;         // by the kernel of wgmma.cuh, else by that of fused.cuh
+  int row_units;      // of a tile: warps of 16 rows (1, 2 or 4), in wgmma warpgroups of 64 (1 or 2)
+  int64_t tiles;      // query tiles of a KV head
+  int64_t num_splits;
+  int cluster;        // splits that merge through shared memory; divides num_splits
+  int64_t items;      // batch entries x KV heads x tiles
+  bool heads_inner;   // neighbouring items differ in batch entry or head, not in the tile
+  bool overlap;       // the card can start a kernel before the one ahead of it has ended
+
+  int64_t groups() const { return num_splits / cluster; }
+  // Merged by the last block to arrive where one cluster does not hold every split.
+  int64_t num_counters() const { return groups() == 1 ? 0 : items * cluster; }
+  // Floats: D weighted values for each row and group, a maximum and a sum for each row and split.
+  int64_t workspace_numel(const Sizes& sizes) const {
+    return groups() == 1 ? 0 : sizes.rows() * (groups() * sizes.D + 2 * num_splits);
+  }
+};
+
+// splits == 0: chosen from the sizes and the card.
+FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card);
+FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card);
+
+// Whether wgmma is the faster of the two.
+bool wgmma_is_faster(const Sizes& sizes, const Card& card);
+
+// Enqueues the one kernel. `workspace` holds plan.workspace_numel floats, at a multiple of 16 bytes,
+// and needs no initial value; p.partial_* and p.kv_lengths are not used. `counters` holds
+// plan.num_counters() zeros and holds zeros again when the kernel is done; no two launches that can
+// run at the same time may share it.
+cudaError_t launch_fused(SplitKParams p, ElementType type, const KvLengths& lengths,
+                         const FusedPlan& plan, float* workspace, unsigned* counters,
+                         cudaStream_t stream);
+
+}  // namespace kbtool::cuda

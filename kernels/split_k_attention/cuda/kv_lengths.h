@@ -1,0 +1,27 @@
+// The valid keys of each batch entry, where only the device knows them.
+#pragma once
+
+#include <cstdint>
+
+namespace kbtool::cuda {
+
+struct KvLengths {
+  const void* data = nullptr;  // [B]; null when every key is valid
+  int64_t stride = 1;          // in elements
+  bool is_64bit = false;
+};
+
+#if defined(__CUDACC__)
+// What lies outside [0, Skv] is held to it: a kernel cannot raise an error.
+__device__ __forceinline__ int64_t valid_keys(const KvLengths& lengths, int64_t Skv,
+                                              int64_t batch) {
+  if (lengths.data == nullptr) return Skv;
+  const int64_t at = batch * lengths.stride;
+  const int64_t length = lengths.is_64bit
+                             ? __ldg(static_cast<const long long*>(lengths.data) + at)
+                             : __ldg(static_cast<const int*>(lengths.data) + at);
+  return length < 0 ? 0 : (length > Skv ? Skv : length);
+}
+#endif
+
+}  // namespace kbtool::cuda

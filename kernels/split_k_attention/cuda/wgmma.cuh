@@ -1,0 +1,391 @@
+// Split-K attention on the matrix units of sm_90a, for tiles of 64 or 128 query rows: several
+// queries, or one query of many heads that share a KV head.
+//
+// The block's warps have roles. Producer warps do nothing but copy blocks of keys and values into a
+// ring; each warpgroup (four warps) of consumers takes 64 rows. A product of 64 rows reads its keys
+// from shared memory, so that a byte of k or v is read from there once for 64 rows, where the fused
+// kernel reads it once for 16; and it runs while its warps do something else: a consumer starts the
+// logits of the next block before the weighted values of the last one, and takes the softmax of the
+// one while the other runs.
+//
+// The merge is the fused kernel's: through a cluster's shared memory, then by the last block to
+// arrive.
+#pragma once
+
+#include "block.cuh"
+#include "warpgroup.cuh"
+
+namespace kbtool::cuda {
+
+template <class Element_, int D_, int WARPGROUPS_>
+struct WgmmaConfig {
+  using Element = Element_;
+  using Traits = ElementTraits<Element>;
+  static constexpr int D = D_;  // the bucket; the head dimension may be less
+  static constexpr int WARPGROUPS = WARPGROUPS_;
+  static constexpr bool ALIGNED = true;
+
+  static constexpr int BLOCK_M = 64 * WARPGROUPS;
+  static constexpr int BLOCK_KV = D == 256 ? 64 : 128;
+  static constexpr int STAGES = D == 64 ? 4 : D == 256 && WARPGROUPS == 2 ? 2 : 3;
+
+  static constexpr int CONSUMER_WARPS = 4 * WARPGROUPS;
+  static constexpr int PRODUCER_WARPS = 4;
+  // With two warpgroups of consumers the registers that the launch gave, 168 a thread, are dealt out
+  // unevenly: 2 x 232 + 40 = 3 x 168. One more would be waited for without end.
+  static constexpr bool UNEVEN_REGISTERS = WARPGROUPS == 2;
+  static constexpr int CONSUMER_REGISTERS = 232;
+  static constexpr int PRODUCER_REGISTERS = 40;
+  static_assert(2 * CONSUMER_REGISTERS + PRODUCER_REGISTERS <= 3 * (65536 / (3 * 128) / 8 * 8),
+                "what the launch gives three warpgroups");
+  static constexpr int THREADS = 32 * CONSUMER_WARPS;  // that finish the tile
+  static constexpr int LAUNCH_THREADS = THREADS + 32 * PRODUCER_WARPS;
+  static constexpr int COPY_THREADS = 32 * PRODUCER_WARPS;
+  static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
+  static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
+
+  // Q [D / 64, BLOCK_M, 64], then STAGES times K and V [D / 64, BLOCK_KV, 64], then the barriers.
+  static constexpr int QUERY_BYTES = BLOCK_M * D * 2;
+  static constexpr int TILE_BYTES = BLOCK_KV * D * 2;
+  static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * 2 * TILE_BYTES;
+  static constexpr int BARRIERS = 4 * STAGES + 1;
+  static constexpr int LOOP_BYTES = BARRIER_OFFSET + 8 * BARRIERS;
+  static_assert(LOOP_BYTES <= 227 * 1024, "what a block of sm_90 may have");
+  static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0, "panels keep the swizzle");
+
+  // Once the loop is done the state lies where the tiles were.
+  static constexpr int STATES = 1;
+  static constexpr int STATE_STRIDE = D + 8;  // two banks' worth of padding
+  static constexpr int STATE_STEP = BLOCK_M * STATE_STRIDE * 4;
+  static constexpr int ML_OFFSET = STATE_STEP;  // float2 [1, BLOCK_M]
+  static constexpr int RECEIVED_ML_OFFSET = ML_OFFSET + BLOCK_M * 8;  // float2 [cluster, BLOCK_M]
+
+  // In a tile of k or v.
+  static __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
+    return panel_offset(row, chunk, BLOCK_KV);
+  }
+  static __host__ __device__ constexpr int received_o_offset(int cluster) {  // float4
+    return RECEIVED_ML_OFFSET + cluster * BLOCK_M * 8;
+  }
+  static int shared_bytes(int cluster) {
+    if (cluster == 1) return LOOP_BYTES > RECEIVED_ML_OFFSET ? LOOP_BYTES : RECEIVED_ML_OFFSET;
+    const int share = 1 << log2_share(BLOCK_M * STATE_CHUNKS, cluster);
+    const int merge = received_o_offset(cluster) + cluster * share * 16;
+    return LOOP_BYTES > merge ? LOOP_BYTES : merge;
+  }
+};
+
+// The ring's barriers and tiles. A stage's keys and its values are waited for and freed apart.
+template <class C>
+struct Ring {
+  uint32_t base;  // of shared memory
+
+  __device__ __forceinline__ uint32_t keys(int stage) const {
+    return base + C::QUERY_BYTES + stage * 2 * C::TILE_BYTES;
+  }
+  __device__ __forceinline__ uint32_t values(int stage) const { return keys(stage) + C::TILE_BYTES; }
+  __device__ __forceinline__ uint32_t barrier(int kind, int stage) const {
+    return base + C::BARRIER_OFFSET + (kind * C::STAGES + stage) * 8;
+  }
+  __device__ __forceinline__ uint32_t keys_full(int stage) const { return barrier(0, stage); }
+  __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(1, stage); }
+  __device__ __forceinline__ uint32_t keys_free(int stage) const { return barrier(2, stage); }
+  __device__ __forceinline__ uint32_t values_free(int stage) const { return barrier(3, stage); }
+  __device__ __forceinline__ uint32_t queries_full() const { return barrier(4, 0); }
+
+  __device__ void init() const {
+    for (int stage = 0; stage < C::STAGES; ++stage) {
+      barrier_init(keys_full(stage), C::COPY_THREADS);
+      barrier_init(values_full(stage), C::COPY_THREADS);
+      barrier_init(keys_free(stage), C::CONSUMER_WARPS);
+      barrier_init(values_free(stage), C::CONSUMER_WARPS);
+    }
+    barrier_init(queries_full(), C::THREADS);
+  }
+};
+
+// Where a role is in the ring.
+template <class C>
+struct RingPosition {
+  int stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == C::STAGES) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// A producer warp's part: every block of keys of the split, as stages become free.
+template <class C>
+__device__ __forceinline__ void produce(const FusedParams& fp, const BlockItem& at,
+                                        const Ring<C>& ring, int thread) {
+  const TileCopier<C> k_copier(fp, fp.p.k, fp.p.k_stride, at, thread);
+  const TileCopier<C> v_copier(fp, fp.p.v, fp.p.v_stride, at, thread);
+  const int64_t keys = at.key_end - at.key_begin;
+  const bool aligned = fp.copy_width == 16;
+  const auto copy_block = [&](const TileCopier<C>& copier, uint32_t tile, uint32_t full,
+                              int64_t key0, int count) {
+    if (aligned) {
+      copier.copy(tile, key0, count);
+      barrier_arrive_after_copies(full);
+    } else {
+      copier.copy_by_element(tile, key0, count);
+      barrier_arrive(full);
+    }
+  };
+  RingPosition<C> position;
+#pragma unroll 1
+  for (int64_t key0 = 0; key0 < keys; key0 += C::BLOCK_KV) {
+    const int count = static_cast<int>(min(static_cast<int64_t>(C::BLOCK_KV), keys - key0));
+    const int stage = position.stage;
+    // Of a barrier that no phase has ended on yet, the one before the first counts as ended.
+    barrier_wait(ring.keys_free(stage), position.parity ^ 1);
+    copy_block(k_copier, ring.keys(stage), ring.keys_full(stage), key0, count);
+    barrier_wait(ring.values_free(stage), position.parity ^ 1);
+    copy_block(v_copier, ring.values(stage), ring.values_full(stage), key0, count);
+    position.advance();
+  }
+}
+
+// The tile's queries, by all consumers. Rows past the tile's last stay as they are: what is computed
+// from them is dropped.
+template <class C>
+__device__ __forceinline__ void bring_queries(const FusedParams& fp, const BlockItem& at,
+                                              const Ring<C>& ring, unsigned char* smem,
+                                              int thread) {
+  using Element = typename C::Element;
+  using Traits = typename C::Traits;
+    const Strides4& stride = fp.p.q_stride;
+  const int chunk = thread % C::CHUNKS;
+  const int bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2));
+#pragma unroll 1
+  for (int row = thread / C::CHUNKS; row < at.rows; row += C::THREADS / C::CHUNKS) {
+    const RowPlace place = place_of(fp, at, row);
+    const Element* from = static_cast<const Element*>(fp.p.q) + at.batch * stride.batch +
+                          place.head * stride.head + place.query * stride.seq +
+                          chunk * 8 * stride.dim;
+    const uint32_t to = ring.base + panel_offset(row, chunk, C::BLOCK_M);
+    if (fp.copy_width == 16) {
+      copy_async<16>(to, bytes > 0 ? from : static_cast<const Element*>(fp.p.q), bytes);
+    } else {
+      copy_elements(to, reinterpret_cast<const unsigned short*>(from), stride.dim, bytes);
+    }
+  }
+  commit_copies();
+  wait_copies<0>();
+  if (fp.q_factor != 1.0f) {  // -1 and 0 are exact
+#pragma unroll 1
+    for (int row = thread / C::CHUNKS; row < at.rows; row += C::THREADS / C::CHUNKS) {
+      Element* q = reinterpret_cast<Element*>(smem + panel_offset(row, chunk, C::BLOCK_M));
+      for (int i = 0; i < 8; ++i) q[i] = Traits::from_float(Traits::to_float(q[i]) * fp.q_factor);
+    }
+  }
+  fence_for_products();
+  barrier_arrive(ring.queries_full());
+  barrier_wait(ring.queries_full(), 0);
+}
+
+// Starts the logits of a block: s [64, BLOCK_KV] = Q [64, D] K^T.
+template <class C>
+__device__ __forceinline__ void start_logits(uint32_t q, uint32_t k,
+                                             float (&s)[C::BLOCK_KV / 8][4]) {
+  const uint64_t a = descriptor_along_rows(q);
+  const uint64_t b = descriptor_along_rows(k);
+#pragma unroll
+  for (int step = 0; step < C::D / 16; ++step) {
+    // Four steps of 32 bytes to a panel; descriptors count 16 bytes.
+    const uint64_t inside = step % 4 * 2;
+    multiply_shared<typename C::Element>(s, a + (step / 4 * C::BLOCK_M * 8 + inside),
+                                         b + (step / 4 * C::BLOCK_KV * 8 + inside), step > 0);
+  }
+  commit_products();
+}
+
+// Starts o [64, D] += W [64, BLOCK_KV] V.
+template <class C>
+__device__ __forceinline__ void start_values(const uint32_t (&weights)[C::BLOCK_KV / 16][4],
+                                             uint32_t v, float (&o)[C::D / 8][4]) {
+  const uint64_t b = descriptor_across_rows(v, C::BLOCK_KV * 128);
+#pragma unroll
+  for (int step = 0; step < C::BLOCK_KV / 16; ++step) {
+    multiply_registers<typename C::Element>(o, weights[step], b + step * (16 * 128 / 16));
+  }
+  commit_products();
+}
+
+// Two warpgroups start their products in turn: while one takes its softmax, the other's products run.
+template <class C>
+class Turns {
+ public:
+  explicit __device__ __forceinline__ Turns(int warpgroup) : warpgroup_(warpgroup) {
+    if (C::WARPGROUPS == 2 && warpgroup == 1) end();  // the first may begin
+  }
+  __device__ __forceinline__ void begin() const {
+    if constexpr (C::WARPGROUPS == 2) {
+      asm volatile("barrier.sync %0, %1;" ::"r"(1 + warpgroup_), "n"(C::THREADS) : "memory");
+    }
+  }
+  __device__ __forceinline__ void end() const {
+    if constexpr (C::WARPGROUPS == 2) {
+      asm volatile("barrier.arrive %0, %1;" ::"r"(2 - warpgroup_), "n"(C::THREADS) : "memory");
+    }
+  }
+
+ private:
+  int warpgroup_;
+};
+
+// A consumer warp's part: its rows against every block of keys of the split.
+template <class C>
+__device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& at,
+                                        const Ring<C>& ring, int warp, int lane,
+                                        LaneState<C>& state) {
+  using Traits = typename C::Traits;
+  constexpr int TILES = C::BLOCK_KV / 8;
+  const int64_t keys = at.key_end - at.key_begin;
+  const uint32_t q = ring.base + warp / 4 * (64 * 128);  // this warpgroup's rows of each panel
+  const int first_row = warp * 16;
+
+  int64_t seen_by_row[2];
+  bool exists[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first_row + half * 8 + lane / 4;
+    exists[half] = row < at.rows;
+    seen_by_row[half] =
+        min(seen_keys(fp, at, min(row, at.rows - 1)), at.key_end) - at.key_begin;
+  }
+  const int64_t seen_by_all =
+      min(seen_keys(fp, at, min(first_row, at.rows - 1)), at.key_end) - at.key_begin;
+
+  float s[TILES][4];
+  uint32_t weights[C::BLOCK_KV / 16][4];
+  float alpha[2];
+
+  const auto take_block = [&](int64_t key0) {
+    if (key0 + C::BLOCK_KV > seen_by_all) {
+      int seen[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        seen[half] = static_cast<int>(
+            max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_by_row[half] - key0)));
+      }
+      mask_logits(s, seen, lane);
+    }
+    take_logits(s, fp.c, state, alpha);
+  };
+  const auto pack_weights = [&] {
+#pragma unroll
+    for (int step = 0; step < C::BLOCK_KV / 16; ++step) {
+      weights[step][0] = Traits::pack(s[step * 2][0], s[step * 2][1]);
+      weights[step][1] = Traits::pack(s[step * 2][2], s[step * 2][3]);
+      weights[step][2] = Traits::pack(s[step * 2 + 1][0], s[step * 2 + 1][1]);
+      weights[step][3] = Traits::pack(s[step * 2 + 1][2], s[step * 2 + 1][3]);
+    }
+  };
+  const auto await = [&](uint32_t full, uint32_t parity) {
+    barrier_wait(full, parity);
+    fence_for_products();
+    __syncwarp();
+  };
+  const auto release = [&](uint32_t free) {
+    if (lane == 0) barrier_arrive(free);
+    __syncwarp();
+  };
+
+  if (keys == 0) return;
+  const Turns<C> turns(warp / 4);
+  RingPosition<C> next;  // whose logits come next
+  RingPosition<C> last;  // whose values come next
+  await(ring.keys_full(0), 0);
+  begin_products();
+  start_logits<C>(q, ring.keys(0), s);
+  wait_products<0>(s);
+  release(ring.keys_free(0));
+  next.advance();
+  take_block(0);
+  pack_weights();
+
+#pragma unroll 1
+  for (int64_t key0 = C::BLOCK_KV; key0 < keys; key0 += C::BLOCK_KV) {
+    await(ring.keys_full(next.stage), next.parity);
+    turns.begin();
+    begin_products();
+    start_logits<C>(q, ring.keys(next.stage), s);
+    await(ring.values_full(last.stage), last.parity);
+    begin_products();
+    start_values<C>(weights, ring.values(last.stage), state.o);
+    turns.end();
+    wait_products<1>(s);
+    release(ring.keys_free(next.stage));
+    take_block(key0);
+    wait_products<0>(state.o);
+    release(ring.values_free(last.stage));
+    rescale_values(state, alpha, exists);
+    pack_weights();
+    next.advance();
+    last.advance();
+  }
+
+  await(ring.values_full(last.stage), last.parity);
+  begin_products();
+  start_values<C>(weights, ring.values(last.stage), state.o);
+  wait_products<0>(state.o);
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
+    wgmma_kernel(const __grid_constant__ FusedParams fp) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char wgmma_smem[];
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // uniform, and seen so
+  const int lane = threadIdx.x % 32;
+  const Ring<C> ring{shared_address(wgmma_smem)};
+  if (threadIdx.x == 0) ring.init();
+  const BlockItem at = locate<C>(fp);
+  block_sync();
+
+  if (warp >= C::CONSUMER_WARPS) {
+    if constexpr (C::UNEVEN_REGISTERS) give_registers<C::PRODUCER_REGISTERS>();
+    produce<C>(fp, at, ring, static_cast<int>(threadIdx.x) - C::THREADS);
+    wait_copies<0>();
+    // Barriers of the block and of the cluster wait for threads that have not ended.
+  } else {
+    if constexpr (C::UNEVEN_REGISTERS) take_registers<C::CONSUMER_REGISTERS>();
+    {
+      LaneState<C> state;
+      state.m[0] = state.m[1] = -CUDART_INF_F;
+      state.l[0] = state.l[1] = 0.0f;
+#pragma unroll
+      for (int tile = 0; tile < C::D / 8; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) state.o[tile][i] = 0.0f;
+      }
+      bring_queries<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
+      touch_later_parameters(fp);
+      consume<C>(fp, at, ring, warp, lane, state);
+      block_sync();
+      if (fp.cluster > 1) cluster_arrive();  // others may send: the tiles are done with
+      store_group_state<C>(fp, at, reinterpret_cast<float*>(wgmma_smem),
+                           reinterpret_cast<float2*>(wgmma_smem + C::ML_OFFSET), warp, lane, state);
+    }
+    block_sync();
+    finish_block<C>(fp, at, wgmma_smem);
+  }
+#endif
+}
+
+template <class Element, int D>
+cudaError_t launch_wgmma_bucket(const FusedParams& fp, int warpgroups, cudaStream_t stream) {
+  using One = WgmmaConfig<Element, D, 1>;
+  if constexpr (D < 256) {
+    using Two = WgmmaConfig<Element, D, 2>;
+    if (warpgroups == 2) return launch_blocks<Two, wgmma_kernel<Two>>(fp, stream);
+  }
+  return launch_blocks<One, wgmma_kernel<One>>(fp, stream);
+}
+
+}  // namespace kbtool::cuda

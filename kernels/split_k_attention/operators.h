@@ -1,0 +1,183 @@
+// The operators, written once for every device: check, plan, allocate, run. What a device brings is
+// a class with
+//
+//   struct Plan                             with num_splits and workspace_numel, in floats
+//   Guard(const Tensor& q)                  makes the device current while it lives
+//   check(const Tensor& q)                  its element types and head dimensions
+//   variants(const Tensor& q)               the names of its variants, separated by commas
+//   plan(q, k, num_splits, variant)         how a call is cut up
+//   partial_plan(q, k, num_splits, variant) the same for states alone
+//   run(p, q, lengths, plan, workspace)     attention: fills p.out and p.lse
+//   partial(p, q, lengths, plan)            pass 1 alone: fills p.partial_*
+//   merge(p, type, o)                       pass 2 alone: fills p.out and p.lse from p.partial_*
+#pragma once
+
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+
+#include <cmath>
+#include <tuple>
+
+#include "arguments.h"
+#include "params.h"
+
+namespace kbtool {
+
+inline Strides4 strides4(const Tensor& t) {
+  return {t.stride(0), t.stride(1), t.stride(2), t.stride(3)};
+}
+
+inline std::vector<int64_t> rows_of(const Tensor& q) { return {q.size(0), q.size(1), q.size(2)}; }
+
+inline void set_outputs(SplitKParams& p, const Tensor& out, const Tensor& lse) {
+  p.out = out.mutable_data_ptr();
+  p.lse = static_cast<float*>(lse.mutable_data_ptr());
+  p.out_stride = strides4(out);
+  p.lse_stride = {lse.stride(0), lse.stride(1), lse.stride(2)};
+}
+
+template <class Device>
+class Operators {
+ public:
+  static std::tuple<Tensor, Tensor> attention(Tensor q, Tensor k, Tensor v, bool causal,
+                                              std::optional<double> scale,
+                                              std::optional<int64_t> num_splits,
+                                              std::optional<Tensor> kv_lengths,
+                                              std::optional<std::string> variant) {
+    check_call(q, k, v, num_splits, kv_lengths);
+    const typename Device::Guard guard(q);
+    const typename Device::Plan plan = Device::plan(q, k, num_splits, variant);
+    Tensor out = torch::stable::new_empty(q, shape_of(q));
+    Tensor lse = torch::stable::new_empty(q, rows_of(q), ScalarType::Float);
+    std::optional<Tensor> workspace;
+    if (plan.workspace_numel > 0) {
+      workspace = torch::stable::new_empty(q, {plan.workspace_numel}, ScalarType::Float);
+    }
+    run(q, k, v, causal, scale, kv_lengths, plan, out, lse, workspace);
+    return {out, lse};
+  }
+
+  static void attention_out(Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> scale,
+                            std::optional<int64_t> num_splits, std::optional<Tensor> kv_lengths,
+                            std::optional<std::string> variant, Tensor out, Tensor lse,
+                            Tensor workspace) {
+    check_call(q, k, v, num_splits, kv_lengths);
+    const typename Device::Guard guard(q);
+    const typename Device::Plan plan = Device::plan(q, k, num_splits, variant);
+    check_output("out", out, q, q.scalar_type(), shape_of(q));
+    check_output("lse", lse, q, ScalarType::Float, rows_of(q));
+    check_workspace(workspace, q, plan.workspace_numel);
+    run(q, k, v, causal, scale, kv_lengths, plan, out, lse, workspace);
+  }
+
+  static std::tuple<int64_t, int64_t> attention_plan(Tensor q, Tensor k,
+                                                     std::optional<int64_t> num_splits,
+                                                     std::optional<std::string> variant) {
+    check_call(q, k, k, num_splits, std::nullopt);
+    const typename Device::Guard guard(q);
+    const typename Device::Plan plan = Device::plan(q, k, num_splits, variant);
+    return {plan.num_splits, plan.workspace_numel};
+  }
+
+  static std::tuple<Tensor, Tensor, Tensor> partial(Tensor q, Tensor k, Tensor v, bool causal,
+                                                    std::optional<double> scale,
+                                                    std::optional<int64_t> num_splits,
+                                                    std::optional<Tensor> kv_lengths,
+                                                    std::optional<std::string> variant) {
+    check_call(q, k, v, num_splits, kv_lengths);
+    const typename Device::Guard guard(q);
+    const typename Device::Plan plan = Device::partial_plan(q, k, num_splits, variant);
+    std::vector<int64_t> shape = {plan.num_splits, q.size(0), q.size(1), q.size(2)};
+    Tensor m = torch::stable::new_empty(q, shape, ScalarType::Float);
+    Tensor l = torch::stable::new_empty(q, shape, ScalarType::Float);
+    shape.push_back(q.size(3));
+    Tensor o = torch::stable::new_empty(q, shape, ScalarType::Float);
+    SplitKParams p = params(q, k, v, causal, scale);
+    p.num_splits = plan.num_splits;
+    p.partial_o = static_cast<float*>(o.mutable_data_ptr());
+    p.partial_m = static_cast<float*>(m.mutable_data_ptr());
+    p.partial_l = static_cast<float*>(l.mutable_data_ptr());
+    if (o.numel() > 0) Device::partial(p, q, kv_lengths, plan);
+    return {o, m, l};
+  }
+
+  static std::tuple<Tensor, Tensor> merge(Tensor o, Tensor m, Tensor l, ScalarType dtype) {
+    check_states(o, m, l);
+    const typename Device::Guard guard(o);
+    Tensor out = torch::stable::new_empty(
+        o, {o.size(1), o.size(2), o.size(3), o.size(4)}, dtype);
+    Tensor lse = torch::stable::new_empty(o, rows_of(out), ScalarType::Float);
+    SplitKParams p{};
+    p.num_splits = o.size(0);
+    p.B = o.size(1);
+    p.H = p.Hkv = o.size(2);
+    p.Sq = o.size(3);
+    p.D = o.size(4);
+    // Pass 1 writes there; pass 2 reads.
+    p.partial_o = const_cast<float*>(static_cast<const float*>(o.const_data_ptr()));
+    p.partial_m = const_cast<float*>(static_cast<const float*>(m.const_data_ptr()));
+    p.partial_l = const_cast<float*>(static_cast<const float*>(l.const_data_ptr()));
+    set_outputs(p, out, lse);
+    if (lse.numel() > 0) Device::merge(p, dtype, o);
+    return {out, lse};
+  }
+
+  static std::string variants(Tensor q) {
+    const typename Device::Guard guard(q);
+    return Device::variants(q);
+  }
+
+  static void add(torch::stable::detail::StableLibrary& library) {
+    library.impl("split_k_attention", TORCH_BOX(&Operators::attention));
+    library.impl("split_k_attention_out", TORCH_BOX(&Operators::attention_out));
+    library.impl("split_k_attention_plan", TORCH_BOX(&Operators::attention_plan));
+    library.impl("split_k_attention_partial", TORCH_BOX(&Operators::partial));
+    library.impl("split_k_attention_merge", TORCH_BOX(&Operators::merge));
+    library.impl("split_k_attention_variants", TORCH_BOX(&Operators::variants));
+  }
+
+ private:
+  static void check_call(const Tensor& q, const Tensor& k, const Tensor& v,
+                         std::optional<int64_t> num_splits,
+                         const std::optional<Tensor>& kv_lengths) {
+    check_operands(q, k, v);
+    Device::check(q);
+    check_num_splits(num_splits);
+    if (kv_lengths.has_value()) check_lengths(*kv_lengths, q);
+  }
+
+  static SplitKParams params(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
+                             std::optional<double> scale) {
+    SplitKParams p{};
+    p.B = q.size(0);
+    p.H = q.size(1);
+    p.Hkv = k.size(1);
+    p.Sq = q.size(2);
+    p.Skv = k.size(2);
+    p.D = q.size(3);
+    p.q = q.const_data_ptr();
+    p.k = k.const_data_ptr();
+    p.v = v.const_data_ptr();
+    p.q_stride = strides4(q);
+    p.k_stride = strides4(k);
+    p.v_stride = strides4(v);
+    p.scale = static_cast<float>(scale.value_or(1.0 / std::sqrt(static_cast<double>(p.D))));
+    p.causal = causal;
+    return p;
+  }
+
+  static void run(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
+                  std::optional<double> scale, const std::optional<Tensor>& kv_lengths,
+                  const typename Device::Plan& plan, const Tensor& out, const Tensor& lse,
+                  const std::optional<Tensor>& workspace) {
+    SplitKParams p = params(q, k, v, causal, scale);
+    p.num_splits = plan.num_splits;
+    set_outputs(p, out, lse);
+    float* floats = plan.workspace_numel > 0
+                        ? static_cast<float*>(workspace->mutable_data_ptr())
+                        : nullptr;
+    if (lse.numel() > 0) Device::run(p, q, kv_lengths, plan, floats);
+  }
+};
+
+}  // namespace kbtool

@@ -1,0 +1,296 @@
+"""Bugs put back into the second kernel: which are found, by which cases, and what else can be."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from knowledge import SESSION, SESSION_LINE
+
+from kbtool.gpu.mutants import over_bound
+from kbtool.model.mutant import Mutant
+from kbtool.model.run import CaseResult, MutantResult, MutantsResult, Run, replaceable_cases
+
+LOOP = "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + y[i];"
+ONE, SOME, NONE = 0, 1, 2  # the cases of the set "small": n = 1, 1000 and 0
+
+MUTANTS = {
+    "no-sum": "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i];",
+    "half-a-part": "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + y[i] + 0.01f;",
+    "last-not-written": "for (int64_t i = 0; i < (n > 1 ? n - 1 : n); ++i) out[i] = a * x[i] + y[i];",
+    "same-thing": "for (int64_t i = 0; i < n; ++i) out[i] = y[i] + a * x[i];",
+    "no-compile": "for (int64_t i = 0; i < n; ++i) out[i] = b * x[i] + y[i];",
+    "hangs": "while (n == 1000) *(volatile float*)out = a; " + LOOP,
+    "crashes": "if (n == 0) *(volatile int*)8 = 0; " + LOOP,
+    "writes-input": LOOP + " if (n == 1) const_cast<float*>(x)[0] += 1;",
+}
+
+
+def put_back(root: Path, *names: str, find: str = LOOP, more: str = "") -> None:
+    """A session whose one bug has these mutants; ``more`` goes to the last of them."""
+    lines = [
+        "bugs:",
+        "  - id: wrong",
+        "    title: It is wrong",
+        "    status: fixed",
+        "    mutants:",
+    ]
+    for name in names:
+        lines += [
+            f"      - id: {name}",
+            "        kernel: scaled_add",
+            "        target: cpu",
+            "        file: scaled_add.h",
+            f"        find: {json.dumps(find)}",
+            f"        put: {json.dumps(MUTANTS[name])}",
+        ]
+    text = SESSION_LINE + SESSION.format(id="2025-01-01-a", label="A") + "\n".join(lines)
+    folder = root / "sessions" / "2025-01-01-a"
+    folder.mkdir()
+    (folder / "session.yaml").write_text(text + f"\n{more}")
+
+
+def mutants_of(root: Path) -> tuple[Run, MutantsResult]:
+    (path,) = root.glob("sessions/*/runs/*.json")
+    run = Run.model_validate_json(path.read_bytes())
+    result = run.steps[-1].result
+    assert isinstance(result, MutantsResult)
+    return run, result
+
+
+def by_id(result: MutantsResult) -> dict[str, MutantResult]:
+    return {one.mutant.id: one for one in result.mutants}
+
+
+def test_each_bug_is_found_by_the_cases_that_show_it(second_kernel_base, kbtool):
+    put_back(second_kernel_base, "no-sum", "last-not-written", "writes-input")
+    done = kbtool("run-recipe", "mutants", root=second_kernel_base)
+    assert done.code == 0, done.err
+    run, result = mutants_of(second_kernel_base)
+    found = by_id(result)
+    assert found["no-sum"].killed_by == [ONE, SOME]
+    assert found["last-not-written"].killed_by == [SOME]
+    assert "NaN does not match" in found["last-not-written"].message
+    assert found["writes-input"].killed_by == [ONE]
+    assert all(one.cases_run == 3 and one.sha256 != result.sha256 for one in result.mutants)
+    assert len({one.sha256 for one in result.mutants}) == 3
+    assert result.bound is None
+    assert found["no-sum"].bug == "2025-01-01-a#bugs.wrong"
+    # Without ONE nothing finds the changed input, without SOME nothing the lost element.
+    assert result.replaceable == [NONE]
+    assert "3 of 3 bugs put back were found" in run.steps[-1].message
+    assert "last-not-written" in done.out
+    assert "small/none" in done.out
+
+
+def test_a_survivor_is_a_finding(second_kernel_base, kbtool):
+    put_back(second_kernel_base, "no-sum", "same-thing")
+    done = kbtool("run-recipe", "mutants", root=second_kernel_base)
+    assert done.code == 1
+    run, result = mutants_of(second_kernel_base)
+    assert run.status == "failed"
+    assert by_id(result)["same-thing"].verdict == "survived"
+    assert "same-thing (2025-01-01-a#bugs.wrong): no case finds it" in run.steps[-1].error
+    assert "1 survived (same-thing)" in done.err
+
+
+def test_an_equivalent_mutant_survives_and_one_that_is_found_is_the_finding(
+    second_kernel_base, kbtool
+):
+    why = "        equivalent: a sum of two does not depend on their order\n"
+    put_back(second_kernel_base, "same-thing", more=why)
+    assert kbtool("run-recipe", "mutants", root=second_kernel_base).code == 0
+    for path in second_kernel_base.glob("sessions/*/runs/*.json"):
+        path.unlink()
+    record = second_kernel_base / "sessions" / "2025-01-01-a" / "session.yaml"
+    found = json.dumps(MUTANTS["no-sum"])
+    record.write_text(record.read_text().replace(json.dumps(MUTANTS["same-thing"]), found))
+    assert kbtool("run-recipe", "mutants", root=second_kernel_base).code == 1
+    _, result = mutants_of(second_kernel_base)
+    assert result.mutants[0].finding == "declared equivalent, but found"
+
+
+def test_one_that_crashes_and_one_that_hangs_are_found_and_stop_no_other(
+    second_kernel_base, kbtool
+):
+    put_back(second_kernel_base, "crashes", "hangs", "no-sum")
+    done = kbtool("run-recipe", "mutants", "--set", "limit=8 s", root=second_kernel_base)
+    assert done.code == 0, done.err
+    found = by_id(mutants_of(second_kernel_base)[1])
+    assert found["crashes"].cut_short == "died"
+    assert found["crashes"].killed_by == [NONE]
+    assert found["crashes"].cases_run == 2
+    assert found["crashes"].message == "small/none: the process was killed by SIGSEGV"
+    assert found["hangs"].cut_short == "hung"
+    assert found["hangs"].killed_by == [SOME]
+    assert found["hangs"].message == "small/some: did not end within 8 s"
+    assert found["no-sum"].cut_short is None
+
+
+def test_one_that_does_not_compile_is_a_finding_and_stops_no_other(second_kernel_base, kbtool):
+    put_back(second_kernel_base, "no-compile", "no-sum")
+    done = kbtool("run-recipe", "mutants", root=second_kernel_base)
+    assert done.code == 1
+    found = by_id(mutants_of(second_kernel_base)[1])
+    assert found["no-compile"].verdict == "not-built"
+    assert "'b' was not declared" in found["no-compile"].message
+    assert found["no-sum"].verdict == "killed"
+
+
+def test_a_text_that_is_gone_is_a_finding(second_kernel_base, kbtool):
+    put_back(second_kernel_base, "no-sum", find="for (int i = 0;")
+    done = kbtool("run-recipe", "mutants", root=second_kernel_base)
+    assert done.code == 1
+    (one,) = mutants_of(second_kernel_base)[1].mutants
+    assert one.verdict == "not-built"
+    assert one.message.startswith("scaled_add.h: the text to find is gone: 'for (int i = 0;'")
+
+
+def test_a_library_that_is_wrong_without_any_bug_stops_it(second_kernel_base, kbtool):
+    put_back(second_kernel_base, "same-thing", find="y[i];")
+    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    header.write_text(header.read_text().replace("a * x[i] + y[i];", "a * x[i] - y[i];"))
+    done = kbtool("run-recipe", "mutants", root=second_kernel_base)
+    assert done.code == 1
+    assert "2 cases are wrong without any bug put back" in done.err
+
+
+def test_a_fixed_bound_lets_through_what_the_rule_finds(second_kernel_base, kbtool):
+    put_back(second_kernel_base, "half-a-part", "no-sum", "last-not-written")
+    done = kbtool("run-recipe", "mutants", "--set", "bound=0.1", root=second_kernel_base)
+    assert done.code == 0, done.err
+    _, result = mutants_of(second_kernel_base)
+    found = by_id(result)
+    assert found["half-a-part"].killed_by == [ONE, SOME]
+    assert found["half-a-part"].over_bound == []
+    assert SOME in found["no-sum"].over_bound
+    assert found["last-not-written"].over_bound == [SOME]  # a NaN is below no bound
+    assert [one.mutant.id for one in result.let_through()] == ["half-a-part"]
+    assert result.let_through("elsewhere") == result.mutants  # no case of it: all get through
+    assert "a fixed bound of 0.1 lets 1 of them through" in done.err
+
+
+def test_errors_are_told_by_index_where_asked(second_kernel_base, kbtool):
+    put_back(second_kernel_base, "last-not-written", "half-a-part")
+    assert (
+        kbtool("run-recipe", "mutants", "--set", "profile=small", root=second_kernel_base).code == 0
+    )
+    found = by_id(mutants_of(second_kernel_base)[1])
+    lost = found["last-not-written"].profiles
+    assert sorted(lost) == [ONE, SOME, NONE]
+    assert lost[NONE] == []
+    assert len(lost[SOME]) == 1000
+    assert lost[SOME][-1] is None
+    assert lost[SOME][0] < 1e-6
+    assert all(0.009 < error < 0.011 for error in found["half-a-part"].profiles[SOME])
+
+
+def test_a_name_that_no_mutant_has_is_a_usage_error(second_kernel_base, kbtool):
+    put_back(second_kernel_base, "no-sum")
+    for dry in ((), ("--dry-run",)):
+        done = kbtool(
+            "run-recipe", "mutants", "--set", "mutants=no-sun", *dry, root=second_kernel_base
+        )
+        assert done.code == 2
+        assert "did you mean no-sum?" in done.err
+    assert not list(second_kernel_base.glob("sessions/*/runs"))
+
+
+def test_a_dry_run_says_what_would_be_put_back(second_kernel_base, kbtool):
+    put_back(second_kernel_base, "no-sum", "half-a-part")
+    done = kbtool("run-recipe", "mutants", "--dry-run", root=second_kernel_base)
+    assert done.code == 0
+    assert "2 of target cpu" in done.out
+    assert "over 3 cases of small" in done.out
+
+
+def test_none_are_left_out_because_a_record_is_unsound(second_kernel_base, kbtool):
+    put_back(second_kernel_base, "no-sum", more="nonsense: 1\n")
+    done = kbtool("run-recipe", "mutants", root=second_kernel_base)
+    assert done.code == 1
+    assert "sessions/2025-01-01-a/session.yaml:" in done.err
+    assert "nonsense" in done.err
+
+
+def test_interrupting_stops_every_process(second_kernel_base):
+    put_back(second_kernel_base, "hangs", "no-sum")
+    argv = [sys.executable, "-m", "kbtool", "--root", str(second_kernel_base)]
+    child = subprocess.Popen(
+        [*argv, "run-recipe", "mutants", "--progress", "rawjson"],
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert child.stderr is not None
+    for line in child.stderr:
+        if '"label": "no-sum' in line:
+            break
+    child.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    assert child.wait(30) == 4
+    assert time.monotonic() - started < 20
+    (path,) = second_kernel_base.glob("sessions/*/runs/*.json")
+    assert Run.model_validate_json(path.read_bytes()).status == "interrupted"
+
+
+# ---- what follows from the verdicts ----
+
+
+def outcome(name: str, *killed_by: int, **more) -> MutantResult:
+    mutant = Mutant(id=name, kernel="k", target="cpu", file="f", find="x", put=name)
+    verdict = "killed" if killed_by else "survived"
+    return MutantResult(
+        bug="2025-01-01-a#bugs.b", mutant=mutant, verdict=verdict, killed_by=list(killed_by),
+        cases_run=4, **more,
+    )  # fmt: skip
+
+
+def test_a_case_is_replaceable_unless_a_bug_is_found_by_it_alone():
+    results = [outcome("a", 0, 1), outcome("b", 1, 2), outcome("c", 3), outcome("d")]
+    assert replaceable_cases(5, results) == [0, 1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"replaceable": [0, 1]}, "the verdicts make it"),
+        ({"cases": ["s/a"], "replaceable": [0]}, "there is no case 1"),
+    ],
+)
+def test_a_result_that_does_not_follow_from_its_verdicts_is_refused(changes, told):
+    sound = {
+        "kernel": "k", "target": "cpu", "sha256": "0" * 64, "device": "cpu", "seed": 1, "rule": "r",
+        "cases": ["s/a", "s/b"], "mutants": [outcome("a", 1)], "replaceable": [0],
+    }  # fmt: skip
+    MutantsResult(**sound)
+    with pytest.raises(ValueError, match=told):
+        MutantsResult(**{**sound, **changes})
+
+
+def test_a_verdict_that_does_not_follow_from_its_cases_is_refused():
+    with pytest.raises(ValueError, match="killed, although 0 cases failed"):
+        outcome("a").model_validate({**outcome("a").model_dump(), "verdict": "killed"})
+
+
+def case(**output) -> CaseResult:
+    outputs = {}
+    if output:
+        errors = {"error": None, "bound": None, "torch_error": None, **output}
+        outputs = {
+            "out": errors,
+            "lse": {"passed": False, "error": 9, "bound": 1, "torch_error": 0},
+        }
+    return CaseResult(case_set="s", name="n", case={}, passed=False, outputs=outputs)
+
+
+def test_the_fixed_bound_looks_at_the_first_output_alone():
+    assert not over_bound(case(passed=False, error=0.02, bound=1e-3), 0.1)
+    assert over_bound(case(passed=False, error=0.1, bound=1e-3), 0.1)
+    assert over_bound(case(passed=False), 0.1)  # NaN or infinity in the wrong place
+    assert not over_bound(case(passed=True), 0.1)  # nothing finite, as in the reference
+    assert over_bound(case(), 0.1)  # the call raised
