@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,25 +39,32 @@ def check(base: KnowledgeBase) -> list[Finding]:
     return check_tree(base.root).findings
 
 
-def check_tree(root: Path, *, cached: bool = True, jobs: int | None = None) -> Report:
+def check_tree(
+    root: Path,
+    *,
+    cached: bool = True,
+    jobs: int | None = None,
+    runs: Mapping[str, bytes] | None = None,
+) -> Report:
     """Every finding under ``root``.
 
     Args:
         root: the root of the knowledge base.
         cached: use what earlier checks found of unchanged files, and keep what this one finds.
         jobs: processes; as many as pay where not given.
+        runs: path → content of run records to be judged as if they stood there.
     """
     collecting = gc.isenabled()
     gc.disable()  # a third of the time otherwise, and nothing to collect
     try:
-        return _check(os.fspath(root), cached, jobs)
+        return _check(os.fspath(root), cached, jobs, runs or {})
     finally:
         gc.unfreeze()
         if collecting:
             gc.enable()
 
 
-def _check(root: str, cached: bool, jobs: int | None) -> Report:
+def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes]) -> Report:
     found = scan(root)
     cache = Cache(root, "check", _digest()) if cached else None
     facts: list[Facts] = []
@@ -78,6 +86,10 @@ def _check(root: str, cached: bool, jobs: int | None) -> Report:
             facts.append(Facts.from_json(path, value))
             if cache:
                 cache.put(path, stamp, value, read_at)
+    if runs:
+        from kbtool.checks.examine import examine
+
+        facts += [examine(path, "run", raw) for path, raw in runs.items()]
     facts.sort(key=lambda item: item.path)
     tree = Tree(root, found, facts)
     findings = list(found.findings)

@@ -151,7 +151,11 @@ _EDIT = MutantFacts._fields[1:]
 
 
 def _describe_kernel(facts: Facts, kernel: Kernel) -> None:
-    facts.names = {"case_sets": list(kernel.case_sets), "targets": list(kernel.targets)}
+    facts.names = {
+        "case_sets": list(kernel.case_sets),
+        "targets": list(kernel.targets),
+        "variants": [f"{name}/{one}" for name, t in kernel.targets.items() for one in t.variants],
+    }
     facts.files = [(["harness"], kernel.harness)]
     if kernel.interface is not None:
         facts.files.append((["interface"], kernel.interface))

@@ -47,6 +47,7 @@ class MutantFacts(NamedTuple):
     id: str
     kernel: str
     target: str
+    variant: str | None
     file: str
     find: str
 
@@ -79,7 +80,7 @@ class Facts:
     files: list[tuple[Location, str]] = field(default_factory=list)
     """Files that a kernel's manifest names, relative to its folder."""
     names: dict[str, list[str]] = field(default_factory=dict)
-    """What a kernel offers: ``case_sets``, ``targets``."""
+    """What a kernel offers: ``case_sets``, ``targets``, ``variants`` as TARGET/VARIANT."""
     run: dict[str, Any] = field(default_factory=dict)
     """What a run names: attempt, session, recipe, pattern, kernel."""
     answers: dict[str, str] = field(default_factory=dict)

@@ -233,8 +233,8 @@ def manifests_name_files(tree: Tree) -> Iterator[Finding]:
 
 
 def mutants_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
-    """A mutant's text stands exactly once in a source or header of its kernel's target; no two
-    mutants have one id."""
+    """A mutant's text stands exactly once in a source or header of its kernel's target, which has
+    its variant; no two mutants have one id."""
     seen: dict[str, str] = {}
     for facts in tree.sessions.values():
         for mutant in facts.mutants:
@@ -330,6 +330,10 @@ def _cannot_edit(tree: Tree, mutant: MutantFacts) -> tuple[str, str] | None:
     if mutant.target not in kernel.names["targets"]:
         known = ", ".join(kernel.names["targets"])
         return "target", f"kernel {kernel.id} has no target {mutant.target!r}; it has {known}"
+    variant = f"{mutant.target}/{mutant.variant}"
+    if mutant.variant is not None and variant not in kernel.names["variants"]:
+        known = ", ".join(kernel.names["variants"]) or "none"
+        return "variant", f"kernel {kernel.id} has no variant {variant}; it has {known}"
     if not any(at[:2] == ["targets", mutant.target] and f == mutant.file for at, f in kernel.files):
         return "file", f"{mutant.file!r} is no source or header of target {mutant.target}"
     try:

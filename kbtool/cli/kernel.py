@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbtool.cli.common import json_option, knowledge_base, print_json, print_table
+from kbtool.cli.common import (
+    json_option,
+    knowledge_base,
+    print_json,
+    print_table,
+    warn_unreadable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +26,7 @@ _SECONDS = 3600.0
 EPILOG = """\b
 Examples:
   kbtool kernel compile                              every kernel, for every card it lists
-  kbtool kernel compile split_k_attention --architecture sm_90a
+  kbtool kernel compile my_kernel --architecture sm_90a
   kbtool kernel compile --json | jq '.compiled[] | select(.error)'"""
 
 
@@ -72,7 +78,7 @@ def compile(
     from kbtool.gpu.build import BuildTimeoutError
     from kbtool.gpu.compile import compile_cuda
     from kbtool.gpu.toolchain import find_nvcc
-    from kbtool.model.errors import MachineError, UserError
+    from kbtool.model.errors import MachineError
 
     base = knowledge_base(ctx)
     try:
@@ -92,7 +98,8 @@ def compile(
             on_wait=lambda: click.echo("waiting for another build of the same sources", err=True),
         )
     except BuildTimeoutError as error:
-        raise UserError(str(error)) from None
+        click.echo(f"kbtool: {error}; run it again", err=True)
+        ctx.exit(4)
     if as_json:
         print_json({"compiled": [_row(one) for one in compiled]})
     else:
@@ -103,6 +110,7 @@ def compile(
     click.echo(f"{_count(compiled)}: {f'{len(failed)} failed' if failed else 'all compile'}",
                err=True)  # fmt: skip
     if failed:
+        warn_unreadable(base)
         stopped = all(isinstance(one.error, BuildTimeoutError) for one in failed)
         ctx.exit(4 if stopped else 1)
 
@@ -116,20 +124,27 @@ def _plans(
     from kbtool.gpu.compile import plan_compile
     from kbtool.model.errors import NotFoundError, UsageError
 
-    unknown = [name for name in names if name not in base.kernels]
-    if unknown:
-        known = ", ".join(base.kernels) or "none"
-        broken = f" ({base.findings[0]})" if base.findings else ""
-        raise NotFoundError(f"there is no kernel {unknown[0]!r}; there is {known}{broken}")
+    kernels = {
+        id_: entry.record for id_, entry in base.kernels.items() if id_ in names or not names
+    }
     if base.findings and not names:
         raise UsageError(f"{base.findings[0]}; mend it first (`kbtool check` tells all)")
+    there = [spec for one in kernels.values() for spec in one.targets.values()]
+    for what, wanted, known in (
+        ("kernel", names, list(base.kernels)),
+        ("target", targets, [name for one in kernels.values() for name in one.targets]),
+        ("architecture", architectures, [name for spec in there for name in spec.architectures]),
+    ):
+        for name in wanted:
+            if name not in known:
+                all_ = ", ".join(dict.fromkeys(known)) or "none"
+                broken = f" ({base.findings[0]})" if base.findings else ""
+                raise NotFoundError(f"there is no {what} {name!r}; there is {all_}{broken}")
     cache = base.root / ".kbtool" / "build"
     plans = [
         plan
-        for name in names or base.kernels
-        for plan in plan_compile(
-            base.kernels[name].record, base.root / "kernels" / name, cache, targets, architectures
-        )
+        for id_, one in kernels.items()
+        for plan in plan_compile(one, base.root / "kernels" / id_, cache, targets, architectures)
     ]
     if not plans:
         click.echo("kbtool: no target lists CUDA sources and architectures", err=True)
@@ -234,4 +249,7 @@ def _tell_errors(base: KnowledgeBase, compiled: Sequence[Compiled]) -> None:
 def _count(compiled: Sequence[Compiled]) -> str:
     sources = len({(one.kernel, one.target, one.source) for one in compiled})
     cards = len({one.architecture for one in compiled})
-    return f"{sources} CUDA sources, {cards} architectures, {len(compiled)} objects"
+    return (
+        f"{sources} CUDA source{'s' * (sources != 1)}, {cards} architecture{'s' * (cards != 1)},"
+        f" {len(compiled)} object{'s' * (len(compiled) != 1)}"
+    )

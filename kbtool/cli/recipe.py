@@ -92,7 +92,7 @@ def recipes(ctx: click.Context, as_json: bool) -> None:
             takes = "|".join(parameter.choices) or parameter.type
             click.echo(
                 f"\n{recipe.name} --set {name}=<{takes}>  {parameter.help}"
-                f" (default {parameter.default})",
+                f" (default {parameter.default or 'empty'})",
                 nl=False,
             )
         click.echo()
@@ -429,11 +429,15 @@ def _print_mutants(result: MutantsResult) -> None:
         + (f"; ≥ {bound:g}: how many a fixed bound refuses" if bound is not None else "")
     )
     print_table(header, rows, numeric={2, 3} if bound is not None else {2})
-    names = [result.cases[number] for number in result.replaceable]
+    alone = [name for n, name in enumerate(result.cases) if n not in result.replaceable]
     click.echo(
-        f"{len(names)} of {len(result.cases)} cases find nothing that no other case finds:"
-        f" {', '.join(names) or 'none'}"
+        f"{len(result.replaceable)} of {len(result.cases)} cases find nothing unique: what each"
+        " finds, another finds too (the record lists them under replaceable)"
     )
+    click.echo(f"cases that find a bug alone: {', '.join(alone) or 'none'}")
+    for name in result.case_sets if bound is not None else []:
+        through = ", ".join(one.mutant.id for one in result.let_through(name)) or "none"
+        click.echo(f"found by {name}, but let through by a bound of {bound:g}: {through}")
     click.echo(headline(result))
 
 

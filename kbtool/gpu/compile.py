@@ -21,7 +21,6 @@ from kbtool.gpu.build import (
     plan_build,
     usage_log,
 )
-from kbtool.model.errors import UsageError
 from kbtool.model.kernel import Kernel
 
 _ENTRY = re.compile(r"ptxas info\s*: Compiling entry function '(.+)' for '\w+'")
@@ -76,38 +75,21 @@ def plan_compile(
         kernel: its manifest.
         folder: the kernel's folder.
         cache: where objects go.
-        targets: of the manifest; all of them if empty. Those without CUDA sources have no plan.
-        architectures: ``sm_80`` and the like; all that a target lists if empty.
+        targets: only these; all if empty. Those without CUDA sources have no plan.
+        architectures: only these: ``sm_80`` and the like; all that a target lists if empty.
 
     Raises:
         MachineError: there is no nvcc, no compiler or no torch.
-        UsageError: the manifest has no such target, no target lists an architecture asked for, or a
-            file is missing.
+        UsageError: a file is missing.
     """
-    unknown = sorted(set(targets) - set(kernel.targets))
-    if unknown:
-        known = ", ".join(kernel.targets)
-        raise UsageError(f"kernel {kernel.id} has no target {unknown[0]!r}; it has {known}")
-    listed = {
-        name: spec.architectures
-        for name, spec in kernel.targets.items()
-        if name in (targets or kernel.targets)
-    }
-    known_ones = list(dict.fromkeys(one for names in listed.values() for one in names))
-    for wanted in architectures:
-        if wanted not in known_ones:
-            raise UsageError(
-                f"kernel {kernel.id} lists no architecture {wanted!r}; it lists"
-                f" {', '.join(known_ones) or 'none'}"
-            )
-    plans = []
-    for target, names in listed.items():
-        for architecture in names:
-            if architecture in (architectures or names) and any(
-                is_cuda(source) for source in kernel.targets[target].sources_for(architecture)
-            ):
-                plans.append(plan_build(kernel, folder, target, cache, architecture))
-    return plans
+    return [
+        plan_build(kernel, folder, target, cache, architecture)
+        for target, spec in kernel.targets.items()
+        for architecture in spec.architectures
+        if target in (targets or kernel.targets)
+        and architecture in (architectures or spec.architectures)
+        and any(is_cuda(source) for source in spec.sources_for(architecture))
+    ]
 
 
 def compile_cuda(

@@ -23,6 +23,12 @@ from kbtool.model.kernel import GIVEN
 from kbtool.model.run import CaseResult, FailingCase, MinimiseResult, PartResult
 
 
+FEWEST_DRAWS = 3
+"""Inputs drawn for a case of a set, and for any case however large."""
+_WORK = 1 << 24
+"""Bytes and operations that the draws of one case may come to."""
+
+
 class SpentError(Exception):
     """No probes, or no time, are left."""
 
@@ -60,8 +66,8 @@ class Prober:
         self._deadline = time.monotonic() + search.seconds
         self._on_probe = on_probe
 
-    def __call__(self, case_set: str, case: Case) -> Verdict:
-        """The verdict on ``case``.
+    def __call__(self, case_set: str, case: Case, draws: int = FEWEST_DRAWS) -> Verdict:
+        """The verdict on ``case``, from at most so many draws of its inputs.
 
         Raises:
             SpentError: it would have to be tried, and nothing is left to try it with.
@@ -73,8 +79,14 @@ class Prober:
                 raise SpentError(f"{self.search.probes} cases were tried, the most allowed")
             if time.monotonic() > self._deadline:
                 raise SpentError("the time of the step was used up")
-            self._record(key, self.search.kernel.case_text(case), self._try, case_set, case)
+            self._record(key, self.search.kernel.case_text(case), self._try, case_set, case, draws)
         return self.known[key]
+
+    def draws(self, case: Case) -> int:
+        """How many inputs to draw for a case: a failure may hang on the values, and the smaller
+        a case the rarer, and the cheaper, it is."""
+        work = sum(self.harness.work(case).values())
+        return max(FEWEST_DRAWS, min(self.search.draws, _WORK // max(work, 1)))
 
     def _record(self, key: str, label: str, judge: Callable[..., Verdict], *of: Any) -> None:
         self._on_probe(key, label, None)
@@ -83,10 +95,10 @@ class Prober:
         if self.known[key].fatal:
             raise ContextLostError
 
-    def _try(self, case_set: str, case: Case) -> Verdict:
+    def _try(self, case_set: str, case: Case, draws: int) -> Verdict:
         if not self.search.kernel.targets[self.search.target].takes(case, self.variant):
             return Verdict(state="refused", message="not taken by this target or variant")
-        for seed in range(self.seed, self.seed + self.search.draws):
+        for seed in range(self.seed, self.seed + draws):
             try:
                 result = self._validate(case_set, case, seed)
             except HarnessError:
@@ -137,6 +149,15 @@ class Prober:
             passed=False,
             message=verdict.message,
         )
+
+    def rate(self, case_set: str, case: Case) -> tuple[int, int] | None:
+        """In how many draws of its inputs a failing case fails, and of how many; ``None`` where it
+        takes the process with it."""
+        if self(case_set, case).fatal:
+            return None
+        count = self.draws(case)
+        seeds = range(self.seed, self.seed + count)
+        return sum(not self._validate(case_set, case, seed).passed for seed in seeds), count
 
     def parts(self, case_set: str, case: Case) -> list[PartResult]:
         """The operator's parts alone, on the inputs with which a case failed."""
@@ -228,7 +249,7 @@ def _examine(prober: Prober, failure: Verdict, case_set: str, case: Case) -> dic
         return GIVEN, {**candidate, "name": kernel.case_text(candidate)}
 
     def probe(candidate: Case) -> State:
-        verdict = prober(*named(candidate))
+        verdict = prober(*named(candidate), prober.draws(candidate))
         if verdict.state != "raises":
             return verdict.state
         # An error of another kind says that a case is not taken, and not that it goes wrong.
@@ -246,6 +267,7 @@ def _examine(prober: Prober, failure: Verdict, case_set: str, case: Case) -> dic
     found["smallest"] = prober.result(*smallest)
     found["smallest_seed"] = prober(*smallest).seed
     found["text"] = kernel.case_text(shrinker.smallest)
+    found["failed_draws"] = prober.rate(*smallest)
     found["parts"] = prober.parts(*smallest)
     return found
 

@@ -45,7 +45,7 @@ class Search(Model):
     target: str
     """The target that was built."""
     draws: int
-    """Inputs drawn for a case before it counts as passing."""
+    """The most inputs drawn for a case before it counts as passing."""
     probes: int
     """The most cases tried."""
     seconds: float
@@ -86,8 +86,10 @@ class Shrinker:
             for names in self._numbers():
                 self._lower(*self._dial(names))
             for name, field in self._fields.items():
-                if self.smallest[name] != field.simplest(name):
-                    self._accept([{**self.smallest, name: field.simplest(name)}])
+                plain = field.simplest(name)
+                # A number goes down, and never up to its default again.
+                if self.smallest[name] != plain and (field.type != "int" or plain is None):
+                    self._accept([{**self.smallest, name: plain}])
             for name, field in self._fields.items():
                 if field.type == "ints":
                     self._shorten(name)
@@ -96,6 +98,8 @@ class Shrinker:
         """What becomes of ``smallest`` along each field; along equal numbers together too."""
         for names in self._numbers(least=1):
             now, at = self._dial(names)
+            if len(names) > 1 and now() == 1:
+                continue
             top = max(now() + NEIGHBOURS, *(_int(self._start[name] or 0) for name in names))
             probes = [
                 AxisProbe(value=tried, state=self._state(at(tried)))

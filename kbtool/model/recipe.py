@@ -154,8 +154,8 @@ class MinimiseStep(StepBase):
     """The variant of the target to look at; default is the kernel's own choice."""
     seed: int = 0
     """Seed of the inputs; 0 draws a fresh one, which the run records."""
-    draws: Annotated[int, Field(ge=1)] = 3
-    """Inputs drawn for a case before it counts as passing."""
+    draws: Annotated[int, Field(ge=1)] = 100
+    """The most inputs drawn for a case before it counts as passing; fewer for large cases."""
     probes: Annotated[int, Field(ge=1)] = 600
     """The most cases tried."""
     limit: ExactDuration = Quantity("1 min")

@@ -385,20 +385,33 @@ class MutantsResult(Model):
         """Whether every bug is found, but for those that cannot be."""
         return all(result.finding is None for result in self.mutants)
 
-    def let_through(self, case_set: str | None = None) -> list[MutantResult]:
-        """The bugs that the rule finds and the fixed bound does not, over all cases or one set."""
-        if self.bound is None:
-            return []
-        numbers = {
-            number
-            for number, name in enumerate(self.cases)
-            if case_set is None or name.startswith(f"{case_set}/")
-        }
+    @property
+    def case_sets(self) -> list[str]:
+        """The case sets, in order."""
+        return list(dict.fromkeys(name.partition("/")[0] for name in self.cases))
+
+    def found(self, case_set: str | None = None) -> list[MutantResult]:
+        """The bugs that the rule finds, over all cases or by those of one set."""
+        of_set = self._numbers(case_set)
         return [
             result
             for result in self.mutants
-            if result.verdict == "killed" and not numbers & set(result.over_bound)
+            if (result.verdict == "killed" if case_set is None else of_set & set(result.killed_by))
         ]
+
+    def let_through(self, case_set: str | None = None) -> list[MutantResult]:
+        """Those of ``found`` that the fixed bound lets through on the same cases."""
+        if self.bound is None:
+            return []
+        of_set = self._numbers(case_set)
+        return [one for one in self.found(case_set) if not of_set & set(one.over_bound)]
+
+    def _numbers(self, case_set: str | None) -> set[int]:
+        return {
+            number
+            for number, name in enumerate(self.cases)
+            if case_set is None or name.partition("/")[0] == case_set
+        }
 
 
 def replaceable_cases(count: int, mutants: Sequence[MutantResult]) -> list[int]:
@@ -501,7 +514,7 @@ class MinimiseResult(Model):
     """The version of the operator; its own choice where not given."""
     seed: int
     draws: int
-    """Inputs drawn for a case before it counted as passing."""
+    """The most inputs drawn for a case before it counted as passing; fewer for large cases."""
     rule: str
     """The rule of the verdict, in words."""
     cases: int
@@ -514,6 +527,8 @@ class MinimiseResult(Model):
     """The smallest case that still fails: no single step makes it smaller."""
     smallest_seed: int | None = None
     """Of the inputs with which it fails."""
+    failed_draws: tuple[int, int] | None = None
+    """In how many draws of inputs it fails, and of how many; null where it kills the process."""
     text: str | None = None
     """It as text, as the `case` of a step takes it."""
     axes: list[Axis] = []
@@ -660,6 +675,15 @@ class StepRecord(Model):
     result: StepResult | None = None
 
 
+class TakenIn(Model):
+    """Where a run was before it was taken into the session that it is in now."""
+
+    session: SessionId
+    """The session that it was made in."""
+    digest: Sha256
+    """The digest that it was sealed with there; it still follows from the record."""
+
+
 class Run(Model):
     """One execution of a recipe. Written whole, renamed into place, never changed."""
 
@@ -679,6 +703,8 @@ class Run(Model):
     steps: Annotated[list[StepRecord], Field(min_length=1)]
     recovered: bool = False
     """Written after kbtool was killed, from the journal of the run."""
+    taken_in: TakenIn | None = None
+    """Where it was made, if that was in another session (`kbtool session import`)."""
     digest: Sha256 | None = None
     """SHA-256 of the record without this field, as canonical JSON; null only until it is written
     (``sealed``)."""
@@ -763,5 +789,31 @@ def digest_of_record(record: dict[str, Any]) -> str:
     ``Run``, so that a later kbtool, whose runs have more fields, finds the same.
     """
     rest = {key: value for key, value in record.items() if key != "digest"}
+    if rest.get("taken_in") is None:
+        # So that the digest of before, which ``taken_in`` keeps, follows from the rest.
+        rest.pop("taken_in", None)
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def first_record(record: dict[str, Any]) -> dict[str, Any]:
+    """A run record as it was first written, given the JSON object of one that was taken in."""
+    taken_in = record.get("taken_in")
+    if taken_in is None:
+        return record
+    return {
+        **record, "session": taken_in["session"], "taken_in": None, "digest": taken_in["digest"],
+    }  # fmt: skip
+
+
+def taken_into(record: dict[str, Any], session: str) -> dict[str, Any]:
+    """The run record ``record``, sealed, as it is in another session; the seal of before is kept.
+
+    In the session that it was made in, it is the record as it was first written.
+    """
+    first = first_record(record)
+    if session == first["session"]:
+        return first
+    before = {"session": first["session"], "digest": first["digest"]}
+    moved = {**first, "session": session, "taken_in": before}
+    return {**moved, "digest": digest_of_record(moved)}

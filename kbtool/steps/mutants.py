@@ -55,12 +55,18 @@ class Mutants:
         """Failed if a bug survives, or if the library fails without any."""
         if context.built is None or context.plan is None:
             return Outcome("refused", "nothing was built in this run")
-        target = context.plan.target
+        plan = context.plan
+        variants = plan.kernel.targets[plan.target].variants_for(plan.architecture)
         chosen = [
-            (bug, mutant) for bug, mutant in _selected(step, context) if mutant.target == target
+            (bug, mutant)
+            for bug, mutant in _selected(step, context)
+            if mutant.target == plan.target
+            and (mutant.variant is None or mutant.variant in variants)
         ]
         if not chosen:
-            return Outcome("failed", f"no mutant chosen is of target {target}, which was built")
+            return Outcome(
+                "failed", f"no mutant chosen is of target {plan.target}, as it was built"
+            )
         try:
             return _Trial(step, context, chosen).run()
         except BuildTimeoutError as error:
@@ -283,8 +289,9 @@ class _Trial:
         )
 
     def _numbers(self, variant: str | None) -> list[int]:
-        """The cases that a version of the operator takes."""
-        return list(range(len(self.cases)))
+        """The cases that a variant takes."""
+        target = self.context.manifest.targets[self.plan.target]
+        return [n for n, (_, case) in enumerate(self.cases) if target.takes(case, variant)]
 
     def _name(self, number: int) -> str:
         case_set, case = self.cases[number]
@@ -340,9 +347,11 @@ def headline(result: MutantsResult) -> str:
         if counts[verdict]:
             said.append(f"{counts[verdict]} {verdict.replace('-', ' ')}")
     if result.bound is not None:
-        said.append(
-            f"a fixed bound of {result.bound:g} lets {len(result.let_through())} of them through"
+        through = ", ".join(
+            f"{len(result.let_through(name))} of {len(result.found(name))} in {name}"
+            for name in result.case_sets
         )
+        said.append(f"a fixed bound of {result.bound:g} lets through {through}")
     return "; ".join(said)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,43 @@ def repository_state(root: Path) -> RepositoryState:
         return RepositoryState()
     with repo:
         return RepositoryState(commit=_commit(repo), branch=_branch(repo), dirty=_dirty(repo))
+
+
+def files_at(root: Path, commit: str, paths: Iterable[str]) -> dict[str, bytes | None] | None:
+    """What files under ``root`` held at a commit; ``None`` for one that was not there.
+
+    Args:
+        root: a folder of a git repository.
+        commit: the commit's id.
+        paths: relative to ``root``.
+
+    Returns:
+        ``None`` if there is no repository that can be read.
+
+    Raises:
+        LookupError: the repository does not have the commit.
+    """
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    import git
+
+    try:
+        repo = git.Repo(root, search_parent_directories=True)
+    except (git.GitError, OSError, ValueError):
+        return None
+    with repo:
+        try:
+            tree = repo.commit(commit).tree
+        except (git.GitError, git.exc.ODBError, ValueError, IndexError):
+            raise LookupError(commit) from None
+        above = Path(root).resolve().relative_to(Path(repo.working_dir).resolve())
+        return {path: _content(tree, (above / path).as_posix()) for path in paths}
+
+
+def _content(tree: Any, path: str) -> bytes | None:
+    try:
+        return bytes(tree[path].data_stream.read())
+    except KeyError:
+        return None
 
 
 def reasons(state: RepositoryState) -> dict[str, str]:

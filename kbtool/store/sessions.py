@@ -117,7 +117,7 @@ def create_session(
         write_new(folder / "notes.md", _NOTES.format(title=title).encode())
         write_new(path, text.encode())
     except BaseException:
-        _remove(folder)
+        remove_session(folder)
         raise
     return entry
 
@@ -203,9 +203,11 @@ def _read(shown: str, text: str) -> Entry[Session]:
     return Entry(shown, record, document)
 
 
-def _remove(folder: Path) -> None:
-    """Take back a folder that was just made, as far as that goes."""
+def remove_session(folder: Path) -> None:
+    """Take back a session that was just made, as far as that goes."""
     with contextlib.suppress(OSError):
         for name in ("session.yaml", "notes.md"):
             (folder / name).unlink(missing_ok=True)
+        if (folder / "runs").is_dir():
+            (folder / "runs").rmdir()
         folder.rmdir()

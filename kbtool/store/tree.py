@@ -17,7 +17,7 @@ from kbtool.model.finding import Finding
 from kbtool.model.kernel import Kernel
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
-from kbtool.model.run import Run, digest_of_record
+from kbtool.model.run import Run, digest_of_record, first_record
 from kbtool.model.session import Session
 from kbtool.store.document import Document, DocumentError, parse, read_bytes
 from kbtool.store.load import validate
@@ -31,6 +31,7 @@ __all__ = [
     "is_root",
     "load_record",
     "load_run",
+    "open_run",
     "parse_run",
 ]
 
@@ -177,29 +178,39 @@ def load_run(path: Path, shown: str) -> Entry[Run] | Finding:
 
 def parse_run(raw: bytes, shown: str) -> Run | Finding:
     """The run record in ``raw``, or what is wrong with it: its schema, its seal."""
-
-    def refused(message: str) -> Finding:
+    try:
+        return open_run(raw)[0]
+    except ValueError as error:
         return Finding(
             shown, 1, "run",
-            f"{message}; runs are written by kbtool and never edited: restore the file with git,"
+            f"{error}; runs are written by kbtool and never edited: restore the file with git,"
             " or remove it",
         )  # fmt: skip
 
+
+def open_run(raw: bytes) -> tuple[Run, dict[str, Any]]:
+    """The run record in ``raw``, and the JSON object that it is.
+
+    Raises:
+        ValueError: what is wrong with it: its schema, its seal.
+    """
     try:
         run = Run.model_validate_json(raw)
-        digest = digest_of_record(json.loads(raw, object_pairs_hook=_without_duplicates))
+        record = json.loads(raw, object_pairs_hook=_without_duplicates)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in problem["loc"])
         message = problem["msg"].removeprefix("Value error, ")
-        return refused(f"{place + ': ' if place else ''}{message}")
-    except (ValueError, RecursionError) as error:
-        return refused(str(error))
+        raise ValueError(f"{place + ': ' if place else ''}{message}") from None
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
     if run.digest is None:
-        return refused("unsealed: it has no digest")
-    if run.digest != digest:
-        return refused("unsealed: its digest is of another content")
-    return run
+        raise ValueError("unsealed: it has no digest")
+    if run.digest != digest_of_record(record):
+        raise ValueError("unsealed: its digest is of another content")
+    if run.taken_in is not None and run.taken_in.digest != digest_of_record(first_record(record)):
+        raise ValueError("unsealed: the digest that it was made with is of another content")
+    return run, record
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -53,8 +53,8 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         q *= 16
     if fill == "v_one":
         v.fill_(1)
-    if fill == "nan_key":
-        k[0, 0, Skv // 2] = math.nan
+    if fill in {"nan_key", "nan_value"}:
+        (k if fill == "nan_key" else v)[0, 0, Skv // 2] = math.nan
     if layout == "expanded":
         k, v = (t[:1, :1].contiguous().expand(B, Hkv, Skv, D) for t in (k, v))
         if lengths is not None:  # one storage for all: only what no entry sees may be poisoned
@@ -100,13 +100,14 @@ def _stored_as(layout: str, t: Tensor) -> Tensor:
     elif layout == "offset":
         stored = t.new_full((B, H, S, D + 3), math.nan)[..., 1 : D + 1]
     elif layout == "far_batch":
-        # Pages that nobody writes are never backed by memory on the CPU.
+        # On the CPU pages that nobody writes are never backed by memory; on a card each of q, k and
+        # v takes 4 to 6 GB at 16 bits.
         stride = 2**31 + 64
         stored = t.new_empty((B - 1) * stride + H * S * D).as_strided(
             t.shape, (stride, S * D, D, 1)
         )
     elif layout == "far_keys":
-        stride = 3 * 2**30 // max(S - 1, 1) + D  # the last third of the keys lies beyond 2^31
+        stride = 5 * 2**29 // max(S - 1, 1) + D  # the last fifth of the keys lies beyond 2^31
         stored = t.new_empty((S - 1) * stride + B * H * D).as_strided(
             t.shape, (H * D, D, stride, 1)
         )
@@ -134,7 +135,8 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
             scores.masked_fill_(hidden, -math.inf)
             some = ~hidden.all(dim=-1)
             lse[b, h, rows][some] = scores[some].logsumexp(dim=-1)
-            out[b, h, rows][some] = scores[some].softmax(dim=-1) @ v64
+            out[b, h, rows][some] = scores[some].softmax(dim=-1) @ v64.nan_to_num(nan=0)
+        out[b, h][_sees_nan(inputs, values)] = math.nan
     return {"out": out, "lse": lse}
 
 
@@ -143,9 +145,11 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
 
     The error of this against :func:`reference` is the yardstick of the error of ours.
     """
-    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    # In plain storage: what torch makes of strides is not the question.
+    q, k, v = (inputs[name].contiguous() for name in ("q", "k", "v"))
+    v = torch.where(v.isnan(), 0, v)
     scale = _scale(inputs)
-    out = torch.zeros_like(q, memory_format=torch.contiguous_format)
+    out = torch.zeros_like(q)
     lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float32, device=q.device)
     for b in range(q.shape[0]):
         length = _length(inputs, b)
@@ -161,10 +165,11 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
             enable_gqa=q.shape[1] != k.shape[1],
         )[0]
         out[b, :, ~visible.any(dim=-1)] = 0
-    for b, h, keys, _ in _kv_heads(inputs):
+    for b, h, keys, values in _kv_heads(inputs):
         scores = q[b, h].float() @ keys.float().T * scale
         scores.masked_fill_(~_visible(inputs, keys.shape[0]), -math.inf)
         lse[b, h] = scores.logsumexp(dim=-1)
+        out[b, h][_sees_nan(inputs, values)] = math.nan
     return {"out": out, "lse": lse}
 
 
@@ -183,6 +188,17 @@ def _visible(inputs: Mapping[str, Any], length: int) -> Tensor:
     q = inputs["q"]
     ones = torch.ones(q.shape[2], length, dtype=torch.bool, device=q.device)
     return ones.tril(diagonal=length - q.shape[2]) if inputs["causal"] else ones
+
+
+def _sees_nan(inputs: Mapping[str, Any], values: Tensor) -> Tensor:
+    """Where the output is NaN because a value is that the query sees, ``(Sq, D)``.
+
+    Told apart from the sums: in a matrix product a NaN that is hidden, 0 times NaN, would count.
+    """
+    bad = values.isnan()
+    if not bad.any():
+        return bad.new_zeros(inputs["q"].shape[2], values.shape[1])
+    return _visible(inputs, values.shape[0]).float() @ bad.float() > 0
 
 
 def _kv_heads(inputs: Mapping[str, Any]) -> Iterator[tuple[int, int, Tensor, Tensor]]:
@@ -239,80 +255,79 @@ def _options(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 # ---- the operator's parts, each alone ----
 
+_Results = tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]
 
-def parts(
-    inputs: Mapping[str, Any], variant: str | None
-) -> dict[str, Callable[[], tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]]]:
-    """The partial pass and the reduction of the variants that have them apart.
+
+def parts(inputs: Mapping[str, Any], variant: str | None) -> dict[str, Callable[[], _Results]]:
+    """The partial pass and the reduction, of the variants that have them apart.
 
     The states of the partial pass are merged exactly, however it cut the keys; the reduction is
-    given states that were computed in float64, of as many splits as the operator takes.
+    given states that were computed in float64, of as many splits as the operator would take.
     """
     q, k = inputs["q"], inputs["k"]
     if q.device.type != "cpu" and variant != "two_pass":
         return {}
 
-    def partial_pass() -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
-        o, m, l = torch.ops.kbtool.split_k_attention_partial(
+    def partial_pass() -> _Results:
+        states = torch.ops.kbtool.split_k_attention_partial(
             q, k, inputs["v"], **_options(inputs), variant=variant
         )
-        merged = _merged(o.double(), m.double(), l.double(), q.dtype)
-        return merged, reference(inputs), baseline(inputs)
+        merged = _merged(*(state.double() for state in states))
+        out = {"out": merged["out"].to(q.dtype), "lse": merged["lse"].float()}
+        return out, reference(inputs), baseline(inputs)
 
-    def reduction() -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+    def reduction() -> _Results:
         count, _ = torch.ops.kbtool.split_k_attention_plan(
             q, k, num_splits=inputs["num_splits"], variant=variant
         )
-        o, m, l = _states(inputs, max(count, 1))
-        out, lse = torch.ops.kbtool.split_k_attention_merge(o, m, l, dtype=q.dtype)
-        exact = _merged(o.double(), m.double(), l.double(), torch.float64)
-        return {"out": out, "lse": lse}, exact, _merged(o, m, l, q.dtype)
+        states = _states(inputs, max(count, 1))
+        out, lse = torch.ops.kbtool.split_k_attention_merge(*states, dtype=q.dtype)
+        torchs = _merged(*states)
+        torchs["out"] = torchs["out"].to(q.dtype)
+        return {"out": out, "lse": lse}, _merged(*(state.double() for state in states)), torchs
 
     return {"partial pass": partial_pass, "reduction": reduction}
 
 
-def _merged(o: Tensor, m: Tensor, l: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Attention from states (S, B, H, Sq[, D]), in their precision; ``out`` in ``dtype``."""
-    top = m.amax(dim=0)
-    weights = torch.exp(m - torch.where(top == -math.inf, 0, top))
-    total = (weights * l).sum(dim=0)
-    values = (weights.unsqueeze(-1) * o).sum(dim=0)
-    out = torch.where(total.unsqueeze(-1) == 0, 0, values / total.unsqueeze(-1))
-    lse = torch.where(top == math.inf, math.inf, top + total.log())
-    return {"out": out.to(dtype), "lse": lse.to(max(dtype, torch.float32, key=_bits))}
+def _merged(values: Tensor, maxima: Tensor, sums: Tensor) -> dict[str, Tensor]:
+    """Attention from the states of splits, in their own precision.
 
-
-def _bits(dtype: torch.dtype) -> int:
-    return torch.finfo(dtype).bits
+    Args:
+        values: (S, B, H, Sq, D), weighted and not divided.
+        maxima: (S, B, H, Sq), the largest logits.
+        sums: (S, B, H, Sq), of the weights.
+    """
+    top = maxima.amax(dim=0)
+    weights = torch.exp(maxima - torch.where(top == -math.inf, 0, top))
+    total = (weights * sums).sum(dim=0)
+    out = (weights.unsqueeze(-1) * values).sum(dim=0) / total.unsqueeze(-1)
+    return {
+        "out": torch.where(total.unsqueeze(-1) == 0, 0, out),
+        "lse": torch.where(top == math.inf, top, top + total.log()),
+    }
 
 
 def _states(inputs: Mapping[str, Any], count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The state of each of ``count`` splits of the valid keys, computed in float64, as float32."""
+    """The states of ``count`` splits of the valid keys, as ``_merged`` takes them, in float32."""
     q = inputs["q"]
-    o = torch.zeros(count, *q.shape, dtype=torch.float32, device=q.device)
-    m = torch.full((count, *q.shape[:3]), -math.inf, dtype=torch.float32, device=q.device)
-    l = torch.zeros_like(m)
-    for b, h, keys, values in _kv_heads(inputs):
+    values = q.new_zeros((count, *q.shape), dtype=torch.float32)
+    maxima = q.new_full((count, *q.shape[:3]), -math.inf, dtype=torch.float32)
+    sums = torch.zeros_like(maxima)
+    for b, h, keys, kv_values in _kv_heads(inputs):
+        length = keys.shape[0]
         scores = q[b, h].double() @ keys.double().T * _scale(inputs)
-        scores.masked_fill_(~_visible(inputs, keys.shape[0]), -math.inf)
-        ends = [keys.shape[0] * split // count for split in range(count + 1)]
-        for split, (first, last) in enumerate(zip(ends, ends[1:], strict=False)):
-            if first == last:
+        scores.masked_fill_(~_visible(inputs, length), -math.inf)
+        for split in range(count):
+            cut = slice(length * split // count, length * (split + 1) // count)
+            if cut.start == cut.stop:
                 continue
-            seen = scores[:, first:last]
-            m[split, b, h] = seen.amax(dim=-1).float()
-            base = m[split, b, h].double()
-            base = torch.where(base == -math.inf, 0, base)
-            weights = torch.exp(seen - base.unsqueeze(-1))
-            # What a row does not see stays out, whatever it holds: 0 times NaN is NaN.
-            hidden = ~_visible(inputs, keys.shape[0])[:, first:last]
-            for row in range(q.shape[2]):
-                weighed = weights[row][~hidden[row]]
-                l[split, b, h, row] = weighed.sum().float()
-                o[split, b, h, row] = (
-                    (weighed @ values[first:last][~hidden[row]].double()).float()
-                )
-    return o, m, l
+            top = scores[:, cut].amax(dim=-1).float()
+            base = torch.where(top == -math.inf, 0, top).double()
+            weights = torch.exp(scores[:, cut] - base.unsqueeze(-1))
+            maxima[split, b, h] = top
+            sums[split, b, h] = weights.sum(dim=-1).float()
+            values[split, b, h] = (weights @ kv_values[cut].double()).float()
+    return values, maxima, sums
 
 
 # ---- arms to time ----

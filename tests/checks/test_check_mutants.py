@@ -34,6 +34,7 @@ def test_an_edit_that_fits_is_no_finding(kernel):
     [
         ({"find": "x * y"}, "add.cpp: the text to find is gone: 'x * y'"),
         ({"find": "return"}, "add.cpp: the text to find stands in lines 2, 5: 'return'"),
+        ({"id": "m, variant: fast"}, "has no variant cpu/fast; it has none"),
         ({"file": "harness.py"}, "'harness.py' is no source or header of target cpu"),
         ({"file": "../add/add.cpp"}, "is no source or header of target cpu"),
         ({"id": "m, target: cuda", "put": "''"}, "has no target 'cuda'; it has cpu"),

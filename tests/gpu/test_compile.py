@@ -80,7 +80,10 @@ solution: Do otherwise.
 when_to_use: [always]
 when_not: [never]
 symptoms:
-  - {match: uses too much shared data, advice: Ask for it when the kernel is launched.}
+  - id: too-much
+    match: uses too much shared data
+    example: uses too much shared data (0x20000 bytes, 0xc000 max)
+    advice: Ask for it when the kernel is launched.
 """
 
 
@@ -191,8 +194,8 @@ def test_nvcc_itself_refuses(root, kbtool):
     ("arguments", "said"),
     [
         (["none"], "there is no kernel 'none'; there is twice"),
-        (["--target", "rocm"], "kernel twice has no target 'rocm'; it has cpu, cuda"),
-        (["--architecture", "sm_75"], "lists no architecture 'sm_75'; it lists sm_80, sm_90a"),
+        (["--target", "rocm"], "there is no target 'rocm'; there is cpu, cuda"),
+        (["--architecture", "sm_75"], "no architecture 'sm_75'; there is sm_80, sm_90a"),
     ],
 )
 @needs_nvcc
@@ -200,6 +203,19 @@ def test_what_is_not_there_is_named(root, kbtool, arguments, said):
     done = kbtool("kernel", "compile", *arguments, root=root)
     assert done.code == 2
     assert said in done.err
+
+
+@needs_nvcc
+def test_a_broken_manifest_is_not_left_out_in_silence(root, kbtool):
+    (root / "kernels/other").mkdir()
+    (root / "kernels/other/kernel.yaml").write_text("id: other\n")
+    done = kbtool("kernel", "compile", root=root)
+    assert done.code == 2
+    assert "kernels/other/kernel.yaml:1: schema: " in done.err
+    assert kbtool("kernel", "compile", "twice", "--architecture", "sm_80", root=root).code == 0
+    done = kbtool("kernel", "compile", "twice", "--target", "cpu", root=root)
+    assert done.code == 0
+    assert "no target lists CUDA sources" in done.err
 
 
 def test_without_nvcc(root, monkeypatch, capsys):

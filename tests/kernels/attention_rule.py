@@ -1,4 +1,4 @@
-"""What the attention tests share: the manifest's cases and the rule of the verdict.
+"""What the attention tests share: the places to run, the manifest's cases, the rule of the verdict.
 
 The rule is written out here once more, apart from the one that kbtool's validate step applies, so
 that neither can hide a fault of the other.
@@ -6,13 +6,18 @@ that neither can hide a fault of the other.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import yaml
 from torch import Tensor
 
+from kbtool.gpu.build import choose_architecture
+from kbtool.model.errors import UsageError
 from kbtool.model.kernel import Kernel
 
 FOLDER = Path(__file__).parents[2] / "kernels" / "split_k_attention"
@@ -20,9 +25,78 @@ MANIFEST = Kernel.model_validate(
     yaml.load((FOLDER / "kernel.yaml").read_text(encoding="utf-8"), yaml.BaseLoader)
 )
 CPU = torch.device("cpu")
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-# The yardstick of a few rows can be exact by luck; nobody is asked to round better than this.
+
+
+def _architecture() -> str | None:
+    """What to compile for the card; ``None`` without one that the CUDA target is for."""
+    if not torch.cuda.is_available():
+        return None
+    capability = "sm_{}{}".format(*torch.cuda.get_device_capability())
+    try:
+        return choose_architecture(MANIFEST, "cuda", capability)
+    except UsageError:
+        return None
+
+
+ARCHITECTURE = _architecture()
+# The yardstick of a few rows can be exact by luck; nobody is asked to round better than this many
+# float32 ulps, or one of a shorter type.
 FLOOR_ULPS = 4.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device, and the variant of the operator to run there; ``None`` is its own choice."""
+
+    target: str
+    variant: str | None = None
+
+    def __str__(self) -> str:
+        return self.target + (f"-{self.variant or 'default'}" if self.target == "cuda" else "")
+
+    @property
+    def packs_rows(self) -> bool:
+        """Whether the rows of a call share tiles whose form hangs on how many there are."""
+        return self.target == "cuda" and self.variant not in {"fa1", "two_pass"}
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.target)
+
+    @property
+    def dtypes(self) -> list[torch.dtype]:
+        refused = MANIFEST.targets[self.target].not_taken.get("dtype", [])
+        names = [name for name in MANIFEST.case_fields["dtype"].choices if name not in refused]
+        return [getattr(torch, name) for name in names]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.dtypes[0]
+
+    @property
+    def max_dim(self) -> int:
+        return 256 if self.target == "cuda" else 300
+
+    def takes(self, case: dict[str, Any]) -> bool:
+        return MANIFEST.targets[self.target].takes(case, self.variant)
+
+
+def _places() -> Iterator[Any]:
+    yield pytest.param(Place("cpu"), id="cpu")
+    for variant in (None, *MANIFEST.targets["cuda"].variants):
+        place, reason = Place("cuda", variant), None
+        if ARCHITECTURE is None:
+            reason = "no CUDA card that the kernel is for: GPU tests are skipped"
+        elif variant and variant not in MANIFEST.targets["cuda"].variants_for(ARCHITECTURE):
+            reason = f"a build for {ARCHITECTURE} has no variant {variant}"
+        marks = [pytest.mark.gpu, pytest.mark.skipif(reason is not None, reason=reason or "")]
+        yield pytest.param(place, id=str(place), marks=marks)
+
+
+PLACES = list(_places())
+ON_CUDA = [place for place in PLACES if place.values[0].target == "cuda"]
+everywhere = pytest.mark.parametrize("place", PLACES)
+on_cuda = pytest.mark.parametrize("place", ON_CUDA)
 
 
 def same_bits(left: Tensor, right: Tensor) -> bool:
@@ -43,7 +117,8 @@ def violation(got: Tensor, reference: Tensor, yardstick: Tensor) -> str | None:
     exact = reference[finite]
     rounded = exact.to(got.dtype)
     rounding = 2 * (rounded + 0.3 - 0.3 - rounded).abs().max().item()
-    floor = FLOOR_ULPS * torch.finfo(torch.float32).eps * exact.abs().max().item()
+    ulps = max(FLOOR_ULPS * torch.finfo(torch.float32).eps, torch.finfo(got.dtype).eps)
+    floor = ulps * exact.abs().max().item()
     torch_error = (yardstick.double()[finite] - exact).abs().max().item()
     bound = 2 * torch_error + max(rounding, floor)
     error = (wide[finite] - exact).abs().max().item()
@@ -52,9 +127,11 @@ def violation(got: Tensor, reference: Tensor, yardstick: Tensor) -> str | None:
     return None
 
 
-def check(harness: Any, inputs: dict[str, Any], *, poison: bool = True) -> dict[str, Tensor]:
+def check(
+    harness: Any, inputs: dict[str, Any], *, variant: str | None = None, poison: bool = True
+) -> dict[str, Tensor]:
     """Hold the operator against the rule on these inputs; returns what it gave."""
-    got: dict[str, Tensor] = harness.call(inputs, poison=poison)
+    got: dict[str, Tensor] = harness.call(inputs, variant=variant, poison=poison)
     reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
     for key in ("out", "lse"):
         problem = violation(got[key], reference[key], yardstick[key])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
@@ -11,18 +12,16 @@ from typing import Any
 
 import pytest
 import torch
-from attention_rule import FOLDER, MANIFEST
+from attention_rule import ARCHITECTURE, FOLDER, MANIFEST, Place
 
-from kbtool.gpu.build import build, choose_architecture, plan_build
+from kbtool.gpu.build import build, plan_build
 
 
 def build_library(cache: Path) -> Path:
     """The CPU target, with every warning an error; on a machine with a card the CUDA target, which
     holds the CPU's code too: a process can load only one library that defines the operators."""
-    if torch.cuda.is_available():
-        capability = "sm_{}{}".format(*torch.cuda.get_device_capability())
-        architecture = choose_architecture(MANIFEST, "cuda", capability)
-        plan = plan_build(MANIFEST, FOLDER, "cuda", cache, architecture)
+    if ARCHITECTURE is not None:
+        plan = plan_build(MANIFEST, FOLDER, "cuda", cache, ARCHITECTURE)
     else:
         target = MANIFEST.targets["cpu"]
         strict = target.model_copy(update={"flags": [*target.flags, "-Wall", "-Wextra", "-Werror"]})
@@ -53,9 +52,16 @@ def harness(interface: ModuleType) -> Any:
     return import_file(FOLDER / "harness.py", "split_k_attention_harness")
 
 
-@pytest.fixture(scope="session")
-def attention(interface: ModuleType) -> Callable[..., Any]:
-    return interface.split_k_attention  # type: ignore[no-any-return]
+@pytest.fixture
+def place() -> Place:
+    """Where a test runs that does not name its places."""
+    return Place("cpu")
+
+
+@pytest.fixture
+def attention(interface: ModuleType, place: Place) -> Callable[..., Any]:
+    """The operator's Python face, at the test's place."""
+    return functools.partial(interface.split_k_attention, variant=place.variant)
 
 
 @pytest.fixture

@@ -7,21 +7,33 @@ from typing import Any
 
 import pytest
 import torch
-from attention_rule import CPU, MANIFEST, check, same_bits, violation
+from attention_rule import (
+    ARCHITECTURE,
+    CPU,
+    MANIFEST,
+    PLACES,
+    Place,
+    check,
+    everywhere,
+    same_bits,
+    violation,
+)
 
 CASES = [
-    pytest.param(case, id=f"{case_set}: {case['name']}")
-    for case_set in MANIFEST.case_sets
-    for case in MANIFEST.cases(case_set)
+    pytest.param(place.values[0], case, id=f"{place.id}, {name}: {case['name']}", marks=place.marks)
+    for place in PLACES
+    for name in MANIFEST.case_sets
+    for case in MANIFEST.cases(name)
+    if place.values[0].takes(case)
 ]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_case(harness: Any, case: dict[str, Any]) -> None:
-    inputs = harness.make_inputs(case, device=CPU, seed=20251)
+@pytest.mark.parametrize(("place", "case"), CASES)
+def test_case(harness: Any, place: Place, case: dict[str, Any]) -> None:
+    inputs = harness.make_inputs(case, device=place.device, seed=20251)
     before = {name: inputs[name].clone() for name in ("q", "k", "v")} if _small(case) else {}
-    first = check(harness, inputs)
-    second = harness.call(inputs, poison=False)
+    first = check(harness, inputs, variant=place.variant)
+    second = harness.call(inputs, variant=place.variant, poison=False)
     for key in ("out", "lse"):
         assert same_bits(first[key], second[key]), f"{key} depends on what memory held before"
     for name, value in before.items():
@@ -91,11 +103,35 @@ def test_work_counts_what_is_visible(
 def test_arms_offer_the_peer_that_takes_the_shape(harness: Any) -> None:
     for case in MANIFEST.cases("quick"):
         inputs = harness.make_inputs(case, device=CPU, seed=0)
-        arms = harness.arms(inputs)
+        arms = harness.arms(inputs, ["two_pass", "of another device"])
         assert harness.SUBJECT in arms
+        assert "two_pass" in arms and "of another device" not in arms
         assert (harness.BASELINE_ARM in arms) == (case["Skv"] > 0)
         for run in arms.values():
             run()
+
+
+@everywhere
+def test_the_manifest_names_the_variants_that_the_device_offers(harness: Any, place: Place) -> None:
+    target = MANIFEST.targets[place.target]
+    architecture = ARCHITECTURE if place.target == "cuda" and ARCHITECTURE else ""
+    assert harness.variants(place.device) == target.variants_for(architecture)
+
+
+def test_workspace_bytes_are_those_of_the_states(harness: Any) -> None:
+    case = {"B": 2, "H": 4, "Sq": 3, "Skv": 50, "D": 8, "dtype": "float32", "num_splits": 5}
+    inputs = harness.make_inputs(case, device=CPU, seed=0)
+    assert harness.workspace_bytes(inputs) == 5 * 2 * 4 * 3 * (8 + 2) * 4
+    assert harness.workspace_bytes(inputs | {"num_splits": 1}, "two_pass") == 0
+
+
+def test_a_hidden_nan_is_told_from_one_that_is_seen(harness: Any) -> None:
+    case = {"H": 1, "Sq": 4, "Skv": 4, "D": 2, "dtype": "float32", "causal": True}
+    inputs = harness.make_inputs(case | {"fill": "nan_value"}, device=CPU, seed=0)
+    for outputs in (harness.reference(inputs), harness.baseline(inputs)):
+        assert outputs["out"][0, 0].isnan().all(-1).tolist() == [False, False, True, True]
+        assert outputs["out"][0, 0, :2].isfinite().all()
+        assert outputs["lse"].isfinite().all()
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from attention_rule import CPU, check
+from attention_rule import Place, check, everywhere
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> dict[str, Any]:
+def cases(draw: st.DrawFn, place: Place) -> dict[str, Any]:
     B = draw(st.integers(0, 3))
     Hkv = draw(st.integers(1, 3))
     Skv = draw(st.integers(0, 150))
+    nan = ["nan_key", "nan_value"] if B > 0 and Skv > 0 else []
     lengths = st.lists(st.integers(0, Skv), min_size=B, max_size=B)
     return {
         "B": B,
@@ -22,32 +23,34 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
         "Hkv": Hkv,
         "Sq": draw(st.integers(0, 12) | st.integers(0, 90)),
         "Skv": Skv,
-        "D": draw(st.integers(1, 70) | st.sampled_from([64, 128, 256, 300])),
-        "dtype": draw(st.sampled_from(["float32", "float16", "bfloat16"])),
+        "D": draw(st.integers(1, 70) | st.sampled_from([64, 128, 256, place.max_dim])),
+        "dtype": str(draw(st.sampled_from(place.dtypes))).removeprefix("torch."),
         "causal": draw(st.booleans()),
         "layout": draw(st.sampled_from(["bhsd", "bshd", "bhds", "sliced", "offset", "expanded"])),
         "kv_lengths": draw(st.none() | lengths),
         "kv_lengths_dtype": draw(st.sampled_from(["int32", "int64"])),
         "num_splits": draw(st.none() | st.integers(1, 9) | st.integers(1, 300)),
         "scale": draw(st.none() | st.floats(-2, 2)),
-        "fill": draw(st.sampled_from(["random", "random", "large_logits", "v_one"])),
+        "fill": draw(st.sampled_from(["random", "random", "large_logits", "v_one", *nan])),
     }
 
 
 # The fixture holds functions and no state, so that examples may share it.
+@everywhere
 @settings(
     max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(case=cases(), seed=st.integers(0, 2**31), poison=st.booleans())
+@given(data=st.data(), seed=st.integers(0, 2**31), poison=st.booleans())
 def test_any_case_is_within_the_rule(
-    harness: Any, case: dict[str, Any], seed: int, poison: bool
+    harness: Any, place: Place, data: st.DataObject, seed: int, poison: bool
 ) -> None:
+    case = data.draw(cases(place))
     if case["fill"] == "large_logits":
         case["scale"] = None if case["D"] in (1, 4, 16, 64, 256) else 0.125  # a power of two
     if case["B"] == 0 and case["layout"] == "expanded":
         case["layout"] = "bhsd"
-    inputs = harness.make_inputs(case, device=CPU, seed=seed)
-    got = check(harness, inputs, poison=poison)
+    inputs = harness.make_inputs(case, device=place.device, seed=seed)
+    got = check(harness, inputs, variant=place.variant, poison=poison)
     if case["fill"] == "v_one":
         out = got["out"]
         assert torch.equal(out, got["lse"].isfinite()[..., None].expand_as(out).to(out.dtype))

@@ -86,7 +86,8 @@ def test_each_bug_is_found_by_the_cases_that_show_it(second_kernel_base, kbtool)
     assert result.replaceable == [NONE]
     assert "3 of 3 bugs put back were found" in run.steps[-1].message
     assert "last-not-written" in done.out
-    assert "small/none" in done.out
+    assert "1 of 3 cases find nothing unique" in done.out
+    assert "cases that find a bug alone: small/one, small/some" in done.out
 
 
 def test_a_survivor_is_a_finding(second_kernel_base, kbtool):
@@ -172,8 +173,10 @@ def test_a_fixed_bound_lets_through_what_the_rule_finds(second_kernel_base, kbto
     assert SOME in found["no-sum"].over_bound
     assert found["last-not-written"].over_bound == [SOME]  # a NaN is below no bound
     assert [one.mutant.id for one in result.let_through()] == ["half-a-part"]
-    assert result.let_through("elsewhere") == result.mutants  # no case of it: all get through
-    assert "a fixed bound of 0.1 lets 1 of them through" in done.err
+    assert result.let_through("small") == result.let_through()
+    assert result.found("elsewhere") == result.let_through("elsewhere") == []
+    assert "a fixed bound of 0.1 lets through 1 of 3 in small" in done.err
+    assert "found by small, but let through by a bound of 0.1: half-a-part" in done.out
 
 
 def test_errors_are_told_by_index_where_asked(second_kernel_base, kbtool):

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t ROWS_PER_WARP = 16;
 constexpr int64_t MIN_KEYS = 64;   // one block of 16 keys for each of four warps
 constexpr int64_t FEW_KEYS = 32;   // worth a block where there are four splits of them or more
-constexpr int64_t MERGE_KEYS = 256;  // worth a block that merges through the workspace
+constexpr int64_t MERGE_ELEMENTS = 256 * 128;  // of k, worth a block that merges by the workspace
 
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys
@@ -33,7 +33,8 @@ int largest_divisor(int64_t n, int limit) {
 // One wave of blocks, each with keys enough to be worth it; above one cluster, whole clusters.
 // Measured on an H100: three quarters of the multiprocessors draw all of the memory's bandwidth,
 // and a fuller wave of clusters puts two blocks on one multiprocessor before others have any.
-int64_t choose_splits(int64_t items, int row_warps, int64_t Skv, const Card& card) {
+int64_t choose_splits(int64_t items, int row_warps, const Sizes& sizes, const Card& card) {
+  const int64_t Skv = sizes.Skv;
   if (items <= 0) return 1;
   const int64_t blocks = card.max_cluster > 1 ? card.multiprocessors * 3 / 4 : card.multiprocessors;
   const int64_t most = Skv / (Skv >= 4 * FEW_KEYS ? FEW_KEYS : MIN_KEYS);
@@ -42,7 +43,7 @@ int64_t choose_splits(int64_t items, int row_warps, int64_t Skv, const Card& car
   const bool pairs = row_warps > 1 && 2 * items <= card.multiprocessors && Skv >= 2 * MIN_KEYS;
   if (splits <= 1) return pairs ? 2 : 1;
   if (card.max_cluster > 1 && splits > card.max_cluster) {
-    splits = std::max<int64_t>(card.max_cluster, std::min(splits, Skv / MERGE_KEYS));
+    splits = std::max<int64_t>(card.max_cluster, std::min(splits, Skv * sizes.D / MERGE_ELEMENTS));
     splits -= splits % card.max_cluster;
   }
   return splits;
@@ -88,7 +89,7 @@ FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
   const int64_t rows = rows_of_kv_head(sizes);
   const int row_warps = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
   FusedPlan plan = plan_of(false, row_warps, ROWS_PER_WARP, sizes);
-  plan.num_splits = splits > 0 ? splits : choose_splits(plan.items, row_warps, sizes.Skv, card);
+  plan.num_splits = splits > 0 ? splits : choose_splits(plan.items, row_warps, sizes, card);
   plan.cluster = largest_divisor(plan.num_splits, card.max_cluster);
   plan.overlap = card.max_cluster > 1;  // both came with sm_90
   plan.heads_inner = plan.items <= FEW_WAVES * card.multiprocessors;
@@ -106,10 +107,14 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   return plan;
 }
 
-// Measured on an H100: its blocks of 128 keys take 2 us longer to start and to merge, and from some
-// 33 rows on they are made up for where keys are many.
+// Measured on an H100: blocks of 128 keys take 2 to 4 us longer to start and to merge, which some
+// 2e8 multiply-adds make up for. Where clusters merge through the workspace, many rows take longer.
 bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
-  return card.has_wgmma() && rows_of_kv_head(sizes) > 2 * ROWS_PER_WARP && sizes.Skv >= 1024;
+  constexpr int64_t MULTIPLY_ADDS = int64_t{3} << 26;
+  const int64_t rows = rows_of_kv_head(sizes);
+  if (!card.has_wgmma() || rows <= ROWS_PER_WARP) return false;
+  return sizes.B * sizes.Hkv * rows * sizes.Skv >= MULTIPLY_ADDS / std::max<int64_t>(1, sizes.D) &&
+         plan_wgmma(sizes, 0, card).groups() == 1;
 }
 
 cudaError_t launch_fused(SplitKParams p, ElementType type, const KvLengths& lengths,

@@ -296,7 +296,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
     __syncwarp();
   };
 
-  if (keys == 0) return;
+  if (keys <= 0) return;  // a split past what the tile sees ends before it begins
   const Turns<C> turns(warp / 4);
   RingPosition<C> next;  // whose logits come next
   RingPosition<C> last;  // whose values come next
