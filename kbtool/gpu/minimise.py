@@ -22,7 +22,6 @@ from kbtool.gpu.validate import case_seed, validate_case
 from kbtool.model.kernel import GIVEN
 from kbtool.model.run import CaseResult, FailingCase, MinimiseResult, PartResult
 
-
 FEWEST_DRAWS = 3
 """Inputs drawn for a case of a set, and for any case however large."""
 _WORK = 1 << 24

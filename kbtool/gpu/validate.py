@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kbtool.gpu.compare import RULE, compare, same_bits
 from kbtool.gpu.harness import Harness, HarnessError
+from kbtool.model.kernel import GIVEN
 from kbtool.model.run import CaseResult, OutputError, ValidationResult
 
 Case = Mapping[str, Any]
@@ -126,8 +127,10 @@ def error_profile(
 
 
 def case_seed(seed: int, case_set: str, name: str) -> int:
-    """The seed of one case: its own, so that cases can be run alone and in any order."""
-    digest = hashlib.sha256(f"{seed}/{case_set}/{name}".encode()).digest()
+    """The seed of one case: its own, so that cases can be run alone and in any order. Cases given
+    as text share one: neighbours in a search get like inputs."""
+    of = GIVEN if case_set == GIVEN else f"{case_set}/{name}"
+    digest = hashlib.sha256(f"{seed}/{of}".encode()).digest()
     return int.from_bytes(digest[:6], "big")
 
 

@@ -29,8 +29,8 @@ class Minimise:
         )
         return [
             f"try {where}, each up to {step.limit} (a case that hangs or kills its process fails)",
-            f"of those that fail, take the one with the least work and make it smaller: at most"
-            f" {step.probes} cases, up to {step.draws} draws of inputs before one counts as passing",
+            "of those that fail, take the one with the least work and make it smaller: at most"
+            f" {step.probes} cases, up to {step.draws} draws of inputs before a case passes",
             "try the values beside what is found, field by field, and each part of the operator"
             " alone, where the harness offers parts",
         ]
@@ -181,7 +181,9 @@ def report(result: MinimiseResult, recipe: str) -> list[str]:
     ]
     if result.failed_draws is not None and result.failed_draws[0] < result.failed_draws[1]:
         failed, drawn = result.failed_draws
-        lines.append(f"  fails in {failed} of {drawn} draws of inputs: it hangs on their values")
+        lines.append(
+            f"  fails in {failed} of {drawn} draws of inputs: what passes below may have been lucky"
+        )
     telling = [axis for axis in result.axes if any(p.state == "passes" for p in axis.probes)]
     lines += [f"  {axis.sentence}" for axis in telling]
     others = ", ".join(axis.field for axis in result.axes if axis not in telling)

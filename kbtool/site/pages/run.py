@@ -11,7 +11,10 @@ from kbtool.model.run import (
     CaseResult,
     CommandResult,
     EnvironmentResult,
+    MinimiseResult,
+    ProfileResult,
     Run,
+    SanitiseResult,
     StepRecord,
     Timing,
     ValidationResult,
@@ -37,6 +40,7 @@ from kbtool.site.markup import (
     slim_table,
     table,
 )
+from kbtool.site.pages import debugging
 from kbtool.site.parts import backlinks, crumb, optional, page_title, section, session_cell, yes_no
 
 
@@ -88,6 +92,7 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
                     ("Recipe", index.link(at.recipe_page(run.recipe), here, inline(run.recipe))),
                     ("Kernel", index.link(at.kernel_page(run.kernel), here) if run.kernel else ""),
                     ("Session", _session(index, run, here)),
+                    ("Made in", code(run.taken_in.session) if run.taken_in else ""),
                     (
                         "Pattern",
                         index.link(at.pattern_page(run.pattern), here)
@@ -161,6 +166,12 @@ def _results(run: Run) -> list[str]:
                 parts.append(_benchmark(step.result))
             case BuildResult():
                 parts.append(_build(step.result))
+            case MinimiseResult():
+                parts.append(debugging.minimised(step.result))
+            case ProfileResult():
+                parts.append(debugging.profiled(step.result))
+            case SanitiseResult():
+                parts.append(debugging.sanitised(step.result))
             case CommandResult():
                 parts.append(_command(step.result))
             case EnvironmentResult():

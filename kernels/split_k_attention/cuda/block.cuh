@@ -58,15 +58,6 @@ __device__ __forceinline__ void wait_for_earlier_kernel() {
 #endif
 }
 
-__device__ __forceinline__ int64_t valid_keys(const FusedParams& fp, uint32_t batch) {
-  if (fp.lengths.data == nullptr) return fp.p.Skv;
-  const int64_t at = batch * fp.lengths.stride;
-  const int64_t length = fp.lengths.is_64bit
-                             ? __ldg(static_cast<const long long*>(fp.lengths.data) + at)
-                             : __ldg(static_cast<const int*>(fp.lengths.data) + at);
-  return length < 0 ? 0 : (length > fp.p.Skv ? fp.p.Skv : length);
-}
-
 struct RowPlace {
   uint32_t query;
   uint32_t head;
@@ -98,7 +89,7 @@ __device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
   at.row0 = tile * C::BLOCK_M;
   at.rows = static_cast<int>(min(static_cast<uint32_t>(C::BLOCK_M), fp.rows - at.row0));
   wait_for_earlier_kernel();
-  at.valid = valid_keys(fp, at.batch);
+  at.valid = valid_keys(fp.lengths, fp.p.Skv, at.batch);
 
   // What any row of the tile sees is cut evenly, in whole blocks, whatever the batch's longest.
   const int64_t seen = seen_keys(fp, at, at.rows - 1);
@@ -180,7 +171,26 @@ class TileCopier {
     }
   }
 
-  // The same, whatever the strides; for the products that follow at once.
+  // Makes 0 of what is not finite in this thread's part of a tile that is there. Whether any was.
+  __device__ __forceinline__ bool clear_not_finite(unsigned char* tile) const {
+    constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
+    bool any = false;
+#pragma unroll 1
+    for (int at = row; at < C::BLOCK_KV; at += STEP) {
+      uint4* place = reinterpret_cast<uint4*>(tile + C::tile_offset(at, chunk));
+      const uint4 was = *place;
+      const uint4 now = {finite_or_zero<typename C::Traits>(was.x),
+                         finite_or_zero<typename C::Traits>(was.y),
+                         finite_or_zero<typename C::Traits>(was.z),
+                         finite_or_zero<typename C::Traits>(was.w)};
+      if (now.x == was.x && now.y == was.y && now.z == was.z && now.w == was.w) continue;
+      *place = now;
+      any = true;
+    }
+    return any;
+  }
+
+  // The same, whatever the strides, and at once.
   __device__ __forceinline__ void copy_by_element(uint32_t tile, int64_t key0, int keys) const {
     constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
     const Element* from = source + key0 * row_stride;
@@ -190,7 +200,6 @@ class TileCopier {
                     dim_stride, at < keys ? column_bytes : 0);
       from += STEP * row_stride;
     }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
 
  private:
@@ -314,6 +323,35 @@ __device__ __forceinline__ void rescale_values(LaneState<C>& state, const float 
       state.o[tile][1] *= alpha[0];
       state.o[tile][2] *= alpha[1];
       state.o[tile][3] *= alpha[1];
+    }
+  }
+}
+
+// A product with a weight of 0 makes NaN of a value that is NaN or infinite, so such a value would
+// reach rows that do not see its key. Blocks with a key that some row does not see are searched for
+// them; where there are any they are taken as 0, and this adds them to the rows that do see them.
+// Read from memory once more: it is rare.
+template <class C>
+__device__ __forceinline__ void add_not_finite(const FusedParams& fp, const BlockItem& at,
+                                               int64_t key0, const int64_t (&seen_by_row)[2],
+                                               int lane, LaneState<C>& state) {
+  using Element = typename C::Element;
+  const Strides4& stride = fp.p.v_stride;
+  const int64_t end = min(key0 + C::BLOCK_KV, at.key_end - at.key_begin);
+  const Element* v = static_cast<const Element*>(fp.p.v) + at.batch * stride.batch +
+                     at.head_kv * stride.head + at.key_begin * stride.seq;  // [keys of the split, D]
+#pragma unroll 1
+  for (int64_t key = key0; key < end; ++key) {
+#pragma unroll
+    for (int column = 0; column < C::D / 4; ++column) {
+      const int dim = column / 2 * 8 + lane % 4 * 2 + column % 2;
+      if (dim >= fp.p.D) continue;
+      const float x = C::Traits::to_float(v[key * stride.seq + dim * stride.dim]);
+      if (isfinite(x)) continue;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (key < seen_by_row[half]) state.o[column / 2][half * 2 + column % 2] += x;
+      }
     }
   }
 }

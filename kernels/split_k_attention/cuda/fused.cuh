@@ -141,8 +141,8 @@ __device__ __forceinline__ void add_product(float (&sum)[4], const uint32_t (&a)
 template <class C>
 __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], uint32_t k_tile,
                                              uint32_t v_tile, bool masked, const int (&seen)[2],
-                                             const bool (&exists)[2], float c, int lane,
-                                             LaneState<C>& state) {
+                                             bool v_finite, const bool (&exists)[2], float c,
+                                             int lane, LaneState<C>& state) {
   using Traits = typename C::Traits;
   constexpr int TILES = C::BLOCK_KV / 8;
 
@@ -175,10 +175,32 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
       uint32_t v[4];
       const int key = step * 16 + lane / 8 % 2 * 8 + lane % 8;
       load_matrices_transposed(v, v_tile + C::tile_offset(key, pair * 2 + lane / 16));
+      if (!v_finite) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) v[i] = finite_or_zero<Traits>(v[i]);
+      }
       Traits::mma(state.o[pair * 2], weights, v[0], v[1]);
       Traits::mma(state.o[pair * 2 + 1], weights, v[2], v[3]);
     }
   }
+}
+
+// The whole tile, by each warp.
+template <class C>
+__device__ __forceinline__ bool tile_is_finite(uint32_t tile, int lane) {
+  using Traits = typename C::Traits;
+  bool finite = true;
+#pragma unroll 1
+  for (int at = lane * 16; at < C::TILE_BYTES; at += 32 * 16) {
+    uint32_t v[4];
+    asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"(tile + at)
+                 : "memory");
+#pragma unroll
+    for (int i = 0; i < 4; ++i) finite = finite && finite_or_zero<Traits>(v[i]) == v[i];
+  }
+  return __all_sync(~0u, finite);
 }
 
 // One group's keys of the split, to the state of each lane.
@@ -252,7 +274,11 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
               max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_by_row[half] - key0)));
         }
       }
-      attend_block<C>(q, tile, tile + C::TILE_BYTES, masked, seen, exists, fp.c, lane, state);
+      const bool hides = min(key0 + C::BLOCK_KV, keys) > seen_by_all;
+      const bool v_finite = !hides || tile_is_finite<C>(tile + C::TILE_BYTES, lane);
+      attend_block<C>(q, tile, tile + C::TILE_BYTES, masked, seen, v_finite, exists, fp.c, lane,
+                      state);
+      if (!v_finite) add_not_finite<C>(fp, at, key0, seen_by_row, lane, state);
     }
     group_sync<C>();
     start_copy(key0 + C::STAGES * STRIDE, stage);

@@ -19,6 +19,7 @@ struct ElementTraits;
 
 template <>
 struct ElementTraits<__half> {
+  static constexpr uint32_t EXPONENTS = 0x7c007c00;  // of two packed elements
   static __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
   static __device__ __forceinline__ __half from_float(float x) { return __float2half_rn(x); }
   static __device__ __forceinline__ uint32_t pack(float low, float high) {
@@ -38,6 +39,7 @@ struct ElementTraits<__half> {
 
 template <>
 struct ElementTraits<__nv_bfloat16> {
+  static constexpr uint32_t EXPONENTS = 0x7f807f80;  // of two packed elements
   static __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
   static __device__ __forceinline__ __nv_bfloat16 from_float(float x) {
     return __float2bfloat16_rn(x);
@@ -56,6 +58,16 @@ struct ElementTraits<__nv_bfloat16> {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 };
+
+// Two packed elements, those that are NaN or infinite made 0.
+template <class Traits>
+__device__ __forceinline__ uint32_t finite_or_zero(uint32_t pair) {
+  constexpr uint32_t LOW = Traits::EXPONENTS & 0xffff;
+  constexpr uint32_t HIGH = Traits::EXPONENTS & 0xffff0000;
+  if ((pair & LOW) == LOW) pair &= 0xffff0000;
+  if ((pair & HIGH) == HIGH) pair &= 0xffff;
+  return pair;
+}
 
 // Four 8x8 matrices of 16-bit elements; lanes 8 i to 8 i + 7 give the row addresses of matrix i.
 __device__ __forceinline__ void load_matrices(uint32_t (&m)[4], uint32_t row_address) {

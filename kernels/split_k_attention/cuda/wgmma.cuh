@@ -49,7 +49,8 @@ struct WgmmaConfig {
   static constexpr int TILE_BYTES = BLOCK_KV * D * 2;
   static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * 2 * TILE_BYTES;
   static constexpr int BARRIERS = 4 * STAGES + 1;
-  static constexpr int LOOP_BYTES = BARRIER_OFFSET + 8 * BARRIERS;
+  static constexpr int CLEARED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
+  static constexpr int LOOP_BYTES = CLEARED_OFFSET + 8 * STAGES;
   static_assert(LOOP_BYTES <= 227 * 1024, "what a block of sm_90 may have");
   static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0, "panels keep the swizzle");
 
@@ -93,8 +94,14 @@ struct Ring {
   __device__ __forceinline__ uint32_t values_free(int stage) const { return barrier(3, stage); }
   __device__ __forceinline__ uint32_t queries_full() const { return barrier(4, 0); }
 
-  __device__ void init() const {
+  // For each stage, the first key of the last block whose values were cleared of what is not finite.
+  __device__ __forceinline__ volatile int64_t* cleared(unsigned char* smem) const {
+    return reinterpret_cast<volatile int64_t*>(smem + C::CLEARED_OFFSET);
+  }
+
+  __device__ void init(unsigned char* smem) const {
     for (int stage = 0; stage < C::STAGES; ++stage) {
+      cleared(smem)[stage] = -1;
       barrier_init(keys_full(stage), C::COPY_THREADS);
       barrier_init(values_full(stage), C::COPY_THREADS);
       barrier_init(keys_free(stage), C::CONSUMER_WARPS);
@@ -121,20 +128,31 @@ struct RingPosition {
 // A producer warp's part: every block of keys of the split, as stages become free.
 template <class C>
 __device__ __forceinline__ void produce(const FusedParams& fp, const BlockItem& at,
-                                        const Ring<C>& ring, int thread) {
+                                        const Ring<C>& ring, unsigned char* smem, int thread) {
   const TileCopier<C> k_copier(fp, fp.p.k, fp.p.k_stride, at, thread);
   const TileCopier<C> v_copier(fp, fp.p.v, fp.p.v_stride, at, thread);
   const int64_t keys = at.key_end - at.key_begin;
+  const int64_t seen_by_all = seen_keys(fp, at, 0) - at.key_begin;
   const bool aligned = fp.copy_width == 16;
   const auto copy_block = [&](const TileCopier<C>& copier, uint32_t tile, uint32_t full,
-                              int64_t key0, int count) {
-    if (aligned) {
+                              int64_t key0, int count, bool search, int stage) {
+    if (aligned && !search) {
       copier.copy(tile, key0, count);
       barrier_arrive_after_copies(full);
+      return;
+    }
+    if (aligned) {
+      copier.copy(tile, key0, count);
+      commit_copies();
+      wait_copies<0>();
     } else {
       copier.copy_by_element(tile, key0, count);
-      barrier_arrive(full);
     }
+    if (search && copier.clear_not_finite(smem + (tile - ring.base))) {
+      ring.cleared(smem)[stage] = key0;
+    }
+    fence_for_products();
+    barrier_arrive(full);
   };
   RingPosition<C> position;
 #pragma unroll 1
@@ -143,9 +161,10 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const BlockItem& 
     const int stage = position.stage;
     // Of a barrier that no phase has ended on yet, the one before the first counts as ended.
     barrier_wait(ring.keys_free(stage), position.parity ^ 1);
-    copy_block(k_copier, ring.keys(stage), ring.keys_full(stage), key0, count);
+    copy_block(k_copier, ring.keys(stage), ring.keys_full(stage), key0, count, false, stage);
     barrier_wait(ring.values_free(stage), position.parity ^ 1);
-    copy_block(v_copier, ring.values(stage), ring.values_full(stage), key0, count);
+    copy_block(v_copier, ring.values(stage), ring.values_full(stage), key0, count,
+               key0 + count > seen_by_all, stage);
     position.advance();
   }
 }
@@ -241,8 +260,8 @@ class Turns {
 // A consumer warp's part: its rows against every block of keys of the split.
 template <class C>
 __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& at,
-                                        const Ring<C>& ring, int warp, int lane,
-                                        LaneState<C>& state) {
+                                        const Ring<C>& ring, unsigned char* smem, int warp,
+                                        int lane, LaneState<C>& state) {
   using Traits = typename C::Traits;
   constexpr int TILES = C::BLOCK_KV / 8;
   const int64_t keys = at.key_end - at.key_begin;
@@ -276,6 +295,14 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
       mask_logits(s, seen, lane);
     }
     take_logits(s, fp.c, state, alpha);
+  };
+  // Of the block whose values have just been added.
+  const int64_t seen_by_tile = seen_keys(fp, at, 0) - at.key_begin;
+  const auto finish_values = [&](int64_t key0, int stage) {
+    if (min(key0 + C::BLOCK_KV, keys) <= seen_by_tile) return;
+    if (ring.cleared(smem)[stage] == key0) {
+      add_not_finite<C>(fp, at, key0, seen_by_row, lane, state);
+    }
   };
   const auto pack_weights = [&] {
 #pragma unroll
@@ -323,6 +350,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
     release(ring.keys_free(next.stage));
     take_block(key0);
     wait_products<0>(state.o);
+    finish_values(key0 - C::BLOCK_KV, last.stage);
     release(ring.values_free(last.stage));
     rescale_values(state, alpha, exists);
     pack_weights();
@@ -334,6 +362,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
   begin_products();
   start_values<C>(weights, ring.values(last.stage), state.o);
   wait_products<0>(state.o);
+  finish_values((keys - 1) / C::BLOCK_KV * C::BLOCK_KV, last.stage);
 }
 
 template <class C>
@@ -344,13 +373,13 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // uniform, and seen so
   const int lane = threadIdx.x % 32;
   const Ring<C> ring{shared_address(wgmma_smem)};
-  if (threadIdx.x == 0) ring.init();
+  if (threadIdx.x == 0) ring.init(wgmma_smem);
   const BlockItem at = locate<C>(fp);
   block_sync();
 
   if (warp >= C::CONSUMER_WARPS) {
     if constexpr (C::UNEVEN_REGISTERS) give_registers<C::PRODUCER_REGISTERS>();
-    produce<C>(fp, at, ring, static_cast<int>(threadIdx.x) - C::THREADS);
+    produce<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x) - C::THREADS);
     wait_copies<0>();
     // Barriers of the block and of the cluster wait for threads that have not ended.
   } else {
@@ -366,7 +395,7 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
       }
       bring_queries<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
       touch_later_parameters(fp);
-      consume<C>(fp, at, ring, warp, lane, state);
+      consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
       block_sync();
       if (fp.cluster > 1) cluster_arrive();  // others may send: the tiles are done with
       store_group_state<C>(fp, at, reinterpret_cast<float*>(wgmma_smem),

@@ -1,0 +1,111 @@
+"""What minimise, profile and sanitise steps found, as parts of a run's page."""
+
+from __future__ import annotations
+
+from kbtool.model.run import MinimiseResult, ProfileResult, SanitiseResult
+from kbtool.site.escape import block, code, inline
+from kbtool.site.figures import significant
+from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table
+from kbtool.steps.minimise import fault_of
+
+
+def minimised(result: MinimiseResult) -> str:
+    """The smallest failing case, what happens beside it, and the parts alone."""
+    if result.smallest is None or result.start is None:
+        return f"None of {result.cases} cases fails."
+    drawn = "{} of {}".format(*result.failed_draws) if result.failed_draws else ""
+    return join(
+        [
+            facts(
+                [
+                    ("Cases that fail", f"{len(result.failing)} of {result.cases}"),
+                    ("Made smaller", inline(f"{result.start.case_set}/{result.start.name}")),
+                    ("Smallest", code(result.text or "all defaults")),
+                    ("Seed", code(result.smallest_seed)),
+                    ("Draws that fail", drawn),
+                    ("Parts", inline(fault_of(result) or "none can run alone")),
+                    ("Variant", code(result.variant) if result.variant else ""),
+                    ("Device", inline(result.device)),
+                    ("Cases tried", str(result.probes)),
+                    ("Processes lost", str(result.deaths) if result.deaths else ""),
+                    ("Ended early", inline(result.unfinished) if result.unfinished else ""),
+                    ("Artifact", code(result.sha256[:12])),
+                ]
+            ),
+            slim_table(
+                ["Part, alone", "Verdict", "Remark"],
+                [
+                    [
+                        inline(part.name),
+                        chip("pass" if part.passed else "fail"),
+                        inline(part.message or ""),
+                    ]
+                    for part in result.parts
+                ],
+            )
+            if result.parts
+            else None,
+            "One field changed, all else as in the smallest case:",
+            bullets(inline(axis.sentence) for axis in result.axes),
+            f"Rule: {inline(result.rule)}",
+        ]
+    )
+
+
+def profiled(result: ProfileResult) -> str:
+    """The bottleneck of each case, and the figures that say so."""
+    cases = []
+    for case in result.cases:
+        cases += [
+            f"**{inline(case.name)}**: {chip(case.bottleneck)} {inline(case.verdict)}",
+            bullets(inline(reason) for reason in case.reasons),
+        ]
+    names = dict.fromkeys(
+        name for case in result.cases for launch in case.launches for name in launch.metrics
+    )
+    launches = [(case, launch) for case in result.cases for launch in case.launches]
+    rows = [
+        [code(name), *(_value(launch.metrics.get(name)) for _, launch in launches)]
+        for name in names
+    ]
+    header = ["Metric", *(f"{inline(case.name)}: {code(one.kernel)}" for case, one in launches)]
+    interval = f"{significant(result.launch_us)} µs" if result.launch_us else "not measured"
+    return join(
+        [
+            facts(
+                [
+                    ("Arm", inline(result.arm)),
+                    ("Profiler", inline(result.profiler)),
+                    ("Launch to launch", interval),
+                    ("Artifact", code(result.sha256[:12])),
+                ]
+            ),
+            *cases,
+            slim_table(header, rows, range(1, len(header))) if rows else nothing("No metrics."),
+            f"Protocol: {inline(result.protocol)}",
+        ]
+    )
+
+
+def _value(value: float | None) -> str:
+    return "–" if value is None else significant(value)
+
+
+def sanitised(result: SanitiseResult) -> str:
+    """Errors of one tool, the first as printed."""
+    return join(
+        [
+            facts(
+                [
+                    ("Errors", str(result.errors)),
+                    ("Tool", inline(f"{result.tool} of compute-sanitizer {result.version}")),
+                    ("Options", code(" ".join(result.options))),
+                    ("Kernels left out", inline(", ".join(result.excluded))),
+                    ("Cases", str(len(result.cases))),
+                    ("Artifact", code(result.sha256[:12])),
+                ]
+            ),
+            block(result.report) if result.report else None,
+            bullets(inline(name) for name in result.cases),
+        ]
+    )

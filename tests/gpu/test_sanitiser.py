@@ -1,0 +1,78 @@
+"""What compute-sanitizer prints, read; as each of its tools words it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbtool.gpu.sanitiser import command, lacking, read
+
+MEMCHECK = """\
+========= COMPUTE-SANITIZER
+warm-up of the program itself
+========= Invalid __global__ read of size 4 bytes
+=========     at attention(float const*, float*)+0x150 in kernel.cu:12
+=========     by thread (32,0,0) in block (0,0,0)
+=========     Address 0x7f0000000104 is out of bounds
+=========     and is 1 bytes after the nearest allocation at 0x7f0000000000 of size 260 bytes
+=========
+========= Invalid __global__ read of size 4 bytes
+=========     at attention(float const*, float*)+0x150 in kernel.cu:12
+=========
+========= ERROR SUMMARY: 2 errors
+"""
+RACECHECK = """\
+========= COMPUTE-SANITIZER
+========= Warning: Race reported between Write access at merge+0x40 and Read access at merge+0x90
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)
+"""
+INITCHECK = """\
+========= COMPUTE-SANITIZER
+========= Uninitialized __global__ memory read of size 4 bytes
+=========     at reduce+0x70
+=========
+========= ERROR SUMMARY: 1 error
+"""
+
+
+def test_errors_are_counted_and_the_first_is_kept_as_printed():
+    count, report = read(MEMCHECK.splitlines())
+    assert count == 2
+    assert report is not None
+    assert report.splitlines()[0] == "Invalid __global__ read of size 4 bytes"
+    assert report.splitlines()[-1].strip().startswith("and is 1 bytes after")
+    assert len(report.splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "first"),
+    [(RACECHECK, 1, "Warning: Race reported"), (INITCHECK, 1, "Uninitialized __global__")],
+)
+def test_each_tool_has_its_own_words(text, count, first):
+    counted, report = read(text.splitlines())
+    assert counted == count
+    assert str(report).startswith(first)
+
+
+def test_a_clean_run_has_no_report():
+    clean = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors"
+    assert read(clean.splitlines()) == (0, None)
+    races = "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
+    assert read([races]) == (0, None)
+
+
+def test_a_run_that_was_cut_short_has_no_count():
+    assert read(MEMCHECK.splitlines()[:-1])[0] is None
+
+
+def test_a_tool_that_cannot_work_here_says_so():
+    lines = ["=========  COMPUTE-SANITIZER", "========= Error: Device not supported. See …"]
+    assert str(lacking(lines)).startswith("Error: Device not supported")
+    assert lacking(MEMCHECK.splitlines()) is None
+
+
+def test_the_command_line():
+    argv = command("/x/compute-sanitizer", "memcheck", ["bulk", "tma"])
+    assert argv[:5] == ["/x/compute-sanitizer", "--tool", "memcheck", "--padding", "128"]
+    assert argv[-2:] == [f"--kernel-name-exclude=kernel_substring={k}" for k in ("bulk", "tma")]
+    assert "--padding" not in command("x", "racecheck", [])

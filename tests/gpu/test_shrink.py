@@ -1,0 +1,145 @@
+"""The search for the smallest failing case, on made-up operators; nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kbtool.gpu.shrink import Case, Shrinker, State
+from kbtool.model.kernel import CaseField
+from kbtool.model.run import Axis, AxisProbe
+
+FIELDS = {
+    "B": CaseField(type="int", default="1", help="h"),
+    "S": CaseField(type="int", default="1", help="h"),
+    "K": CaseField(type="int", default="1", help="h"),
+    "D": CaseField(type="int", default="64", help="h"),
+    "lengths": CaseField(type="ints", help="h"),
+    "splits": CaseField(type="int", help="h"),
+    "causal": CaseField(type="bool", default="false", help="h"),
+    "kind": CaseField(type="str", default="a", choices=["a", "b", "c"], help="h"),
+}
+START = {
+    "name": "start", "B": 3, "S": 192, "K": 192, "D": 64, "lengths": None, "splits": 7,
+    "causal": True, "kind": "c",
+}  # fmt: skip
+
+
+def found(
+    fails: Callable[..., bool], refused: Callable[..., bool] = lambda **_: False, **start: object
+) -> tuple[Shrinker, list[Case]]:
+    """A finished search, and the cases that it tried."""
+    tried: list[Case] = []
+
+    def probe(case: Case) -> State:
+        tried.append(dict(case))
+        if refused(**case):
+            return "refused"
+        return "fails" if fails(**case) else "passes"
+
+    first = {**START, **start}
+    assert probe(first) == "fails"
+    shrinker = Shrinker(FIELDS, probe, first)
+    shrinker.shrink()
+    return shrinker, tried
+
+
+def axis(shrinker: Shrinker, field: str) -> Axis:
+    return next(axis for axis in shrinker.axes() if axis.field == field)
+
+
+def test_what_does_not_matter_goes_and_what_does_stays_at_its_boundary():
+    shrinker, tried = found(lambda K, causal, **_: K >= 65 and causal)
+    assert shrinker.smallest == {
+        "name": "start", "B": 1, "S": 1, "K": 65, "D": 1, "lengths": None, "splits": None,
+        "causal": True, "kind": "a",
+    }  # fmt: skip
+    along = axis(shrinker, "K")
+    assert along.boundary == (64, 65)
+    assert along.sentence.startswith("K fails from 65 on, passes up to 64; tried: fails at 65–68")
+    # No value is claimed that was not tried, with everything else as it is in the smallest.
+    assert all({**shrinker.smallest, "K": probe.value} in tried for probe in along.probes)
+    assert axis(shrinker, "causal").sentence == "causal fails at true; passes at false"
+    assert axis(shrinker, "kind").sentence == "kind fails at a, b, c"
+    assert axis(shrinker, "B").boundary is None
+
+
+@pytest.mark.parametrize("least", [2, 3, 5, 31, 33, 34, 63, 64, 65, 100, 191, 192])
+def test_every_boundary_is_found(least):
+    shrinker, _ = found(lambda K, **_: K >= least)
+    assert shrinker.smallest["K"] == least
+    assert axis(shrinker, "K").boundary == (least - 1, least)
+
+
+def test_a_failure_that_comes_and_goes_is_told_as_such():
+    shrinker, _ = found(lambda K, **_: K % 64 == 0)
+    assert shrinker.smallest["K"] == 64
+    along = axis(shrinker, "K")
+    assert along.boundary is None
+    assert along.sentence == (
+        "K fails at 64, 128, 192; passes at 1–2, 4, 8, 16, 32, 61–63, 65–67"
+    )
+
+
+def test_values_that_are_refused_are_stepped_over_and_never_pass():
+    shrinker, _ = found(
+        lambda D, **_: D >= 8, refused=lambda D, **_: D % 4 != 0, D=100
+    )  # fmt: skip
+    assert shrinker.smallest["D"] == 8
+    along = axis(shrinker, "D")
+    assert along.boundary == (4, 8)
+    assert "refused 1–3, 5–7" in along.sentence
+
+
+def test_equal_numbers_shrink_together_where_one_alone_would_not_fail():
+    shrinker, _ = found(lambda S, K, **_: S == K >= 12)
+    assert (shrinker.smallest["S"], shrinker.smallest["K"]) == (12, 12)
+    assert axis(shrinker, "S=K").boundary == (11, 12)
+    assert axis(shrinker, "S").boundary is None
+
+
+def test_a_list_follows_the_number_that_counts_it_and_the_number_that_bounds_it():
+    def refused(B, K, lengths, **_):
+        return lengths is not None and (len(lengths) != B or max(lengths) > K)
+
+    shrinker, _ = found(
+        lambda lengths, **_: lengths is not None and any(length > 4 for length in lengths),
+        refused, lengths=[0, 130, 192],
+    )  # fmt: skip
+    smallest = shrinker.smallest
+    assert (smallest["B"], smallest["K"], smallest["lengths"]) == (1, 5, [5])
+
+
+def test_when_nothing_is_left_to_try_with_the_smallest_so_far_is_kept():
+    tries = 0
+
+    def probe(case: Case) -> State:
+        nonlocal tries
+        tries += 1
+        if tries > 3:
+            raise TimeoutError
+        return "fails"
+
+    shrinker = Shrinker(FIELDS, probe, START)
+    with pytest.raises(TimeoutError):
+        shrinker.shrink()
+    assert shrinker.smallest != START
+    assert shrinker.smallest["B"] == 1
+
+
+def test_the_search_goes_the_same_way_each_time():
+    fails = lambda K, S, **_: K * S > 77  # noqa: E731
+    assert found(fails)[1] == found(fails)[1]
+
+
+def test_a_boundary_is_claimed_only_of_numbers_that_were_tried_in_order():
+    def along(**states: str) -> Axis:
+        probes = [AxisProbe(value=int(k[1:]), state=v) for k, v in states.items()]
+        return Axis(field="K", value=2, probes=probes)
+
+    assert along(n1="passes", n2="fails").boundary == (1, 2)
+    assert along(n1="passes", n2="fails", n3="passes").boundary is None
+    assert along(n1="fails", n2="fails").boundary is None
+    flags = [AxisProbe(value=True, state="fails"), AxisProbe(value=False, state="passes")]
+    assert Axis(field="causal", value=True, probes=flags).boundary is None
