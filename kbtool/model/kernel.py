@@ -245,12 +245,16 @@ class Kernel(Model):
         return self._case(GIVEN, {**raw, "name": text}, [])
 
     def case_text(self, case: Mapping[str, CaseValue]) -> str:
-        """``case`` as ``case_from`` reads it: the fields that are set and not at their defaults."""
-        return " ".join(
-            f"{name}={value_text(case[name])}"
+        """``case`` as ``case_from`` reads it: the fields that are set and not at their defaults;
+        the first field where all are, since a text is never empty."""
+        telling = {
+            name: case[name]
             for name, field in self.case_fields.items()
             if case.get(name) is not None and case[name] != field.simplest(name)
-        )
+        }
+        first = next(iter(self.case_fields))
+        shown = telling or {first: case[first]}
+        return " ".join(f"{name}={value_text(value)}" for name, value in shown.items())
 
     def _case(
         self, case_set: str, raw: dict[str, str | list[str]], extra: list[str]

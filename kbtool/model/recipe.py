@@ -195,7 +195,7 @@ class CommandStep(StepBase):
 
     kind: Literal["command"]
     run: Annotated[list[str], Field(min_length=1)]
-    """The program and its arguments."""
+    """The program and its arguments. python3 is the one that runs kbtool, with its packages."""
     cwd: RelativePath = "."
     """Where it runs, inside the tree."""
     env: dict[str, str] = {}

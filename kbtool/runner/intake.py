@@ -186,7 +186,7 @@ def _sort(base: KnowledgeBase, files: Iterable[Path], intake: Intake) -> list[_C
             continue
         key, digest = _key(run), _first_digest(run)
         there = here.get(key)
-        if there is not None and True:
+        if there is not None and there[0] == digest:
             intake.known.append(Known(file, run, there[1]))
         elif there is not None:
             intake.refused.append(_differs(file, run, there[1]))

@@ -51,7 +51,8 @@ class Build:
         except BuildTimeoutError as error:
             return Outcome("timeout", str(error))
         context.plan, context.built, context.validated = made, built, []
-        how = f"{len(made.compiled) - built.reused} sources compiled"
+        count = len(made.compiled) - built.reused
+        how = f"{count} source{'s' * (count != 1)} compiled"
         if built.warm:
             how = "found, nothing compiled"
         elif built.reused:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import sys
+from pathlib import Path
 
 from kbtool.gpu.build import first_error, sha256_of
 from kbtool.gpu.process import run_process
@@ -11,6 +14,13 @@ from kbtool.model.run import CommandResult
 from kbtool.steps.base import Context, Outcome
 
 _TAIL = 40
+
+
+def _path() -> str:
+    """Programs beside the Python that runs kbtool come first: python3 is the one with torch."""
+    return os.pathsep.join(
+        filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    )
 
 
 class Command:
@@ -32,7 +42,7 @@ class Command:
                 step.run,
                 cwd=folder,
                 timeout=context.remaining,
-                env=step.env,
+                env={"PATH": _path(), **step.env},
                 on_line=context.on_line,
                 on_tick=context.on_tick,
             )

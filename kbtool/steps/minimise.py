@@ -130,7 +130,7 @@ class _Hunt:
             return
         self.trying = None
         self.known[event["key"]] = Verdict.model_validate(event["verdict"])
-        label = f"{event['label'] or 'all defaults'}: {event['verdict']['state']}"
+        label = f"{event['label']}: {event['verdict']['state']}"
         self.context.on_progress(len(self.known), self.step.probes, label)
 
     def _tick(self) -> None:
@@ -176,7 +176,7 @@ def report(result: MinimiseResult, recipe: str) -> list[str]:
     lines = [
         f"{len(result.failing)} of {result.cases} cases fail; from {result.start.case_set}/"
         f"{result.start.name}, the smallest that still fails:",
-        f"  {result.text or 'all defaults'}",
+        f"  {result.text}",
         f"  {result.smallest.message}",
     ]
     if result.failed_draws is not None and result.failed_draws[0] < result.failed_draws[1]:

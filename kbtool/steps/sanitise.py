@@ -105,7 +105,7 @@ class Sanitise:
             first = (report or "").partition("\n")[0]
             died = f", which ended {names[ran]}" if ran < len(names) else ""
             return Outcome(
-                "failed", f"{step.tool}: {errors} errors, the first{died}: {first}", result, report,
+                "failed", f"{step.tool}: {errors} error{'s' * (errors > 1)}, the first{died}: {first}", result, report,
                 done.output,
             )  # fmt: skip
         return Outcome("passed", f"{step.tool}: no errors in {ran} cases", result)

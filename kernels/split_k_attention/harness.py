@@ -25,6 +25,8 @@ _CUDA_PEERS = {
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
     "math": SDPBackend.MATH,
 }
+_OUT_LAYOUTS = {name: name for name in ("bshd", "bhds", "sliced", "offset")} | {"mixed": "bshd"}
+_GUARD = 1024  # floats past the workspace that must stay as they are
 _SCORES_AT_A_TIME = 1 << 23  # float64 scores that the reference holds at once: 64 MiB
 
 # ---- inputs ----
@@ -44,7 +46,8 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
             # Integers: every q.k is exact in float32, whatever the order of its sum.
             integers = torch.randint(-32, 33, shape, generator=generator, device=device)
             return integers.to(dtype)
-        return torch.randn(shape, generator=generator, device=device, dtype=dtype)
+        normal = torch.randn(shape, generator=generator, device=device, dtype=dtype)
+        return normal * case.get("deviation", 1.0)
 
     q = values(B, H, Sq, D)
     k = values(B, Hkv, Skv, D)
@@ -53,6 +56,10 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         q *= 16
     if fill == "v_one":
         v.fill_(1)
+    if fill == "cancelling":
+        # The sums of the two halves are large, and what is left of them is not.
+        v[:, :, : Skv // 2] += 100
+        v[:, :, Skv // 2 :] -= 100
     if fill in {"nan_key", "nan_value"}:
         (k if fill == "nan_key" else v)[0, 0, Skv // 2] = math.nan
     if layout == "expanded":
@@ -64,12 +71,15 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         for b, length in enumerate(lengths):
             k[b, :, length:] = math.nan
             v[b, :, length:] = math.nan
-    if layout != "expanded":
+    if layout == "mixed":
+        q, v = _stored_as("bhds", q), _stored_as("bshd", v)
+    elif layout != "expanded":
         q, k, v = (_stored_as(layout, t) for t in (q, k, v))
     return {
         "q": q,
         "k": k,
         "v": v,
+        "out_layout": _OUT_LAYOUTS.get(layout, "bhsd"),
         "causal": bool(case.get("causal", False)),
         "scale": case.get("scale"),
         "num_splits": case.get("num_splits"),
@@ -226,12 +236,17 @@ def call(
         out, lse = torch.ops.kbtool.split_k_attention(q, k, v, **options)
         return {"out": out, "lse": lse}
     numel = workspace_bytes(inputs, variant) // torch.float32.itemsize
-    out = q.new_full(q.shape, math.nan)
-    lse = q.new_full(q.shape[:3], math.nan, dtype=torch.float32)
-    workspace = q.new_full((numel,), math.nan, dtype=torch.float32)
+    B, H, Sq, _ = q.shape
+    out = _stored_as(inputs["out_layout"], q.new_full(q.shape, math.nan))
+    lse = q.new_full((B, H, Sq), math.nan, dtype=torch.float32)
+    if inputs["out_layout"] != "bhsd":
+        lse = lse.new_full((B, Sq, H), math.nan).transpose(1, 2)
+    workspace = q.new_full((numel + _GUARD,), math.nan, dtype=torch.float32)
     torch.ops.kbtool.split_k_attention_out(
-        q, k, v, **options, out=out, lse=lse, workspace=workspace
+        q, k, v, **options, out=out, lse=lse, workspace=workspace[:numel]
     )
+    if not bool(workspace[numel:].isnan().all()):
+        raise RuntimeError(f"the operator wrote past the {numel} floats of its workspace")
     return {"out": out, "lse": lse}
 
 

@@ -239,6 +239,22 @@ def test_the_first_real_error_is_told(folder, tmp_path):
     assert not plan.library.exists()
 
 
+def test_the_first_error_is_told_however_much_follows(folder, tmp_path):
+    lines = ["#pragma once", "int a = the_first;", *(f"int b{n} = later_{n};" for n in range(300))]
+    (folder / "scaled_add.h").write_text("\n".join(lines))
+    with pytest.raises(BuildError, match=r"scaled_add\.h:2:9: error: 'the_first' was not declared"):
+        build(plan_build(manifest(folder), folder, "cpu", tmp_path / "cache"), timeout=120)
+
+
+def test_flags_that_speak_of_errors_are_no_error(folder, tmp_path):
+    (folder / "scaled_add.h").write_text("#pragma once\nint f() { int unused; return 1; }\n")
+    cpu = manifest(folder).targets["cpu"]
+    strict = cpu.model_copy(update={"flags": [*cpu.flags, "-Wall", "-Werror", "-DX='error: x'"]})
+    kernel = manifest(folder).model_copy(update={"targets": {"cpu": strict}})
+    with pytest.raises(BuildError, match=r"scaled_add\.h:2:15: error: unused variable 'unused'"):
+        build(plan_build(kernel, folder, "cpu", tmp_path / "cache"), timeout=120)
+
+
 UNDEFINED = "x.cpp:(.text+0x1): undefined reference to `g()'"
 PTXAS = "ptxas fatal   : Unresolved extern function 'f'"
 SHARED = (

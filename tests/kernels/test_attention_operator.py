@@ -1,81 +1,175 @@
-"""The operator as torch sees it: schema, fake tensors, torch.compile, gradients, errors."""
+"""The operators as torch sees them: schemas, fake tensors, torch.compile, gradients, errors."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from attention_rule import same_bits
+from attention_rule import Place, everywhere, on_cuda, same_bits, violation
 from torch import Tensor
 
 Attention = Callable[..., Any]
+Shape = tuple[int, ...]
+OPS = torch.ops.kbtool
 
 
 def operands(
-    q: tuple[int, ...] = (2, 4, 3, 16),
-    k: tuple[int, ...] = (2, 2, 9, 16),
-    v: tuple[int, ...] | None = None,
-    dtype: torch.dtype = torch.float32,
+    place: Place,
+    q: Shape = (2, 4, 3, 16),
+    k: Shape = (2, 2, 9, 16),
+    v: Shape | None = None,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return (
-        torch.randn(q, dtype=dtype),
-        torch.randn(k, dtype=dtype),
-        torch.randn(k if v is None else v, dtype=dtype),
+    shapes = (q, k, k if v is None else v)
+    q_, k_, v_ = (
+        torch.randn(shape, device=place.device).to(dtype or place.dtype) for shape in shapes
     )
+    return q_, k_, v_
 
 
-OPTIONS: list[dict[str, Any]] = [
-    {},
-    {"causal": True, "scale": 0.3},
-    {"num_splits": 3, "kv_lengths": torch.tensor([4, 9])},
-]
+def lengths(place: Place, *values: int) -> Tensor:
+    return torch.tensor(values, device=place.device)
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_opcheck(attention: Attention, dtype: torch.dtype, options: dict[str, Any]) -> None:
-    torch.library.opcheck(
-        torch.ops.kbtool.split_k_attention.default, operands(dtype=dtype), options
-    )
+def options(place: Place) -> list[dict[str, Any]]:
+    return [
+        {"variant": place.variant},
+        {"causal": True, "scale": 0.3, "variant": place.variant},
+        {"num_splits": 3, "kv_lengths": lengths(place, 4, 9), "variant": place.variant},
+    ]
 
 
-def test_opcheck_of_the_out_variant(attention: Attention) -> None:
-    q, k, v = operands()
-    _, numel = torch.ops.kbtool.split_k_attention_plan(q, k, num_splits=2)
+def of_two_pass(place: Place) -> None:
+    if place.target == "cuda" and place.variant != "two_pass":
+        pytest.skip(f"{place} has no partial pass of its own")
+
+
+@everywhere
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_opcheck(interface: Any, place: Place, which: int) -> None:
+    for dtype in place.dtypes:
+        torch.library.opcheck(
+            OPS.split_k_attention.default, operands(place, dtype=dtype), options(place)[which]
+        )
+
+
+@everywhere
+def test_opcheck_of_the_out_variant(interface: Any, place: Place) -> None:
+    q, k, v = operands(place)
+    chosen = {"num_splits": 2, "variant": place.variant}
+    _, numel = OPS.split_k_attention_plan(q, k, **chosen)
     buffers = {
         "out": torch.zeros_like(q),
-        "lse": torch.zeros(q.shape[:3]),
-        "workspace": torch.zeros(numel),
+        "lse": torch.zeros(q.shape[:3], device=place.device),
+        "workspace": torch.zeros(numel, device=place.device),
     }
+    torch.library.opcheck(OPS.split_k_attention_out.default, (q, k, v), chosen | buffers)
+
+
+@everywhere
+def test_opcheck_of_the_passes(interface: Any, place: Place) -> None:
+    of_two_pass(place)
+    q, k, v = operands(place)
     torch.library.opcheck(
-        torch.ops.kbtool.split_k_attention_out.default, (q, k, v), {"num_splits": 2} | buffers
+        OPS.split_k_attention_partial.default, (q, k, v), {"num_splits": 3, "causal": True}
     )
+    states = OPS.split_k_attention_partial(q, k, v, num_splits=3)
+    torch.library.opcheck(OPS.split_k_attention_merge.default, states, {"dtype": place.dtype})
 
 
+@everywhere
+@pytest.mark.parametrize("num_splits", [1, 2, 7, 40])
+def test_the_passes_one_after_the_other_are_the_operator(
+    attention: Attention, place: Place, num_splits: int
+) -> None:
+    of_two_pass(place)
+    for dtype in place.dtypes:
+        q, k, v = operands(place, (2, 6, 5, 20), (2, 2, 90, 20), dtype=dtype)
+        given = {"causal": True, "num_splits": num_splits, "kv_lengths": lengths(place, 0, 71)}
+        o, m, sums = OPS.split_k_attention_partial(q, k, v, **given)
+        assert o.shape == (num_splits, *q.shape) and o.dtype == torch.float32
+        assert m.shape == sums.shape == o.shape[:4] and m.dtype == sums.dtype == torch.float32
+        out, lse = OPS.split_k_attention_merge(o, m, sums, dtype=dtype)
+        whole, whole_lse = attention(q, k, v, **given, return_lse=True)
+        assert same_bits(out, whole) and same_bits(lse, whole_lse)
+
+
+@everywhere
+def test_a_state_is_what_it_is_said_to_be(interface: Any, place: Place) -> None:
+    # One split: m the largest logit, l and o the sums that attention_state.h states.
+    of_two_pass(place)
+    q, k, v = operands(place, (1, 2, 3, 8), (1, 2, 70, 8))
+    o, m, sums = OPS.split_k_attention_partial(q, k, v, num_splits=1, scale=0.5)
+    scores = q.double() @ k.double().mT * 0.5
+    torch.testing.assert_close(m[0].double(), scores.amax(-1), rtol=1e-6, atol=1e-6)
+    weights = (scores - scores.amax(-1, keepdim=True)).exp()
+    torch.testing.assert_close(sums[0].double(), weights.sum(-1), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(o[0].double(), weights @ v.double(), rtol=1e-5, atol=1e-5)
+
+
+@everywhere
+@pytest.mark.parametrize("S", [1, 3, 8, 1000])
+def test_merge_of_given_states(interface: Any, place: Place, S: int) -> None:
+    of_two_pass(place)
+    shape = (S, 2, 3, 4)
+    m = torch.randn(shape, device=place.device) * 3
+    sums = torch.rand(shape, device=place.device) + 0.5
+    o = torch.randn((*shape, 20), device=place.device)
+    m[:, 0, 0, 0], sums[:, 0, 0, 0], o[:, 0, 0, 0] = -torch.inf, 0, 0  # empty throughout
+    m[: S // 2, 1], sums[: S // 2, 1], o[: S // 2, 1] = -torch.inf, 0, 0  # empty at first
+    top = m.double().amax(0)
+    weights = (m.double() - top.nan_to_num(neginf=0)).exp()
+    total = (weights * sums.double()).sum(0)
+    exact = (weights[..., None] * o.double()).sum(0) / total[..., None]
+    exact_lse = top + total.log()
+    for dtype in place.dtypes:
+        out, lse = OPS.split_k_attention_merge(o, m, sums, dtype=dtype)
+        assert out.dtype == dtype and out.is_contiguous()
+        assert violation(out, exact.nan_to_num(nan=0), exact.nan_to_num(nan=0).to(dtype)) is None
+        assert violation(lse, exact_lse, exact_lse.float()) is None
+
+
+@everywhere
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_compiles_as_one_graph(attention: Attention, backend: str, dynamic: bool) -> None:
+def test_compiles_as_one_graph(
+    attention: Attention, place: Place, backend: str, dynamic: bool
+) -> None:
     torch.compiler.reset()
-    frames = 0
 
-    def attend(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        nonlocal frames
-        frames += torch.compiler.is_compiling()
-        out, lse = attention(q, k, v, causal=True, kv_lengths=lengths, return_lse=True)
+    def attend(q: Tensor, k: Tensor, v: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+        out, lse = attention(q, k, v, causal=True, kv_lengths=valid, return_lse=True)
         return out * 2, lse
 
     compiled = torch.compile(attend, fullgraph=True, backend=backend, dynamic=dynamic)
     for B, Sq, Skv in ((2, 3, 9), (3, 5, 17)):
-        q, k, v = operands((B, 4, Sq, 16), (B, 2, Skv, 16))
-        lengths = torch.randint(0, Skv + 1, (B,))
-        for got, expected in zip(compiled(q, k, v, lengths), attend(q, k, v, lengths), strict=True):
+        q, k, v = operands(place, (B, 4, Sq, 16), (B, 2, Skv, 16))
+        valid = torch.randint(0, Skv + 1, (B,), device=place.device)
+        for got, expected in zip(compiled(q, k, v, valid), attend(q, k, v, valid), strict=True):
             assert same_bits(got, expected)
 
 
-def test_returns_the_output_alone_or_with_the_lse(attention: Attention) -> None:
-    q, k, v = operands(dtype=torch.float16)
+@everywhere
+def test_the_passes_compile_as_one_graph(interface: Any, place: Place) -> None:
+    of_two_pass(place)
+    torch.compiler.reset()
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        o, m, sums = OPS.split_k_attention_partial(q, k, v, num_splits=4)
+        return OPS.split_k_attention_merge(o, m, sums, dtype=q.dtype)
+
+    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+    arguments = operands(place)
+    for got, expected in zip(compiled(*arguments), attend(*arguments), strict=True):
+        assert same_bits(got, expected)
+
+
+@everywhere
+def test_returns_the_output_alone_or_with_the_lse(attention: Attention, place: Place) -> None:
+    q, k, v = operands(place, dtype=torch.float16)
     out = attention(q, k, v)
     again, lse = attention(q, k, v, return_lse=True)
     assert same_bits(out, again)
@@ -85,111 +179,263 @@ def test_returns_the_output_alone_or_with_the_lse(attention: Attention) -> None:
     assert strided.is_contiguous() and same_bits(strided, out)
 
 
+# ---- gradients ----
+
+
+@everywhere
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_gradient_is_refused(attention: Attention, which: int) -> None:
-    arguments = operands()
+def test_a_gradient_is_refused(attention: Attention, place: Place, which: int) -> None:
+    arguments = operands(place)
     arguments[which].requires_grad_()
-    with pytest.raises(NotImplementedError, match=r"no gradient.*torch\.no_grad"):
-        attention(*arguments)
+    for call in (attention, OPS.split_k_attention, OPS.split_k_attention_partial):
+        with pytest.raises(NotImplementedError, match=r"no gradient.*torch\.no_grad"):
+            call(*arguments)
     with torch.no_grad():
         assert not attention(*arguments).requires_grad
     with torch.inference_mode():
         attention(*arguments)
+        OPS.split_k_attention(*arguments)
 
 
-def test_a_gradient_is_refused_when_compiled(attention: Attention) -> None:
+@everywhere
+def test_a_gradient_through_given_buffers_or_states_is_refused(
+    interface: Any, place: Place
+) -> None:
+    of_two_pass(place)
+    q, k, v = operands(place)
+    buffers = {
+        "out": torch.zeros_like(q).requires_grad_(),
+        "lse": torch.zeros(q.shape[:3], device=place.device),
+        "workspace": torch.zeros(0, device=place.device),
+    }
+    with pytest.raises(NotImplementedError, match="no gradient"):
+        OPS.split_k_attention_out(q, k, v, num_splits=1, **buffers)
+    o, m, sums = OPS.split_k_attention_partial(q, k, v, num_splits=2)
+    with pytest.raises(NotImplementedError, match="no gradient"):
+        OPS.split_k_attention_merge(o, m, sums.requires_grad_(), dtype=place.dtype)
+
+
+@everywhere
+def test_a_gradient_is_refused_when_compiled(attention: Attention, place: Place) -> None:
     torch.compiler.reset()
     compiled = torch.compile(attention, fullgraph=True, backend="aot_eager")
-    q, k, v = operands()
+    q, k, v = operands(place)
     with pytest.raises(Exception, match="no gradient"):
         compiled(q.requires_grad_(), k, v)
 
 
 def test_importing_the_interface_again_changes_nothing(
-    attention: Attention, interface: Any
+    attention: Attention, place: Place, interface: Any
 ) -> None:
-    q, k, v = operands()
+    q, k, v = operands(place)
     before = attention(q, k, v)
     interface.__spec__.loader.exec_module(interface)
     assert same_bits(interface.split_k_attention(q, k, v), before)
-    torch.library.opcheck(torch.ops.kbtool.split_k_attention.default, (q, k, v))
+    torch.library.opcheck(OPS.split_k_attention.default, (q, k, v))
+    with pytest.raises(NotImplementedError, match="no gradient"):
+        OPS.split_k_attention(q.requires_grad_(), k, v)
 
 
-BAD_ARGUMENTS: list[tuple[tuple[Tensor, ...], dict[str, Any], str]] = [
-    (operands(q=(4, 3, 16)), {}, r"q must have 4 dimensions \(B, H, Sq, D\), got 3: \(4, 3, 16\)"),
-    (operands(k=(2, 9, 16)), {}, r"k must have 4 dimensions \(B, Hkv, Skv, D\), got 3"),
-    (operands(v=(2, 2, 9, 16, 1)), {}, r"v must have 4 dimensions .*, got 5"),
-    (operands(dtype=torch.float64), {}, "q must be Float, Half or BFloat16, got Double"),
-    (operands(q=(2, 4, 3, 0), k=(2, 2, 9, 0)), {}, r"q must have D of at least 1, got .*3, 0\)"),
-    (operands(k=(3, 2, 9, 16)), {}, r"k must have B=2 \(as q\), got 3"),
-    (operands(k=(2, 2, 9, 8)), {}, r"k must have D=16 \(as q\), got 8"),
-    (operands(v=(3, 2, 9, 16)), {}, r"v must have B=2 \(as q\), got 3"),
-    (operands(v=(2, 1, 9, 16)), {}, r"v must have Hkv=2 \(as k\), got 1"),
-    (operands(v=(2, 2, 8, 16)), {}, r"v must have Skv=9 \(as k\), got 8"),
-    (operands(v=(2, 2, 9, 8)), {}, r"v must have D=16 \(as q\), got 8"),
-    (operands(k=(2, 3, 9, 16)), {}, "must be a multiple .* got H=4 and Hkv=3"),
-    (operands(k=(2, 0, 9, 16)), {}, "must be a multiple .* got H=4 and Hkv=0"),
-    (operands(), {"num_splits": 0}, r"num_splits must lie in \[1, 1024\], got 0"),
-    (operands(), {"num_splits": 1025}, r"num_splits must lie in \[1, 1024\], got 1025"),
-    (
-        operands(),
-        {"kv_lengths": torch.tensor([1, 10])},
-        r"kv_lengths must lie in \[0, Skv\] = \[0, 9\], got 10 at 1",
-    ),
-    (operands(), {"kv_lengths": torch.tensor([-1, 9])}, r"kv_lengths must .* got -1 at 0"),
-    (
-        operands(),
-        {"kv_lengths": torch.tensor([1])},
-        r"kv_lengths must have shape \(B,\) = \(2,\), got \(1\)",
-    ),
-    (operands(), {"kv_lengths": torch.tensor([[1, 2]])}, r"kv_lengths must have shape .*\(1, 2\)"),
-    (
-        operands(),
-        {"kv_lengths": torch.tensor([1.0, 2.0])},
-        "kv_lengths must be Int or Long, got Float",
-    ),
+# ---- errors: which argument, what it takes, what it got ----
+
+FLOATS = {"cpu": "Float, Half or BFloat16", "cuda": "Half or BFloat16 on CUDA"}
+BAD_SHAPES: list[tuple[dict[str, Shape], str]] = [
+    ({"q": (4, 3, 16)}, r"q must have 4 dimensions \(B, H, Sq, D\), got 3: \(4, 3, 16\)"),
+    ({"k": (2, 9, 16)}, r"k must have 4 dimensions \(B, Hkv, Skv, D\), got 3"),
+    ({"v": (2, 2, 9, 16, 1)}, r"v must have 4 dimensions .*, got 5"),
+    ({"q": (2, 4, 3, 0), "k": (2, 2, 9, 0)}, r"q must have D of at least 1, got .*3, 0\)"),
+    ({"k": (3, 2, 9, 16)}, r"k must have B=2 \(as q\), got 3"),
+    ({"k": (2, 2, 9, 8)}, r"k must have D=16 \(as q\), got 8"),
+    ({"v": (3, 2, 9, 16)}, r"v must have B=2 \(as q\), got 3"),
+    ({"v": (2, 1, 9, 16)}, r"v must have Hkv=2 \(as k\), got 1"),
+    ({"v": (2, 2, 8, 16)}, r"v must have Skv=9 \(as k\), got 8"),
+    ({"v": (2, 2, 9, 8)}, r"v must have D=16 \(as q\), got 8"),
+    ({"k": (2, 3, 9, 16)}, "must be a multiple .* got H=4 and Hkv=3"),
+    ({"k": (2, 0, 9, 16)}, "must be a multiple .* got H=4 and Hkv=0"),
+]
+BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"num_splits": 0}, r"num_splits must lie in \[1, 1024\], got 0"),
+    ({"num_splits": 1025}, r"num_splits must lie in \[1, 1024\], got 1025"),
+    ({"kv_lengths": [1]}, r"kv_lengths must have shape \(B,\) = \(2,\), got \(1\)"),
+    ({"kv_lengths": [[1, 2]]}, r"kv_lengths must have shape .*\(1, 2\)"),
+    ({"kv_lengths": [1.0, 2.0]}, "kv_lengths must be Int or Long, got Float"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "options", "message"), BAD_ARGUMENTS)
-def test_an_error_names_the_argument_what_it_takes_and_what_it_got(
-    attention: Attention, arguments: tuple[Tensor, ...], options: dict[str, Any], message: str
+@everywhere
+@pytest.mark.parametrize(("shapes", "message"), BAD_SHAPES)
+def test_a_wrong_shape_is_refused(
+    attention: Attention, place: Place, shapes: dict[str, Shape], message: str
 ) -> None:
+    arguments = operands(place, **shapes)
+    for call in (attention, OPS.split_k_attention_partial):
+        with pytest.raises(ValueError, match=message):
+            call(*arguments)
+
+
+@everywhere
+@pytest.mark.parametrize(("given", "message"), BAD_OPTIONS)
+def test_a_wrong_option_is_refused(
+    attention: Attention, place: Place, given: dict[str, Any], message: str
+) -> None:
+    if "kv_lengths" in given:
+        given = {"kv_lengths": torch.tensor(given["kv_lengths"], device=place.device)}
     with pytest.raises(ValueError, match=message):
-        attention(*arguments, **options)
+        attention(*operands(place), **given)
 
 
-def test_mixed_dtypes_are_refused(attention: Attention) -> None:
-    q, k, v = operands()
-    with pytest.raises(ValueError, match=r"k must have the dtype of q \(Float\), got Half"):
-        attention(q, k.half(), v)
-    with pytest.raises(ValueError, match=r"v must have the dtype of q \(Float\), got BFloat16"):
+@everywhere
+def test_a_wrong_dtype_is_refused(attention: Attention, place: Place) -> None:
+    with pytest.raises(ValueError, match=f"q must be {FLOATS[place.target]}, got Double"):
+        attention(*operands(place, dtype=torch.float64))
+    q, k, v = operands(place, dtype=torch.float16)
+    with pytest.raises(ValueError, match=r"k must have the dtype of q \(Half\), got Float"):
+        attention(q, k.float(), v)
+    with pytest.raises(ValueError, match=r"v must have the dtype of q \(Half\), got BFloat16"):
         attention(q, k, v.bfloat16())
 
 
+@everywhere
+def test_a_variant_that_the_device_does_not_have_is_refused(
+    interface: Any, harness: Any, place: Place
+) -> None:
+    q, k, v = operands(place)
+    offered = re.escape(",".join(harness.variants(place.device)))
+    for name in ("", "fused2", "Two_pass", "cpu"):
+        for call in (interface.split_k_attention, OPS.split_k_attention):
+            with pytest.raises(
+                ValueError, match=rf"variant must be one of {offered} on .*'{name}'"
+            ):
+                call(q, k, v, variant=name)
+    with pytest.raises(TypeError, match="variant must be a str, got int"):
+        interface.split_k_attention(q, k, v, variant=2)
+
+
+@on_cuda
+def test_only_two_pass_has_a_partial_pass(interface: Any, place: Place) -> None:
+    if place.variant in {None, "two_pass"}:
+        return
+    with pytest.raises(ValueError, match=f"variant must be two_pass.*'{place.variant}'"):
+        OPS.split_k_attention_partial(*operands(place), variant=place.variant)
+
+
+def test_lengths_outside_the_buffer_are_refused_on_the_cpu(
+    attention: Attention, place: Place
+) -> None:
+    q, k, v = operands(place)
+    with pytest.raises(
+        ValueError, match=r"kv_lengths must lie in \[0, Skv\] = \[0, 9\], got 10 at 1"
+    ):
+        attention(q, k, v, kv_lengths=lengths(place, 1, 10))
+    with pytest.raises(ValueError, match=r"kv_lengths must .* got -1 at 0"):
+        attention(q, k, v, kv_lengths=lengths(place, -1, 9))
+
+
+@on_cuda
+def test_lengths_outside_the_buffer_are_held_to_it_on_a_card(
+    attention: Attention, place: Place
+) -> None:
+    # A kernel cannot raise an error, and must not read beyond the buffer.
+    q, k, v = operands(place)
+    held = attention(q, k, v, kv_lengths=lengths(place, 0, 9))
+    assert same_bits(attention(q, k, v, kv_lengths=lengths(place, -5, 10**9)), held)
+
+
+@on_cuda
+def test_a_mix_of_devices_is_refused(attention: Attention, place: Place) -> None:
+    q, k, v = operands(place)
+    with pytest.raises(ValueError, match=r"k must be on the device of q \(cuda:0\), got cpu"):
+        attention(q, k.cpu(), v)
+    with pytest.raises(ValueError, match=r"k must be on the device of q \(cpu\), got cuda:0"):
+        attention(q.cpu(), k, v)
+    with pytest.raises(ValueError, match=r"kv_lengths must be on the device of q \(cuda:0\)"):
+        attention(q, k, v, kv_lengths=torch.tensor([1, 2]))
+
+
+@on_cuda
+def test_a_head_dimension_that_a_card_does_not_take_is_refused(
+    attention: Attention, place: Place
+) -> None:
+    wide = operands(place, (2, 4, 3, 257), (2, 2, 9, 257))
+    with pytest.raises(ValueError, match=r"q must have D in \[1, 256\] on CUDA, got .*257\)"):
+        attention(*wide)
+
+
+@everywhere
 @pytest.mark.parametrize(
-    ("name", "buffer", "message"),
+    ("name", "change", "message"),
     [
-        (
-            "out",
-            torch.zeros(2, 4, 3, 8),
-            r"out must have shape \(2, 4, 3, 16\), got \(2, 4, 3, 8\)",
-        ),
-        ("out", torch.zeros(2, 4, 3, 16).half(), "out must be Float, got Half"),
-        ("lse", torch.zeros(2, 4), r"lse must have shape \(2, 4, 3\), got \(2, 4\)"),
-        ("lse", torch.zeros(2, 4, 3).double(), "lse must be Float, got Double"),
-        ("workspace", torch.zeros(10), r"workspace must be .* at least 864 elements.*\(10\)"),
-        ("workspace", torch.zeros(2000)[::2], "workspace must be a contiguous"),
+        ("out", lambda t: t[..., :8], r"out must have shape \(2, 4, 3, 16\), got \(2, 4, 3, 8\)"),
+        ("out", lambda t: t.double(), r"out must be \w+, got Double"),
+        ("lse", lambda t: t[..., 0], r"lse must have shape \(2, 4, 3\), got \(2, 4\)"),
+        ("lse", lambda t: t.double(), "lse must be Float, got Double"),
+        ("workspace", lambda t: t.repeat(2)[::2], "workspace must be a contiguous"),
+        ("workspace", lambda t: t.double(), "workspace must be a contiguous Float.*got Double"),
     ],
 )
 def test_a_wrong_buffer_is_refused(
-    attention: Attention, name: str, buffer: Tensor, message: str
+    interface: Any, place: Place, name: str, change: Callable[[Tensor], Tensor], message: str
 ) -> None:
-    q, k, v = operands()
+    q, k, v = operands(place)
     buffers = {
         "out": torch.zeros_like(q),
-        "lse": torch.zeros(q.shape[:3]),
-        "workspace": torch.zeros(864),
+        "lse": torch.zeros(q.shape[:3], device=place.device),
+        "workspace": torch.zeros(4096, device=place.device),
     }
+    buffers[name] = change(buffers[name])
     with pytest.raises(ValueError, match=message):
-        torch.ops.kbtool.split_k_attention_out(q, k, v, num_splits=2, **buffers | {name: buffer})
+        OPS.split_k_attention_out(q, k, v, num_splits=2, variant=place.variant, **buffers)
+
+
+@on_cuda
+def test_an_unaligned_workspace_is_refused(interface: Any, place: Place) -> None:
+    q, k, v = operands(place, k=(2, 2, 900, 16))
+    given = {"num_splits": 18, "variant": place.variant}
+    _, numel = OPS.split_k_attention_plan(q, k, **given)
+    if numel == 0:
+        pytest.skip(f"{place} needs no workspace")
+    buffers = {
+        "out": torch.zeros_like(q),
+        "lse": torch.zeros(q.shape[:3], device=place.device),
+        "workspace": torch.zeros(numel + 1, device=place.device)[1:],
+    }
+    with pytest.raises(ValueError, match="workspace must start at a multiple of 16 bytes"):
+        OPS.split_k_attention_out(q, k, v, **given, **buffers)
+
+
+STATES = {"o": (3, 2, 4, 5, 16), "m": (3, 2, 4, 5), "l": (3, 2, 4, 5)}
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"o": (3, 2, 4, 5)}, r"o must have 5 dimensions \(S, B, H, Sq, D\), got 4"),
+        ({"m": (2, 2, 4, 5)}, r"m must have the shape of o without D, \(3, 2, 4, 5\), got"),
+        ({"l": (3, 2, 4)}, r"l must have the shape of o without D"),
+        (
+            {"o": (0, 2, 4, 5, 16), "m": (0, 2, 4, 5), "l": (0, 2, 4, 5)},
+            r"o must have S in \[1, 1024",
+        ),
+        ({"o": (3, 2, 4, 5, 0)}, "o must have D of at least 1"),
+    ],
+)
+def test_wrong_states_are_refused(
+    interface: Any, place: Place, change: dict[str, Shape], message: str
+) -> None:
+    of_two_pass(place)
+    o, m, sums = (torch.zeros(shape, device=place.device) for shape in (STATES | change).values())
+    with pytest.raises(ValueError, match=message):
+        OPS.split_k_attention_merge(o, m, sums, dtype=place.dtype)
+
+
+@everywhere
+def test_states_of_a_wrong_kind_are_refused(interface: Any, place: Place) -> None:
+    of_two_pass(place)
+    o, m, sums = (torch.zeros(shape, device=place.device) for shape in STATES.values())
+    with pytest.raises(ValueError, match="o must be Float, got Half"):
+        OPS.split_k_attention_merge(o.half(), m, sums, dtype=place.dtype)
+    with pytest.raises(ValueError, match="m must be contiguous"):
+        OPS.split_k_attention_merge(o, m.transpose(2, 3).contiguous().mT, sums, dtype=place.dtype)
+    with pytest.raises(ValueError, match=f"dtype must be {FLOATS[place.target]}, got Double"):
+        OPS.split_k_attention_merge(o, m, sums, dtype=torch.float64)

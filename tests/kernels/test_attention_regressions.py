@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from attention_rule import CPU, FOLDER, MANIFEST, PLACES, Place, check, everywhere, same_bits
+from attention_rule import FOLDER, MANIFEST, PLACES, Place, check, everywhere, same_bits
 from torch import Tensor
 
 Attention = Callable[..., Any]
@@ -116,9 +116,7 @@ def test_merging_two_empties_gives_no_nan(harness: Any, place: Place) -> None:
 
 @everywhere
 @pytest.mark.parametrize("num_splits", [1, 2, 7, 16])
-def test_fully_masked_rows_have_no_finite_lse(
-    harness: Any, place: Place, num_splits: int
-) -> None:
+def test_fully_masked_rows_have_no_finite_lse(harness: Any, place: Place, num_splits: int) -> None:
     """Finite LSE on fully masked rows, q longer than kv."""
     q, k, v = random_inputs(place, Sq=90, Skv=7)
     inputs = as_inputs(q, k, v, causal=True, num_splits=num_splits)
@@ -162,9 +160,7 @@ def test_the_last_block_sees_what_the_others_wrote(
 @everywhere
 @pytest.mark.parametrize("num_splits", [1, 3, 18])
 @pytest.mark.parametrize("B", [1, 3])
-def test_output_of_any_strides(
-    attention: Attention, place: Place, B: int, num_splits: int
-) -> None:
+def test_output_of_any_strides(attention: Attention, place: Place, B: int, num_splits: int) -> None:
     """Output stride 0: right at batch 1, wrong above."""
     q, k, v = random_inputs(place, B=B, dtype=torch.float16)
     expected = attention(q, k, v, num_splits=num_splits)
@@ -243,9 +239,7 @@ def test_buffers_outlive_the_launch(attention: Attention, place: Place) -> None:
     # What the operator allocates is free to be taken again as soon as it returns.
     q, k, v = random_inputs(place, H=8, Hkv=1, Skv=2000)
     expected = attention(q, k, v, num_splits=24)
-    _, numel = torch.ops.kbtool.split_k_attention_plan(
-        q, k, num_splits=24, variant=place.variant
-    )
+    _, numel = torch.ops.kbtool.split_k_attention_plan(q, k, num_splits=24, variant=place.variant)
     for _ in range(20):
         out = attention(q, k, v, num_splits=24)
         taken = [q.new_full((max(numel, 1),), math.nan, dtype=torch.float32) for _ in range(3)]
@@ -403,9 +397,7 @@ def test_what_a_row_does_not_see_cannot_reach_it(
 
 
 @everywhere
-def test_a_visible_nan_reaches_every_row_that_sees_it(
-    attention: Attention, place: Place
-) -> None:
+def test_a_visible_nan_reaches_every_row_that_sees_it(attention: Attention, place: Place) -> None:
     q, k, v = random_inputs(place, B=2, H=4, Hkv=2, Skv=200)
     k[1, 0, 150] = math.nan
     hit = torch.zeros(2, 4, 3, dtype=torch.bool, device=place.device)

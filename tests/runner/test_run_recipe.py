@@ -152,9 +152,14 @@ def test_an_undefined_symbol_fails_the_link_and_is_named(second_kernel_base, kbt
     header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
     header.write_text(header.read_text().replace("inline void", "float elsewhere();\ninline void")
                       .replace("a * x[i]", "elsewhere() * x[i]"))  # fmt: skip
+    pattern = second_kernel_base / "patterns" / "P01.yaml"
+    seen = "undefined reference"
+    symptom = f"  - {{id: link, match: {seen}, example: {seen}, advice: Link.}}"
+    pattern.write_text(pattern.read_text().replace("recipes:", f"{symptom}\nrecipes:", 1))
     done = kbtool("run-recipe", "add", root=second_kernel_base)
     assert done.code == 1
     assert "undefined reference to `elsewhere()'" in done.err
+    assert "P01 Try it knows this error: Link." in done.err
 
 
 def test_a_missing_compiler_says_what_to_install(second_kernel_base, kbtool):

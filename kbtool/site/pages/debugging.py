@@ -20,7 +20,7 @@ def minimised(result: MinimiseResult) -> str:
                 [
                     ("Cases that fail", f"{len(result.failing)} of {result.cases}"),
                     ("Made smaller", inline(f"{result.start.case_set}/{result.start.name}")),
-                    ("Smallest", code(result.text or "all defaults")),
+                    ("Smallest", code(result.text)),
                     ("Seed", code(result.smallest_seed)),
                     ("Draws that fail", drawn),
                     ("Parts", inline(fault_of(result) or "none can run alone")),

@@ -265,6 +265,17 @@ struct LaneState {
   float m[2];  // of q.k, not scaled yet
   float l[2];  // of this lane's keys only
   float o[C::D / 8][4];
+
+  // The state of no keys.
+  __device__ __forceinline__ void clear() {
+    m[0] = m[1] = -CUDART_INF_F;
+    l[0] = l[1] = 0.0f;
+#pragma unroll
+    for (int tile = 0; tile < C::D / 8; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) o[tile][i] = 0.0f;
+    }
+  }
 };
 
 // Rows see a key only if it is among the first `seen` of the block.
@@ -328,9 +339,8 @@ __device__ __forceinline__ void rescale_values(LaneState<C>& state, const float 
 }
 
 // A product with a weight of 0 makes NaN of a value that is NaN or infinite, so such a value would
-// reach rows that do not see its key. Blocks with a key that some row does not see are searched for
-// them; where there are any they are taken as 0, and this adds them to the rows that do see them.
-// Read from memory once more: it is rare.
+// reach rows that do not see its key. Where that may happen such values are taken as 0, and this adds
+// those of a block to the rows that do see them. Read from memory once more: it is rare.
 template <class C>
 __device__ __forceinline__ void add_not_finite(const FusedParams& fp, const BlockItem& at,
                                                int64_t key0, const int64_t (&seen_by_row)[2],
@@ -367,7 +377,7 @@ __device__ __forceinline__ void touch_later_parameters(const FusedParams& fp) {
 // The lanes' states of one group to its region of shared memory, and m and l beside.
 template <class C>
 __device__ __forceinline__ void store_group_state(const FusedParams& fp, const BlockItem& at,
-                                                  float* o_smem,    // [BLOCK_M, STATE_STRIDE]
+                                                  unsigned char* region,  // [BLOCK_M, STATE_STRIDE]
                                                   float2* ml_smem,  // [BLOCK_M]
                                                   int row_warp, int lane,
                                                   const LaneState<C>& state) {
@@ -379,7 +389,7 @@ __device__ __forceinline__ void store_group_state(const FusedParams& fp, const B
     const int row = row_warp * 16 + half * 8 + lane / 4;
     if (row >= at.rows) continue;
     if (lane % 4 == 0) ml_smem[row] = make_float2(state.m[half], l);
-    float* o_row = o_smem + row * C::STATE_STRIDE + lane % 4 * 2;
+    float* o_row = reinterpret_cast<float*>(region) + row * C::STATE_STRIDE + lane % 4 * 2;
 #pragma unroll
     for (int tile = 0; tile < C::D / 8; ++tile) {
       *reinterpret_cast<float2*>(o_row + tile * 8) =

@@ -141,8 +141,8 @@ __device__ __forceinline__ void add_product(float (&sum)[4], const uint32_t (&a)
 template <class C>
 __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], uint32_t k_tile,
                                              uint32_t v_tile, bool masked, const int (&seen)[2],
-                                             bool v_finite, const bool (&exists)[2], float c,
-                                             int lane, LaneState<C>& state) {
+                                             const bool (&exists)[2], float c, int lane,
+                                             LaneState<C>& state) {
   using Traits = typename C::Traits;
   constexpr int TILES = C::BLOCK_KV / 8;
 
@@ -175,45 +175,26 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
       uint32_t v[4];
       const int key = step * 16 + lane / 8 % 2 * 8 + lane % 8;
       load_matrices_transposed(v, v_tile + C::tile_offset(key, pair * 2 + lane / 16));
-      if (!v_finite) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) v[i] = finite_or_zero<Traits>(v[i]);
-      }
       Traits::mma(state.o[pair * 2], weights, v[0], v[1]);
       Traits::mma(state.o[pair * 2 + 1], weights, v[2], v[3]);
     }
   }
 }
 
-// The whole tile, by each warp.
-template <class C>
-__device__ __forceinline__ bool tile_is_finite(uint32_t tile, int lane) {
-  using Traits = typename C::Traits;
-  bool finite = true;
-#pragma unroll 1
-  for (int at = lane * 16; at < C::TILE_BYTES; at += 32 * 16) {
-    uint32_t v[4];
-    asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-                 : "r"(tile + at)
-                 : "memory");
-#pragma unroll
-    for (int i = 0; i < 4; ++i) finite = finite && finite_or_zero<Traits>(v[i]) == v[i];
-  }
-  return __all_sync(~0u, finite);
-}
-
-// One group's keys of the split, to the state of each lane.
-template <class C>
+// One group's keys of the split, to the state of each lane. When CAREFUL, what is not finite among the
+// values reaches no row that does not see it.
+template <class C, bool CAREFUL>
 __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockItem& at,
-                                             uint32_t ring, int key_warp, int row_warp, int lane,
-                                             LaneState<C>& state) {
+                                             unsigned char* region, int key_warp, int row_warp,
+                                             int lane, LaneState<C>& state) {
+  const uint32_t ring = shared_address(region);
   const int thread = row_warp * 32 + lane;
   const TileCopier<C> k_copier(fp, fp.p.k, fp.p.k_stride, at, thread);
   const TileCopier<C> v_copier(fp, fp.p.v, fp.p.v_stride, at, thread);
   const int64_t keys = at.key_end - at.key_begin;
   constexpr int64_t STRIDE = C::KEY_WARPS * C::BLOCK_KV;
 
+  state.clear();
   const auto start_copy = [&](int64_t key0, int stage) {
     if (key0 < keys) {
       const int count = static_cast<int>(min(static_cast<int64_t>(C::BLOCK_KV), keys - key0));
@@ -263,6 +244,10 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
   for (int64_t round = rounds_from; round < keys; round += STRIDE, key0 += STRIDE) {
     wait_copies<C::STAGES - 1>();
     group_sync<C>();
+    if constexpr (CAREFUL) {
+      if (key0 < keys) v_copier.clear_not_finite(region + stage * C::STAGE_BYTES + C::TILE_BYTES);
+      group_sync<C>();
+    }
     if (key0 < keys) {
       const uint32_t tile = ring + stage * C::STAGE_BYTES;
       const bool masked = key0 + C::BLOCK_KV > seen_by_all;
@@ -274,16 +259,41 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
               max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_by_row[half] - key0)));
         }
       }
-      const bool hides = min(key0 + C::BLOCK_KV, keys) > seen_by_all;
-      const bool v_finite = !hides || tile_is_finite<C>(tile + C::TILE_BYTES, lane);
-      attend_block<C>(q, tile, tile + C::TILE_BYTES, masked, seen, v_finite, exists, fp.c, lane,
-                      state);
-      if (!v_finite) add_not_finite<C>(fp, at, key0, seen_by_row, lane, state);
+      attend_block<C>(q, tile, tile + C::TILE_BYTES, masked, seen, exists, fp.c, lane, state);
+      if constexpr (CAREFUL) add_not_finite<C>(fp, at, key0, seen_by_row, lane, state);
     }
     group_sync<C>();
     start_copy(key0 + C::STAGES * STRIDE, stage);
     stage = stage + 1 == C::STAGES ? 0 : stage + 1;
   }
+  // The loop ends with a barrier of the group, and copies still under way hold nothing.
+  wait_copies<0>();
+  group_sync<C>();
+}
+
+// The same once more, with care, to the group's region of shared memory. A function of its own, out of
+// the way of the code that always runs.
+template <class C>
+__device__ __noinline__ void attend_carefully(const FusedParams& fp, const BlockItem& at,
+                                              unsigned char* region, float2* ml, int key_warp,
+                                              int row_warp, int lane) {
+  LaneState<C> state;
+  attend_split<C, true>(fp, at, region, key_warp, row_warp, lane, state);
+  store_group_state<C>(fp, at, region, ml, row_warp, lane, state);
+}
+
+// Whether a value of a row that exists is NaN or infinite.
+template <class C>
+__device__ __forceinline__ bool has_not_finite(const BlockItem& at, int row_warp, int lane,
+                                               const LaneState<C>& state) {
+  float zero[2] = {0.0f, 0.0f};  // until something that is not finite is multiplied by 0
+#pragma unroll
+  for (int tile = 0; tile < C::D / 8; ++tile) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) zero[i / 2] = fmaf(state.o[tile][i], 0.0f, zero[i / 2]);
+  }
+  const int row = row_warp * 16 + lane / 4;
+  return (row < at.rows && zero[0] != 0.0f) || (row + 8 < at.rows && zero[1] != 0.0f);
 }
 
 template <class C>
@@ -299,22 +309,17 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
   const BlockItem at = locate<C>(fp);
   unsigned char* region = smem + key_warp * C::REGION_BYTES;
   float2* ml_smem = reinterpret_cast<float2*>(smem + C::ML_OFFSET);  // [KEY_WARPS, BLOCK_M]
+  float2* ml = ml_smem + key_warp * C::BLOCK_M;
+  bool careful = false;
   {
     LaneState<C> state;
-    state.m[0] = state.m[1] = -CUDART_INF_F;
-    state.l[0] = state.l[1] = 0.0f;
-#pragma unroll
-    for (int tile = 0; tile < C::D / 8; ++tile) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) state.o[tile][i] = 0.0f;
+    attend_split<C, false>(fp, at, region, key_warp, row_warp, lane, state);
+    if (fp.p.causal && fp.p.Sq > 1) {  // rows do not see the same keys
+      careful = __syncthreads_or(has_not_finite<C>(at, row_warp, lane, state)) != 0;
     }
-    attend_split<C>(fp, at, shared_address(region), key_warp, row_warp, lane, state);
-    // The loop ends with a barrier of the group, and copies still under way hold nothing.
-    wait_copies<0>();
-    group_sync<C>();
-    store_group_state<C>(fp, at, reinterpret_cast<float*>(region), ml_smem + key_warp * C::BLOCK_M,
-                         row_warp, lane, state);
+    if (!careful) store_group_state<C>(fp, at, region, ml, row_warp, lane, state);
   }
+  if (careful) attend_carefully<C>(fp, at, region, ml, key_warp, row_warp, lane);
   block_sync();
   finish_block<C>(fp, at, smem);
 }

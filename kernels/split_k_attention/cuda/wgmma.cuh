@@ -386,19 +386,13 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
     if constexpr (C::UNEVEN_REGISTERS) take_registers<C::CONSUMER_REGISTERS>();
     {
       LaneState<C> state;
-      state.m[0] = state.m[1] = -CUDART_INF_F;
-      state.l[0] = state.l[1] = 0.0f;
-#pragma unroll
-      for (int tile = 0; tile < C::D / 8; ++tile) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) state.o[tile][i] = 0.0f;
-      }
+      state.clear();
       bring_queries<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
       touch_later_parameters(fp);
       consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
       block_sync();
       if (fp.cluster > 1) cluster_arrive();  // others may send: the tiles are done with
-      store_group_state<C>(fp, at, reinterpret_cast<float*>(wgmma_smem),
+      store_group_state<C>(fp, at, wgmma_smem,
                            reinterpret_cast<float2*>(wgmma_smem + C::ML_OFFSET), warp, lane, state);
     }
     block_sync();

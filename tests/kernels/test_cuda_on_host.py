@@ -1,0 +1,135 @@
+"""The kernels of fa1 and two_pass, run on the host thread by thread in an order that is drawn.
+
+A barrier that is missing changes results here, shared memory that nobody wrote is NaN, and one
+thread that misses a barrier is a deadlock: what needs luck to be seen on a card.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from attention_rule import CPU, FOLDER, MANIFEST, same_bits, violation
+from torch import Tensor
+
+from kbtool.gpu.toolchain import cuda_home, find_nvcc
+from kbtool.model.errors import MachineError
+
+HOST_CUDA = Path(__file__).parent / "host_cuda"
+VARIANTS = {"fa1": 0, "two_pass": 1}
+Run = Callable[..., dict[str, Tensor]]
+
+
+def for_the_host(source: str) -> str:
+    """CUDA source as ``host_cuda.h`` has it run: launches are calls, shared memory is static."""
+    source = re.sub(
+        r"([\w<>]+)<<<([^;]+?)>>>\((\w+)\);\s*return cudaGetLastError\(\);",
+        r"return host_cuda::launch(\1, \2, \3);",
+        source,
+    )
+    for device, host in (
+        ("extern __shared__", "extern"),
+        ("__shared__", "static"),
+        ("defined(__CUDACC__)", "1"),
+        ("cudaFuncSetAttribute", "host_cuda::set_attribute"),
+        ("cudaGetDevice(", "host_cuda::get_device("),
+    ):
+        source = source.replace(device, host)
+    return source
+
+
+@pytest.fixture(scope="session")
+def on_host(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs a variant on a harness's inputs."""
+    try:
+        home = cuda_home(find_nvcc()[0])
+    except MachineError as error:
+        pytest.skip(f"CUDA's headers are needed: {error}")
+    folder = tmp_path_factory.mktemp("host") / "kernel"
+    shutil.copytree(FOLDER, folder)
+    for path in [*folder.rglob("*.h"), *folder.rglob("*.cuh")]:
+        path.write_text(for_the_host(path.read_text(encoding="utf-8")), encoding="utf-8")
+    subprocess.run(
+        ["g++", "-std=c++17", "-O2", "-fPIC", "-shared", "-D__forceinline__=inline",
+         f"-I{folder}", f"-I{HOST_CUDA}", f"-isystem{home / 'include'}",
+         str(HOST_CUDA / "run.cpp"), "-o", str(folder / "host.so")],
+        check=True, timeout=300,
+    )  # fmt: skip
+    library = ctypes.CDLL(str(folder / "host.so"))
+
+    def run(inputs: dict[str, Any], variant: str, order: int = 1) -> dict[str, Tensor]:
+        q, k, v = inputs["q"], inputs["k"], inputs["v"]
+        B, H, Sq, D = q.shape
+        splits = 1 if variant == "fa1" else inputs["num_splits"] or 3
+        out = torch.full(q.shape, math.nan, dtype=q.dtype)
+        lse = torch.full((B, H, Sq), math.nan)
+        workspace = torch.full((splits * B * H * Sq * (D + 2),), math.nan) if splits > 1 else None
+        sizes = (B, H, k.shape[1], Sq, k.shape[2], D, splits)
+        strides = [stride for t in (q, k, v, out, lse) for stride in t.stride()]
+        lengths, scale = inputs["kv_lengths"], inputs["scale"]
+        if lse.numel() > 0:
+            status = library.run_on_host(
+                VARIANTS[variant],
+                int(q.dtype == torch.bfloat16),
+                *(_address(t) for t in (q, k, v, out, lse, workspace)),
+                (ctypes.c_int64 * len(sizes))(*sizes),
+                (ctypes.c_int64 * len(strides))(*strides),
+                _address(lengths),
+                int(lengths is not None and lengths.dtype == torch.int64),
+                ctypes.c_float(1 / math.sqrt(D) if scale is None else scale),
+                int(inputs["causal"]),
+                ctypes.c_uint64(order),
+            )
+            assert status == 0
+        return {"out": out, "lse": lse}
+
+    return run
+
+
+def _address(t: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None if t is None else t.data_ptr())
+
+
+CASES = [
+    pytest.param(case, id=f"{name}: {case['name']}")
+    for name, dtypes in (("quick", ("float16", "bfloat16")), ("edges", ("bfloat16",)))
+    for case in MANIFEST.cases(name)
+    if case["dtype"] in dtypes
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("case", CASES)
+def test_case(harness: Any, on_host: Run, case: dict[str, Any], variant: str) -> None:
+    inputs = harness.make_inputs(case, device=CPU, seed=11)
+    reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
+    got = on_host(inputs, variant)
+    for key in ("out", "lse"):
+        problem = violation(got[key], reference[key], yardstick[key])
+        assert problem is None, f"{key}: {problem}"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_order_of_the_threads_changes_no_bit(harness: Any, on_host: Run, variant: str) -> None:
+    fields = {"H": 2, "Sq": 70, "Skv": 200, "D": 100, "causal": True, "num_splits": 2}
+    inputs = harness.make_inputs(fields, device=CPU, seed=3)
+    first = on_host(inputs, variant, order=1)
+    for order in range(2, 6):
+        again = on_host(inputs, variant, order=order)
+        assert same_bits(again["out"], first["out"]) and same_bits(again["lse"], first["lse"])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_values_of_one_give_exactly_one(harness: Any, on_host: Run, variant: str) -> None:
+    for D in (40, 128, 256):
+        fields = {"H": 2, "Sq": 9, "Skv": 333, "D": D, "fill": "v_one", "num_splits": 5}
+        got = on_host(harness.make_inputs(fields, device=CPU, seed=3), variant)
+        assert got["out"].eq(1).all()
