@@ -135,7 +135,7 @@ kbtool-event {"event": "result", "result": "split_k"}
 "","","","","","","","","","","","us","byte","%",""
 "0","4711","python3","127.0.0.1","attention","1","7","(128, 1, 1)","(264, 1, 1)","0","9.0","1,205.25","12,345,678","n/a","264"
 "1","4711","python3","127.0.0.1","reduce","1","7","(64, 1, 1)","(8, 1, 1)","0","9.0","2.5","1,024","","8"
-"""
+"""  # noqa: E501 (as it is printed)
 
 
 def test_output_is_read_with_units_separators_and_gaps():

@@ -98,11 +98,16 @@ def _address(t: Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None if t is None else t.data_ptr())
 
 
+def blocks_of_keys(case: dict[str, Any]) -> int:
+    """Tiles of 64 queries by 64 keys: what a case takes of the host's time."""
+    return case["B"] * case["H"] * math.ceil(case["Sq"] / 64) * math.ceil(case["Skv"] / 64)
+
+
 CASES = [
     pytest.param(case, id=f"{name}: {case['name']}")
-    for name, dtypes in (("quick", ("float16", "bfloat16")), ("edges", ("bfloat16",)))
+    for name, dtype in (("quick", "float16"), ("edges", "bfloat16"))
     for case in MANIFEST.cases(name)
-    if case["dtype"] in dtypes
+    if case["dtype"] == dtype and blocks_of_keys(case) <= 60
 ]
 
 

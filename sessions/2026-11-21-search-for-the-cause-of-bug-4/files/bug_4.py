@@ -82,7 +82,7 @@ class Pieces:
     def reduced(self, states: States, w: Tensor) -> Tensor:
         """w (N, S, T): exp(m - common maximum)."""
         total = (w * states.l).sum(-1, keepdim=True)
-        return (w.unsqueeze(-1) * states.o).sum(-2) / total
+        return merged(states, w) / total
 
     def run(self, inputs: Inputs) -> Tensor:
         q, k, v = inputs.q, self.keys(inputs.k), self.values(inputs.v)
@@ -103,6 +103,10 @@ class Pieces:
 
 def change(**pieces: Callable) -> type[Pieces]:
     return type("Fault", (Pieces,), pieces)
+
+
+def merged(s: States, w: Tensor) -> Tensor:
+    return (w.unsqueeze(-1) * s.o).sum(-2)
 
 
 def divided(s: States) -> Tensor:
@@ -164,52 +168,68 @@ FAULTS: dict[str, type[Pieces]] = {
     "scale: of D = 64 whatever D is": change(scale=lambda self, D: 1 / 8),
     "weights: base 2 for base e": change(weights=lambda self, x, m: torch.exp2(x - m)),
     "weights: no maximum taken off": change(
-        weights=lambda self, x, m: torch.exp(x), stored=lambda self, s: s._replace(m=torch.where(s.l > 0, 0.0, s.m))
+        weights=lambda self, x, m: torch.exp(x),
+        stored=lambda self, s: s._replace(m=torch.where(s.l > 0, 0.0, s.m)),
     ),
-    "weights: rounded to fp16": change(weighted=lambda self, p, v: Pieces.weighted(self, p.half().float(), v)),
+    "weights: rounded to fp16": change(
+        weighted=lambda self, p, v: Pieces.weighted(self, p.half().float(), v)
+    ),
     "mask: none": change(seen=lambda self, S: torch.ones(S, S, dtype=torch.bool)),
     "mask: one key less": change(seen=mask(-1)),
     "mask: one key more": change(seen=mask(1)),
     "keys: one row off": change(keys=moved(1)),
     "values: one row off": change(values=moved(1)),
-    "values: half a tile off": change(values=lambda self, v: torch.roll(v, min(TILE, v.shape[1]) // 2, 1)),
-    "sum: not stored, 1 in its place": change(stored=lambda self, s: s._replace(l=(s.l > 0).float())),
+    "values: half a tile off": change(
+        values=lambda self, v: torch.roll(v, min(TILE, v.shape[1]) // 2, 1)
+    ),
+    "sum: not stored, 1 in its place": change(
+        stored=lambda self, s: s._replace(l=(s.l > 0).float())
+    ),
     "sum: of one thread of 2": change(sums=every(2)),
     "sum: of one thread of 4": change(sums=every(4)),
     "sum: of one thread of 16": change(sums=every(16)),
     "sum: of one thread of 32": change(sums=every(32)),
     "sum: of one thread of 64": change(sums=every(64)),
-    "sum: the masked keys counted as well": change(sums=lambda self, p: p.sum(-1) + (p == 0).sum(-1)),
+    "sum: the masked keys counted as well": change(
+        sums=lambda self, p: p.sum(-1) + (p == 0).sum(-1)
+    ),
     "sum: the largest weight alone": change(sums=lambda self, p: p.amax(-1)),
-    "values: summed over one thread of 2": change(weighted=lambda self, p, v: Pieces.weighted(self, p * (torch.arange(TILE) % 2 == 0), v)),
-    "values: summed over the first half of a tile": change(weighted=lambda self, p, v: Pieces.weighted(self, p * (torch.arange(TILE) < 32), v)),
-    "maximum: not stored, 0 in its place": change(stored=lambda self, s: s._replace(m=torch.where(s.l > 0, 0.0, s.m))),
+    "values: summed over one thread of 2": change(
+        weighted=lambda self, p, v: Pieces.weighted(self, p * (torch.arange(TILE) % 2 == 0), v)
+    ),
+    "values: summed over the first half of a tile": change(
+        weighted=lambda self, p, v: Pieces.weighted(self, p * (torch.arange(TILE) < 32), v)
+    ),
+    "maximum: not stored, 0 in its place": change(
+        stored=lambda self, s: s._replace(m=torch.where(s.l > 0, 0.0, s.m))
+    ),
     "partial: divided, and divided again": change(stored=lambda self, s: s._replace(o=divided(s))),
     "partial: divided, reduced without sums": change(
-        reduced=lambda self, s, w: (w.unsqueeze(-1) * divided(s)).sum(-2) / w.sum(-1, keepdim=True)
+        reduced=lambda self, s, w: merged(s._replace(o=divided(s)), w) / w.sum(-1, keepdim=True)
     ),
-    "reduction: nothing is divided": change(reduced=lambda self, s, w: (w.unsqueeze(-1) * s.o).sum(-2)),
+    "reduction: nothing is divided": change(reduced=lambda self, s, w: merged(s, w)),
     "reduction: divided by the tiles' weights, not by the sums": change(
-        reduced=lambda self, s, w: (w.unsqueeze(-1) * s.o).sum(-2) / w.sum(-1, keepdim=True)
+        reduced=lambda self, s, w: merged(s, w) / w.sum(-1, keepdim=True)
     ),
     "reduction: divided by the number of KV tiles": change(
-        reduced=lambda self, s, w: (w.unsqueeze(-1) * s.o).sum(-2) / w.shape[-1]
+        reduced=lambda self, s, w: merged(s, w) / w.shape[-1]
     ),
     "reduction: divided by the first tile's sum": change(
-        reduced=lambda self, s, w: (w.unsqueeze(-1) * s.o).sum(-2) / s.l[..., :1]
+        reduced=lambda self, s, w: merged(s, w) / s.l[..., :1]
     ),
     "reduction: divided by the last seen tile's sum": change(
-        reduced=lambda self, s, w: (w.unsqueeze(-1) * s.o).sum(-2)
-        / s.l.gather(-1, ((s.l > 0).sum(-1, keepdim=True) - 1))
+        reduced=lambda self, s, w: (
+            merged(s, w) / s.l.gather(-1, ((s.l > 0).sum(-1, keepdim=True) - 1))
+        )
     ),
     "reduction: no weights": change(reduced=without_weights),
     "reduction: weights squared on the values": change(
-        reduced=lambda self, s, w: ((w * w).unsqueeze(-1) * s.o).sum(-2) / (w * s.l).sum(-1, keepdim=True)
+        reduced=lambda self, s, w: merged(s, w * w) / (w * s.l).sum(-1, keepdim=True)
     ),
     "reduction: first tile's values twice": change(reduced=twice(0)),
     "online: values not rescaled": online(False, True),
     "online: sum not rescaled": online(True, False),
-}  # fmt: skip
+}
 
 
 def draw(S: int, D: int, count: int, deviation: float, seed: int) -> Inputs:
