@@ -19,7 +19,7 @@ from kbtool.model.base import Model
 from kbtool.model.finding import Finding
 from kbtool.model.kernel import Kernel
 from kbtool.model.pattern import Pattern
-from kbtool.model.recipe import Recipe
+from kbtool.model.recipe import Recipe, names_in
 from kbtool.model.session import Session
 from kbtool.store.document import DocumentError, parse
 from kbtool.store.load import validate
@@ -181,7 +181,7 @@ def _recipe(recipe: Recipe, index: int) -> RecipeFacts:
             where = ["recipes", index, "steps", place]
             asked: tuple[list[Any], ...] = ([], [], [])
             if step.kind in {"validate", "mutants", "minimise", "sanitise"}:
-                names = (name.strip() for name in step.case_sets.split(","))
+                names = names_in(step.case_sets)
                 asked[0].extend(([*where, "case_sets"], name) for name in names)
             elif step.kind in {"benchmark", "profile"}:
                 asked[0].append(([*where, "case_set"], step.case_set))

@@ -373,12 +373,13 @@ def _report(result: MinimiseResult | ProfileResult | SanitiseResult, run: Run) -
     from kbtool.model.run import MinimiseResult, ProfileResult
     from kbtool.steps.minimise import report as minimised
     from kbtool.steps.profile import report as profiled
+    from kbtool.steps.sanitise import report as sanitised
 
     if isinstance(result, MinimiseResult):
         return minimised(result, run.recipe)
     if isinstance(result, ProfileResult):
         return profiled(result)
-    return [result.report] if result.report else [f"{result.tool}: no errors"]
+    return sanitised(result)
 
 
 def _print_benchmark(result: BenchmarkResult) -> None:

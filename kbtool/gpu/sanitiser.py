@@ -13,7 +13,7 @@ OPTIONS = {
     "synccheck": (),
 }
 """Tool → its options, beside those that all take."""
-COMMON = ("--print-limit", "20", "--target-processes", "all")
+COMMON = ("--print-limit", "200", "--target-processes", "all")
 ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 """Without it torch hands out parts of one large allocation, and no access leaves that."""
 
@@ -26,7 +26,9 @@ _NO_DEVICE = re.compile(
     r"Device not supported|No CUDA-capable device|Target application terminated before first"
     r"|Unable to find (?:a matching|.*injection)|driver version is insufficient"
 )
+_NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d+)\b")
 _REPORT_LINES = 30
+_MOST_REPORTS = 20
 
 
 def command(program: str, tool: str, excluded: Sequence[str]) -> list[str]:
@@ -35,8 +37,8 @@ def command(program: str, tool: str, excluded: Sequence[str]) -> list[str]:
     return [program, "--tool", tool, *OPTIONS[tool], *COMMON, *left_out]
 
 
-def read(lines: Iterable[str]) -> tuple[int | None, str | None]:
-    """Errors that the tool counted, and the first report as printed.
+def read(lines: Iterable[str]) -> tuple[int | None, list[str]]:
+    """Errors that the tool counted, and reports as printed: the first of each place and kind.
 
     Returns:
         ``None`` for the count if there was no summary: the tool did not come to its end.
@@ -44,11 +46,12 @@ def read(lines: Iterable[str]) -> tuple[int | None, str | None]:
     said = [_PREFIX.sub("", line) for line in lines if _PREFIX.match(line)]
     counts = [match for line in said if (match := _SUMMARY.match(line))]
     count = sum(int(part or 0) for part in counts[-1].groups()) if counts else None
-    return count, _first_report(said)
+    return count, _reports(said)
 
 
-def _first_report(said: list[str]) -> str | None:
-    """The first paragraph that is a report, with what is indented under it."""
+def _reports(said: list[str]) -> list[str]:
+    """Each a paragraph with what is indented under it; those alike but for numbers once."""
+    found: dict[str, str] = {}
     for number, line in enumerate(said):
         if not line.strip() or line.startswith(("COMPUTE-SANITIZER", " ")) or _SUMMARY.match(line):
             continue
@@ -57,8 +60,8 @@ def _first_report(said: list[str]) -> str | None:
             if not more.startswith(" ") or len(report) == _REPORT_LINES:
                 break
             report.append(more)
-        return "\n".join(report)
-    return None
+        found.setdefault(_NUMBER.sub("", "".join(report[:2])), "\n".join(report))
+    return list(found.values())[:_MOST_REPORTS]
 
 
 def lacking(lines: Iterable[str]) -> str | None:

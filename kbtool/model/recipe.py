@@ -55,6 +55,11 @@ _ARTICLE = {"int": "an int", "float": "a float"}
 _BOOLS = {"true": "true", "yes": "true", "1": "true", "false": "false", "no": "false", "0": "false"}
 
 
+def names_in(listed: str) -> list[str]:
+    """The names in a comma-separated list."""
+    return [name.strip() for name in listed.split(",") if name.strip()]
+
+
 class StepBase(Model):
     """What every step has, whatever its kind."""
 
@@ -175,19 +180,19 @@ class ProfileStep(StepBase):
 
 
 class SanitiseStep(StepBase):
-    """Run the built artifact under a tool of compute-sanitizer, with no caching allocator."""
+    """Run the built artifact under tools of compute-sanitizer, with no caching allocator."""
 
     kind: Literal["sanitise"]
-    tool: Literal["memcheck", "racecheck", "initcheck", "synccheck"]
-    """The tool."""
+    tools: str = "memcheck,racecheck,initcheck,synccheck"
+    """The tools, separated by commas. Each runs, whatever the one before it found."""
     case_sets: str
     """Case sets of the manifest, separated by commas."""
     case: str = ""
     """One case instead of all: `FIELD=VALUE …`, or the name of a case of the sets."""
     variants: str = "all"
     """Variants of the target to run, as for validate."""
-    exclude: str = ""
-    """Parts of the names of kernels that the tool leaves out, separated by commas."""
+    exclude_races: str = ""
+    """Parts of the names of kernels that racecheck leaves out, separated by commas."""
 
 
 class CommandStep(StepBase):

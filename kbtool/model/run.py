@@ -598,15 +598,10 @@ class ProfileResult(Model):
     cases: list[ProfileCase]
 
 
-class SanitiseResult(Model):
-    """What a tool of compute-sanitizer reported."""
+class ToolReport(Model):
+    """What one tool of compute-sanitizer reported."""
 
-    type: Literal["sanitise"] = "sanitise"
-    sha256: Sha256
-    """The library that was run."""
     tool: str
-    version: str
-    """The version of compute-sanitizer."""
     options: list[str]
     """Its options."""
     excluded: list[str] = []
@@ -615,8 +610,19 @@ class SanitiseResult(Model):
     """The cases that ran to their end under it, as `set/name`."""
     errors: int
     """Errors; of racecheck, warnings too."""
-    report: str | None = None
-    """The first of them, as printed."""
+    reports: list[str] = []
+    """Those that differ in what they say or in the kernel, the first of each, as printed."""
+
+
+class SanitiseResult(Model):
+    """What compute-sanitizer reported."""
+
+    type: Literal["sanitise"] = "sanitise"
+    sha256: Sha256
+    """The library that was run."""
+    version: str
+    """The version of compute-sanitizer."""
+    tools: list[ToolReport]
 
 
 class CommandResult(Model):

@@ -17,7 +17,7 @@ from kbtool.gpu.worker import EVENT
 from kbtool.model.errors import UsageError
 from kbtool.model.kernel import GIVEN, CaseValue, Kernel
 from kbtool.model.mutant import Mutant
-from kbtool.model.recipe import StepBase
+from kbtool.model.recipe import StepBase, names_in
 from kbtool.model.run import (
     BuildResult,
     MachineInfo,
@@ -96,7 +96,7 @@ class Context:
         Raises:
             UsageError: the manifest has no such set.
         """
-        names = [name.strip() for name in case_sets.split(",") if name.strip()]
+        names = names_in(case_sets)
         if not names:
             raise UsageError("no case set is named")
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -125,7 +125,7 @@ class Context:
         Raises:
             UsageError: the build has no such variant.
         """
-        names = [name.strip() for name in wanted.split(",") if name.strip()]
+        names = names_in(wanted)
         offered = []
         if self.plan is not None:
             target = self.manifest.targets[self.plan.target]

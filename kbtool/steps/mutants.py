@@ -18,7 +18,7 @@ from kbtool.gpu.mutants import over_bound, plan_mutant
 from kbtool.gpu.process import Completed
 from kbtool.model.errors import UsageError
 from kbtool.model.mutant import Mutant
-from kbtool.model.recipe import MutantsStep
+from kbtool.model.recipe import MutantsStep, names_in
 from kbtool.model.run import (
     CaseResult,
     MutantResult,
@@ -80,7 +80,7 @@ def _selected(step: MutantsStep, context: Context) -> list[tuple[str, Mutant]]:
     if step.mutants == "all":
         return context.mutants
     known = {mutant.id: (bug, mutant) for bug, mutant in context.mutants}
-    names = [name.strip() for name in step.mutants.split(",") if name.strip()]
+    names = names_in(step.mutants)
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
@@ -116,7 +116,7 @@ class _Trial:
         self.plan, self.built = context.plan, context.built
         self.seed = step.seed or context.seed
         self.cases = context.taken(step.case_sets)[0]
-        profiled = {name.strip() for name in step.profile.split(",")}
+        profiled = names_in(step.profile)
         self.profiled = {n for n, (name, _) in enumerate(self.cases) if name in profiled}
         cores = context.machine.cores
         on_card = self.plan.target == "cuda"

@@ -1,13 +1,16 @@
-"""The step kind ``sanitise``: the built library under one tool of compute-sanitizer."""
+"""The step kind ``sanitise``: the built library under the tools of compute-sanitizer."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from kbtool.gpu.sanitiser import ENVIRONMENT, OPTIONS, command, lacking, read
 from kbtool.gpu.toolchain import find_sanitiser
-from kbtool.model.recipe import SanitiseStep
-from kbtool.model.run import SanitiseResult
+from kbtool.model.errors import UsageError
+from kbtool.model.recipe import SanitiseStep, names_in
+from kbtool.model.run import SanitiseResult, ToolReport
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.validate import library_request
 
@@ -16,21 +19,22 @@ class Sanitise:
     """Runs the operator without reference or clock: under these tools all is slow."""
 
     def plan(self, step: SanitiseStep, context: Context) -> list[str]:
-        """The cases and the tool."""
+        """The cases and the tools."""
         cases = context.chosen(step.case_sets, step.case)
         program, version = find_sanitiser()
         variants = "" if step.variants == "default" else f", variants {step.variants},"
-        left_out = f", but for kernels with {step.exclude} in their names" if step.exclude else ""
-        return [
-            f"call the library once on each of {len(cases)} cases{variants} under"
-            f" {program.name} {version}"
-            f" --tool {' '.join([step.tool, *OPTIONS[step.tool]])}{left_out}",
-            f"with {' '.join(f'{name}={value}' for name, value in ENVIRONMENT.items())}, so that"
-            " each tensor is an allocation of its own",
-        ]
+        plan = [f"call the library once on each of {len(cases)} cases{variants} under"]
+        for tool in _tools(step):
+            left_out = ", ".join(_excluded(step, tool))
+            plan.append(
+                f"{program.name} {version} --tool {' '.join([tool, *OPTIONS[tool]])}"
+                + (f", but for kernels with {left_out} in their names" if left_out else "")
+            )
+        shown = " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
+        return [*plan, f"with {shown}, so that each tensor is an allocation of its own"]
 
     def run(self, step: SanitiseStep, context: Context) -> Outcome:
-        """Failed if the tool reports an error."""
+        """Failed if a tool reports an error; each runs, whatever the one before it found."""
         if context.built is None or context.plan is None:
             return Outcome("refused", "nothing was built in this run")
         if context.plan.target != "cuda":
@@ -40,72 +44,127 @@ class Sanitise:
                 " none: build the cuda target",
             )
         program, version = find_sanitiser()
-        excluded = [name.strip() for name in step.exclude.split(",") if name.strip()]
-        argv = command(str(program), step.tool, excluded)
-        lines: list[str] = []
-        cases = [
+        calls = [
             (entry, variant)
             for variant in context.variants(step.variants)
             for entry in context.chosen(step.case_sets, step.case, variant)
         ]
-        names = [
-            f"{case_set}/{case['name']}" + (f" as {variant}" if variant else "")
-            for (case_set, case), variant in cases
-        ]
-        ran = 0
-
-        def on_line(line: str) -> None:
-            lines.append(line)
-            context.on_line(line)
-
-        def on_event(progress: dict[str, Any]) -> None:
-            nonlocal ran
-            ran = progress["done"]
-            context.on_progress(ran, len(names), names[ran - 1])
-
-        event, done = run_worker(
-            {
-                **library_request(context.plan, context.built, context.manifest),
-                "task": "run",
-                "cases": [entry for entry, _ in cases],
-                "of": [variant for _, variant in cases],
-                "seed": context.seed,
-                "threads": context.machine.cores,
-            },
-            context,
-            under=argv,
-            env=ENVIRONMENT,
-            on_event=on_event,
-            on_line=on_line,
+        reports: list[ToolReport] = []
+        said: list[str] = []
+        output = ""
+        for tool in _tools(step):
+            known = _under(tool, _excluded(step, tool), program, calls, context)
+            if isinstance(known, Outcome):
+                return replace(known, result=_result(context, version, reports))
+            report, told, printed = known
+            reports.append(report)
+            said.append(told)
+            output = output or (printed if report.errors else "")
+        first = next((one.reports[0] for one in reports if one.reports), None)
+        return Outcome(
+            "failed" if any(one.errors for one in reports) else "passed",
+            "; ".join(said),
+            _result(context, version, reports),
+            first,
+            output,
         )
-        failure = worker_failure(event, done, f"running under {step.tool}")
-        errors, report = read(lines)
-        if failure is not None and not errors:
-            why = lacking(lines)
-            if why is not None and failure.status != "timeout":
-                return Outcome(
-                    "unavailable",
-                    f"compute-sanitizer: {why}; run it where it knows the card and the driver",
-                    output=done.output,
-                )
-            return failure
-        if errors is None:
-            return Outcome("failed", f"{step.tool} ended without a summary", output=done.output)
-        result = SanitiseResult(
-            sha256=context.built.sha256,
-            tool=step.tool,
-            version=version,
-            options=argv[3:],
-            excluded=excluded,
-            cases=names[:ran],
-            errors=errors,
-            report=report if errors else None,
-        )
-        if errors:
-            first = (report or "").partition("\n")[0]
-            died = f", which ended {names[ran]}" if ran < len(names) else ""
+
+
+def report(result: SanitiseResult) -> list[str]:
+    """What each tool found, in lines."""
+    lines = []
+    for tool in result.tools:
+        count = f"{tool.errors} errors" if tool.errors else "no errors"
+        lines += [f"{tool.tool}: {count} in {len(tool.cases)} cases", *tool.reports]
+    return lines
+
+
+def _tools(step: SanitiseStep) -> list[str]:
+    tools = names_in(step.tools)
+    for tool in tools:
+        if tool not in OPTIONS:
+            raise UsageError(
+                f"compute-sanitizer has no tool {tool!r} that is known here; {', '.join(OPTIONS)}"
+            )
+    return tools
+
+
+def _excluded(step: SanitiseStep, tool: str) -> list[str]:
+    return names_in(step.exclude_races) if tool == "racecheck" else []
+
+
+def _result(context: Context, version: str, reports: list[ToolReport]) -> SanitiseResult | None:
+    assert context.built is not None
+    if not reports:
+        return None
+    return SanitiseResult(sha256=context.built.sha256, version=version, tools=reports)
+
+
+def _under(
+    tool: str,
+    excluded: list[str],
+    program: Path,
+    calls: list[tuple[tuple[str, Any], str | None]],
+    context: Context,
+) -> tuple[ToolReport, str, str] | Outcome:
+    """What one tool reports, in a line too, and all that was printed; or why there is nothing."""
+    assert context.built is not None and context.plan is not None
+    argv = command(str(program), tool, excluded)
+    lines: list[str] = []
+    names = [
+        f"{case_set}/{case['name']}" + (f" as {variant}" if variant else "")
+        for (case_set, case), variant in calls
+    ]
+    ran = 0
+
+    def on_line(line: str) -> None:
+        lines.append(line)
+        context.on_line(line)
+
+    def on_event(progress: dict[str, Any]) -> None:
+        nonlocal ran
+        ran = progress["done"]
+        context.on_progress(ran, len(names), f"{tool}: {names[ran - 1]}")
+
+    event, done = run_worker(
+        {
+            **library_request(context.plan, context.built, context.manifest),
+            "task": "run",
+            "cases": [entry for entry, _ in calls],
+            "of": [variant for _, variant in calls],
+            "seed": context.seed,
+            "threads": context.machine.cores,
+        },
+        context,
+        under=argv,
+        env=ENVIRONMENT,
+        on_event=on_event,
+        on_line=on_line,
+    )
+    failure = worker_failure(event, done, f"running under {tool}")
+    errors, reports = read(lines)
+    if failure is not None and not errors:
+        why = lacking(lines)
+        if why is not None and failure.status != "timeout":
             return Outcome(
-                "failed", f"{step.tool}: {errors} error{'s' * (errors > 1)}, the first{died}: {first}", result, report,
-                done.output,
-            )  # fmt: skip
-        return Outcome("passed", f"{step.tool}: no errors in {ran} cases", result)
+                "unavailable",
+                f"compute-sanitizer: {why}; run it where it knows the card and the driver",
+                output=done.output,
+            )
+        return replace(failure, message=f"{tool}: {failure.message}")
+    if errors is None:
+        return Outcome("failed", f"{tool} ended without a summary", output=done.output)
+    report = ToolReport(
+        tool=tool,
+        options=argv[3:],
+        excluded=excluded,
+        cases=names[:ran],
+        errors=errors,
+        reports=reports if errors else [],
+    )
+    told = f"{tool}: no errors in {ran} cases"
+    if errors:
+        died = f", which ended {names[ran]}" if ran < len(names) else ""
+        first = reports[0].partition("\n")[0] if reports else "not printed"
+        told = f"{tool}: {errors} error{'s' * (errors > 1)}, the first{died}: {first}"
+    return report, told, done.output

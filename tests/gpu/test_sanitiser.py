@@ -36,9 +36,9 @@ INITCHECK = """\
 
 
 def test_errors_are_counted_and_the_first_is_kept_as_printed():
-    count, report = read(MEMCHECK.splitlines())
+    count, reports = read(MEMCHECK.splitlines())
     assert count == 2
-    assert report is not None
+    [report] = reports  # the second is the same at the same place
     assert report.splitlines()[0] == "Invalid __global__ read of size 4 bytes"
     assert report.splitlines()[-1].strip().startswith("and is 1 bytes after")
     assert len(report.splitlines()) == 5
@@ -49,16 +49,23 @@ def test_errors_are_counted_and_the_first_is_kept_as_printed():
     [(RACECHECK, 1, "Warning: Race reported"), (INITCHECK, 1, "Uninitialized __global__")],
 )
 def test_each_tool_has_its_own_words(text, count, first):
-    counted, report = read(text.splitlines())
+    counted, [report] = read(text.splitlines())
     assert counted == count
-    assert str(report).startswith(first)
+    assert report.startswith(first)
+
+
+def test_each_kernel_that_is_at_fault_has_its_report():
+    text = MEMCHECK.replace("at attention(", "at merge(", 1)
+    assert [r.split("at ")[1].split("(")[0] for r in read(text.splitlines())[1]] == [
+        "merge", "attention",
+    ]  # fmt: skip
 
 
 def test_a_clean_run_has_no_report():
     clean = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors"
-    assert read(clean.splitlines()) == (0, None)
+    assert read(clean.splitlines()) == (0, [])
     races = "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
-    assert read([races]) == (0, None)
+    assert read([races]) == (0, [])
 
 
 def test_a_run_that_was_cut_short_has_no_count():

@@ -44,7 +44,7 @@ def random_inputs(
 
 def as_inputs(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> dict[str, Any]:
     unset = {"causal": False, "scale": None, "num_splits": None, "kv_lengths": None}
-    return {"q": q, "k": k, "v": v} | unset | options
+    return {"q": q, "k": k, "v": v, "out_layout": "bhsd"} | unset | options
 
 
 def poisoned(place: Place, q: Tensor, k: Tensor, num_splits: int) -> dict[str, Any]:

@@ -47,7 +47,7 @@ MACHINE = MachineInfo(
     python="3", kbtool="0", os="L", cpu="C", cores=1, card="X", compute_capability="sm_90"
 )
 PROFILE = {"kind": "profile", "case_set": "small"}
-SANITISE = {"kind": "sanitise", "tool": "memcheck", "case_sets": "small"}
+SANITISE = {"kind": "sanitise", "tools": "memcheck", "case_sets": "small"}
 
 
 def step(**fields: Any) -> Any:
@@ -290,17 +290,18 @@ def sanitiser(monkeypatch, tmp_path):
 
 
 def sanitised(context: Context, **fields: Any) -> Outcome:
-    return KINDS["sanitise"].run(step(**SANITISE, **fields), context)
+    return KINDS["sanitise"].run(step(**{**SANITISE, **fields}), context)
 
 
 def test_a_clean_run_passes_and_says_what_ran(context, sanitiser):
     sanitiser("========= COMPUTE-SANITIZER", "========= ERROR SUMMARY: 0 errors")
-    outcome = sanitised(context, exclude="bulk")
+    outcome = sanitised(context, tools="memcheck, racecheck", exclude_races="bulk")
     assert outcome.status == "passed", (outcome.message, outcome.output)
     assert isinstance(outcome.result, SanitiseResult)
-    assert outcome.result.cases == ["small/one", "small/some", "small/none"]
-    assert outcome.result.excluded == ["bulk"]
-    assert outcome.message == "memcheck: no errors in 3 cases"
+    memcheck, racecheck = outcome.result.tools
+    assert memcheck.cases == racecheck.cases == ["small/one", "small/some", "small/none"]
+    assert (memcheck.excluded, racecheck.excluded) == ([], ["bulk"])
+    assert outcome.message == "memcheck: no errors in 3 cases; racecheck: no errors in 3 cases"
 
 
 def test_an_error_fails_with_its_first_report(context, sanitiser):
@@ -311,15 +312,43 @@ def test_an_error_fails_with_its_first_report(context, sanitiser):
     assert outcome.message == (
         "memcheck: 7 errors, the first: Invalid __global__ read of size 4 bytes"
     )
-    assert outcome.result.errors == 7
-    assert outcome.result.report.endswith("at add+0x10")
+    assert outcome.result.tools[0].errors == 7
+    assert outcome.result.tools[0].reports[0].endswith("at add+0x10")
+
+
+def test_what_one_tool_finds_stops_no_other(context, sanitiser):
+    sanitiser("========= Invalid x", "========= ERROR SUMMARY: 1 error")
+    outcome = sanitised(context, tools="memcheck,synccheck")
+    assert outcome.status == "failed"
+    assert [tool.errors for tool in outcome.result.tools] == [1, 1]
+
+
+def test_what_was_found_is_kept_when_a_later_tool_cannot_work(context, sanitiser, monkeypatch):
+    sanitiser("========= Invalid x", "========= ERROR SUMMARY: 1 error")
+    again = sanitise.run_worker
+
+    def fails(request, context, **options):
+        if "racecheck" in options["under"]:
+            return {"event": "none"}, Completed(1, "gone", 1.0, False)
+        return again(request, context, **options)
+
+    monkeypatch.setattr(sanitise, "run_worker", fails)
+    outcome = sanitised(context, tools="memcheck,racecheck")
+    assert (outcome.status, outcome.message[:10]) == ("crashed", "racecheck:")
+    assert [tool.tool for tool in outcome.result.tools] == ["memcheck"]
+
+
+def test_a_tool_that_there_is_not_is_told(context, sanitiser):
+    sanitiser()
+    with pytest.raises(UsageError, match="no tool 'leakcheck'"):
+        sanitised(context, tools="leakcheck")
 
 
 def test_a_worker_that_an_error_ends_leaves_the_case_that_did_it(context, sanitiser):
     sanitiser("", "========= Invalid x\n========= ERROR SUMMARY: 1 error", runs=False)
     outcome = sanitised(context)
     assert outcome.message == "memcheck: 1 error, the first, which ended small/one: Invalid x"
-    assert outcome.result.cases == []
+    assert outcome.result.tools[0].cases == []
 
 
 def test_a_tool_that_does_not_know_the_card_is_not_a_finding(context, sanitiser):

@@ -23,7 +23,7 @@ ONE, SOME, NONE = 0, 1, 2  # the cases of the set "small": n = 1, 1000 and 0
 MUTANTS = {
     "no-sum": "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i];",
     "half-a-part": "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + y[i] + 0.01f;",
-    "last-not-written": "for (int64_t i = 0; i < (n > 1 ? n - 1 : n); ++i) out[i] = a * x[i] + y[i];",
+    "last-not-written": "for (int64_t i = 0; i + (n > 1) < n; ++i) out[i] = a * x[i] + y[i];",
     "same-thing": "for (int64_t i = 0; i < n; ++i) out[i] = y[i] + a * x[i];",
     "no-compile": "for (int64_t i = 0; i < n; ++i) out[i] = b * x[i] + y[i];",
     "hangs": "while (n == 1000) *(volatile float*)out = a; " + LOOP,

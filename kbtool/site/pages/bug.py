@@ -6,6 +6,7 @@ from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline, prose
 from kbtool.site.index import BugCase, Index
 from kbtool.site.markup import anchor, bullets, chip, facts, join, nothing, slim_table
+from kbtool.site.pages import mutants
 from kbtool.site.parts import (
     backlinks,
     cite,
@@ -86,6 +87,7 @@ def page(index: Index, case: BugCase) -> str:
             section("Cause", "cause", cause or nothing("The record gives none.")),
             _hypotheses(case),
             _fixes(index, case, here),
+            mutants.edits(index, case, here),
             section(
                 "Met again", "recurrences",
                 bullets(

@@ -92,20 +92,22 @@ def _value(value: float | None) -> str:
 
 
 def sanitised(result: SanitiseResult) -> str:
-    """Errors of one tool, the first as printed."""
-    return join(
+    """What each tool found, and its reports as printed."""
+    about = facts(
         [
-            facts(
-                [
-                    ("Errors", str(result.errors)),
-                    ("Tool", inline(f"{result.tool} of compute-sanitizer {result.version}")),
-                    ("Options", code(" ".join(result.options))),
-                    ("Kernels left out", inline(", ".join(result.excluded))),
-                    ("Cases", str(len(result.cases))),
-                    ("Artifact", code(result.sha256[:12])),
-                ]
-            ),
-            block(result.report) if result.report else None,
-            bullets(inline(name) for name in result.cases),
+            ("compute-sanitizer", inline(result.version)),
+            ("Artifact", code(result.sha256[:12])),
         ]
     )
+    parts = []
+    for tool in result.tools:
+        verdict = chip("fail" if tool.errors else "pass")
+        options = code(" ".join(tool.options))
+        left_out = f", but for kernels with {', '.join(tool.excluded)} in their names"
+        parts += [
+            f"**{inline(tool.tool)}** ({options}{inline(left_out) if tool.excluded else ''}):"
+            f" {verdict} {tool.errors} errors in {len(tool.cases)} cases",
+            *(block(report) for report in tool.reports),
+        ]
+    cases = dict.fromkeys(name for tool in result.tools for name in tool.cases)
+    return join([about, *parts, "Cases:", bullets(inline(name) for name in cases)])

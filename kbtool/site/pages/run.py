@@ -12,6 +12,7 @@ from kbtool.model.run import (
     CommandResult,
     EnvironmentResult,
     MinimiseResult,
+    MutantsResult,
     ProfileResult,
     Run,
     SanitiseResult,
@@ -40,7 +41,7 @@ from kbtool.site.markup import (
     slim_table,
     table,
 )
-from kbtool.site.pages import debugging
+from kbtool.site.pages import debugging, mutants
 from kbtool.site.parts import backlinks, crumb, optional, page_title, section, session_cell, yes_no
 
 
@@ -110,7 +111,7 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
             else None,
             section("Run it again", "again", _again(run)),
             section("Steps", "steps", _steps(index, run, here)),
-            *_results(run),
+            *_results(index, run, here),
             _machine(run),
             _attempts(attempts),
             backlinks(index, here),
@@ -152,7 +153,7 @@ def _has_section(step: StepRecord) -> bool:
     return step.result is not None or bool(step.error)
 
 
-def _results(run: Run) -> list[str]:
+def _results(index: Index, run: Run, here: str) -> list[str]:
     """A section a step that has something to show."""
     shown = []
     for number, step in enumerate(run.steps, 1):
@@ -166,6 +167,8 @@ def _results(run: Run) -> list[str]:
                 parts.append(_benchmark(step.result))
             case BuildResult():
                 parts.append(_build(step.result))
+            case MutantsResult():
+                parts.append(mutants.found(index, step.result, here))
             case MinimiseResult():
                 parts.append(debugging.minimised(step.result))
             case ProfileResult():
