@@ -511,7 +511,8 @@ def _headline(run: Run) -> str:
         result = step.result
         if isinstance(result, ValidationResult):
             passed = sum(case.passed for case in result.cases)
-            said.append(f"{passed} of {len(result.cases)} cases correct")
+            left = f", {result.not_reached} not reached" if result.not_reached else ""
+            said.append(f"{passed} of {len(result.cases)} cases correct{left}")
         elif isinstance(result, BenchmarkResult):
             ratios = sorted(r for case in result.cases if (r := result.ratio(case)) is not None)
             if result.noise is not None:

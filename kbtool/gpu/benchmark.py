@@ -52,7 +52,7 @@ def benchmark(
     threads: int,
     seed: int,
     variants: list[str],
-    on_case: Callable[[int, BenchmarkCase], None],
+    on_case: Callable[[int, BenchmarkResult], None],
 ) -> BenchmarkResult:
     """Time every arm of every case.
 
@@ -65,11 +65,29 @@ def benchmark(
         threads: CPU threads, for every arm.
         seed: of the inputs.
         variants: of the library, to time as arms beside its own choice.
-        on_case: called with the number of cases done and the last result.
+        on_case: called with the number of cases done and the result of the last one.
     """
     others = OtherProcesses()
     ceiling = 0.0
     results: list[BenchmarkCase] = []
+
+    def of(cases: list[BenchmarkCase]) -> BenchmarkResult:
+        return BenchmarkResult(
+            sha256=sha256,
+            device=clock.device.type,
+            threads=threads,
+            subject=harness.SUBJECT,
+            baseline=harness.BASELINE_ARM,
+            variants=variants,
+            read_gb_s=ceiling,
+            protocol=clock.protocol + "; result checked again after timing",
+            others_busy=others.share(),
+            cases=[
+                case.model_copy(update={"refused": refusal(case, harness.SUBJECT, ceiling)})
+                for case in cases
+            ],
+        )
+
     with torch.inference_mode():
         for case in cases:
             # A shared machine's memory is faster at one time than at another: the ceiling is the
@@ -78,23 +96,9 @@ def benchmark(
             seeded = case_seed(seed, case_set, str(case["name"]))
             result = _time_case(harness, case, clock, seeded, variants)
             results.append(result)
-            on_case(len(results), result)
+            on_case(len(results), of([result]))
         ceiling = max(ceiling, clock.read_bandwidth())
-    return BenchmarkResult(
-        sha256=sha256,
-        device=clock.device.type,
-        threads=threads,
-        subject=harness.SUBJECT,
-        baseline=harness.BASELINE_ARM,
-        variants=variants,
-        read_gb_s=ceiling,
-        protocol=clock.protocol + "; result checked again after timing",
-        others_busy=others.share(),
-        cases=[
-            case.model_copy(update={"refused": refusal(case, harness.SUBJECT, ceiling)})
-            for case in results
-        ],
-    )
+    return of(results)
 
 
 def _time_case(

@@ -26,7 +26,7 @@ def validate(
     device: torch.device,
     seed: int,
     variant: str | None = None,
-    on_case: Callable[[int, CaseResult], None],
+    on_case: Callable[[int, ValidationResult], None],
 ) -> ValidationResult:
     """Validate the loaded library.
 
@@ -37,14 +37,20 @@ def validate(
         device: where to run.
         seed: of the inputs; each case draws its own from it.
         variant: the version of the operator; its own choice where not given.
-        on_case: called with the number of cases done and the last result.
+        on_case: called with the number of cases done and the result of the last one.
     """
+
+    def of(results: list[CaseResult]) -> ValidationResult:
+        return ValidationResult(
+            sha256=sha256, device=str(device), seed=seed, rule=RULE, cases=results
+        )
+
     results = []
     for case_set, case in cases:
         result = validate_case(harness, case_set, case, device=device, seed=seed, variant=variant)
         results.append(result)
-        on_case(len(results), result)
-    return ValidationResult(sha256=sha256, device=str(device), seed=seed, rule=RULE, cases=results)
+        on_case(len(results), of([result]))
+    return of(results)
 
 
 def validate_case(

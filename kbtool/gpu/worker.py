@@ -1,7 +1,7 @@
 """The child process that loads a library and runs it: a crash there is a finding, not kbtool's end.
 
 Reads one JSON request on stdin and writes JSON lines to the descriptor in ``KBTOOL_EVENTS``:
-``progress`` while it works, with each case that was validated, then ``result``, ``unavailable`` or
+``progress`` while it works, with the result of each case, then ``result``, ``unavailable`` or
 ``failed``. Under another program, which may pass on neither, the request is the file named as the
 only argument and the events are lines of stdout that begin with ``EVENT``.
 """
@@ -108,15 +108,12 @@ def _do(request: Request, harness: Any, send: Callable[..., None]) -> Any:
 
     total = len(request.cases)
 
-    def progress(done: int, case: Any) -> None:
-        send("progress", done=done, total=total, label=case.name)
+    def told(done: int, part: Any) -> None:
+        label = part.cases[-1].name
+        send("progress", done=done, total=total, label=label, part=part.model_dump(mode="json"))
 
     if request.task == "validate":
         from kbtool.gpu.validate import error_profile, validate
-
-        def told(done: int, case: Any) -> None:
-            result = case.model_dump(mode="json")
-            send("progress", done=done, total=total, label=case.name, case=result)
 
         device = torch.device(request.device)
         settings: dict[str, Any] = {
@@ -135,7 +132,7 @@ def _do(request: Request, harness: Any, send: Callable[..., None]) -> Any:
     if request.task == "minimise":
         return _minimise(request, harness, send)
     if request.task == "benchmark":
-        return _benchmark(request, harness, progress)
+        return _benchmark(request, harness, told)
     from kbtool.gpu.calls import launch_interval_us, profiled_call, run_cases
 
     with torch.inference_mode():
@@ -180,7 +177,7 @@ def _minimise(request: Request, harness: Any, send: Callable[..., None]) -> Any:
     return result.model_dump(mode="json")
 
 
-def _benchmark(request: Request, harness: Any, progress: Callable[[int, Any], None]) -> Any:
+def _benchmark(request: Request, harness: Any, told: Callable[[int, Any], None]) -> Any:
     from kbtool.gpu.benchmark import benchmark
 
     return benchmark(
@@ -192,7 +189,7 @@ def _benchmark(request: Request, harness: Any, progress: Callable[[int, Any], No
         threads=request.threads,
         seed=request.seed,
         variants=request.variants,
-        on_case=progress,
+        on_case=told,
     ).model_dump(mode="json")
 
 

@@ -176,11 +176,13 @@ class ValidationResult(Model):
     rule: str
     """The rule of the verdict, in words."""
     cases: list[CaseResult]
+    not_reached: Annotated[int, Field(ge=0)] = 0
+    """Cases that the step did not come to; more than 0 only where it did not end by itself."""
 
     @property
     def passed(self) -> bool:
-        """Whether every case passed."""
-        return bool(self.cases) and all(case.passed for case in self.cases)
+        """Whether every case was run and passed."""
+        return bool(self.cases) and not self.not_reached and all(c.passed for c in self.cases)
 
     @property
     def variants(self) -> set[str | None]:
@@ -278,6 +280,8 @@ class BenchmarkResult(Model):
     others_busy: Annotated[float, Field(ge=0)] | None = None
     """Share of the cores that other processes used meanwhile; null where it cannot be told."""
     cases: list[BenchmarkCase]
+    not_reached: Annotated[int, Field(ge=0)] = 0
+    """Cases that the step did not come to; more than 0 only where it did not end by itself."""
 
     def ratio(self, case: BenchmarkCase) -> float | None:
         """Baseline time ÷ subject time: above 1 the subject is faster; ``None`` without both."""
@@ -368,6 +372,8 @@ class MutantsResult(Model):
     mutants: list[MutantResult]
     replaceable: list[CaseNumber]
     """The cases that find nothing but what another case finds too."""
+    not_reached: Annotated[int, Field(ge=0)] = 0
+    """Mutants that the step did not come to; more than 0 only where it did not end by itself."""
 
     @model_validator(mode="after")
     def _cases_are_there(self) -> Self:
@@ -596,6 +602,8 @@ class ProfileResult(Model):
     protocol: str
     """How it was measured, in words."""
     cases: list[ProfileCase]
+    not_reached: Annotated[int, Field(ge=0)] = 0
+    """Cases that the step did not come to; more than 0 only where it did not end by itself."""
 
 
 class ToolReport(Model):
@@ -623,6 +631,8 @@ class SanitiseResult(Model):
     version: str
     """The version of compute-sanitizer."""
     tools: list[ToolReport]
+    not_reached: Annotated[int, Field(ge=0)] = 0
+    """Tools that the step did not come to; more than 0 only where it did not end by itself."""
 
 
 class CommandResult(Model):

@@ -25,7 +25,7 @@ from kbtool.model.errors import MachineError, RecordError, UserError
 from kbtool.model.mutant import Mutant
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Need, Recipe, StepBase
-from kbtool.model.run import MachineInfo, RepositoryState, Run, RunStatus, StepRecord
+from kbtool.model.run import MachineInfo, RepositoryState, Run, RunStatus, StepRecord, StepResult
 from kbtool.runner.history import expected_seconds, matching, past_runs
 from kbtool.runner.journal import Journal, file_stem, journal_path
 from kbtool.runner.progress import Reporter
@@ -35,6 +35,9 @@ from kbtool.steps.base import Context, Outcome
 from kbtool.store.repository import repository_state
 from kbtool.store.tree import KnowledgeBase
 from kbtool.store.write import write_atomic, write_new
+
+JOURNAL_SECONDS = 5.0
+"""How much of what a step has found may be lost if kbtool is killed."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,11 @@ class _Execution:
         if resumption:
             resumption.restore(self.context)
         self.folder = job.base.root / "sessions" / session / "runs"
+        self.journal: Journal
+        self.found: StepResult | None = None
+        """What the step under way has found so far."""
+        self.journalled = 0.0
+        """When that was last written to the journal, by ``time.monotonic``."""
 
     def run(self) -> tuple[Run, Path]:
         self.context.on_line = self.report.output
@@ -170,7 +178,7 @@ class _Execution:
         self.report.run_started(
             self.id, self.session, [record.expected_seconds for record in self.records]
         )
-        journal = Journal(
+        self.journal = Journal(
             journal_path(self.folder, self.id, self.attempt), self._run("interrupted")
         )
         status: RunStatus = "passed"
@@ -179,29 +187,31 @@ class _Execution:
                 if step.id in self.kept:
                     self.report.step_kept(index + 1, len(self.records), self.records[index])
                     continue
-                status = self._step(index, step, journal)
+                status = self._step(index, step)
                 if status != "passed":
                     break
         except BaseException:
             # A bug, or a second Ctrl-C: what is known is recorded before it goes on its way.
             with _signals_ignored():
-                self._finish("crashed", journal)
+                self._finish("crashed")
             raise
         with _signals_ignored():
-            return self._finish(status, journal)
+            return self._finish(status)
 
-    def _step(self, index: int, step: StepBase, journal: Journal) -> RunStatus:
+    def _step(self, index: int, step: StepBase) -> RunStatus:
         started = datetime.now(UTC)
         begun = self.records[index].model_copy(
             update={"status": "interrupted", "started": started, "attempt": self.attempt,
                     "message": "kbtool ended while this step ran"}
         )  # fmt: skip
         self.records[index] = begun
-        journal.step(begun)
+        self.journal.step(begun)
+        self.found = None
         self.report.step_started(index + 1, len(self.records), begun)
         clock = time.monotonic()
         timeout = float(step.timeout.minutes * 60)
         self.context.deadline = clock + timeout
+        self.context.on_found = lambda result: self._found(index, result)
         outcome = self._outcome(step)
         text = outcome.symptoms
         if outcome.status != "passed":
@@ -209,11 +219,12 @@ class _Execution:
         matches = matching((e.record for e in self.job.base.patterns.values()), text)
         ended = begun.model_copy(
             update={"status": outcome.status, "message": outcome.message, "error": outcome.error,
-                    "seconds": round(time.monotonic() - clock, 3), "result": outcome.result,
+                    "seconds": round(time.monotonic() - clock, 3),
+                    "result": outcome.result or self.found,
                     "patterns": [match.pattern.id for match in matches]}
         )  # fmt: skip
         self.records[index] = ended
-        journal.step(ended)
+        self.journal.step(ended)
         self.report.step_ended(ended, matches, outcome.output)
         return _RUN_STATUS[outcome.status]
 
@@ -230,7 +241,15 @@ class _Execution:
         except UserError as error:
             return Outcome("failed", str(error))
 
-    def _finish(self, status: RunStatus, journal: Journal) -> tuple[Run, Path]:
+    def _found(self, index: int, result: StepResult) -> None:
+        """Keep what a step has found so far, for a record that it does not come to write."""
+        self.found = result
+        self.records[index] = self.records[index].model_copy(update={"result": result})
+        if time.monotonic() - self.journalled > JOURNAL_SECONDS:
+            self.journal.step(self.records[index])
+            self.journalled = time.monotonic()
+
+    def _finish(self, status: RunStatus) -> tuple[Run, Path]:
         after = repository_state(self.job.base.root)
         self.repository = self.repository.model_copy(
             update={"changed_during_run": _changed(self.repository, after)}
@@ -241,9 +260,9 @@ class _Execution:
         try:
             write_new(path, data)
         except OSError as error:
-            journal.close(keep=True)
+            self.journal.close(keep=True)
             raise MachineError(_kept_elsewhere(path, data, error)) from error
-        journal.close()
+        self.journal.close()
         self.report.run_ended(run)
         return run, path
 

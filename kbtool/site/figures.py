@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TypeVar
 
-from kbtool.model.run import BenchmarkResult, Run, ValidationResult
+from kbtool.model.run import BenchmarkResult, ProfileResult, Run, SanitiseResult, ValidationResult
 
 UNKNOWN = "unknown"
 T = TypeVar("T")
@@ -74,9 +74,16 @@ def _last(run: Run, kind: type[T]) -> T | None:
 
 
 def cases_passed(result: ValidationResult) -> str:
-    """``12 of 12 cases passed``."""
+    """``12 of 12 cases passed``, and how many were not run if the step was cut short."""
     passed = sum(case.passed for case in result.cases)
-    return f"{passed} of {len(result.cases)} cases passed"
+    return f"{passed} of {len(result.cases)} cases passed{not_reached(result)}"
+
+
+def not_reached(
+    result: ValidationResult | BenchmarkResult | ProfileResult | SanitiseResult,
+) -> str:
+    """``; 3 not reached`` where the step was cut short."""
+    return f"; {result.not_reached} not reached" if result.not_reached else ""
 
 
 def worst_error(result: ValidationResult) -> float | None:
@@ -101,7 +108,7 @@ def headline(run: Run) -> str:
     if timed and timed.noise is not None:
         said.append(timed.noise)
     elif timed and ratios:
-        said.append(f"{span(ratios)} × the speed of {timed.baseline}")
+        said.append(f"{span(ratios)} × the speed of {timed.baseline}{not_reached(timed)}")
     elif timed:
         said.append(f"no ratio to {timed.baseline}: no case has both figures")
     if said:

@@ -19,6 +19,7 @@ from kbtool.model.kernel import GIVEN, CaseValue, Kernel
 from kbtool.model.mutant import Mutant
 from kbtool.model.recipe import StepBase, names_in
 from kbtool.model.run import (
+    BenchmarkResult,
     BuildResult,
     MachineInfo,
     StepResult,
@@ -62,6 +63,8 @@ class Context:
     """What is being waited for."""
     on_tick: Callable[[], None] = lambda: None
     """Called several times a second while a child process runs."""
+    on_found: Callable[[StepResult], None] = lambda _: None
+    """What the step under way has found so far: what is recorded if it does not come to its end."""
     plan: BuildPlan | None = None
     """What the build step built."""
     built: BuildResult | None = None
@@ -182,6 +185,21 @@ class Context:
         if not path.is_relative_to(self.root.resolve()):
             raise UsageError(f"{name} leads out of the knowledge base")
         return path
+
+
+R = TypeVar("R", ValidationResult, BenchmarkResult)
+
+
+def with_part(known: R | None, part: R, total: int) -> R:
+    """``known`` with the cases of ``part`` after its own; of all else the newer is taken.
+
+    Args:
+        known: what there is of so many cases.
+        part: more of them.
+        total: how many there are to be.
+    """
+    cases = [*(known.cases if known else []), *part.cases]
+    return part.model_copy(update={"cases": cases, "not_reached": total - len(cases)})
 
 
 S = TypeVar("S", bound=StepBase, contravariant=True)

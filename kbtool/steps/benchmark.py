@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from kbtool.model.recipe import BenchmarkStep
 from kbtool.model.run import BenchmarkResult
-from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
+from kbtool.steps.base import Context, Outcome, run_worker, with_part, worker_failure
 from kbtool.steps.validate import library_request
 from kbtool.store.lock import LockTimeoutError, lock
 
@@ -30,15 +31,25 @@ class Benchmark:
         if shut is not None:
             return shut
         assert context.built is not None and context.plan is not None
+        cases = context.taken(step.case_set)[0]
         request = {
             **library_request(context.plan, context.built, context.manifest),
             "task": "benchmark",
-            "cases": context.taken(step.case_set)[0],
+            "cases": cases,
             "seed": context.seed,
             "threads": step.threads or context.machine.cores,
             "samples": step.samples,
             "variants": named,
         }
+        known: BenchmarkResult | None = None
+
+        def on_event(event: dict[str, Any]) -> None:
+            nonlocal known
+            part = BenchmarkResult.model_validate(event["part"])
+            known = with_part(known, part, len(cases))
+            context.on_found(known)
+            context.on_progress(event["done"], event["total"], event["label"])
+
         # Two benchmarks at once would measure each other.
         try:
             with lock(
@@ -46,7 +57,7 @@ class Benchmark:
                 on_wait=lambda: context.on_waiting("another benchmark on this machine"),
                 timeout=context.remaining,
             ):
-                event, done = run_worker(request, context)
+                event, done = run_worker(request, context, on_event=on_event)
         except LockTimeoutError:
             return Outcome("timeout", "another benchmark kept this machine busy")
         failure = worker_failure(event, done, "benchmarking")

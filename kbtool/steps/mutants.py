@@ -140,8 +140,14 @@ class _Trial:
                 pool.submit(self._judge, bug, mutant, library)
                 for (bug, mutant), library in zip(self.chosen, built, strict=True)
             ]
-            self._wait(judged, lambda one: _told(one.result()))
-            return self._outcome(passed[0], [one.result() for one in judged])
+
+            def on_judged(last: Future[MutantResult]) -> None:
+                known = [one.result() for one in judged if one.done()]
+                self.context.on_found(self._result(passed[0], known))
+                self.context.on_progress(len(known), len(judged), _told(last.result()))
+
+            self._wait(judged, on_judged)
+            return self._outcome(self._result(passed[0], [one.result() for one in judged]))
 
     @contextmanager
     def _pool(self) -> Iterator[ThreadPoolExecutor]:
@@ -155,7 +161,9 @@ class _Trial:
                 raise
 
     def _wait(
-        self, futures: list[Future[Any]], label: Callable[[Future[Any]], str] | None = None
+        self,
+        futures: list[Future[Any]],
+        on_done: Callable[[Future[Any]], None] = lambda one: None,
     ) -> None:
         left = set(futures)
         while left:
@@ -163,8 +171,7 @@ class _Trial:
             self.context.on_tick()
             for one in done:
                 one.result()
-                if label is not None:
-                    self.context.on_progress(len(futures) - len(left), len(futures), label(one))
+                on_done(one)
 
     def _tick(self) -> None:
         if self.stopped.is_set():
@@ -223,7 +230,7 @@ class _Trial:
 
         def on_event(event: dict[str, Any]) -> None:
             if event["event"] == "progress":
-                cases.append(CaseResult.model_validate(event["case"]))
+                cases.extend(ValidationResult.model_validate(event["part"]).cases)
             else:
                 profiles[numbers[event["case"]]] = event["errors"]
 
@@ -307,8 +314,8 @@ class _Trial:
         last = f": {lines[-1]}" if lines else ""
         return f"{where}: the process ended with status {process.returncode}{last}"
 
-    def _outcome(self, control: ValidationResult, results: list[MutantResult]) -> Outcome:
-        result = MutantsResult(
+    def _result(self, control: ValidationResult, results: list[MutantResult]) -> MutantsResult:
+        return MutantsResult(
             kernel=self.context.manifest.id,
             target=self.plan.target,
             sha256=self.built.sha256,
@@ -319,11 +326,14 @@ class _Trial:
             cases=[self._name(number) for number in range(len(self.cases))],
             mutants=results,
             replaceable=replaceable_cases(len(self.cases), results),
+            not_reached=len(self.chosen) - len(results),
         )
+
+    def _outcome(self, result: MutantsResult) -> Outcome:
         findings = [
             f"{one.mutant.id} ({one.bug}): {one.finding}"
             + (f": {one.message}" if one.message else "")
-            for one in results
+            for one in result.mutants
             if one.finding is not None
         ]
         if findings:
@@ -346,6 +356,8 @@ def headline(result: MutantsResult) -> str:
     for verdict in ("not-built", "not-judged"):
         if counts[verdict]:
             said.append(f"{counts[verdict]} {verdict.replace('-', ' ')}")
+    if result.not_reached:
+        said.append(f"{result.not_reached} not reached")
     if result.bound is not None:
         through = ", ".join(
             f"{len(result.let_through(name))} of {len(result.found(name))} in {name}"

@@ -69,6 +69,7 @@ class Profile:
             return failure
         launch_us: float = event["result"]
         profiled: list[ProfileCase] = []
+        result: ProfileResult | None = None
         arm = step.arm
         for case_set, case in cases:
             lines: list[str] = []
@@ -101,16 +102,18 @@ class Profile:
                     reasons=found.reasons,
                 )
             )
+            result = ProfileResult(
+                sha256=context.built.sha256,
+                arm=arm,
+                variant=variant,
+                profiler=f"Nsight Compute {version}",
+                launch_us=launch_us,
+                protocol=_PROTOCOL,
+                cases=profiled,
+                not_reached=len(cases) - len(profiled),
+            )
+            context.on_found(result)
             context.on_progress(len(profiled), len(cases), f"{case['name']}: {found.verdict}")
-        result = ProfileResult(
-            sha256=context.built.sha256,
-            arm=arm,
-            variant=variant,
-            profiler=f"Nsight Compute {version}",
-            launch_us=launch_us,
-            protocol=_PROTOCOL,
-            cases=profiled,
-        )
         verdicts = [case.verdict for case in profiled]
         told = "; ".join(dict.fromkeys(verdicts))
         return Outcome(

@@ -44,6 +44,7 @@ class Sanitise:
                 " none: build the cuda target",
             )
         program, version = find_sanitiser()
+        tools = _tools(step)
         calls = [
             (entry, variant)
             for variant in context.variants(step.variants)
@@ -52,19 +53,26 @@ class Sanitise:
         reports: list[ToolReport] = []
         said: list[str] = []
         output = ""
-        for tool in _tools(step):
+        for tool in tools:
             known = _under(tool, _excluded(step, tool), program, calls, context)
             if isinstance(known, Outcome):
-                return replace(known, result=_result(context, version, reports))
+                return known
             report, told, printed = known
             reports.append(report)
             said.append(told)
             output = output or (printed if report.errors else "")
+            result = SanitiseResult(
+                sha256=context.built.sha256,
+                version=version,
+                tools=reports,
+                not_reached=len(tools) - len(reports),
+            )
+            context.on_found(result)
         first = next((one.reports[0] for one in reports if one.reports), None)
         return Outcome(
             "failed" if any(one.errors for one in reports) else "passed",
             "; ".join(said),
-            _result(context, version, reports),
+            result,
             first,
             output,
         )
@@ -81,6 +89,8 @@ def report(result: SanitiseResult) -> list[str]:
 
 def _tools(step: SanitiseStep) -> list[str]:
     tools = names_in(step.tools)
+    if not tools:
+        raise UsageError(f"no tool is named; compute-sanitizer has {', '.join(OPTIONS)}")
     for tool in tools:
         if tool not in OPTIONS:
             raise UsageError(
@@ -91,13 +101,6 @@ def _tools(step: SanitiseStep) -> list[str]:
 
 def _excluded(step: SanitiseStep, tool: str) -> list[str]:
     return names_in(step.exclude_races) if tool == "racecheck" else []
-
-
-def _result(context: Context, version: str, reports: list[ToolReport]) -> SanitiseResult | None:
-    assert context.built is not None
-    if not reports:
-        return None
-    return SanitiseResult(sha256=context.built.sha256, version=version, tools=reports)
 
 
 def _under(

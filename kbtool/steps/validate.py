@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 from typing import Any
 
 from kbtool.gpu.build import BuildPlan
 from kbtool.model.kernel import Kernel
 from kbtool.model.recipe import ValidateStep
 from kbtool.model.run import BuildResult, ValidationResult
-from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
+from kbtool.steps.base import Context, Outcome, run_worker, with_part, worker_failure
 
 
 class Validate:
@@ -34,14 +33,21 @@ class Validate:
         }
         by_target = context.taken(step.case_sets)[1]
         total = sum(len(cases) for cases, _ in variants.values())
-        results: list[ValidationResult] = []
+        known: ValidationResult | None = None
         others = f"; {by_target} not taken by this target" if by_target else ""
         for variant, (cases, left_out) in variants.items():
             if left_out > by_target:
                 others += f"; {left_out - by_target} more not taken by variant {variant}"
             if not cases:
                 continue
-            told = sum(len(result.cases) for result in results)
+
+            def on_event(event: dict[str, Any], variant: str | None = variant) -> None:
+                nonlocal known
+                known = with_part(known, ValidationResult.model_validate(event["part"]), total)
+                context.on_found(known)
+                label = f"{event['label']} as {variant}" if variant else event["label"]
+                context.on_progress(len(known.cases), total, label)
+
             # A process for each: one that dies says which variant it was.
             event, done = run_worker(
                 {
@@ -53,32 +59,21 @@ class Validate:
                     "variant": variant,
                 },
                 context,
-                on_event=partial(_progress, context, told, total, variant),
+                on_event=on_event,
             )
             failure = worker_failure(
                 event, done, f"validating variant {variant}" if variant else "validating"
             )
             if failure is not None:
                 return failure
-            results.append(ValidationResult.model_validate(event["result"]))
-        if not results:
+        if known is None:
             return Outcome("failed", f"no case was run{others}")
-        result = results[0].model_copy(
-            update={"cases": [case for result in results for case in result.cases]}
-        )
-        wrong = [case for case in result.cases if not case.passed]
+        wrong = [case for case in known.cases if not case.passed]
         if wrong:
             first = f"{wrong[0].place}: {wrong[0].message}"
-            return Outcome("failed", f"{len(wrong)} of {total} cases wrong", result, first, first)
-        context.validated.append(result)
-        return Outcome("passed", f"{total} of {total} cases right{others}{_margin(result)}", result)
-
-
-def _progress(
-    context: Context, told: int, total: int, variant: str | None, event: dict[str, Any]
-) -> None:
-    label = f"{event['label']} as {variant}" if variant else event["label"]
-    context.on_progress(told + event["done"], total, label)
+            return Outcome("failed", f"{len(wrong)} of {total} cases wrong", known, first, first)
+        context.validated.append(known)
+        return Outcome("passed", f"{total} of {total} cases right{others}{_margin(known)}", known)
 
 
 def library_request(plan: BuildPlan, built: BuildResult, kernel: Kernel) -> dict[str, Any]:

@@ -258,6 +258,65 @@ def test_a_kill_leaves_a_journal_that_becomes_a_record(second_kernel_base, kbtoo
     assert "nothing to recover" in kbtool("recover", root=second_kernel_base).err
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_what_a_step_found_before_it_was_cut_short_is_kept(second_kernel_base, kbtool, number):
+    harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
+    cut = (
+        "    if len(inputs['x']) == 1000:\n        import os, time\n        time.sleep(2)\n"
+        f"        os.kill(os.getppid(), {int(number)})\n        time.sleep(300)\n"
+        "    out = torch.full_like(inputs['x']"
+    )
+    whole = harness.read_text()
+    harness.write_text(whole.replace('    out = torch.full_like(inputs["x"]', cut, 1))
+    assert harness.read_text() != whole
+    done = kbtool("run-recipe", "add", root=second_kernel_base)
+    if number == signal.SIGINT:
+        assert done.code == 4
+    else:
+        assert kbtool("recover", root=second_kernel_base).code == 0
+    (run,) = runs_of(second_kernel_base)
+    validate = run.steps[2]
+    assert (run.status, validate.status) == ("interrupted", "interrupted")
+    assert isinstance(validate.result, ValidationResult)
+    assert [case.name for case in validate.result.cases] == ["one"]
+    assert validate.result.cases[0].passed
+    assert not validate.result.passed
+    assert validate.result.not_reached == 2
+    assert kbtool("check", root=second_kernel_base).code == 0
+    shown = kbtool("session", "show", run.session, root=second_kernel_base)
+    assert "1 of 1 cases correct, 2 not reached" in shown.out
+    # The gate stays shut: nothing counts as validated.
+    harness.write_text(whole)
+    again = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
+    assert again.code == 0, again.err
+    (resumed,) = (run for run in runs_of(second_kernel_base) if run.attempt == 2)
+    assert len(resumed.steps[2].result.cases) == 3
+
+
+def test_timings_taken_before_the_worker_died_are_kept(second_kernel_base, kbtool):
+    manifest = second_kernel_base / "kernels" / "scaled_add" / "kernel.yaml"
+    cases = "      - {name: million, n: 1000000}\n"
+    manifest.write_text(
+        manifest.read_text().replace(cases, cases + "      - {name: more, n: 1000001}\n")
+    )
+    harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
+    harness.write_text(
+        harness.read_text().replace(
+            "def work(case):\n", "def work(case):\n    import os; case['n'] > 1e6 and os._exit(7)\n"
+        )
+    )
+    done = kbtool("run-recipe", "add", root=second_kernel_base)
+    assert done.code != 0
+    (run,) = runs_of(second_kernel_base)
+    benchmark = run.steps[3]
+    assert benchmark.status == "crashed"
+    assert isinstance(benchmark.result, BenchmarkResult)
+    assert [case.name for case in benchmark.result.cases] == ["million"]
+    assert benchmark.result.cases[0].arms["torch"].samples_us
+    assert benchmark.result.not_reached == 1
+    assert kbtool("check", root=second_kernel_base).code == 0
+
+
 def test_resume_goes_on_at_the_step_that_failed(second_kernel_base, kbtool):
     flag = second_kernel_base / "flag"
     code = "import os,sys; sys.exit(not os.path.exists('flag'))"

@@ -333,9 +333,11 @@ def test_what_was_found_is_kept_when_a_later_tool_cannot_work(context, sanitiser
         return again(request, context, **options)
 
     monkeypatch.setattr(sanitise, "run_worker", fails)
+    found: list[Any] = []
+    context.on_found = found.append
     outcome = sanitised(context, tools="memcheck,racecheck")
     assert (outcome.status, outcome.message[:10]) == ("crashed", "racecheck:")
-    assert [tool.tool for tool in outcome.result.tools] == ["memcheck"]
+    assert [(one.tools[-1].tool, one.not_reached) for one in found] == [("memcheck", 1)]
 
 
 def test_a_tool_that_there_is_not_is_told(context, sanitiser):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbtool.model.run import MinimiseResult, ProfileResult, SanitiseResult
 from kbtool.site.escape import block, code, inline
-from kbtool.site.figures import significant
+from kbtool.site.figures import not_reached, significant
 from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table
 from kbtool.steps.minimise import fault_of
 
@@ -74,6 +74,7 @@ def profiled(result: ProfileResult) -> str:
         [
             facts(
                 [
+                    ("Cases", f"{len(result.cases)} profiled{not_reached(result)}"),
                     ("Arm", inline(result.arm)),
                     ("Profiler", inline(result.profiler)),
                     ("Launch to launch", interval),
@@ -96,6 +97,7 @@ def sanitised(result: SanitiseResult) -> str:
     about = facts(
         [
             ("compute-sanitizer", inline(result.version)),
+            ("Tools", f"{len(result.tools)}{not_reached(result)}"),
             ("Artifact", code(result.sha256[:12])),
         ]
     )

@@ -26,6 +26,7 @@ from kbtool.site.figures import (
     cases_passed,
     headline,
     instant,
+    not_reached,
     seconds,
     significant,
     worst_error,
@@ -273,6 +274,7 @@ def _benchmark(result: BenchmarkResult) -> str:
         [
             facts(
                 [
+                    ("Cases", f"{len(result.cases)} timed{not_reached(result)}"),
                     ("Subject", inline(result.subject)),
                     ("Baseline", inline(result.baseline)),
                     ("Read ceiling", f"{significant(result.read_gb_s)} GB/s"),
