@@ -60,8 +60,11 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         # The sums of the two halves are large, and what is left of them is not.
         v[:, :, : Skv // 2] += 100
         v[:, :, Skv // 2 :] -= 100
-    if fill in {"nan_key", "nan_value"}:
-        (k if fill == "nan_key" else v)[0, 0, Skv // 2] = math.nan
+    if fill in {"inf_key", "nan_and_inf_key"}:
+        # 1 times infinity and the rest finite: +inf with every query, of either sign of the rest.
+        q[..., 0], k[0, 0, -1, 0] = 1, math.inf
+    if fill in {"nan_key", "nan_value", "nan_and_inf_key"}:
+        (v if fill == "nan_value" else k)[0, 0, Skv // 2] = math.nan
     if layout == "expanded":
         k, v = (t[:1, :1].contiguous().expand(B, Hkv, Skv, D) for t in (k, v))
         if lengths is not None:  # one storage for all: only what no entry sees may be poisoned
