@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kbtool.checks.facts import Facts, Location, MutantFacts, RecipeFacts, Ref
+from kbtool.checks.facts import Facts, Location, MutantFacts, RateFacts, RecipeFacts, Ref
 from kbtool.checks.paths import claim_at, locate
 from kbtool.checks.record_rules import (
     RECORD_RULES,
@@ -18,6 +18,7 @@ from kbtool.checks.text_rules import TEXT_RULES
 from kbtool.model.base import Model
 from kbtool.model.finding import Finding
 from kbtool.model.kernel import Kernel
+from kbtool.model.ledger import Ledger
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe, names_in
 from kbtool.model.session import Session
@@ -26,7 +27,9 @@ from kbtool.store.load import validate
 from kbtool.store.scan import FileKind
 from kbtool.store.tree import parse_run
 
-_MODELS: dict[FileKind, type[Model]] = {"session": Session, "pattern": Pattern, "kernel": Kernel}
+_MODELS: dict[FileKind, type[Model]] = {
+    "session": Session, "pattern": Pattern, "kernel": Kernel, "ledger": Ledger,
+}  # fmt: skip
 
 
 def examine(path: str, kind: FileKind, raw: bytes) -> Facts:
@@ -101,6 +104,10 @@ def _examine_record(facts: Facts, raw: bytes) -> None:
         facts.recipes = [_recipe(recipe, i) for i, recipe in enumerate(record.recipes)]
     if isinstance(record, Kernel):
         _describe_kernel(facts, record)
+    if isinstance(record, Ledger):
+        facts.prices = {
+            price.id: [price.kind, price.rate.text, price.until] for price in record.rates
+        }
 
 
 def _link(facts: Facts, file: RecordFile) -> None:
@@ -139,6 +146,11 @@ def _describe_session(facts: Facts, session: Session) -> None:
             MutantFacts(["bugs", at, "mutants", index], *(getattr(mutant, key) for key in _EDIT))
             for index, mutant in enumerate(bug.mutants)
         ]
+    facts.rates = [
+        RateFacts(["costs", at, "rate_id"], line.rate_id, line.kind, line.rate.text, session.day)
+        for at, line in enumerate(session.costs)
+        if line.rate_id is not None and line.rate is not None
+    ]
     facts.unended = (
         session.origin == "tool"
         and session.status in {"complete", "terminated"}
@@ -180,10 +192,10 @@ def _recipe(recipe: Recipe, index: int) -> RecipeFacts:
         for place, step in enumerate(bound.steps):
             where = ["recipes", index, "steps", place]
             asked: tuple[list[Any], ...] = ([], [], [])
-            if step.kind in {"validate", "mutants", "minimise", "sanitise"}:
+            if step.kind in {"validate", "benchmark", "mutants", "minimise", "sanitise"}:
                 names = names_in(step.case_sets)
                 asked[0].extend(([*where, "case_sets"], name) for name in names)
-            elif step.kind in {"benchmark", "profile"}:
+            elif step.kind == "profile":
                 asked[0].append(([*where, "case_set"], step.case_set))
             elif step.kind == "build":
                 asked[1].append(([*where, "target"], step.target))

@@ -383,17 +383,19 @@ def _report(result: MinimiseResult | ProfileResult | SanitiseResult, run: Run) -
 
 
 def _print_benchmark(result: BenchmarkResult) -> None:
-    from kbtool.steps.benchmark import headline
+    from kbtool.steps.benchmark import headline, report
 
     arms = list(dict.fromkeys(arm for case in result.cases for arm in case.arms))
     rows = []
     for case in result.cases:
         value, share = result.ratio(case), result.share_of_ceiling(case)
+        best = result.ratio_to_best(case)
         rows.append(
             [
                 case.name,
                 *(_timing(case.arms.get(arm)) for arm in arms),
                 "refused" if case.refused else f"{value:.2f}×" if value else "—",
+                f"{best:.2f}× {result.best_peer(case)}" if best else "—",
                 f"{share:.0%}" if share is not None else "—",
             ]
         )
@@ -401,9 +403,13 @@ def _print_benchmark(result: BenchmarkResult) -> None:
         f"microseconds, median ± half the interquartile range of single calls, {result.device},"
         f" {result.threads} threads; ceiling: {result.read_gb_s:.1f} GB/s read"
     )
-    header = ["case", *arms, f"{result.baseline} ÷ {result.subject}", "of ceiling"]
+    header = [
+        "case", *arms, f"{result.baseline} ÷ {result.subject}", f"best peer ÷ {result.subject}",
+        "of ceiling",
+    ]  # fmt: skip
     print_table(header, rows, numeric=set(range(1, len(header))))
-    click.echo(headline(result))
+    for line in [*report(result), headline(result)]:
+        click.echo(line)
 
 
 def _print_mutants(result: MutantsResult) -> None:

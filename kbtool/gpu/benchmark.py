@@ -17,14 +17,16 @@ from typing import Any, Protocol
 import torch
 
 from kbtool.gpu.compare import compare
-from kbtool.gpu.harness import Harness, Inputs
+from kbtool.gpu.harness import Harness, HarnessError
 from kbtool.gpu.validate import case_seed
 from kbtool.model.run import BenchmarkCase, BenchmarkResult, Timing
 
 CEILING_MARGIN = 1.10
 """A result may exceed the measured read rate by so much: both figures are noisy."""
 
-Arms = Callable[[int], Mapping[str, Callable[[], Any]]]
+Calls = Mapping[str, Callable[[], Any] | str]
+"""Arm → the call to time, or why there is none."""
+Arms = Callable[[int], Calls]
 """The arms of a case on its inputs, fresh ones for each number."""
 
 
@@ -44,29 +46,35 @@ class Clock(Protocol):
 
 def benchmark(
     harness: Harness,
-    cases: list[Mapping[str, Any]],
+    cases: list[tuple[str, Mapping[str, Any]]],
     clock: Clock,
     *,
-    case_set: str,
     sha256: str,
     threads: int,
     seed: int,
     variants: list[str],
+    peers: list[str] | None,
     on_case: Callable[[int, BenchmarkResult], None],
 ) -> BenchmarkResult:
     """Time every arm of every case.
 
     Args:
         harness: the kernel's harness.
-        cases: the cases of one set.
+        cases: (case set, case) pairs.
         clock: how to time, and where.
-        case_set: the name of the set.
         sha256: of the library, for the record.
         threads: CPU threads, for every arm.
         seed: of the inputs.
         variants: of the library, to time as arms beside its own choice.
+        peers: of the harness, to time as arms; all where not given.
         on_case: called with the number of cases done and the result of the last one.
     """
+    unknown = [name for name in peers or () if name not in harness.PEERS]
+    if unknown:
+        raise HarnessError(f"no peer {unknown[0]!r}; the harness has {', '.join(harness.PEERS)}")
+    rivals = list(
+        dict.fromkeys([harness.BASELINE_ARM, *(harness.PEERS if peers is None else peers)])
+    )
     others = OtherProcesses()
     ceiling = 0.0
     results: list[BenchmarkCase] = []
@@ -89,12 +97,12 @@ def benchmark(
         )
 
     with torch.inference_mode():
-        for case in cases:
+        for case_set, case in cases:
             # A shared machine's memory is faster at one time than at another: the ceiling is the
             # best rate of the whole run.
             ceiling = max(ceiling, clock.read_bandwidth())
             seeded = case_seed(seed, case_set, str(case["name"]))
-            result = _time_case(harness, case, clock, seeded, variants)
+            result = _time_case(harness, case_set, case, clock, seeded, variants, rivals)
             results.append(result)
             on_case(len(results), of([result]))
         ceiling = max(ceiling, clock.read_bandwidth())
@@ -102,25 +110,42 @@ def benchmark(
 
 
 def _time_case(
-    harness: Harness, case: Mapping[str, Any], clock: Clock, seed: int, variants: list[str]
+    harness: Harness,
+    case_set: str,
+    case: Mapping[str, Any],
+    clock: Clock,
+    seed: int,
+    variants: list[str],
+    peers: list[str],
 ) -> BenchmarkCase:
     def make(number: int) -> dict[str, Any]:
         return harness.make_inputs(case, device=clock.device, seed=seed + number)
 
     work = harness.work(case)
-    timings, absent = clock.time(lambda n: harness.arms(make(n), variants), work["bytes"])
-    for arm in (harness.BASELINE_ARM, *variants):
-        if arm not in timings:
-            absent.setdefault(arm, "does not take this case on this device")
+    timings, absent = clock.time(lambda n: harness.arms(make(n), variants, peers), work["bytes"])
     inputs = make(0)
     library = {harness.SUBJECT: None, **{name: name for name in variants if name in timings}}
+    reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
+    first = next(iter(reference))
+    calls, _ = runnable(harness.arms(inputs, (), [name for name in peers if name in timings]))
+    calls.pop(harness.SUBJECT, None)
     return BenchmarkCase(
         name=str(case["name"]),
+        case_set=case_set,
         case={key: value for key, value in case.items() if key != "name"},
         arms=timings,
         bytes=work["bytes"],
         flops=work["flops"],
-        rechecked=_still_right(harness, inputs, list(library.values())),
+        rechecked=all(
+            compare(out[key], reference[key], yardstick[key]).passed
+            for variant in library.values()
+            for out in [harness.call(inputs, variant=variant, poison=True)]
+            for key in reference
+        ),
+        peers={
+            name: compare(_first(call()), reference[first], yardstick[first])
+            for name, call in calls.items()
+        },
         absent=absent,
         workspace_bytes={
             arm: harness.workspace_bytes(inputs, variant) for arm, variant in library.items()
@@ -128,14 +153,22 @@ def _time_case(
     )
 
 
-def _still_right(harness: Harness, inputs: Inputs, variants: list[str | None]) -> bool:
-    reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
-    calls = [harness.call(inputs, variant=variant, poison=True) for variant in variants]
-    return all(
-        compare(out[key], reference[key], yardstick[key]).passed
-        for out in calls
-        for key in reference
-    )
+def runnable(calls: Calls) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
+    """The arms that can be timed, and for the others the reason."""
+    there: dict[str, Callable[[], Any]] = {}
+    absent: dict[str, str] = {}
+    for name, call in calls.items():
+        if isinstance(call, str):
+            absent[name] = call
+        else:
+            there[name] = call
+    return there, absent
+
+
+def _first(output: Any) -> torch.Tensor:
+    """The first output of an arm's call."""
+    first: torch.Tensor = output[0] if isinstance(output, tuple) else output
+    return first
 
 
 def timing(seconds: list[float], calls_per_sample: int = 1, host_us: float | None = None) -> Timing:

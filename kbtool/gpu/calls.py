@@ -46,16 +46,13 @@ def run_cases(
     return len(cases)
 
 
-def profiled_call(
-    harness: Harness, case: Mapping[str, Any], arm: str | None, variants: list[str], seed: int
-) -> str:
+def profiled_call(harness: Harness, case: Mapping[str, Any], arm: str | None, seed: int) -> str:
     """Call one arm on the current card, warm, with the profiler on around that one call.
 
     Args:
         harness: the kernel's harness.
         case: the case.
         arm: its name; the subject where not given.
-        variants: arms to ask the harness for, beside those that it always has.
         seed: of the inputs.
 
     Returns:
@@ -66,17 +63,17 @@ def profiled_call(
     """
     device = torch.device("cuda", torch.cuda.current_device())
     inputs = harness.make_inputs(case, device=device, seed=seed)
-    arms = harness.arms(inputs, [arm] if arm else [])  # a peer, or a variant of the library
+    peer = arm if arm in harness.PEERS else None
+    arms = harness.arms(inputs, [arm] if arm and not peer else [], [peer] if peer else [])
     name = arm or harness.SUBJECT
-    if name not in arms:
-        raise HarnessError(
-            f"{case['name']}: no arm {name!r} takes this case; there is {', '.join(arms)}"
-        )
+    call = arms.get(name, f"the harness has no such arm; its peers are {', '.join(harness.PEERS)}")
+    if isinstance(call, str):
+        raise HarnessError(f"{case['name']}: arm {name!r}: {call}")
     for _ in range(_WARM_CALLS):
-        arms[name]()
+        call()
     torch.cuda.synchronize()
     torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
-    arms[name]()
+    call()
     torch.cuda.synchronize()
     torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
     return name

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from kbtool.gpu.benchmark import Arms, timing
+from kbtool.gpu.benchmark import Arms, runnable, timing
 from kbtool.model.run import Timing
 
 WARMUP_ROUNDS = 3
@@ -48,8 +48,9 @@ class CpuClock:
 
     def time(self, arms: Arms, least_bytes: int) -> tuple[dict[str, Timing], dict[str, str]]:
         """Every arm that takes the inputs."""
-        taken = interleave(arms(0), self._samples, before=self._flush.sum)
-        return {arm: timing(seconds) for arm, seconds in taken.items()}, {}
+        calls, absent = runnable(arms(0))
+        taken = interleave(calls, self._samples, before=self._flush.sum)
+        return {arm: timing(seconds) for arm, seconds in taken.items()}, absent
 
 
 def interleave(

@@ -1,8 +1,8 @@
 """Timing on a card: replays of CUDA graphs over rotated inputs, caches cold, by device events.
 
-A graph holds one call on each of several input sets, so that launch gaps shrink and no call finds
-its inputs in the L2 cache: the sets together are larger than it, or a buffer that is larger is
-written before each replay. The arms take turns and the order is reversed every other round.
+A graph holds as many calls as take about a millisecond, each on inputs of its own, so that launch
+gaps shrink; a buffer larger than the L2 cache is written before each replay, so that no call finds
+its inputs there. The arms take turns and the order is reversed every other round.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Any
 
 import torch
 
-from kbtool.gpu.benchmark import Arms, timing
+from kbtool.gpu.benchmark import Arms, runnable, timing
 from kbtool.model.run import Timing
 
 WARMUP_ROUNDS = 3
 MAX_SETS = 64
+REPLAY_SECONDS = 1e-3
+"""How long one replay is to take: long beside the events around it."""
 _SET_BYTES = 24 << 30
 """Device memory that the input sets of a case may take together."""
 _HOST_CALLS = 50
@@ -35,10 +37,11 @@ class CudaClock:
         self._reader = torch.ones(1 << 29, dtype=torch.float32, device=self.device)
         self.protocol = (
             f"{samples} samples an arm after {WARMUP_ROUNDS} warm-up rounds, arms in turn, order"
-            " reversed every other round; a sample is one replay of a CUDA graph with one call on"
-            f" each of up to {MAX_SETS} input sets, by device events, {self._flush.nbytes >> 20}"
-            " MiB written before it so that the L2 cache is cold; host time: one eager call with"
-            f" synchronisation, median of {_HOST_CALLS}"
+            " reversed every other round; a sample is one replay of a CUDA graph of as many calls"
+            f" as take about {REPLAY_SECONDS * 1e3:g} ms, {MAX_SETS} at most, each on inputs of its"
+            f" own, by device events, {self._flush.nbytes >> 20} MiB written before it so that the"
+            " L2 cache is cold; host time: one eager call with synchronisation, median of"
+            f" {_HOST_CALLS}"
         )
 
     def read_bandwidth(self) -> float:
@@ -48,12 +51,16 @@ class CudaClock:
 
     def time(self, arms: Arms, least_bytes: int) -> tuple[dict[str, Timing], dict[str, str]]:
         """Every arm that takes the inputs and can be captured."""
-        count = max(2, min(MAX_SETS, _SET_BYTES // max(least_bytes, 1)))
-        sets = [arms(number) for number in range(count)]
-        graphs, absent = {}, {}
-        for name in sets[0]:
+        before = torch.cuda.memory_allocated()
+        calls, absent = runnable(arms(0))
+        taken_up = max(torch.cuda.memory_allocated() - before, least_bytes, 1)
+        most = max(1, min(MAX_SETS, _SET_BYTES // taken_up))
+        counts = {name: _calls_a_replay(call, most) for name, call in calls.items()}
+        sets = [calls, *(runnable(arms(number))[0] for number in range(1, max(counts.values())))]
+        graphs = {}
+        for name, count in counts.items():
             try:
-                graphs[name] = _capture([calls[name] for calls in sets])
+                graphs[name] = _capture([one[name] for one in sets[:count]])
             except Exception as error:
                 absent[name] = f"cannot be captured: {str(error).splitlines()[0]}"
         taken: dict[str, list[float]] = {name: [] for name in graphs}
@@ -61,13 +68,21 @@ class CudaClock:
         for round_number in range(WARMUP_ROUNDS + self._samples):
             for name in names if round_number % 2 else reversed(names):
                 self._flush.zero_()
-                elapsed = _device_seconds(graphs[name].replay) / count
+                elapsed = _device_seconds(graphs[name].replay) / counts[name]
                 if round_number >= WARMUP_ROUNDS:
                     taken[name].append(elapsed)
         timings = {
-            name: timing(seconds, count, _host_us(sets[0][name])) for name, seconds in taken.items()
+            name: timing(seconds, counts[name], _host_us(calls[name]))
+            for name, seconds in taken.items()
         }
         return timings, absent
+
+
+def _calls_a_replay(call: Callable[[], Any], most: int) -> int:
+    """How many calls take ``REPLAY_SECONDS``."""
+    call()
+    seconds = min(_device_seconds(call) for _ in range(3))
+    return max(1, min(most, round(REPLAY_SECONDS / seconds)))
 
 
 def _capture(calls: list[Callable[[], Any]]) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Inputs = Mapping[str, Any]
 FUNCTIONS = ("make_inputs", "reference", "baseline", "call", "arms", "workspace_bytes", "work")
-NAMES = ("SUBJECT", "BASELINE_ARM")
+NAMES = ("SUBJECT", "BASELINE_ARM", "PEERS")
 
 
 class HarnessError(Exception):
@@ -32,7 +32,9 @@ class Harness(Protocol):
     SUBJECT: str
     """The arm of ``arms`` that runs the library."""
     BASELINE_ARM: str
-    """The arm that ratios are taken against."""
+    """The peer that ratios are taken against."""
+    PEERS: Sequence[str]
+    """The names of all peers that there can be."""
 
     def make_inputs(self, case: Mapping[str, Any], *, device: Device, seed: int) -> dict[str, Any]:
         """Fresh random inputs of a case; what must not be read is poisoned."""
@@ -48,8 +50,12 @@ class Harness(Protocol):
     ) -> dict[str, Tensor]:
         """Every output by the operator; with ``poison``, into buffers filled with NaN."""
 
-    def arms(self, inputs: Inputs, variants: Sequence[str] = ()) -> dict[str, Callable[[], Any]]:
-        """The calls to time in turn, by name; of ``variants`` an arm each, where it takes them."""
+    def arms(
+        self, inputs: Inputs, variants: Sequence[str] = (), peers: Sequence[str] = ()
+    ) -> dict[str, Callable[[], Any] | str]:
+        """What to time in turn, by name: the library, and an arm for each of ``variants`` and of
+        ``peers``. A call returns the first output, or a tuple that begins with it; a string says
+        why there is none."""
 
     def workspace_bytes(self, inputs: Inputs, variant: str | None = None) -> int:
         """Memory that the operator needs beside inputs and outputs."""

@@ -47,6 +47,8 @@ class Request(Model):
     """The version of the operator to validate; its own choice where there is none."""
     variants: list[str] = []
     """Versions to time, an arm each, beside its own choice."""
+    peers: list[str] | None = None
+    """Peers to time, an arm each; all that the harness knows where not given."""
     profiled: list[int] = []
     """Numbers of cases whose errors are told by index along ``profile_axis``."""
     profile_axis: int = 0
@@ -140,7 +142,7 @@ def _do(request: Request, harness: Any, send: Callable[..., None]) -> Any:
             return launch_interval_us()
         if request.task == "profile":
             case = request.cases[0][1]
-            return profiled_call(harness, case, request.arm, request.variants, request.seed)
+            return profiled_call(harness, case, request.arm, request.seed)
         return run_cases(
             harness,
             list(zip(request.cases, request.of, strict=True)),
@@ -182,13 +184,13 @@ def _benchmark(request: Request, harness: Any, told: Callable[[int, Any], None])
 
     return benchmark(
         harness,
-        [case for _, case in request.cases],
+        list(request.cases),
         _clock(request),
-        case_set=request.cases[0][0],
         sha256=request.sha256,
         threads=request.threads,
         seed=request.seed,
         variants=request.variants,
+        peers=request.peers,
         on_case=told,
     ).model_dump(mode="json")
 

@@ -112,11 +112,14 @@ class BenchmarkStep(StepBase):
     """Time the validated artifact beside its peers."""
 
     kind: Literal["benchmark"]
-    case_set: str
-    """A case set of the manifest."""
+    case_sets: str
+    """Case sets of the manifest, separated by commas."""
     variants: str = "default"
     """Variants to time, an arm each, beside the kernel's own choice, which is timed always: as for
     validate, which must have passed them."""
+    peers: str = "all"
+    """Peers of the harness to time, separated by commas, or all; the one that ratios are taken
+    against is timed always."""
     samples: Annotated[int, Field(ge=5)] = 20
     """Timed samples an arm."""
     threads: Annotated[int, Field(ge=0)] = 0

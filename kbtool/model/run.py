@@ -243,6 +243,8 @@ class BenchmarkCase(Model):
     """One case of a benchmark: every arm in turn, over the same inputs."""
 
     name: str
+    case_set: str | None = None
+    """Null in older records, of steps that timed one set."""
     case: dict[str, Any]
     arms: dict[str, Timing]
     bytes: int
@@ -257,6 +259,8 @@ class BenchmarkCase(Model):
     """Arm → why it did not run."""
     workspace_bytes: dict[str, int] = {}
     """Arm of the library → device or main memory that it needs beside inputs and outputs."""
+    peers: dict[str, OutputError] = {}
+    """Peer → its output against the reference, under the rule of validation."""
 
 
 class BenchmarkResult(Model):
@@ -289,6 +293,32 @@ class BenchmarkResult(Model):
         if case.refused or subject is None or baseline is None:
             return None
         return baseline.median_us / subject.median_us
+
+    def best_peer(self, case: BenchmarkCase) -> str | None:
+        """The fastest arm that is not the library's and whose output is right."""
+        ours = {self.subject, *self.variants}
+        right = [
+            arm
+            for arm in case.arms
+            if arm not in ours and (arm not in case.peers or case.peers[arm].passed)
+        ]
+        return min(right, key=lambda arm: case.arms[arm].median_us, default=None)
+
+    def ratio_to_best(self, case: BenchmarkCase) -> float | None:
+        """The best peer's time ÷ subject time; ``None`` without both."""
+        best, subject = self.best_peer(case), case.arms.get(self.subject)
+        if case.refused or best is None or subject is None:
+            return None
+        return case.arms[best].median_us / subject.median_us
+
+    def by_set(self) -> dict[str, list[float]]:
+        """Case set → its cases' ratios to their best peers."""
+        found: dict[str, list[float]] = {}
+        for case in self.cases:
+            value = self.ratio_to_best(case)
+            if value is not None:
+                found.setdefault(case.case_set or "", []).append(value)
+        return found
 
     def share_of_ceiling(self, case: BenchmarkCase) -> float | None:
         """The case's least bytes a second as a share of the measured read rate."""

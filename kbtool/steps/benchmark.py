@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
+from statistics import geometric_mean
 from typing import Any
 
-from kbtool.model.recipe import BenchmarkStep
+from kbtool.model.recipe import BenchmarkStep, names_in
 from kbtool.model.run import BenchmarkResult
 from kbtool.steps.base import Context, Outcome, run_worker, with_part, worker_failure
 from kbtool.steps.validate import library_request
@@ -17,11 +17,12 @@ class Benchmark:
 
     def plan(self, step: BenchmarkStep, context: Context) -> list[str]:
         """The cases and the samples."""
-        cases = context.cases(step.case_set)
+        cases = context.cases(step.case_sets)
         threads = step.threads or context.machine.cores
         return [
-            f"time {len(cases)} cases of {step.case_set}, {step.samples} samples an arm,"
-            f" {threads} threads{_named(step)}; refused unless validate passed this very library"
+            f"time {len(cases)} cases of {step.case_sets}, {step.samples} samples an arm,"
+            f" {threads} threads{_named(step)}, peers {step.peers}; refused unless validate passed"
+            " this very library"
         ]
 
     def run(self, step: BenchmarkStep, context: Context) -> Outcome:
@@ -31,7 +32,7 @@ class Benchmark:
         if shut is not None:
             return shut
         assert context.built is not None and context.plan is not None
-        cases = context.taken(step.case_set)[0]
+        cases = context.taken(step.case_sets)[0]
         request = {
             **library_request(context.plan, context.built, context.manifest),
             "task": "benchmark",
@@ -40,6 +41,7 @@ class Benchmark:
             "threads": step.threads or context.machine.cores,
             "samples": step.samples,
             "variants": named,
+            "peers": None if step.peers == "all" else names_in(step.peers),
         }
         known: BenchmarkResult | None = None
 
@@ -85,8 +87,23 @@ def headline(result: BenchmarkResult) -> str:
     ratios = [value for case in result.cases if (value := result.ratio(case)) is not None]
     if not ratios:
         return f"{len(result.cases)} cases timed; no {result.baseline} to compare with"
-    mean = math.exp(sum(math.log(value) for value in ratios) / len(ratios))
+    best = [value for values in result.by_set().values() for value in values]
+    against_best = f"; best peer ÷ {result.subject}: {_span(best)}" if best else ""
+    return f"{result.baseline} ÷ {result.subject}: {_span(ratios)}{against_best}"
+
+
+def report(result: BenchmarkResult) -> list[str]:
+    """Each case set against the best peer of each of its cases, in lines."""
+    if result.noise is not None:
+        return []
+    return [
+        f"{name or 'all'}: best peer ÷ {result.subject}: {_span(ratios)}"
+        for name, ratios in result.by_set().items()
+    ]
+
+
+def _span(ratios: list[float]) -> str:
     return (
-        f"{result.baseline} ÷ {result.subject}: geometric mean {mean:.2f}×,"
+        f"geometric mean {geometric_mean(ratios):.2f}×,"
         f" {min(ratios):.2f}× to {max(ratios):.2f}× over {len(ratios)} cases"
     )

@@ -61,7 +61,6 @@ class Profile:
             "seed": context.seed,
             "threads": context.machine.cores,
             "arm": step.arm or None,
-            "variants": [variant] if variant else [],
         }
         event, done = run_worker({**request, "task": "launch", "cases": []}, context)
         failure = worker_failure(event, done, "timing launches")

@@ -8,23 +8,22 @@ a field without a default may be absent.
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
+
+from kbtool.gpu.harness import load_module
+
+_PEERS = load_module(Path(__file__).with_name("peers.py"), "kbtool_split_k_attention_peers")
 
 SUBJECT = "split_k"
 BASELINE_ARM = "sdpa"
+PEERS = tuple(_PEERS.PEERS)
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-_CUDA_PEERS = {
-    "flash": SDPBackend.FLASH_ATTENTION,
-    "cudnn": SDPBackend.CUDNN_ATTENTION,
-    "efficient": SDPBackend.EFFICIENT_ATTENTION,
-    "math": SDPBackend.MATH,
-}
 _OUT_LAYOUTS = {name: name for name in ("bshd", "bhds", "sliced", "offset")} | {"mixed": "bshd"}
 _GUARD = 1024  # floats past the workspace that must stay as they are
 _SCORES_AT_A_TIME = 1 << 23  # float64 scores that the reference holds at once: 64 MiB
@@ -351,70 +350,46 @@ def _states(inputs: Mapping[str, Any], count: int) -> tuple[Tensor, Tensor, Tens
 # ---- arms to time ----
 
 
-def arms(inputs: Mapping[str, Any], variants: Sequence[str] = ()) -> dict[str, Callable[[], Any]]:
-    """Calls to time in turn: ours, and the variants and peers that take these inputs here."""
+def arms(
+    inputs: Mapping[str, Any], variants: Sequence[str] = (), peers: Sequence[str] = ()
+) -> dict[str, Callable[[], Any] | str]:
+    """The library's own choice, and of ``variants`` and ``peers`` an arm each: the call to time, or
+    why it does not take these inputs here."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     options = _options(inputs)
     ours = torch.ops.kbtool.split_k_attention.default
-    timed: dict[str, Callable[[], Any]] = {SUBJECT: lambda: ours(q, k, v, **options)}
+    timed: dict[str, Callable[[], Any] | str] = {SUBJECT: lambda: ours(q, k, v, **options)}
     for variant in variants:
-        of_variant = functools.partial(ours, q, k, v, **options, variant=variant)
-        if _accepts(of_variant):
-            timed[variant] = of_variant
-    if q.numel() == 0 or k.numel() == 0:
-        return timed
-
-    peer = _sdpa(inputs)
-    if _accepts(peer):
-        timed[BASELINE_ARM] = peer
-    if q.device.type == "cpu" and q.shape[1] != k.shape[1]:
-        # Torch's CPU attention is slower under enable_gqa than on heads repeated beforehand: the
-        # peer at its best reads more memory, and the repeating is not in its time.
-        group = q.shape[1] // k.shape[1]
-        repeated = {name: inputs[name].repeat_interleave(group, dim=1) for name in ("k", "v")}
-        timed["sdpa_repeated"] = _sdpa({**inputs, **repeated})
-    if q.device.type == "cuda":
-        for name, backend in _CUDA_PEERS.items():
-            with_backend = _under(backend, peer)
-            if _accepts(with_backend):
-                timed[name] = with_backend
+        timed[variant] = functools.partial(ours, q, k, v, **options, variant=variant)
+    if peers:
+        _clear_past_lengths(inputs)
+    for peer in peers:
+        empty = q.numel() == 0 or k.numel() == 0
+        timed[peer] = "there is nothing to attend to" if empty else _PEERS.PEERS[peer](inputs)
+    for name, call in timed.items():
+        if name != SUBJECT and not isinstance(call, str):
+            timed[name] = _tried(call)
     return timed
 
 
-def _sdpa(inputs: Mapping[str, Any]) -> Callable[[], Tensor]:
-    """Torch's attention on these inputs, its mask prepared beforehand and only where needed."""
-    q, k, v = inputs["q"], inputs["k"], inputs["v"]
-    Sq, Skv = q.shape[2], k.shape[2]
-    mask: Tensor | None = None
-    square = inputs["causal"] and Sq == Skv and inputs["kv_lengths"] is None
-    if inputs["kv_lengths"] is not None:
-        mask = torch.zeros(q.shape[0], 1, Sq, Skv, dtype=torch.bool, device=q.device)
-        for b in range(q.shape[0]):
-            length = _length(inputs, b)
-            mask[b, 0, :, :length] = _visible(inputs, length)
-    elif inputs["causal"] and not square and Sq > 1:  # one query sees every key
-        mask = _visible(inputs, Skv)
-    scale = _scale(inputs)
-    gqa = q.shape[1] != k.shape[1]
-    return lambda: scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, is_causal=square, scale=scale, enable_gqa=gqa
-    )
+def _clear_past_lengths(inputs: Mapping[str, Any]) -> None:
+    """No result holds what is there, but torch's masks multiply it by 0, and 0 · NaN is NaN."""
+    if inputs["kv_lengths"] is None:
+        return
+    for b in range(inputs["q"].shape[0]):
+        for name in ("k", "v"):
+            inputs[name][b, :, _length(inputs, b) :] = 0
 
 
-def _under(backend: SDPBackend, body: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    def run() -> Tensor:
-        with sdpa_kernel(backend):
-            return body()
-
-    return run
-
-
-def _accepts(body: Callable[[], Tensor]) -> bool:
+def _tried(call: Callable[[], Any]) -> Callable[[], Any] | str:
+    """The call, or what it says when it is tried."""
     try:
-        body()
-    except (RuntimeError, ValueError):
-        return False
-    return True
+        call()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # whatever a peer raises, it does not take these inputs
+        return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return call
 
 
 # ---- the least work a case takes ----

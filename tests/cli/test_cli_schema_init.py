@@ -108,7 +108,7 @@ def _session(more: str) -> str:
 def test_a_step_may_hold_a_parameter_in_any_place():
     bench = (
         "      - {id: b, kind: benchmark, title: B, expected: '${t}', timeout: '${t}',"
-        " case_set: small, samples: '${n}'}\n"
+        " case_sets: small, samples: '${n}'}\n"
     )
     text = PATTERN.format(id="P01") + RECIPE + bench
     assert problems("pattern", as_an_editor_reads(text)) == []

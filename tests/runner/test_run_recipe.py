@@ -39,6 +39,20 @@ def test_second_kernel_is_attached_by_its_folder_alone(second_kernel_base, kbtoo
     assert build.sha256 == validation.sha256 == benchmark.sha256
     assert len(validation.cases) == 3
     assert benchmark.cases[0].arms["torch"].samples_us
+    assert benchmark.cases[0].peers["torch"].passed
+    assert benchmark.cases[0].case_set == "large"
+    assert benchmark.best_peer(benchmark.cases[0]) == "torch"
+
+
+def test_a_peer_that_is_wrong_is_no_peer(second_kernel_base, kbtool):
+    harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
+    harness.write_text(harness.read_text().replace('alpha=inputs["a"], out', "alpha=1, out"))
+    done = kbtool("run-recipe", "add", root=second_kernel_base)
+    assert done.code == 0, done.err
+    benchmark = runs_of(second_kernel_base)[0].steps[3].result
+    assert isinstance(benchmark, BenchmarkResult)
+    assert not benchmark.cases[0].peers["torch"].passed
+    assert benchmark.best_peer(benchmark.cases[0]) is None
 
 
 def test_nothing_in_kbtool_knows_a_kernel_by_name():
@@ -337,7 +351,7 @@ def test_resume_goes_on_at_the_step_that_failed(second_kernel_base, kbtool):
 def test_resume_keeps_the_build_and_refuses_changed_sources(second_kernel_base, kbtool):
     harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
     whole = harness.read_text()
-    harness.write_text(whole.replace('"bytes": 12 * case["n"]', '"bytes": 1 // 0'))
+    harness.write_text(whole.replace('"bytes": case["n"]', '"bytes": 1 // 0'))
     first = kbtool("run-recipe", "add", root=second_kernel_base)
     assert first.code == 70
     (run,) = runs_of(second_kernel_base)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from shlex import quote
+from statistics import geometric_mean
 
 from kbtool.model.run import (
+    BenchmarkCase,
     BenchmarkResult,
     BuildResult,
     CaseResult,
@@ -255,6 +257,7 @@ def _benchmark(result: BenchmarkResult) -> str:
                 inline(case.name),
                 *(_timing(case.arms.get(arm)) for arm in arms),
                 significant(times) if times is not None else "",
+                _against_best(result, case),
                 f"{significant(100 * share)} %" if share is not None else "",
                 chip("refused") if case.refused else yes_no(case.rechecked),
             ]
@@ -262,13 +265,18 @@ def _benchmark(result: BenchmarkResult) -> str:
         if case.refused:
             remarks.append(f"{inline(case.name)}: refused, {inline(case.refused)}")
         remarks += [
-            f"{inline(case.name)}, {inline(arm)}: no data because {inline(why)}"
-            for arm, why in case.absent.items()
+            f"{inline(case.name)}, {inline(arm)}: wrong, {inline(output.message or '')}"
+            for arm, output in case.peers.items()
+            if not output.passed
         ]
+    remarks += [
+        f"{inline(arm)}, {inline(cases)}: no data because {inline(why)}"
+        for (arm, why), cases in _absent(result).items()
+    ]
     header = [
         "Case", *(f"{inline(arm)} (µs)" for arm in arms),
-        f"Speed against {inline(result.baseline)}", "Share of read ceiling",
-        "Right after timing",
+        f"Speed against {inline(result.baseline)}", "Against the best peer",
+        "Share of read ceiling", "Right after timing",
     ]  # fmt: skip
     return join(
         [
@@ -286,14 +294,46 @@ def _benchmark(result: BenchmarkResult) -> str:
             ),
             "Median, with the 25th and the 75th percentile in small type. Speed above 1 is faster"
             f" than {inline(result.baseline)}.",
-            slim_table(header, lines, range(1, len(arms) + 3)) if lines else nothing(
+            slim_table(header, lines, range(1, len(arms) + 4)) if lines else nothing(
                 "No case was timed."
             ),
+            _sets(result),
             bullets(remarks),
             _workspaces(result),
             f"Protocol: {inline(result.protocol)}",
         ]
     )  # fmt: skip
+
+
+def _sets(result: BenchmarkResult) -> str | None:
+    """Each case set against the best peers of its cases."""
+    lines = [
+        [
+            inline(name or "all"),
+            *(significant(of(found)) for of in (geometric_mean, min, max)),
+            str(len(found)),
+        ]
+        for name, found in result.by_set().items()
+    ]
+    header = ["Case set", "Best peer ÷ ours, geometric mean", "Least", "Most", "Cases"]
+    return slim_table(header, lines, {1, 2, 3, 4}) if lines else None
+
+
+def _against_best(result: BenchmarkResult, case: BenchmarkCase) -> str:
+    best, value = result.best_peer(case), result.ratio_to_best(case)
+    return f"{significant(value)} ({inline(best or '')})" if value is not None else ""
+
+
+def _absent(result: BenchmarkResult) -> dict[tuple[str, str], str]:
+    """Arm and why it was not timed → the cases, in words."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for case in result.cases:
+        for arm, why in case.absent.items():
+            found.setdefault((arm, why), []).append(case.name)
+    return {
+        key: "every case" if len(names) == len(result.cases) else "; ".join(names)
+        for key, names in found.items()
+    }
 
 
 def _workspaces(result: BenchmarkResult) -> str | None:

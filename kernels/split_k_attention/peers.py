@@ -1,0 +1,269 @@
+"""Other people's attention on this harness's inputs, each as its authors have it called.
+
+A peer is a function of the inputs that returns the call to time, or in words why there is none.
+What a serving system does once a step or once a model (masks, plans, page tables, compilation) is
+done here, before the call, and is not in its time. A call returns the output as ``(B, H, Sq, D)``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+Inputs = Mapping[str, Any]
+Call = Callable[[], Tensor]
+Peer = Callable[[Inputs], Call | str]
+
+_FLASHINFER_WORKSPACE_BYTES = 128 << 20
+_FLASHINFER_DIMS = (64, 128, 256)
+
+
+# ---- torch ----
+
+
+def sdpa(inputs: Inputs) -> Call:
+    """Torch's attention, its own choice of backend; a mask only where the shape needs one."""
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    B, H, Sq, _ = q.shape
+    Skv = k.shape[2]
+    mask: Tensor | None = None
+    square = inputs["causal"] and Sq == Skv and inputs["kv_lengths"] is None
+    if inputs["kv_lengths"] is not None:
+        seen = _seen(inputs)
+        mask = torch.arange(Skv, device=q.device) < seen.view(B, 1, Sq, 1)
+    elif inputs["causal"] and not square and Sq > 1:  # one query sees every key
+        mask = torch.ones(Sq, Skv, dtype=torch.bool, device=q.device).tril(Skv - Sq)
+    scale = _scale(inputs)
+    gqa = k.shape[1] != H
+    return lambda: scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=square, scale=scale, enable_gqa=gqa
+    )
+
+
+def sdpa_repeated(inputs: Inputs) -> Call | str:
+    """Torch's on heads of keys and values that were repeated beforehand, which is not in its time.
+
+    On the CPU its ``enable_gqa`` is slower than that: the peer at its best reads more memory.
+    """
+    group = inputs["q"].shape[1] // inputs["k"].shape[1]
+    if inputs["q"].device.type != "cpu" or group == 1:
+        return "for grouped heads on the CPU"
+    repeated = {name: inputs[name].repeat_interleave(group, dim=1) for name in ("k", "v")}
+    return sdpa({**inputs, **repeated})
+
+
+def _backend(backend: SDPBackend, inputs: Inputs) -> Call | str:
+    """Torch's attention held to one backend."""
+    if inputs["q"].device.type != "cuda":
+        return "needs a card"
+    body = sdpa(inputs)
+
+    def run() -> Tensor:
+        with sdpa_kernel(backend):
+            return body()
+
+    return run
+
+
+# ---- FlashAttention-3 ----
+
+
+def fa3(inputs: Inputs) -> Call | str:
+    """FlashAttention-3 (package fa3-fwd), with the number of splits of its own choice."""
+    q, k, v = (inputs[name].transpose(1, 2) for name in ("q", "k", "v"))  # (B, S, H, D)
+    if not _on_hopper(q):
+        return "needs a card of compute capability 9.0"
+    if q.dtype != torch.bfloat16:
+        return f"its wheel takes bfloat16, not {_name(q.dtype)}"
+    if q.shape[3] % 8:
+        return f"takes head dimensions that are multiples of 8, not {q.shape[3]}"
+    interface = _installed("fa3_fwd_interface", "fa3-fwd")
+    if isinstance(interface, str):
+        return interface
+    lengths = inputs["kv_lengths"]
+    options = {
+        "cache_seqlens": None if lengths is None else lengths.int(),
+        "softmax_scale": _scale(inputs),
+        "causal": inputs["causal"],
+        "num_splits": 0,
+    }
+    return lambda: interface.flash_attn_with_kvcache(q, k, v, **options).transpose(1, 2)
+
+
+# ---- FlashInfer ----
+
+
+def flashinfer(inputs: Inputs) -> Call | str:
+    """FlashInfer's kernels for one request."""
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    package = _flashinfer_for(inputs)
+    if isinstance(package, str):
+        return package
+    if q.shape[0] != 1 or inputs["kv_lengths"] is not None:
+        return "takes one request of full length"
+    keys, values, scale = k[0], v[0], _scale(inputs)  # (Hkv, S, D): its layout HND
+    if q.shape[2] == 1:
+        one = q[0, :, 0]
+        options = {"kv_layout": "HND", "sm_scale": scale, "use_tensor_cores": _grouped(inputs)}
+        return lambda: package.single_decode_with_kv_cache(one, keys, values, **options).view(
+            q.shape
+        )
+    rows = q[0].transpose(0, 1).contiguous()  # (Sq, H, D)
+    options = {"kv_layout": "HND", "sm_scale": scale, "causal": inputs["causal"]}
+
+    def run() -> Tensor:
+        out: Tensor = package.single_prefill_with_kv_cache(rows, keys, values, **options)
+        return out.transpose(0, 1).unsqueeze(0)
+
+    return run
+
+
+def flashinfer_batch(inputs: Inputs) -> Call | str:
+    """FlashInfer's planned decoding over a paged cache, each entry one page; planned beforehand."""
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    package = _flashinfer_for(inputs)
+    if isinstance(package, str):
+        return package
+    B, H, Sq, D = q.shape
+    if Sq != 1:
+        return "decodes one query an entry"
+    Skv = k.shape[2]
+    lengths = _lengths(inputs).cpu()
+    if int(lengths.min()) == 0:
+        return "an entry without keys has no page"
+    wrapper = package.BatchDecodeWithPagedKVCacheWrapper(
+        _flashinfer_workspace(q.device), kv_layout="HND", use_tensor_cores=_grouped(inputs)
+    )
+    wrapper.plan(
+        torch.arange(B + 1, dtype=torch.int32, device=q.device),
+        torch.arange(B, dtype=torch.int32, device=q.device),
+        lengths.int().to(q.device),
+        H, k.shape[1], D, Skv,
+        q_data_type=q.dtype, kv_data_type=k.dtype, sm_scale=_scale(inputs),
+    )  # fmt: skip
+    rows = q[:, :, 0]
+    return lambda: wrapper.run(rows, (k, v)).view(q.shape)
+
+
+def _flashinfer_for(inputs: Inputs) -> Any:
+    """The package, or why these inputs are not for it."""
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    if q.device.type != "cuda":
+        return "needs a card"
+    if q.dtype not in {torch.float16, torch.bfloat16}:
+        return f"takes float16 and bfloat16, not {_name(q.dtype)}"
+    if q.shape[3] not in _FLASHINFER_DIMS:
+        return f"takes head dimensions {', '.join(map(str, _FLASHINFER_DIMS))}, not {q.shape[3]}"
+    if not all(t.is_contiguous() for t in (q, k, v)):
+        return "takes contiguous tensors"
+    return _installed("flashinfer", "flashinfer-python")
+
+
+@functools.cache
+def _flashinfer_workspace(device: torch.device) -> Tensor:
+    return torch.zeros(_FLASHINFER_WORKSPACE_BYTES, dtype=torch.uint8, device=device)
+
+
+def _grouped(inputs: Inputs) -> bool:
+    """Whether tensor cores pay: several query heads read each key."""
+    return bool(inputs["q"].shape[1] // inputs["k"].shape[1] >= 4)
+
+
+# ---- FlexAttention ----
+
+
+def flex(inputs: Inputs) -> Call | str:
+    """Torch's FlexAttention, compiled for the shape; its block mask is made beforehand."""
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    if q.device.type != "cuda":
+        return "compiles for a card"
+    if q.shape[3] < 16 or q.shape[3] & (q.shape[3] - 1):
+        return f"takes head dimensions that are powers of 2 from 16 on, not {q.shape[3]}"
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    B, H, Sq, _ = q.shape
+    Skv = k.shape[2]
+    mask = None
+    if inputs["kv_lengths"] is not None or (inputs["causal"] and Sq > 1):
+        seen = _seen(inputs)
+
+        def sees(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return j < seen[b, i]
+
+        batch = None if inputs["kv_lengths"] is None else B
+        mask = create_block_mask(sees, batch, None, Sq, Skv, device=str(q.device))
+    options = {"block_mask": mask, "scale": _scale(inputs), "enable_gqa": k.shape[1] != H}
+    compiled = _compiled_flex()
+    return lambda: compiled(q, k, v, **options)
+
+
+@functools.cache
+def _compiled_flex() -> Callable[..., Tensor]:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=False)
+
+
+PEERS: dict[str, Peer] = {
+    "sdpa": sdpa,
+    "sdpa_repeated": sdpa_repeated,
+    "flash": functools.partial(_backend, SDPBackend.FLASH_ATTENTION),
+    "cudnn": functools.partial(_backend, SDPBackend.CUDNN_ATTENTION),
+    "efficient": functools.partial(_backend, SDPBackend.EFFICIENT_ATTENTION),
+    "math": functools.partial(_backend, SDPBackend.MATH),
+    "fa3": fa3,
+    "flashinfer": flashinfer,
+    "flashinfer_batch": flashinfer_batch,
+    "flex": flex,
+}
+"""Arm → peer."""
+
+
+# ---- what they share ----
+
+
+def _scale(inputs: Inputs) -> float:
+    scale = inputs["scale"]
+    return 1 / math.sqrt(inputs["q"].shape[3]) if scale is None else float(scale)
+
+
+def _lengths(inputs: Inputs) -> Tensor:
+    """Valid keys of each batch entry, ``(B,)``."""
+    if inputs["kv_lengths"] is not None:
+        lengths: Tensor = inputs["kv_lengths"]
+        return lengths
+    B, Skv = inputs["q"].shape[0], inputs["k"].shape[2]
+    return torch.full((B,), Skv, dtype=torch.int32, device=inputs["q"].device)
+
+
+def _seen(inputs: Inputs) -> Tensor:
+    """How many keys each query sees, ``(B, Sq)``."""
+    Sq = inputs["q"].shape[2]
+    lengths = _lengths(inputs).unsqueeze(1)
+    if not inputs["causal"]:
+        return lengths.expand(-1, Sq)
+    return (lengths - Sq + 1 + torch.arange(Sq, device=lengths.device)).clamp_min(0)
+
+
+def _on_hopper(t: Tensor) -> bool:
+    return t.device.type == "cuda" and torch.cuda.get_device_capability(t.device) == (9, 0)
+
+
+def _installed(module: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        lacking = isinstance(error, ModuleNotFoundError) and error.name == module
+        return f"{package} is not installed" if lacking else f"{package} does not import: {error}"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
