@@ -30,7 +30,7 @@ costs:
   - {{kind: gpu, amount: {gpu}, basis: estimated, rate: 0.20 USD/h}}
   - {{kind: ai, amount: {ai}, basis: claimed}}
   - {{kind: engineer, amount: {engineer}, basis: estimated}}
-bugs:
+{more}bugs:
   - id: tail
     title: The last split is read past its end
     symptom: NaN in the last query tile
@@ -47,7 +47,7 @@ evidence:
     verdict: applied
     note: validated before benchmarking
 claims:
-  - {{id: total, says: all that it cost, stated: {total} USD, how: sum, of: ["#costs"]}}
+  - {{id: total, says: all that it cost, stated: {total} USD, how: sum, of: [{lines}]}}
 tags: [split-k, nan]
 """
 
@@ -69,13 +69,14 @@ recipes:
       - {id: look, kind: environment, title: Look, expected: 1 s, timeout: 10 s}
 """
 
+KINDS = ("gpu", "ai", "engineer")
 FIRST_DAY = datetime(2010, 1, 1, 9, tzinfo=UTC)
 RUNS_EVERY = 20
 """One session in so many has a run."""
 
 
-def generate(root: Path, sessions: int, seed: int = 1) -> None:
-    """Write a knowledge base of ``sessions`` sessions to ``root``."""
+def generate(root: Path, sessions: int, lines: int = 3, seed: int = 1) -> None:
+    """Write a knowledge base of ``sessions`` sessions, of ``lines`` cost lines each, to ``root``."""
     draw = random.Random(seed)
     (root / "patterns").mkdir(parents=True)
     (root / "sessions").mkdir()
@@ -85,6 +86,14 @@ def generate(root: Path, sessions: int, seed: int = 1) -> None:
         start = FIRST_DAY + timedelta(hours=13 * number)
         name = f"{start:%Y-%m-%d}-s{number}"
         cost = [draw.randrange(10, 400), draw.randrange(10, 900), draw.randrange(100, 9000)]
+        kinds, more = list(KINDS), ""
+        for place in range(3, lines):
+            kind = KINDS[place % 3]
+            kinds.append(f"{kind}-{place}")
+            cost.append(draw.randrange(1, 10_000))
+            more += (
+                f"  - {{kind: {kind}, id: {kinds[-1]}, amount: {cost[-1] / 100}, basis: claimed}}\n"
+            )
         folder = root / "sessions" / name
         folder.mkdir()
         text = SESSION.format(
@@ -99,9 +108,11 @@ def generate(root: Path, sessions: int, seed: int = 1) -> None:
             gpu=cost[0] / 100,
             ai=cost[1] / 100,
             engineer=cost[2] / 100,
+            more=more,
             total=sum(cost) / 100,
+            lines=", ".join(f'"#costs.{kind}"' for kind in kinds),
             lost=draw.randrange(1, 60),
-        ).replace(', of: ["#costs"]', ', of: ["#costs.gpu", "#costs.ai", "#costs.engineer"]')
+        )
         (folder / "session.yaml").write_text(text, encoding="utf-8")
         if number % 2:
             notes = f"# S{number}\n\n" + "The tail was read; the bound is mended now.\n" * 8

@@ -7,7 +7,6 @@ imported at all.
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from kbtool.checks.facts import Facts
 from kbtool.checks.tree_rules import TREE_RULES, Tree
 from kbtool.model.finding import Finding
 from kbtool.store.cache import Cache, code_digest, now_ns
+from kbtool.store.pool import collector_off
 from kbtool.store.scan import File, Stamp, scan
 
 if TYPE_CHECKING:
@@ -54,14 +54,8 @@ def check_tree(
         jobs: processes; as many as pay where not given.
         runs: path → content of run records to be judged as if they stood there.
     """
-    collecting = gc.isenabled()
-    gc.disable()  # a third of the time otherwise, and nothing to collect
-    try:
+    with collector_off():
         return _check(os.fspath(root), cached, jobs, runs or {})
-    finally:
-        gc.unfreeze()
-        if collecting:
-            gc.enable()
 
 
 def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes]) -> Report:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kbtool.checks.facts import Facts, Location, MutantFacts, RateFacts, RecipeFacts, Ref
 from kbtool.checks.paths import claim_at, locate
+from kbtool.checks.prose_rules import figures_have_sources, figures_in, prose_of
 from kbtool.checks.record_rules import (
     RECORD_RULES,
     RecordFile,
@@ -46,6 +47,14 @@ def examine(path: str, kind: FileKind, raw: bytes) -> Facts:
         _examine_record(facts, raw)
     for text_rule in TEXT_RULES:
         facts.findings.extend(text_rule(path, text))
+    prose = prose_of(facts, text)
+    if prose is not None:
+        facts.findings.extend(figures_have_sources(prose))
+        for figure in figures_in(prose):
+            if isinstance(figure, Finding):
+                facts.findings.append(figure)
+            else:
+                facts.figures.append(figure)
     return facts
 
 

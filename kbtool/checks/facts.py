@@ -13,9 +13,9 @@ Location = list[str | int]
 
 BUG_ROLES = frozenset(("fix", "recurrence"))
 """Links that must lead to a bug."""
-SESSION_ROLES = frozenset(("follows", "stated_in"))
+SESSION_ROLES = frozenset(("follows", "stated_in", "since"))
 """Links that must name a session."""
-PATTERN_ROLES = frozenset(("supersedes", "related", "evidence"))
+PATTERN_ROLES = frozenset(("supersedes", "related", "evidence", "evidence against", "step"))
 """Links that must name a pattern."""
 
 
@@ -52,6 +52,28 @@ class MutantFacts(NamedTuple):
     find: str
 
 
+class RateFacts(NamedTuple):
+    """A cost line that names a rate of the ledger."""
+
+    location: Location
+    id: str
+    kind: str
+    rate: str
+    """The rate, as the line has it."""
+    day: str | None
+    """Of the session."""
+
+
+class FigureFacts(NamedTuple):
+    """A figure that prose takes from records."""
+
+    line: int
+    text: str
+    """The figure, as the text has it."""
+    target: str
+    """Where it comes from: an address, or an operation over addresses."""
+
+
 @dataclass(slots=True)
 class Facts:
     """One file, as other files see it."""
@@ -73,6 +95,10 @@ class Facts:
     into another, and where that is said."""
     mutants: list[MutantFacts] = field(default_factory=list)
     """Edits that put bugs back, of a session's bugs."""
+    rates: list[RateFacts] = field(default_factory=list)
+    """A session's cost lines that name a rate."""
+    prices: dict[str, list[Any]] = field(default_factory=dict)
+    """The ledger's rates: id → kind, rate, last day or null."""
     label: str = ""
     """A session's label."""
     unended: bool = False
@@ -83,6 +109,13 @@ class Facts:
     """What a kernel offers: ``case_sets``, ``targets``, ``variants`` as TARGET/VARIANT."""
     run: dict[str, Any] = field(default_factory=dict)
     """What a run names: attempt, session, recipe, pattern, kernel."""
+    figures: list[FigureFacts] = field(default_factory=list)
+    """The figures that its prose takes from records."""
+    judged: dict[str, str] = field(default_factory=dict)
+    """A figure and what stands at its addresses → what is wrong with it, empty where they agree."""
+    values: dict[str, str] = field(default_factory=dict)
+    """Path in this record → the figure there, or ``!`` and why there is none. Kept as ``answers``
+    are."""
     answers: dict[str, str] = field(default_factory=dict)
     """Path in this record → what is there (the type's name, then the id of the claim that it
     belongs to, if any), or ``!`` and why nothing is. Filled in when another record refers to it;
@@ -107,9 +140,12 @@ class Facts:
                 setattr(facts, name, part)
             facts.recipes = [RecipeFacts(*recipe) for recipe in facts.recipes]
             facts.mutants = [MutantFacts(*mutant) for mutant in facts.mutants]
+            facts.rates = [RateFacts(*rate) for rate in facts.rates]
+            facts.figures = [FigureFacts(*figure) for figure in facts.figures]
         return facts
 
 
 _REST = (
-    "recipes", "bugs", "claims", "mutants", "label", "unended", "files", "names", "run", "answers",
+    "recipes", "bugs", "claims", "mutants", "rates", "prices", "label", "unended", "files", "names",
+    "run", "figures", "judged", "values", "answers",
 )  # fmt: skip

@@ -126,7 +126,7 @@ def raw_id(text: str) -> str | None:
 def file_name(path: str, kind: FileKind) -> str:
     """The name that must go with the id: of the folder, or of the file without its suffix."""
     parts = path.split("/")
-    if kind in {"pattern", "run"}:
+    if kind in {"pattern", "run", "ledger"}:
         return parts[-1].rsplit(".", 1)[0]
     return parts[1] if len(parts) > 1 else path
 
@@ -257,7 +257,7 @@ def times_are_cited(file: RecordFile) -> Iterator[Finding]:
 
 def citations_are_known(file: RecordFile) -> Iterator[Finding]:
     """Every citation names a key of ``sources``, and ``cites`` names keys of this record."""
-    if file.kind not in {"session", "pattern"}:
+    if file.kind not in {"session", "pattern", "ledger"}:
         return
     sources = file.data.get("sources")
     known = sources if isinstance(sources, dict) else {}

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from kbtool.checks.facts import PATTERN_ROLES, SESSION_ROLES, Location, Ref
-from kbtool.model.base import PatternId, Reference, SessionId, pattern_of
+from kbtool.model.base import KernelId, PatternId, Reference, SessionId, pattern_of
 from kbtool.store.scan import FileKind
 
 _FORMS = {
     **dict.fromkeys(SESSION_ROLES, re.compile(pattern_of(SessionId))),
     **dict.fromkeys(PATTERN_ROLES, re.compile(pattern_of(PatternId))),
+    "kernel": re.compile(pattern_of(KernelId)),
 }
 _REFERENCE = re.compile(pattern_of(Reference))
 
@@ -42,14 +43,24 @@ def references(data: dict[str, Any], kind: FileKind, id_: str) -> Iterator[Ref]:
 def _links(data: dict[str, Any], kind: FileKind) -> Iterator[Ref]:
     if kind == "session":
         yield _raw("follows", ["follows"], data.get("follows"))
+        kernels = data.get("kernels")
+        for index, target in enumerate(kernels if isinstance(kernels, list) else ()):
+            yield _raw("kernel", ["kernels", index], target)
         for index, bug in _items(data, "bugs"):
             yield _raw("recurrence", ["bugs", index, "recurrence_of"], bug.get("recurrence_of"))
         for index, fix in _items(data, "fixes"):
             yield _raw("fix", ["fixes", index, "bug"], fix.get("bug"))
         for index, evidence in _items(data, "evidence"):
-            yield _raw("evidence", ["evidence", index, "pattern"], evidence.get("pattern"))
+            against = evidence.get("verdict") in ("contradicted", "not_reproduced")
+            role = "evidence against" if against else "evidence"
+            yield _raw(role, ["evidence", index, "pattern"], evidence.get("pattern"))
+        for index, step in _items(data, "steps"):
+            yield _raw("step", ["steps", index, "pattern"], step.get("pattern"))
     elif kind == "pattern":
-        for role in ("stated_in", "supersedes", "related"):
+        for index, older in _items(data, "supersedes"):
+            yield _raw("supersedes", ["supersedes", index, "pattern"], older.get("pattern"))
+            yield _raw("since", ["supersedes", index, "since"], older.get("since"))
+        for role in ("stated_in", "related"):
             targets = data.get(role)
             for index, target in enumerate(targets if isinstance(targets, list) else ()):
                 yield _raw(role, [role, index], target)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from kbtool.checks.facts import (
     BUG_ROLES,
     PATTERN_ROLES,
     SESSION_ROLES,
     Facts,
+    FigureFacts,
     Location,
     MutantFacts,
     Ref,
@@ -22,8 +25,12 @@ from kbtool.checks.facts import (
 from kbtool.checks.paths import claim_at, locate
 from kbtool.model.edit import edited
 from kbtool.model.finding import Finding
+from kbtool.model.prose import addresses, expression
 from kbtool.store.lock import is_locked
 from kbtool.store.scan import Scan, inside
+
+if TYPE_CHECKING:
+    from kbtool.store.tree import Entry
 
 
 @dataclass
@@ -66,8 +73,14 @@ class Tree:
         return Finding(facts.path, line, rule, message)
 
     def record(self, id_: str) -> Facts | None:
-        """The session or pattern of this id."""
-        return self.sessions.get(id_) or self.patterns.get(id_)
+        """The session, the pattern or the run of this id; of a run its last attempt."""
+        return self.sessions.get(id_) or self.patterns.get(id_) or self.run_of.get(id_)
+
+    @cached_property
+    def run_of(self) -> dict[str, Facts]:
+        """Run id → its last attempt."""
+        attempts = sorted(self.runs, key=lambda facts: facts.run.get("attempt", 0))
+        return {facts.id: facts for facts in attempts}
 
 
 Rule = Callable[[Tree], Iterator[Finding]]
@@ -137,6 +150,69 @@ def patterns_supersede_in_a_line(tree: Tree) -> Iterator[Finding]:
         yield _circle(tree, tree.patterns[circle[0]], "supersedes", circle)
 
 
+def superseded_patterns_rest(tree: Tree) -> Iterator[Finding]:
+    """No record made after a pattern was superseded relies on it, nor is its recipe run.
+
+    A session that speaks against the pattern may cite it and run its recipe: it tried it again.
+    """
+    for newer in tree.patterns.values():
+        since = {ref.location[1]: ref.target for ref in newer.refs if ref.role == "since"}
+        for ref in newer.refs:
+            session = since.get(ref.location[1]) if ref.role == "supersedes" else None
+            if session is not None:
+                yield from _still_cited(tree, ref.target, newer.id, session)
+
+
+def _still_cited(tree: Tree, old: str, newer: str, since: str) -> Iterator[Finding]:
+    later = _later(tree, since)
+    replaced = f"{old}, which {newer} superseded in {since}"
+    mend = "; if it was tried again, say so as evidence against it (contradicted, not_reproduced)"
+    silent = set()
+    for id_ in later:
+        facts = tree.sessions[id_]
+        cited = [ref for ref in facts.refs if ref.target.partition("#")[0] == old]
+        if any(ref.role == "evidence against" for ref in cited):
+            continue
+        silent.add(id_)
+        for ref in cited:
+            yield tree.at(facts, ref.location, "superseded", f"relies on {replaced}{mend}")
+    for facts in tree.patterns.values():
+        stated = [ref.target for ref in facts.refs if ref.role == "stated_in"]
+        if facts.id == newer or not stated or not later.issuperset(stated):
+            continue
+        for ref in facts.refs:
+            if ref.target.partition("#")[0] == old and ref.role != "supersedes":
+                yield tree.at(facts, ref.location, "superseded", f"leads to {replaced}")
+    for facts in tree.runs:
+        if facts.run.get("pattern") == old and facts.run["session"] in silent:
+            recipe = facts.run["recipe"]
+            message = f"ran {recipe!r}, a recipe of {replaced}{mend} in {facts.run['session']}"
+            yield Finding(facts.path, 1, "superseded", message)
+
+
+def _later(tree: Tree, since: str) -> set[str]:
+    """The sessions known to come after ``since``: by what follows what, else by their days."""
+    before = {since}
+    followers: dict[str, list[str]] = {}
+    follows = _edges(tree.sessions.values(), "follows")
+    for id_, earlier in follows.items():
+        followers.setdefault(earlier[0], []).append(id_)
+    walk = since
+    while walk in follows and follows[walk][0] not in before:
+        walk = follows[walk][0]
+        before.add(walk)
+    waiting = list(followers.get(since, []))
+    if since[0].isdigit():
+        waiting += [id_ for id_ in tree.sessions if id_[0].isdigit() and id_[:10] > since[:10]]
+    later: set[str] = set()
+    while waiting:
+        id_ = waiting.pop()
+        if id_ in tree.sessions and id_ not in later and id_ not in before:
+            later.add(id_)
+            waiting.extend(followers.get(id_, []))
+    return later
+
+
 def bugs_recur_in_a_line(tree: Tree) -> Iterator[Finding]:
     """No bug is a recurrence of itself, directly or round a circle."""
     edges: dict[str, list[str]] = {}
@@ -182,6 +258,16 @@ def sessions_end(tree: Tree) -> Iterator[Finding]:
         if not any(is_locked(Path(tree.root, path)) for path in journals):
             message = "is over and has a start, but no end: write ended"
             yield tree.at(facts, ["started"], "times", message)
+
+
+def figures_agree_with_records(tree: Tree) -> Iterator[Finding]:
+    """A figure in prose is the one that stands in the record that it names, at its own digits."""
+    for facts in tree.facts:
+        own = facts.id if facts.kind != "text" else None
+        for figure in facts.figures:
+            problem = _misquoted(tree, facts, figure, own)
+            if problem is not None:
+                yield Finding(facts.path, figure.line, "figure", problem)
 
 
 def recipes_name_what_is_there(tree: Tree) -> Iterator[Finding]:
@@ -248,6 +334,31 @@ def mutants_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
                 yield tree.at(facts, [*mutant.location, key], "mutant", message)
 
 
+def lines_take_rates_of_the_ledger(tree: Tree) -> Iterator[Finding]:
+    """A rate that a cost line names is in the ledger, of its kind, of its price, and of its day."""
+    ledgers = [facts for facts in tree.facts if facts.kind == "ledger"]
+    if any(not facts.valid for facts in ledgers):
+        return
+    prices = {name: price for facts in ledgers for name, price in facts.prices.items()}
+    for facts in tree.sessions.values():
+        for line in facts.rates:
+            price = prices.get(line.id)
+            if price is None:
+                known = ", ".join(prices) or "none"
+                said = f"there is no rate {line.id!r} in sessions/ledger.yaml; there is {known}"
+            else:
+                kind, rate, until = price
+                if line.kind != kind:
+                    said = f"{line.id} is a rate of {kind}, the line is of {line.kind}"
+                elif line.rate != rate:
+                    said = f"{line.id} is {rate}, the line says {line.rate}: name another"
+                elif until is not None and line.day is not None and line.day > until:
+                    said = f"{line.id} held until {until}; name the rate that replaced it"
+                else:
+                    continue
+            yield tree.at(facts, line.location, "rate", said)
+
+
 def runs_name_what_is_there(tree: Tree) -> Iterator[Finding]:
     """A run's pattern, recipe and kernel are in the knowledge base, as is every pattern matched."""
     owners = {r.name: facts.id for facts in tree.patterns.values() for r in facts.recipes}
@@ -303,13 +414,16 @@ TREE_RULES: tuple[Rule, ...] = (
     links_lead_somewhere,
     sessions_follow_in_a_line,
     patterns_supersede_in_a_line,
+    superseded_patterns_rest,
     bugs_recur_in_a_line,
     claims_derive_in_a_line,
     sessions_end,
+    figures_agree_with_records,
     recipes_name_what_is_there,
     commands_stay_inside,
     manifests_name_files,
     mutants_edit_what_is_there,
+    lines_take_rates_of_the_ledger,
     runs_name_what_is_there,
     attempts_are_complete,
     runs_are_finished,
@@ -356,6 +470,9 @@ def _chose_label(facts: Facts) -> bool:
 def _broken(tree: Tree, ref: Ref) -> str | None:
     """What is wrong with a link, or ``None``."""
     id_, _, path = ref.target.partition("#")
+    if ref.role == "kernel":
+        known = ", ".join(sorted(tree.kernels)) or "none"
+        return None if id_ in tree.kernels else f"there is no kernel {id_!r}; there is {known}"
     if ref.role in SESSION_ROLES and id_ not in tree.sessions:
         return f"there is no session {id_!r}"
     if ref.role in PATTERN_ROLES and id_ not in tree.patterns:
@@ -391,19 +508,9 @@ def _answer(tree: Tree, target: Facts, path: str) -> str:
 
 
 def _looked_up(tree: Tree, target: Facts, path: str) -> str:
-    from pathlib import Path
-
     from kbtool.model.address import AddressError, resolve
-    from kbtool.model.pattern import Pattern
-    from kbtool.model.session import Session
-    from kbtool.store.tree import Entry, load_record
 
-    loaded: Entry[Session] | Entry[Pattern] | list[Finding]
-    file = Path(tree.root, target.path)
-    if target.kind == "session":
-        loaded = load_record(file, target.path, Session)
-    else:
-        loaded = load_record(file, target.path, Pattern)
+    loaded = _loaded(tree, target)
     if isinstance(loaded, list):
         return "!the record cannot be read"
     try:
@@ -414,6 +521,61 @@ def _looked_up(tree: Tree, target: Facts, path: str) -> str:
     claims = (claim_at(data, place) for place in locate(data, path))
     claim = next(filter(None, claims), None)
     return f"{kind} {claim}" if claim else kind
+
+
+def _misquoted(tree: Tree, facts: Facts, figure: FigureFacts, own: str | None) -> str | None:
+    """What is wrong with a figure in prose, or ``None``."""
+    values = []
+    for record, path in addresses(expression(figure.target, own)):
+        target = tree.record(record)
+        if target is None:
+            return f"{figure.target}: there is no record {record!r}"
+        if not target.valid:
+            return None
+        if path not in target.values:
+            target.values[path] = _value(tree, target, path)
+            tree.asked.add(target.path)
+        value = target.values[path]
+        if value.startswith("!"):
+            return f"{record}#{path}: {value[1:]}"
+        values.append(value)
+    known = "\n".join([figure.text, figure.target, *values])
+    if known not in facts.judged:
+        from kbtool.checks.prose_rules import judged
+
+        facts.judged[known] = judged(figure.text, figure.target, own, values)
+        tree.asked.add(facts.path)
+    return facts.judged[known] or None
+
+
+def _value(tree: Tree, target: Facts, path: str) -> str:
+    """The figure at ``path`` in the record of ``target``, see ``Facts.values``."""
+    from kbtool.model.address import AddressError, figure_at
+
+    loaded = _loaded(tree, target)
+    if isinstance(loaded, list):
+        return "!the record cannot be read"
+    try:
+        return figure_at(loaded.record, path).text
+    except AddressError as error:
+        return f"!{error}"
+
+
+def _loaded(tree: Tree, target: Facts) -> Entry[Any] | list[Finding]:
+    """The record of ``target``, whole."""
+    from pathlib import Path
+
+    from kbtool.model.pattern import Pattern
+    from kbtool.model.session import Session
+    from kbtool.store.tree import load_record, load_run
+
+    file = Path(tree.root, target.path)
+    if target.kind == "run":
+        run = load_run(file, target.path)
+        return [run] if isinstance(run, Finding) else run
+    if target.kind == "session":
+        return load_record(file, target.path, Session)
+    return load_record(file, target.path, Pattern)
 
 
 def _edges(records: Iterable[Facts], role: str) -> dict[str, list[str]]:

@@ -13,48 +13,86 @@ from kbtool.cli.common import (
     print_table,
     warn_unreadable,
 )
+from kbtool.cli.selection import select_sessions, selection_options
 
 if TYPE_CHECKING:
-    from kbtool.ledger.rollup import Rollup
-    from kbtool.model.session import Session
+    from kbtool.ledger.rollup import By, Extra, Rollup, Row
     from kbtool.store.tree import KnowledgeBase
 
 EPILOG = """\b
 Examples:
   kbtool costs                              a row a session
   kbtool costs --by month                   a row a month; undated sessions apart
+  kbtool costs --by month,kind              a row for each kind in each month
+  kbtool costs --by day --running           with the sum up to each day
+  kbtool costs --by pattern --per bug       what a bug cost that was mended
   kbtool costs --session N..N+7A            a part of the work, in the order of the work
   kbtool costs --session N+5..              from one session on; ..N+3 up to one
-  kbtool costs --session N+2 --session N+4  just these
+  kbtool costs --session N+4 --compare N    how much cheaper and shorter than N
   kbtool costs --since 2025-10-12 --csv > costs.csv
   kbtool costs --json | jq .total
 
 \b
 Money is exact (decimal); a figure that no record states is '–', null in JSON and empty in CSV,
 and is counted as unknown: it is never zero. Minutes are numbers; by kind, they are those that the
-cost lines state, and have no sum. Currencies are never added."""
+cost lines state, and have no sum. Currencies are never added.
+
+\b
+Groupings: session, day, week (ISO), month, kind of cost, card, pattern (of which the session gives
+evidence, did a step or ran a recipe), kernel (that its record or a run names), outcome (how the
+session ended). A session of several patterns or kernels stands in the row of each; the total counts
+it once. Attributed and unattributed (undated, of no pattern …) make the total, to the cent.
+
+\b
+--compare sums only the kinds of cost that are fully known of both sessions, and names the others.
+
+\b
+--per bug: the row's money over the bugs mended in its sessions. A fault met again is the same bug;
+it counts once, in the session of its last fix, if it was not met later and the fix was not seen to
+fail. Bugs whose fix no test confirmed are counted, and told as claimed.
+
+\b
+--per speedup: the row's money over the doublings of speed gained in its sessions. A case of a
+validated run gains against the best earlier validated run of the same case, kernel and card, if the
+quartiles of the two do not meet. Only where a session has no such run, its tables count that name
+the column of their subject, and the gain is told as claimed. Several cases: the geometric mean of
+those measured again. Of either, '≥' is money that is known in part only."""
 
 COLUMNS = ("minutes", "gpu", "ai", "engineer", "other", "total")
+
+
+def _groupings(ctx: click.Context, option: click.Parameter, text: str) -> tuple[By, ...]:
+    from kbtool.ledger.rollup import BY
+
+    names = tuple(part.strip() for part in text.split(","))
+    for name in names:
+        if name not in BY:
+            raise click.BadParameter(f"{name!r} is no grouping; there is {', '.join(BY)}")
+    return names  # type: ignore[return-value]
 
 
 @click.command(epilog=EPILOG)
 @click.option(
     "--by",
-    type=click.Choice(["session", "day", "month", "kind", "card"]),
+    metavar="GROUPING[,GROUPING…]",
+    callback=_groupings,
     default="session",
     show_default=True,
-    help="What makes a row.",
+    help="What makes a row: session, day, week, month, kind, card, pattern, kernel, outcome.",
+)
+@selection_options
+@click.option("--currency", metavar="CODE", help="The currency to sum, where there are several.")
+@click.option("--running", is_flag=True, default=False, help="Add the sum of all rows up to each.")
+@click.option(
+    "--compare", "earlier", metavar="ID|LABEL", help="Add what each session saved against this one."
 )
 @click.option(
-    "--session",
-    "names",
+    "--per",
+    "per",
+    type=click.Choice(["bug", "speedup"]),
     multiple=True,
-    metavar="ID|LABEL|A..B|A..|..B",
-    help="Only this session, or those from A to B in the order of the work; repeatable.",
+    help="Add what a bug mended, or a doubling of speed, cost; repeatable.",
 )
-@click.option("--since", metavar="YYYY-MM-DD", help="Only sessions of this day and later.")
-@click.option("--until", metavar="YYYY-MM-DD", help="Only sessions of this day and earlier.")
-@click.option("--currency", metavar="CODE", help="The currency to sum, where there are several.")
 @json_option
 @click.option(
     "--csv", "as_csv", is_flag=True, default=False, help="Comma-separated, with a header."
@@ -62,11 +100,14 @@ COLUMNS = ("minutes", "gpu", "ai", "engineer", "other", "total")
 @click.pass_context
 def costs(
     ctx: click.Context,
-    by: str,
+    by: tuple[By, ...],
     names: tuple[str, ...],
     since: str | None,
     until: str | None,
     currency: str | None,
+    running: bool,
+    earlier: str | None,
+    per: tuple[str, ...],
     as_json: bool,
     as_csv: bool,
 ) -> None:
@@ -76,88 +117,167 @@ def costs(
 
     if as_json and as_csv:
         raise UsageError("--json and --csv: take one")
+    if earlier is not None and by != ("session",):
+        raise UsageError("--compare holds sessions against one: leave --by out")
     base = knowledge_base(ctx)
-    sessions = _selected(base, names)
-    sessions, undated = _between(sessions, since, until)
-    table = rollup.roll_up(sessions, by, currency.upper() if currency else None)  # type: ignore[arg-type]
+    sessions, undated = select_sessions(base, names, since, until)
+    links = None
+    if {"pattern", "kernel"} & set(by):
+        runs = [entry.record for entry in base.runs]
+        links = rollup.links_of(sessions, runs)
+    table = rollup.roll_up(sessions, by, currency.upper() if currency else None, links)
+    extras: list[Extra] = []
+    if running:
+        extras.append(_running(table))
+    if earlier is not None:
+        extras.append(_compared(base, table, earlier))
+    extras += [_per(base, table, what) for what in dict.fromkeys(per)]
     if as_json:
-        print_json(rollup.as_json(table, [finding.path for finding in base.findings]))
+        print_json(rollup.as_json(table, [finding.path for finding in base.findings], extras))
     elif as_csv:
-        _print_csv(table)
+        _print_csv(table, extras)
     elif sessions:
-        _print_costs(table, by)
+        _print_costs(table, extras)
     warn_unreadable(base)
     _tell_gaps(table, undated, empty=not sessions, any_at_all=bool(base.sessions))
 
 
-def _selected(base: KnowledgeBase, names: tuple[str, ...]) -> list[Session]:
-    """The sessions that are named, in the order of the work; all if none is."""
-    from kbtool.ledger.rollup import select_range
+def _running(table: Rollup) -> Extra:
+    from kbtool.ledger.rollup import money, number, running
+
+    return {
+        row.keys: {"running_minutes": number(sofar.minutes), "running_total": money(sofar.total)}
+        for row, sofar in zip(table.rows, running(table), strict=True)
+    }
+
+
+def _compared(base: KnowledgeBase, table: Rollup, earlier: str) -> Extra:
+    from kbtool.ledger.compare import compare, compare_json
+    from kbtool.ledger.rollup import roll_up
     from kbtool.model.errors import UsageError
+
+    before = base.session(earlier).record
+    order = {name: at for at, name in enumerate(base.sessions)}
+    used = {line.currency for line in before.costs}
+    chosen = table.currency if not used or table.currency in used else None
+    if used and chosen is None and table.currency is not None:
+        raise UsageError(
+            f"{before.label} was not paid in {table.currency} but in {', '.join(sorted(used))}"
+        )
+    row = roll_up([before], "session", chosen).rows[0]
+    extra = {
+        one.keys: compare_json(
+            compare(one, row) if order[one.key] > order[before.id] else None, before.label
+        )
+        for one in table.rows
+    }
+    if table.rows and all(value["compared"] is None for value in extra.values()):
+        raise UsageError(f"--compare: no session selected comes after {before.label}")
+    return extra
+
+
+def _per(base: KnowledgeBase, table: Rollup, what: str) -> Extra:
+    from kbtool.ledger import gain
 
     ordered = [entry.record for entry in base.sessions.values()]
-    if not names:
-        return ordered
-    wanted: set[str] = set()
-    for name in names:
-        first, dots, last = (part.strip() for part in name.partition(".."))
-        if not first and not last:
-            raise UsageError(
-                f"--session {name!r} names no session; write ID, LABEL, A..B, A.. or ..B"
-            )
-        start, end = (base.session(part).record.id if part else None for part in (first, last))
-        chosen = select_range(ordered, start, end if dots else start)
-        wanted.update(session.id for session in chosen)
-    return [session for session in ordered if session.id in wanted]
+    rows = [*table.rows, table.total]
+    if what == "bug":
+        counts = gain.mended(ordered)
+        return {row.keys: gain.per_bug(row, counts) for row in rows}
+    gains = gain.sped_up(ordered, [entry.record for entry in base.runs])
+    return {row.keys: gain.per_speedup(row, gains) for row in rows}
 
 
-def _between(
-    sessions: list[Session], since: str | None, until: str | None
-) -> tuple[list[Session], int]:
-    """The sessions of these days, and how many are left out because they have no date."""
-    from datetime import date
-
-    from kbtool.model.errors import UsageError
-
-    for option, day in (("--since", since), ("--until", until)):
-        if day is not None:
-            try:
-                valid = date.fromisoformat(day).isoformat() == day
-            except ValueError:
-                valid = False
-            if not valid:
-                raise UsageError(f"{option}: {day!r} is no day; write YYYY-MM-DD")
-    if since is None and until is None:
-        return sessions, 0
-    dated = [session for session in sessions if session.day is not None]
-    kept = [s for s in dated if (since or "") <= (s.day or "") <= (until or "9999-99-99")]
-    return kept, len(sessions) - len(dated)
-
-
-def _print_costs(table: Rollup, by: str) -> None:
+def _print_costs(table: Rollup, extras: list[Extra]) -> None:
     from kbtool.ledger.rollup import row_json
 
     columns = [c for c in COLUMNS if c != "other" or table.total.other is not None]
+    shown = [column for column in _EXTRA_COLUMNS if any(_holds(extra, column) for extra in extras)]
     header = [
-        by,
+        *table.by,
         *(column if column == "minutes" else _headed(column, table) for column in columns),
+        *shown,
     ]
     rows = []
     for row in [*table.rows, table.total]:
         figures = row_json(row)
+        labels = row.labels or ("total", *[""] * (len(table.by) - 1))
         cells = ["–" if figures[c] is None else f"{figures[c]}" for c in columns]
-        rows.append([row.label, *cells])
+        said = _said(row, extras)
+        rows.append([*labels, *cells, *(said.get(column, "–") for column in shown)])
     # The total is set off by a rule of its own.
     widths = [max(len(r[i]) for r in [header, *rows]) for i in range(len(header))]
     rows.insert(-1, ["─" * width for width in widths])
-    print_table(header, rows, set(range(1, len(header))))
+    text = {header.index(column) for column in shown if column in _TEXT_COLUMNS}
+    print_table(header, rows, set(range(len(table.by), len(header))) - text)
+
+
+_EXTRA_COLUMNS = (
+    "running minutes", "running total", "saved", "saved %", "minutes saved", "minutes saved %",
+    "compared over", "bugs", "per bug", "speedup", "per doubling",
+)  # fmt: skip
+_TEXT_COLUMNS = frozenset(("compared over",))
+
+
+def _holds(extra: Extra, column: str) -> bool:
+    first = next(iter(extra.values()), {})
+    return column in _cells(first)
+
+
+def _said(row: Row, extras: list[Extra]) -> dict[str, str]:
+    cells: dict[str, str] = {}
+    for extra in extras:
+        cells |= {
+            column: f"{value}"
+            for column, value in _cells(extra.get(row.keys, {})).items()
+            if value is not None
+        }
+    return cells
+
+
+def _cells(values: object) -> dict[str, object]:
+    """What an extra says of a row, as columns of the table."""
+    given: dict[str, object] = dict(values)  # type: ignore[call-overload]
+    cells: dict[str, object] = {
+        column: given[column.replace(" ", "_")]
+        for column in ("running minutes", "running total")
+        if column.replace(" ", "_") in given
+    }
+    if "compared" in given:
+        compared = given["compared"]
+        found: dict[str, object] = compared if isinstance(compared, dict) else {}
+        missing = found.get("not_compared")
+        over = ", ".join(found["kinds"]) if found.get("kinds") else None  # type: ignore[arg-type]
+        left = ", ".join(missing) if isinstance(missing, dict) and missing else None
+        cells |= {
+            "saved": found.get("saved"),
+            "saved %": found.get("saved_percent"),
+            "minutes saved": found.get("minutes_saved"),
+            "minutes saved %": found.get("minutes_saved_percent"),
+            "compared over": f"{over or 'nothing'}; unknown: {left}" if left else over,
+        }
+    if "bugs_fixed" in given:
+        claimed = given["bugs_fixed_claimed"]
+        cells["bugs"] = f"{given['bugs_fixed']}" + (f" ({claimed} claimed)" if claimed else "")
+        cells["per bug"] = _at_least(given, "per_bug")
+    if "speedup" in given:
+        factor, claimed = given["speedup"], given["speedup_basis"] == "claimed"
+        cells["speedup"] = None if factor is None else f"{factor:g}×{' claimed' if claimed else ''}"
+        cells["per doubling"] = _at_least(given, "per_doubling")
+    return cells
+
+
+def _at_least(given: dict[str, object], name: str) -> str | None:
+    """Money over a number; ``≥`` where not all of the money is known."""
+    amount = given[name]
+    return None if amount is None else f"{'≥ ' if given[f'{name}_at_least'] else ''}{amount}"
 
 
 def _headed(column: str, table: Rollup) -> str:
     return f"{column} {table.currency}" if column == "total" and table.currency else column
 
 
-def _print_csv(table: Rollup) -> None:
+def _print_csv(table: Rollup, extras: list[Extra]) -> None:
     import csv
     import io
 
@@ -166,24 +286,48 @@ def _print_csv(table: Rollup) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     unknown = [f"unknown_{column}" for column in EXPECTED]
-    writer.writerow(["key", "label", *COLUMNS, "currency", "sessions", *unknown])
+    # A grouping has a column of its own where there are several; of one, the key is it.
+    groupings = table.by if len(table.by) > 1 else ()
+    more = list(
+        dict.fromkeys(name for extra in extras for row in extra.values() for name in _flat(row))
+    )
+    writer.writerow(["key", "label", *groupings, *COLUMNS, "currency", "sessions", *unknown, *more])
     for row in table.rows:
         figures = row_json(row)
+        said: dict[str, object] = {}
+        for extra in extras:
+            said |= _flat(extra.get(row.keys, {}))
         writer.writerow(
             [
                 row.key,
                 row.label,
+                *(row.keys if groupings else ()),
                 *("" if figures[column] is None else figures[column] for column in COLUMNS),
                 table.currency or "",
                 len(row.sessions),
                 *(row.unknown.get(column, 0) for column in EXPECTED),
+                *("" if said.get(name) is None else said[name] for name in more),
             ]
         )
     click.echo(text.getvalue(), nl=False)
 
 
+def _flat(values: object) -> dict[str, object]:
+    """What an extra says of a row, one value a column; lists and mappings as words."""
+    given: dict[str, object] = dict(values)  # type: ignore[call-overload]
+    compared = given.pop("compared", None)
+    if isinstance(compared, dict):
+        given |= {
+            f"compared_{name}": " ".join(value) if isinstance(value, (list, dict)) else value
+            for name, value in compared.items()
+        }
+    return given
+
+
 def _tell_gaps(table: Rollup, undated: int, *, empty: bool, any_at_all: bool) -> None:
-    """On stderr: what the sums do not cover."""
+    """On stderr: what the sums do not cover, and what the rows count more than once."""
+    from kbtool.ledger.rollup import money
+
     if not any_at_all:
         click.echo("kbtool: there are no sessions yet; `kbtool session new TITLE`", err=True)
     elif empty:
@@ -197,6 +341,21 @@ def _tell_gaps(table: Rollup, undated: int, *, empty: bool, any_at_all: bool) ->
     if gaps:
         click.echo(
             f"kbtool: not in the sums, because no record says: {gaps} of {many} sessions", err=True
+        )
+    currency = table.currency or ""
+    if table.shared:
+        sessions = "session stands" if len(table.shared) == 1 else "sessions stand"
+        click.echo(
+            f"kbtool: {len(table.shared)} {sessions} in several rows, which together exceed the"
+            f" total by {money(table.repeated)} {currency}".rstrip()
+            + "; the total counts once",
+            err=True,
+        )
+    if table.unattributed:
+        click.echo(
+            f"kbtool: attributed {money(table.attributed)} {currency}, unattributed"
+            f" {money(table.unattributed)} {currency}",
+            err=True,
         )
     if undated:
         click.echo(f"kbtool: left out: {undated} sessions without a date", err=True)

@@ -53,11 +53,36 @@ recipes:
         timeout: 60 s
 """
 
+LEDGER = """\
+{modeline}
+# What things cost by the hour, and what a month may cost. All of this is an example: no price here
+# is anybody's. `kbtool session cost gpu --rate ID` takes a rate from here, `kbtool status` holds
+# the running session against its boxes and the month's.
+# rates:
+#   - id: l4
+#     kind: gpu
+#     rate: 0.20 USD/h
+#     on: 2026-01-31          # the day on which it was stated, or read
+#     card: L4
+#     purchase: preemptible   # on-demand, preemptible, reserved, owned
+#     provider: the name of who asks for it
+#   - {{id: assistant, kind: ai, rate: 0.80 USD/h, on: 2026-01-31}}
+#   - {{id: engineer, kind: engineer, rate: 50 USD/h, on: 2026-01-31}}
+rates: []
+
+# budgets:
+#   - {{month: 2026-02, money: 200 USD, time: 80 h}}
+
+# What `kbtool keep-or-stop` takes where its options are not given.
+# keep_or_stop: {{rate: l4, people: [assistant, engineer], restart: 10 min}}
+"""
+
 SESSIONS = """\
 # Sessions
 
 One folder a session: `session.yaml` holds the figures, `notes.md` the prose, `runs/` what kbtool
-measured. `kbtool session new "What it is about"` makes one.
+measured. `kbtool session new "What it is about"` makes one. `ledger.yaml` holds prices by the hour
+and what a month may cost.
 """
 
 KERNELS = """\
@@ -82,7 +107,7 @@ A lab notebook of kernel work, kept with kbtool.
 @click.command(epilog=EPILOG)
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
 def init(folder: Path) -> None:
-    """Make an empty knowledge base: folders, schemas, an example pattern, a site configuration."""
+    """Make an empty knowledge base: folders, schemas, examples, a site configuration."""
     from kbtool.model.errors import UsageError
     from kbtool.store.write import write_new
 
@@ -117,6 +142,7 @@ def _files(folder: Path) -> dict[str, bytes]:
         ".gitignore": "/.kbtool/\n/site/\n",
         "mkdocs.yml": _site(name),
         "sessions/README.md": SESSIONS,
+        "sessions/ledger.yaml": LEDGER.format(modeline=modeline("ledger")),
         "kernels/README.md": KERNELS,
         _EXAMPLE: PATTERN.format(modeline=modeline("pattern")),
     }

@@ -24,6 +24,11 @@ COMMANDS = {
     "session": "kbtool.cli.session",
     "kernel": "kbtool.cli.kernel",
     "costs": "kbtool.cli.costs",
+    "audit": "kbtool.cli.audit",
+    "status": "kbtool.cli.status",
+    "keep-or-stop": "kbtool.cli.keep_or_stop",
+    "patterns": "kbtool.cli.patterns",
+    "export": "kbtool.cli.export",
     "site": "kbtool.cli.site",
     "schema": "kbtool.cli.schema",
 }

@@ -10,6 +10,7 @@ EPILOG = """\b
 Examples:
   kbtool schema                write schemas/ in the knowledge base
   kbtool schema session        print one
+  kbtool schema corpus         what `kbtool export corpus` writes
   kbtool schema --check        fail if schemas/ is not what kbtool would write
   kbtool schema --out /tmp/s   write them elsewhere
 
@@ -22,8 +23,8 @@ Editors with a YAML language server find the schema by a record's first line:
 @click.argument(
     "kind",
     required=False,
-    metavar="[session|pattern|kernel|run]",
-    type=click.Choice(["session", "pattern", "kernel", "run"]),
+    metavar="[session|pattern|kernel|ledger|run|corpus]",
+    type=click.Choice(["session", "pattern", "kernel", "ledger", "run", "corpus"]),
 )
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Where to write them.")
 @click.option(

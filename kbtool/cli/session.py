@@ -228,20 +228,28 @@ def note(ctx: click.Context, text: str, name: str | None) -> None:
     epilog="""\b
 Examples:
   kbtool session cost gpu 0.40 --basis billed
-  kbtool session cost engineer 20.00 --basis estimated --duration '1 h' --session N+7A
-"""
+  kbtool session cost gpu --rate l4                       for as long as the session lasts
+  kbtool session cost engineer --rate '50 USD/h' --duration '90 min' --session N+7A
+  kbtool session cost gpu 0.36 --basis estimated --rate l4 --duration '107 min'
+
+\b
+An estimate may leave AMOUNT out: it is the rate times the duration, or times the session's own time
+without its pauses, to the cent. Where both are given they must agree."""
 )
 @click.argument("kind", type=click.Choice(["gpu", "ai", "engineer", "other"]))
-@click.argument("amount")
+@click.argument("amount", required=False)
 @click.option(
     "--basis",
     type=click.Choice(["billed", "estimated", "claimed"]),
-    required=True,
     help="On an invoice; from a rate and a time; stated by somebody.",
 )
-@click.option("--currency", default="USD", show_default=True, metavar="CODE", help="ISO 4217.")
+@click.option("--currency", metavar="CODE", help="ISO 4217; that of the rate, else USD.")
 @click.option("--duration", metavar="TIME", help="The time paid for: '2 h'.")
-@click.option("--rate", help="The price of a unit of time: '0.20 USD/h'.")
+@click.option(
+    "--rate",
+    metavar="ID|RATE",
+    help="A rate of sessions/ledger.yaml, or the price of a unit of time: '0.20 USD/h'.",
+)
 @click.option("--card", help="The card paid for, if not the session's.")
 @click.option("--note", "remark", help="What the line covers.")
 @click.option("--session", "name", metavar="ID|LABEL", help="The session, if not the running one.")
@@ -249,9 +257,9 @@ Examples:
 def cost(
     ctx: click.Context,
     kind: str,
-    amount: str,
-    basis: str,
-    currency: str,
+    amount: str | None,
+    basis: str | None,
+    currency: str | None,
     duration: str | None,
     rate: str | None,
     card: str | None,
@@ -261,18 +269,41 @@ def cost(
     """Add a line to the costs of a session: AMOUNT, a decimal number, of KIND."""
     from pydantic import ValidationError
 
+    from kbtool.ledger.rates import find_rate, sound_ledger
     from kbtool.model.errors import UsageError
+    from kbtool.model.price import currency_of
     from kbtool.model.session import CostLine
     from kbtool.store.edit import add_cost
 
     path, record = _path(ctx, name, "running")
+    if amount is None and rate is None:
+        raise UsageError("give the amount, or --rate to derive it from")
+    if basis is None and amount is not None:
+        raise UsageError("say what the amount rests on: --basis billed, estimated or claimed")
+    if amount is None and basis not in (None, "estimated"):
+        raise UsageError(f"an amount that is {basis} is known; give it")
+    ledger = sound_ledger(knowledge_base(ctx))
+    found = None if rate is None else find_rate(ledger, "--rate", rate)
     given = {
-        "kind": kind, "amount": amount.strip(), "basis": basis, "duration": duration, "rate": rate,
-        "card": card, "note": remark,
-    }  # fmt: skip
+        "kind": kind,
+        "amount": None if amount is None else amount.strip(),
+        "basis": basis or "estimated",
+        "duration": duration,
+        "rate": None if found is None else found.rate.text,
+        "card": card,
+        "note": remark,
+    }
+    if found is not None and found.price is not None:
+        price = found.price
+        if price.kind != kind:
+            raise UsageError(f"{price.id} is a rate of {price.kind}, not of {kind}")
+        given["rate_id"] = price.id
+        if card is None and _other_card(record, price.card):
+            given["card"] = price.card
     line = {key: value for key, value in given.items() if value is not None}
-    if currency.upper() != "USD":
-        line["currency"] = currency.upper()
+    paid_in = (currency or ("USD" if found is None else currency_of(found.rate))).upper()
+    if paid_in != "USD":
+        line["currency"] = paid_in
     _refuse_secrets(*line.values())
     try:
         CostLine.model_validate(line)
@@ -281,8 +312,9 @@ def cost(
         place = problem["loc"][0] if problem["loc"] else "cost"
         said = problem["msg"].removeprefix("Value error, ")
         raise UsageError(f"{place}: {said}") from None
-    add_cost(path, line)
-    click.echo(f"{record.id}: {kind} {amount} {currency.upper()} ({basis})")
+    # Read back: what an open line comes to follows from the session's time.
+    added = add_cost(path, line).costs[-1]
+    click.echo(f"{record.id}: {_cost_line(added)}")
 
 
 @session.command(
@@ -587,8 +619,16 @@ def _told(**figures: object) -> str:
     return f" [{', '.join(known)}]" if known else ""
 
 
+def _other_card(record: Session, card: str | None) -> bool:
+    """Whether a price is of another card than the session's."""
+    own = record.environment.card if record.environment else None
+    return card is not None and (own is None or card.lower() not in own.lower())
+
+
 def _cost_line(line: CostLine) -> str:
-    amount = "unknown" if line.amount is None else line.amount
+    amount = line.amount
+    if amount is None:
+        amount = "so far unknown" if line.is_open else "unknown"
     said = f"{line.kind} {amount} {line.currency} ({line.basis})"
     return said + _told(duration=line.duration, rate=line.rate, card=line.card)
 

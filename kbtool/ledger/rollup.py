@@ -1,26 +1,38 @@
 """Where money and time went: sums over sessions, and what the sums do not cover.
 
 Pure functions of records. A figure that nobody knows is ``None`` and is counted; it is never zero.
+A session that belongs to several patterns or kernels stands in the row of each; the total counts it
+once, and what the rows count more than once is told (``Rollup.repeated``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
+from itertools import product
 from typing import Literal, get_args
 
 from kbtool.model.errors import UsageError
-from kbtool.model.session import CostLine, Session
+from kbtool.model.run import Run
+from kbtool.model.session import Session
 
-By = Literal["session", "day", "month", "kind", "card"]
+By = Literal["session", "day", "week", "month", "kind", "card", "pattern", "kernel", "outcome"]
 BY: tuple[By, ...] = get_args(By)
 KINDS = ("gpu", "ai", "engineer", "other")
 """The kinds of cost line, in the order of the columns."""
 EXPECTED = ("minutes", "gpu", "ai", "engineer")
 """What every session is taken to have cost: one that does not say is counted as unknown."""
-UNDATED = "undated"
-NO_CARD = "unstated"
+NOWHERE: dict[By, str] = {
+    "day": "undated", "week": "undated", "month": "undated", "card": "unstated",
+    "pattern": "none", "kernel": "none", "outcome": "unknown",
+}  # fmt: skip
+"""The key of what a grouping has no place for: it is not attributed. It comes last."""
+IN_TIME = frozenset(("session", "day", "week", "month"))
+"""Groupings whose rows come one after the other, so that a running total means something."""
+_OUTCOMES = ("planned", "running", "paused", "complete", "terminated")
+_LABELS = {("pattern", "none"): "no pattern", ("kernel", "none"): "no kernel"}
 
 
 @dataclass
@@ -28,7 +40,11 @@ class Row:
     """One line of the table: sums over the sessions that share a key."""
 
     key: str
+    """The keys, joined by ``/``."""
     label: str
+    keys: tuple[str, ...] = ()
+    """One key a grouping."""
+    labels: tuple[str, ...] = ()
     minutes: Decimal | None = None
     gpu: Decimal | None = None
     ai: Decimal | None = None
@@ -59,48 +75,83 @@ class Row:
 class Rollup:
     """The table and its last line."""
 
+    by: tuple[By, ...]
     currency: str | None
     """``None`` where nothing was paid for."""
     rows: list[Row]
     total: Row
+    attributed: Decimal
+    """Of the total: what every grouping has a place for."""
+    unattributed: Decimal
+    """The rest: undated, of no pattern and so on. With ``attributed`` it is the total."""
+    repeated: Decimal
+    """By how much the rows together exceed the total."""
+    shared: set[str]
+    """Ids of the sessions that stand in several rows as a whole."""
     other_currencies: dict[str, int]
     """Currency → cost lines that are left out of the sums."""
 
 
-def roll_up(sessions: Sequence[Session], by: By, currency: str | None = None) -> Rollup:
-    """Sum ``sessions``, in their order, by a key.
+@dataclass(frozen=True)
+class Links:
+    """What sessions belong to: session id → patterns, kernels."""
+
+    patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kernels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def links_of(sessions: Iterable[Session], runs: Iterable[Run]) -> Links:
+    """The patterns and kernels of each session, in order of their ids.
+
+    A session belongs to a pattern if it gives evidence of it, did a step by it, or ran a recipe of
+    it; to a kernel if its record names it, or a run in it was of it.
+    """
+    patterns = {
+        session.id: {edge.pattern for edge in session.evidence}
+        | {step.pattern for step in session.steps if step.pattern is not None}
+        for session in sessions
+    }
+    kernels = {session.id: set(session.kernels) for session in sessions}
+    for run in runs:
+        if run.session in patterns:
+            patterns[run.session].add(run.pattern)
+            if run.kernel is not None:
+                kernels[run.session].add(run.kernel)
+    return Links(
+        {name: tuple(sorted(ids)) for name, ids in patterns.items()},
+        {name: tuple(sorted(ids)) for name, ids in kernels.items()},
+    )
+
+
+def roll_up(
+    sessions: Sequence[Session],
+    by: By | Sequence[By],
+    currency: str | None = None,
+    links: Links | None = None,
+) -> Rollup:
+    """Sum ``sessions``, in their order, by one grouping or by several at once.
 
     Args:
         sessions: the sessions to sum.
         by: what makes a row. By ``kind``, a row's minutes are those that its lines state, and the
             total has none: what is paid for at the same time does not add up. By ``card``, a cost
-            line counts for the card it names, else for the session's.
+            line counts for the card it names, else for the session's. ``outcome`` is how a session
+            ended. Weeks are those of ISO 8601.
         currency: the currency to sum; needed where there are several, which are never added up.
+        links: what ``pattern`` and ``kernel`` group by; without it every session belongs to none.
 
     Raises:
-        UsageError: there are several currencies and none was chosen, or the chosen one is not used.
+        UsageError: there are several currencies and none was chosen, or the chosen one is not used;
+            a grouping is named twice.
     """
-    lines = [line for session in sessions for line in session.costs]
-    chosen = _currency({line.currency for line in lines}, currency)
-    left_out: dict[str, int] = {}
-    for line in lines:
-        if line.currency != chosen:
-            left_out[line.currency] = left_out.get(line.currency, 0) + 1
-    rows: dict[str, Row] = {}
-    total = Row("total", "total")
+    groupings: tuple[By, ...] = (by,) if isinstance(by, str) else tuple(by)
+    if len(set(groupings)) < len(groupings):
+        raise UsageError(f"--by {','.join(groupings)} names a grouping twice")
+    used = {line.currency for session in sessions for line in session.costs}
+    summing = _Summing(groupings, _currency(used, currency), links or Links())
     for session in sessions:
-        for row in (total, *_session_rows(rows, session, by)):
-            row.sessions.add(session.id)
-        _add_minutes(session, by, rows, total)
-        _add_money(session, by, chosen, rows, total)
-    ordered = list(rows.values())
-    if by in {"day", "month"}:
-        ordered.sort(key=lambda row: (row.key == UNDATED, row.key))
-    elif by == "kind":
-        ordered.sort(key=lambda row: KINDS.index(row.key))
-    elif by == "card":
-        ordered.sort(key=lambda row: (row.key == NO_CARD, row.key))
-    return Rollup(chosen, ordered, total, left_out)
+        summing.add(session)
+    return summing.table({session.id: at for at, session in enumerate(sessions)})
 
 
 def select_range(ordered: Sequence[Session], first: str | None, last: str | None) -> list[Session]:
@@ -136,88 +187,194 @@ def _currency(used: set[str], wanted: str | None) -> str | None:
     return next(iter(used), None)
 
 
-def _session_rows(rows: dict[str, Row], session: Session, by: By) -> list[Row]:
-    """The rows that a session belongs to as a whole."""
-    key_of = _KEYS.get(by)
-    return [] if key_of is None else [_row(rows, key_of(session), session, by)]
+class _Summing:
+    """Adds sessions to the rows that they belong to, one after the other."""
+
+    def __init__(self, by: tuple[By, ...], currency: str | None, links: Links) -> None:
+        self.by = by
+        self.currency = currency
+        self.links = links
+        self.rows: dict[tuple[str, ...], Row] = {}
+        self.total = Row("total", "total")
+        self.attributed = self.unattributed = self.repeated = Decimal(0)
+        self.shared: set[str] = set()
+        self.left_out: dict[str, int] = {}
+
+    def add(self, session: Session) -> None:
+        """Count a session: its time, its cost lines, and what it does not say."""
+        self.places: dict[tuple[str, str | None], list[Row]] = {}
+        missed: dict[int, tuple[Row, set[str]]] = {}
+
+        def miss(row: Row, kind: str) -> None:
+            missed.setdefault(id(row), (row, set()))[1].add(kind)
+
+        self.total.sessions.add(session.id)
+        if "kind" not in self.by:
+            rows = self.rows_of(session)
+            if len(rows) > 1:
+                self.shared.add(session.id)
+            for row in (self.total, *rows):
+                row.sessions.add(session.id)
+                row.add("minutes", session.minutes)
+                if session.minutes is None:
+                    row.miss("minutes")
+        for line in session.costs:
+            if line.currency != self.currency:
+                self.left_out[line.currency] = self.left_out.get(line.currency, 0) + 1
+                if line.amount is not None:
+                    continue
+            rows = self.rows_of(session, line.kind, line.card)
+            self.attribute(line.amount, rows)
+            for row in (self.total, *rows):
+                row.sessions.add(session.id)
+                row.add(line.kind, line.amount)
+                if line.amount is None:
+                    miss(row, line.kind)
+            if "kind" in self.by:
+                if len(rows) > 1:
+                    self.shared.add(session.id)
+                for row in rows:
+                    row.add("minutes", None if line.duration is None else line.duration.minutes)
+                    if line.duration is None:
+                        miss(row, "minutes")
+        for kind in set(EXPECTED[1:]) - {line.kind for line in session.costs}:
+            miss(self.total, kind)
+            for row in self.rows_of(session, kind):
+                row.sessions.add(session.id)
+                miss(row, kind)
+                if "kind" in self.by:
+                    miss(row, "minutes")
+        for row, columns in missed.values():
+            for column in columns:
+                row.miss(column)
+
+    def rows_of(self, session: Session, kind: str = "", card: str | None = None) -> list[Row]:
+        """The rows that a session, or a line in it, belongs to."""
+        place = (kind if "kind" in self.by else "", card if "card" in self.by else None)
+        if place not in self.places:
+            keys = [
+                (kind,) if by == "kind"
+                else (_card_name(card),) if by == "card" and card is not None
+                else _KEYS[by](session, self.links)
+                for by in self.by
+            ]  # fmt: skip
+            self.places[place] = [self.row(session, combined) for combined in product(*keys)]
+        return self.places[place]
+
+    def row(self, session: Session, keys: tuple[str, ...]) -> Row:
+        """The row of these keys, made if need be."""
+        if keys not in self.rows:
+            labels = tuple(
+                session.label if by == "session" else _LABELS.get((by, key), key)
+                for by, key in zip(self.by, keys, strict=True)
+            )
+            self.rows[keys] = Row("/".join(keys), " · ".join(labels), keys, labels)
+        return self.rows[keys]
+
+    def attribute(self, amount: Decimal | None, rows: list[Row]) -> None:
+        """Count an amount once, as attributed or not, and what its rows count beyond that."""
+        if amount is None:
+            return
+        if any(key == NOWHERE.get(by) for by, key in zip(self.by, rows[0].keys, strict=True)):
+            self.unattributed += amount
+        else:
+            self.attributed += amount
+        self.repeated += amount * (len(rows) - 1)
+
+    def table(self, order: Mapping[str, int]) -> Rollup:
+        """The rows in their order.
+
+        Args:
+            order: session id → its place in the order of the work.
+        """
+
+        def place(row: Row) -> list[tuple[bool, int, str]]:
+            return [
+                (key == NOWHERE.get(by), _ORDER[by](key, order), key)
+                for by, key in zip(self.by, row.keys, strict=True)
+            ]
+
+        return Rollup(
+            self.by, self.currency, sorted(self.rows.values(), key=place), self.total,
+            self.attributed, self.unattributed, self.repeated, self.shared, self.left_out,
+        )  # fmt: skip
 
 
-def _row(rows: dict[str, Row], key: str, session: Session, by: By) -> Row:
-    label = session.label if by == "session" else key
-    return rows.setdefault(key, Row(key, label))
-
-
-def _card(session: Session) -> str:
+def _card(session: Session, links: Links) -> tuple[str, ...]:
     environment = session.environment
-    return _card_name(environment.card if environment else None)
+    return (_card_name(environment.card if environment else None),)
 
 
 def _card_name(stated: str | None) -> str:
     """One name for one card: logs say L4, drivers NVIDIA L4."""
-    return stated.removeprefix("NVIDIA ") if stated else NO_CARD
+    return stated.removeprefix("NVIDIA ") if stated else NOWHERE["card"]
 
 
-_KEYS: dict[By, Callable[[Session], str]] = {
-    "session": lambda session: session.id,
-    "day": lambda session: session.day or UNDATED,
-    "month": lambda session: (session.day or UNDATED)[: None if session.day is None else 7],
+def _week(session: Session, links: Links) -> tuple[str, ...]:
+    if session.day is None:
+        return (NOWHERE["week"],)
+    year, week, _ = date.fromisoformat(session.day).isocalendar()
+    return (f"{year}-W{week:02d}",)
+
+
+_KEYS: dict[By, Callable[[Session, Links], tuple[str, ...]]] = {
+    "session": lambda session, links: (session.id,),
+    "day": lambda session, links: (session.day or NOWHERE["day"],),
+    "week": _week,
+    "month": lambda session, links: (session.day[:7] if session.day else NOWHERE["month"],),
     "card": _card,
+    "pattern": lambda session, links: links.patterns.get(session.id) or (NOWHERE["pattern"],),
+    "kernel": lambda session, links: links.kernels.get(session.id) or (NOWHERE["kernel"],),
+    "outcome": lambda session, links: (session.status,),
 }
 
-
-def _add_minutes(session: Session, by: By, rows: dict[str, Row], total: Row) -> None:
-    if by == "kind":
-        return
-    for row in (total, *_session_rows(rows, session, by)):
-        row.add("minutes", session.minutes)
-        if session.minutes is None:
-            row.miss("minutes")
+_Place = Callable[[str, Mapping[str, int]], int]
 
 
-def _add_money(
-    session: Session, by: By, currency: str | None, rows: dict[str, Row], total: Row
-) -> None:
-    missed: dict[int, tuple[Row, set[str]]] = {}
-
-    def miss(row: Row, kind: str) -> None:
-        missed.setdefault(id(row), (row, set()))[1].add(kind)
-
-    for line in session.costs:
-        if line.amount is not None and line.currency != currency:
-            continue
-        row = _line_row(rows, session, line, by)
-        row.sessions.add(session.id)
-        for place in (row, total):
-            place.add(line.kind, line.amount)
-            if line.amount is None:
-                miss(place, line.kind)
-        if by == "kind":
-            row.add("minutes", None if line.duration is None else line.duration.minutes)
-            if line.duration is None:
-                miss(row, "minutes")
-    absent = set(EXPECTED[1:]) - {line.kind for line in session.costs}
-    for kind in absent:
-        miss(total, kind)
-        if by == "kind":
-            row = rows.setdefault(kind, Row(kind, kind))
-            row.sessions.add(session.id)
-            miss(row, kind)
-            miss(row, "minutes")
-        else:
-            for row in _session_rows(rows, session, by):
-                miss(row, kind)
-    for row, kinds in missed.values():
-        for kind in kinds:
-            row.miss(kind)
+def _as_listed(names: Sequence[str]) -> _Place:
+    return lambda key, order: names.index(key) if key in names else len(names)
 
 
-def _line_row(rows: dict[str, Row], session: Session, line: CostLine, by: By) -> Row:
-    if by == "kind":
-        return rows.setdefault(line.kind, Row(line.kind, line.kind))
-    if by == "card" and line.card is not None:
-        card = _card_name(line.card)
-        return rows.setdefault(card, Row(card, card))
-    return _row(rows, _KEYS[by](session), session, by)
+_ORDER: dict[By, _Place] = {
+    **dict.fromkeys(BY, lambda key, order: 0),
+    "session": lambda key, order: order[key],
+    "kind": _as_listed(KINDS),
+    "outcome": _as_listed(_OUTCOMES),
+}
+"""What comes before the key itself in the order of the rows."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """Sums of all rows up to one of them."""
+
+    minutes: Decimal | None
+    total: Decimal | None
+
+
+def running(table: Rollup) -> list[Running]:
+    """The running total beside each row; of the last it is the total.
+
+    Raises:
+        UsageError: the rows do not come one after the other, or count sessions more than once.
+    """
+    if table.by[0] not in IN_TIME:
+        raise UsageError(
+            f"--running needs rows in the order of time, and --by {','.join(table.by)} has none:"
+            f" begin with {', '.join(by for by in BY if by in IN_TIME)}"
+        )
+    if {"pattern", "kernel"} & set(table.by):
+        raise UsageError(
+            "--running would count a session once for each of its patterns or kernels: leave them"
+            " out of --by"
+        )
+    sofar = Row("", "")
+    sums = []
+    for row in table.rows:
+        sofar.add("minutes", row.minutes)
+        sofar.add("other", row.total)
+        sums.append(Running(sofar.minutes, sofar.other))
+    return sums
 
 
 def money(amount: Decimal | None) -> str | None:
@@ -235,22 +392,42 @@ def number(minutes: Decimal | None) -> int | float | None:
     return int(minutes) if minutes == minutes.to_integral_value() else round(float(minutes), 3)
 
 
-def as_json(rollup: Rollup, unreadable: Iterable[str] = ()) -> dict[str, object]:
+Extra = Mapping[tuple[str, ...], Mapping[str, object]]
+"""Keys of a row → what else to say of it; ``()`` is the last line's."""
+
+
+def as_json(
+    rollup: Rollup, unreadable: Iterable[str] = (), extras: Sequence[Extra] = ()
+) -> dict[str, object]:
     """The contract that scripts rely on: money as decimal strings, minutes as numbers."""
+    known = rollup.total.total is not None
     return {
         "currency": rollup.currency,
-        "rows": [row_json(row) for row in rollup.rows],
-        "total": row_json(rollup.total),
+        "by": list(rollup.by),
+        "rows": [_with(row, rollup.by, extras) for row in rollup.rows],
+        "total": _with(rollup.total, (), extras),
+        "attributed": money(rollup.attributed) if known else None,
+        "unattributed": money(rollup.unattributed) if known else None,
+        "repeated": money(rollup.repeated) if known else None,
+        "sessions_in_several_rows": len(rollup.shared),
         "other_currencies": rollup.other_currencies,
         "left_out": sorted(set(unreadable)),
     }
 
 
-def row_json(row: Row) -> dict[str, object]:
+def _with(row: Row, by: tuple[By, ...], extras: Sequence[Extra]) -> dict[str, object]:
+    figures = row_json(row, by)
+    for extra in extras:
+        figures |= extra.get(row.keys, {})
+    return figures
+
+
+def row_json(row: Row, by: tuple[By, ...] = ()) -> dict[str, object]:
     """One row of ``as_json``."""
     return {
         "key": row.key,
         "label": row.label,
+        "keys": dict(zip(by, row.keys, strict=True)) if by else {},
         "minutes": number(row.minutes),
         "gpu": money(row.gpu),
         "ai": money(row.ai),

@@ -3,6 +3,10 @@
 A path is keys and item ids joined by dots. An item of a list is named by its ``id`` (a cost line
 without one by its kind, evidence by its pattern). Where a key is no field of a model, the lists
 and tables inside it are searched, so that ``rows`` and ``values`` need not be spelled out.
+
+In a run, what a step found is searched too, and a case goes by any words of its name that no other
+case has all of, joined by underscores: ``steps.benchmark.B=1_Sq=128.arms.fused``. What a record
+derives of itself has a name as well: ``steps.validate.cases_passed``.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from kbtool.model.base import Quantity
+from kbtool.model.run import StepRecord, Timing
 from kbtool.model.session import CostLine, Measurement
 
 
@@ -24,7 +29,7 @@ class AddressError(LookupError):
 def item_key(item: object) -> str | None:
     """What an item of a list is called in a path, or ``None``."""
     values = getattr(item, "__dict__", {})
-    for name in ("id", "kind", "pattern", "name"):
+    for name in ("id", "kind", "pattern", "name", "tool"):
         key = values.get(name)
         if isinstance(key, str):
             return key
@@ -40,7 +45,8 @@ def split_reference(reference: str) -> tuple[str | None, str]:
 def resolve(record: BaseModel, path: str) -> Any:
     """What stands at ``path`` in ``record``.
 
-    A figure comes as a ``Quantity`` with its unit: that of its column, a cost line's currency.
+    A figure comes as a ``Quantity`` with its unit: that of its column, a cost line's currency, the
+    one that the name of a run's field ends in. The samples of an arm come as their median.
 
     Raises:
         AddressError: the path leads nowhere, or to more than one item.
@@ -66,18 +72,49 @@ def resolve(record: BaseModel, path: str) -> Any:
         node, keys = found[0], keys[length:]
         if table is not None and key in table.columns:
             unit = table.columns[key].unit
+        else:
+            unit = _unit_in(key) or unit
     if isinstance(node, CostLine):
         node, unit = node.amount, node.currency
-    if isinstance(node, (Decimal, int)) and not isinstance(node, bool):
+    if isinstance(node, Timing):
+        node, unit = node.median_us, "us"
+    if isinstance(node, (Decimal, int, float)) and not isinstance(node, bool):
         return Quantity(f"{node} {unit}".strip())
     return node
 
 
+def figure_at(record: BaseModel, path: str) -> Quantity:
+    """The figure at ``path`` in ``record``; of a list, how many items it has.
+
+    Raises:
+        AddressError: the path leads nowhere, or to no figure.
+    """
+    found = resolve(record, path)
+    if isinstance(found, list):
+        return Quantity(str(len(found)))
+    if not isinstance(found, Quantity):
+        said = "nothing" if found is None else f"a {type(found).__name__}"
+        raise AddressError(f"{path!r} is no figure: {said} stands there")
+    return found
+
+
+_UNITS = {"us": "us", "seconds": "s", "bytes": "B", "flops": "FLOP"}
+"""How the name of a field of a run ends → its unit."""
+
+
+def _unit_in(field: str) -> str:
+    if field.endswith("_gb_s"):
+        return "GB/s"
+    return _UNITS.get(field.rpartition("_")[2], "")
+
+
 def _children(node: Any, key: str) -> Iterator[Any]:
     if isinstance(node, BaseModel):
-        if key in type(node).model_fields:
+        if key in type(node).model_fields or _is_derived(node, key):
             yield getattr(node, key)
             return
+        if isinstance(node, StepRecord) and node.result is not None:
+            yield from _children(node.result, key)
         for name in type(node).model_fields:
             value = getattr(node, name)
             if isinstance(value, (list, dict)):
@@ -86,7 +123,19 @@ def _children(node: Any, key: str) -> Iterator[Any]:
         if key in node:
             yield node[key]
     elif isinstance(node, list):
-        yield from (item for item in node if item_key(item) == key)
+        exact = [item for item in node if item_key(item) == key]
+        yield from exact or (item for item in node if _has_words(item, key))
+
+
+def _is_derived(node: BaseModel, key: str) -> bool:
+    """Whether ``key`` is a property of ours, not one of Pydantic's."""
+    return isinstance(getattr(type(node), key, None), property) and not hasattr(BaseModel, key)
+
+
+def _has_words(item: object, key: str) -> bool:
+    """Whether the name of a case has every word of ``key``."""
+    name = getattr(item, "name", None)
+    return isinstance(name, str) and " " in name and set(key.split("_")) <= set(name.split())
 
 
 def _known(node: Any) -> str:

@@ -340,10 +340,12 @@ Cite = Annotated[
 Reference = Annotated[
     str,
     Field(
-        pattern=r"^(((\d{4}-\d{2}-\d{2}|undated)-[a-z0-9][a-z0-9-]*|P\d{2}[a-z]?)?#[^\s#]+)$",
+        pattern=r"^(((\d{4}-\d{2}-\d{2}|undated)-[a-z0-9][a-z0-9-]*|P\d{2}[a-z]?"
+        r"|\d{8}T\d{6}Z-[a-z0-9-]+)?#[^\s#]+)$",
         description=(
             "A figure in a record: RECORD#path, or #path in this one; a path is keys and item ids"
-            " joined by dots: 2025-10-12-n7a#duration, #measurements.fa1.s128.pytorch"
+            " joined by dots: 2025-10-12-n7a#duration, #measurements.fa1.s128.pytorch,"
+            " 20261121T161916Z-split-k-bb3c#steps.validate.cases_passed"
         ),
     ),
 ]

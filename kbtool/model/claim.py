@@ -18,18 +18,30 @@ How = Literal[
     "saving",
     "count",
     "mean",
+    "geometric_mean",
+    "harmonic_mean",
     "elapsed",
     "minimum",
     "maximum",
     "same",
     "outcome",
+    "order",
+    "alike",
 ]
-"""sum: a+b+…; difference: a−b; product: a×b×…; ratio: a÷b; percent: 100·a÷b;
-change: 100·(a−b)÷b; saving: 100·(b−a)÷b; count: how many operands; mean: arithmetic;
-elapsed: b−a of two times; minimum, maximum; same: the figure stands elsewhere too;
-outcome: a claim of success in words, held against what the operands show."""
+"""sum: a+b+…; difference: a−b; product: a×b×…; ratio: a÷b, a throughput too (1 iter ÷ latency);
+percent: 100·a÷b; change: 100·(a−b)÷b; saving: 100·(b−a)÷b; count: how many operands, a list being
+as many as it holds; mean: arithmetic; elapsed: b−a of two times; minimum, maximum; same: the figure,
+or the version, stands elsewhere too; outcome: a claim of success in words, held against what the
+operands show; order: each time is at or after the one before it; alike: two measured figures that
+are compared were taken under the same conditions."""
 
-ARITY: dict[str, int] = {"difference": 2, "ratio": 2, "percent": 2, "change": 2, "saving": 2}
+IN_WORDS = frozenset(("outcome", "order", "alike"))
+"""Claims in words: they state no figure."""
+
+ARITY: dict[str, int] = {
+    "difference": 2, "ratio": 2, "percent": 2, "change": 2, "saving": 2, "elapsed": 2, "same": 1,
+    "alike": 2,
+}  # fmt: skip
 """Derivations that take exactly so many operands."""
 
 
@@ -44,10 +56,6 @@ class Derivation(Model):
     @model_validator(mode="after")
     def _arity(self) -> Self:
         wanted = ARITY.get(self.how)
-        if self.how == "elapsed":
-            wanted = 2
-        if self.how == "same":
-            wanted = 1
         if wanted is not None and len(self.of) != wanted:
             raise ValueError(f"{self.how} takes {wanted} operands, not {len(self.of)}")
         return self
@@ -67,7 +75,7 @@ class Claim(Cited):
     says: Annotated[str, Field(min_length=1)]
     """What is claimed, in a sentence."""
     stated: Quantity | None = None
-    """The figure as stated; absent for a claim of success in words."""
+    """The figure as stated; absent for a claim in words (outcome, order, alike)."""
     how: How | None = None
     """How it follows from `of`; absent, with the reason under `unknown`, where nothing recorded
     determines it."""
@@ -82,8 +90,11 @@ class Claim(Cited):
             raise ValueError("give both how and of, or neither")
         if self.how is not None:
             Derivation(how=self.how, of=self.of)
-        if self.stated is None and self.how != "outcome":
-            raise ValueError("a claim without a stated figure is an outcome: set how: outcome")
+        if (self.stated is None) != (self.how in IN_WORDS):
+            names = ", ".join(sorted(IN_WORDS))
+            raise ValueError(
+                f"a claim states a figure, unless it is one in words (how: {names}), which does not"
+            )
         return self
 
 

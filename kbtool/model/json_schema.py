@@ -7,22 +7,27 @@ boolean before its schema sees them. So where a text may look like one of those,
 from __future__ import annotations
 
 import re
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from kbtool.model.base import Model
+from pydantic import BaseModel
+
+from kbtool.model.corpus import CorpusLine
 from kbtool.model.kernel import Kernel
+from kbtool.model.ledger import Ledger
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import StepSpec
 from kbtool.model.run import Run
 from kbtool.model.session import Session
 
-MODELS: dict[str, type[Model]] = {
+MODELS: dict[str, type[BaseModel]] = {
     "session": Session,
     "pattern": Pattern,
     "kernel": Kernel,
+    "ledger": Ledger,
     "run": Run,
+    "corpus": CorpusLine,
 }
-"""Kind of record → its model."""
+"""Kind of record, or of what is exported → its model."""
 
 _NUMBERS = ("0", "7", "12", "123456789", "1234567", "7e12345", "1.5", "2.4")
 _BOOLEANS = ("true", "false")
@@ -32,8 +37,11 @@ _STEPS = frozenset(kind.__name__ for kind in get_args(get_args(StepSpec)[0]))
 
 def json_schema(kind: str) -> dict[str, Any]:
     """The JSON Schema of a kind of record."""
-    schema: dict[str, Any] = MODELS[kind].model_json_schema()
-    if kind != "run":  # runs are JSON, which has types of its own
+    mode: Literal["serialization", "validation"] = (
+        "serialization" if kind == "corpus" else "validation"
+    )
+    schema: dict[str, Any] = MODELS[kind].model_json_schema(mode=mode)
+    if kind not in {"run", "corpus"}:  # these are JSON, which has types of its own
         _widen(schema)
         for name in _STEPS & schema.get("$defs", {}).keys():
             _allow_placeholders(schema["$defs"][name])

@@ -7,7 +7,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import Cited, Model, PatternId, SessionId, Slug, SourceFile
+from kbtool.model.base import (
+    Cited,
+    Model,
+    PatternId,
+    Reference,
+    SessionId,
+    Slug,
+    SourceFile,
+)
 from kbtool.model.claim import Claim
 from kbtool.model.recipe import Recipe
 
@@ -44,6 +52,18 @@ class Rule(Cited):
     """The rule."""
 
 
+class Supersession(Cited):
+    """A pattern that this one replaces."""
+
+    pattern: PatternId
+    """The pattern replaced."""
+    since: SessionId
+    """The session that replaced it. A later record that still relies on the old pattern, or runs
+    its recipe, is a finding, unless its session speaks against the pattern."""
+    reason: str | None = None
+    """Why."""
+
+
 class Pattern(Model):
     """A lesson that recurs."""
 
@@ -61,7 +81,7 @@ class Pattern(Model):
     """The sessions whose logs describe it."""
     stated_status: Literal["operational", "documented", "proposed", "superseded", "unknown"]
     """As the logs leave it; the standing is derived from the evidence."""
-    supersedes: list[PatternId] = []
+    supersedes: list[Supersession] = []
     """The patterns that this one replaces; the way back is derived."""
     related: list[PatternId] = []
     """Patterns to read beside it."""
@@ -83,11 +103,16 @@ class Pattern(Model):
     """The pattern as executable steps."""
     tags: list[Slug] = []
     """Words to find it by."""
+    rests_on: dict[str, list[Reference]] = {}
+    """Path of a part of this pattern → the claims that it rests on."""
+    acknowledged: dict[str, Annotated[str, Field(min_length=1)]] = {}
+    """Path of a claim (claims.ID, or the field that makes it) that the audit finds inconsistent →
+    why it is left so."""
     unknown: dict[str, Annotated[str, Field(min_length=1)]] = {}
     """Path of a null → why nobody knows."""
 
     @model_validator(mode="after")
     def _not_itself(self) -> Self:
-        if self.id in self.supersedes:
+        if self.id in {older.pattern for older in self.supersedes}:
             raise ValueError(f"{self.id} cannot supersede itself")
         return self

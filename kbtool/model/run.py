@@ -185,6 +185,11 @@ class ValidationResult(Model):
         return bool(self.cases) and not self.not_reached and all(c.passed for c in self.cases)
 
     @property
+    def cases_passed(self) -> int:
+        """How many cases passed."""
+        return sum(case.passed for case in self.cases)
+
+    @property
     def variants(self) -> set[str | None]:
         """The variants that the cases were held against; ``None`` is the kernel's own choice."""
         return {case.variant for case in self.cases}

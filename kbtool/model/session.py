@@ -15,6 +15,7 @@ from kbtool.model.base import (
     Duration,
     Figure,
     Instant,
+    KernelId,
     Likelihood,
     Memory,
     Model,
@@ -30,8 +31,13 @@ from kbtool.model.base import (
 )
 from kbtool.model.claim import Claim
 from kbtool.model.mutant import Mutant
+from kbtool.model.price import currency_of, is_exact, price_of, require_product
 
 Text = Annotated[str, Field(min_length=1)]
+CostKind = Literal["gpu", "ai", "engineer", "other"]
+"""What is paid for."""
+Purchase = Literal["on-demand", "preemptible", "reserved", "owned"]
+"""How a machine is paid for."""
 
 
 class Environment(Cited):
@@ -65,7 +71,7 @@ class Environment(Cited):
     """The name of the rented machine; never its address."""
     zone: str | None = None
     """Where it is rented."""
-    purchase: Literal["on-demand", "preemptible", "reserved", "owned"] | None = None
+    purchase: Purchase | None = None
     """How it is paid for."""
     details: dict[str, str] = {}
     """Anything else: tile sizes, threads per block, compiler flags."""
@@ -85,12 +91,13 @@ class Repository(Cited):
 class CostLine(Cited):
     """One thing that was paid for. A total is never a line: totals are derived."""
 
-    kind: Literal["gpu", "ai", "engineer", "other"]
+    kind: CostKind
     """What was paid for."""
     id: Slug | None = None
     """A name for references; the kind where it is absent (#costs.gpu)."""
     amount: Money | None = None
-    """How much; null, with the reason under `unknown`, where nobody knows."""
+    """How much; null, with the reason under `unknown`, where nobody knows. An estimate may leave it
+    out: it is then the rate times the duration, or times the session's own time, to the cent."""
     currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] = "USD"
     """ISO 4217."""
     basis: Literal["claimed", "estimated", "billed"]
@@ -99,10 +106,56 @@ class CostLine(Cited):
     """The time paid for, where it is stated apart from the session's own."""
     rate: Rate | None = None
     """The price of a unit of time: 0.20 USD/h."""
+    rate_id: Slug | None = None
+    """The rate in sessions/ledger.yaml that `rate` was taken from."""
     card: str | None = None
     """The card that the line pays for, if not the session's."""
+    invoice: Text | None = None
+    """The number of the invoice, of a line that is billed."""
     note: str | None = None
     """What the line covers."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is an estimate that goes on for as long as the session does."""
+        return (
+            self.basis == "estimated"
+            and self.rate is not None
+            and self.duration is None
+            and "amount" not in self.model_fields_set
+        )
+
+    def settle(self, minutes: Decimal) -> None:
+        """Give an estimate that leaves the amount out the one that follows from its rate."""
+        assert self.rate is not None
+        object.__setattr__(self, "amount", price_of(self.rate, minutes))
+
+    @model_validator(mode="after")
+    def _estimate_follows_from_rate(self) -> Self:
+        """An estimate that has a rate and a time is their product."""
+        if self.rate_id is not None and self.rate is None:
+            raise ValueError(f"rate_id names {self.rate_id!r}: write the rate itself too")
+        if self.basis != "estimated":
+            return self
+        stated = "amount" in self.model_fields_set
+        if self.rate is None:
+            if not stated:
+                raise ValueError("an estimate needs an amount, or a rate to derive it from")
+            return self
+        if currency_of(self.rate) != self.currency:
+            raise ValueError(f"the rate {self.rate} is not in {self.currency}; set currency")
+        if not stated:
+            time = self.duration
+            if not is_exact(self.rate) or (time is not None and not is_exact(time)):
+                raise ValueError(
+                    "without an amount, an estimate needs one exact rate and one exact duration;"
+                    f" it has {self.rate}" + ("" if time is None else f" and {time}")
+                )
+            if time is not None:
+                self.settle(time.minutes)
+        elif self.amount is not None and self.duration is not None:
+            require_product(self.amount, self.rate, self.duration)
+        return self
 
 
 class Step(Cited):
@@ -116,6 +169,8 @@ class Step(Cited):
     """The time planned."""
     actual: Duration | None = None
     """The time it took."""
+    pattern: PatternId | None = None
+    """The pattern that it was done by: its two times count as what that pattern saved or lost."""
     status: Literal["done", "failed", "skipped", "unknown"] = "unknown"
     """How it ended."""
     note: str | None = None
@@ -243,6 +298,8 @@ class Measurement(Cited):
     """What was measured: a binary, a commit, a kernel."""
     validated: bool | None = None
     """Whether the thing measured had passed validation before; null if the log does not say."""
+    subject: Slug | None = None
+    """The column with the times of what was worked on; a speedup is reckoned from it."""
     columns: Annotated[dict[Slug, Column], Field(min_length=1)]
     """The columns of figures, by name."""
     rows: Annotated[list[Row], Field(min_length=1)]
@@ -250,6 +307,10 @@ class Measurement(Cited):
 
     @model_validator(mode="after")
     def _values_have_columns(self) -> Self:
+        if self.subject is not None:
+            column = self.columns.get(self.subject)
+            if column is None or column.unit not in Quantity.MINUTES:
+                raise ValueError(f"subject: {self.subject!r} is no column of times")
         for row in self.rows:
             extra = sorted(set(row.values) - set(self.columns))
             if extra:
@@ -345,6 +406,8 @@ class Evidence(Cited):
     """Time lost, as stated."""
     money: Amount | None = None
     """Money saved, as stated."""
+    expected: bool = False
+    """Whether the time and the money were still expected when it was written, not yet seen."""
 
 
 class Deliverable(Cited):
@@ -422,6 +485,8 @@ class Session(Model):
     """The machine and the software."""
     repository: Repository | None = None
     """The code worked on."""
+    kernels: list[KernelId] = []
+    """The kernels worked on; those of its runs count without being named."""
     costs: list[CostLine] = []
     """What was paid for."""
     steps: list[Step] = []
@@ -448,6 +513,12 @@ class Session(Model):
     """What was learned, in a sentence each."""
     tags: list[Slug] = []
     """Words to find it by."""
+    rests_on: dict[str, list[Reference]] = {}
+    """Path of a decision, a plan, an outcome → the claims that it rests on; derived are those that
+    hold the figures of its own options against each other."""
+    acknowledged: dict[str, Text] = {}
+    """Path of a claim (claims.ID, or the field that makes it) that the audit finds inconsistent →
+    why it is left so."""
     cites: dict[str, Cite] = {}
     """Key of this record → where its value stands, for started, ended, duration and the like."""
     unknown: dict[str, Text] = {}
@@ -461,6 +532,16 @@ class Session(Model):
                 raise ValueError(f"ended {self.ended} is before started {self.started}")
         if self.status == "running" and self.ended is not None:
             raise ValueError("a running session has no end; set status to complete or paused")
+        return self
+
+    @model_validator(mode="after")
+    def _open_lines_last_as_long_as_the_session(self) -> Self:
+        """An estimate without a time of its own is of the session's, once that is known."""
+        running = [line for line in self.costs if line.is_open]
+        minutes = self.minutes if running else None
+        if minutes is not None:
+            for line in running:
+                line.settle(minutes)
         return self
 
     @property

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from kbtool.model.prose import plain
+
 _HIDDEN = "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
 """Characters that change how the text around them is read, and do not show."""
 
@@ -22,8 +24,11 @@ _START = re.compile(r"(\d*)([.)+\-])")
 
 
 def inline(value: object) -> str:
-    """``value`` as one line of text, for a paragraph, a table cell, a heading or a link."""
-    words = " ".join(str(value).split())
+    """``value`` as one line of text, for a paragraph, a table cell, a heading or a link.
+
+    A figure that it takes from a record shows as the figure; ``kbtool.site.quoted`` links it.
+    """
+    words = " ".join(plain(str(value)).split())
     start = _START.match(words)
     escaped = _UNSAFE.sub(_written, words)
     if start:

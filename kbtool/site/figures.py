@@ -75,8 +75,7 @@ def _last(run: Run, kind: type[T]) -> T | None:
 
 def cases_passed(result: ValidationResult) -> str:
     """``12 of 12 cases passed``, and how many were not run if the step was cut short."""
-    passed = sum(case.passed for case in result.cases)
-    return f"{passed} of {len(result.cases)} cases passed{not_reached(result)}"
+    return f"{result.cases_passed} of {len(result.cases)} cases passed{not_reached(result)}"
 
 
 def not_reached(

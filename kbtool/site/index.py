@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kbtool.ledger.patterns import Account, accounts
 from kbtool.model.address import split_reference
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.kernel import Kernel
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import Run
-from kbtool.model.session import Bug, Evidence, Fix, Session
+from kbtool.model.session import Bug, Fix, Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
 from kbtool.store.tree import KnowledgeBase
@@ -67,9 +68,8 @@ class Index:
     runs: dict[tuple[str, str], list[Run]] = field(init=False)
     """(session, run id) → its attempts, oldest first; newest run first."""
     bugs: dict[tuple[str, str], BugCase] = field(init=False)
-    evidence: dict[str, list[tuple[Session, Evidence]]] = field(init=False)
-    """Pattern → what sessions say of it, in the order of the work."""
-    superseded_by: dict[str, list[str]] = field(init=False)
+    accounts: dict[str, Account] = field(init=False)
+    """Pattern → what sessions say of it and what follows, in the order of their ranks."""
     followers: dict[str, list[Session]] = field(init=False)
     """Session → those that follow it."""
     mentions: dict[str, list[Mention]] = field(init=False)
@@ -84,20 +84,19 @@ class Index:
         self.kernels = {key: entry.record for key, entry in base.kernels.items()}
         self.recipes = base.recipes()
         self.runs = _runs(base)
+        self._session_of = {run: session for session, run in self.runs}
         self._anchors: dict[str, at.Anchors] = {}
         self.bugs = self._bugs()
-        self.evidence = defaultdict(list)
-        for session in self.sessions.values():
-            for edge in session.evidence:
-                self.evidence[edge.pattern].append((session, edge))
+        ranked = accounts(
+            self.patterns.values(),
+            list(self.sessions.values()),
+            [entry.record for entry in base.runs],
+        )
+        self.accounts = {account.pattern.id: account for account in ranked}
         self.followers = defaultdict(list)
         for session in self.sessions.values():
             if session.follows:
                 self.followers[session.follows].append(session)
-        self.superseded_by = defaultdict(list)
-        for pattern in self.patterns.values():
-            for older in pattern.supersedes:
-                self.superseded_by[older].append(pattern.id)
         self.titles = dict(self._titles())
         self.mentions = self._mentions()
 
@@ -119,11 +118,21 @@ class Index:
             own: the id of that record.
         """
         name, path = split_reference(reference)
-        record = self.record(name or own)
+        name = name or own
+        if name in self._session_of:
+            return self._place_in_run(self._session_of[name], name, path)
+        record = self.record(name)
         if record is None:
             return None
         anchor = self.anchors(record).find(path)
         return page_of(record) + (f"#{anchor}" if anchor else "")
+
+    def _place_in_run(self, session: str, run: str, path: str) -> str:
+        """The page of a run, at the step that ``path`` leads into."""
+        for number, step in enumerate(self.runs[session, run][-1].steps, 1):
+            if step.result is not None and f"{path}.".startswith(f"steps.{step.id}."):
+                return f"{at.run_page(session, run)}#step-{number}"
+        return at.run_page(session, run)
 
     def link(self, target: str, page: str, text: str | None = None) -> str:
         """A link to a page by its title, or plain text where there is no such page."""
@@ -131,10 +140,6 @@ class Index:
         if bare not in self.titles:
             return text or inline(bare.rpartition("/")[2].removesuffix(".md"))
         return at.link(text or self.titles[bare], target, page)
-
-    def standing(self, pattern: str) -> Counter[str]:
-        """Verdict → how many sessions gave it."""
-        return Counter(edge.verdict for _, edge in self.evidence.get(pattern, []))
 
     def runs_of(self, **wanted: str) -> list[Run]:
         """The last attempt of each run whose fields have these values, newest first."""
@@ -227,7 +232,7 @@ class Index:
     def _pattern_edges(self, pattern: Pattern) -> Iterator[tuple[str, str, str]]:
         page, anchors = at.pattern_page(pattern.id), self.anchors(pattern)
         for older in pattern.supersedes:
-            yield page, at.pattern_page(older), "supersedes this one"
+            yield page, at.pattern_page(older.pattern), "supersedes this one"
         for other in pattern.related:
             yield page, at.pattern_page(other), "related"
         for session_id in pattern.stated_in:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.pattern import Pattern
-from kbtool.model.session import Session
+from kbtool.model.session import Evidence, Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
 from kbtool.site.index import Index, page_of
@@ -54,6 +54,13 @@ def cite(source: str | None) -> str:
 def optional(value: object) -> str:
     """A value or nothing."""
     return "" if value is None else inline(value)
+
+
+def claimed(evidence: Evidence) -> list[str]:
+    """What evidence says was saved, lost and saved in money; empty where it says nothing."""
+    mark = " expected" if evidence.expected else ""
+    figures = (evidence.saved, evidence.lost, evidence.money)
+    return [f"{inline(figure)}{mark}" if figure is not None else "" for figure in figures]
 
 
 def yes_no(value: bool | None, unknown: str = "") -> str:

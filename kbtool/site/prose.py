@@ -7,10 +7,12 @@ templates, no raw tags, nothing loaded from anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
+from kbtool.model.prose import SCHEME
 from kbtool.site.escape import attribute, block, inline, raw
 from kbtool.site.markup import heading, join
 
@@ -18,16 +20,21 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
+Figure = Callable[[str], str | None]
+
 _SAFE_SCHEMES = ("http://", "https://", "mailto:")
 
 
-def rendered(text: str, prefix: str, level: int) -> str:
+def rendered(text: str, prefix: str, level: int, figure: Figure = lambda _: None) -> str:
     """``text``, untrusted Markdown, as blocks of a page.
 
     Args:
         text: the Markdown.
         prefix: what the anchors of its headings begin with.
         level: the level that its highest heading gets.
+        figure: where a figure that the text takes from a record stands: what follows ``figure:`` in
+            the target of its link → an address relative to the page, or ``None``. Nowhere if not
+            given.
     """
     tokens = _parser().parse(text)
     headings = [t for t in tokens if t.type == "heading_open" and t.level == 0]
@@ -38,7 +45,7 @@ def rendered(text: str, prefix: str, level: int) -> str:
     while position < len(tokens):
         token = tokens[position]
         if token.type == "heading_open" and token.level == 0:
-            blocks.append(_html(pending))
+            blocks.append(_html(pending, figure))
             pending = []
             count += 1
             depth = min(level + int(token.tag[1]) - highest, 6)
@@ -48,7 +55,7 @@ def rendered(text: str, prefix: str, level: int) -> str:
             continue
         pending.append(token)
         position += 1
-    blocks.append(_html(pending))
+    blocks.append(_html(pending, figure))
     return join(blocks)
 
 
@@ -67,11 +74,11 @@ def _parser() -> MarkdownIt:
     return parser
 
 
-def _html(tokens: Sequence[Token]) -> str:
+def _html(tokens: Sequence[Token], figure: Figure) -> str:
     if not tokens:
         return ""
     parser = _parser()
-    markup = parser.renderer.render(tokens, parser.options, {})
+    markup = parser.renderer.render(tokens, parser.options, {"figure": figure})
     return f'<div class="kb-prose">{raw(_without_controls(markup))}</div>'
 
 
@@ -101,8 +108,18 @@ def _link_open(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: 
     target = str(tokens[idx].attrs.get("href", ""))
     if target.lower().startswith(_SAFE_SCHEMES):
         return f'<a href="{attribute(target)}" rel="noopener noreferrer">'
+    stands_at = _figure_at(target, env)
+    if stands_at is not None:
+        return f'<a href="{attribute(stands_at)}">'
     # Relative to a source file, which is not where the page is.
     return f'<span class="kb-file" title="{attribute(target)}">'
+
+
+def _figure_at(target: str, env: Any) -> str | None:
+    if not target.startswith(SCHEME):
+        return None
+    found: str | None = env["figure"](unquote(target.removeprefix(SCHEME)))
+    return found
 
 
 def _link_close(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
@@ -114,7 +131,7 @@ def _link_close(self: Any, tokens: Sequence[Token], idx: int, options: Any, env:
             if depth == 0:
                 target = str(token.attrs.get("href", ""))
                 safe = target.lower().startswith(_SAFE_SCHEMES)
-                return "</a>" if safe else "</span>"
+                return "</a>" if safe or _figure_at(target, env) is not None else "</span>"
             depth -= 1
     return "</span>"
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kbtool.site import addresses as at
+from kbtool.site.index import Index
 from kbtool.site.pages import pages
+from kbtool.site.quoted import document
 from kbtool.store.prose import documents
 from kbtool.store.tree import KnowledgeBase
 
@@ -45,8 +47,10 @@ def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, by
     collide the later one stands, and a page written by hand stands before a generated one only
     where it is the index of decisions.
     """
-    written = {**_guide(), **documents(base)}
-    made = pages(base, today, written)
+    index = Index(base)
+    prose = {**_guide(), **documents(base)}
+    written = {path: document(index, text, path) for path, text in prose.items()}
+    made = pages(index, today, written)
     if at.DECISIONS in written:
         made.pop(at.DECISIONS)
     files = {path: text.encode() for path, text in {**written, **made}.items()}

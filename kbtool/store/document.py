@@ -42,13 +42,27 @@ class DocumentError(Exception):
 class Document:
     """One parsed file: ``data`` is text, lists, dicts and ``None``; ``line`` finds its places."""
 
-    __slots__ = ("_node", "data", "path", "text")
+    __slots__ = ("_node", "_text", "data", "path")
 
-    def __init__(self, path: str, text: str, data: Any) -> None:
+    def __init__(self, path: str, text: str | Path, data: Any) -> None:
+        """See the class.
+
+        Args:
+            path: the path to name in findings.
+            text: the file's text, or where it stands, to be read when it is asked for.
+            data: what it says.
+        """
         self.path = path
-        self.text = text
+        self._text = text
         self.data = data
         self._node: Any = None
+
+    @property
+    def text(self) -> str:
+        """The file's text."""
+        if isinstance(self._text, Path):
+            self._text = self._text.read_text(encoding="utf-8")
+        return self._text
 
     @property
     def node(self) -> Any:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from kbtool.model.finding import Finding
 
-FileKind = Literal["session", "notes", "run", "pattern", "kernel", "text"]
+FileKind = Literal["session", "notes", "run", "pattern", "kernel", "ledger", "text"]
 """``text`` is what people write and the site may publish, beside the records."""
 
 Stamp = tuple[int, int, int, int]
@@ -25,6 +25,10 @@ class File(NamedTuple):
     """Relative to the root."""
     kind: FileKind
     stamp: Stamp
+
+
+LEDGER = "ledger.yaml"
+"""The name of the ledger, in the folder of the sessions."""
 
 
 @dataclass
@@ -45,9 +49,14 @@ def scan(root: str) -> Scan:
     for entry in _entries(root, "sessions", found):
         if _is_folder(entry, real_root, f"sessions/{entry.name}", found):
             _scan_session(root, real_root, entry.name, found)
+        elif entry.name == LEDGER:
+            _add(entry, f"sessions/{LEDGER}", "ledger", real_root, found)
         elif entry.name not in _PROSE and entry.is_file():
             found.findings.append(
-                _stray(f"sessions/{entry.name}", "a session is a folder with a session.yaml")
+                _stray(
+                    f"sessions/{entry.name}",
+                    f"a session is a folder with a session.yaml; beside them stands {LEDGER}",
+                )
             )
     for entry in _entries(root, "patterns", found):
         path = f"patterns/{entry.name}"
@@ -96,6 +105,22 @@ def _scan_text(
 
 
 _PROSE = frozenset(("README.md", "index.md"))
+
+
+def scan_costs(root: str) -> list[File]:
+    """The records that say what was spent, sessions and ledger alone: quick, for a prompt."""
+    found = Scan()
+    real_root = os.path.realpath(root)
+    for entry in _entries(root, "sessions", found):
+        if entry.name == LEDGER:
+            _add(entry, f"sessions/{LEDGER}", "ledger", real_root, found)
+            continue
+        path = f"sessions/{entry.name}/session.yaml"
+        try:
+            found.files.append(File(path, "session", stamp_of(os.stat(f"{root}/{path}"))))  # noqa: PTH116
+        except OSError:
+            continue  # no session; `kbtool check` says so
+    return found.files
 
 
 def _scan_session(root: str, real_root: str, name: str, found: Scan) -> None:

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["session", "pattern", "kernel", "run"]
+Kind = Literal["session", "pattern", "kernel", "ledger", "run"]
 
 FOLDER = "schemas"
 """Where the schemas stand, under the root."""
 
-_UP = {"session": "../..", "pattern": "..", "kernel": "../.."}
+_UP = {"session": "../..", "pattern": "..", "kernel": "../..", "ledger": ".."}
 """From a record to the root."""
 
 

@@ -23,10 +23,11 @@ from kbtool.store.write import new_folder, write_new
 _SLUG_LENGTH = 48
 
 _HINTS = """\
-# What was paid for. `kbtool session cost gpu 0.40 --basis billed` adds a line.
+# What was paid for. `kbtool session cost gpu 0.40 --basis billed` adds a line. An estimate with a
+# rate and no amount is the rate times its duration, or times the time of the session.
 # costs:
-#   - {kind: gpu, amount: "0.40", basis: billed, rate: 0.20 USD/h}
-#   - {kind: engineer, amount: "20.00", basis: estimated}
+#   - {kind: gpu, basis: estimated, rate: 0.20 USD/h}
+#   - {kind: ai, amount: "0.40", basis: billed}
 
 # Faults met, and what mended them. An id stays with its bug.
 # bugs:

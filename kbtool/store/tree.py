@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,13 +16,17 @@ from kbtool.model.base import Model
 from kbtool.model.errors import NotFoundError
 from kbtool.model.finding import Finding
 from kbtool.model.kernel import Kernel
+from kbtool.model.ledger import Ledger
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import Run, digest_of_record, first_record
 from kbtool.model.session import Session
 from kbtool.store.document import Document, DocumentError, parse, read_bytes
 from kbtool.store.load import validate
+from kbtool.store.parsed import parse_all
+from kbtool.store.pool import WORTH_A_POOL, collector_off
 from kbtool.store.root import find_root, is_root
+from kbtool.store.scan import LEDGER, FileKind
 
 __all__ = [
     "Entry",
@@ -104,6 +109,13 @@ class KnowledgeBase:
         return {e.record.id: e for e in self._load(self.kernel_files(), Kernel)}
 
     @cached_property
+    def ledger(self) -> Ledger:
+        """Rates and budgets; an empty one where there is none."""
+        path = self.root / "sessions" / LEDGER
+        files = iter([path] if path.exists() else [])
+        return next((entry.record for entry in self._load(files, Ledger)), Ledger())
+
+    @cached_property
     def runs(self) -> list[Entry[Run]]:
         """Every run, oldest first; a resumed run has one entry an attempt."""
         entries = []
@@ -147,12 +159,14 @@ class KnowledgeBase:
 
     def _load(self, files: Iterator[Path], kind: type[R]) -> list[Entry[R]]:
         entries = []
-        for path in files:
-            loaded = load_record(path, self.shown(path), kind)
-            if isinstance(loaded, Entry):
-                entries.append(loaded)
-            else:
-                self.findings.extend(loaded)
+        shown = [self.shown(path) for path in files]
+        with collector_off() if len(shown) >= WORTH_A_POOL else nullcontext():
+            for document in parse_all(self.root, shown, _FILE_KINDS[kind]):
+                loaded = _record(document, kind)
+                if isinstance(loaded, Entry):
+                    entries.append(loaded)
+                else:
+                    self.findings.extend(loaded)
         return entries
 
 
@@ -162,8 +176,19 @@ def load_record(path: Path, shown: str, kind: type[R]) -> Entry[R] | list[Findin
         document = parse(read_bytes(path, shown), shown)
     except DocumentError as error:
         return [error.finding]
+    return _record(document, kind)
+
+
+_FILE_KINDS: dict[type[Model], FileKind] = {
+    Session: "session", Pattern: "pattern", Kernel: "kernel", Ledger: "ledger",
+}  # fmt: skip
+
+
+def _record(document: Document | Finding, kind: type[R]) -> Entry[R] | list[Finding]:
+    if isinstance(document, Finding):
+        return [document]
     record = validate(document, kind)
-    return record if isinstance(record, list) else Entry(shown, record, document)
+    return record if isinstance(record, list) else Entry(document.path, record, document)
 
 
 def load_run(path: Path, shown: str) -> Entry[Run] | Finding:

@@ -56,7 +56,7 @@ def test_what_has_not_changed_is_not_read_again(base, examined):
 def test_findings_are_the_same_from_the_cache(base):
     base.session(more="started: null\nfollows: 2025-01-01-x\nnonsense: 1\n")
     base.session("2025-01-02-b", "started: null\nfollows: 2025-01-01-x\n")
-    base.pattern(more="supersedes: [P02]\n")
+    base.pattern(more="related: [P02]\n")
     first = base.findings(cached=True)
     assert len(first) == 6
     assert base.findings(cached=True) == first == base.findings(cached=False)

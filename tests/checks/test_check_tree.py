@@ -22,7 +22,10 @@ def add_run(base: Knowledge, name: str | None = None, **changes: object) -> Path
 
 
 def test_links_to_records_that_are_not_there(base):
-    base.pattern(more="supersedes: [P02]\nrelated: [P03]\nstated_in: [2025-01-01-x]\n")
+    base.pattern(
+        more="supersedes:\n  - pattern: P02\n    since: 2025-01-01-x\n"
+        "related: [P03]\nstated_in: [2025-01-01-x]\n"
+    )
     path = base.session(
         more="""\
 follows: 2025-01-01-x
@@ -36,7 +39,8 @@ claims:
     )
     pattern = base.root / "patterns/P01.yaml"
     assert [(f.path.split("/")[0], f.rule, f.line) for f in base.findings()] == [
-        ("patterns", "link", line_of(pattern, "supersedes")),
+        ("patterns", "link", line_of(pattern, "P02")),
+        ("patterns", "link", line_of(pattern, "since")),
         ("patterns", "link", line_of(pattern, "related")),
         ("patterns", "link", line_of(pattern, "stated_in")),
         ("sessions", "link", line_of(path, "follows")),
@@ -91,8 +95,10 @@ def test_sessions_do_not_follow_in_a_circle(base):
 
 
 def test_patterns_do_not_supersede_in_a_circle(base):
-    base.pattern("P01", "supersedes: [P02]\n")
-    base.pattern("P02", "supersedes: [P03, P01]\n")
+    base.session()
+    older = "  - {{pattern: {}, since: 2025-01-01-a}}\n"
+    base.pattern("P01", "supersedes:\n" + older.format("P02"))
+    base.pattern("P02", "supersedes:\n" + older.format("P03") + older.format("P01"))
     base.pattern("P03")
     assert [(f.path, f.rule) for f in base.findings()] == [("patterns/P01.yaml", "cycle")]
 

@@ -94,7 +94,13 @@ def test_a_part_of_the_work(three, kbtool, arguments, labels):
         (["--session", "N+9.."], r"there is no session 'N\+9'"),
         (["--since", "yesterday"], "write YYYY-MM-DD"),
         (["--until", "20250101"], "write YYYY-MM-DD"),
-        (["--by", "week"], "week"),
+        (["--by", "year"], "'year' is no grouping; there is session, day, week"),
+        (["--by", "day,day"], "names a grouping twice"),
+        (["--by", "kind", "--running"], "begin with session, day, week, month"),
+        (["--by", "month", "--compare", "N"], "leave --by out"),
+        (["--compare", "N+9"], r"there is no session 'N\+9'"),
+        (["--session", "N", "--compare", "N+1"], r"no session selected comes after N\+1"),
+        (["--per", "line"], "line"),
         (["--currency", "EUR"], "nothing was paid in EUR"),
         (["--json", "--csv"], "take one"),
     ],
@@ -103,6 +109,78 @@ def test_what_is_wrong_is_said_and_the_status_is_2(three, kbtool, arguments, sai
     done = kbtool("costs", *arguments, root=three.root)
     assert (done.code, done.out) == (2, "")
     assert re.search(said, done.err), done.err
+
+
+def test_groupings_combine(three, kbtool):
+    rows = list(
+        csv.DictReader(
+            io.StringIO(kbtool("costs", "--by", "month,kind", "--csv", root=three.root).out)
+        )
+    )
+    assert [(row["month"], row["kind"], row["total"]) for row in rows[:3]] == [
+        ("2025-01", "gpu", "0.10"), ("2025-01", "ai", "1.00"), ("2025-01", "engineer", ""),
+    ]  # fmt: skip
+    done = kbtool("costs", "--by", "month,kind", root=three.root)
+    assert done.out.splitlines()[0].split()[:3] == ["month", "kind", "minutes"]
+    assert done.out.splitlines()[-1].split() == ["total", "–", "0.30", "3.00", "–", "3.30"]
+    answer = json.loads(kbtool("costs", "--by", "month,kind", "--json", root=three.root).out)
+    assert answer["by"] == ["month", "kind"]
+    assert answer["rows"][0]["keys"] == {"month": "2025-01", "kind": "gpu"}
+
+
+def test_a_session_of_two_patterns_is_told(three, kbtool):
+    evidence = "evidence: [{pattern: P01, verdict: applied, note: n}, {pattern: P02, verdict:" \
+               " applied, note: n}]\n"  # fmt: skip
+    three.session("2025-03-01-d", evidence + COSTS.format(minutes=1, gpu="0.40", ai="4.00"))
+    done = kbtool("costs", "--by", "pattern", root=three.root)
+    assert [line.split()[0] for line in done.out.splitlines()[2:4]] == ["P01", "P02"]
+    assert (
+        "1 session stands in several rows, which together exceed the total by 4.40 USD" in done.err
+    )
+    assert "attributed 4.40 USD, unattributed 3.30 USD" in done.err
+    assert done.out.splitlines()[-1].split()[-1] == "7.70"
+
+
+def test_running_totals(three, kbtool):
+    rows = json.loads(kbtool("costs", "--by", "month", "--running", "--json", root=three.root).out)[
+        "rows"
+    ]
+    assert [row["running_total"] for row in rows] == ["1.10", "3.30", "3.30"]
+    assert [row["running_minutes"] for row in rows] == [10, 30, 30]
+    table = kbtool("costs", "--running", root=three.root).out.splitlines()
+    assert table[3].split()[-2:] == ["30", "3.30"]
+
+
+def test_a_session_against_an_earlier_one(three, kbtool):
+    done = kbtool("costs", "--session", "N+1", "--compare", "N", "--json", root=three.root)
+    compared = json.loads(done.out)["rows"][0]["compared"]
+    assert (compared["with"], compared["kinds"]) == ("N", ["gpu", "ai"])
+    assert (compared["saved"], compared["saved_percent"]) == ("-1.10", "-100.0")
+    assert (compared["minutes_saved"], compared["not_compared"]) == (-10, {"engineer": "both"})
+    # What comes before it is not held against it; what knows nothing says so.
+    rows = json.loads(kbtool("costs", "--compare", "N", "--json", root=three.root).out)["rows"]
+    assert [row["compared"] and row["compared"]["saved"] for row in rows] == [None, "-1.10", None]
+    table = kbtool("costs", "--compare", "N", root=three.root).out.splitlines()
+    assert table[2].split()[-1] == "–"
+    assert table[3].endswith(
+        "-1.10   -100.0            -10           -100.0  gpu, ai; unknown: engineer"
+    )
+    assert table[4].endswith("nothing; unknown: gpu, ai, engineer")
+    flat = kbtool("costs", "--session", "N+1", "--compare", "N", "--csv", root=three.root).out
+    (row,) = csv.DictReader(io.StringIO(flat))
+    assert (row["compared_saved"], row["compared_kinds"]) == ("-1.10", "gpu ai")
+
+
+def test_the_cost_of_a_bug_mended(three, kbtool):
+    bug = "bugs: [{id: x, title: t, status: fixed}]\n"
+    fix = "fixes: [{bug: '#bugs.x', change: c}]\n"
+    three.session("2025-03-01-d", bug + fix + COSTS.format(minutes=1, gpu="0.40", ai="4.00"))
+    done = kbtool("costs", "--per", "bug", "--json", root=three.root)
+    rows = json.loads(done.out)
+    assert [row["bugs_fixed"] for row in rows["rows"]] == [0, 0, 1, 0]
+    assert (rows["rows"][2]["per_bug"], rows["total"]["per_bug"]) == ("4.40", "7.70")
+    table = kbtool("costs", "--per", "bug", "--per", "speedup", root=three.root).out.splitlines()
+    assert re.search(r"1 \(1 claimed\) +≥ 7\.70 +– +–$", table[-1]), table[-1]
 
 
 def test_an_empty_knowledge_base_says_so(base, kbtool):

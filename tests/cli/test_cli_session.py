@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from knowledge import LOOK, RUN, sealed
@@ -91,6 +92,61 @@ def test_what_is_wrong_is_said_and_nothing_is_written(base, kbtool, arguments):
     assert path.read_bytes() == before
     assert [entry.name for entry in (base.root / "sessions").iterdir()] == ["2025-01-01-a"]
     assert not path.with_name("notes.md").exists()
+
+
+RATES = """\
+# yaml-language-server: $schema=../schemas/ledger.json
+rates:
+  - {id: l4, kind: gpu, rate: 0.20 USD/h, on: 2025-01-01, card: L4}
+  - {id: marie, kind: engineer, rate: 60 EUR/h, on: 2025-01-01}
+"""
+
+
+def test_costs_at_a_rate_of_the_ledger(base, kbtool):
+    base.write("sessions/ledger.yaml", RATES)
+    base.session(more="duration: 107 min\nenvironment: {card: H100}\n")
+
+    def cost(*arguments):
+        return kbtool("session", "cost", *arguments, "--session", "A", root=base.root)
+
+    assert cost("gpu", "--rate", "l4").out == (
+        "2025-01-01-a: gpu 0.36 USD (estimated) [rate 0.20 USD/h, card L4]\n"
+    )
+    assert "engineer 90.00 EUR" in cost("engineer", "--rate", "marie", "--duration", "90 min").out
+    assert "ai 0.10 USD" in cost("ai", "--rate", "0.20 USD/h", "--duration", "30 min").out
+    lines = json.loads(kbtool("session", "show", "A", "--json", root=base.root).out)
+    first, second, third = lines["session"]["costs"]
+    assert (first["rate_id"], first["rate"], first["card"]) == ("l4", "0.20 USD/h", "L4")
+    assert (second["rate_id"], second["currency"]) == ("marie", "EUR")
+    assert "rate_id" not in third
+    assert kbtool("check", root=base.root).code == 0
+    total = json.loads(kbtool("costs", "--currency", "USD", "--json", root=base.root).out)["total"]
+    assert total["total"] == "0.46"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["gpu"], "give the amount, or --rate"),
+        (["gpu", "--rate", "h100"], r"neither a rate of sessions/ledger.yaml \(l4, marie\)"),
+        (["ai", "--rate", "l4"], "l4 is a rate of gpu, not of ai"),
+        (["gpu", "--rate", "l4", "--basis", "billed"], "an amount that is billed is known"),
+        (["gpu", "1.00", "--rate", "l4"], "say what the amount rests on"),
+        (
+            ["gpu", "1.00", "--rate", "l4", "--duration", "1 h", "--basis", "estimated"],
+            "0.20; mend",
+        ),
+        (["gpu", "--rate", "l4", "--currency", "EUR"], "is not in EUR"),
+    ],
+)
+def test_a_cost_that_does_not_follow_is_refused(base, kbtool, arguments, said):
+    base.write("sessions/ledger.yaml", RATES)
+    path = base.session()
+    before = path.read_bytes()
+    done = kbtool("session", "cost", *arguments, "--session", "A", root=base.root)
+    assert (done.code, done.out) == (2, "")
+    assert re.search(said, done.err), done.err
+    assert path.read_bytes() == before
 
 
 def test_two_running_sessions_need_a_name(base, kbtool):

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from knowledge import RUN
 
-from kbtool.ledger.rollup import as_json, money, number, roll_up, select_range
+from kbtool.ledger.rollup import (
+    BY,
+    Links,
+    Running,
+    as_json,
+    links_of,
+    money,
+    number,
+    roll_up,
+    running,
+    select_range,
+)
 from kbtool.model.errors import UsageError
+from kbtool.model.run import Run
 from kbtool.model.session import Session
 from kbtool.store.tree import KnowledgeBase
 
@@ -166,30 +180,154 @@ def test_a_range_runs_forwards():
         select_range(sessions, ids[1], ids[0])
 
 
+def test_weeks_are_those_of_iso_8601():
+    days = ["2024-12-30", "2025-01-05", "2025-01-06", "2021-01-03"]
+    table = roll_up([session(f"{day}-a", line("gpu", "1")) for day in days], "week")
+    assert [(row.key, row.gpu) for row in table.rows] == [
+        ("2020-W53", 1), ("2025-W01", 2), ("2025-W02", 1),
+    ]  # fmt: skip
+
+
+def test_by_outcome_is_how_a_session_ended_and_not_known_is_not_attributed():
+    sessions = [
+        session("2025-01-01-a", line("gpu", "1"), status="terminated"),
+        session("2025-01-02-b", line("gpu", "2")),
+        session("2025-01-03-c", line("gpu", "4"), status="unknown"),
+    ]
+    table = roll_up(sessions, "outcome")
+    assert [(r.key, r.gpu) for r in table.rows] == [
+        ("complete", 2), ("terminated", 1), ("unknown", 4),
+    ]  # fmt: skip
+    assert (table.attributed, table.unattributed) == (3, 4)
+
+
+SHARED = [
+    session("2025-01-01-a", line("gpu", "1.00"), line("ai", None), duration="10 min"),
+    session("2025-01-02-b", line("gpu", "2.00"), duration="20 min"),
+    session("2025-01-03-c", line("ai", "4.00"), duration="40 min"),
+]
+LINKS = Links({"2025-01-01-a": ("P01", "P02"), "2025-01-02-b": ("P02",)}, {"2025-01-01-a": ("k",)})
+
+
+def test_a_session_of_two_patterns_stands_in_both_rows_and_counts_once():
+    table = roll_up(SHARED, "pattern", links=LINKS)
+    assert [(r.label, r.minutes, r.total) for r in table.rows] == [
+        ("P01", 10, 1), ("P02", 30, 3), ("no pattern", 40, 4),
+    ]  # fmt: skip
+    assert (table.total.minutes, table.total.total) == (70, 7)
+    assert (table.attributed, table.unattributed, table.repeated) == (3, 4, 1)
+    assert table.shared == {"2025-01-01-a"}
+    assert [row.unknown.get("ai") for row in table.rows] == [1, 2, None]
+    said = as_json(table)
+    assert (said["attributed"], said["unattributed"], said["repeated"]) == ("3.00", "4.00", "1.00")
+    assert said["sessions_in_several_rows"] == 1
+
+
+def test_groupings_combine_in_the_order_given():
+    table = roll_up(SHARED, ("kernel", "pattern", "kind"), links=LINKS)
+    assert [(r.keys, r.total) for r in table.rows if r.total is not None] == [
+        (("k", "P01", "gpu"), 1), (("k", "P02", "gpu"), 1),
+        (("none", "P02", "gpu"), 2), (("none", "none", "ai"), 4),
+    ]  # fmt: skip
+    assert as_json(table)["rows"][0]["keys"] == {"kernel": "k", "pattern": "P01", "kind": "gpu"}
+    # Attributed is what every grouping has a place for.
+    assert (table.attributed, table.unattributed) == (1, 6)
+    with pytest.raises(UsageError, match="names a grouping twice"):
+        roll_up(SHARED, ("kind", "kind"))
+
+
+def test_patterns_and_kernels_come_from_evidence_steps_records_and_runs():
+    evidence = {"pattern": "P03", "verdict": "applied", "note": "n"}
+    step = {"id": "s", "title": "t", "pattern": "P02"}
+    one = session("2025-01-01-a", evidence=[evidence], steps=[step], kernels=["mine"])
+    run = Run.model_validate({**RUN, "kernel": "add"})
+    links = links_of([one, session("2025-01-02-b")], [run])
+    assert links.patterns == {"2025-01-01-a": ("P01", "P02", "P03"), "2025-01-02-b": ()}
+    assert links.kernels == {"2025-01-01-a": ("add", "mine"), "2025-01-02-b": ()}
+    # A run of a session that was not selected has no say.
+    assert links_of([], [run]) == Links()
+
+
+def test_running_totals_end_at_the_total():
+    sessions = [session("undated-x", line("gpu", "8"), duration="5 min"), *SHARED]
+    table = roll_up(sessions, "month")
+    assert running(table) == [Running(Decimal(70), Decimal(7)), Running(Decimal(75), Decimal(15))]
+    with pytest.raises(UsageError, match="begin with session, day, week, month"):
+        running(roll_up(SHARED, ("kind", "month")))
+    with pytest.raises(UsageError, match="count a session once for each"):
+        running(roll_up(SHARED, ("month", "pattern"), links=LINKS))
+
+
 AMOUNT = st.decimals(min_value=0, max_value=10_000, places=3)
 LINES = st.lists(
-    st.tuples(st.sampled_from(["gpu", "ai", "engineer", "other"]), AMOUNT | st.none()), max_size=5
+    st.tuples(
+        st.sampled_from(["gpu", "ai", "engineer", "other"]),
+        AMOUNT | st.none(),
+        st.sampled_from([None, "card 0", "card 7"]),
+    ),
+    max_size=5,
 )
+PATTERNS = st.lists(st.sampled_from(["P01", "P02", "P03"]), unique=True, max_size=3)
+SITTING = st.tuples(LINES, PATTERNS, st.booleans(), st.sampled_from(["complete", "unknown"]))
+GROUPINGS = st.lists(st.sampled_from(BY), min_size=1, max_size=3, unique=True)
 
 
-@given(st.lists(LINES, max_size=6), st.sampled_from(["session", "day", "month", "kind", "card"]))
-def test_the_rows_add_up_to_the_total_whatever_makes_a_row(costs, by):
-    sessions = [
-        session(
-            f"2025-0{n % 3 + 1}-01-s{n}" if n % 4 else f"undated-s{n}",
-            *(line(kind, None if amount is None else str(amount)) for kind, amount in lines),
-            environment={"card": f"card {n % 2}"},
-        )
-        for n, lines in enumerate(costs)
-    ]
-    table = roll_up(sessions, by)
-    known = [amount for lines in costs for _, amount in lines if amount is not None]
-    assert table.total.total == (sum(known) if known else None)
+@given(st.lists(SITTING, max_size=6), GROUPINGS)
+def test_the_sums_against_a_second_independent_sum(sittings, by):
+    """Every row, every column and the total, in thousandths, from a list of single amounts."""
+    sessions, patterns = [], {}
+    # One entry an amount: where it belongs under each grouping, its column, its thousandths.
+    flat: list[tuple[dict[str, list[str]], str, int | None]] = []
+    for n, (lines, names, has_card, status) in enumerate(sittings):
+        day = f"2025-0{n % 3 + 1}-0{n % 9 + 1}" if n % 4 else None
+        id_ = f"{day or 'undated'}-s{n}"
+        costs = [
+            line(kind, None if amount is None else str(amount), **({"card": card} if card else {}))
+            for kind, amount, card in lines
+        ]
+        environment = {"card": f"card {n % 2}"} if has_card else {}
+        sessions.append(session(id_, *costs, environment=environment, status=status))
+        patterns[id_] = tuple(sorted(names))
+        for kind, amount, card in lines:
+            year, week, _ = date.fromisoformat(day).isocalendar() if day else (0, 0, 0)
+            places = {
+                "session": [id_], "day": [day or "undated"], "kind": [kind],
+                "week": [f"{year}-W{week:02d}" if day else "undated"],
+                "month": [day[:7] if day else "undated"], "outcome": [status],
+                "card": [card or (f"card {n % 2}" if has_card else "unstated")],
+                "pattern": sorted(names) or ["none"], "kernel": ["none"],
+            }  # fmt: skip
+            flat.append((places, kind, None if amount is None else int(amount * 1000)))
+    table = roll_up(sessions, by, links=Links(patterns))
+
+    def thousandths(amount):
+        return None if amount is None else int(amount * 1000)
+
+    def expected(chosen, column):
+        known = [a for _, kind, a in chosen if a is not None and column in (kind, "total")]
+        return sum(known) if known else None
+
     for column in ("gpu", "ai", "engineer", "other", "total"):
-        parts = [v for row in table.rows if (v := getattr(row, column)) is not None]
-        assert getattr(table.total, column) == (sum(parts) if parts else None)
-        missed = sum(row.unknown.get(column, 0) for row in table.rows)
-        assert table.total.unknown.get(column, 0) == missed
+        assert thousandths(getattr(table.total, column)) == expected(flat, column)
+        for row in table.rows:
+            within = [
+                one for one in flat
+                if all(key in one[0][g] for g, key in zip(by, row.keys, strict=True))
+            ]  # fmt: skip
+            assert thousandths(getattr(row, column)) == expected(within, column)
+    nowhere = {"undated", "unstated", "none", "unknown"}
+    known = [(places, amount) for places, _, amount in flat if amount is not None]
+    lost = sum(amount for places, amount in known if any(nowhere & set(places[g]) for g in by))
+    assert thousandths(table.unattributed) == lost
+    assert table.attributed + table.unattributed == (table.total.total or 0)
+    rows = sum((row.total for row in table.rows if row.total is not None), Decimal(0))
+    assert rows - table.repeated == (table.total.total or 0)
+    if not {"pattern", "kernel"} & set(by):
+        assert (table.repeated, table.shared) == (0, set())
+        for column in ("gpu", "ai", "engineer"):
+            missed = sum(row.unknown.get(column, 0) for row in table.rows)
+            if "card" not in by:  # lines of one session may stand in the rows of several cards
+                assert table.total.unknown.get(column, 0) == missed
 
 
 def test_figures_as_scripts_read_them():

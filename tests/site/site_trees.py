@@ -42,7 +42,10 @@ def make(root: Path, words: Words = plain, sessions: int = 2) -> Path:
     put(root / "patterns" / "p01.yaml", pattern("P01", words))
     put(
         root / "patterns" / "p02.yaml",
-        {**pattern("P02", words, recipe=False), "supersedes": ["P01"]},
+        {
+            **pattern("P02", words, recipe=False),
+            "supersedes": [{"pattern": "P01", "since": session_id(0), "reason": words("since")}],
+        },
     )
     put(root / "kernels" / "copy" / "kernel.yaml", kernel(words))
     (root / "kernels" / "copy" / "README.md").write_text(

@@ -185,4 +185,4 @@ def test_a_page_shows_what_its_record_says(plain_site: Site) -> None:
 
 def test_pages_are_the_same_for_the_same_records(plain_site: Site) -> None:
     base = KnowledgeBase(plain_site.root)
-    assert pages(base) == pages(KnowledgeBase(plain_site.root))
+    assert pages(Index(base)) == pages(Index(KnowledgeBase(plain_site.root)))

@@ -77,8 +77,8 @@ def test_hand_written_pages_and_decisions(root: Path) -> None:
 
 def test_this_month_is_reckoned_from_the_day_given(root: Path) -> None:
     base = KnowledgeBase(root)
-    assert "this month: [0.70 USD" in pages(base, date(2025, 1, 31))[at.HOME]
-    assert "nothing this month; last in 2025-01" in pages(base, date(2026, 1, 31))[at.HOME]
+    assert "this month: [0.70 USD" in pages(Index(base), date(2025, 1, 31))[at.HOME]
+    assert "nothing this month; last in 2025-01" in pages(Index(base), date(2026, 1, 31))[at.HOME]
 
 
 @pytest.mark.parametrize("name", ["index", "x" * 300, "a.md", "0"])

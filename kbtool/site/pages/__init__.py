@@ -10,20 +10,18 @@ from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import bug, costs, decisions, home, kernel, pattern, recipe, run, session
 from kbtool.site.parts import TITLE, front_matter
-from kbtool.store.tree import KnowledgeBase
 
 
 def pages(
-    base: KnowledgeBase, today: date | None = None, documents: Mapping[str, str] | None = None
+    index: Index, today: date | None = None, documents: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Every generated page of the site: path → Markdown.
 
     Args:
-        base: the records.
+        index: the records.
         today: the day that "this month" is reckoned from.
         documents: the hand-written pages, for the index of decisions.
     """
-    index = Index(base)
     made = {
         at.HOME: home.page(index, today),
         at.SESSIONS: session.listing(index),

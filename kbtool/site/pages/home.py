@@ -47,7 +47,7 @@ def _figures(index: Index, today: date | None) -> str:
     sessions = list(index.sessions.values())
     bugs = list(index.bugs.values())
     is_open = sum(case.is_open for case in bugs)
-    evidence = sum(len(edges) for edges in index.evidence.values())
+    evidence = sum(len(account.edges) for account in index.accounts.values())
     spent = time(sessions) if sessions else "none yet"
     money = stated(sessions) if any(s.costs for s in sessions) else "none"
 

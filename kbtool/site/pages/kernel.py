@@ -22,6 +22,7 @@ from kbtool.site.index import Index
 from kbtool.site.markup import facts, heading, join, nothing, slim_table, table
 from kbtool.site.parts import backlinks, crumb, optional, page_title, section, yes_no
 from kbtool.site.prose import rendered
+from kbtool.site.quoted import in_html
 from kbtool.store.prose import readme
 
 
@@ -80,7 +81,7 @@ def page(index: Index, kernel: Kernel) -> str:
             section("Results", "results", *_results(index, kernel, here)),
             section(
                 "About", "about",
-                rendered(text, "about", 3) if text
+                rendered(text, "about", 3, in_html(index, None, here)) if text
                 else nothing("The kernel's folder has no README.md."),
             ),
             section("Targets", "targets", _targets(kernel)),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from decimal import Decimal
 
+from kbtool.ledger.patterns import STANDINGS, VERDICTS, Account, Span, TimedStep, shown
 from kbtool.model.pattern import Pattern
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline, prose
@@ -23,43 +24,48 @@ from kbtool.site.pages.recipe import command, steps_table
 from kbtool.site.parts import (
     backlinks,
     cite,
+    claimed,
     claims,
     crumb,
-    optional,
     page_title,
     section,
     session_cell,
     unknowns,
     why_unknown,
 )
+from kbtool.site.quoted import line
 
 FOR = ("discovered", "applied", "proved")
 AGAINST = ("contradicted", "not_reproduced")
 
 
-def standing(verdicts: Counter[str]) -> str:
-    """The verdicts in words, most telling first: ``2 proved, 3 applied, 1 contradicted``."""
-    order = ("proved", "applied", "contradicted", "not_reproduced", "discovered")
-    said = [f"{verdicts[v]} {v.replace('_', ' ')}" for v in order if verdicts[v]]
+def verdicts(account: Account) -> str:
+    """How many sessions gave each verdict, most telling first: ``2 proved, 1 contradicted``."""
+    said = [f"{account.count(v)} {v.replace('_', ' ')}" for v in VERDICTS if account.count(v)]
     return ", ".join(said) or "no evidence recorded"
 
 
 def listing(index: Index) -> str:
-    """Every pattern with its standing, which is derived from the evidence."""
+    """Every pattern, best standing first, with what it saved as claimed and as step times show."""
     if not index.patterns:
         return join([page_title("Patterns"), nothing(
             "There are no patterns yet: each is one YAML file under `patterns/`."
         )])  # fmt: skip
     rows = []
-    for pattern in index.patterns.values():
-        verdicts = index.standing(pattern.id)
+    for account in index.accounts.values():
+        pattern = account.pattern
+        against = account.count("contradicted") + account.count("not_reproduced")
+        counts = (account.count("applied"), account.count("proved"), against)
         rows.append(
             [
                 index.link(at.pattern_page(pattern.id), at.PATTERNS, inline(pattern.id)),
                 inline(pattern.title),
                 inline(pattern.summary),
-                *(str(verdicts[v] or "–") for v in ("applied", "proved", "contradicted")),
-                chip("superseded" if index.superseded_by[pattern.id] else pattern.stated_status),
+                chip(account.standing),
+                *(str(count or "–") for count in counts),
+                _minutes(account.claimed("saved")),
+                _minutes(account.claimed("lost")),
+                _saved(account.timed()),
                 ", ".join(
                     index.link(at.recipe_page(r.name), at.PATTERNS, inline(r.name))
                     for r in pattern.recipes
@@ -68,16 +74,31 @@ def listing(index: Index) -> str:
             ]
         )
     header = [
-        "Pattern", "Title", "Lesson", "Applied", "Proved", "Contradicted", "Status", "Recipe"
+        "Pattern", "Title", "Lesson", "Standing", "Applied", "Proved", "Against",
+        "Saved, as claimed", "Lost, as claimed", "By step times", "Recipe",
     ]  # fmt: skip
     return join(
         [
             page_title("Patterns"),
-            "Applied, proved and contradicted count what the sessions' records say, not what"
-            " anybody says of the pattern.",
-            table(header, rows, {3, 4, 5}),
+            "By rank: the standing, then the sessions that proved it, that applied it, then minutes"
+            " saved. Applied, proved and against count sessions. Saved and lost are what their"
+            " records claim; the step times are minutes planned less minutes taken, over the steps"
+            " that carry the pattern. The same figures come from `kbtool patterns`.",
+            table(header, rows, {4, 5, 6, 7, 8, 9}),
+            bullets(f"{chip(name)} {inline(why)}" for name, why in STANDINGS.items()),
         ]
     )
+
+
+def _minutes(span: Span | None) -> str:
+    return f"{inline(span)} min" if span is not None else "–"
+
+
+def _saved(minutes: Decimal | None) -> str:
+    """``2 min saved``, ``96 min lost``."""
+    if minutes is None:
+        return "–"
+    return f"{shown(abs(minutes))} min {'lost' if minutes < 0 else 'saved'}"
 
 
 def page(index: Index, pattern: Pattern) -> str:
@@ -97,6 +118,7 @@ def page(index: Index, pattern: Pattern) -> str:
             _symptoms(pattern),
             _recipes(index, pattern, here),
             _evidence(index, pattern, here),
+            _step_times(index, pattern, here),
             claims(index, pattern),
             unknowns(pattern),
             _sources(pattern),
@@ -116,16 +138,36 @@ def _summary(index: Index, pattern: Pattern, here: str) -> str:
         )
         for name in pattern.stated_in
     )  # fmt: skip
+    account = index.accounts[pattern.id]
+    saved, lost = account.claimed("saved"), account.claimed("lost")
+    timed = account.timed()
     return facts(
         [
-            ("Standing", f"[{standing(index.standing(pattern.id))}](#evidence)"),
+            ("Standing", f"{chip(account.standing)} {inline(STANDINGS[account.standing])}"),
+            ("Evidence", f"[{verdicts(account)}](#evidence)"),
+            ("Saved, as claimed", _minutes(saved) if saved else ""),
+            ("Lost, as claimed", _minutes(lost) if lost else ""),
+            ("Money saved, as claimed", _claimed_money(account)),
+            ("Expected to save", _expected(account)),
+            ("By step times", "" if timed is None else f"[{_saved(timed)}](#step-times)"),
             ("Stated status", chip(pattern.stated_status)),
-            ("Supersedes", patterns(pattern.supersedes)),
-            ("Superseded by", patterns(index.superseded_by[pattern.id])),
+            ("Supersedes", patterns([older.pattern for older in pattern.supersedes])),
+            ("Superseded by", patterns(account.superseded_by)),
             ("Related", patterns(pattern.related)),
             ("Described in", stated),
         ]
     )
+
+
+def _claimed_money(account: Account, *, expected: bool = False) -> str:
+    sums = sorted(account.claimed_money(expected=expected).items())
+    return " + ".join(f"{inline(span)} {inline(currency)}" for currency, span in sums)
+
+
+def _expected(account: Account) -> str:
+    saved = account.claimed("saved", expected=True)
+    said = [_minutes(saved) if saved else "", _claimed_money(account, expected=True)]
+    return ", ".join(part for part in said if part)
 
 
 def _stated(pattern: Pattern, title: str, name: str) -> str:
@@ -186,27 +228,25 @@ def _recipes(index: Index, pattern: Pattern, here: str) -> str:
 
 
 def _evidence(index: Index, pattern: Pattern, here: str) -> str:
-    edges = index.evidence.get(pattern.id, [])
+    edges = index.accounts[pattern.id].edges
     if not edges:
         return section("Evidence", "evidence", nothing(
             "No session's record says that the pattern was applied, proved or contradicted."
         ))  # fmt: skip
     blocks = []
-    for title, name, verdicts in (
+    for title, name, among in (
         ("For", "evidence-for", FOR), ("Against", "evidence-against", AGAINST)
     ):  # fmt: skip
         rows = [
             [
-                f"{session_cell(index, session, here)}",
-                chip(edge.verdict.replace("_", " ")),
-                inline(edge.note),
-                optional(edge.saved),
-                optional(edge.lost),
-                optional(edge.money),
-                cite(edge.source),
+                session_cell(index, edge.session, here),
+                chip(edge.evidence.verdict.replace("_", " ")),
+                line(index, edge.evidence.note, edge.session.id, here),
+                *claimed(edge.evidence),
+                cite(edge.evidence.source),
             ]
-            for session, edge in edges
-            if edge.verdict in verdicts
+            for edge in edges
+            if edge.evidence.verdict in among
         ]
         header = ["Session", "Verdict", "What happened", "Saved", "Lost", "Money", "Source"]
         blocks += [
@@ -214,6 +254,53 @@ def _evidence(index: Index, pattern: Pattern, here: str) -> str:
             slim_table(header, rows, {3, 4, 5}) if rows else nothing("None recorded."),
         ]
     return section("Evidence", "evidence", *blocks)
+
+
+def _step_times(index: Index, pattern: Pattern, here: str) -> str:
+    account = index.accounts[pattern.id]
+    rows = [
+        [
+            _where(index, step, here),
+            inline(step.step),
+            _time(step.planned),
+            _time(step.took),
+            _saved(step.saved)
+            if step.left_out is None
+            else f"not counted: {inline(step.left_out)}",
+        ]
+        for step in account.steps
+    ]
+    if not rows:
+        return section("Step times", "step-times", nothing(
+            "No step of a session names the pattern, and no recipe of it was run."
+        ))  # fmt: skip
+    return section(
+        "Step times", "step-times",
+        "The steps that carry the pattern, the time planned for each and the time it took.",
+        table(["Where", "Step", "Planned", "Took", "Comes to"], rows, {2, 3}),
+        _in_all(account),
+    )  # fmt: skip
+
+
+def _where(index: Index, step: TimedStep, here: str) -> str:
+    if step.run is not None:
+        return index.link(at.run_page(step.session, step.run.id), here)
+    return session_cell(index, index.sessions[step.session], here)
+
+
+def _time(minutes: Decimal | None) -> str:
+    return "–" if minutes is None else f"{shown(minutes, 2)} min"
+
+
+def _in_all(account: Account) -> str:
+    counted = f"{len(account.counted)} of {len(account.steps)} steps count"
+    money = " + ".join(
+        f"{amount} {inline(currency)}" for currency, amount in sorted(account.timed_money().items())
+    )
+    if money:
+        lacks = f", {' and '.join(account.unpriced())} left out" if account.unpriced() else ""
+        money = f"; at what their sessions cost a minute, {money}{lacks}"
+    return f"In all {_saved(account.timed())}: {counted}{money}."
 
 
 def _sources(pattern: Pattern) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbtool.model.session import Decision, Measurement, Plan, Session
 from kbtool.site import addresses as at
-from kbtool.site.escape import code, inline, prose
+from kbtool.site.escape import code, inline
 from kbtool.site.figures import headline, minutes
 from kbtool.site.index import Index
 from kbtool.site.markup import (
@@ -22,6 +22,7 @@ from kbtool.site.markup import (
 from kbtool.site.parts import (
     backlinks,
     cite,
+    claimed,
     claims,
     crumb,
     optional,
@@ -33,6 +34,7 @@ from kbtool.site.parts import (
     yes_no,
 )
 from kbtool.site.prose import rendered
+from kbtool.site.quoted import in_html, line, paragraphs
 from kbtool.site.sums import stated, unstated
 from kbtool.store.prose import notes
 
@@ -82,8 +84,11 @@ def page(index: Index, session: Session) -> str:
             crumb(here, at.SESSIONS, "Sessions", session.id, index.base.sessions[session.id].path),
             _summary(index, session, here),
             _neighbours(index, session, here),
-            section("Objective", "objective", prose(session.objective or "")),
-            section("Outcome", "outcome", prose(session.outcome or "")),
+            *(
+                section(name.capitalize(), name, paragraphs(index, text, session.id, here))
+                for name in ("objective", "outcome")
+                if (text := getattr(session, name))
+            ),
             _environment(session),
             _steps(session),
             _costs(session),
@@ -97,7 +102,11 @@ def page(index: Index, session: Session) -> str:
             claims(index, session),
             _plans(session),
             _deliverables(session),
-            section("Lessons", "lessons", bullets(inline(lesson) for lesson in session.lessons)),
+            section(
+                "Lessons",
+                "lessons",
+                bullets(line(index, lesson, session.id, here) for lesson in session.lessons),
+            ),
             unknowns(session),
             _notes(index, session),
             _sources(session),
@@ -395,16 +404,15 @@ def _decision(session: Session, decision: Decision) -> str:
 
 
 def _evidence(index: Index, session: Session, here: str) -> str:
+    anchors = index.anchors(session)
     rows = [
         [
-            anchor(f"evidence.{edge.pattern}")
+            (anchor(place) if (place := anchors.get(edge)) else "")
             + index.link(at.pattern_page(edge.pattern), here)
             + ("" if edge.pattern in index.patterns else " (no such pattern)"),
             chip(edge.verdict.replace("_", " ")),
-            inline(edge.note),
-            optional(edge.saved),
-            optional(edge.lost),
-            optional(edge.money),
+            line(index, edge.note, session.id, here),
+            *claimed(edge),
             cite(edge.source),
         ]
         for edge in session.evidence
@@ -460,7 +468,10 @@ def _deliverables(session: Session) -> str:
 
 def _notes(index: Index, session: Session) -> str:
     text = notes(index.base, session.id)
-    return section("Notes", "notes", rendered(text, "notes", 3)) if text else ""
+    if not text:
+        return ""
+    figure = in_html(index, session.id, at.session_page(session.id))
+    return section("Notes", "notes", rendered(text, "notes", 3, figure))
 
 
 def _sources(session: Session) -> str:

@@ -1,0 +1,172 @@
+"""Rules over prose: its figures come from records, and are those that stand there.
+
+A text names a figure's place in the target of a link (``kbtool.model.prose``). Whether the two
+agree is judged as a claim is: at the digits that the text gives, units converted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbtool.checks.facts import Facts, FigureFacts
+from kbtool.model.finding import Finding
+from kbtool.model.prose import (
+    Address,
+    Expression,
+    broken_links,
+    expression,
+    figure_links,
+    readable,
+)
+
+if TYPE_CHECKING:
+    from kbtool.model.base import Quantity
+    from kbtool.model.figures import Figure
+
+
+class Prose(NamedTuple):
+    """A text as the rules read it."""
+
+    path: str
+    text: str
+    """With its code and its comments blanked, every other character in its place."""
+    own: str | None
+    """The record that it belongs to, if any."""
+
+
+def prose_of(facts: Facts, text: str) -> Prose | None:
+    """The prose in a file; ``None`` where it has none that figures may stand in."""
+    if facts.kind in {"session", "pattern"}:
+        return Prose(facts.path, _COMMENT.sub(_blank, text), facts.id)
+    if facts.kind == "notes":
+        return Prose(facts.path, readable(text), facts.id)
+    if facts.kind == "text" and facts.path.endswith(".md"):
+        return Prose(facts.path, readable(text), None)
+    return None
+
+
+_COMMENT = re.compile(r"^[ \t]*#.*$", re.M)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return " " * len(found[0])
+
+
+def figures_in(prose: Prose) -> Iterator[FigureFacts | Finding]:
+    """The figures that a text takes from records; a finding for each that cannot be one."""
+    for position, problem in broken_links(prose.text):
+        yield Finding(prose.path, _line(prose, position), "figure", problem)
+    for link in figure_links(prose.text):
+        line = _line(prose, link.start)
+        wrong = _cannot_be(link.text, link.target, prose.own)
+        if wrong is not None:
+            yield Finding(prose.path, line, "figure", wrong)
+        else:
+            yield FigureFacts(line, link.text, link.target)
+
+
+def figures_have_sources(prose: Prose) -> Iterator[Finding]:
+    """In README.md, in the READMEs of kernels and in the guide, a figure of performance (a number
+    with µs, ms, GB/s, TFLOP/s, ×) is a link: to the record that it comes from, or to where else it
+    stands.
+
+    Code, formulas and products (``16×16``) are none. Decisions and the prose of sessions may tell
+    of what no record holds any more.
+    """
+    if not _GUIDED.fullmatch(prose.path):
+        return
+    text = _LINK.sub(_blank_lines, prose.text)
+    text = _FORMULA.sub(_blank_lines, text)
+    for found in _PERFORMANCE.finditer(text):
+        figure = " ".join(found[0].split())
+        yield Finding(
+            prose.path, _line(prose, found.start()), "figure",
+            f"{figure} comes from nowhere: write [{figure}](figure:RUN#path), link to where it"
+            " stands, or say it without a figure",
+        )  # fmt: skip
+
+
+_GUIDED = re.compile(r"README\.md|kernels/[^/]+/README\.md|docs/guide/.+\.md")
+_LINK = re.compile(r"!?\[[^\[\]]*\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\[\]]*\])?")
+_FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$\n]+\$", re.S)
+_PERFORMANCE = re.compile(
+    r"(?<![\w.,×^=])\d[\d,]*(?:\.\d+)?\s?"
+    r"(?:(?:ns|us|µs|μs|ms|[kKMGT]i?B/s|[kMGTP]?FLOPS?(?:/s)?)(?![\w/])|×(?!\s?[\d(]))"
+)
+
+
+def _blank_lines(found: re.Match[str]) -> str:
+    return "".join("\n" if char == "\n" else " " for char in found[0])
+
+
+def judged(text: str, target: str, own: str | None, values: Sequence[str]) -> str:
+    """What is wrong with a figure, given what stands at its addresses; empty where it agrees.
+
+    Args:
+        text: the figure as the text has it.
+        target: where it comes from.
+        own: the record that the text belongs to.
+        values: the figures at the addresses of ``target``, in their order, as quantities.
+    """
+    from kbtool.model.base import Quantity
+    from kbtool.model.figures import NoFigure, WrongUnits, agrees, text_of
+
+    stated = Quantity(_normal(text))
+    try:
+        comes_out = _reckoned(expression(target, own), "same", map(Quantity, values))
+        if agrees(stated, comes_out):
+            return ""
+        return f"{text.strip()} is said here, but {target} comes to {text_of(comes_out, stated)}"
+    except (NoFigure, WrongUnits) as error:
+        return f"{text.strip()} cannot be {target}: {error}"
+
+
+def _reckoned(said: Expression, within: str, values: Iterator[Quantity]) -> Figure:
+    """The figure that follows; ``within`` is the operation that takes it."""
+    from kbtool.model.figures import ADDED, OPERATIONS, figure_of
+
+    if isinstance(said, Address):
+        return figure_of(next(values), added=within in ADDED)
+    return OPERATIONS[said.how]([_reckoned(operand, said.how, values) for operand in said.of])
+
+
+def _cannot_be(text: str, target: str, own: str | None) -> str | None:
+    """What is wrong with a figure whatever stands at its addresses, or ``None``."""
+    from kbtool.model.base import Quantity
+
+    try:
+        said = expression(target, own)
+        Quantity(_normal(text))
+    except ValueError as error:
+        return str(error)
+    return _wrong_operation(said)
+
+
+def _wrong_operation(said: Expression) -> str | None:
+    from kbtool.model.claim import ARITY
+    from kbtool.model.figures import OPERATIONS
+
+    if isinstance(said, Address):
+        return None
+    if said.how not in OPERATIONS:
+        return f"{said.how!r} is no operation; there is {', '.join(OPERATIONS)}"
+    wanted = ARITY.get(said.how, len(said.of))
+    if len(said.of) != wanted:
+        return f"{said.how} takes {wanted} operands, not {len(said.of)}"
+    return next(filter(None, map(_wrong_operation, said.of)), None)
+
+
+def _line(prose: Prose, position: int) -> int:
+    return prose.text.count("\n", 0, position) + 1
+
+
+_SIGNS = {"µs": "us", "μs": "us", "−": "-", "≈": "~", "≤": "<=", "≥": ">=", "–": "..", "**": ""}
+
+
+def _normal(text: str) -> str:
+    """A figure of a text as a quantity is written: ``1,234 µs`` → ``1234 us``."""
+    for sign, plain in _SIGNS.items():
+        text = text.replace(sign, plain)
+    return re.sub(r"(?<=\d),(?=\d{3})", "", " ".join(text.split()))

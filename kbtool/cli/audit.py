@@ -1,0 +1,127 @@
+"""``kbtool audit``: every claim recomputed from the figures that determine it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kbtool.cli.common import json_option, knowledge_base, print_json, warn_unreadable
+from kbtool.cli.selection import selection_options
+
+if TYPE_CHECKING:
+    from kbtool.ledger.audit import Item, Report
+
+EPILOG = """\b
+Examples:
+  kbtool audit                       what does not hold, each with its reckoning
+  kbtool audit --grade decision      only what turns a decision
+  kbtool audit --session N+7A --all  every claim of one session, those that hold too
+  kbtool audit --json | jq '.findings[] | select(.grade != "consistent")'
+
+\b
+A figure stands for what rounds to it, operands too: what can be right is consistent. A claim whose
+operands nobody knows is undetermined and never wrong. A record leaves a wrong figure as it is with
+its reason: acknowledged: {claims.total: the table has eight rows}.
+Exit status: 0 all is consistent or acknowledged; 1 something is not, or an acknowledgement has
+nothing to acknowledge; 2 usage."""
+
+
+@click.command(epilog=EPILOG)
+@selection_options
+@click.option(
+    "--grade",
+    "grades",
+    multiple=True,
+    type=click.Choice(["consistent", "inconsistent", "decision", "undetermined"]),
+    help="Only claims of this grade; repeatable.",
+)
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    default=False,
+    help="Every grade; what --json lists anyway.",
+)
+@json_option
+@click.pass_context
+def audit(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    grades: tuple[str, ...],
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Recompute every claim and grade it: consistent, inconsistent, or turning a decision.
+
+    Sums, differences, durations, rates, percentages, speedups, averages, counts, times in order,
+    figures that two records state, units, facts of cards, claims of success.
+    """
+    from kbtool.cli.selection import select_sessions
+    from kbtool.ledger import audit as ledger
+    from kbtool.model.errors import UsageError
+
+    if grades and everything:
+        raise UsageError("--grade and --all: take one")
+    base = knowledge_base(ctx)
+    report = ledger.audit(base)
+    if names or since or until:
+        sessions, _ = select_sessions(base, names, since, until)
+        report = report.only(session.id for session in sessions)
+    shown: tuple[str, ...] = grades
+    if not grades:
+        shown = ledger.GRADES if everything or as_json else ("inconsistent", "decision")
+    if as_json:
+        print_json(ledger.as_json(report, shown))  # type: ignore[arg-type]
+    else:
+        _print(report, shown)
+    warn_unreadable(base)
+    click.echo(_summary(report), err=True)
+    if not report.passed:
+        ctx.exit(1)
+
+
+def _print(report: Report, grades: tuple[str, ...]) -> None:
+    for item in report.items:
+        if item.grade in grades:
+            click.echo("\n".join(_paragraph(report, item)) + "\n")
+    for stale in report.stale:
+        path, line = report.place(stale.record, stale.where)
+        click.echo(f"{path}:{line}: stale: {stale.message}\n")
+
+
+def _paragraph(report: Report, item: Item) -> list[str]:
+    from kbtool.ledger.derive import shown
+
+    path, line = report.place(item.record, item.where)
+    account = report.account(item)
+    known = ", acknowledged" if item.acknowledged is not None else ""
+    said = [f"{path}:{line}: {item.grade}{known}: {item.claim}", f"  {item.says}"]
+    stated = f"stated {item.stated}; " if item.stated is not None else ""
+    said.append(f"  {stated}comes out {account.derived or 'nothing'}")
+    if account.why:
+        said.append(f"  {account.why}")
+    if account.expression:
+        said.append(f"  = {account.expression}")
+    for leaf in account.leaves:
+        if leaf.record is not None and leaf.path is not None:
+            where, at = report.place(leaf.record, leaf.path)
+            said.append(f"      {shown(leaf.value)}  {where}:{at}")
+    said += [f"  turns {place}" for place in item.turns]
+    if item.acknowledged is not None:
+        said.append(f"  acknowledged: {item.acknowledged}")
+    return said
+
+
+def _summary(report: Report) -> str:
+    counts = report.counts
+    wrong = counts["inconsistent"] + counts["decision"]
+    turning = f", {counts['decision']} of them turning a decision" if counts["decision"] else ""
+    stale = f"; {counts['stale']} acknowledgements of nothing" if counts["stale"] else ""
+    return (
+        f"audited {len(report.items):,} claims: {counts['consistent']:,} consistent,"
+        f" {wrong:,} inconsistent{turning} ({counts['acknowledged']:,} acknowledged),"
+        f" {counts['undetermined']:,} undetermined{stale}"
+    )

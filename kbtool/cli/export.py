@@ -1,0 +1,290 @@
+"""``kbtool export``: the records as other tools read them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kbtool.cli.common import knowledge_base, warn_unreadable
+from kbtool.cli.selection import day_option, select_sessions, selection_options
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from kbtool.ledger.export.lines import Export
+    from kbtool.model.session import Session
+    from kbtool.store.tree import KnowledgeBase
+
+EPILOG = """\b
+Examples:
+  kbtool export focus -o costs.csv                for FinOps tools: FOCUS 1.2
+  kbtool export beancount -o costs.beancount      then: bean-check costs.beancount
+  kbtool export jsonl | jq -r .amount             cost lines, one JSON object a line
+  kbtool export parquet -o costs.parquet          cost lines, for data frames
+  kbtool export corpus -o corpus.jsonl            what was tried, what failed, what worked
+
+\b
+All take --session, --since and --until as `kbtool costs` does. What is left out, stderr tells."""
+
+FOCUS_EPILOG = """\b
+Examples:
+  kbtool export focus --since 2025-10-01 --until 2025-10-31 -o october.csv
+  kbtool export focus --provider gpu='Google Cloud' --provider ai=Cursor --account team-7
+  kbtool export focus --undated 2025-10-01        sessions without a date, at this day
+
+\b
+EffectiveCost is every amount. BilledCost, ListCost and ContractedCost are those that are billed: 0
+where an amount was claimed or estimated (x_CostBasis). The charge period is the day of the session.
+Left out: amounts that no record states, and engineers, whom no provider charges for."""
+
+BEANCOUNT_EPILOG = """\b
+Examples:
+  kbtool export beancount -o costs.beancount && bean-check costs.beancount
+  kbtool export beancount --undated 2025-10-01 | bean-query /dev/stdin 'SELECT sum(position)'
+
+\b
+A transaction a session: an account a kind (Expenses:GPU) against one that says on what the amount
+rests (Liabilities:Billed, Equity:Claimed, Equity:Estimated). A balance an account and month, from
+kbtool's own sums, with no tolerance. Amounts that no record states are left out."""
+
+JSONL_EPILOG = """\b
+Examples:
+  kbtool export jsonl | jq 'select(.basis == "billed")'
+  kbtool export jsonl --session N+2.. -o lines.jsonl
+
+\b
+Amounts are decimal text; null where no record states one."""
+
+PARQUET_EPILOG = """\b
+Examples:
+  kbtool export parquet -o costs.parquet
+  python -c "import pyarrow.parquet as pq; print(pq.read_table('costs.parquet'))"
+
+\b
+Amounts are decimal128(38, 6). Needs pyarrow: pip install 'kbtool[parquet]'."""
+
+CORPUS_EPILOG = """\b
+Examples:
+  kbtool export corpus -o corpus.jsonl
+  kbtool export corpus | jq -r 'select(.type == "attempt") | .tried'
+  kbtool schema corpus                            what a line may hold
+
+\b
+One JSON object a line, sorted; the same records give the same bytes. Paths of a machine are cut
+down to the file's name. A secret or the address of a machine in a record stops the export."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _output_option(command: Command) -> Command:
+    return click.option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Where to write; stdout if not given. A file is replaced whole or not at all.",
+    )(command)
+
+
+_undated_option = click.option(
+    "--undated",
+    metavar="YYYY-MM-DD",
+    help="Enter sessions without a date at this day; they are left out if not given.",
+)
+
+
+@click.group(epilog=EPILOG)
+def export() -> None:
+    """Write costs and records in a form that other tools read."""
+
+
+@export.command(epilog=FOCUS_EPILOG)
+@selection_options
+@_undated_option
+@click.option(
+    "--provider",
+    "providers",
+    multiple=True,
+    metavar="KIND=NAME",
+    help="Who sold what: gpu, ai or other; repeatable.",
+)
+@click.option(
+    "--account", metavar="ID", default="kbtool", show_default=True, help="The billing account."
+)
+@_output_option
+@click.pass_context
+def focus(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    undated: str | None,
+    providers: tuple[str, ...],
+    account: str,
+    output: Path | None,
+) -> None:
+    """Write costs as FOCUS 1.2, the CSV of FinOps tools."""
+    from kbtool.ledger.export.focus import focus
+    from kbtool.model.errors import UsageError
+
+    named = _providers(providers)
+    if not account.strip():
+        raise UsageError("--account is empty; give the billing account's id, or leave it out")
+    day = _day(undated)
+    _export(
+        ctx, names, since, until, output, "cost lines",
+        lambda _, sessions: focus(sessions, day, account, named),
+    )  # fmt: skip
+
+
+@export.command(epilog=BEANCOUNT_EPILOG)
+@selection_options
+@_undated_option
+@_output_option
+@click.pass_context
+def beancount(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    undated: str | None,
+    output: Path | None,
+) -> None:
+    """Write costs as a journal that bean-check accepts."""
+    from kbtool.ledger.export.beancount import beancount
+
+    day = _day(undated)
+    _export(
+        ctx, names, since, until, output, "cost lines", lambda _, sessions: beancount(sessions, day)
+    )
+
+
+@export.command(epilog=JSONL_EPILOG)
+@selection_options
+@_output_option
+@click.pass_context
+def jsonl(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    output: Path | None,
+) -> None:
+    """Write cost lines as JSON Lines."""
+    from kbtool.ledger.export.jsonl import jsonl
+
+    _export(ctx, names, since, until, output, "cost lines", lambda _, sessions: jsonl(sessions))
+
+
+@export.command(epilog=PARQUET_EPILOG)
+@selection_options
+@_output_option
+@click.pass_context
+def parquet(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    output: Path | None,
+) -> None:
+    """Write cost lines as Parquet."""
+    from kbtool.ledger.export.parquet import parquet
+    from kbtool.model.errors import UsageError
+
+    if output is None and sys.stdout.isatty():
+        raise UsageError("Parquet is no text: give --output FILE, or pipe it")
+    _export(ctx, names, since, until, output, "cost lines", lambda _, sessions: parquet(sessions))
+
+
+@export.command(epilog=CORPUS_EPILOG)
+@selection_options
+@_output_option
+@click.pass_context
+def corpus(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    output: Path | None,
+) -> None:
+    """Write what was tried, what failed and what worked, as JSON Lines."""
+    from kbtool.ledger.export.corpus import corpus
+
+    _export(ctx, names, since, until, output, "records", corpus)
+
+
+def _export(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    output: Path | None,
+    what: str,
+    make: Callable[[KnowledgeBase, list[Session]], Export],
+) -> None:
+    """Select, make, write, and say on stderr what was written and what was not."""
+    _writable(output)
+    base = knowledge_base(ctx)
+    sessions, no_date = select_sessions(base, names, since, until)
+    done = make(base, sessions)
+    if output is None:
+        sys.stdout.buffer.write(done.data)
+        sys.stdout.buffer.flush()
+    else:
+        from kbtool.store.write import write_atomic
+
+        write_atomic(output, done.data)
+    warn_unreadable(base)
+    to = "" if output is None else f" to {output}"
+    _say(f"{done.written:,} {what} of {len(sessions):,} sessions written{to}")
+    if no_date:
+        _say(f"left out: {no_date:,} sessions without a date")
+    for why, count in done.left_out.items():
+        _say(f"left out: {count:,} {what} {why}")
+    for note in done.notes:
+        _say(note)
+    if not base.sessions:
+        _say("there are no sessions yet; `kbtool session new TITLE`")
+
+
+def _writable(output: Path | None) -> None:
+    from kbtool.model.errors import UsageError
+
+    if output is None:
+        return
+    if output.is_dir():
+        raise UsageError(f"--output: {output} is a folder; name a file in it")
+    if not output.parent.is_dir():
+        raise UsageError(f"--output: there is no folder {output.parent}; make it first")
+
+
+def _providers(given: tuple[str, ...]) -> dict[str, str]:
+    from kbtool.ledger.export.focus import SERVICES
+    from kbtool.model.errors import UsageError
+
+    named: dict[str, str] = {}
+    for text in given:
+        kind, _, name = (part.strip() for part in text.partition("="))
+        if kind not in SERVICES or not name:
+            raise UsageError(
+                f"--provider {text!r}: write KIND=NAME, where KIND is {', '.join(SERVICES)}"
+            )
+        if kind in named:
+            raise UsageError(f"--provider names two for {kind}: {named[kind]} and {name}; take one")
+        named[kind] = name
+    return named
+
+
+def _day(undated: str | None) -> date | None:
+    from datetime import date
+
+    day = day_option("--undated", undated)
+    return None if day is None else date.fromisoformat(day)
+
+
+def _say(message: str) -> None:
+    click.echo(f"kbtool: {message}", err=True)

@@ -1,0 +1,299 @@
+"""``kbtool patterns``: how often patterns were followed, what they saved, which stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kbtool.cli.common import (
+    json_option,
+    knowledge_base,
+    print_json,
+    print_table,
+    warn_unreadable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from decimal import Decimal
+
+    from kbtool.ledger.patterns import Account, Span, TimedStep
+    from kbtool.store.tree import KnowledgeBase
+
+EPILOG = """\b
+Examples:
+  kbtool patterns                    every pattern, the best standing first
+  kbtool patterns P08                one: its evidence and its step times, with path:line
+  kbtool patterns --csv > patterns.csv
+  kbtool patterns --json | jq '.patterns[] | select(.standing == "disputed") | .id'
+
+\b
+Standing, from the evidence of sessions:
+  proved        a session proved it and none speaks against it
+  applied       it was followed, without proof, and nothing speaks against it
+  disputed      sessions speak for it and against it
+  untested      no session says that it was followed
+  contradicted  sessions speak against it and none for it
+  superseded    another pattern replaces it
+
+\b
+Within a standing: more sessions that proved it, that applied it, more minutes saved as claimed,
+then as the step times show. saved, lost and money are what sessions claim; expected is what they
+only hoped for. "by steps" is minutes planned less minutes taken, over the steps of sessions that
+name the pattern and are done; "by runs" the same over the steps of runs of its recipes that passed
+with the recipe's own parameters, where the time planned is the recipe's and no average of earlier
+runs, and nothing was built before. Unknown is '–', never zero."""
+
+_WHAT = ("saved_minutes", "lost_minutes", "money")
+
+
+@click.command(epilog=EPILOG)
+@click.argument("pattern", required=False, metavar="[PATTERN]")
+@json_option
+@click.option(
+    "--csv", "as_csv", is_flag=True, default=False, help="Comma-separated, with a header."
+)
+@click.pass_context
+def patterns(ctx: click.Context, pattern: str | None, as_json: bool, as_csv: bool) -> None:
+    """Rank patterns by what the evidence makes of them; or tell all of one PATTERN."""
+    from kbtool.ledger.patterns import account_json, accounts
+    from kbtool.model.errors import UsageError
+
+    if as_json and as_csv:
+        raise UsageError("--json and --csv: take one")
+    base = knowledge_base(ctx)
+    ranked = accounts(
+        (entry.record for entry in base.patterns.values()),
+        [entry.record for entry in base.sessions.values()],
+        [entry.record for entry in base.runs],
+    )
+    if pattern is not None:
+        rank = _rank_of(ranked, pattern)
+        ranked, first = [ranked[rank - 1]], rank
+    else:
+        first = 1
+    if as_json:
+        shown = [account_json(account, rank) for rank, account in enumerate(ranked, first)]
+        if pattern is not None:
+            shown[0] |= {"evidence": _evidence(base, ranked[0]), "steps": _steps(base, ranked[0])}
+        left_out = sorted({finding.path for finding in base.findings})
+        print_json({"patterns": shown, "left_out": left_out})
+    elif as_csv:
+        _print_csv(ranked, first)
+    elif pattern is not None:
+        _print_one(base, ranked[0], first)
+    elif ranked:
+        _print_all(ranked)
+    warn_unreadable(base)
+    if not ranked:
+        click.echo("kbtool: there are no patterns yet: one YAML file each in patterns/", err=True)
+
+
+def _rank_of(ranked: Sequence[Account], name: str) -> int:
+    from kbtool.model.errors import NotFoundError
+
+    for rank, account in enumerate(ranked, 1):
+        if account.pattern.id.lower() == name.lower():
+            return rank
+    known = ", ".join(sorted(account.pattern.id for account in ranked)) or "none"
+    raise NotFoundError(f"there is no pattern {name!r}; there is {known}")
+
+
+def _print_all(ranked: Sequence[Account]) -> None:
+    header = [
+        "", "pattern", "standing", "proved", "applied", "against", "discovered",
+        "saved min", "lost min", "money", "expected", "by steps", "by runs", "title",
+    ]  # fmt: skip
+    rows = []
+    for rank, account in enumerate(ranked, 1):
+        against = account.count("contradicted") + account.count("not_reproduced")
+        rows.append(
+            [
+                str(rank),
+                account.pattern.id,
+                account.standing,
+                *(str(n or "–") for n in (account.count("proved"), account.count("applied"))),
+                str(against or "–"),
+                str(account.count("discovered") or "–"),
+                _span(account.claimed("saved")),
+                _span(account.claimed("lost")),
+                _money(account.claimed_money()),
+                _expected(account),
+                _timed(account, of_runs=False),
+                _timed(account, of_runs=True),
+                account.pattern.title,
+            ]
+        )
+    print_table(header, rows, {0, 3, 4, 5, 6, 7, 8, 11, 12})
+
+
+def _span(span: Span | None) -> str:
+    return "–" if span is None else str(span)
+
+
+def _money(sums: dict[str, Span]) -> str:
+    return " + ".join(f"{span} {currency}" for currency, span in sorted(sums.items())) or "–"
+
+
+def _expected(account: Account) -> str:
+    saved = account.claimed("saved", expected=True)
+    said = [f"{saved} min"] if saved else []
+    money = account.claimed_money(expected=True)
+    return ", ".join([*said, *([_money(money)] if money else [])]) or "–"
+
+
+def _timed(account: Account, *, of_runs: bool) -> str:
+    from kbtool.ledger.patterns import shown
+
+    saved = account.timed(of_runs=of_runs)
+    return "–" if saved is None else shown(saved)
+
+
+def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
+    from kbtool.ledger.patterns import STANDINGS
+
+    pattern = account.pattern
+    click.echo(f"{pattern.id} {pattern.title}: {account.standing} (rank {rank})")
+    click.echo(f"{STANDINGS[account.standing]}")
+    for older in pattern.supersedes:
+        click.echo(f"supersedes {older.pattern} since {older.since}")
+    if account.superseded_by:
+        click.echo(f"superseded by {', '.join(account.superseded_by)}")
+    click.echo(
+        f"claimed: saved {_span(account.claimed('saved'))} min, lost"
+        f" {_span(account.claimed('lost'))} min, money {_money(account.claimed_money())};"
+        f" expected {_expected(account)}"
+    )
+    money = ", ".join(
+        f"{amount} {currency}" for currency, amount in sorted(account.timed_money().items())
+    )
+    lacks = f" without {', '.join(account.unpriced())}" if money and account.unpriced() else ""
+    click.echo(
+        f"by step times: {_comes_to(account.timed())} ({len(account.counted)} of"
+        f" {len(account.steps)} steps count), money {money or '–'}{lacks}"
+    )
+    for edge in _evidence(base, account):
+        figures = [
+            f"{name}{' (expected)' if edge['expected'] else ''} {edge[name]}"
+            for name in ("saved", "lost", "money")
+            if edge[name]
+        ]
+        said = f" [{', '.join(figures)}]" if figures else ""
+        label, verdict = edge["session_label"], str(edge["verdict"]).replace("_", " ")
+        click.echo(f"{edge['path']}:{edge['line']}: {label} {verdict}{said}: {edge['note']}")
+    for timed, step in zip(account.steps, _steps(base, account), strict=True):
+        if timed.saved is None:
+            counts = f"not counted: {timed.left_out}"
+        else:
+            counts = _comes_to(timed.saved, 2)
+        click.echo(
+            f"{step['path']}:{step['line']}: step {timed.step}: planned"
+            f" {_minutes(timed.planned)}, took {_minutes(timed.took)}: {counts}"
+        )
+
+
+def _minutes(value: Decimal | None) -> str:
+    from kbtool.ledger.patterns import shown
+
+    return "–" if value is None else f"{shown(value, 2)} min"
+
+
+def _comes_to(saved: Decimal | None, places: int = 1) -> str:
+    """``2 min saved``, ``96 min lost``."""
+    from kbtool.ledger.patterns import shown
+
+    if saved is None:
+        return "–"
+    return f"{shown(abs(saved), places)} min {'lost' if saved < 0 else 'saved'}"
+
+
+def _evidence(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:
+    """Every edge, with the place where it stands."""
+    found: list[dict[str, object]] = []
+    for edge in account.edges:
+        entry, said = base.sessions[edge.session.id], edge.evidence
+        found.append(
+            {
+                "session": edge.session.id,
+                "session_label": edge.session.label,
+                "verdict": said.verdict,
+                "note": " ".join(said.note.split()),
+                **{
+                    name: None if (value := getattr(said, name)) is None else str(value)
+                    for name in ("saved", "lost", "money", "source")
+                },
+                "expected": said.expected,
+                "path": entry.path,
+                "line": entry.document.line(["evidence", edge.place]) if entry.document else 1,
+            }
+        )
+    return found
+
+
+def _steps(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:
+    """Every step that carries the pattern, with the place where it stands."""
+    from kbtool.ledger.rollup import number
+
+    paths = {(e.record.session, e.record.id, e.record.attempt): e.path for e in base.runs}
+
+    def place(step: TimedStep) -> tuple[str, int]:
+        if step.run is not None:
+            return paths[step.run.session, step.run.id, step.run.attempt], 1
+        entry = base.sessions[step.session]
+        return entry.path, entry.document.line(["steps", step.place]) if entry.document else 1
+
+    found: list[dict[str, object]] = []
+    for step in account.steps:
+        path, line = place(step)
+        found.append(
+            {
+                "session": step.session,
+                "run": step.run.id if step.run else None,
+                "step": step.step,
+                "planned_minutes": number(step.planned),
+                "took_minutes": number(step.took),
+                "saved_minutes": number(step.saved),
+                "left_out": step.left_out,
+                "path": path,
+                "line": line,
+            }
+        )
+    return found
+
+
+def _print_csv(ranked: Sequence[Account], first: int) -> None:
+    import csv
+    import io
+
+    from kbtool.ledger.patterns import VERDICTS, account_json
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    claims = [f"{kind}_{what}" for kind in ("claimed", "expected") for what in _WHAT]
+    times = ["saved_minutes", "of_sessions", "of_runs", "money", "counted", "left_out"]
+    writer.writerow(
+        ["rank", "id", "title", "standing", "superseded_by", *VERDICTS, *claims]
+        + [f"step_times_{name}" for name in times]
+    )
+    for rank, account in enumerate(ranked, first):
+        figures = account_json(account, rank)
+        spans = []
+        for expected in (False, True):
+            money = account.claimed_money(expected=expected)
+            spans += [
+                *(account.claimed(what, expected=expected) or "" for what in ("saved", "lost")),
+                _money(money) if money else "",
+            ]
+        timed = dict(figures["step_times"])  # type: ignore[call-overload]
+        timed["money"] = " + ".join(f"{amount} {code}" for code, amount in timed["money"].items())
+        writer.writerow(
+            [
+                rank, account.pattern.id, account.pattern.title, account.standing,
+                " ".join(account.superseded_by),
+                *(account.count(verdict) for verdict in VERDICTS),
+                *spans,
+                *("" if timed[name] is None else timed[name] for name in times),
+            ]
+        )  # fmt: skip
+    click.echo(text.getvalue(), nl=False)

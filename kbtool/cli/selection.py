@@ -1,0 +1,96 @@
+"""Which sessions a command is about: ``--session``, ``--since`` and ``--until``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from kbtool.model.session import Session
+    from kbtool.store.tree import KnowledgeBase
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def selection_options(command: Command) -> Command:
+    """Add the options to a command; they come as ``names``, ``since`` and ``until``."""
+    for option in (
+        click.option("--until", metavar="YYYY-MM-DD", help="Only sessions of this day or earlier."),
+        click.option("--since", metavar="YYYY-MM-DD", help="Only sessions of this day or later."),
+        click.option(
+            "--session",
+            "names",
+            multiple=True,
+            metavar="ID|LABEL|A..B|A..|..B",
+            help="Only this session, or those from A to B in the order of the work; repeatable.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def select_sessions(
+    base: KnowledgeBase, names: tuple[str, ...], since: str | None, until: str | None
+) -> tuple[list[Session], int]:
+    """The sessions selected, in the order of the work, and how many had no date to go by.
+
+    Raises:
+        UsageError: a range that is none, a day that is none.
+        NotFoundError: a session that is not there.
+    """
+    return _between(_named(base, names), since, until)
+
+
+def day_option(option: str, day: str | None) -> str | None:
+    """The value of an option that takes a day.
+
+    Raises:
+        UsageError: it is no day.
+    """
+    from datetime import date
+
+    from kbtool.model.errors import UsageError
+
+    if day is None:
+        return None
+    try:
+        valid = date.fromisoformat(day).isoformat() == day
+    except ValueError:
+        valid = False
+    if not valid:
+        raise UsageError(f"{option}: {day!r} is no day; write YYYY-MM-DD")
+    return day
+
+
+def _named(base: KnowledgeBase, names: tuple[str, ...]) -> list[Session]:
+    """The sessions that are named; all if none is."""
+    from kbtool.ledger.rollup import select_range
+    from kbtool.model.errors import UsageError
+
+    ordered = [entry.record for entry in base.sessions.values()]
+    if not names:
+        return ordered
+    wanted: set[str] = set()
+    for name in names:
+        first, dots, last = (part.strip() for part in name.partition(".."))
+        if not first and not last:
+            raise UsageError(
+                f"--session {name!r} names no session; write ID, LABEL, A..B, A.. or ..B"
+            )
+        start, end = (base.session(part).record.id if part else None for part in (first, last))
+        chosen = select_range(ordered, start, end if dots else start)
+        wanted.update(session.id for session in chosen)
+    return [session for session in ordered if session.id in wanted]
+
+
+def _between(
+    sessions: list[Session], since: str | None, until: str | None
+) -> tuple[list[Session], int]:
+    since, until = day_option("--since", since), day_option("--until", until)
+    if since is None and until is None:
+        return sessions, 0
+    dated = [session for session in sessions if session.day is not None]
+    kept = [s for s in dated if (since or "") <= (s.day or "") <= (until or "9999-99-99")]
+    return kept, len(sessions) - len(dated)

@@ -1,0 +1,222 @@
+"""``kbtool status``: what runs, what it burns, what is left, when the card should stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kbtool.cli.common import json_option, print_json
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from decimal import Decimal
+
+    from kbtool.ledger.budget import Box, Going, Status
+
+EPILOG = """\b
+Examples:
+  kbtool status                     the running sessions and this month
+  kbtool status --short             one line; nothing where nothing runs
+  kbtool status --json | jq .stop   when the first box is full, and which
+  */5 * * * *  cd ~/kb && kbtool status --short || wall "stop the card"
+  PS1='$(kbtool status --short 2>/dev/null) \\w \\$ '
+
+\b
+Boxes: `kbtool session new --budget-time '2 h' --budget-money '5 USD'`, or budget_time and
+budget_money in session.yaml; of a month, under budgets in sessions/ledger.yaml.
+Burn rate: the cost lines that go on for as long as the session does; `kbtool session cost gpu
+--rate l4` adds one. Elapsed time leaves pauses out. What no record says is named, never zero.
+
+\b
+Exit status: 0 within every box; 1 a box is exceeded; 2 usage."""
+
+
+@click.command(epilog=EPILOG)
+@json_option
+@click.option("--short", is_flag=True, default=False, help="One line, for a prompt.")
+@click.pass_context
+def status(ctx: click.Context, as_json: bool, short: bool) -> None:
+    """Show the running sessions: time, money, burn rate, what is left, when to stop."""
+    from datetime import datetime
+
+    from kbtool.ledger import budget
+    from kbtool.ledger.sittings import read_sittings
+    from kbtool.store.root import find_root
+
+    if as_json and short:
+        from kbtool.model.errors import UsageError
+
+        raise UsageError("--json and --short: take one")
+    read = read_sittings(find_root(ctx.find_root().obj))
+    found = budget.status(read.sittings, read.months, datetime.now().astimezone())
+    if as_json:
+        print_json(_json(found, [finding.path for finding in read.findings]))
+    elif short:
+        line = _short(found)
+        if line:
+            click.echo(line)
+    else:
+        _print(found)
+    if read.findings:
+        many = f" and {len(read.findings) - 1} more" if len(read.findings) > 1 else ""
+        click.echo(f"kbtool: left out: {read.findings[0]}{many}; see `kbtool check`", err=True)
+    if found.exceeded:
+        ctx.exit(1)
+
+
+def _print(found: Status) -> None:
+    for going in found.going:
+        _print_going(going)
+    if not found.going:
+        click.echo("no session is running")
+        click.echo("kbtool: `kbtool session new TITLE` starts one", err=True)
+    if found.month_boxes:
+        click.echo(found.month)
+        for box in found.month_boxes:
+            click.echo(f"  {'time' if box.unit == 'min' else 'money':<9}{_filled(box)}")
+        if found.month_unknown:
+            missing = ", ".join(f"{kind} ({n})" for kind, n in found.month_unknown.items())
+            click.echo(f"  {'':<9}not counted, because no record says (sessions): {missing}")
+    if found.stop is not None:
+        at, box = found.stop
+        what = "time" if box.unit == "min" else "money"
+        if box.exceeded:
+            click.echo(f"stop now: the {what} box of {box.of} is exceeded")
+        else:
+            left = (at - found.now).total_seconds() / 60
+            click.echo(
+                f"stop at {_clock(at, found.now)}, in {left:.0f} min: the {what} box of {box.of} is"
+                " full then"
+            )
+    elif found.going:
+        click.echo("nothing says when to stop: set budget_time or budget_money")
+
+
+def _print_going(going: Going) -> None:
+    boxes = {box.unit: box for box in going.boxes}
+    click.echo(going.sitting.label)
+    time = boxes.pop("min", None)
+    if time is not None and time.spent is not None:
+        click.echo(f"  {'elapsed':<9}{_filled(time)}")
+    elif going.minutes is not None:
+        click.echo(f"  {'elapsed':<9}{_amount(going.minutes, 'min')}; no time box")
+    else:
+        click.echo(f"  {'elapsed':<9}unknown: give `started` with its zone")
+    for currency in sorted({*boxes, *going.spent}):
+        if currency in boxes:
+            click.echo(f"  {'spent':<9}{_filled(boxes[currency])}")
+        else:
+            click.echo(f"  {'spent':<9}{_amount(going.spent[currency], currency)}; no money box")
+    for currency, rate in going.per_hour.items():
+        click.echo(f"  {'burns':<9}{_rate(rate)} {currency}/h")
+    if going.unknown:
+        click.echo(f"  {'':<9}not counted, because no record says: {', '.join(going.unknown)}")
+
+
+def _filled(box: Box) -> str:
+    """``72 of 120 min, 48 min left``."""
+    if box.spent is None or box.left is None:
+        return f"unknown of {_amount(box.limit, box.unit)}"
+    spent = _amount(box.spent, box.unit).removesuffix(f" {box.unit}")
+    head = f"{spent} of {_amount(box.limit, box.unit)}"
+    if box.exceeded:
+        return f"{head}, EXCEEDED by {_amount(-box.left, box.unit)}"
+    return f"{head}, {_amount(box.left, box.unit)} left"
+
+
+def _amount(value: Decimal, unit: str) -> str:
+    if unit == "min":
+        return f"{value:.1f}".removesuffix(".0") + " min"
+    return f"{value:.2f} {unit}"
+
+
+def _rate(per_hour: object) -> str:
+    return f"{float(per_hour):.2f}"  # type: ignore[arg-type]
+
+
+def _clock(at: datetime, now: datetime) -> str:
+    """The time of day, with the day where that is another."""
+    return f"{at:%H:%M}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
+
+
+def _short(found: Status) -> str:
+    """``N+8 72/120min 0.24/5.00USD stop 18:40``; a box that is exceeded has a ``!``."""
+    words = []
+    for going in found.going:
+        words.append(going.sitting.label)
+        boxed = {box.unit for box in going.boxes}
+        if "min" not in boxed and going.minutes is not None:
+            words.append(f"{going.minutes:.0f}min")
+        words += [_short_box(box) for box in going.boxes]
+        words += [
+            f"{v:.2f}{currency}" for currency, v in going.spent.items() if currency not in boxed
+        ]
+    for box in found.month_boxes:
+        if box.exceeded or found.going:
+            words += [box.of, _short_box(box)]
+    if found.stop is not None and not found.exceeded:
+        words.append(f"stop {_clock(found.stop[0], found.now)}")
+    elif found.exceeded and found.going:
+        words.append("STOP")
+    return " ".join(words)
+
+
+def _short_box(box: Box) -> str:
+    digits = 0 if box.unit == "min" else 2
+    spent = "?" if box.spent is None else f"{box.spent:.{digits}f}"
+    return f"{spent}/{box.limit:.{digits}f}{box.unit}{'!' if box.exceeded else ''}"
+
+
+def _json(found: Status, left_out: list[str]) -> dict[str, object]:
+    return {
+        "now": found.now.isoformat(timespec="seconds"),
+        "running": [
+            {
+                "id": going.sitting.id,
+                "label": going.sitting.label,
+                "minutes": _number(going.minutes),
+                "spent": {currency: f"{v:.2f}" for currency, v in going.spent.items()},
+                "per_hour": {currency: _rate(v) for currency, v in going.per_hour.items()},
+                "unknown": going.unknown,
+                "boxes": [_box_json(box, found.now) for box in going.boxes],
+            }
+            for going in found.going
+        ],
+        "month": {
+            "month": found.month,
+            "boxes": [_box_json(box, found.now) for box in found.month_boxes],
+            "unknown": found.month_unknown,
+        },
+        "exceeded": bool(found.exceeded),
+        "stop": None
+        if found.stop is None
+        else {
+            "at": found.stop[0].isoformat(timespec="seconds"),
+            "box": _box_json(found.stop[1], found.now),
+        },
+        "left_out": left_out,
+    }
+
+
+def _box_json(box: Box, now: datetime) -> dict[str, object]:
+    at = box.full_at(now)
+
+    def figure(value: Decimal | None) -> object:
+        if box.unit == "min":
+            return _number(value)
+        return None if value is None else f"{value:.2f}"
+
+    return {
+        "of": box.of,
+        "unit": box.unit,
+        "limit": figure(box.limit),
+        "spent": figure(box.spent),
+        "left": figure(box.left),
+        "exceeded": box.exceeded,
+        "full_at": None if at is None else at.isoformat(timespec="seconds"),
+    }
+
+
+def _number(minutes: Decimal | None) -> float | None:
+    return None if minutes is None else round(float(minutes), 1)

@@ -1,0 +1,489 @@
+"""The audit: every claim recomputed from the figures that determine it, and graded.
+
+``consistent``: what is stated can be what comes out, rounding honoured. ``inconsistent``: it cannot.
+``decision``: it cannot, and a decision, a plan or an outcome of a record rests on the part that
+changes: a sign, a bound, a verdict. A claim whose operands nobody knows is ``undetermined``: it is
+counted, and never called wrong.
+
+What rests on a claim is what the record says (``rests_on``), and what can be derived: a decision or
+a plan of the record rests on the claims that hold its own figures against each other. Where such a
+claim holds only because a figure below it is wrong, the wrong figure turns the decision.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
+
+from kbtool.checks.paths import locate
+from kbtool.ledger import figures
+from kbtool.ledger.derive import (
+    MEANS,
+    Leaf,
+    Reckoning,
+    Record,
+    Records,
+    Unknown,
+    expression,
+    shown,
+)
+from kbtool.ledger.figures import Figure, NoFigure, WrongUnits
+from kbtool.ledger.implied import Implied, Links, implied
+from kbtool.model.address import split_reference
+from kbtool.model.base import Quantity
+from kbtool.model.claim import Claim, Derivation
+from kbtool.model.session import Session
+from kbtool.store.tree import Entry, KnowledgeBase
+
+Grade = Literal["consistent", "inconsistent", "decision", "undetermined"]
+GRADES: tuple[Grade, ...] = get_args(Grade)
+WRONG: frozenset[Grade] = frozenset(("inconsistent", "decision"))
+"""Grades that are findings until they are acknowledged."""
+
+Key = tuple[str, str]
+"""A claim: its record, its id."""
+
+
+@dataclass(slots=True)
+class Item:
+    """One claim and its grade. What it came to in figures is reckoned when asked for."""
+
+    record: str
+    claim: str
+    """The claim's id; of one that the record's fields make, the field."""
+    where: str
+    """The path in the record, by which it is acknowledged."""
+    says: str
+    stated: Quantity | str | None
+    """As stated; ``None`` for a claim in words."""
+    how: str | None
+    """The operation; ``fact`` of a fact; ``None`` where nothing determines the claim."""
+    of: Sequence[Any]
+    grade: Grade
+    implied: bool
+    """Whether the record's fields make the claim, rather than somebody who wrote it down."""
+    said: str | None = None
+    """Of a fact, what is one; of a claim that cannot be reckoned, why."""
+    turns: tuple[str, ...] = ()
+    """References to what rests on it and changes."""
+    acknowledged: str | None = None
+    """The reason that the record gives for leaving it so."""
+
+
+class Account(NamedTuple):
+    """What a claim came to, and from what."""
+
+    derived: str | None
+    """What comes out; ``None`` where nothing does."""
+    why: str | None
+    """What else there is to say: by how much it is off, why it is undetermined."""
+    expression: str
+    """The derivation with its figures put in."""
+    leaves: tuple[Leaf, ...]
+    """The operands, and where they stand."""
+
+
+class Stale(NamedTuple):
+    """An acknowledgement, or a link from what rests on a claim, that has nothing to name."""
+
+    record: str
+    where: str
+    """Path in the record."""
+    message: str
+
+
+@dataclass
+class Report:
+    """What an audit came to."""
+
+    base: KnowledgeBase
+    records: Records
+    items: list[Item]
+    """By record, in the order of the work, patterns last; each record's in its own order."""
+    stale: list[Stale] = field(default_factory=list)
+
+    def only(self, records: Iterable[str]) -> Report:
+        """The part that is about these records."""
+        kept = set(records)
+        return Report(
+            self.base,
+            self.records,
+            [item for item in self.items if item.record in kept],
+            [stale for stale in self.stale if stale.record in kept],
+        )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Grade → claims; then how many wrong ones are acknowledged, and what is stale."""
+        grades = Counter(item.grade for item in self.items)
+        known = sum(item.acknowledged is not None for item in self.items if item.grade in WRONG)
+        wrong = sum(grades[grade] for grade in WRONG)
+        return {
+            **{grade: grades[grade] for grade in GRADES},
+            "acknowledged": known,
+            "unacknowledged": wrong - known,
+            "stale": len(self.stale),
+        }
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything wrong is acknowledged, and nothing else is."""
+        counts = self.counts
+        return not counts["unacknowledged"] and not counts["stale"]
+
+    def account(self, item: Item) -> Account:
+        """The reckoning of one claim, in words."""
+        if item.how == "fact":
+            return Account(item.said, None, "", ())
+        if item.how is None or item.said is not None:
+            return Account(None, item.said, "", ())
+        stated = item.stated if isinstance(item.stated, Quantity) else None
+        judged = judge(item.how, item.of, stated, item.record, self.records)
+        derived, remarks = judged.said, [judged.why]
+        if judged.figure is not None and stated is not None:
+            derived = figures.text_of(judged.figure, stated)
+            if item.how in MEANS:
+                remarks.append(_means(item, stated, self.records))
+            if judged.holds is False and judged.why is None:
+                margin = figures.margin_of(judged.figure, stated)
+                remarks += [
+                    figures.off_by(stated, judged.figure),
+                    f"between {margin} with the rounding of its operands" if margin else None,
+                ]
+        why = "; ".join(remark for remark in remarks if remark) or None
+        text = expression(item.how, item.of, self.records, item.record)
+        return Account(derived, why, text, judged.leaves)
+
+    def place(self, record: str, path: str) -> tuple[str, int]:
+        """File and line of a path in a record; the last key of it that is there."""
+        entry: Entry[Any] = self.base.sessions.get(record) or self.base.patterns[record]
+        document = entry.document
+        assert document is not None
+        keys = path.split(".")
+        for length in range(len(keys), 0, -1):
+            found = locate(document.data, ".".join(keys[:length]))
+            if found:
+                return entry.path, document.line(found[0])
+        return entry.path, 1
+
+
+def audit(base: KnowledgeBase) -> Report:
+    """Recompute and grade every claim of every record that loads."""
+    return _Audit(base).report()
+
+
+@dataclass
+class _Node:
+    """A claim that somebody wrote down, on its way through the audit."""
+
+    claim: Claim
+    own: str
+    needs: list[Key]
+    """The claims whose figures it derives from."""
+    item: Item | None = None
+    figure: Figure | None = None
+
+
+class _Audit:
+    def __init__(self, base: KnowledgeBase) -> None:
+        self.base = base
+        sessions = {id_: entry.record for id_, entry in base.sessions.items()}
+        patterns = {id_: entry.record for id_, entry in base.patterns.items()}
+        self.all: dict[str, Record] = {**sessions, **patterns}
+        self.records = Records(self.all, list(sessions))
+        self.nodes = {
+            (id_, claim.id): _Node(claim, id_, list(self._needs(claim.of, id_)))
+            for id_, record in self.all.items()
+            for claim in record.claims
+        }
+        self.rests: dict[Key, list[str]] = defaultdict(list)
+        """Claim → what rests on it."""
+        self.corrected: dict[Key, Figure] = {}
+        """Claim → the figure that it should have been."""
+        self.turns: dict[Key, dict[str, None]] = defaultdict(dict)
+        self.stale: list[Stale] = []
+
+    def report(self) -> Report:
+        """See ``audit``."""
+        for id_, record in self.all.items():
+            self._note_rests(id_, record)
+        ordered, circular = _in_line(self.nodes)
+        for key in circular:
+            node = self.nodes[key]
+            reason = "it derives from itself; see `kbtool check`"
+            node.item = _item(node, "undetermined", reason)
+        for key in ordered:
+            self._judge_node(key)
+        self._turn(ordered)
+        items = list(self._items())
+        for item in items:
+            if item.grade in WRONG:
+                item.acknowledged = self.all[item.record].acknowledged.get(item.where)
+        self._find_stale(items)
+        return Report(self.base, self.records, items, self.stale)
+
+    def _needs(self, of: Sequence[Any], own: str) -> Iterator[Key]:
+        for reference in _references(of):
+            claim = self.records.claim(reference, own)
+            if claim is not None:
+                yield claim
+
+    def _note_rests(self, id_: str, record: Record) -> None:
+        for path, targets in record.rests_on.items():
+            for target in targets:
+                claim = self.records.claim(target, id_)
+                if claim is None:
+                    where = f"rests_on.{path}"
+                    self.stale.append(Stale(id_, where, f"{target} is no claim; name one"))
+                else:
+                    self.rests[claim].append(f"{id_}#{path}")
+        for claim in record.claims:
+            for reference in _references(claim.of):
+                name, path = split_reference(reference)
+                parts = path.split(".")
+                if name in (None, id_) and parts[0] in {"decisions", "plans"} and len(parts) > 1:
+                    place = f"{id_}#{parts[0]}.{parts[1]}"
+                    if place not in self.rests[id_, claim.id]:
+                        self.rests[id_, claim.id].append(place)
+
+    def _judge_node(self, key: Key) -> None:
+        node = self.nodes[key]
+        claim = node.claim
+        if claim.how is None:
+            record = self.all[node.own]
+            reason = record.unknown.get(f"claims.{claim.id}.how")
+            node.item = _item(node, "undetermined", reason or "nothing recorded determines it")
+            return
+        judged = judge(claim.how, claim.of, claim.stated, node.own, self.records)
+        node.item = _item(node, _GRADES[judged.holds])
+        again = judged
+        if any(need in self.corrected for need in node.needs):
+            again = judge(claim.how, claim.of, claim.stated, node.own, self.records, self.corrected)
+        if again.holds is False and again.figure is not None:
+            self.corrected[key] = again.figure
+        if key in self.rests:
+            if _turned(claim, judged):
+                self.turns[key].update(dict.fromkeys(self.rests[key]))
+            elif _turned(claim, again):
+                # It holds as stated and not as recomputed: what is wrong lies below it.
+                for need in node.needs:
+                    self.turns[need].update(dict.fromkeys(self.rests[key]))
+
+    def _turn(self, ordered: Sequence[Key]) -> None:
+        """Hand what a figure turns down to the wrong figures that it derives from, and grade."""
+        for key in reversed(ordered):
+            turned = self.turns.get(key)
+            node = self.nodes[key]
+            if not turned or node.item is None:
+                continue
+            if node.item.grade == "inconsistent":
+                node.item.grade = "decision"
+                node.item.turns = tuple(turned)
+            elif key in self.corrected:
+                for need in node.needs:
+                    self.turns[need].update(turned)
+
+    def _items(self) -> Iterator[Item]:
+        links = Links()
+        sessions = [record for record in self.all.values() if isinstance(record, Session)]
+        links.take(sessions)
+        for id_, record in self.all.items():
+            if isinstance(record, Session):
+                for claim in implied(record, links):
+                    yield self._implied(id_, claim)
+            for claim in record.claims:
+                item = self.nodes[id_, claim.id].item
+                assert item is not None
+                yield item
+
+    def _implied(self, id_: str, claim: Implied) -> Item:
+        holds = claim.holds
+        if claim.how != "fact":
+            assert isinstance(claim.stated, Quantity)
+            holds = judge(claim.how, claim.of, claim.stated, id_, self.records).holds
+        return Item(
+            id_, claim.path, claim.path, claim.says, claim.stated, claim.how, claim.of,
+            _GRADES[holds], implied=True, said=claim.derived or None,
+        )  # fmt: skip
+
+    def _find_stale(self, items: Iterable[Item]) -> None:
+        at = {(item.record, item.where): item for item in items}
+        wrong = {key for key, item in at.items() if item.grade in WRONG}
+        for id_, record in self.all.items():
+            for where in record.acknowledged:
+                if (id_, where) in wrong:
+                    continue
+                item = at.get((id_, where))
+                said = (
+                    f"{where} is {item.grade}: remove the acknowledgement"
+                    if item is not None
+                    else f"{where} is no claim that is audited: mend the path, or remove it"
+                )
+                self.stale.append(Stale(id_, f"acknowledged.{where}", said))
+
+
+class Judged(NamedTuple):
+    """What recomputing one claim came to."""
+
+    holds: bool | None
+    """``None``: undetermined."""
+    figure: Figure | None
+    """What comes out, where that is a figure."""
+    said: str | None
+    """What comes out, where that is in words."""
+    why: str | None
+    """Why nothing comes out, or nothing that can be held against the claim."""
+    leaves: tuple[Leaf, ...]
+
+
+def judge(
+    how: str,
+    of: Sequence[Any],
+    stated: Quantity | None,
+    own: str,
+    records: Records,
+    instead: Mapping[Key, Figure] | None = None,
+) -> Judged:
+    """Recompute one claim and hold it against what is stated.
+
+    Args:
+        how: the operation.
+        of: its operands.
+        stated: the figure as stated; ``None`` for a claim in words.
+        own: the record that the operands are of.
+        records: all records.
+        instead: figures to take in place of what claims state.
+    """
+    reckoning = Reckoning(records, own, instead)
+    figure: Figure | None = None
+    holds: bool | None = None
+    said = why = None
+    try:
+        if stated is None:
+            holds, said = reckoning.verdict(how, of)
+        elif (version := reckoning.version(how, of, stated)) is not None:
+            holds, said = version
+        else:
+            figure = reckoning.derive(how, of)
+            holds = figures.agrees(stated, figure)
+    except (Unknown, NoFigure) as error:
+        why = str(error)
+    except WrongUnits as error:
+        holds, why = False, str(error)
+    return Judged(holds, figure, said, why, tuple(reckoning.leaves))
+
+
+def _means(item: Item, stated: Quantity, records: Records) -> str | None:
+    """Which mean gives the stated figure, and what the others give."""
+    values: list[str] = []
+    fitting: list[str] = []
+    for how, name in MEANS.items():
+        try:
+            figure = Reckoning(records, item.record).derive(how, item.of)
+            values.append(f"{name} {figures.text_of(figure, stated)}")
+            if figures.agrees(stated, figure):
+                fitting.append(name)
+        except (Unknown, NoFigure, WrongUnits):
+            continue
+    gives = f"the {' and the '.join(fitting)} mean gives it" if fitting else "no mean gives it"
+    return f"{gives}; of these figures: {', '.join(values)}"
+
+
+def _turned(claim: Claim, judged: Judged) -> bool:
+    """Whether a verdict, the side of a bound or a sign is another when recomputed."""
+    if judged.holds is not False:
+        return False
+    if claim.stated is None or claim.stated.relation not in {"=", "~"}:
+        return True
+    return judged.figure is not None and figures.sign_turns(claim.stated, judged.figure)
+
+
+_GRADES: dict[bool | None, Grade] = {
+    True: "consistent", False: "inconsistent", None: "undetermined"
+}  # fmt: skip
+
+
+def _item(node: _Node, grade: Grade, said: str | None = None) -> Item:
+    claim = node.claim
+    return Item(
+        node.own, claim.id, f"claims.{claim.id}", claim.says, claim.stated, claim.how, claim.of,
+        grade, implied=False, said=said,
+    )  # fmt: skip
+
+
+def _references(of: Sequence[Any]) -> Iterator[str]:
+    for operand in of:
+        if isinstance(operand, Derivation):
+            yield from _references(operand.of)
+        elif isinstance(operand, str):
+            yield operand
+
+
+def _in_line(nodes: Mapping[Key, _Node]) -> tuple[list[Key], list[Key]]:
+    """Claims, each after those that it derives from; and those that derive from themselves."""
+    waits = {key: len(node.needs) for key, node in nodes.items()}
+    needed_by: dict[Key, list[Key]] = defaultdict(list)
+    for key, node in nodes.items():
+        for need in node.needs:
+            needed_by[need].append(key)
+    ready = [key for key, count in waits.items() if count == 0]
+    for key in ready:
+        for other in needed_by.get(key, ()):
+            waits[other] -= 1
+            if waits[other] == 0:
+                ready.append(other)
+    return ready, [key for key, count in waits.items() if count > 0]
+
+
+def as_json(report: Report, grades: Iterable[Grade] = GRADES) -> dict[str, Any]:
+    """The contract that scripts rely on: findings with their grade, and counts.
+
+    Args:
+        report: the audit.
+        grades: the grades to list; the counts are always of all.
+    """
+    wanted = set(grades)
+    listed = [item for item in report.items if item.grade in wanted]
+    return {
+        "findings": [_finding(report, item) for item in listed if item.grade != "undetermined"],
+        "undetermined": [_finding(report, item) for item in listed if item.grade == "undetermined"],
+        "stale": [
+            {**dict(zip(("path", "line"), report.place(s.record, s.where), strict=True)),
+             "record": s.record, "message": s.message}
+            for s in report.stale
+        ],
+        "counts": report.counts,
+        "left_out": sorted(finding.path for finding in report.base.findings),
+    }  # fmt: skip
+
+
+def _finding(report: Report, item: Item) -> dict[str, Any]:
+    path, line = report.place(item.record, item.where)
+    account = report.account(item)
+    return {
+        "path": path,
+        "line": line,
+        "record": item.record,
+        "claim": item.claim,
+        "says": item.says,
+        "stated": None if item.stated is None else str(item.stated),
+        "how": item.how,
+        "expression": account.expression or None,
+        "operands": [_operand(report, leaf) for leaf in account.leaves],
+        "derived": account.derived,
+        "grade": item.grade,
+        "why": account.why,
+        "turns": list(item.turns),
+        "acknowledged": item.acknowledged,
+        "implied": item.implied,
+    }
+
+
+def _operand(report: Report, leaf: Leaf) -> dict[str, Any]:
+    value = shown(leaf.value)
+    if leaf.record is None or leaf.path is None:
+        return {"value": value, "path": None, "line": None}
+    path, line = report.place(leaf.record, leaf.path)
+    return {"value": value, "path": path, "line": line}

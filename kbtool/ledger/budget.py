@@ -1,0 +1,242 @@
+"""Boxes of time and money: what is spent, what is left, when the card should stop.
+
+Works on ``Sitting``s, which are plain data, so that a prompt need not wait for the models: see
+``kbtool.ledger.sittings``. A figure that nobody knows is ``None``; what no box holds has no box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple
+
+from kbtool.model.price import hours, to_cent
+
+EXPECTED = ("gpu", "ai", "engineer")
+"""What every session is taken to cost."""
+
+
+class Line(NamedTuple):
+    """A cost line."""
+
+    kind: str
+    currency: str
+    amount: str | None
+    """The amount as text; ``None`` if it is not known, or not yet."""
+    per_hour: str | None
+    """Of a line that goes on for as long as the session does: its price, as a fraction."""
+
+
+class Sitting(NamedTuple):
+    """A session, as far as its boxes go; a tuple of what JSON can hold."""
+
+    id: str
+    label: str
+    status: str
+    day: str | None
+    minutes: str | None
+    """How long it took; ``None`` while it runs, or if nobody knows."""
+    stretches: list[tuple[str, str | None]]
+    """Its times of work, as ISO 8601."""
+    lines: list[Line]
+    box_minutes: str | None
+    box_money: str | None
+    box_currency: str | None
+
+
+class MonthBox(NamedTuple):
+    """The boxes of a month."""
+
+    month: str
+    minutes: str | None
+    money: str | None
+    currency: str | None
+
+
+@dataclass(frozen=True)
+class Box:
+    """A limit, and how much of it is gone."""
+
+    of: str
+    """A session's label, or a month."""
+    unit: str
+    """``min``, or a currency."""
+    limit: Decimal
+    spent: Decimal | None
+    """``None`` if nothing of it is known."""
+    per_minute: Fraction
+    """How fast it fills now."""
+
+    @property
+    def left(self) -> Decimal | None:
+        """What is left; negative once it is exceeded."""
+        return None if self.spent is None else self.limit - self.spent
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether more is gone than it holds."""
+        return self.spent is not None and self.spent > self.limit
+
+    def full_at(self, now: datetime) -> datetime | None:
+        """When it is full as things go; ``None`` if it does not fill, ``now`` if it is full."""
+        left = self.left
+        if left is None or (self.per_minute <= 0 and left > 0):
+            return None
+        if left <= 0:
+            return now
+        seconds = float(Fraction(left) / self.per_minute * 60)
+        return now + timedelta(seconds=seconds) if seconds < _FOREVER else None
+
+
+_FOREVER = 100 * 365 * 86400.0
+"""Seconds beyond which a box counts as never full."""
+
+
+@dataclass(frozen=True)
+class Going:
+    """A session that runs now."""
+
+    sitting: Sitting
+    minutes: Decimal | None
+    """Minutes of work so far, pauses left out; ``None`` if its times name no zone."""
+    spent: dict[str, Decimal]
+    """Currency → money known to be spent so far."""
+    per_hour: dict[str, Fraction]
+    """Currency → burn rate: the rates of what goes on for as long as the session does."""
+    unknown: list[str]
+    """Kinds of cost that are not, or not all, in ``spent``."""
+    boxes: list[Box]
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where things stand."""
+
+    now: datetime
+    going: list[Going]
+    month: str
+    month_boxes: list[Box]
+    month_unknown: dict[str, int] = field(default_factory=dict)
+    """Kind → sessions of the month of which it, or a part of it, is not known."""
+
+    @property
+    def boxes(self) -> list[Box]:
+        """Every box, those of the sessions first."""
+        return [*(box for one in self.going for box in one.boxes), *self.month_boxes]
+
+    @property
+    def exceeded(self) -> list[Box]:
+        """The boxes that are exceeded."""
+        return [box for box in self.boxes if box.exceeded]
+
+    @property
+    def stop(self) -> tuple[datetime, Box] | None:
+        """When the first box is full, and which; ``None`` if none fills."""
+        ends = [(at, box) for box in self.boxes if (at := box.full_at(self.now)) is not None]
+        return min(ends, key=lambda end: end[0], default=None) if self.going else None
+
+
+def status(sittings: Iterable[Sitting], months: Sequence[MonthBox], now: datetime) -> Status:
+    """Where every running session and this month stand.
+
+    Args:
+        sittings: all sessions.
+        months: the boxes of months.
+        now: the present moment, with its zone; the month is that of its calendar. A session
+            counts whole in the month of its day, as in ``kbtool costs --by month``.
+    """
+    month = f"{now:%Y-%m}"
+    everything = list(sittings)
+    going = [_going(sitting, now) for sitting in everything if sitting.status == "running"]
+    live = {one.sitting.id: one for one in going}
+    within = [one for one in everything if (one.day or "").startswith(month)]
+    burning = [live[one.id] for one in within if one.id in live]
+    spent = {
+        one.id: (live[one.id].spent, live[one.id].unknown) if one.id in live else _spent(one, None)
+        for one in within
+    }
+    boxes: list[Box] = []
+    for budget in months:
+        if budget.month != month:
+            continue
+        if budget.minutes is not None:
+            times = [
+                live[one.id].minutes if one.id in live else _decimal(one.minutes) for one in within
+            ]
+            known = sum((time for time in times if time is not None), Decimal(0))
+            boxes.append(Box(month, "min", Decimal(budget.minutes), known, Fraction(len(burning))))
+        if budget.money is not None and budget.currency is not None:
+            currency = budget.currency
+            known = sum((sums.get(currency, Decimal(0)) for sums, _ in spent.values()), Decimal(0))
+            burn = sum((one.per_hour.get(currency, Fraction(0)) for one in burning), Fraction(0))
+            boxes.append(Box(month, currency, Decimal(budget.money), known, burn / 60))
+    missing: dict[str, int] = {}
+    for _, kinds in spent.values():
+        for kind in kinds:
+            missing[kind] = missing.get(kind, 0) + 1
+    return Status(now, going, month, boxes, missing)
+
+
+def elapsed(sitting: Sitting, now: datetime) -> Decimal | None:
+    """Minutes of work up to ``now``: its stretches, without the pauses between them."""
+    total = Decimal(0)
+    for started, ended in sitting.stretches:
+        begin = datetime.fromisoformat(started)
+        end = datetime.fromisoformat(ended) if ended is not None else now
+        if (begin.tzinfo is None) != (end.tzinfo is None):
+            return None
+        total += Decimal(str(max(0.0, (end - begin).total_seconds())))
+    return total / 60 if sitting.stretches else None
+
+
+def _going(sitting: Sitting, now: datetime) -> Going:
+    minutes = elapsed(sitting, now)
+    spent, unknown = _spent(sitting, minutes)
+    per_hour: dict[str, Fraction] = {}
+    for line in sitting.lines:
+        if line.per_hour is not None:
+            sofar = per_hour.get(line.currency, Fraction(0))
+            per_hour[line.currency] = sofar + Fraction(line.per_hour)
+    boxes = []
+    if sitting.box_minutes is not None:
+        boxes.append(Box(sitting.label, "min", Decimal(sitting.box_minutes), minutes, Fraction(1)))
+    if sitting.box_money is not None and sitting.box_currency is not None:
+        currency = sitting.box_currency
+        boxes.append(
+            Box(
+                sitting.label,
+                currency,
+                Decimal(sitting.box_money),
+                spent.get(currency, Decimal(0)),
+                per_hour.get(currency, Fraction(0)) / 60,
+            )
+        )
+    return Going(sitting, minutes, spent, per_hour, unknown, boxes)
+
+
+def _spent(sitting: Sitting, minutes: Decimal | None) -> tuple[dict[str, Decimal], list[str]]:
+    """Currency → what is known to be spent, and the kinds of which something is not known.
+
+    Args:
+        sitting: the session.
+        minutes: how long it has been running, if it is running.
+    """
+    spent: dict[str, Decimal] = {}
+    unknown = {kind for kind in EXPECTED if kind not in {line.kind for line in sitting.lines}}
+    for line in sitting.lines:
+        amount = _decimal(line.amount)
+        if amount is None and line.per_hour is not None and minutes is not None:
+            amount = to_cent(Fraction(line.per_hour) * hours(minutes))
+        if amount is None:
+            unknown.add(line.kind)
+        else:
+            spent[line.currency] = spent.get(line.currency, Decimal(0)) + amount
+    order = [*EXPECTED, "other"]
+    return spent, sorted(unknown, key=order.index)
+
+
+def _decimal(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)

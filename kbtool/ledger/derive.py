@@ -1,0 +1,480 @@
+"""What a derivation gives: operands found in the records, then reckoned with.
+
+Two kinds of answer. A figure comes out of arithmetic (``derive``). A verdict comes out of words,
+times and conditions (``verdict``): whether records bear a claim of success out, whether times run
+forwards, whether two figures were measured under the same conditions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from kbtool.ledger import figures
+from kbtool.ledger.figures import PURE, Figure, Span, Unit
+from kbtool.model.address import AddressError, resolve, split_reference
+from kbtool.model.base import Instant, Quantity
+from kbtool.model.claim import Claim, Derivation
+from kbtool.model.pattern import Pattern
+from kbtool.model.session import Bug, CostLine, Fix, Row, Session
+
+Record = Session | Pattern
+
+
+class Unknown(Exception):
+    """An operand that no record knows, or that is no figure; the message says which."""
+
+
+class Given(NamedTuple):
+    """An operand that was looked up already: where it stands in the record, and the figure."""
+
+    path: str
+    value: Quantity | Instant
+
+
+class Leaf(NamedTuple):
+    """A figure that something derives from."""
+
+    value: Any
+    """What stands there; ``shown`` puts it in words."""
+    record: str | None
+    """The record that it stands in; ``None`` for a figure written in the derivation itself."""
+    path: str | None
+    """Where, in that record."""
+
+
+class Verdict(NamedTuple):
+    """What words, times or conditions say of a claim."""
+
+    holds: bool
+    derived: str
+    """What they show."""
+
+
+class Records:
+    """Sessions and patterns by id, and what stands at a reference."""
+
+    def __init__(self, records: Mapping[str, Record], order: Sequence[str] = ()) -> None:
+        self.by_id = records
+        self._claims = {
+            id_: {claim.id: claim for claim in record.claims}
+            for id_, record in records.items()
+            if record.claims
+        }
+        self._place = {id_: place for place, id_ in enumerate(order)}
+
+    def at(self, reference: str, own: str) -> Any:
+        """What stands at a reference in the record ``own``.
+
+        Raises:
+            Unknown: nothing does.
+        """
+        name, path = split_reference(reference)
+        record = self.by_id.get(name or own)
+        if record is None:
+            raise Unknown(f"there is no record {name or own}; see `kbtool check`")
+        try:
+            return resolve(record, path)
+        except AddressError as error:
+            raise Unknown(f"{reference}: {error}") from None
+
+    def claim(self, reference: str, own: str) -> tuple[str, str] | None:
+        """The record and the id of the claim whose figure a reference is, if it is one's."""
+        name, path = split_reference(reference)
+        field, _, rest = path.partition(".")
+        claims = self._claims.get(name or own)
+        if field != "claims" or claims is None:
+            return None
+        for id_ in (rest, rest.removesuffix(".stated")):
+            if id_ in claims:
+                return name or own, id_
+        return None
+
+    def claim_named(self, record: str, claim: str) -> Claim:
+        """A claim that ``claim`` found."""
+        return self._claims[record][claim]
+
+    def when(self, record: str, than: str) -> str:
+        """``later`` or ``earlier`` in the order of the work; empty where neither can be told."""
+        here, there = self._place.get(record), self._place.get(than)
+        if here is None or there is None or here == there:
+            return ""
+        return "later" if here > there else "earlier"
+
+
+Operation = Callable[[Sequence[Figure]], Figure]
+
+_ONE = figures.whole(1)
+_OPERATIONS: dict[str, Operation] = {
+    "sum": figures.total,
+    "difference": lambda f: figures.subtract(f[0], f[1]),
+    "product": lambda f: _product(f),
+    "ratio": lambda f: figures.divide(f[0], f[1]),
+    "percent": lambda f: _share(f[0], f[1]),
+    # Each operand occurs once, so that a span grows no wider than it has to.
+    "change": lambda f: figures.subtract(_share(f[0], f[1]), _ONE),
+    "saving": lambda f: figures.subtract(_ONE, _share(f[0], f[1])),
+    "mean": figures.arithmetic_mean,
+    "geometric_mean": figures.geometric_mean,
+    "harmonic_mean": figures.harmonic_mean,
+    "minimum": lambda f: figures.extreme(f, min),
+    "maximum": lambda f: figures.extreme(f, max),
+    "same": lambda f: f[0],
+}
+MEANS = {"mean": "arithmetic", "geometric_mean": "geometric", "harmonic_mean": "harmonic"}
+"""Kinds of mean, in words."""
+ADDED = frozenset(
+    ("sum", "difference", "minimum", "maximum", "same", "mean", "geometric_mean", "harmonic_mean")
+)
+"""Operations in which an amount of money is so many cents."""
+
+
+def _product(factors: Sequence[Figure]) -> Figure:
+    result = factors[0]
+    for factor in factors[1:]:
+        result = figures.multiply(result, factor)
+    return result
+
+
+def _share(part: Figure, base: Figure) -> Figure:
+    figures.common_unit(part, base, "held against")
+    quotient = figures.divide(part, base)
+    return quotient._replace(unit=PURE)
+
+
+class Reckoning:
+    """Reckons derivations of one record; remembers the operands met on the way.
+
+    Args:
+        records: all records.
+        own: the id of the record that the derivations stand in.
+        instead: (record, claim) → the figure to take for that claim's in place of the stated one.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        own: str,
+        instead: Mapping[tuple[str, str], Figure] | None = None,
+    ) -> None:
+        self.records = records
+        self.own = own
+        self.instead = instead or {}
+        self.leaves: list[Leaf] = []
+
+    def derive(self, how: str, of: Sequence[Any]) -> Figure:
+        """The figure that follows.
+
+        Raises:
+            Unknown: an operand is not known, or is no figure.
+            WrongUnits: the operands cannot be reckoned with each other.
+            NoFigure: nothing comes out: it divides by zero.
+        """
+        if how == "count":
+            return figures.whole(sum(1 for operand in of for _ in self._things(operand)))
+        if how == "elapsed":
+            return self._elapsed(of)
+        operands = [one for operand in of for one in self._figures(operand, how)]
+        if not operands:
+            raise Unknown("an empty list has no figures")
+        return _OPERATIONS[how](operands)
+
+    def verdict(self, how: str, of: Sequence[Any]) -> Verdict:
+        """What words, times or conditions show.
+
+        Raises:
+            Unknown: they show nothing either way.
+        """
+        return {"outcome": self._outcome, "order": self._order, "alike": self._alike}[how](of)
+
+    def version(self, how: str, of: Sequence[Any], stated: Quantity) -> Verdict | None:
+        """Of a version that is said to stand elsewhere: whether it does; ``None`` of anything else.
+
+        ``2.7`` is 2.7.1 too, and not 2.2.1.
+        """
+        if how != "same" or not isinstance(of[0], str):
+            return None
+        found = self.records.at(of[0], self.own)
+        if not isinstance(found, str):
+            return None
+        wanted, there = _VERSION.fullmatch(stated.text), _VERSION.match(found)
+        if wanted is None or there is None:
+            return None
+        self._note(found, of[0])
+        short, long = wanted[0].split("."), there[0].split(".")
+        return Verdict(long[: len(short)] == short, found)
+
+    def _figures(self, operand: Any, how: str) -> Iterator[Figure]:
+        if isinstance(operand, Derivation):
+            yield self.derive(operand.how, operand.of)
+            return
+        if isinstance(operand, str):
+            claim = self.records.claim(operand, self.own)
+            value = self.records.at(operand, self.own)
+            for one in self._items(value):
+                quantity = self._quantity(one, operand)
+                self._note(quantity, operand)
+                if claim in self.instead:
+                    yield self.instead[claim]  # type: ignore[index]
+                else:
+                    yield figures.figure_of(quantity, how in ADDED)
+            return
+        if isinstance(operand, Given):
+            self.leaves.append(Leaf(operand.value, self.own, operand.path))
+            operand = operand.value
+        else:
+            self.leaves.append(Leaf(operand, None, None))
+        if not isinstance(operand, Quantity):
+            raise Unknown(f"{operand} is no figure")
+        yield figures.figure_of(operand, how in ADDED)
+
+    def _items(self, value: Any) -> Iterator[Any]:
+        """The figures of a list: its cost lines' amounts, its quantities."""
+        if not isinstance(value, list):
+            yield value
+            return
+        for item in value:
+            if isinstance(item, CostLine):
+                known = item.amount is not None
+                yield Quantity(f"{item.amount} {item.currency}") if known else None
+            else:
+                yield item
+
+    def _quantity(self, value: Any, reference: str) -> Quantity:
+        if isinstance(value, Claim):
+            value = value.stated
+        if isinstance(value, Quantity):
+            return value
+        if value is None:
+            raise Unknown(f"{reference} is not known")
+        raise Unknown(f"{reference} is no figure")
+
+    def _things(self, operand: Any) -> Iterator[Any]:
+        """What an operand of a count stands for: one thing, or all that a list holds."""
+        if isinstance(operand, str):
+            value = self.records.at(operand, self.own)
+            self._note(value, operand)
+            if isinstance(value, (list, dict)):
+                yield from value
+                return
+        elif isinstance(operand, Quantity):
+            self.leaves.append(Leaf(operand, None, None))
+        yield operand
+
+    def _moment(self, operand: Any) -> Instant:
+        value = self.records.at(operand, self.own) if isinstance(operand, str) else operand
+        if isinstance(value, Given):
+            self.leaves.append(Leaf(value.value, self.own, value.path))
+            value = value.value
+        elif isinstance(operand, str):
+            self._note(value, operand)
+        else:
+            self.leaves.append(Leaf(value, None, None))
+        if value is None:
+            raise Unknown(f"{operand} is not known")
+        if not isinstance(value, Instant):
+            raise Unknown(f"{operand} is no time")
+        return value
+
+    def _elapsed(self, of: Sequence[Any]) -> Figure:
+        earlier, later = (self._moment(operand) for operand in of)
+        at = _seconds(_since(later, earlier))
+        # A clock read to the minute may be up to a minute behind.
+        slack = max(_resolution(earlier), _resolution(later))
+        span = Span(at - slack, at, at + slack)
+        return Figure(span, span, Unit(Fraction(1), (("s", 1),), ()))
+
+    def _order(self, of: Sequence[Any]) -> Verdict:
+        moments = [self._moment(operand) for operand in of]
+        for earlier, later in zip(moments, moments[1:], strict=False):
+            passed = _since(later, earlier)
+            if passed < timedelta(0):
+                return Verdict(False, f"{later} is {_spoken(-passed)} before {earlier}")
+        return Verdict(True, " ≤ ".join(str(moment) for moment in moments))
+
+    def _outcome(self, of: Sequence[Any]) -> Verdict:
+        against, for_, unsaid = [], [], []
+        for operand in of:
+            if not isinstance(operand, str):
+                raise Unknown("an outcome derives from records only")
+            value = self.records.at(operand, self.own)
+            self._note(value, operand)
+            said = f"{operand.removeprefix('#')} is {shown(value)}"
+            name = split_reference(operand)[0]
+            when = self.records.when(name, self.own) if name else ""
+            said += f" ({when})" if when else ""
+            {True: for_, False: against, None: unsaid}[bears_out(value)].append(said)
+        if against:
+            return Verdict(False, "; ".join(against))
+        if for_:
+            return Verdict(True, "; ".join(for_))
+        raise Unknown(f"neither borne out nor contradicted: {'; '.join(unsaid)}")
+
+    def _alike(self, of: Sequence[Any]) -> Verdict:
+        sides = []
+        for operand in of:
+            cases = self._cases(operand)
+            if not cases or not all(cases):
+                raise Unknown(f"{operand} does not say under which conditions it was measured")
+            value = self.records.at(operand, self.own)
+            self._note(value, operand)
+            sides.append(cases)
+        shared = {key for case in sides[0] for key, _ in case}
+        shared &= {key for case in sides[1] for key, _ in case}
+        if not shared:
+            raise Unknown("their conditions have no key in common")
+        kept = [
+            {frozenset((k, v) for k, v in case if k in shared) for case in cases} for cases in sides
+        ]
+        if kept[0] == kept[1]:
+            return Verdict(True, f"both at {_conditions(kept[0])}")
+        return Verdict(
+            False, f"unlike: one is at {_conditions(kept[0])}, the other at {_conditions(kept[1])}"
+        )
+
+    def _cases(self, operand: Any) -> list[frozenset[tuple[str, str]]]:
+        """The cases of every measured figure that an operand derives from; empty ones unsaid."""
+        found: list[frozenset[tuple[str, str]]] = []
+        waiting: list[tuple[Any, str]] = [(operand, self.own)]
+        seen: set[tuple[str, str]] = set()
+        while waiting:
+            one, own = waiting.pop()
+            if isinstance(one, Derivation):
+                waiting += [(inner, own) for inner in one.of]
+            elif isinstance(one, str) and (one, own) not in seen:
+                seen.add((one, own))
+                claim = self.records.claim(one, own)
+                if claim is not None:
+                    of = self.records.claim_named(*claim).of
+                    waiting += [(inner, claim[0]) for inner in of]
+                    continue
+                case = self._case(one, own)
+                if case is not None:
+                    found.append(case)
+        return found
+
+    def _case(self, reference: str, own: str) -> frozenset[tuple[str, str]] | None:
+        """The case of the row that a figure stands in; ``None`` for what was not measured."""
+        name, path = split_reference(reference)
+        record = self.records.by_id.get(name or own)
+        keys = path.split(".")
+        for length in range(len(keys), 0, -1):
+            try:
+                node = resolve(record, ".".join(keys[:length]))  # type: ignore[arg-type]
+            except AddressError:
+                continue
+            if isinstance(node, Row):
+                return frozenset(node.case.items())
+        return None
+
+    def _note(self, value: Any, reference: str) -> None:
+        name, path = split_reference(reference)
+        self.leaves.append(Leaf(value, name or self.own, path))
+
+
+_GOOD = frozenset(
+    ("done", "pass", "passed", "fixed", "complete", "confirmed", "proved", "applied", "true")
+)
+_BAD = frozenset(
+    ("failed", "fail", "open", "rejected", "terminated", "skipped", "contradicted",
+     "not_reproduced", "false")
+)  # fmt: skip
+
+
+def bears_out(value: Any) -> bool | None:
+    """Whether what a record says speaks for a claim of success; ``None`` if it says neither.
+
+    A status speaks by its word, a fix by its test, a figure by being more than nothing; a bug that
+    was met speaks against the claim that it is gone.
+    """
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return True if value in _GOOD else False if value in _BAD else None
+    if isinstance(value, Quantity):
+        return bool(value.high or value.low)
+    if isinstance(value, Bug):
+        return False
+    if isinstance(value, Fix):
+        return value.confirmed
+    return None
+
+
+def shown(value: Any) -> str:
+    """What stands somewhere, in a few words."""
+    if isinstance(value, Claim):
+        value = value.stated if value.stated is not None else value.says
+    if isinstance(value, BaseModel):
+        title = getattr(value, "title", None) or getattr(value, "id", None)
+        return f"{type(value).__name__.lower()} {title!r}" if title else type(value).__name__
+    if isinstance(value, (list, dict)):
+        return f"{len(value)} items"
+    return (
+        "unknown" if value is None else str(value).lower() if value in (True, False) else f"{value}"
+    )
+
+
+_VERSION = re.compile(r"\d+(\.\d+)*")
+_SYMBOLS = {"sum": " + ", "difference": " − ", "product": " × ", "ratio": " ÷ "}
+_PHRASES = {
+    "percent": "{} in per cent of {}",
+    "change": "change from {1} to {0}",
+    "saving": "saving of {} against {}",
+    "elapsed": "from {} to {}",
+    "same": "{}",
+    "alike": "{} beside {}",
+}
+
+
+def expression(how: str, of: Sequence[Any], records: Records, own: str) -> str:
+    """A derivation with its figures put in: ``107 min × 0.20 USD/h``."""
+    operands = [_operand(operand, records, own) for operand in of]
+    if how in _SYMBOLS:
+        return _SYMBOLS[how].join(operands)
+    if how in _PHRASES:
+        return _PHRASES[how].format(*operands)
+    return f"{how.replace('_', ' ')} of {', '.join(operands)}"
+
+
+def _operand(operand: Any, records: Records, own: str) -> str:
+    if isinstance(operand, Derivation):
+        return f"({expression(operand.how, operand.of, records, own)})"
+    if isinstance(operand, Given):
+        return str(operand.value)
+    if not isinstance(operand, str):
+        return str(operand)
+    try:
+        return shown(records.at(operand, own))
+    except Unknown:
+        return operand
+
+
+def _since(later: Instant, earlier: Instant) -> timedelta:
+    passed = later.since(earlier)
+    if passed is None:
+        raise Unknown(f"of {earlier} and {later} one has no zone")
+    return passed
+
+
+def _seconds(passed: timedelta) -> Fraction:
+    return Fraction(passed // timedelta(microseconds=1), 10**6)
+
+
+def _resolution(moment: Instant) -> Fraction:
+    """The unit of a clock's last figure: a minute, or a second and less."""
+    return Fraction(60) if re.fullmatch(r".{10}.\d\d:?\d\d([Z+-].*)?", moment.text) else Fraction(1)
+
+
+def _spoken(passed: timedelta) -> str:
+    minutes = int(passed.total_seconds() // 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
+def _conditions(cases: Iterable[frozenset[tuple[str, str]]]) -> str:
+    said = sorted(" ".join(f"{k}={v}" for k, v in sorted(case)) or "unsaid" for case in cases)
+    return f"{said[0]}" if len(said) == 1 else f"an average over {len(said)}: {', '.join(said)}"

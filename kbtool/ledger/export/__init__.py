@@ -1,0 +1,1 @@
+"""Records as other tools read them: pure functions from sessions to the bytes of a file."""

@@ -1,0 +1,196 @@
+"""Costs as a FOCUS 1.2 dataset: the FinOps Open Cost and Usage Specification, as CSV.
+
+What goes where, and why, is decided in docs/adr/0014-exports.md. Every MUST of the specification
+on the columns here is a rule in tests/ledger/focus_rules.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from decimal import Decimal
+
+from kbtool.ledger.export.lines import (
+    UNDATED,
+    UNKNOWN,
+    Entry,
+    Export,
+    entries,
+    month_after,
+    one_line,
+)
+from kbtool.ledger.rollup import money
+from kbtool.model.session import Session
+
+SERVICES = {
+    "gpu": ("GPU", "Compute", "Virtual Machines"),
+    "ai": ("AI assistant", "AI and Machine Learning", "Generative AI"),
+    "other": ("Other", "Other", "Other (Other)"),
+}
+"""Kind of cost → ServiceName, ServiceCategory, ServiceSubcategory. Engineers are no service that a
+provider charges for."""
+
+COLUMNS = (
+    "BilledCost",
+    "BillingAccountId",
+    "BillingAccountName",
+    "BillingCurrency",
+    "BillingPeriodEnd",
+    "BillingPeriodStart",
+    "ChargeCategory",
+    "ChargeClass",
+    "ChargeDescription",
+    "ChargeFrequency",
+    "ChargePeriodEnd",
+    "ChargePeriodStart",
+    "ContractedCost",
+    "EffectiveCost",
+    "InvoiceId",
+    "InvoiceIssuerName",
+    "ListCost",
+    "PricingQuantity",
+    "PricingUnit",
+    "ProviderName",
+    "PublisherName",
+    "ServiceCategory",
+    "ServiceName",
+    "ServiceSubcategory",
+    "x_Card",
+    "x_CostBasis",
+    "x_CostKind",
+    "x_CostLine",
+    "x_DayDeclared",
+    "x_PatternIds",
+    "x_Rate",
+    "x_RateId",
+    "x_SessionId",
+    "x_SessionLabel",
+    "x_Source",
+)
+"""All mandatory columns of FOCUS 1.2, three recommended ones, and ours."""
+
+SELF = "kbtool"
+"""Who provides, publishes and invoices where nobody is named: as for internal offerings, the
+product that the costs are reported by."""
+
+
+def focus(
+    sessions: Sequence[Session],
+    undated: date | None = None,
+    account: str = SELF,
+    providers: Mapping[str, str] | None = None,
+) -> Export:
+    """The amounts that are known, a row a cost line.
+
+    Args:
+        sessions: in the order of the work.
+        undated: the day to enter sessions without a date at; they are left out where not given.
+        account: the billing account's id.
+        providers: kind of cost → who sold it.
+    """
+    named = providers or {}
+    export = Export(b"", 0)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    engineers: dict[str, Decimal] = {}
+    unnamed: set[str] = set()
+    numberless = 0
+    for entry in entries(sessions, undated):
+        line = entry.line
+        if line.kind == "engineer":
+            reason = "for engineers, whom no provider charges for"
+            if line.amount is not None:
+                sofar = engineers.get(line.currency, Decimal(0))
+                engineers[line.currency] = sofar + line.amount
+        elif line.amount is None:
+            reason = UNKNOWN
+        elif entry.day is None:
+            reason = UNDATED
+        else:
+            export.written += 1
+            if line.kind not in named:
+                unnamed.add(line.kind)
+            numberless += line.basis == "billed" and line.invoice is None
+            writer.writerow(_row(entry, line.amount, entry.day, account, named))
+            continue
+        export.left_out[reason] = export.left_out.get(reason, 0) + 1
+    export.data = text.getvalue().encode()
+    for currency, amount in engineers.items():
+        export.notes.append(f"not in it: {money(amount)} {currency} for engineers")
+    if numberless:
+        export.notes.append(
+            f"{numberless} billed lines name no invoice, and FOCUS wants its number: write it as"
+            " `invoice` on the cost line"
+        )
+    if unnamed:
+        export.notes.append(
+            f"no record says who sold what: {SELF} stands as the provider; name them with "
+            + " ".join(f"--provider {kind}=NAME" for kind in SERVICES if kind in unnamed)
+        )
+    return export
+
+
+def _row(
+    entry: Entry, amount: Decimal, day: date, account: str, named: Mapping[str, str]
+) -> dict[str, str | None]:
+    session, line = entry.session, entry.line
+    billed = amount if line.basis == "billed" else Decimal(0)
+    card = line.card or (session.environment.card if session.environment else None)
+    name, category, subcategory = SERVICES[line.kind]
+    provider = named.get(line.kind, SELF)
+    quantity, unit = _quantity(entry)
+    about = f"{name}, session {session.label}: {session.title}"
+    return {
+        # What no invoice is known to state is not billed. Without a unit price, which no record
+        # has, the specification wants ListCost and ContractedCost to match BilledCost.
+        "BilledCost": money(billed),
+        "ContractedCost": money(billed),
+        "ListCost": money(billed),
+        "EffectiveCost": money(amount),
+        "BillingAccountId": account,
+        "BillingAccountName": None,
+        "BillingCurrency": line.currency,
+        "BillingPeriodStart": _moment(day.replace(day=1)),
+        "BillingPeriodEnd": _moment(month_after(day)),
+        "ChargeCategory": "Usage",
+        "ChargeClass": None,
+        "ChargeDescription": one_line(f"{about}. {line.note}" if line.note else about),
+        "ChargeFrequency": "Usage-Based",
+        "ChargePeriodStart": _moment(day),
+        "ChargePeriodEnd": _moment(day + timedelta(days=1)),
+        "InvoiceId": line.invoice,
+        "InvoiceIssuerName": provider,
+        "ProviderName": provider,
+        "PublisherName": provider,
+        "PricingQuantity": quantity,
+        "PricingUnit": unit,
+        "ServiceCategory": category,
+        "ServiceName": name,
+        "ServiceSubcategory": subcategory,
+        "x_Card": card if line.kind == "gpu" else None,
+        "x_CostBasis": line.basis,
+        "x_CostKind": line.kind,
+        "x_CostLine": entry.reference,
+        "x_DayDeclared": None if entry.dated else "true",
+        "x_PatternIds": " ".join(entry.patterns) or None,
+        "x_Rate": None if line.rate is None else line.rate.text,
+        "x_RateId": line.rate_id,
+        "x_SessionId": session.id,
+        "x_SessionLabel": session.label,
+        "x_Source": line.source,
+    }
+
+
+def _quantity(entry: Entry) -> tuple[str, str]:
+    """What was paid for: the time, where one is stated, else one unit."""
+    time = entry.line.duration
+    if time is None or time.high is not None or time.relation != "=":
+        return "1.00", "Units"
+    return money(round(time.minutes, 6).normalize()) or "", "Minutes"
+
+
+def _moment(day: date) -> str:
+    return f"{day.isoformat()}T00:00:00Z"

@@ -1,0 +1,41 @@
+"""Cost lines as JSON Lines: one object a line, amounts as decimal text, unknown as null."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from kbtool.ledger.export.lines import Entry, Export, entries
+from kbtool.ledger.rollup import money, number
+from kbtool.model.session import Session
+
+
+def jsonl(sessions: Sequence[Session]) -> Export:
+    """Every cost line of ``sessions``, those of unknown amount too."""
+    rows = [json.dumps(fields(entry), ensure_ascii=False) + "\n" for entry in entries(sessions)]
+    return Export("".join(rows).encode(), len(rows))
+
+
+def fields(entry: Entry) -> dict[str, Any]:
+    """One cost line: what JSON Lines and Parquet have of it."""
+    session, line = entry.session, entry.line
+    environment = session.environment
+    return {
+        "line": entry.reference,
+        "session": session.id,
+        "label": session.label,
+        "day": session.day,
+        "kind": line.kind,
+        "amount": money(line.amount),
+        "currency": line.currency,
+        "basis": line.basis,
+        "minutes": None if line.duration is None else number(line.duration.minutes),
+        "rate": None if line.rate is None else line.rate.text,
+        "rate_id": line.rate_id,
+        "invoice": line.invoice,
+        "card": line.card or (environment.card if environment else None),
+        "patterns": entry.patterns,
+        "note": line.note,
+        "source": line.source,
+    }

@@ -1,0 +1,89 @@
+"""Cost lines as every export sees them, and what an export tells of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+from kbtool.model.address import item_key
+from kbtool.model.errors import RecordError
+from kbtool.model.session import CostLine, Session
+
+UNKNOWN = "whose amount no record states"
+UNDATED = "of sessions without a date; --undated YYYY-MM-DD enters them at a day"
+
+
+@dataclass
+class Export:
+    """The bytes of a file, and what they do not hold."""
+
+    data: bytes
+    written: int
+    """Cost lines, or records, in it."""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Why, in words → how many."""
+    notes: list[str] = field(default_factory=list)
+    """What else the reader of the file should know."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cost line, and what its session says of it."""
+
+    session: Session
+    line: CostLine
+    reference: str
+    """SESSION#costs.NAME; by its place, from 0, where two lines share a name."""
+    day: date | None
+    """The session's day, or the one declared for sessions without; ``None`` without either."""
+
+    @property
+    def patterns(self) -> list[str]:
+        """The patterns that the session gives evidence on."""
+        return sorted({evidence.pattern for evidence in self.session.evidence})
+
+    @property
+    def dated(self) -> bool:
+        """Whether the record has the day."""
+        return self.session.day is not None
+
+
+def entries(sessions: Sequence[Session], undated: date | None = None) -> Iterator[Entry]:
+    """Every cost line, in the order of the sessions.
+
+    Args:
+        sessions: in the order of the work.
+        undated: the day to enter the lines of sessions without a date at.
+
+    Raises:
+        RecordError: a session is named after a day that the calendar does not have.
+    """
+    for session in sessions:
+        day = _day(session) or undated
+        names = [item_key(line) for line in session.costs]
+        for place, (line, name) in enumerate(zip(session.costs, names, strict=True)):
+            own = name if names.count(name) == 1 else str(place)
+            yield Entry(session, line, f"{session.id}#costs.{own}", day)
+
+
+def month_after(day: date) -> date:
+    """The first day of the month after the one of ``day``."""
+    return (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+
+
+def one_line(text: str) -> str:
+    """``text`` without line breaks."""
+    return " ".join(text.split())
+
+
+def _day(session: Session) -> date | None:
+    if session.day is None:
+        return None
+    try:
+        return date.fromisoformat(session.day)
+    except ValueError:
+        raise RecordError(
+            f"session {session.id}: the calendar has no {session.day}; give the session the id of"
+            " its day, or undated-NAME"
+        ) from None

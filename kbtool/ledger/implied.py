@@ -1,0 +1,275 @@
+"""Claims that nobody wrote down as such, because the fields of a record make them.
+
+A session that states when it began, when it ended and how long it took claims that the three agree.
+Each rule is a generator; its docstring is the rule. A figure that a claim of the record derives in
+the same way is left to that claim.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from kbtool.ledger import figures
+from kbtool.ledger.cards import (
+    CAPABILITIES,
+    LEAST_VISIBLE,
+    MOST_VISIBLE,
+    capability_of,
+    card_of,
+)
+from kbtool.ledger.derive import Given
+from kbtool.model.address import item_key, split_reference
+from kbtool.model.base import Instant, Quantity
+from kbtool.model.claim import Derivation
+from kbtool.model.session import Bug, Environment, Fix, Session
+
+
+class Implied(NamedTuple):
+    """A claim that a session's fields make."""
+
+    path: str
+    """The field that states it."""
+    says: str
+    stated: Quantity | str | None
+    """As stated: a figure, or the words of a fact."""
+    how: str
+    """A derivation, or ``fact``."""
+    of: tuple[Any, ...] = ()
+    """Operands of a derivation."""
+    holds: bool | None = None
+    """Of a fact: whether it is one."""
+    derived: str = ""
+    """Of a fact: what is one."""
+
+
+@dataclass
+class Links:
+    """What rules about one session need to know of others; filled as sessions come in order."""
+
+    fixes: dict[tuple[str, str], list[tuple[str, Fix]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """(session, bug) → the fixes of it, each with its session."""
+    recurrences: dict[tuple[str, str], list[tuple[str, Bug]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """(session, bug) → where it was met again."""
+    last: dict[str, tuple[str, str, Instant]] = field(default_factory=dict)
+    """Session → the last moment known at its end: its own, or that of the nearest one before it;
+    with the session and the field that state it."""
+
+    def take(self, sessions: Iterable[Session]) -> None:
+        """Note what refers to bugs."""
+        for session in sessions:
+            for fix in session.fixes:
+                self.fixes[_bug(fix.bug, session.id)].append((session.id, fix))
+            for bug in session.bugs:
+                if bug.recurrence_of is not None:
+                    key = _bug(bug.recurrence_of, session.id)
+                    self.recurrences[key].append((session.id, bug))
+
+
+def _bug(reference: str, own: str) -> tuple[str, str]:
+    record, path = split_reference(reference)
+    return record or own, path.removeprefix("bugs.")
+
+
+def implied(session: Session, links: Links) -> Iterator[Implied]:
+    """Every claim that the fields of a session make; sessions come in the order of the work."""
+    written: dict[str | None, set[tuple[str, ...]]] = defaultdict(set)
+    for claim in session.claims:
+        written[claim.how].add(tuple(str(operand) for operand in claim.of))
+    outcomes = {
+        str(operand) for claim in session.claims if claim.how == "outcome" for operand in claim.of
+    }
+    for rule in RULES:
+        for found in rule(session, links):
+            if found.how == "fact":
+                covered = f"#{found.path}" in outcomes
+            elif found.how in written:
+                of = tuple(f"#{o.path}" if isinstance(o, Given) else str(o) for o in found.of)
+                covered = of in written[found.how]
+            else:
+                covered = False
+            if not covered:
+                yield found
+
+
+def duration_is_the_time_between(session: Session, links: Links) -> Iterator[Implied]:
+    """The duration is the time from start to end, or that of the stretches of work together."""
+    if session.duration is None:
+        return
+    says = f"The session took {session.duration}"
+    if session.stretches:
+        if all(stretch.ended is not None for stretch in session.stretches):
+            each = tuple(
+                Derivation(how="elapsed", of=[stretch.started, stretch.ended])  # type: ignore[list-item]
+                for stretch in session.stretches
+            )
+            yield Implied("duration", says, session.duration, "sum", each)
+    elif session.started and session.ended and session.started.zoned == session.ended.zoned:
+        of = (Given("started", session.started), Given("ended", session.ended))
+        yield Implied("duration", says, session.duration, "elapsed", of)
+
+
+def steps_fit_the_duration(session: Session, links: Links) -> Iterator[Implied]:
+    """The steps take no longer together than the session."""
+    times = tuple(
+        Given(f"steps.{step.id}.actual", step.actual)
+        for step in session.steps
+        if step.actual is not None
+    )
+    if times and session.duration is not None and session.duration.relation == "=":
+        box = Quantity(
+            f"<= {session.duration.high or session.duration.low} {session.duration.unit}"
+        )
+        yield Implied("steps", "The steps fit the time of the session", box, "sum", times)
+
+
+def cost_is_rate_times_time(session: Session, links: Links) -> Iterator[Implied]:
+    """A cost line's amount is its rate times its duration, or times the session's.
+
+    An estimate is not judged here: a record whose estimate is not that product does not load.
+    """
+    for line in session.costs:
+        time = line.duration or session.duration
+        if line.rate is None or line.amount is None or time is None or line.basis == "estimated":
+            continue
+        name = f"costs.{item_key(line)}"
+        where = f"{name}.duration" if line.duration else "duration"
+        yield Implied(
+            name,
+            f"{item_key(line)} cost {line.amount} {line.currency}",
+            Quantity(f"{line.amount} {line.currency}"),
+            "product",
+            (Given(where, time), Given(f"{name}.rate", line.rate)),
+        )
+
+
+def times_run_forwards(session: Session, links: Links) -> Iterator[Implied]:
+    """A session begins after the end of the one that it follows, and is written down afterwards."""
+    own = [
+        (name, moment)
+        for name in ("started", "ended", "updated")
+        if (moment := getattr(session, name)) is not None
+    ]
+    before = links.last.get(session.follows) if session.follows else None
+    if own:
+        work = [one for one in own if one[0] != "updated"] or own
+        links.last[session.id] = (session.id, *work[-1])
+    elif before is not None:
+        links.last[session.id] = before
+    if own and before is not None:
+        name, moment = own[0]
+        passed = moment.since(before[2])
+        if passed is not None:
+            yield Implied(
+                name,
+                f"The session came after {before[0]}, which it follows",
+                str(moment),
+                "fact",
+                holds=passed.total_seconds() >= 0,
+                derived=f"{before[0]} has {before[1]} {before[2]}",
+            )
+    if len(own) > 1 and own[-1][0] == "updated":
+        (name, earlier), (_, updated) = own[-2:]
+        passed = updated.since(earlier)
+        if passed is not None:
+            yield Implied(
+                "updated",
+                "The log was last changed after the work",
+                str(updated),
+                "fact",
+                holds=passed.total_seconds() >= 0,
+                derived=f"{name} {earlier}",
+            )
+
+
+def card_is_as_stated(session: Session, links: Links) -> Iterator[Implied]:
+    """Architecture, compute capability and memory are those of the card."""
+    environment = session.environment
+    if environment is None:
+        return
+    card = card_of(environment.card) if environment.card else None
+    stated = environment.compute_capability
+    capability = capability_of(stated) if stated else None
+    if card is not None and stated is not None and capability is not None:
+        yield _fact(
+            "compute_capability", f"The {card.name} has {stated}", stated,
+            capability == card.capability, f"the {card.name} has sm_{card.capability}",
+        )  # fmt: skip
+    real = CAPABILITIES.get(card.capability if card else capability or "")
+    subject = card.name if card else stated
+    if real is not None and environment.architecture is not None:
+        named = environment.architecture
+        yield _fact(
+            "architecture", f"The {subject} is an {named}", named,
+            real.architecture.split()[0].lower() in named.lower(),
+            f"the {subject}, sm_{card.capability if card else capability}, is"
+            f" {real.architecture}",
+        )  # fmt: skip
+    yield from _memory(environment, card.memory_gb if card else (), subject)
+    if real is not None and environment.shared_memory is not None:
+        most = Fraction(real.shared_kib * 1024)
+        yield _fact(
+            "shared_memory", f"A block may use {environment.shared_memory}",
+            str(environment.shared_memory), _bytes(environment.shared_memory) <= most,
+            f"a multiprocessor of the {subject} has {real.shared_kib} KiB",
+        )  # fmt: skip
+
+
+def _memory(
+    environment: Environment, nominal: tuple[int, ...], card: str | None
+) -> Iterator[Implied]:
+    if not nominal or environment.card_memory is None:
+        return
+    seen = float(_bytes(environment.card_memory)) / 1e9
+    holds = any(LEAST_VISIBLE * size <= seen <= MOST_VISIBLE * size for size in nominal)
+    sizes = " or ".join(f"{size} GB" for size in nominal)
+    yield _fact(
+        "card_memory", f"The {card} has {environment.card_memory}", str(environment.card_memory),
+        holds, f"the {card} has {sizes}",
+    )  # fmt: skip
+
+
+def _bytes(memory: Quantity) -> Fraction:
+    return Fraction(memory.low) * figures.unit_of(memory.unit).scale
+
+
+def _fact(key: str, says: str, stated: str, holds: bool, derived: str) -> Implied:
+    return Implied(f"environment.{key}", says, stated, "fact", holds=holds, derived=derived)
+
+
+def fixed_bugs_are_gone(session: Session, links: Links) -> Iterator[Implied]:
+    """A bug called fixed was not seen to be there still, and is not met again."""
+    for bug in session.bugs:
+        if bug.status != "fixed":
+            continue
+        key = (session.id, bug.id)
+        tests = [fix.confirmed for _, fix in links.fixes.get(key, ())]
+        again = links.recurrences.get(key, ())
+        if not again and not any(tested is not None for tested in tests):
+            continue  # nothing speaks for it or against it
+        said = [f"met again as {record}#bugs.{met.id}" for record, met in again]
+        if tests and all(tested is False for tested in tests):
+            said.append("no fix of it was confirmed by a test, and one was seen to fail")
+        yield Implied(
+            f"bugs.{bug.id}.status", f"Fixed: {bug.title}", "fixed", "fact",
+            holds=not said, derived="; ".join(said) or "a test confirmed the fix",
+        )  # fmt: skip
+
+
+Rule = Callable[[Session, Links], Iterator[Implied]]
+RULES: tuple[Rule, ...] = (
+    duration_is_the_time_between,
+    steps_fit_the_duration,
+    cost_is_rate_times_time,
+    times_run_forwards,
+    card_is_as_stated,
+    fixed_bugs_are_gone,
+)
+"""The rules."""

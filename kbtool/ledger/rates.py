@@ -1,0 +1,105 @@
+"""Prices by name, and figures by reference: what an option of a command may say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from kbtool.model.address import AddressError, resolve, split_reference
+from kbtool.model.base import Quantity, Rate
+from kbtool.model.errors import RecordError, UsageError
+from kbtool.model.ledger import Ledger, Price
+from kbtool.store.scan import LEDGER
+
+if TYPE_CHECKING:
+    from kbtool.store.tree import KnowledgeBase
+
+
+class Found(NamedTuple):
+    """A rate, and the entry of the ledger that it comes from, if it does."""
+
+    rate: Quantity
+    price: Price | None
+
+
+def sound_ledger(base: KnowledgeBase) -> Ledger:
+    """The ledger; an empty one where there is none.
+
+    Raises:
+        RecordError: it does not load.
+    """
+    ledger = base.ledger
+    own = [f"  {finding}" for finding in base.findings if finding.path == f"sessions/{LEDGER}"]
+    if own:
+        raise RecordError("\n".join([f"sessions/{LEDGER} is not sound; mend it first:", *own]))
+    return ledger
+
+
+def find_rate(ledger: Ledger, option: str, text: str) -> Found:
+    """The rate that an option gives: by its id in the ledger, or as a price.
+
+    Args:
+        ledger: the ledger.
+        option: the option's name, for the message.
+        text: what it was given.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    price = ledger.price(text)
+    if price is not None:
+        return Found(price.rate, price)
+    try:
+        return Found(figure(Rate, text), None)
+    except ValueError:
+        known = ", ".join(price.id for price in ledger.rates) or "none yet"
+        raise UsageError(
+            f"{option}: {text!r} is neither a rate of sessions/ledger.yaml ({known}) nor a price;"
+            " write one such as '0.20 USD/h'"
+        ) from None
+
+
+def find_figure(base: KnowledgeBase, option: str, kind: Any, text: str) -> Quantity:
+    """The figure that an option gives: as it is, or as SESSION#path of one that a record states.
+
+    Args:
+        base: the knowledge base.
+        option: the option's name, for the message.
+        kind: the annotated quantity that it has to be: ``Duration``, ``Rate``, ``Amount`` …
+        text: what it was given.
+
+    Raises:
+        UsageError: it is no such figure, or a bound.
+        NotFoundError: there is no such session.
+    """
+    stated: object = text
+    if "#" in text:
+        record, path = split_reference(text)
+        if record is None:
+            raise UsageError(f"{option}: {text!r} names no session; write SESSION{text}")
+        try:
+            stated = resolve(base.session(record).record, path)
+        except AddressError as error:
+            raise UsageError(f"{option}: {error}") from None
+    try:
+        found = figure(kind, stated)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+    if found.relation not in {"=", "~"}:
+        raise UsageError(f"{option}: {found} is a bound; give a figure or a range")
+    return found
+
+
+def figure(kind: Any, stated: object) -> Quantity:
+    """``stated`` as a quantity of its kind.
+
+    Raises:
+        ValueError: it is none; the message says what the kind takes.
+    """
+    try:
+        found: Quantity = TypeAdapter(kind).validate_python(stated)
+    except ValidationError as error:
+        message = error.errors(include_url=False)[0]["msg"]
+        raise ValueError(message.removeprefix("Value error, ")) from None
+    return found

@@ -1,0 +1,74 @@
+"""Many YAML records parsed: on every core, and from a cache until a file changes.
+
+Parsing is the greater part of the price of a record, and sums, exports, the audit and the site all
+want every session. What is cached is what the file says, not what a model made of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kbtool.model.finding import Finding
+from kbtool.store.cache import Cache, code_digest, now_ns
+from kbtool.store.document import MAX_BYTES, Document, DocumentError, parse
+from kbtool.store.pool import in_processes
+from kbtool.store.read import read_stamped
+from kbtool.store.scan import File, FileKind, stamp_of
+
+WORTH_A_CACHE = 200
+"""Files from which on a cache pays; with fewer, nothing is written beside the records."""
+
+
+def parse_all(root: Path, paths: Sequence[str], kind: FileKind) -> list[Document | Finding]:
+    """The documents at ``paths`` under ``root``, in their order, or what is wrong with each."""
+    if len(paths) < WORTH_A_CACHE:
+        read = _read(str(root), [File(path, kind, (0, 0, 0, 0)) for path in paths])
+        return [_document(root, path, value) for path, _, value in read]
+    cache = Cache(str(root), f"{kind}-records", _digest())
+    files = [File(path, kind, _stamp(root, path)) for path in paths]
+    known = {file.path: cache.get(file.path, file.stamp) for file in files}
+    read_at = now_ns()
+    new = [file for file in files if known[file.path] is None]
+    for path, stamp, value in in_processes(new, partial(_read, str(root))):
+        known[path] = value
+        if isinstance(value, dict):
+            cache.put(path, tuple(stamp), value, read_at)
+    cache.save(paths)
+    return [_document(root, path, known[path]) for path in paths]
+
+
+def _read(root: str, files: Sequence[File]) -> list[Any]:
+    """Path, stamp and data of each file, or a list with what is wrong with it for data."""
+    done: list[Any] = []
+    for path, _, stamp in files:
+        value: dict[str, Any] | list[Finding]
+        got = read_stamped(root, path, MAX_BYTES)
+        if isinstance(got, Finding):
+            value = [got]
+        else:
+            raw, stamp = got
+            try:
+                value = parse(raw, path).data
+            except DocumentError as error:
+                value = [error.finding]
+        done.append((path, stamp, value))
+    return done
+
+
+def _document(root: Path, path: str, value: Any) -> Document | Finding:
+    return Finding(*value[0]) if isinstance(value, list) else Document(path, root / path, value)
+
+
+def _stamp(root: Path, path: str) -> tuple[int, int, int, int]:
+    try:
+        return stamp_of(os.stat(root / path))  # noqa: PTH116
+    except OSError:
+        return (0, 0, 0, 0)
+
+
+def _digest() -> str:
+    return code_digest({"store": Path(__file__).parent}, ("yaml",))

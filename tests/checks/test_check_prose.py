@@ -1,0 +1,313 @@
+"""Figures in prose: taken from records by reference, and held to them."""
+
+from __future__ import annotations
+
+import copy
+import time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from knowledge import LOOK, RUN, line_of, sealed
+
+from kbtool.checks.prose_rules import judged
+from kbtool.model.address import AddressError, figure_at
+from kbtool.model.prose import (
+    Address,
+    Operation,
+    broken_links,
+    expression,
+    figure_links,
+    plain,
+    readable,
+)
+from kbtool.model.run import Run
+
+RUN_ID = RUN["id"]
+HASH = "0" * 64
+
+
+def timing(median: float) -> dict[str, Any]:
+    return {
+        "samples_us": [median], "median_us": median, "low_us": median, "high_us": median,
+        "calls_per_sample": 1, "host_us": 30.25,
+    }  # fmt: skip
+
+
+def case(name: str, **arms: float) -> dict[str, Any]:
+    return {
+        "name": name, "case": {}, "arms": {arm: timing(us) for arm, us in arms.items()},
+        "bytes": 65536, "flops": 10, "rechecked": True, "workspace_bytes": {"ours": 7},
+    }  # fmt: skip
+
+
+def measured() -> dict[str, Any]:
+    """A run that validated three cases and timed two."""
+    cases = [{"case_set": "s", "name": f"n={n}", "case": {}, "passed": True} for n in range(3)]
+    steps = [
+        {"id": "check", "kind": "validate", "title": "V", "status": "passed", "seconds": 12.5,
+         "result": {"type": "validation", "sha256": HASH, "device": "d", "seed": 1, "rule": "r",
+                    "cases": cases}},
+        {"id": "time", "kind": "benchmark", "title": "B", "status": "passed", "seconds": 3,
+         "result": {"type": "benchmark", "sha256": HASH, "device": "d", "threads": 1,
+                    "subject": "ours", "baseline": "theirs", "read_gb_s": 3108.33, "protocol": "p",
+                    "cases": [case("B=1 S=128 causal=true", ours=5.563, theirs=20.4515),
+                              case("B=1 S=512 causal=true", ours=5.7725, theirs=63.97375)]}},
+    ]  # fmt: skip
+    run = copy.deepcopy(RUN)
+    run["steps"] = [
+        {"expected_seconds": 1, "expected_from": "declared", **step} for step in steps
+    ]  # fmt: skip
+    return run
+
+
+OURS = "steps.time.S=128.arms.ours"
+THEIRS = "steps.time.S=128.arms.theirs"
+
+
+@pytest.fixture
+def known(base):
+    base.pattern("P01", LOOK)
+    base.session(more="duration: 90 min\ncosts: [{kind: gpu, amount: 0.35, basis: billed}]\n")
+    base.write(f"sessions/2025-01-01-a/runs/{RUN_ID}.json", sealed(measured()))
+    return base
+
+
+@pytest.mark.parametrize(
+    ("path", "figure"),
+    [
+        (OURS, "5.563 us"),
+        ("steps.time.causal=true_S=512.arms.theirs", "63.97375 us"),
+        (f"{OURS}.host_us", "30.25 us"),
+        ("steps.time.S=128.bytes", "65536 B"),
+        ("steps.time.S=128.workspace_bytes.ours", "7 B"),
+        ("steps.time.read_gb_s", "3108.33 GB/s"),
+        ("steps.check.cases", "3"),
+        ("steps.check.cases_passed", "3"),
+        ("steps.check.seconds", "12.5 s"),
+        ("steps.check.n=2.passed", None),
+        ("steps.time.causal=true.arms.ours", None),
+        ("steps.time.S=256.arms.ours", None),
+        ("machine.cpu", None),
+        ("steps.check.sha256", None),
+        ("steps.time.model_fields_set", None),
+    ],
+)
+def test_addresses_in_a_run(path, figure):
+    run = Run.model_validate(measured())
+    if figure is None:
+        with pytest.raises(AddressError):
+            figure_at(run, path)
+    else:
+        assert figure_at(run, path).text == figure
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[5.563 µs](figure:{RUN_ID}#{OURS})",
+        f"[5.56 µs](figure:{RUN_ID}#{OURS})",
+        f"[5.6 us](figure:{RUN_ID}#{OURS})",
+        f"[6 µs](figure:{RUN_ID}#{OURS})",
+        f"[0.0056 ms](figure:{RUN_ID}#{OURS})",
+        f"[5,563 ns](figure:{RUN_ID}#{OURS})",
+        f"[**5.56 µs**](figure:{RUN_ID}#{OURS})",
+        f"[3 of 3](x) [3 cases](figure:{RUN_ID}#steps.check.cases_passed)",
+        f"[3.7×](figure:ratio({RUN_ID}#{THEIRS},#{OURS}))",
+        f"[3.68 ×](figure:ratio({RUN_ID}#{THEIRS},{RUN_ID}#{OURS}))",
+        f"[73 %](figure:saving({RUN_ID}#{OURS},#{THEIRS}))",
+        f"[26.0 µs](figure:sum({RUN_ID}#{THEIRS},#{OURS}))",
+        f"[<6 µs](figure:{RUN_ID}#{OURS})",
+        f"[3.1 TB/s](figure:{RUN_ID}#steps.time.read_gb_s)",
+        f"[11.8 GB/s](figure:ratio({RUN_ID}#steps.time.S=128.bytes,#{OURS}))",
+        "[0.35 USD](figure:2025-01-01-a#costs.gpu) in [1.5 h](figure:2025-01-01-a#duration)",
+        f"[5.56 µs][ours]\n\n[ours]: <figure:{RUN_ID}#{OURS}>",
+        f"[5.56 µs]\n\n[5.56 µs]: figure:{RUN_ID}#{OURS}",
+        f"`[9 µs](figure:{RUN_ID}#{OURS})`\n\n```md\n[9 µs](figure:NO#where)\n```\n",
+        "<!-- [9 µs](figure:NO#where) -->",
+    ],
+)
+def test_a_figure_that_is_the_records(known, text):
+    known.write("README.md", f"# Title\n\n{text}\n")
+    assert known.findings() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"[5.57 µs](figure:{RUN_ID}#{OURS})", "comes to 5.563 us"),
+        (f"[5.5 µs](figure:{RUN_ID}#{OURS})", "5.5 µs is said here"),
+        (f"[5.56 ms](figure:{RUN_ID}#{OURS})", "comes to"),
+        (f"[5.56](figure:{RUN_ID}#{OURS})", "a bare number"),
+        (f"[5.56 USD](figure:{RUN_ID}#{OURS})", "USD"),
+        (f"[4 cases](figure:{RUN_ID}#steps.check.cases_passed)", "comes to 3"),
+        (f"[3.8×](figure:ratio({RUN_ID}#{THEIRS},#{OURS}))", "comes to 3.676"),
+        (f"[5.56 µs](figure:{RUN_ID}#steps.time.S=128.arms.nobody)", "there is no 'nobody'"),
+        (f"[5.56 µs](figure:{RUN_ID}#machine.cpu)", "is no figure"),
+        ("[5.56 µs](figure:20250101T090000Z-gone#steps.a)", "there is no record"),
+        ("[5.56 µs](figure:2025-01-01-z#duration)", "there is no record"),
+        ("[5.56 µs](figure:#duration)", "names no record"),
+        ("[5.56 µs](figure:duration)", "is no address"),
+        (f"[fast](figure:{RUN_ID}#{OURS})", "is not a quantity"),
+        (f"[5.56 µs](figure:twice({RUN_ID}#{OURS}))", "no operation"),
+        (f"[5.56 µs](figure:ratio({RUN_ID}#{OURS}))", "ratio takes 2 operands"),
+        (f"[5.56 µs](figure:sum({RUN_ID}#{OURS},2025-01-01-a#costs.gpu))", "USD"),
+        (f"[5.56 µs](figure:{RUN_ID} #{OURS})", "is no link to a figure"),
+        (f"[5.56 µs](figure:ratio({RUN_ID}#{OURS})", "is no link to a figure"),
+        (f"5 apples\n\n[ours]: <figure:{RUN_ID}#{OURS}>", "the text does not use"),
+    ],
+)
+def test_a_figure_that_is_not(known, text, told):
+    path = known.write("README.md", f"# Title\n\n{text}\n")
+    (found,) = known.findings()
+    assert (found.path, found.rule) == ("README.md", "figure")
+    assert found.line == line_of(path, "figure:")
+    assert told in found.message
+
+
+def test_every_text_that_people_write(known):
+    wrong = f"[9.9 µs](figure:{RUN_ID}#{OURS})"
+    paths = [
+        "README.md", "CHANGELOG.md", "docs/guide/a.md", "docs/adr/0001-b.md",
+        "sessions/2025-01-01-a/notes.md", "kernels/add/README.md",
+    ]  # fmt: skip
+    known.kernel()
+    for path in paths:
+        known.write(path, wrong)
+    known.session(more=f"outcome: >-\n  It takes\n  {wrong}.\nlessons:\n  - 'About {wrong}'\n")
+    known.pattern("P01", f"{LOOK}tags: []\n# {wrong}\n".replace("Look\n", f"Look {wrong}\n", 1))
+    found = [(finding.path, finding.line) for finding in known.findings()]
+    assert found == sorted(
+        [(path, 1) for path in paths]
+        + [("sessions/2025-01-01-a/session.yaml", line) for line in (9, 11)]
+        + [("patterns/P01.yaml", line_of(known.root / "patterns/P01.yaml", "title: Look"))]
+    )
+
+
+def test_a_record_may_leave_its_own_id_out(known):
+    known.session(more="duration: 90 min\noutcome: Took [1.5 h](figure:#duration).\n")
+    known.write("sessions/2025-01-01-a/notes.md", "Took [2.5 h](figure:#duration).\n")
+    assert [(f.path, f.rule) for f in known.findings()] == [
+        ("sessions/2025-01-01-a/notes.md", "figure")
+    ]
+
+
+def test_a_claim_may_derive_from_a_run(known):
+    claim = "claims:\n  - {{id: c, says: S, stated: 5.6 us, how: same, of: ['{}#{}']}}\n"
+    known.session(more=claim.format(RUN_ID, OURS))
+    assert known.findings() == []
+    known.session(more=claim.format(RUN_ID, "steps.time.S=1.arms.ours"))
+    assert [finding.rule for finding in known.findings()] == ["link"]
+    known.session(more=claim.format("20250101T090000Z-gone", OURS))
+    assert [finding.rule for finding in known.findings()] == ["link"]
+
+
+def test_the_last_attempt_speaks(known):
+    resumed = measured() | {"attempt": 2}
+    resumed["steps"][0]["seconds"] = 20.5
+    known.write(f"sessions/2025-01-01-a/runs/{RUN_ID}.2.json", sealed(resumed))
+    known.write("README.md", f"[20.5 s](figure:{RUN_ID}#steps.check.seconds)")
+    assert known.findings() == []
+
+
+def test_the_cache_sees_either_side_change(known):
+    """What the record says and what was judged are kept; neither outlives its file."""
+    text = f"[1.5 h](figure:2025-01-01-a#duration)\n[5.56 µs](figure:{RUN_ID}#{OURS})\n"
+    known.write("README.md", text)
+    time.sleep(2.1)
+    assert known.findings(cached=True) == known.findings(cached=True) == []
+    known.session(more="duration: 91 min\n")
+    assert [f.line for f in known.findings(cached=True)] == [1]
+    known.session(more="duration: 90 min\n")
+    assert known.findings(cached=True) == []
+    known.write("README.md", text.replace("5.56", "5.5"))
+    assert [f.line for f in known.findings(cached=True)] == [2]
+
+
+def test_nothing_is_loaded_where_nothing_changed(known, kbtool):
+    known.write("README.md", f"[5.56 µs](figure:{RUN_ID}#{OURS})\n")
+    time.sleep(2.1)
+    assert kbtool("check", root=known.root).code == 0
+    done = kbtool("check", root=known.root, env={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert done.code == 0
+    assert "kbtool.checks.tree_rules" in done.err
+    assert "pydantic" not in done.err
+
+
+def test_figures_of_performance_come_from_somewhere(known):
+    known.kernel()
+    bare = "It takes 5.6 µs.\n"
+    for path in ("README.md", "kernels/add/README.md", "docs/guide/deep/a.md"):
+        known.write(path, bare)
+    for path in ("docs/adr/0001-b.md", "CHANGELOG.md", "sessions/2025-01-01-a/notes.md"):
+        known.write(path, bare)
+    assert [(f.path, f.rule) for f in known.findings()] == [
+        ("README.md", "figure"),
+        ("docs/guide/deep/a.md", "figure"),
+        ("kernels/add/README.md", "figure"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["5.6 µs", "5 μs", "12us", "1,234 ms", "40 GB/s", "3.35 TB/s", "989 TFLOP/s", "60 TFLOPS",
+     "3.7×", "10 × faster", "**2×**", "3–5 ms", "~5 ms", "| 5.6 µs |", "(5.6 µs)", "S=4: 2×"],
+)  # fmt: skip
+def test_what_is_a_figure_of_performance(known, text):
+    known.write("README.md", f"Well\n\nthat is {text}, so.\n")
+    assert [(f.rule, f.line) for f in known.findings()] == [("figure", 3)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["16×16", "2 × 3 tiles", "64 × 64", "3 × (2 + 1)", "5 GB", "24 GB of memory", "10 %", "8 warps",
+     "sm_90a", "P08", "12 min", "30 s", "`5.6 µs`", "$2× y$", "$$\n5 ms\n$$", "B=1×", "0.5.6 ms",
+     "[5.6 µs](https://example.org/data-sheet)", "[5.6 µs][sheet]", "![5 ms](plot.png)",
+     "<!-- 5.6 µs -->", "\n```\n5.6 µs\n```"],
+)  # fmt: skip
+def test_what_is_none(known, text):
+    known.write("README.md", f"Well, {text}\n")
+    assert known.findings() == []
+
+
+def test_expressions():
+    assert expression("R#a.b", None) == Address("R", "a.b")
+    assert expression("#a", "O") == Address("O", "a")
+    assert expression("saving(sum(#a,R#b),#c)", "O") == Operation(
+        "saving", (Operation("sum", (Address("O", "a"), Address("R", "b"))), Address("R", "c"))
+    )
+    for wrong in ("a", "#", "R#", "sum()", "sum(a)", ""):
+        with pytest.raises(ValueError, match="address"):
+            expression(wrong, "O")
+
+
+def test_texts_without_where_their_figures_come_from():
+    text = "a [1 ms](figure:R#a) b [2 ms][x]\n\n[x]: <figure:R#b>\n"
+    assert plain(text) == "a 1 ms b 2 ms\n\n\n"
+    assert plain("[a](b) [c]") == "[a](b) [c]"
+
+
+@given(st.text(alphabet="[]()<>#:`~!- \nafigure,R.", max_size=80))
+def test_any_text_can_be_read(text):
+    blanked = readable(text)
+    assert len(blanked) == len(text)
+    assert blanked.count("\n") == text.count("\n")
+    for link in figure_links(blanked):
+        assert blanked[link.start] == "["
+    list(broken_links(blanked))
+    plain(text)
+
+
+@given(st.integers(1, 10**9), st.integers(0, 6), st.integers(1, 6))
+def test_a_figure_rounded_to_any_digits_agrees_and_its_neighbours_do_not(number, places, digits):
+    exact = Decimal(number).scaleb(-places)
+    unit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    rounded = (exact / unit).quantize(Decimal(1)) * unit
+    if unit > 1:
+        return  # nobody can tell whether the noughts of 1200 are digits: they are taken to be
+    assert judged(f"{rounded:f} µs", "R#a", None, [f"{exact:f} us"]) == ""
+    for other in (rounded + 2 * unit, rounded - 2 * unit):
+        if other > 0 and Decimal(1).scaleb(-places) <= unit:
+            assert "comes to" in judged(f"{other:f} µs", "R#a", None, [f"{exact:f} us"])

@@ -1,0 +1,105 @@
+"""``kbtool patterns`` from outside."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from knowledge import LOOK, RUN, line_of, sealed
+
+
+@pytest.fixture
+def known(base):
+    base.pattern("P01", LOOK)
+    base.pattern("P02", "supersedes:\n  - {pattern: P03, since: 2025-01-01-a}\n")
+    base.pattern("P03")
+    base.session(
+        more="""\
+duration: 30 min
+costs: [{kind: gpu, amount: 3.00, basis: billed}]
+steps:
+  - {id: build, title: Build, target: 10 min, actual: 4 min, status: done, pattern: P02}
+  - {id: test, title: Test, target: 1 min, status: done, pattern: P02}
+evidence:
+  - {pattern: P02, verdict: proved, note: It paid., saved: 5..10 min, money: 2 USD}
+  - {pattern: P03, verdict: contradicted, note: It did not., lost: 9 min}
+"""
+    )
+    base.write("sessions/2025-01-01-a/runs/20250101T090000Z-look.json", sealed(RUN))
+    return base
+
+
+def test_a_table_best_first(known, kbtool):
+    done = kbtool("patterns", root=known.root)
+    assert done.code == 0
+    assert done.err == ""
+    lines = [line.split() for line in done.out.splitlines()]
+    assert [line[1] for line in lines[2:]] == ["P02", "P01", "P03"]
+    assert lines[2][2:] == [
+        "proved", "1", "–", "–", "–", "5–10", "–", "2", "USD", "–", "6", "–", "A", "lesson"
+    ]  # fmt: skip
+    assert lines[4][2:5] == ["superseded", "–", "–"]
+
+
+def test_one_pattern_with_the_places_of_what_is_said(known, kbtool):
+    done = kbtool("patterns", "p02", root=known.root)
+    path = known.root / "sessions/2025-01-01-a/session.yaml"
+    shown = "sessions/2025-01-01-a/session.yaml"
+    assert done.code == 0
+    assert "supersedes P03 since 2025-01-01-a" in done.out
+    assert f"{shown}:{line_of(path, 'It paid.')}: A proved" in done.out
+    line = line_of(path, "id: build")
+    assert f"{shown}:{line}: step build: planned 10 min, took 4 min: 6 min saved" in done.out
+    line = line_of(path, "id: test")
+    assert f"{shown}:{line}: step test: planned 1 min, took –: not counted" in done.out
+    assert "0.60 USD without ai, engineer" in done.out
+    done = kbtool("patterns", "P01", root=known.root)
+    assert "sessions/2025-01-01-a/runs/20250101T090000Z-look.json:1: step look" in done.out
+
+
+def test_json_is_one_object(known, kbtool):
+    answer = json.loads(kbtool("patterns", "--json", root=known.root).out)
+    best = answer["patterns"][0]
+    assert (best["rank"], best["id"], best["standing"]) == (1, "P02", "proved")
+    assert best["verdicts"]["proved"] == 1
+    assert best["claimed"]["saved_minutes"] == {"low": "5", "high": "10", "about": False}
+    assert best["claimed"]["lost_minutes"] is None
+    assert best["claimed"]["money"]["USD"]["low"] == "2"
+    assert best["step_times"] == {
+        "saved_minutes": 6, "of_sessions": 6, "of_runs": None, "money": {"USD": "0.60"},
+        "money_lacks": ["ai", "engineer"], "counted": 1, "left_out": 1,
+    }  # fmt: skip
+    one = json.loads(kbtool("patterns", "P03", "--json", root=known.root).out)["patterns"]
+    assert [pattern["rank"] for pattern in one] == [3]
+    assert one[0]["superseded_by"] == ["P02"]
+    assert one[0]["evidence"][0]["lost"] == "9 min"
+    assert one[0]["evidence"][0]["line"] == line_of(
+        known.root / "sessions/2025-01-01-a/session.yaml", "It did not."
+    )
+
+
+def test_csv(known, kbtool):
+    rows = list(csv.DictReader(io.StringIO(kbtool("patterns", "--csv", root=known.root).out)))
+    assert [row["id"] for row in rows] == ["P02", "P01", "P03"]
+    assert rows[0]["claimed_saved_minutes"] == "5–10"
+    assert rows[0]["claimed_money"] == "2 USD"
+    assert rows[0]["step_times_saved_minutes"] == "6"
+    assert rows[0]["step_times_money"] == "0.60 USD"
+    assert rows[1]["claimed_saved_minutes"] == rows[1]["step_times_saved_minutes"] == ""
+    assert rows[2]["claimed_lost_minutes"] == "9"
+
+
+def test_what_cannot_be_asked(known, kbtool):
+    done = kbtool("patterns", "P77", root=known.root)
+    assert done.code == 2
+    assert "there is no pattern 'P77'; there is P01, P02, P03" in done.err
+    assert kbtool("patterns", "--json", "--csv", root=known.root).code == 2
+
+
+def test_no_patterns_yet(base, kbtool):
+    done = kbtool("patterns", root=base.root)
+    assert (done.code, done.out) == (0, "")
+    assert "no patterns yet" in done.err
+    assert json.loads(kbtool("patterns", "--json", root=base.root).out)["patterns"] == []

@@ -1,0 +1,184 @@
+"""Boxes of time and money: pauses left out, months, when a box is full, what is not known."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbtool.ledger import sittings
+from kbtool.ledger.budget import MonthBox, Sitting, elapsed, status
+from kbtool.ledger.sittings import read_sittings, sitting_of
+from kbtool.model.session import Session
+
+NOW = datetime.fromisoformat("2025-10-12T12:00:00+00:00")
+
+
+def sitting(id_: str = "2025-10-12-a", **keys: object) -> Sitting:
+    data = {"id": id_, "label": id_[-1].upper(), "title": "T", "origin": "person"}
+    return sitting_of(Session.model_validate({**data, "status": "running", **keys}))
+
+
+def gpu(**keys: str) -> dict[str, str]:
+    return {"kind": "gpu", "basis": "estimated", **keys}
+
+
+STRETCHES = [
+    {"started": "2025-10-12T09:00Z", "ended": "2025-10-12T09:50Z"},
+    {"started": "2025-10-12T11:30Z"},
+]
+"""50 minutes, a pause, and 30 minutes up to noon."""
+
+
+def test_elapsed_leaves_pauses_out():
+    assert elapsed(sitting(stretches=STRETCHES), NOW) == 80
+    assert elapsed(sitting(started="2025-10-12T13:30+02:00"), NOW) == 30
+    assert elapsed(sitting(started="2025-10-12T11:30"), NOW) is None  # the zone is not known
+    assert elapsed(sitting(), NOW) is None
+    assert elapsed(sitting(started="2025-10-12T12:30Z"), NOW) == 0  # a clock that is ahead
+
+
+def test_a_running_session_against_its_boxes():
+    found = status(
+        [
+            sitting(
+                stretches=STRETCHES, budget_time="2 h", budget_money="1..5 USD",
+                costs=[
+                    gpu(rate="3 USD/h"),
+                    {"kind": "engineer", "basis": "billed", "amount": "0.50"},
+                    gpu(rate="60 USD/h", duration="1 min", id="other-card"),
+                ],
+            )
+        ],
+        [], NOW,
+    )  # fmt: skip
+    going = found.going[0]
+    time, money = going.boxes
+    assert (time.spent, time.left, time.exceeded) == (80, 40, False)
+    assert going.spent == {"USD": Decimal("5.50")}  # 80 min × 3 USD/h + 0.50 + 1.00
+    assert going.per_hour == {"USD": 3}  # what has a duration of its own is over
+    assert (money.limit, money.exceeded) == (5, True)  # of a range, its upper end
+    assert going.unknown == ["ai"]
+    assert found.stop == (NOW, money)
+    assert found.exceeded == [money]
+
+
+def test_the_card_stops_when_the_first_box_is_full():
+    def stop(**keys: object) -> tuple[datetime, str] | None:
+        found = status([sitting(stretches=STRETCHES, **keys)], [], NOW).stop
+        return None if found is None else (found[0], found[1].unit)
+
+    line = [gpu(rate="3 USD/h")]  # 4.00 USD so far
+    assert stop(budget_time="2 h") == (NOW + timedelta(minutes=40), "min")
+    assert stop(budget_money="5 USD", costs=line) == (NOW + timedelta(minutes=20), "USD")
+    both = {"budget_time": "2 h", "budget_money": "5 USD", "costs": line}
+    assert stop(**both) == (NOW + timedelta(minutes=20), "USD")
+    assert stop(budget_money="5 USD") is None  # nothing burns
+    assert stop(costs=line) is None  # there is no box
+    assert stop(budget_time="80 min") == (NOW, "min")  # full, and not exceeded
+    assert status([sitting(stretches=STRETCHES, budget_time="80 min")], [], NOW).exceeded == []
+
+
+def test_a_month_holds_the_sessions_of_its_days():
+    sessions = [
+        sitting("2025-10-12-a", stretches=STRETCHES, costs=[gpu(rate="3 USD/h")]),
+        sitting("2025-10-01-b", status="complete", duration="100 min", costs=[
+            {"kind": "ai", "basis": "billed", "amount": "2.00"},
+            {"kind": "ai", "basis": "billed", "amount": "9.00", "currency": "EUR"},
+        ]),
+        sitting("2025-10-02-c", status="complete"),
+        sitting("2025-09-30-d", status="complete", duration="999 min", costs=[
+            {"kind": "gpu", "basis": "billed", "amount": "99.00"},
+        ]),
+        sitting("undated-e", status="complete", duration="999 min"),
+    ]  # fmt: skip
+    months = [
+        MonthBox("2025-09", "1", "1", "USD"),
+        MonthBox("2025-10", "200", "6.50", "USD"),
+    ]
+    found = status(sessions, months, NOW)
+    time, money = found.month_boxes
+    assert (time.of, time.spent, time.left) == ("2025-10", 180, 20)
+    assert (money.spent, money.left) == (6, Decimal("0.50"))
+    assert found.month_unknown == {"ai": 2, "engineer": 3, "gpu": 2}
+    assert found.stop == (NOW + timedelta(minutes=10), money)
+    assert status(sessions, [months[0]], NOW).month_boxes == []
+
+
+def test_two_running_sessions_fill_the_month_twice_as_fast():
+    two = [sitting(f"2025-10-12-{name}", stretches=STRETCHES) for name in "ab"]
+    found = status(two, [MonthBox("2025-10", "180", None, None)], NOW)
+    assert found.stop == (NOW + timedelta(minutes=10), found.month_boxes[0])
+
+
+def test_without_a_running_session_there_is_nothing_to_stop():
+    done = sitting(status="complete", duration="300 min")
+    found = status([done], [MonthBox("2025-10", "200", None, None)], NOW)
+    assert (found.going, found.stop) == ([], None)
+    assert [box.exceeded for box in found.month_boxes] == [True]
+
+
+@given(
+    st.lists(st.integers(0, 10_000), min_size=1, max_size=6),
+    st.integers(1, 1000),
+    st.decimals(min_value=0, max_value=100, places=2),
+)
+def test_spent_and_left_make_the_box_and_it_is_full_when_it_says(cuts, limit, rate):
+    """Stretches cut out of the hours before now; money grows with them and nothing else."""
+    begin = NOW - timedelta(seconds=sum(cuts))
+    stretches, at, worked = [], begin, 0
+    for n, seconds in enumerate(cuts):
+        if n % 2 == 0:
+            end = at + timedelta(seconds=seconds)
+            stretches.append({"started": at.isoformat(), "ended": end.isoformat()})
+            worked += seconds
+        at += timedelta(seconds=seconds)
+    stretches[-1].pop("ended")
+    worked += int((NOW - datetime.fromisoformat(stretches[-1]["started"])).total_seconds())
+    worked -= cuts[2 * (len(stretches) - 1)]
+    one = sitting(
+        stretches=stretches, budget_money=f"{limit} USD", costs=[gpu(rate=f"{rate} USD/h")]
+    )
+    found = status([one], [], NOW)
+    box = found.going[0].boxes[0]
+    exact = Fraction(rate) * worked / 3600
+    assert abs(Fraction(box.spent) - exact) <= Fraction(1, 200)
+    assert box.spent + box.left == limit
+    assert box.exceeded == (box.left < 0)
+    full = box.full_at(NOW)
+    if box.left <= 0:
+        assert full == NOW
+    elif rate == 0:
+        assert full is None
+    elif full is not None:
+        burnt = Fraction(rate) * Fraction((full - NOW).total_seconds()) / 3600
+        assert abs(burnt - Fraction(box.left)) < Fraction(1, 1000)
+
+
+RUNNING = "budget_time: 2 h\ncosts: [{kind: gpu, basis: estimated, rate: 3 USD/h}]\n"
+LEDGER_LINE = "# yaml-language-server: $schema=../schemas/ledger.json\n"
+
+
+def test_what_the_cache_keeps_is_what_is_read(base, monkeypatch):
+    base.session("2025-01-01-a", RUNNING + "stretches: [{started: '2025-01-01T10:00Z'}]\n")
+    base.session("2025-01-02-b", "nonsense: 1\n")
+    base.write(
+        "sessions/ledger.yaml",
+        LEDGER_LINE + "budgets: [{month: 2025-01, money: 5 USD, time: 1 h}]\n",
+    )
+    first = read_sittings(base.root)
+    assert [one.id for one in first.sittings] == ["2025-01-01-a"]
+    assert first.months == [MonthBox("2025-01", "60", "5", "USD")]
+    assert [finding.path for finding in first.findings] == ["sessions/2025-01-02-b/session.yaml"]
+    later = sittings.now_ns() + 10_000_000_000
+    monkeypatch.setattr(sittings, "now_ns", lambda: later)
+    assert read_sittings(base.root) == first  # written to the cache now
+    monkeypatch.setattr(sittings, "_examine", lambda *_: pytest.fail("read again"))
+    assert read_sittings(base.root) == first
+    monkeypatch.undo()
+    base.session("2025-01-01-a", "budget_time: 3 h\n")
+    assert read_sittings(base.root).sittings[0].box_minutes == "180"

@@ -1,0 +1,130 @@
+"""Keep an idle card or stop it: totals, break-even, and the inputs that turn the advice."""
+
+from __future__ import annotations
+
+from fractions import Fraction as F
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from kbtool.ledger.keep_or_stop import NAMES, Span, figure, money_text, span_text, totals, weigh
+
+
+def inputs(**given: object) -> dict:
+    """Inputs: a figure, or a range as a pair; 0 where not given."""
+
+    def span(value: object) -> Span:
+        low, high = value if isinstance(value, tuple) else (value, value)
+        return Span(F(str(low)), F(str(high)))
+
+    return {name: span(given.get(name, 0)) for name in NAMES}
+
+
+def turn(answer, name):
+    return next(one for one in answer.turns if one.name == name)
+
+
+def test_the_formula_by_hand():
+    """12 h at 0.20; 10 min for two at 60 USD/h and the card; 3 USD; 25 % of 8 USD more."""
+    both = totals(
+        {"idle": F(12), "rate": F("0.2"), "restart": F(10), "people": F(120),
+         "restart_cost": F(3), "preemption": F(25), "preemption_cost": F(8)}
+    )  # fmt: skip
+    restart = 20 + F("0.2") / 6 + 3
+    assert both.stop == restart
+    assert both.keep == F("2.4") + (restart + 8) / 4
+
+
+def test_the_figures_of_the_log_of_n7a_speak_against_its_decision():
+    """12 h × 0.20 USD/h against 0.80 to 1.20 USD of lost context; the log keeps the card."""
+    answer = weigh(inputs(idle=12, rate="0.20", restart_cost=("0.80", "1.20")))
+    assert answer.advice == "stop"
+    assert money_text(answer.keep, "USD") == "2.40 USD"
+    assert money_text(answer.stop, "USD") == "0.80 to 1.20 USD"
+    assert money_text(answer.saved, "USD") == "1.20 to 1.60 USD"
+    assert answer.break_even.at == Span(F(4), F(6))
+    assert turn(answer, "rate").at == Span(F("0.8") / 12, F("0.1"))
+    cost = turn(answer, "restart_cost")
+    assert (cost.at, cost.keep_is, cost.always) == (Span(F("2.4"), F("2.4")), "above", True)
+    assert turn(answer, "people").at is None  # nobody waits while a restart takes no time
+
+
+def test_ranges_that_hold_the_break_even_give_no_advice():
+    answer = weigh(inputs(idle=(2, 8), rate=1, restart_cost=5))
+    assert (answer.advice, answer.saved) == ("either", Span(F(-3), F(3)))
+    assert weigh(inputs(idle=5, rate=1, restart_cost=5)).advice == "either"
+    assert weigh(inputs(idle=(2, 4), rate=1, restart_cost=5)).advice == "keep"
+
+
+def test_a_turn_that_only_some_ends_have_says_so():
+    """With the certainty of a pre-emption no restart is dear enough to keep the card."""
+    answer = weigh(inputs(idle=1, rate=1, restart_cost=5, preemption=(50, 100)))
+    cost = turn(answer, "restart_cost")
+    assert (cost.at, cost.always, cost.keep_is) == (Span(F(2), F(2)), False, "above")
+
+
+def test_figures_as_people_read_them():
+    assert figure(F(2, 3)) == "0.6667"
+    assert figure(F(10)) == "10"
+    assert span_text(Span(F(4), F(6)), "h") == "4 to 6 h"
+    assert span_text(Span(F(4), F(4)), "h") == "4 h"
+
+
+NUMBER = st.decimals(0, 200, places=2)
+SPAN = st.tuples(NUMBER, NUMBER).map(lambda ends: Span(*sorted(F(end) for end in ends)))
+INPUTS = st.fixed_dictionaries({name: SPAN for name in NAMES if name != "preemption"}).flatmap(
+    lambda given: st.tuples(st.integers(0, 100), st.integers(0, 100)).map(
+        lambda ends: {**given, "preemption": Span(*sorted(F(end) for end in ends))}
+    )
+)
+
+
+@given(INPUTS, st.lists(st.integers(0, 4), min_size=len(NAMES), max_size=len(NAMES)))
+def test_nothing_inside_the_ranges_lies_outside_the_answer(given_inputs, quarters):
+    """The ends are enough: any point between them is within the totals and the saving."""
+    answer = weigh(given_inputs)
+    point = {
+        name: span.low + (span.high - span.low) * quarter / 4
+        for (name, span), quarter in zip(given_inputs.items(), quarters, strict=True)
+    }
+    both = totals(point)
+    assert answer.keep.low <= both.keep <= answer.keep.high
+    assert answer.stop.low <= both.stop <= answer.stop.high
+    assert answer.saved.low <= both.keep - both.stop <= answer.saved.high
+    if answer.advice == "stop":
+        assert both.keep > both.stop
+    elif answer.advice == "keep":
+        assert both.keep < both.stop
+
+
+@given(INPUTS, st.sampled_from(list(NAMES)))
+def test_the_advice_turns_where_it_says(given_inputs, name):
+    """Without ranges: both cost the same there, and keeping is cheaper on the side named."""
+    exact = {key: Span(span.low, span.low) for key, span in given_inputs.items()}
+    found = turn(weigh(exact), name)
+    point = {key: span.low for key, span in exact.items()}
+
+    def saved(value: F) -> F:
+        both = totals({**point, name: value})
+        return both.keep - both.stop
+
+    if found.at is None:  # the sign stays from one end of the values to the other
+        ends = [saved(F(0)), saved(F(100) if name == "preemption" else F(10**12))]
+        assert min(ends) > 0 or max(ends) < 0 or ends[0] == ends[1] == 0
+        return
+    at = found.at.low
+    assert saved(at) == 0
+    assert found.always
+    below, above = saved(at / 2), saved(at * 2 + 1)
+    assume(at > 0)
+    assert (below < 0 < above) if found.keep_is == "below" else (above < 0 < below)
+
+
+@pytest.mark.parametrize("hours", [1, 3, "4.9"])
+def test_the_break_even_splits_the_advice(hours):
+    given_inputs = inputs(idle=hours, rate=2, restart=12, people=48)
+    answer = weigh(given_inputs)  # 12 min of 48 + 2 USD/h are 10 USD, five hours of the card
+    assert answer.break_even.at == Span(F(5), F(5))
+    assert answer.advice == "keep"
+    assert weigh(inputs(idle="5.1", rate=2, restart=12, people=48)).advice == "stop"

@@ -1,0 +1,102 @@
+"""Many records at once: the same as one by one, cached or not, on one core or on many."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from knowledge import Knowledge
+
+from kbtool.model.finding import Finding
+from kbtool.store import parsed
+from kbtool.store.parsed import parse_all
+from kbtool.store.tree import KnowledgeBase
+
+SESSIONS = 12
+BROKEN = {3: "a: [1\n", 5: "a: 1\na: 2\n", 7: "grade: [a]\n"}
+"""Number of the session → what its record has too much."""
+
+
+@pytest.fixture
+def many(base: Knowledge, monkeypatch: pytest.MonkeyPatch) -> Knowledge:
+    """A knowledge base that is worth a cache and a second process; its files have settled."""
+    monkeypatch.setattr(parsed, "WORTH_A_CACHE", 2)
+    monkeypatch.setattr("kbtool.store.pool.WORTH_A_POOL", 2)
+    for number in range(SESSIONS):
+        base.session(f"2025-01-{number + 1:02}-s", BROKEN.get(number, ""))
+    (base.root / "sessions" / "2025-02-01-empty").mkdir()
+    monkeypatch.setattr("kbtool.store.cache.SETTLED_NS", -10_000_000_000)
+    return base
+
+
+def seen(root: Path) -> tuple[list[str], list[Finding]]:
+    base = KnowledgeBase(root)
+    return list(base.sessions), base.findings
+
+
+def test_the_same_as_one_by_one(many, monkeypatch):
+    cold, warm = seen(many.root), seen(many.root)
+    assert (many.root / ".kbtool" / "cache" / "session-records.json").is_file()
+    monkeypatch.setattr(parsed, "WORTH_A_CACHE", 1000)
+    assert cold == warm == seen(many.root)
+    ids, findings = cold
+    assert len(ids) == SESSIONS - len(BROKEN)
+    assert {(one.path.split("/")[1], one.rule) for one in findings} == {
+        ("2025-01-04-s", "yaml"), ("2025-01-06-s", "duplicate-key"), ("2025-01-08-s", "schema"),
+        ("2025-02-01-empty", "file"),
+    }  # fmt: skip
+
+
+def test_nothing_is_parsed_twice(many, monkeypatch):
+    seen(many.root)
+    monkeypatch.setattr(parsed, "parse", None)
+    assert len(seen(many.root)[0]) == SESSIONS - len(BROKEN)
+
+
+def test_a_change_is_seen_and_the_rest_is_not_read_again(many, monkeypatch):
+    seen(many.root)
+    path = many.session("2025-01-02-s", "outcome: another\n")
+    read: list[str] = []
+    real = parsed.read_stamped
+    monkeypatch.setattr(
+        parsed,
+        "read_stamped",
+        lambda root, name, limit: read.append(name) or real(root, name, limit),
+    )
+    assert KnowledgeBase(many.root).sessions["2025-01-02-s"].record.outcome == "another"
+    assert read == [path.relative_to(many.root).as_posix()]
+
+
+def test_a_mended_record_is_no_finding_any_more(many):
+    before = seen(many.root)[1]
+    many.session("2025-01-04-s")
+    assert len(seen(many.root)[1]) == len(before) - 1
+
+
+def test_a_file_that_has_just_been_written_is_not_taken_up(many, monkeypatch):
+    monkeypatch.setattr("kbtool.store.cache.SETTLED_NS", 2_000_000_000)
+    old = time.time() - 60
+    for path in many.root.glob("sessions/*/session.yaml"):
+        os.utime(path, (old, old))  # the change time is new all the same
+    seen(many.root)
+    assert not (many.root / ".kbtool").exists()
+
+
+def test_a_finding_in_a_cached_record_knows_its_line(many):
+    for _ in range(2):
+        finding = next(one for one in seen(many.root)[1] if one.rule == "schema")
+        text = (many.root / finding.path).read_text().splitlines()
+        assert text[finding.line - 1] == "grade: [a]"
+
+
+def test_few_files_leave_nothing_behind(base):
+    base.session()
+    assert seen(base.root)[0] == ["2025-01-01-a"]
+    assert not (base.root / ".kbtool").exists()
+
+
+def test_documents_come_in_the_order_asked_for(many):
+    paths = [f"sessions/2025-01-{number:02}-s/session.yaml" for number in (9, 1, 3, 2)]
+    assert [document.path for document in parse_all(many.root, paths, "session")] == paths
