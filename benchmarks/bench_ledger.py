@@ -17,6 +17,7 @@ import csv
 import io
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -67,6 +68,8 @@ class Arm:
     """What to remove before a cold run."""
     env: dict[str, str] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    """Seconds of processor time, of all its processes."""
     is_peer: bool = False
     expected: int = 0
     """The exit status of a good answer."""
@@ -74,11 +77,12 @@ class Arm:
     def ask(self) -> Sums | None:
         if self.cache is not None:
             shutil.rmtree(self.cache, ignore_errors=True)
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), _cpu()
         done = subprocess.run(
             self.command, capture_output=True, text=True, env={**os.environ, **self.env}
         )
         self.seconds.append(time.perf_counter() - start)
+        self.cpu.append(_cpu() - cpu)
         if done.returncode != self.expected:
             sys.exit(f"{self.name} ended with {done.returncode}:\n{done.stderr[:2000]}")
         return self.read(done.stdout) if self.read else None
@@ -112,19 +116,26 @@ def main() -> None:
         if answer != first:
             sys.exit(f"{name} has other sums: {answer}, not {first}")
     peers = [arm for arm in arms if arm.is_peer]
-    print(f"{'':26}median s   min–max s  " + "".join(f"  ÷ {peer.name:16}" for peer in peers))
+    print(f"{'':22}median s     min–max s   CPU s" + "".join(f"{'÷ ' + p.name:>19}" for p in peers))
     for arm in arms:
         median = statistics.median(arm.seconds)
         spread = f"{min(arm.seconds):.2f}–{max(arm.seconds):.2f}"
         ratios = "".join(
-            f"  {median / statistics.median(peer.seconds):18.2f}"
+            f"{median / statistics.median(peer.seconds):19.2f}"
             for peer in (() if arm.is_peer else peers)
         )
-        print(f"{arm.name:26}{median:8.2f}  {spread:>12}{ratios}")
+        cpu = statistics.median(arm.cpu)
+        print(f"{arm.name:22}{median:8.2f}  {spread:>12}{cpu:8.2f}{ratios}")
     agreed = ", ".join(f"{kind} {amount}" for kind, amount in sorted(first.items()))
     print(f"\nthe same sums in all of them, to the cent: {agreed}")
     if not any(peer.name == "hledger" for peer in peers):
         print("hledger is not installed, so it is not in the table (Debian: apt install hledger)")
+
+
+def _cpu() -> float:
+    """Processor time of every child that has ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _arms(root: Path, journals: dict[str, Path]) -> list[Arm]:

@@ -7,6 +7,8 @@ import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from kbtool.model.run import digest_of_record
+
 SESSION = """\
 # yaml-language-server: $schema=../../schemas/session.json
 id: {id}
@@ -76,7 +78,7 @@ RUNS_EVERY = 20
 
 
 def generate(root: Path, sessions: int, lines: int = 3, seed: int = 1) -> None:
-    """Write a knowledge base of ``sessions`` sessions, of ``lines`` cost lines each, to ``root``."""
+    """Write ``sessions`` sessions, of ``lines`` cost lines each, and what they need to ``root``."""
     draw = random.Random(seed)
     (root / "patterns").mkdir(parents=True)
     (root / "sessions").mkdir()
@@ -126,7 +128,7 @@ def generate(root: Path, sessions: int, lines: int = 3, seed: int = 1) -> None:
 
 
 def _run(session: str, start: datetime) -> dict[str, object]:
-    return {
+    run: dict[str, object] = {
         "id": f"{start:%Y%m%dT%H%M%SZ}-look",
         "session": session,
         "recipe": "look",
@@ -147,3 +149,4 @@ def _run(session: str, start: datetime) -> dict[str, object]:
             }
         ],
     }  # fmt: skip
+    return {**run, "digest": digest_of_record(run)}

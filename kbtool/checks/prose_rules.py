@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbtool.checks.facts import Facts, FigureFacts
 from kbtool.model.finding import Finding
 from kbtool.model.prose import (
+    SCHEME,
     Address,
     Expression,
+    blank,
     broken_links,
     expression,
     figure_links,
@@ -37,21 +39,22 @@ class Prose(NamedTuple):
 
 
 def prose_of(facts: Facts, text: str) -> Prose | None:
-    """The prose in a file; ``None`` where it has none that figures may stand in."""
-    if facts.kind in {"session", "pattern"}:
-        return Prose(facts.path, _COMMENT.sub(_blank, text), facts.id)
-    if facts.kind == "notes":
-        return Prose(facts.path, readable(text), facts.id)
-    if facts.kind == "text" and facts.path.endswith(".md"):
-        return Prose(facts.path, readable(text), None)
+    """The prose in a file; ``None`` where it is nothing to these rules."""
+    if SCHEME not in text and not _GUIDED.fullmatch(facts.path):
+        return None
+    if facts.path.endswith(".yaml"):
+        return Prose(facts.path, _COMMENT.sub(blank, text), own_record(facts))
+    if facts.path.endswith(".md"):
+        return Prose(facts.path, readable(text), own_record(facts))
     return None
 
 
+def own_record(facts: Facts) -> str | None:
+    """The id of the record that the prose in a file belongs to, if any."""
+    return facts.id if facts.kind in {"session", "notes", "pattern"} else None
+
+
 _COMMENT = re.compile(r"^[ \t]*#.*$", re.M)
-
-
-def _blank(found: re.Match[str]) -> str:
-    return " " * len(found[0])
 
 
 def figures_in(prose: Prose) -> Iterator[FigureFacts | Finding]:
@@ -77,8 +80,10 @@ def figures_have_sources(prose: Prose) -> Iterator[Finding]:
     """
     if not _GUIDED.fullmatch(prose.path):
         return
-    text = _LINK.sub(_blank_lines, prose.text)
-    text = _FORMULA.sub(_blank_lines, text)
+    text = prose.text
+    for link in figure_links(text):
+        text = text[: link.start] + " " * (link.end - link.start) + text[link.end :]
+    text = _FORMULA.sub(blank, _LINK.sub(blank, text))
     for found in _PERFORMANCE.finditer(text):
         figure = " ".join(found[0].split())
         yield Finding(
@@ -89,16 +94,15 @@ def figures_have_sources(prose: Prose) -> Iterator[Finding]:
 
 
 _GUIDED = re.compile(r"README\.md|kernels/[^/]+/README\.md|docs/guide/.+\.md")
-_LINK = re.compile(r"!?\[[^\[\]]*\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\[\]]*\])?")
+_LINK = re.compile(
+    # With a target, with a label, or the definition of one.
+    r"!?\[[^\[\]]*\](?:\((?:[^()\n]|\([^()\n]*\))*\)?|\[[^\[\]]+\]|:[^\n]*)"
+)
 _FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$\n]+\$", re.S)
 _PERFORMANCE = re.compile(
     r"(?<![\w.,×^=])\d[\d,]*(?:\.\d+)?\s?"
     r"(?:(?:ns|us|µs|μs|ms|[kKMGT]i?B/s|[kMGTP]?FLOPS?(?:/s)?)(?![\w/])|×(?!\s?[\d(]))"
 )
-
-
-def _blank_lines(found: re.Match[str]) -> str:
-    return "".join("\n" if char == "\n" else " " for char in found[0])
 
 
 def judged(text: str, target: str, own: str | None, values: Sequence[str]) -> str:

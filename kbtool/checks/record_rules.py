@@ -277,6 +277,16 @@ def citations_are_known(file: RecordFile) -> Iterator[Finding]:
             yield file.finding(["cites", path], "provenance", f"cites {path}, which is not here")
 
 
+def what_rests_on_claims_is_there(file: RecordFile) -> Iterator[Finding]:
+    """Every key of ``rests_on`` is a place in this record: a decision, a plan, an outcome."""
+    rests_on = file.data.get("rests_on")
+    rest = {key: value for key, value in file.data.items() if key != "rests_on"}
+    for path in rests_on if isinstance(rests_on, dict) else ():
+        if not locate(rest, path):
+            message = f"{path} is not in this record; name what rests on the claims"
+            yield file.finding(["rests_on", path], "link", message)
+
+
 def cited_lines_are_there(file: RecordFile) -> Iterator[Finding]:
     """Cited lines lie within their source, where ``sources`` says how many lines it has."""
     sources = file.data.get("sources")
@@ -313,6 +323,7 @@ RECORD_RULES: tuple[Rule, ...] = (
     times_are_cited,
     citations_are_known,
     cited_lines_are_there,
+    what_rests_on_claims_is_there,
 )
 """The rules for records in YAML."""
 

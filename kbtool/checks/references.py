@@ -64,6 +64,10 @@ def _links(data: dict[str, Any], kind: FileKind) -> Iterator[Ref]:
             targets = data.get(role)
             for index, target in enumerate(targets if isinstance(targets, list) else ()):
                 yield _raw(role, [role, index], target)
+    rests_on = data.get("rests_on")
+    for path, claims in (rests_on if isinstance(rests_on, dict) else {}).items():
+        for index, target in enumerate(claims if isinstance(claims, list) else ()):
+            yield _raw("rests_on", ["rests_on", path, index], target)
     for index, claim in _items(data, "claims"):
         yield from _operands(claim.get("of"), ["claims", index, "of"])
 

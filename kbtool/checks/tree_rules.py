@@ -23,6 +23,7 @@ from kbtool.checks.facts import (
     Ref,
 )
 from kbtool.checks.paths import claim_at, locate
+from kbtool.checks.prose_rules import judged, own_record
 from kbtool.model.edit import edited
 from kbtool.model.finding import Finding
 from kbtool.model.prose import addresses, expression
@@ -263,9 +264,8 @@ def sessions_end(tree: Tree) -> Iterator[Finding]:
 def figures_agree_with_records(tree: Tree) -> Iterator[Finding]:
     """A figure in prose is the one that stands in the record that it names, at its own digits."""
     for facts in tree.facts:
-        own = facts.id if facts.kind != "text" else None
         for figure in facts.figures:
-            problem = _misquoted(tree, facts, figure, own)
+            problem = _misquoted(tree, facts, figure)
             if problem is not None:
                 yield Finding(facts.path, figure.line, "figure", problem)
 
@@ -523,9 +523,9 @@ def _looked_up(tree: Tree, target: Facts, path: str) -> str:
     return f"{kind} {claim}" if claim else kind
 
 
-def _misquoted(tree: Tree, facts: Facts, figure: FigureFacts, own: str | None) -> str | None:
+def _misquoted(tree: Tree, facts: Facts, figure: FigureFacts) -> str | None:
     """What is wrong with a figure in prose, or ``None``."""
-    values = []
+    own, values = own_record(facts), []
     for record, path in addresses(expression(figure.target, own)):
         target = tree.record(record)
         if target is None:
@@ -541,8 +541,6 @@ def _misquoted(tree: Tree, facts: Facts, figure: FigureFacts, own: str | None) -
         values.append(value)
     known = "\n".join([figure.text, figure.target, *values])
     if known not in facts.judged:
-        from kbtool.checks.prose_rules import judged
-
         facts.judged[known] = judged(figure.text, figure.target, own, values)
         tree.asked.add(facts.path)
     return facts.judged[known] or None

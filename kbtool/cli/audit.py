@@ -96,16 +96,16 @@ def _paragraph(report: Report, item: Item) -> list[str]:
     from kbtool.ledger.derive import shown
 
     path, line = report.place(item.record, item.where)
-    account = report.account(item)
+    came = report.reckoned(item)
     known = ", acknowledged" if item.acknowledged is not None else ""
     said = [f"{path}:{line}: {item.grade}{known}: {item.claim}", f"  {item.says}"]
     stated = f"stated {item.stated}; " if item.stated is not None else ""
-    said.append(f"  {stated}comes out {account.derived or 'nothing'}")
-    if account.why:
-        said.append(f"  {account.why}")
-    if account.expression:
-        said.append(f"  = {account.expression}")
-    for leaf in account.leaves:
+    said.append(f"  {stated}comes out {came.derived or 'nothing'}")
+    if came.why:
+        said.append(f"  {came.why}")
+    if came.expression:
+        said.append(f"  = {came.expression}")
+    for leaf in came.leaves:
         if leaf.record is not None and leaf.path is not None:
             where, at = report.place(leaf.record, leaf.path)
             said.append(f"      {shown(leaf.value)}  {where}:{at}")

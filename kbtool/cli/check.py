@@ -37,7 +37,8 @@ def check(ctx: click.Context, paths: tuple[str, ...], cache: bool, as_json: bool
     """Check every record: schema, links, provenance, secrets, runs, recipes, kernels.
 
     Secrets and addresses of machines are also looked for in what is published beside the records:
-    docs/, README.md and its like, the kernels' sources.
+    docs/, README.md and its like, the kernels' sources. Figures in prose are held against the
+    records that their links name.
 
     With PATH, tell only what is wrong in those files and folders; links are still checked against
     the whole knowledge base.

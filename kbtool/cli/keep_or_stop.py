@@ -28,7 +28,7 @@ Examples:
 
 \b
 A figure may be a range, a rate may be an id of sessions/ledger.yaml, and any figure may be
-SESSION#path of one that a record states. What is not given is taken from keep_or_stop in
+RECORD#path of one that a record states. What is not given is taken from keep_or_stop in
 sessions/ledger.yaml. The card is billed while it starts; one that is taken away counts as billed
 for the whole idle time. The advice is 'either' where it depends on where in its range a figure is.
 Below it: for each input, the value at which the advice turns while the others stay."""

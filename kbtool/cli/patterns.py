@@ -16,7 +16,6 @@ from kbtool.cli.common import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from decimal import Decimal
 
     from kbtool.ledger.patterns import Account, Span, TimedStep
     from kbtool.store.tree import KnowledgeBase
@@ -151,7 +150,7 @@ def _timed(account: Account, *, of_runs: bool) -> str:
 
 
 def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
-    from kbtool.ledger.patterns import STANDINGS
+    from kbtool.ledger.patterns import STANDINGS, saving_text, time_text
 
     pattern = account.pattern
     click.echo(f"{pattern.id} {pattern.title}: {account.standing} (rank {rank})")
@@ -165,13 +164,9 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
         f" {_span(account.claimed('lost'))} min, money {_money(account.claimed_money())};"
         f" expected {_expected(account)}"
     )
-    money = ", ".join(
-        f"{amount} {currency}" for currency, amount in sorted(account.timed_money().items())
-    )
-    lacks = f" without {', '.join(account.unpriced())}" if money and account.unpriced() else ""
     click.echo(
-        f"by step times: {_comes_to(account.timed())} ({len(account.counted)} of"
-        f" {len(account.steps)} steps count), money {money or '–'}{lacks}"
+        f"by step times: {saving_text(account.timed())} ({len(account.counted)} of"
+        f" {len(account.steps)} steps count), money {account.timed_money_text() or '–'}"
     )
     for edge in _evidence(base, account):
         figures = [
@@ -186,26 +181,11 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
         if timed.saved is None:
             counts = f"not counted: {timed.left_out}"
         else:
-            counts = _comes_to(timed.saved, 2)
+            counts = saving_text(timed.saved)
         click.echo(
             f"{step['path']}:{step['line']}: step {timed.step}: planned"
-            f" {_minutes(timed.planned)}, took {_minutes(timed.took)}: {counts}"
+            f" {time_text(timed.planned)}, took {time_text(timed.took)}: {counts}"
         )
-
-
-def _minutes(value: Decimal | None) -> str:
-    from kbtool.ledger.patterns import shown
-
-    return "–" if value is None else f"{shown(value, 2)} min"
-
-
-def _comes_to(saved: Decimal | None, places: int = 1) -> str:
-    """``2 min saved``, ``96 min lost``."""
-    from kbtool.ledger.patterns import shown
-
-    if saved is None:
-        return "–"
-    return f"{shown(abs(saved), places)} min {'lost' if saved < 0 else 'saved'}"
 
 
 def _evidence(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:

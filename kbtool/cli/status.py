@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
-    from kbtool.ledger.budget import Box, Going, Status
+    from kbtool.ledger.budget import Account, Box, Status
 
 EPILOG = """\b
 Examples:
@@ -93,7 +93,7 @@ def _print(found: Status) -> None:
         click.echo("nothing says when to stop: set budget_time or budget_money")
 
 
-def _print_going(going: Going) -> None:
+def _print_going(going: Account) -> None:
     boxes = {box.unit: box for box in going.boxes}
     click.echo(going.sitting.label)
     time = boxes.pop("min", None)

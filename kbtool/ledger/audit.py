@@ -1,6 +1,6 @@
 """The audit: every claim recomputed from the figures that determine it, and graded.
 
-``consistent``: what is stated can be what comes out, rounding honoured. ``inconsistent``: it cannot.
+``consistent``: what is stated can be what comes out, rounding honoured; ``inconsistent``: it can't;
 ``decision``: it cannot, and a decision, a plan or an outcome of a record rests on the part that
 changes: a sign, a bound, a verdict. A claim whose operands nobody knows is ``undetermined``: it is
 counted, and never called wrong.
@@ -12,13 +12,13 @@ claim holds only because a figure below it is wrong, the wrong figure turns the 
 
 from __future__ import annotations
 
+import gc
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from kbtool.checks.paths import locate
-from kbtool.ledger import figures
 from kbtool.ledger.derive import (
     MEANS,
     Leaf,
@@ -29,11 +29,13 @@ from kbtool.ledger.derive import (
     expression,
     shown,
 )
-from kbtool.ledger.figures import Figure, NoFigure, WrongUnits
 from kbtool.ledger.implied import Implied, Links, implied
+from kbtool.model import figures
 from kbtool.model.address import split_reference
 from kbtool.model.base import Quantity
 from kbtool.model.claim import Claim, Derivation
+from kbtool.model.figures import Figure, NoFigure, WrongUnits
+from kbtool.model.run import Run
 from kbtool.model.session import Session
 from kbtool.store.tree import Entry, KnowledgeBase
 
@@ -72,7 +74,7 @@ class Item:
     """The reason that the record gives for leaving it so."""
 
 
-class Account(NamedTuple):
+class Reckoned(NamedTuple):
     """What a claim came to, and from what."""
 
     derived: str | None
@@ -133,12 +135,12 @@ class Report:
         counts = self.counts
         return not counts["unacknowledged"] and not counts["stale"]
 
-    def account(self, item: Item) -> Account:
+    def reckoned(self, item: Item) -> Reckoned:
         """The reckoning of one claim, in words."""
         if item.how == "fact":
-            return Account(item.said, None, "", ())
+            return Reckoned(item.said, None, "", ())
         if item.how is None or item.said is not None:
-            return Account(None, item.said, "", ())
+            return Reckoned(None, item.said, "", ())
         stated = item.stated if isinstance(item.stated, Quantity) else None
         judged = judge(item.how, item.of, stated, item.record, self.records)
         derived, remarks = judged.said, [judged.why]
@@ -154,24 +156,32 @@ class Report:
                 ]
         why = "; ".join(remark for remark in remarks if remark) or None
         text = expression(item.how, item.of, self.records, item.record)
-        return Account(derived, why, text, judged.leaves)
+        return Reckoned(derived, why, text, judged.leaves)
 
     def place(self, record: str, path: str) -> tuple[str, int]:
         """File and line of a path in a record; the last key of it that is there."""
-        entry: Entry[Any] = self.base.sessions.get(record) or self.base.patterns[record]
+        entry: Entry[Any] | None = self.base.sessions.get(record) or self.base.patterns.get(record)
+        if entry is None or entry.document is None:
+            return next(run.path for run in self.base.runs if run.record.id == record), 1
         document = entry.document
-        assert document is not None
-        keys = path.split(".")
+        top, _, rest = path.partition(".")
+        keys = rest.split(".") if rest else []
         for length in range(len(keys), 0, -1):
-            found = locate(document.data, ".".join(keys[:length]))
+            found = locate(document.data.get(top), ".".join(keys[:length]))
             if found:
-                return entry.path, document.line(found[0])
-        return entry.path, 1
+                return entry.path, document.line([top, *found[0]])
+        return entry.path, document.line([top])
 
 
 def audit(base: KnowledgeBase) -> Report:
     """Recompute and grade every claim of every record that loads."""
-    return _Audit(base).report()
+    collecting = gc.isenabled()
+    gc.disable()  # a third of the time otherwise, and nothing to collect
+    try:
+        return _Audit(base).report()
+    finally:
+        if collecting:
+            gc.enable()
 
 
 @dataclass
@@ -192,13 +202,13 @@ class _Audit:
         sessions = {id_: entry.record for id_, entry in base.sessions.items()}
         patterns = {id_: entry.record for id_, entry in base.patterns.items()}
         self.all: dict[str, Record] = {**sessions, **patterns}
-        self.records = Records(self.all, list(sessions))
+        self.records = Records(self.all, list(sessions), lambda: _runs(base))
         self.nodes = {
             (id_, claim.id): _Node(claim, id_, list(self._needs(claim.of, id_)))
             for id_, record in self.all.items()
             for claim in record.claims
         }
-        self.rests: dict[Key, list[str]] = defaultdict(list)
+        self.rests: dict[Key, dict[str, None]] = defaultdict(dict)
         """Claim → what rests on it."""
         self.corrected: dict[Key, Figure] = {}
         """Claim → the figure that it should have been."""
@@ -233,20 +243,18 @@ class _Audit:
     def _note_rests(self, id_: str, record: Record) -> None:
         for path, targets in record.rests_on.items():
             for target in targets:
-                claim = self.records.claim(target, id_)
-                if claim is None:
+                key = self.records.claim(target, id_)
+                if key is None:
                     where = f"rests_on.{path}"
                     self.stale.append(Stale(id_, where, f"{target} is no claim; name one"))
                 else:
-                    self.rests[claim].append(f"{id_}#{path}")
+                    self.rests[key][f"{id_}#{path}"] = None
         for claim in record.claims:
             for reference in _references(claim.of):
                 name, path = split_reference(reference)
                 parts = path.split(".")
                 if name in (None, id_) and parts[0] in {"decisions", "plans"} and len(parts) > 1:
-                    place = f"{id_}#{parts[0]}.{parts[1]}"
-                    if place not in self.rests[id_, claim.id]:
-                        self.rests[id_, claim.id].append(place)
+                    self.rests[id_, claim.id][f"{id_}#{parts[0]}.{parts[1]}"] = None
 
     def _judge_node(self, key: Key) -> None:
         node = self.nodes[key]
@@ -265,11 +273,11 @@ class _Audit:
             self.corrected[key] = again.figure
         if key in self.rests:
             if _turned(claim, judged):
-                self.turns[key].update(dict.fromkeys(self.rests[key]))
+                self.turns[key].update(self.rests[key])
             elif _turned(claim, again):
                 # It holds as stated and not as recomputed: what is wrong lies below it.
                 for need in node.needs:
-                    self.turns[need].update(dict.fromkeys(self.rests[key]))
+                    self.turns[need].update(self.rests[key])
 
     def _turn(self, ordered: Sequence[Key]) -> None:
         """Hand what a figure turns down to the wrong figures that it derives from, and grade."""
@@ -291,8 +299,8 @@ class _Audit:
         links.take(sessions)
         for id_, record in self.all.items():
             if isinstance(record, Session):
-                for claim in implied(record, links):
-                    yield self._implied(id_, claim)
+                for made in implied(record, links):
+                    yield self._implied(id_, made)
             for claim in record.claims:
                 item = self.nodes[id_, claim.id].item
                 assert item is not None
@@ -413,6 +421,11 @@ def _item(node: _Node, grade: Grade, said: str | None = None) -> Item:
     )  # fmt: skip
 
 
+def _runs(base: KnowledgeBase) -> dict[str, Run]:
+    """Run id → its last attempt."""
+    return {entry.record.id: entry.record for entry in base.runs}
+
+
 def _references(of: Sequence[Any]) -> Iterator[str]:
     for operand in of:
         if isinstance(operand, Derivation):
@@ -461,7 +474,7 @@ def as_json(report: Report, grades: Iterable[Grade] = GRADES) -> dict[str, Any]:
 
 def _finding(report: Report, item: Item) -> dict[str, Any]:
     path, line = report.place(item.record, item.where)
-    account = report.account(item)
+    came = report.reckoned(item)
     return {
         "path": path,
         "line": line,
@@ -470,11 +483,11 @@ def _finding(report: Report, item: Item) -> dict[str, Any]:
         "says": item.says,
         "stated": None if item.stated is None else str(item.stated),
         "how": item.how,
-        "expression": account.expression or None,
-        "operands": [_operand(report, leaf) for leaf in account.leaves],
-        "derived": account.derived,
+        "expression": came.expression or None,
+        "operands": [_operand(report, leaf) for leaf in came.leaves],
+        "derived": came.derived,
         "grade": item.grade,
-        "why": account.why,
+        "why": came.why,
         "turns": list(item.turns),
         "acknowledged": item.acknowledged,
         "implied": item.implied,

@@ -96,16 +96,16 @@ _FOREVER = 100 * 365 * 86400.0
 
 
 @dataclass(frozen=True)
-class Going:
-    """A session that runs now."""
+class Account:
+    """What a session has taken so far."""
 
     sitting: Sitting
     minutes: Decimal | None
-    """Minutes of work so far, pauses left out; ``None`` if its times name no zone."""
+    """Minutes of work, pauses left out; ``None`` if nobody knows, or its times name no zone."""
     spent: dict[str, Decimal]
-    """Currency → money known to be spent so far."""
+    """Currency → money known to be spent."""
     per_hour: dict[str, Fraction]
-    """Currency → burn rate: the rates of what goes on for as long as the session does."""
+    """Currency → burn rate while it runs: the rates of what goes on for as long as it does."""
     unknown: list[str]
     """Kinds of cost that are not, or not all, in ``spent``."""
     boxes: list[Box]
@@ -116,7 +116,7 @@ class Status:
     """Where things stand."""
 
     now: datetime
-    going: list[Going]
+    going: list[Account]
     month: str
     month_boxes: list[Box]
     month_unknown: dict[str, int] = field(default_factory=dict)
@@ -149,35 +149,42 @@ def status(sittings: Iterable[Sitting], months: Sequence[MonthBox], now: datetim
             counts whole in the month of its day, as in ``kbtool costs --by month``.
     """
     month = f"{now:%Y-%m}"
-    everything = list(sittings)
-    going = [_going(sitting, now) for sitting in everything if sitting.status == "running"]
-    live = {one.sitting.id: one for one in going}
-    within = [one for one in everything if (one.day or "").startswith(month)]
-    burning = [live[one.id] for one in within if one.id in live]
-    spent = {
-        one.id: (live[one.id].spent, live[one.id].unknown) if one.id in live else _spent(one, None)
-        for one in within
-    }
-    boxes: list[Box] = []
-    for budget in months:
-        if budget.month != month:
-            continue
-        if budget.minutes is not None:
-            times = [
-                live[one.id].minutes if one.id in live else _decimal(one.minutes) for one in within
-            ]
-            known = sum((time for time in times if time is not None), Decimal(0))
-            boxes.append(Box(month, "min", Decimal(budget.minutes), known, Fraction(len(burning))))
-        if budget.money is not None and budget.currency is not None:
-            currency = budget.currency
-            known = sum((sums.get(currency, Decimal(0)) for sums, _ in spent.values()), Decimal(0))
-            burn = sum((one.per_hour.get(currency, Fraction(0)) for one in burning), Fraction(0))
-            boxes.append(Box(month, currency, Decimal(budget.money), known, burn / 60))
+    accounts = [account(sitting, now) for sitting in sittings]
+    within = [one for one in accounts if (one.sitting.day or "").startswith(month)]
     missing: dict[str, int] = {}
-    for _, kinds in spent.values():
-        for kind in kinds:
+    for one in within:
+        for kind in one.unknown:
             missing[kind] = missing.get(kind, 0) + 1
-    return Status(now, going, month, boxes, missing)
+    return Status(
+        now,
+        [one for one in accounts if one.sitting.status == "running"],
+        month,
+        [box for budget in months if budget.month == month for box in month_boxes(budget, within)],
+        missing,
+    )
+
+
+def month_boxes(budget: MonthBox, accounts: Iterable[Account]) -> list[Box]:
+    """The boxes of a month.
+
+    Args:
+        budget: what they hold.
+        accounts: sessions; those of other months do not count.
+    """
+    within = [one for one in accounts if (one.sitting.day or "").startswith(budget.month)]
+    running = [one for one in within if one.sitting.status == "running"]
+    boxes = []
+    if budget.minutes is not None:
+        known = sum((one.minutes for one in within if one.minutes is not None), Decimal(0))
+        boxes.append(
+            Box(budget.month, "min", Decimal(budget.minutes), known, Fraction(len(running)))
+        )
+    if budget.money is not None and budget.currency is not None:
+        currency = budget.currency
+        known = sum((one.spent.get(currency, Decimal(0)) for one in within), Decimal(0))
+        burn = sum((one.per_hour.get(currency, Fraction(0)) for one in running), Fraction(0))
+        boxes.append(Box(budget.month, currency, Decimal(budget.money), known, burn / 60))
+    return boxes
 
 
 def elapsed(sitting: Sitting, now: datetime) -> Decimal | None:
@@ -192,29 +199,26 @@ def elapsed(sitting: Sitting, now: datetime) -> Decimal | None:
     return total / 60 if sitting.stretches else None
 
 
-def _going(sitting: Sitting, now: datetime) -> Going:
-    minutes = elapsed(sitting, now)
+def account(sitting: Sitting, now: datetime | None) -> Account:
+    """What a session has taken, up to ``now`` if it runs; without it, what its record says."""
+    runs = sitting.status == "running" and now is not None
+    minutes = elapsed(sitting, now) if runs and now is not None else _decimal(sitting.minutes)
     spent, unknown = _spent(sitting, minutes)
     per_hour: dict[str, Fraction] = {}
     for line in sitting.lines:
-        if line.per_hour is not None:
+        if runs and line.per_hour is not None:
             sofar = per_hour.get(line.currency, Fraction(0))
             per_hour[line.currency] = sofar + Fraction(line.per_hour)
     boxes = []
     if sitting.box_minutes is not None:
-        boxes.append(Box(sitting.label, "min", Decimal(sitting.box_minutes), minutes, Fraction(1)))
+        limit = Decimal(sitting.box_minutes)
+        boxes.append(Box(sitting.label, "min", limit, minutes, Fraction(runs)))
     if sitting.box_money is not None and sitting.box_currency is not None:
         currency = sitting.box_currency
-        boxes.append(
-            Box(
-                sitting.label,
-                currency,
-                Decimal(sitting.box_money),
-                spent.get(currency, Decimal(0)),
-                per_hour.get(currency, Fraction(0)) / 60,
-            )
-        )
-    return Going(sitting, minutes, spent, per_hour, unknown, boxes)
+        burn = per_hour.get(currency, Fraction(0))
+        known = spent.get(currency, Decimal(0))
+        boxes.append(Box(sitting.label, currency, Decimal(sitting.box_money), known, burn / 60))
+    return Account(sitting, minutes, spent, per_hour, unknown, boxes)
 
 
 def _spent(sitting: Sitting, minutes: Decimal | None) -> tuple[dict[str, Decimal], list[str]]:
@@ -222,7 +226,7 @@ def _spent(sitting: Sitting, minutes: Decimal | None) -> tuple[dict[str, Decimal
 
     Args:
         sitting: the session.
-        minutes: how long it has been running, if it is running.
+        minutes: how long it has lasted.
     """
     spent: dict[str, Decimal] = {}
     unknown = {kind for kind in EXPECTED if kind not in {line.kind for line in sitting.lines}}

@@ -11,22 +11,25 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from kbtool.ledger import figures
-from kbtool.ledger.figures import PURE, Figure, Span, Unit
-from kbtool.model.address import AddressError, resolve, split_reference
+from kbtool.model import figures
+from kbtool.model.address import AddressError, item_key, resolve, split_reference
 from kbtool.model.base import Instant, Quantity
 from kbtool.model.claim import Claim, Derivation
+from kbtool.model.figures import ADDED, OPERATIONS, Figure, Span, Unit
 from kbtool.model.pattern import Pattern
+from kbtool.model.run import Run
 from kbtool.model.session import Bug, CostLine, Fix, Row, Session
 
 Record = Session | Pattern
 
 
-class Unknown(Exception):
+class Unknown(Exception):  # noqa: N818 - an answer, not an error
     """An operand that no record knows, or that is no figure; the message says which."""
 
 
@@ -57,16 +60,34 @@ class Verdict(NamedTuple):
 
 
 class Records:
-    """Sessions and patterns by id, and what stands at a reference."""
+    """Sessions, patterns and runs by id, and what stands at a reference."""
 
-    def __init__(self, records: Mapping[str, Record], order: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        records: Mapping[str, Record],
+        order: Sequence[str] = (),
+        runs: Callable[[], Mapping[str, Run]] = dict,
+    ) -> None:
+        """See the class.
+
+        Args:
+            records: id → session or pattern.
+            order: the ids of the sessions, in the order of the work.
+            runs: id → run; asked for only where a derivation names one, for runs are large.
+        """
         self.by_id = records
+        self._load_runs = runs
+        self._indices: dict[tuple[str, str], dict[str, BaseModel]] = {}
         self._claims = {
             id_: {claim.id: claim for claim in record.claims}
             for id_, record in records.items()
             if record.claims
         }
         self._place = {id_: place for place, id_ in enumerate(order)}
+
+    @cached_property
+    def _runs(self) -> Mapping[str, Run]:
+        return self._load_runs()
 
     def at(self, reference: str, own: str) -> Any:
         """What stands at a reference in the record ``own``.
@@ -75,13 +96,43 @@ class Records:
             Unknown: nothing does.
         """
         name, path = split_reference(reference)
-        record = self.by_id.get(name or own)
+        record: BaseModel | None = self.by_id.get(name or own) or self._runs.get(name or own)
         if record is None:
             raise Unknown(f"there is no record {name or own}; see `kbtool check`")
         try:
-            return resolve(record, path)
+            return self._find(record, name or own, path)
         except AddressError as error:
             raise Unknown(f"{reference}: {error}") from None
+
+    def _find(self, record: BaseModel, id_: str, path: str) -> Any:
+        """``resolve``, with the items of the record's own lists looked up rather than searched."""
+        field, _, rest = path.partition(".")
+        if rest:
+            keys = rest.split(".")
+            items = self._items_of(record, id_, field)
+            for length in range(len(keys), 0, -1):
+                item = items.get(".".join(keys[:length]))
+                if item is not None and (length < len(keys) or not isinstance(item, CostLine)):
+                    return resolve(item, ".".join(keys[length:])) if length < len(keys) else item
+        return resolve(record, path)
+
+    def _items_of(self, record: BaseModel, id_: str, field: str) -> dict[str, BaseModel]:
+        """The items of a list of a record by their names, without those that share one."""
+        found = self._indices.get((id_, field))
+        if found is None:
+            value = getattr(record, field, None) if field in type(record).model_fields else None
+            found = {}
+            shared = set()
+            for item in value if isinstance(value, list) else ():
+                key = item_key(item)
+                if key in found:
+                    shared.add(key)
+                elif key is not None:
+                    found[key] = item
+            for key in shared:
+                del found[key]
+            self._indices[id_, field] = found
+        return found
 
     def claim(self, reference: str, own: str) -> tuple[str, str] | None:
         """The record and the id of the claim whose figure a reference is, if it is one's."""
@@ -107,44 +158,8 @@ class Records:
         return "later" if here > there else "earlier"
 
 
-Operation = Callable[[Sequence[Figure]], Figure]
-
-_ONE = figures.whole(1)
-_OPERATIONS: dict[str, Operation] = {
-    "sum": figures.total,
-    "difference": lambda f: figures.subtract(f[0], f[1]),
-    "product": lambda f: _product(f),
-    "ratio": lambda f: figures.divide(f[0], f[1]),
-    "percent": lambda f: _share(f[0], f[1]),
-    # Each operand occurs once, so that a span grows no wider than it has to.
-    "change": lambda f: figures.subtract(_share(f[0], f[1]), _ONE),
-    "saving": lambda f: figures.subtract(_ONE, _share(f[0], f[1])),
-    "mean": figures.arithmetic_mean,
-    "geometric_mean": figures.geometric_mean,
-    "harmonic_mean": figures.harmonic_mean,
-    "minimum": lambda f: figures.extreme(f, min),
-    "maximum": lambda f: figures.extreme(f, max),
-    "same": lambda f: f[0],
-}
 MEANS = {"mean": "arithmetic", "geometric_mean": "geometric", "harmonic_mean": "harmonic"}
 """Kinds of mean, in words."""
-ADDED = frozenset(
-    ("sum", "difference", "minimum", "maximum", "same", "mean", "geometric_mean", "harmonic_mean")
-)
-"""Operations in which an amount of money is so many cents."""
-
-
-def _product(factors: Sequence[Figure]) -> Figure:
-    result = factors[0]
-    for factor in factors[1:]:
-        result = figures.multiply(result, factor)
-    return result
-
-
-def _share(part: Figure, base: Figure) -> Figure:
-    figures.common_unit(part, base, "held against")
-    quotient = figures.divide(part, base)
-    return quotient._replace(unit=PURE)
 
 
 class Reckoning:
@@ -182,7 +197,7 @@ class Reckoning:
         operands = [one for operand in of for one in self._figures(operand, how)]
         if not operands:
             raise Unknown("an empty list has no figures")
-        return _OPERATIONS[how](operands)
+        return OPERATIONS[how](operands)
 
     def verdict(self, how: str, of: Sequence[Any]) -> Verdict:
         """What words, times or conditions show.
@@ -210,49 +225,35 @@ class Reckoning:
         return Verdict(long[: len(short)] == short, found)
 
     def _figures(self, operand: Any, how: str) -> Iterator[Figure]:
+        """The figure of an operand; of a list, those of all its items."""
         if isinstance(operand, Derivation):
             yield self.derive(operand.how, operand.of)
-            return
-        if isinstance(operand, str):
+        elif isinstance(operand, str):
             claim = self.records.claim(operand, self.own)
             value = self.records.at(operand, self.own)
-            for one in self._items(value):
-                quantity = self._quantity(one, operand)
-                self._note(quantity, operand)
+            for one in value if isinstance(value, list) else (value,):
+                self._note(one, operand)
                 if claim in self.instead:
                     yield self.instead[claim]  # type: ignore[index]
                 else:
-                    yield figures.figure_of(quantity, how in ADDED)
-            return
-        if isinstance(operand, Given):
+                    yield self._figure(one, operand, how)
+        elif isinstance(operand, Given):
             self.leaves.append(Leaf(operand.value, self.own, operand.path))
-            operand = operand.value
+            yield self._figure(operand.value, operand.path, how)
         else:
             self.leaves.append(Leaf(operand, None, None))
-        if not isinstance(operand, Quantity):
-            raise Unknown(f"{operand} is no figure")
-        yield figures.figure_of(operand, how in ADDED)
+            yield self._figure(operand, str(operand), how)
 
-    def _items(self, value: Any) -> Iterator[Any]:
-        """The figures of a list: its cost lines' amounts, its quantities."""
-        if not isinstance(value, list):
-            yield value
-            return
-        for item in value:
-            if isinstance(item, CostLine):
-                known = item.amount is not None
-                yield Quantity(f"{item.amount} {item.currency}") if known else None
-            else:
-                yield item
-
-    def _quantity(self, value: Any, reference: str) -> Quantity:
+    def _figure(self, value: Any, name: str, how: str) -> Figure:
         if isinstance(value, Claim):
             value = value.stated
-        if isinstance(value, Quantity):
-            return value
-        if value is None:
-            raise Unknown(f"{reference} is not known")
-        raise Unknown(f"{reference} is no figure")
+        if isinstance(value, CostLine) and value.amount is not None:
+            return figures.money(value.amount, value.currency)
+        if value is None or isinstance(value, CostLine):
+            raise Unknown(f"{name} is not known")
+        if not isinstance(value, Quantity):
+            raise Unknown(f"{name} is no figure")
+        return figures.figure_of(value, how in ADDED)
 
     def _things(self, operand: Any) -> Iterator[Any]:
         """What an operand of a count stands for: one thing, or all that a list holds."""
@@ -291,29 +292,28 @@ class Reckoning:
 
     def _order(self, of: Sequence[Any]) -> Verdict:
         moments = [self._moment(operand) for operand in of]
-        for earlier, later in zip(moments, moments[1:], strict=False):
+        for earlier, later in pairwise(moments):
             passed = _since(later, earlier)
             if passed < timedelta(0):
                 return Verdict(False, f"{later} is {_spoken(-passed)} before {earlier}")
         return Verdict(True, " ≤ ".join(str(moment) for moment in moments))
 
     def _outcome(self, of: Sequence[Any]) -> Verdict:
-        against, for_, unsaid = [], [], []
+        said: dict[bool | None, list[str]] = {True: [], False: [], None: []}
         for operand in of:
             if not isinstance(operand, str):
                 raise Unknown("an outcome derives from records only")
             value = self.records.at(operand, self.own)
             self._note(value, operand)
-            said = f"{operand.removeprefix('#')} is {shown(value)}"
             name = split_reference(operand)[0]
             when = self.records.when(name, self.own) if name else ""
-            said += f" ({when})" if when else ""
-            {True: for_, False: against, None: unsaid}[bears_out(value)].append(said)
-        if against:
-            return Verdict(False, "; ".join(against))
-        if for_:
-            return Verdict(True, "; ".join(for_))
-        raise Unknown(f"neither borne out nor contradicted: {'; '.join(unsaid)}")
+            said[bears_out(value)].append(
+                f"{operand.removeprefix('#')} is {shown(value)}" + (f" ({when})" if when else "")
+            )
+        for holds in (False, True):
+            if said[holds]:
+                return Verdict(holds, "; ".join(said[holds]))
+        raise Unknown(f"neither borne out nor contradicted: {'; '.join(said[None])}")
 
     def _alike(self, of: Sequence[Any]) -> Verdict:
         sides = []
@@ -409,14 +409,16 @@ def shown(value: Any) -> str:
     """What stands somewhere, in a few words."""
     if isinstance(value, Claim):
         value = value.stated if value.stated is not None else value.says
+    if isinstance(value, CostLine):
+        return "unknown" if value.amount is None else f"{value.amount} {value.currency}"
     if isinstance(value, BaseModel):
         title = getattr(value, "title", None) or getattr(value, "id", None)
         return f"{type(value).__name__.lower()} {title!r}" if title else type(value).__name__
     if isinstance(value, (list, dict)):
         return f"{len(value)} items"
-    return (
-        "unknown" if value is None else str(value).lower() if value in (True, False) else f"{value}"
-    )
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "unknown" if value is None else str(value)
 
 
 _VERSION = re.compile(r"\d+(\.\d+)*")

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from kbtool.ledger import figures
 from kbtool.ledger.cards import (
     CAPABILITIES,
     LEAST_VISIBLE,
@@ -22,6 +21,7 @@ from kbtool.ledger.cards import (
     card_of,
 )
 from kbtool.ledger.derive import Given
+from kbtool.model import figures
 from kbtool.model.address import item_key, split_reference
 from kbtool.model.base import Instant, Quantity
 from kbtool.model.claim import Derivation
@@ -107,7 +107,7 @@ def duration_is_the_time_between(session: Session, links: Links) -> Iterator[Imp
     if session.stretches:
         if all(stretch.ended is not None for stretch in session.stretches):
             each = tuple(
-                Derivation(how="elapsed", of=[stretch.started, stretch.ended])  # type: ignore[list-item]
+                Derivation(how="elapsed", of=[stretch.started, stretch.ended])
                 for stretch in session.stretches
             )
             yield Implied("duration", says, session.duration, "sum", each)

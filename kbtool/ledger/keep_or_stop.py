@@ -149,9 +149,11 @@ def money_json(span: Span) -> dict[str, str]:
 
 
 def figure(value: Fraction) -> str:
-    """A figure to four digits after the point, without the zeros behind."""
-    text = f"{Decimal(value.numerator) / Decimal(value.denominator):.4f}"
-    return text.rstrip("0").rstrip(".")
+    """A figure as it is, where four digits after the point hold it; else to four in all."""
+    exact = Decimal(value.numerator) / Decimal(value.denominator)
+    places = 4 if (value * 10**4).denominator == 1 else max(0, 3 - exact.adjusted())
+    text = f"{exact:.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def span_text(span: Span, unit: str = "") -> str:

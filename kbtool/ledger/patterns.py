@@ -191,9 +191,21 @@ class Account:
         return {currency: to_cent(amount) for currency, amount in sums.items()}
 
     def unpriced(self) -> list[str]:
-        """The kinds of cost that ``timed_money`` lacks, in a session or in all."""
-        missing = set().union(*(step.unpriced for step in self.counted))
-        return [kind for kind in EXPECTED if kind in missing]
+        """What ``timed_money`` lacks, in words: kinds of cost, steps of which nothing is known."""
+        priced = [step for step in self.counted if step.prices]
+        missing = set().union(*(step.unpriced for step in priced))
+        lacks = [kind for kind in EXPECTED if kind in missing]
+        rest = len(self.counted) - len(priced)
+        if rest:
+            lacks.append(f"{rest} step{'s' if rest > 1 else ''} of sessions that state no cost")
+        return lacks
+
+    def timed_money_text(self) -> str:
+        """``timed_money`` in words, with what it lacks; empty where no cost is stated."""
+        sums = sorted(self.timed_money().items())
+        said = " + ".join(f"{amount} {currency}" for currency, amount in sums)
+        lacks = self.unpriced() if said else []
+        return said + (f" without {' and '.join(lacks)}" if lacks else "")
 
     @property
     def rank(self) -> tuple[int, int, int, Decimal, Decimal, str]:
@@ -322,6 +334,22 @@ def _price(line: CostLine, session_minutes: Decimal | None) -> Fraction | None:
     if line.amount is None or not minutes:
         return None
     return Fraction(line.amount) / Fraction(minutes)
+
+
+def time_text(minutes: Decimal | None) -> str:
+    """A time in words: ``8 min``, and ``11.94 s`` where it is short and of no whole minutes."""
+    if minutes is None:
+        return "–"
+    if abs(minutes) < 2 and minutes != minutes.to_integral_value():
+        return f"{shown(minutes * 60, 2)} s"
+    return f"{shown(minutes)} min"
+
+
+def saving_text(minutes: Decimal | None) -> str:
+    """What a time comes to: ``2 min saved``, ``96 min lost``."""
+    if minutes is None:
+        return "–"
+    return f"{time_text(abs(minutes))} {'lost' if minutes < 0 else 'saved'}"
 
 
 def shown(figure: Decimal, places: int = 1) -> str:

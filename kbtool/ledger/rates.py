@@ -61,7 +61,7 @@ def find_rate(ledger: Ledger, option: str, text: str) -> Found:
 
 
 def find_figure(base: KnowledgeBase, option: str, kind: Any, text: str) -> Quantity:
-    """The figure that an option gives: as it is, or as SESSION#path of one that a record states.
+    """The figure that an option gives: as it is, or as RECORD#path of one that a record states.
 
     Args:
         base: the knowledge base.
@@ -71,15 +71,16 @@ def find_figure(base: KnowledgeBase, option: str, kind: Any, text: str) -> Quant
 
     Raises:
         UsageError: it is no such figure, or a bound.
-        NotFoundError: there is no such session.
+        NotFoundError: there is no such record.
     """
     stated: object = text
     if "#" in text:
         record, path = split_reference(text)
         if record is None:
-            raise UsageError(f"{option}: {text!r} names no session; write SESSION{text}")
+            raise UsageError(f"{option}: {text!r} names no record; write SESSION{text}")
+        known = base.patterns[record] if record in base.patterns else base.session(record)
         try:
-            stated = resolve(base.session(record).record, path)
+            stated = resolve(known.record, path)
         except AddressError as error:
             raise UsageError(f"{option}: {error}") from None
     try:

@@ -30,10 +30,10 @@ How = Literal[
 ]
 """sum: a+b+…; difference: a−b; product: a×b×…; ratio: a÷b, a throughput too (1 iter ÷ latency);
 percent: 100·a÷b; change: 100·(a−b)÷b; saving: 100·(b−a)÷b; count: how many operands, a list being
-as many as it holds; mean: arithmetic; elapsed: b−a of two times; minimum, maximum; same: the figure,
-or the version, stands elsewhere too; outcome: a claim of success in words, held against what the
-operands show; order: each time is at or after the one before it; alike: two measured figures that
-are compared were taken under the same conditions."""
+as many as it holds; mean: arithmetic; elapsed: b−a of two times; minimum, maximum; same: the
+figure, or the version, stands elsewhere too; outcome: a claim of success in words, held against
+what the operands show; order: each time is at or after the one before it; alike: two measured
+figures that are compared were taken under the same conditions."""
 
 IN_WORDS = frozenset(("outcome", "order", "alike"))
 """Claims in words: they state no figure."""

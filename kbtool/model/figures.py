@@ -1,7 +1,7 @@
 """Figures as a log states them, to reckon with: exact ends, rounding, ranges, units.
 
-A figure stands for every number that rounds to what is written: ``0.35`` for 0.345 to 0.355. What is
-reckoned from such figures is known no better than they are, so all arithmetic is on spans. It is
+A figure stands for every number that rounds to what is written: ``0.35`` for 0.345 to 0.355. What
+is reckoned from such figures is known no better than they are, so all arithmetic is on spans. It is
 exact (fractions), so that a figure on the very edge of its rounding is judged rightly.
 
 What an operand stands for is decided once, here:
@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kbtool.model.base import Quantity
 
@@ -33,11 +33,11 @@ MAX_EXPONENT = 60
 """Figures beyond 10^±60 measure nothing, and are no good to reckon with."""
 
 
-class NoFigure(Exception):
+class NoFigure(Exception):  # noqa: N818 - an answer, not an error
     """Nothing comes out; the message says why."""
 
 
-class WrongUnits(Exception):
+class WrongUnits(Exception):  # noqa: N818
     """Figures that cannot be added up or held against each other; the message names the units."""
 
 
@@ -86,7 +86,13 @@ _SCALES: dict[str, tuple[Fraction, str]] = {
     "day": (Fraction(86400), "s"),
     "days": (Fraction(86400), "s"),
 }
-_PURE = {"": Fraction(1), "×": Fraction(1), "x": Fraction(1), "%": Fraction(1, 100)}
+_PURE = {
+    "": Fraction(1),
+    "1": Fraction(1),
+    "×": Fraction(1),
+    "x": Fraction(1),
+    "%": Fraction(1, 100),
+}
 _PREFIXED = re.compile(r"([kKMGTP])(i?)(B|FLOPS?|Hz)|B|FLOPS?|Hz")
 _POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _CURRENCY = re.compile("[A-Z]{3}")
@@ -120,7 +126,7 @@ def _base(name: str) -> tuple[Fraction, tuple[str, ...], bool]:
         base = (prefixed[3] or name).removesuffix("S")
         power = _POWERS[prefixed[1]] if prefixed[1] else 0
         factor = Fraction(1024 if prefixed[2] else 1000) ** power
-        return factor, ("s",) if base == "Hz" else (base,), False
+        return factor, (base,), False
     if _CURRENCY.fullmatch(name):
         return Fraction(1), (name,), False
     return Fraction(1), (name.removesuffix("s") if len(name) > 2 else name,), True
@@ -135,7 +141,8 @@ def is_money(unit: Unit) -> bool:
     return any(power == 1 and _CURRENCY.fullmatch(name) for name, power in unit.physical)
 
 
-def figure_of(quantity: Quantity, *, added: bool) -> Figure:
+@lru_cache(maxsize=1 << 16)
+def figure_of(quantity: Quantity, added: bool) -> Figure:
     """What an operand stands for; see the module.
 
     Args:
@@ -148,24 +155,26 @@ def figure_of(quantity: Quantity, *, added: bool) -> Figure:
     """
     unit = unit_of(quantity.unit)
     exact = is_money(unit) and (added or len(unit.physical) > 1)
-    return _figure(quantity, unit, lambda number: not exact and _exponent(number) < 0)
+    return _figure(quantity, unit, whole_is_rounded=False, exact=exact)
 
 
+@lru_cache(maxsize=1 << 16)
 def stated(quantity: Quantity) -> Figure:
     """What a claimed figure stands for: everything that rounds to it.
 
     Raises:
         NoFigure: it is too large or too small to reckon with.
     """
-    return _figure(quantity, unit_of(quantity.unit), lambda number: True)
+    return _figure(quantity, unit_of(quantity.unit), whole_is_rounded=True, exact=False)
 
 
-def _figure(quantity: Quantity, unit: Unit, is_rounded: Callable[[Decimal], bool]) -> Figure:
-    low = _span(quantity.low, is_rounded(quantity.low), quantity.relation, unit.scale)
-    if quantity.high is None:
-        return Figure(low, low, unit)
-    high = _span(quantity.high, is_rounded(quantity.high), quantity.relation, unit.scale)
-    return Figure(low, high, unit)
+def _figure(quantity: Quantity, unit: Unit, *, whole_is_rounded: bool, exact: bool) -> Figure:
+    ends = []
+    for number in (quantity.low, quantity.high):
+        if number is not None:
+            rounded = not exact and (whole_is_rounded or _exponent(number) < 0)
+            ends.append(_span(number, rounded, quantity.relation, unit.scale))
+    return Figure(ends[0], ends[-1], unit)
 
 
 def _span(number: Decimal, is_rounded: bool, relation: str, scale: Fraction) -> Span:
@@ -224,14 +233,21 @@ def divide(x: Figure, y: Figure) -> Figure:
     Raises:
         NoFigure: y is zero, or may be on either side of it.
     """
+    if y.low.low < 0 < y.high.high:
+        raise NoFigure("it divides by what may be zero")
     return _combine(_over, x, y, _powers(x.unit, y.unit, -1))
 
 
 def whole(number: int) -> Figure:
     """A count."""
-    at = Fraction(number)
-    span = Span(at, at, at)
+    span = _exact(Fraction(number))
     return Figure(span, span, PURE)
+
+
+def money(amount: Decimal, currency: str) -> Figure:
+    """An item of a column of money: so many cents."""
+    span = _exact(Fraction(amount))
+    return Figure(span, span, unit_of(currency))
 
 
 def total(figures: Sequence[Figure]) -> Figure:
@@ -263,11 +279,12 @@ def geometric_mean(figures: Sequence[Figure]) -> Figure:
     for figure in figures[1:]:
         result = multiply(result, figure)
         common_unit(figures[0], figure, "averaged with")
-    spans = [
-        Span(*(_root(end, len(figures)) for end in span))  # type: ignore[arg-type]
+    degree = len(figures)
+    low, high = (
+        Span(_root(span.low, degree), Fraction(_root(span.at, degree)), _root(span.high, degree))
         for span in (result.low, result.high)
-    ]
-    return Figure(spans[0], spans[1], figures[0].unit)
+    )
+    return Figure(low, high, figures[0].unit)
 
 
 def _root(number: End, degree: int) -> End:
@@ -285,11 +302,9 @@ def extreme(figures: Sequence[Figure], pick: Callable[..., End]) -> Figure:
     unit = figures[0].unit
     for figure in figures[1:]:
         unit = common_unit(figures[0], figure, "held against")
-    ends = [
-        Span(*(pick(*ends) if len(figures) > 1 else ends[0] for ends in zip(*spans, strict=True)))
-        for spans in zip(*((figure.low, figure.high) for figure in figures), strict=True)
-    ]
-    return Figure(ends[0], ends[1], unit)
+    low = _each(pick, [figure.low for figure in figures])
+    high = _each(pick, [figure.high for figure in figures])
+    return Figure(low, high, unit)
 
 
 def common_unit(x: Figure, y: Figure, what: str) -> Unit:
@@ -318,6 +333,7 @@ def name_of(unit: Unit) -> str:
     return f"{above or ('1' if below else '')}{below}" or "a bare number"
 
 
+@lru_cache(maxsize=1024)
 def _powers(x: Unit, y: Unit, sign: int) -> Unit:
     if not (y.physical or y.counted):
         return x
@@ -337,11 +353,23 @@ def _combine(operation: Callable[[Span, Span], Span], x: Figure, y: Figure, unit
         span = operation(x.low, y.low)
         return Figure(span, span, unit)
     corners = [operation(one, other) for one in (x.low, x.high) for other in (y.low, y.high)]
-    low, high = (Span(*map(pick, zip(*corners, strict=True))) for pick in (min, max))  # type: ignore[arg-type]
-    return Figure(low, high, unit)
+    return Figure(_each(min, corners), _each(max, corners), unit)
+
+
+def _each(pick: Callable[..., Any], spans: Sequence[Span]) -> Span:
+    """The least, or the largest, of each of the three numbers of some spans."""
+    low, at, high = (pick(numbers) for numbers in zip(*spans, strict=True))
+    return Span(low, at, high)
+
+
+def _exact(number: Fraction) -> Span:
+    # One object three times: that a span is a point is seen without a comparison.
+    return Span(number, number, number)
 
 
 def _plus(x: Span, y: Span) -> Span:
+    if x.low is x.high and y.low is y.high:
+        return _exact(x.at + y.at)
     return Span(_sum(x.low, y.low), x.at + y.at, _sum(x.high, y.high))
 
 
@@ -351,15 +379,15 @@ def _minus(x: Span, y: Span) -> Span:
 
 def _times(x: Span, y: Span) -> Span:
     at = x.at * y.at
-    if x.low == x.high and y.low == y.high:
-        return Span(at, at, at)
+    if x.low is x.high and y.low is y.high:
+        return _exact(at)
     ends = [_product(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
     return Span(min(ends), at, max(ends))
 
 
 def _over(x: Span, y: Span) -> Span:
-    if y.at == 0 or y.low < 0 < y.high:
-        raise NoFigure("it divides by what is or may be zero")
+    if y.at == 0:
+        raise NoFigure("it divides by zero")
     inverse = Span(_inverse(y.high, y.at), 1 / y.at, _inverse(y.low, y.at))
     return _times(x, inverse)
 
@@ -395,9 +423,7 @@ def agrees(claimed: Quantity, derived: Figure) -> bool:
     """
     wanted = stated(claimed)
     if not same_kind(wanted.unit, derived.unit):
-        raise WrongUnits(
-            f"stated in {name_of(wanted.unit)}, comes out in {name_of(derived.unit)}"
-        )
+        raise WrongUnits(f"stated in {name_of(wanted.unit)}, comes out in {name_of(derived.unit)}")
     if claimed.relation == ">":
         return derived.high.high > wanted.low.at
     if claimed.relation == ">=":

@@ -169,10 +169,11 @@ def readable(markdown: str) -> str:
             lines.append(" " * len(line))
         else:
             lines.append(line)
-    return _UNREAD.sub(_blank, "\n".join(lines))
+    return _UNREAD.sub(blank, "\n".join(lines))
 
 
-def _blank(found: re.Match[str]) -> str:
+def blank(found: re.Match[str]) -> str:
+    """Spaces as long as what was found, its line breaks kept."""
     return "".join("\n" if char == "\n" else " " for char in found[0])
 
 

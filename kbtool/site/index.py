@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
+from kbtool.ledger.audit import Item, Report, audit
 from kbtool.ledger.patterns import Account, accounts
 from kbtool.model.address import split_reference
 from kbtool.model.claim import Claim, Derivation, Operand
@@ -99,6 +101,16 @@ class Index:
                 self.followers[session.follows].append(session)
         self.titles = dict(self._titles())
         self.mentions = self._mentions()
+
+    @cached_property
+    def audit(self) -> Report:
+        """Every claim recomputed."""
+        return audit(self.base)
+
+    @cached_property
+    def audited(self) -> dict[tuple[str, str], Item]:
+        """(record, path of the claim in it) → what the audit makes of it."""
+        return {(item.record, item.where): item for item in self.audit.items}
 
     def record(self, name: str) -> Session | Pattern | None:
         """The session or the pattern of this id."""

@@ -8,7 +8,19 @@ from collections.abc import Iterable, Sequence
 from kbtool.site.escape import inline
 
 GOOD = frozenset(
-    {"passed", "pass", "complete", "done", "fixed", "proved", "applied", "operational", "confirmed"}
+    {
+        "passed",
+        "pass",
+        "complete",
+        "done",
+        "fixed",
+        "proved",
+        "applied",
+        "operational",
+        "confirmed",
+        "consistent",
+        "kept",
+    }
 )
 BAD = frozenset(
     {
@@ -21,6 +33,7 @@ BAD = frozenset(
         "timeout",
         "terminated",
         "not reproduced",
+        "exceeded",
     }
 )
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kbtool.ledger.audit import Item, Reckoned
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.pattern import Pattern
 from kbtool.model.session import Evidence, Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
 from kbtool.site.index import Index, page_of
-from kbtool.site.markup import anchor, bullets, heading, join, nothing, slim_table
+from kbtool.site.markup import anchor, bullets, chip, heading, join, nothing, slim_table
 
 TITLE = "title"
 """The anchor of each page's first heading; fixed, so that no text can claim another's."""
@@ -104,22 +105,36 @@ def why_unknown(record: Session | Pattern, path: str) -> str:
 
 
 def claims(index: Index, record: Session | Pattern) -> str:
-    """The claims of a record, each with what it derives from."""
+    """The claims of a record, each with what it derives from, what comes out, and its grade."""
     anchors = index.anchors(record)
     rows = []
     for claim in record.claims:
         place = anchors.get(claim)
+        item = index.audited[record.id, f"claims.{claim.id}"]
+        came = index.audit.reckoned(item)
         rows.append(
             [
                 (anchor(place) if place else "") + inline(claim.says),
                 optional(claim.stated),
                 _derivation(index, record, claim),
-                optional(claim.note),
+                optional(came.derived),
+                chip(item.grade),
+                " · ".join(part for part in (optional(claim.note), remarks(item, came)) if part),
                 cite(claim.source),
             ]
         )
-    header = ["Claim", "Stated", "Derives from", "Remark", "Source"]
-    return section("Claims", "claims", slim_table(header, rows, {1}) if rows else None)
+    header = ["Claim", "Stated", "Derives from", "Comes out", "Grade", "Remark", "Source"]
+    return section("Claims", "claims", slim_table(header, rows, {1, 3}) if rows else None)
+
+
+def remarks(item: Item, came: Reckoned) -> str:
+    """What the audit has to say of a claim beside its grade."""
+    said = []
+    if item.how is not None and came.why:
+        said.append(inline(came.why))
+    if item.acknowledged is not None:
+        said.append(f"left so: {inline(item.acknowledged)}")
+    return " · ".join(said)
 
 
 def _derivation(index: Index, record: Session | Pattern, claim: Claim) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from kbtool.ledger.rollup import KINDS, By, Rollup, Row, roll_up
+from kbtool.ledger.rollup import KINDS, By, Links, Rollup, Row, roll_up
 from kbtool.model.session import Session
 from kbtool.site.figures import UNKNOWN, minutes, money
 
 MONEY = KINDS
 
 
-def rollups(sessions: Sequence[Session], by: By) -> list[Rollup]:
+def rollups(sessions: Sequence[Session], by: By, links: Links | None = None) -> list[Rollup]:
     """One table a currency, for currencies are never added up; one where nothing was paid for."""
     used = {line.currency for session in sessions for line in session.costs}
     currencies: list[str | None] = [*sorted(used)] or [None]
-    return [roll_up(sessions, by, currency) for currency in currencies]
+    return [roll_up(sessions, by, currency, links) for currency in currencies]
 
 
 def stated(sessions: Sequence[Session]) -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from knowledge import LOOK, RUN, line_of, sealed
 
 from kbtool.checks.prose_rules import judged
-from kbtool.model.address import AddressError, figure_at
+from kbtool.model.address import AddressError, figure_at, resolve
 from kbtool.model.prose import (
     Address,
     Operation,
@@ -64,13 +64,18 @@ def measured() -> dict[str, Any]:
 
 
 OURS = "steps.time.S=128.arms.ours"
+COSTS = """\
+costs:
+  - {kind: gpu, amount: 0.35, basis: billed}
+  - {kind: ai, amount: 1.00, basis: billed}
+"""
 THEIRS = "steps.time.S=128.arms.theirs"
 
 
 @pytest.fixture
 def known(base):
     base.pattern("P01", LOOK)
-    base.session(more="duration: 90 min\ncosts: [{kind: gpu, amount: 0.35, basis: billed}]\n")
+    base.session(more="duration: 90 min\n" + COSTS)
     base.write(f"sessions/2025-01-01-a/runs/{RUN_ID}.json", sealed(measured()))
     return base
 
@@ -104,6 +109,13 @@ def test_addresses_in_a_run(path, figure):
         assert figure_at(run, path).text == figure
 
 
+def test_what_pydantic_keeps_of_a_record_has_no_address():
+    run = Run.model_validate(measured())
+    for path in ("model_fields_set", "model_extra"):
+        with pytest.raises(AddressError, match="there is no"):
+            resolve(run, path)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -123,6 +135,8 @@ def test_addresses_in_a_run(path, figure):
         f"[3.1 TB/s](figure:{RUN_ID}#steps.time.read_gb_s)",
         f"[11.8 GB/s](figure:ratio({RUN_ID}#steps.time.S=128.bytes,#{OURS}))",
         "[0.35 USD](figure:2025-01-01-a#costs.gpu) in [1.5 h](figure:2025-01-01-a#duration)",
+        # A quotient of money may have been taken before it was rounded to cents.
+        "[0.353×](figure:ratio(2025-01-01-a#costs.gpu,#costs.ai))",
         f"[5.56 µs][ours]\n\n[ours]: <figure:{RUN_ID}#{OURS}>",
         f"[5.56 µs]\n\n[5.56 µs]: figure:{RUN_ID}#{OURS}",
         f"`[9 µs](figure:{RUN_ID}#{OURS})`\n\n```md\n[9 µs](figure:NO#where)\n```\n",
@@ -188,9 +202,10 @@ def test_every_text_that_people_write(known):
 
 def test_a_record_may_leave_its_own_id_out(known):
     known.session(more="duration: 90 min\noutcome: Took [1.5 h](figure:#duration).\n")
-    known.write("sessions/2025-01-01-a/notes.md", "Took [2.5 h](figure:#duration).\n")
-    assert [(f.path, f.rule) for f in known.findings()] == [
-        ("sessions/2025-01-01-a/notes.md", "figure")
+    text = "Took [90 min](figure:#duration).\nTook [2.5 h](figure:#duration).\n"
+    known.write("sessions/2025-01-01-a/notes.md", text)
+    assert [(f.path, f.rule, f.line) for f in known.findings()] == [
+        ("sessions/2025-01-01-a/notes.md", "figure", 2)
     ]
 
 
@@ -218,7 +233,7 @@ def test_the_cache_sees_either_side_change(known):
     known.write("README.md", text)
     time.sleep(2.1)
     assert known.findings(cached=True) == known.findings(cached=True) == []
-    known.session(more="duration: 91 min\n")
+    known.session(more="duration: 95 min\n")
     assert [f.line for f in known.findings(cached=True)] == [1]
     known.session(more="duration: 90 min\n")
     assert known.findings(cached=True) == []
@@ -238,7 +253,7 @@ def test_nothing_is_loaded_where_nothing_changed(known, kbtool):
 
 def test_figures_of_performance_come_from_somewhere(known):
     known.kernel()
-    bare = "It takes 5.6 µs.\n"
+    bare = "It takes 5.6 µs after [1.5 h](figure:2025-01-01-a#duration).\n"
     for path in ("README.md", "kernels/add/README.md", "docs/guide/deep/a.md"):
         known.write(path, bare)
     for path in ("docs/adr/0001-b.md", "CHANGELOG.md", "sessions/2025-01-01-a/notes.md"):

@@ -177,8 +177,8 @@ def test_the_cost_of_a_bug_mended(three, kbtool):
     three.session("2025-03-01-d", bug + fix + COSTS.format(minutes=1, gpu="0.40", ai="4.00"))
     done = kbtool("costs", "--per", "bug", "--json", root=three.root)
     rows = json.loads(done.out)
-    assert [row["bugs_fixed"] for row in rows["rows"]] == [0, 0, 1, 0]
-    assert (rows["rows"][2]["per_bug"], rows["total"]["per_bug"]) == ("4.40", "7.70")
+    assert [row["bugs_fixed"] for row in rows["rows"]] == [0, 0, 0, 1]
+    assert (rows["rows"][3]["per_bug"], rows["total"]["per_bug"]) == ("4.40", "7.70")
     table = kbtool("costs", "--per", "bug", "--per", "speedup", root=three.root).out.splitlines()
     assert re.search(r"1 \(1 claimed\) +≥ 7\.70 +– +–$", table[-1]), table[-1]
 

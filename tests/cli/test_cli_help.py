@@ -35,7 +35,9 @@ def test_every_command_says_what_it_does(path, kbtool):
 
 
 OWN = [("init",), ("check",), ("session",), ("session", "new"), ("session", "cost"),
-       ("session", "note"), ("costs",), ("status",), ("keep-or-stop",), ("schema",)]  # fmt: skip
+       ("session", "note"), ("costs",), ("status",), ("keep-or-stop",), ("schema",),
+       ("export",), ("export", "focus"), ("export", "beancount"), ("export", "jsonl"),
+       ("export", "parquet"), ("export", "corpus")]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", OWN, ids=" ".join)

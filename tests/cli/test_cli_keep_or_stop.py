@@ -32,7 +32,7 @@ def test_the_figures_of_the_log_of_n7a(kbtool):
     assert answer["stopping_saves"] == {"low": "1.20", "high": "1.60"}
     assert answer["break_even_idle_hours"] == {"low": "4", "high": "6"}
     turns = {turn["input"]: turn for turn in answer["turns"]}
-    assert turns["rate"]["at"] == {"low": "0.0667", "high": "0.1"}
+    assert turns["rate"]["at"] == {"low": "0.06667", "high": "0.1"}
     assert turns["people"]["at"] is None
     assert answer["inputs"]["idle"]["from"] == f"{where}.keep.time"
 
@@ -86,7 +86,8 @@ def test_a_preemption_costs_a_restart_and_more(base, kbtool):
     [
         ([], "--idle"),
         (["--idle", "12 h"], "say what the card costs: .*\\(none yet\\)"),
-        (["--idle", "12 h", "--rate", "l4"], "neither a rate of sessions/ledger.yaml"),
+        (["--idle", "12 h", "--rate", "l4", "--restart-cost", "1 USD"],
+         "neither a rate of sessions/ledger.yaml"),
         (["--idle", "12 h", "--rate", "1 USD/h"], "say what a restart costs"),
         (["--idle", "12 h", "--rate", "1 USD/h", "--restart", "5 min"], "who wait for the restart"),
         (["--idle", "12", "--rate", "1 USD/h"], "--idle: .*takes a time"),

@@ -54,7 +54,10 @@ def test_one_pattern_with_the_places_of_what_is_said(known, kbtool):
     assert f"{shown}:{line}: step build: planned 10 min, took 4 min: 6 min saved" in done.out
     line = line_of(path, "id: test")
     assert f"{shown}:{line}: step test: planned 1 min, took –: not counted" in done.out
-    assert "0.60 USD without ai, engineer" in done.out
+    assert (
+        "by step times: 6 min saved (1 of 2 steps count), money 0.60 USD without ai and engineer"
+        in done.out
+    )
     done = kbtool("patterns", "P01", root=known.root)
     assert "sessions/2025-01-01-a/runs/20250101T090000Z-look.json:1: step look" in done.out
 

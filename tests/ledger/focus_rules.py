@@ -190,7 +190,9 @@ RULES: dict[str, Rule] = {
         lambda row: bool(row["PricingQuantity"])
         or row["ChargeCategory"] not in {"Usage", "Purchase"}
     ),
-    "PricingUnit-C-003-O": _each("PricingUnit", lambda row: bool(UNITS.fullmatch(row["PricingUnit"]))),
+    "PricingUnit-C-003-O": _each(
+        "PricingUnit", lambda row: bool(UNITS.fullmatch(row["PricingUnit"]))
+    ),
     "PricingUnit-C-005-C": _each("PricingUnit", lambda row: bool(row["PricingQuantity"])),
     "PricingUnit-C-006-C": _each("PricingQuantity", lambda row: bool(row["PricingUnit"])),
     "ServiceCategory-C-003-M": _each(

@@ -9,9 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from costed import SESSIONS, line, session
 from focus_rules import DATE_TIME, MANDATORY, NUMERIC, RECOMMENDED, RULES, broken
 from hypothesis import given
-from sessions import SESSIONS, line, session
 
 from kbtool.ledger.export.focus import focus
 from kbtool.store.tree import KnowledgeBase
@@ -118,7 +118,7 @@ def test_each_rule_can_fail(rule):
 
 
 def test_only_what_is_billed_is_in_billed_cost():
-    header, (billed, claimed) = read(focus([SOUND]).data)
+    _, (billed, claimed) = read(focus([SOUND]).data)
     assert (billed["BilledCost"], billed["EffectiveCost"]) == ("1.40", "1.40")
     assert (claimed["BilledCost"], claimed["EffectiveCost"]) == ("0.00", "0.33")
     assert (billed["InvoiceId"], claimed["InvoiceId"]) == ("A-7", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fractions import Fraction as F
+from fractions import Fraction
 
 import pytest
 from hypothesis import assume, given
@@ -16,7 +16,7 @@ def inputs(**given: object) -> dict:
 
     def span(value: object) -> Span:
         low, high = value if isinstance(value, tuple) else (value, value)
-        return Span(F(str(low)), F(str(high)))
+        return Span(Fraction(str(low)), Fraction(str(high)))
 
     return {name: span(given.get(name, 0)) for name in NAMES}
 
@@ -28,12 +28,12 @@ def turn(answer, name):
 def test_the_formula_by_hand():
     """12 h at 0.20; 10 min for two at 60 USD/h and the card; 3 USD; 25 % of 8 USD more."""
     both = totals(
-        {"idle": F(12), "rate": F("0.2"), "restart": F(10), "people": F(120),
-         "restart_cost": F(3), "preemption": F(25), "preemption_cost": F(8)}
+        {"idle": Fraction(12), "rate": Fraction("0.2"), "restart": Fraction(10), "people": Fraction(120),
+         "restart_cost": Fraction(3), "preemption": Fraction(25), "preemption_cost": Fraction(8)}
     )  # fmt: skip
-    restart = 20 + F("0.2") / 6 + 3
+    restart = 20 + Fraction("0.2") / 6 + 3
     assert both.stop == restart
-    assert both.keep == F("2.4") + (restart + 8) / 4
+    assert both.keep == Fraction("2.4") + (restart + 8) / 4
 
 
 def test_the_figures_of_the_log_of_n7a_speak_against_its_decision():
@@ -43,16 +43,20 @@ def test_the_figures_of_the_log_of_n7a_speak_against_its_decision():
     assert money_text(answer.keep, "USD") == "2.40 USD"
     assert money_text(answer.stop, "USD") == "0.80 to 1.20 USD"
     assert money_text(answer.saved, "USD") == "1.20 to 1.60 USD"
-    assert answer.break_even.at == Span(F(4), F(6))
-    assert turn(answer, "rate").at == Span(F("0.8") / 12, F("0.1"))
+    assert answer.break_even.at == Span(Fraction(4), Fraction(6))
+    assert turn(answer, "rate").at == Span(Fraction("0.8") / 12, Fraction("0.1"))
     cost = turn(answer, "restart_cost")
-    assert (cost.at, cost.keep_is, cost.always) == (Span(F("2.4"), F("2.4")), "above", True)
+    assert (cost.at, cost.keep_is, cost.always) == (
+        Span(Fraction("2.4"), Fraction("2.4")),
+        "above",
+        True,
+    )
     assert turn(answer, "people").at is None  # nobody waits while a restart takes no time
 
 
 def test_ranges_that_hold_the_break_even_give_no_advice():
     answer = weigh(inputs(idle=(2, 8), rate=1, restart_cost=5))
-    assert (answer.advice, answer.saved) == ("either", Span(F(-3), F(3)))
+    assert (answer.advice, answer.saved) == ("either", Span(Fraction(-3), Fraction(3)))
     assert weigh(inputs(idle=5, rate=1, restart_cost=5)).advice == "either"
     assert weigh(inputs(idle=(2, 4), rate=1, restart_cost=5)).advice == "keep"
 
@@ -61,21 +65,24 @@ def test_a_turn_that_only_some_ends_have_says_so():
     """With the certainty of a pre-emption no restart is dear enough to keep the card."""
     answer = weigh(inputs(idle=1, rate=1, restart_cost=5, preemption=(50, 100)))
     cost = turn(answer, "restart_cost")
-    assert (cost.at, cost.always, cost.keep_is) == (Span(F(2), F(2)), False, "above")
+    assert (cost.at, cost.always, cost.keep_is) == (Span(Fraction(2), Fraction(2)), False, "above")
 
 
 def test_figures_as_people_read_them():
-    assert figure(F(2, 3)) == "0.6667"
-    assert figure(F(10)) == "10"
-    assert span_text(Span(F(4), F(6)), "h") == "4 to 6 h"
-    assert span_text(Span(F(4), F(4)), "h") == "4 h"
+    assert figure(Fraction(2, 3)) == "0.6667"
+    assert figure(Fraction(200, 3)) == "66.67"
+    assert figure(Fraction(1, 300)) == "0.003333"
+    assert figure(Fraction(123456, 7)) == "17637"
+    assert (figure(Fraction(10)), figure(Fraction("1234.5678"))) == ("10", "1234.5678")
+    assert span_text(Span(Fraction(4), Fraction(6)), "h") == "4 to 6 h"
+    assert span_text(Span(Fraction(4), Fraction(4)), "h") == "4 h"
 
 
 NUMBER = st.decimals(0, 200, places=2)
-SPAN = st.tuples(NUMBER, NUMBER).map(lambda ends: Span(*sorted(F(end) for end in ends)))
+SPAN = st.tuples(NUMBER, NUMBER).map(lambda ends: Span(*sorted(Fraction(end) for end in ends)))
 INPUTS = st.fixed_dictionaries({name: SPAN for name in NAMES if name != "preemption"}).flatmap(
     lambda given: st.tuples(st.integers(0, 100), st.integers(0, 100)).map(
-        lambda ends: {**given, "preemption": Span(*sorted(F(end) for end in ends))}
+        lambda ends: {**given, "preemption": Span(*sorted(Fraction(end) for end in ends))}
     )
 )
 
@@ -105,12 +112,15 @@ def test_the_advice_turns_where_it_says(given_inputs, name):
     found = turn(weigh(exact), name)
     point = {key: span.low for key, span in exact.items()}
 
-    def saved(value: F) -> F:
+    def saved(value: Fraction) -> Fraction:
         both = totals({**point, name: value})
         return both.keep - both.stop
 
     if found.at is None:  # the sign stays from one end of the values to the other
-        ends = [saved(F(0)), saved(F(100) if name == "preemption" else F(10**12))]
+        ends = [
+            saved(Fraction(0)),
+            saved(Fraction(100) if name == "preemption" else Fraction(10**12)),
+        ]
         assert min(ends) > 0 or max(ends) < 0 or ends[0] == ends[1] == 0
         return
     at = found.at.low
@@ -125,6 +135,6 @@ def test_the_advice_turns_where_it_says(given_inputs, name):
 def test_the_break_even_splits_the_advice(hours):
     given_inputs = inputs(idle=hours, rate=2, restart=12, people=48)
     answer = weigh(given_inputs)  # 12 min of 48 + 2 USD/h are 10 USD, five hours of the card
-    assert answer.break_even.at == Span(F(5), F(5))
+    assert answer.break_even.at == Span(Fraction(5), Fraction(5))
     assert answer.advice == "keep"
     assert weigh(inputs(idle="5.1", rate=2, restart=12, people=48)).advice == "stop"

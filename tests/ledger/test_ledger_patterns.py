@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from knowledge import RUN
 
-from kbtool.ledger.patterns import STANDINGS, Account, Span, accounts, shown
+from kbtool.ledger.patterns import (
+    STANDINGS,
+    Account,
+    Span,
+    accounts,
+    saving_text,
+    shown,
+    time_text,
+)
 from kbtool.model.base import Quantity
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
@@ -175,6 +183,11 @@ def test_minutes_cost_what_a_minute_of_the_session_cost():
     assert found.timed_money() == {"USD": Decimal("0.70")}
     assert found.unpriced() == ["engineer"]
     assert account(session(steps=[step()])).timed_money() == {}
+    priced = session("a", duration="25 min", costs=costs, steps=[step(target="38 min")])
+    both = account(priced, session("b", steps=[step()]))
+    assert both.timed_money_text() == (
+        "0.70 USD without engineer and 1 step of sessions that state no cost"
+    )
 
 
 PARAMETERS = {"size": {"type": "int", "default": "3", "help": "h"}}
@@ -233,18 +246,29 @@ def test_a_library_that_was_there_already_saved_nothing():
 
 def test_ranks_go_by_standing_then_by_how_often_then_by_minutes():
     sessions = [
-        session(
-            "a", evidence=[says("proved", "P03"), says("applied", "P02"), says("applied", "P05")]
-        ),
-        session("b", evidence=[says("applied", "P02"), says("contradicted", "P01")]),
-        session("c", evidence=[says("applied", "P04", saved="9 min"), says("discovered", "P06")]),
-        session("d", evidence=[says("applied", "P07", saved="90 min", expected="true")]),
+        session("a", evidence=[says("proved", "P09"), says("proved", "P03")]),
+        session("b", evidence=[says("proved", "P09"), says("applied", "P03")]),
+        session("c", evidence=[says("applied", "P03"), says("applied", "P08")]),
+        session("d", evidence=[says("applied", "P08"), says("contradicted", "P01")]),
+        session("e", evidence=[says("applied", "P07", saved="9 min"), says("discovered", "P02")]),
+        session("f", evidence=[says("applied", "P04", saved="90 min", expected="true")]),
+        session("g", evidence=[says("applied", "P05")], steps=[step(pattern="P05")]),
     ]
-    patterns = [pattern(f"P0{n}") for n in range(1, 8)]
+    patterns = [pattern(f"P0{n}") for n in (1, 2, 3, 4, 5, 7, 8, 9)]
     ranked = accounts(patterns, sessions, [])
     order = [one.pattern.id for one in ranked]
-    assert order == ["P03", "P02", "P04", "P05", "P07", "P06", "P01"]
+    assert order == ["P09", "P03", "P08", "P07", "P05", "P04", "P02", "P01"]
     assert accounts(reversed(patterns), sessions, []) == ranked
+
+
+def test_times_in_words():
+    times = ("8", "0.25", "-0.5", "1.5", "1", "96.04")
+    assert [time_text(Decimal(x)) for x in times] == [
+        "8 min", "15 s", "-30 s", "90 s", "1 min", "96 min"
+    ]  # fmt: skip
+    assert saving_text(Decimal(-96)) == "96 min lost"
+    assert saving_text(Decimal("0.25")) == "15 s saved"
+    assert saving_text(None) == time_text(None) == "–"
 
 
 def test_figures_are_shown_without_noughts():

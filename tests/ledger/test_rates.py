@@ -167,7 +167,7 @@ def test_a_figure_may_be_one_that_a_record_states(base):
     for text, error, said in (
         ("A#nothing", UsageError, "--idle: there is no 'nothing'"),
         ("A#title", UsageError, "--idle"),
-        ("#duration", UsageError, "names no session"),
+        ("#duration", UsageError, "names no record"),
         ("B#duration", NotFoundError, "there is no session 'B'"),
         ("A#steps.s.target", UsageError, "is a bound"),
         ("soon", UsageError, "is not a quantity"),

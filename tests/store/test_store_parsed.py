@@ -49,24 +49,35 @@ def test_the_same_as_one_by_one(many, monkeypatch):
     }  # fmt: skip
 
 
-def test_nothing_is_parsed_twice(many, monkeypatch):
-    seen(many.root)
-    monkeypatch.setattr(parsed, "parse", None)
-    assert len(seen(many.root)[0]) == SESSIONS - len(BROKEN)
-
-
-def test_a_change_is_seen_and_the_rest_is_not_read_again(many, monkeypatch):
-    seen(many.root)
-    path = many.session("2025-01-02-s", "outcome: another\n")
-    read: list[str] = []
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The days of the files that are read, in this process."""
+    days: list[str] = []
     real = parsed.read_stamped
-    monkeypatch.setattr(
-        parsed,
-        "read_stamped",
-        lambda root, name, limit: read.append(name) or real(root, name, limit),
-    )
+
+    def reading(root: str, path: str, limit: int):
+        days.append(path[9:19])
+        return real(root, path, limit)
+
+    monkeypatch.setattr(parsed, "read_stamped", reading)
+    monkeypatch.setattr("kbtool.store.pool.WORTH_A_POOL", 1000)
+    return days
+
+
+def test_what_parsed_is_not_read_again(many, read):
+    first = seen(many.root)
+    assert len(read) == SESSIONS + 1
+    read.clear()
+    assert seen(many.root) == first
+    assert read == ["2025-01-04", "2025-01-06", "2025-02-01"]
+
+
+def test_a_change_is_seen_and_the_rest_is_not_read_again(many, read):
+    seen(many.root)
+    read.clear()
+    many.session("2025-01-02-s", "outcome: another\n")
     assert KnowledgeBase(many.root).sessions["2025-01-02-s"].record.outcome == "another"
-    assert read == [path.relative_to(many.root).as_posix()]
+    assert read == ["2025-01-02", "2025-01-04", "2025-01-06", "2025-02-01"]
 
 
 def test_a_mended_record_is_no_finding_any_more(many):

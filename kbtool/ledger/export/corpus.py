@@ -92,9 +92,9 @@ _HOME = re.compile(r"(?<![\w.])(?:/home/|/Users/|/root\b|[A-Za-z]:\\Users\\)[^\s
 _NAME = r"[^\s/\\'\"`:;,=|<>()\[\]{}]+"
 _PATH = re.compile(
     # Not inside a word, a relative path or the address of a page; but after a compiler's flag.
-    r"(?:(?<=-I)|(?<=-L)|(?<=-isystem)|(?<=file://)|(?<![\w.:/\\~-]))"
-    r"(?:~|[A-Za-z]:)?[/\\](?!(?:usr|opt|lib|lib64|bin|sbin|etc|dev|proc|sys)/)"
-    rf"(?:{_NAME}[/\\])+({_NAME})?"
+    r"(?:(?<=-I)|(?<=-L)|(?<=-isystem)|(?<=file://)|(?<![\w./\\~+@%#&?-]))"
+    r"(?:~?/(?!/|(?:usr|opt|lib|lib64|bin|sbin|etc|dev|proc|sys)/)"
+    rf"(?:{_NAME}/)+({_NAME})?|(?:~|[A-Za-z]:)\\(?:{_NAME}\\)+({_NAME})?)"
 )
 
 
@@ -105,7 +105,7 @@ def without_paths(text: str, root: str) -> str:
     """
     text = text.replace(f"{root.rstrip('/')}/", "")
     text = _HOME.sub("~", text)
-    return _PATH.sub(lambda match: match[1] or "…", text)
+    return _PATH.sub(lambda match: match[1] or match[2] or "…", text)
 
 
 def _without_paths(node: Any, root: str) -> Any:

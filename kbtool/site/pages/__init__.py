@@ -8,7 +8,18 @@ from datetime import date
 
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
-from kbtool.site.pages import bug, costs, decisions, home, kernel, pattern, recipe, run, session
+from kbtool.site.pages import (
+    audit,
+    bug,
+    costs,
+    decisions,
+    home,
+    kernel,
+    pattern,
+    recipe,
+    run,
+    session,
+)
 from kbtool.site.parts import TITLE, front_matter
 
 
@@ -29,6 +40,7 @@ def pages(
         at.KERNELS: kernel.listing(index),
         at.BUGS: bug.listing(index),
         at.COSTS: costs.page(index),
+        at.AUDIT: audit.page(index),
         at.RECIPES: recipe.listing(index),
         at.RUNS: run.listing(index),
         at.TAGS: home.tags(),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from kbtool.ledger.rollup import EXPECTED, By, Rollup, Row
+from decimal import Decimal
+
+from kbtool.ledger.budget import Box, account, month_boxes
+from kbtool.ledger.rollup import EXPECTED, NOWHERE, By, Rollup, Row, links_of, running
+from kbtool.ledger.sittings import months_of, sitting_of
 from kbtool.site import addresses as at
+from kbtool.site.chart import Bar, stacked
 from kbtool.site.escape import inline
-from kbtool.site.figures import money
+from kbtool.site.figures import UNKNOWN, minutes, money
 from kbtool.site.index import Index
-from kbtool.site.markup import join, nothing, slim_table
+from kbtool.site.markup import chip, join, nothing, slim_table
 from kbtool.site.parts import page_title, section
 from kbtool.site.sums import MONEY, cell, rollups
 
@@ -15,13 +20,19 @@ _BY: tuple[tuple[By, str], ...] = (
     ("kind", "Kind"),
     ("month", "Month"),
     ("card", "Card"),
+    ("pattern", "Pattern"),
+    ("kernel", "Kernel"),
+    ("outcome", "Outcome"),
     ("session", "Session"),
 )
+_MOST_BARS = 36
+"""Beyond so many, bars tell nothing: months are shown, at last the latest of them."""
 
 
 def page(index: Index) -> str:
-    """Costs by kind, by month, by card, by session."""
+    """Costs over time, by kind, month, card and so on, and the boxes of sessions and months."""
     sessions = list(index.sessions.values())
+    links = links_of(sessions, (attempts[-1] for attempts in index.runs.values()))
     if not any(session.costs for session in sessions):
         return join([page_title("Costs"), nothing("No session's record has a cost line yet.")])
     return join(
@@ -30,15 +41,93 @@ def page(index: Index) -> str:
             "Sums of what the records state. Every session is taken to have cost time, GPU, AI and"
             " an engineer: where a record does not say how much, it is counted as unknown beside"
             " the sum, never as zero. The command for these tables is `kbtool costs`.",
+            section("Over time", "over-time", *_over_time(index)),
+            section("Boxes", "boxes", _boxes(index)),
             *(
                 section(
                     f"By {title.lower()}", f"by-{by}",
-                    *(_table(index, table, title) for table in rollups(sessions, by)),
+                    _months(index) if by == "month" else None,
+                    *(_table(index, table, title) for table in rollups(sessions, by, links)),
                 )
                 for by, title in _BY
             ),
         ]
     )  # fmt: skip
+
+
+def _over_time(index: Index) -> list[str]:
+    """A chart a currency: what each session, or each month, cost, and the sum so far."""
+    sessions = list(index.sessions.values())
+    by: By = "session" if len(sessions) <= _MOST_BARS else "month"
+    charts = []
+    for table in rollups(sessions, by):
+        if table.total.total is None:
+            continue
+        sums = {
+            row.keys: sofar.total for row, sofar in zip(table.rows, running(table), strict=True)
+        }
+        bars = [_bar(row, sofar=sums[row.keys]) for row in table.rows[-_MOST_BARS:]]
+        title = f"Money by {by} in {table.currency}, stacked by kind, and the sum so far"
+        charts.append(stacked(title, bars, table.currency or ""))
+    if charts:
+        about = f"A bar a {by}, in the order of the work; `?` where nothing is known."
+        charts.append(f"{about} The figures: [by {by}](#by-{by}).")
+    return charts
+
+
+def _months(index: Index) -> str:
+    """A chart a currency: what each month cost, by kind, beside its box."""
+    limits = {
+        (budget.month, budget.currency): Decimal(budget.money)
+        for budget in months_of(index.base.ledger)
+        if budget.money is not None
+    }
+    charts = []
+    for table in rollups(list(index.sessions.values()), "month"):
+        if table.total.total is None:
+            continue
+        currency = table.currency or ""
+        bars = [
+            _bar(row, limit=limits.get((row.key, currency))) for row in table.rows[-_MOST_BARS:]
+        ]
+        title = f"Money by month in {currency}, stacked by kind of cost"
+        charts.append(stacked(title, bars, currency))
+    return join(charts)
+
+
+def _bar(row: Row, limit: Decimal | None = None, sofar: Decimal | None = None) -> Bar:
+    amounts = {kind: getattr(row, kind) for kind in MONEY}
+    parts = {kind: amount for kind, amount in amounts.items() if amount}
+    unknown = ", ".join(f"{kind} in {row.unknown[kind]}" for kind in MONEY if kind in row.unknown)
+    return Bar(row.label, parts, unknown, limit, sofar)
+
+
+def _boxes(index: Index) -> str | None:
+    """What sessions and months were to cost, and what they did; a running one has no figure yet."""
+    accounts = [account(sitting_of(session), None) for session in index.sessions.values()]
+    rows = []
+    for one in accounts:
+        name = index.link(at.session_page(one.sitting.id), at.COSTS, inline(one.sitting.label))
+        rows += [_box_row(name, box, one.sitting.status == "running") for box in one.boxes]
+    for budget in months_of(index.base.ledger):
+        rows += [_box_row(budget.month, box, False) for box in month_boxes(budget, accounts)]
+    header = ["Of", "Box", "Limit", "Taken", "Left", ""]
+    return slim_table(header, rows, {2, 3, 4}) if rows else None
+
+
+def _box_row(name: str, box: Box, runs: bool) -> list[str]:
+    def figure(value: Decimal | None) -> str:
+        if value is None:
+            return UNKNOWN
+        return minutes(value) if box.unit == "min" else money(value, box.unit)
+
+    what = "time" if box.unit == "min" else "money"
+    left = None if runs else box.left
+    state = "running" if runs else "exceeded" if box.exceeded else "kept"
+    if box.spent is None and not runs:
+        state = UNKNOWN
+    taken = UNKNOWN if runs else figure(box.spent)
+    return [name, what, figure(box.limit), taken, figure(left), chip(state)]
 
 
 def _table(index: Index, table: Rollup, title: str) -> str:
@@ -60,9 +149,13 @@ def _table(index: Index, table: Rollup, title: str) -> str:
         for row in table.rows
     ]
     total = table.total
+    if table.repeated:  # so that the last column adds up
+        less = money(-table.repeated, currency)
+        several = "*less what stands in several rows*"
+        rows.append([several, str(len(table.shared)), *[""] * len(columns), less])
     rows.append(
         [
-            "**all**",
+            "**all, counted once**" if table.repeated else "**all**",
             f"**{len(total.sessions)}**" if title != "Session" else "",
             *(f"**{cell(total, column, currency)}**" for column in columns),
             f"**{money(total.total, currency)}**",
@@ -80,4 +173,8 @@ def _missing(row: Row) -> str:
 def _label(index: Index, row: Row, title: str) -> str:
     if title == "Session":
         return index.link(at.session_page(row.key), at.COSTS, inline(row.label))
+    if title == "Pattern" and row.key != NOWHERE["pattern"]:
+        return index.link(at.pattern_page(row.key), at.COSTS)
+    if title == "Kernel" and row.key != NOWHERE["kernel"]:
+        return index.link(at.kernel_page(row.key), at.COSTS)
     return inline(row.label)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from collections import Counter
 
-from kbtool.ledger.patterns import STANDINGS, VERDICTS, Account, Span, TimedStep, shown
+from kbtool.ledger.patterns import (
+    STANDINGS,
+    VERDICTS,
+    Account,
+    Span,
+    TimedStep,
+    saving_text,
+    time_text,
+)
 from kbtool.model.pattern import Pattern
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline, prose
@@ -65,7 +73,7 @@ def listing(index: Index) -> str:
                 *(str(count or "–") for count in counts),
                 _minutes(account.claimed("saved")),
                 _minutes(account.claimed("lost")),
-                _saved(account.timed()),
+                saving_text(account.timed()),
                 ", ".join(
                     index.link(at.recipe_page(r.name), at.PATTERNS, inline(r.name))
                     for r in pattern.recipes
@@ -92,13 +100,6 @@ def listing(index: Index) -> str:
 
 def _minutes(span: Span | None) -> str:
     return f"{inline(span)} min" if span is not None else "–"
-
-
-def _saved(minutes: Decimal | None) -> str:
-    """``2 min saved``, ``96 min lost``."""
-    if minutes is None:
-        return "–"
-    return f"{shown(abs(minutes))} min {'lost' if minutes < 0 else 'saved'}"
 
 
 def page(index: Index, pattern: Pattern) -> str:
@@ -149,7 +150,7 @@ def _summary(index: Index, pattern: Pattern, here: str) -> str:
             ("Lost, as claimed", _minutes(lost) if lost else ""),
             ("Money saved, as claimed", _claimed_money(account)),
             ("Expected to save", _expected(account)),
-            ("By step times", "" if timed is None else f"[{_saved(timed)}](#step-times)"),
+            ("By step times", "" if timed is None else f"[{saving_text(timed)}](#step-times)"),
             ("Stated status", chip(pattern.stated_status)),
             ("Supersedes", patterns([older.pattern for older in pattern.supersedes])),
             ("Superseded by", patterns(account.superseded_by)),
@@ -256,29 +257,38 @@ def _evidence(index: Index, pattern: Pattern, here: str) -> str:
     return section("Evidence", "evidence", *blocks)
 
 
+NEWEST = 100
+"""Step times that a page lists."""
+
+
 def _step_times(index: Index, pattern: Pattern, here: str) -> str:
     account = index.accounts[pattern.id]
+    if not account.steps:
+        return section("Step times", "step-times", nothing(
+            "No step of a session names the pattern, and no recipe of it was run."
+        ))  # fmt: skip
+    counted = account.counted
     rows = [
         [
             _where(index, step, here),
             inline(step.step),
-            _time(step.planned),
-            _time(step.took),
-            _saved(step.saved)
-            if step.left_out is None
-            else f"not counted: {inline(step.left_out)}",
+            time_text(step.planned),
+            time_text(step.took),
+            saving_text(step.saved),
         ]
-        for step in account.steps
+        for step in counted[-NEWEST:]
     ]
-    if not rows:
-        return section("Step times", "step-times", nothing(
-            "No step of a session names the pattern, and no recipe of it was run."
-        ))  # fmt: skip
+    reasons = Counter(step.left_out for step in account.steps if step.left_out)
+    more = f"The last {NEWEST} are listed." if len(counted) > NEWEST else None
     return section(
         "Step times", "step-times",
-        "The steps that carry the pattern, the time planned for each and the time it took.",
-        table(["Where", "Step", "Planned", "Took", "Comes to"], rows, {2, 3}),
-        _in_all(account),
+        _in_all(account), more,
+        table(["Where", "Step", "Planned", "Took", "Comes to"], rows, {2, 3, 4}) if rows else None,
+        "Not counted:" if reasons else None,
+        bullets(
+            f"{many} step{'s' if many > 1 else ''}: {inline(why)}"
+            for why, many in reasons.most_common()
+        ),
     )  # fmt: skip
 
 
@@ -288,19 +298,11 @@ def _where(index: Index, step: TimedStep, here: str) -> str:
     return session_cell(index, index.sessions[step.session], here)
 
 
-def _time(minutes: Decimal | None) -> str:
-    return "–" if minutes is None else f"{shown(minutes, 2)} min"
-
-
 def _in_all(account: Account) -> str:
     counted = f"{len(account.counted)} of {len(account.steps)} steps count"
-    money = " + ".join(
-        f"{amount} {inline(currency)}" for currency, amount in sorted(account.timed_money().items())
-    )
-    if money:
-        lacks = f", {' and '.join(account.unpriced())} left out" if account.unpriced() else ""
-        money = f"; at what their sessions cost a minute, {money}{lacks}"
-    return f"In all {_saved(account.timed())}: {counted}{money}."
+    money = account.timed_money_text()
+    at_price = f"; at what their sessions cost a minute, {inline(money)}" if money else ""
+    return f"In all {saving_text(account.timed())}: {counted}{at_price}."
 
 
 def _sources(pattern: Pattern) -> str:

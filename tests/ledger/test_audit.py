@@ -1,0 +1,611 @@
+"""The audit over records: grades, what rests on a claim, acknowledgements, what fields claim."""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from knowledge import Knowledge, line_of
+
+from kbtool.ledger.audit import Item, Report, as_json, audit
+from kbtool.ledger.cards import capability_of, card_of
+from kbtool.store.tree import KnowledgeBase
+
+REPOSITORY = Path(__file__).parents[2]
+ID = "2025-01-01-a"
+
+
+def claim(id_: str, how: str | None = None, of: list[Any] | None = None, **more: Any) -> dict:
+    return {"id": id_, "says": f"claims {id_}", "how": how, "of": of or [], **more}
+
+
+class Plain(yaml.SafeDumper):
+    """No anchors: records have none."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def as_yaml(more: dict) -> str:
+    return yaml.dump(more, Dumper=Plain, allow_unicode=True, sort_keys=False)
+
+
+def report(base: Knowledge) -> Report:
+    loaded = KnowledgeBase(base.root)
+    found = audit(loaded)
+    assert not loaded.findings, loaded.findings
+    return found
+
+
+def audited(base: Knowledge, **more: Any) -> dict[str, Item]:
+    """One session with ``more`` in it; the claims by their ids, those of fields by their paths."""
+    base.session(more=as_yaml(more))
+    return {item.claim: item for item in report(base).items}
+
+
+def grades(base: Knowledge, *claims: dict, **more: Any) -> dict[str, str]:
+    items = audited(base, claims=list(claims), **more)
+    return {name: item.grade for name, item in items.items()}
+
+
+COSTS = [
+    {"kind": "gpu", "amount": "0.35", "basis": "claimed"},
+    {"kind": "ai", "amount": "1.00", "basis": "claimed"},
+]
+
+
+def test_a_sum_a_count_and_what_nobody_knows(base: Knowledge) -> None:
+    found = grades(
+        base,
+        claim("right", "sum", ["#costs.gpu", "#costs.ai"], stated="1.35 USD"),
+        claim("wrong", "sum", ["#costs.gpu", "#costs.ai"], stated="1.36 USD"),
+        claim("all", "sum", ["#costs"], stated="1.35 USD"),
+        claim("seven", "count", ["#costs"], stated="7"),
+        claim("two", "count", ["#costs"], stated="2"),
+        claim("unknown", "sum", ["#duration", "5 min"], stated="9 min"),
+        claim("nothing", None, None, stated="9 min"),
+        claim("astray", "sum", ["#nowhere", "5 min"], stated="9 min"),
+        claim("no-record", "sum", ["2020-01-01-x#duration"], stated="9 min"),
+        claim("no-figure", "sum", ["#label"], stated="9 min"),
+        claim("units", "sum", ["#costs.gpu", "5 min"], stated="5.35 USD"),
+        costs=COSTS,
+        duration=None,
+    )
+    assert {name for name, grade in found.items() if grade == "consistent"} == {
+        "right", "all", "two"
+    }  # fmt: skip
+    assert {name for name, grade in found.items() if grade == "inconsistent"} == {
+        "wrong", "seven", "units"
+    }  # fmt: skip
+
+
+def test_a_cost_that_nobody_knows_leaves_the_sum_undetermined(base: Knowledge) -> None:
+    costs = [*COSTS, {"kind": "engineer", "amount": None, "basis": "claimed"}]
+    found = grades(base, claim("all", "sum", ["#costs"], stated="99 USD"), costs=costs)
+    assert found == {"all": "undetermined"}
+
+
+def test_the_reckoning_is_told_with_places(base: Knowledge) -> None:
+    base.session(
+        more=as_yaml(
+            {"costs": COSTS, "claims": [claim("t", "sum", ["#costs.gpu", "1.05 USD"],
+                                              stated="2.40 USD")]}
+        )
+    )  # fmt: skip
+    path = base.root / "sessions" / ID / "session.yaml"
+    (finding,) = as_json(report(base))["findings"]
+    assert finding["path"] == f"sessions/{ID}/session.yaml"
+    assert finding["line"] == line_of(path, "id: t")
+    assert (finding["record"], finding["claim"], finding["grade"]) == (ID, "t", "inconsistent")
+    assert (finding["stated"], finding["derived"]) == ("2.40 USD", "1.40 USD")
+    assert finding["expression"] == "0.35 USD + 1.05 USD"
+    assert finding["operands"] == [
+        {"value": "0.35 USD", "path": finding["path"], "line": line_of(path, "kind: gpu")},
+        {"value": "1.05 USD", "path": None, "line": None},
+    ]
+
+
+def test_the_mean_that_gives_the_figure_is_named(base: Knowledge) -> None:
+    of = ["4 ×", "9 ×"]
+    items = audited(
+        base,
+        claims=[
+            claim("a", "mean", of, stated="6.0 ×"),
+            claim("b", "mean", of, stated="6.5 ×"),
+            claim("c", "mean", of, stated="8.0 ×"),
+        ],
+    )
+    found = report(base)
+    assert items["a"].grade == "inconsistent"
+    assert "the geometric mean gives it" in str(found.reckoned(items["a"]).why)
+    assert items["b"].grade == "consistent"
+    assert "the arithmetic mean gives it" in str(found.reckoned(items["b"]).why)
+    assert "no mean gives it" in str(found.reckoned(items["c"]).why)
+    assert "harmonic 5.538 ×" in str(found.reckoned(items["c"]).why)
+
+
+def test_times(base: Knowledge) -> None:
+    found = grades(
+        base,
+        claim("minutes", "elapsed", ["#started", "#ended"], stated="11 min"),
+        claim("more", "elapsed", ["#started", "#ended"], stated="25 min"),
+        claim("zones", "elapsed", ["#started", "2025-01-01T10:00"], stated="25 min"),
+        claim("forwards", "order", ["#started", "#ended", "2025-01-01T12:00+02:00"]),
+        claim("backwards", "order", ["#ended", "#started"]),
+        claim("unsaid", "order", ["#started", "2025-01-01T12:00"]),
+        started="2025-01-01T09:15Z",
+        ended="2025-01-01T09:26Z",
+    )
+    assert found == {
+        "minutes": "consistent", "more": "inconsistent", "zones": "undetermined",
+        "forwards": "consistent", "backwards": "inconsistent", "unsaid": "undetermined",
+    }  # fmt: skip
+
+
+def test_versions(base: Knowledge) -> None:
+    found = grades(
+        base,
+        claim("other", "same", ["#environment.torch"], stated="2.7"),
+        claim("that", "same", ["#environment.torch"], stated="2.2"),
+        claim("longer", "same", ["#environment.torch"], stated="2.2.1"),
+        claim("no-prefix", "same", ["#environment.torch"], stated="2.20"),
+        environment={"torch": "2.2.1+cu121"},
+    )
+    assert found == {
+        "other": "inconsistent", "that": "consistent", "longer": "consistent",
+        "no-prefix": "inconsistent",
+    }  # fmt: skip
+
+
+MEASURED = {
+    "id": "m", "title": "Times", "kind": "benchmark",
+    "columns": {"ms": {"title": "time", "unit": "ms"}},
+    "rows": [
+        {"id": "s64", "case": {"S": "64", "D": "8"}, "values": {"ms": "1.0"}},
+        {"id": "s128", "case": {"S": "128", "D": "8"}, "values": {"ms": "3.0"}},
+        {"id": "again", "case": {"S": "128", "config": "x"}, "values": {"ms": "4.0"}},
+        {"id": "bare", "values": {"ms": "4.0"}},
+    ],
+}  # fmt: skip
+
+
+def test_an_average_is_not_compared_with_one_size(base: Knowledge) -> None:
+    base.session(
+        more=as_yaml(
+            {
+                "measurements": [MEASURED],
+                "claims": [
+                    claim("average", "mean", ["#measurements.m.s64.ms", "#measurements.m.s128.ms"],
+                          stated="2.0 ms"),
+                    claim("unlike", "alike", ["#measurements.m.s128.ms", "#claims.average.stated"]),
+                    claim("like", "alike", ["#measurements.m.s128.ms", "#measurements.m.again.ms"]),
+                    claim("unsaid", "alike", ["#measurements.m.s64.ms", "#measurements.m.bare.ms"]),
+                    claim("unmeasured", "alike", ["#measurements.m.s128.ms", "3 ms"]),
+                ],
+            }
+        )
+    )  # fmt: skip
+    found = report(base)
+    items = {item.claim: item for item in found.items}
+    assert {name: item.grade for name, item in items.items()} == {
+        "average": "consistent", "unlike": "inconsistent", "like": "consistent",
+        "unsaid": "undetermined", "unmeasured": "undetermined",
+    }  # fmt: skip
+    said = found.reckoned(items["unlike"]).derived
+    assert (
+        said == "unlike: one is at D=8 S=128, the other at an average over 2: D=8 S=128, D=8 S=64"
+    )
+
+
+def test_claims_of_success(base: Knowledge) -> None:
+    later = "2025-01-02-b"
+    base.session(
+        later,
+        f"follows: {ID}\n" + as_yaml({"bugs": [{"id": "b", "title": "NaN", "status": "open"}]}),
+    )
+    items = audited(
+        base,
+        steps=[{"id": "s", "title": "S", "status": "done"}, {"id": "f", "title": "F",
+                "status": "failed"}, {"id": "u", "title": "U"}],
+        claims=[
+            claim("good", "outcome", ["#steps.s.status"]),
+            claim("bad", "outcome", ["#steps.s.status", "#steps.f.status"]),
+            claim("unsaid", "outcome", ["#steps.u.status"]),
+            claim("gone", "outcome", [f"{later}#bugs.b"]),
+            claim("saved", "outcome", ["#budget_time"]),
+        ],
+        budget_time="0 min",
+    )  # fmt: skip
+    assert {name: item.grade for name, item in items.items()} == {
+        "good": "consistent", "bad": "inconsistent", "unsaid": "undetermined",
+        "gone": "inconsistent", "saved": "inconsistent",
+    }  # fmt: skip
+    assert report(base).reckoned(items["gone"]).derived == f"{later}#bugs.b is bug 'NaN' (later)"
+
+
+DECISION = {
+    "id": "keep", "question": "Keep it?", "chosen": "yes",
+    "options": [
+        {"id": "yes", "title": "Yes", "figures": {"hours": "12 h", "rate": "0.20 USD/h"}},
+        {"id": "no", "title": "No", "figures": {"loss": "0.80..1.20 USD"}},
+    ],
+}  # fmt: skip
+
+
+def test_a_claim_between_the_options_of_a_decision_turns_it(base: Knowledge) -> None:
+    items = audited(
+        base,
+        decisions=[DECISION],
+        claims=[
+            claim("cost", "product", ["#decisions.keep.yes.hours", "#decisions.keep.yes.rate"],
+                  stated="2.40 USD"),
+            claim("pays", "difference", ["#decisions.keep.no.loss", "#claims.cost.stated"],
+                  stated=">0 USD"),
+        ],
+    )  # fmt: skip
+    assert items["cost"].grade == "consistent"
+    assert items["pays"].grade == "decision"
+    assert items["pays"].turns == (f"{ID}#decisions.keep",)
+
+
+def test_a_wrong_figure_below_a_claim_that_holds_turns_the_decision(base: Knowledge) -> None:
+    """As stated, keeping it costs 0.24 and pays; recomputed it costs 2.40 and does not."""
+    items = audited(
+        base,
+        decisions=[DECISION],
+        claims=[
+            claim("cost", "product", ["#decisions.keep.yes.hours", "#decisions.keep.yes.rate"],
+                  stated="0.24 USD"),
+            claim("again", "same", ["#claims.cost.stated"], stated="0.24 USD"),
+            claim("pays", "difference", ["#decisions.keep.no.loss", "#claims.again.stated"],
+                  stated=">0 USD"),
+        ],
+    )  # fmt: skip
+    assert {name: item.grade for name, item in items.items()} == {
+        "cost": "decision", "again": "consistent", "pays": "consistent",
+    }  # fmt: skip
+    assert items["cost"].turns == (f"{ID}#decisions.keep",)
+
+
+def test_a_wrong_figure_that_leaves_the_verdict_alone_turns_nothing(base: Knowledge) -> None:
+    found = grades(
+        base,
+        claim("cost", "sum", ["0.50 USD"], stated="0.24 USD"),
+        claim("pays", "difference", ["#decisions.keep.no.loss", "#claims.cost.stated"],
+              stated=">0 USD"),
+        claim("plain", "sum", ["2 USD"], stated="1 USD"),
+        claim("nothing-rests", "sum", ["2 USD"], stated="<1 USD"),
+        decisions=[DECISION],
+        rests_on={"outcome": ["#claims.plain"]},
+        outcome="It went well.",
+    )  # fmt: skip
+    assert found == {
+        "cost": "inconsistent", "pays": "consistent", "plain": "inconsistent",
+        "nothing-rests": "inconsistent",
+    }  # fmt: skip
+
+
+def test_a_record_says_what_rests_on_a_claim_of_an_earlier_one(base: Knowledge) -> None:
+    base.session(
+        "2025-01-02-b",
+        f"follows: {ID}\noutcome: Built on it.\nrests_on: {{outcome: ['{ID}#claims.fits']}}\n",
+    )
+    items = audited(
+        base, claims=[claim("fits", "sum", ["3 h"], stated="<= 2 h"),
+                      claim("sign", "difference", ["1 USD", "3 USD"], stated="2 USD")],
+        rests_on={"title": ["#claims.sign"]},
+    )  # fmt: skip
+    assert (items["fits"].grade, items["fits"].turns) == ("decision", ("2025-01-02-b#outcome",))
+    assert items["sign"].grade == "decision"
+
+
+def test_acknowledgements(base: Knowledge) -> None:
+    wrong = claim("wrong", "sum", ["2 min"], stated="1 min")
+    right = claim("right", "sum", ["2 min"], stated="2 min")
+    unknown = claim("unknown", None, None, stated="2 min")
+    base.session(
+        more=as_yaml(
+            {
+                "duration": "25 min",
+                "started": "2025-01-01T09:00Z",
+                "ended": "2025-01-01T09:10Z",
+                "claims": [wrong, right, unknown],
+                "acknowledged": {
+                    "claims.wrong": "the log is wrong",
+                    "duration": "a pause, perhaps",
+                    "claims.right": "why?",
+                    "claims.unknown": "why?",
+                    "claims.gone": "why?",
+                },
+            }
+        )
+    )
+    found = report(base)
+    items = {item.claim: item for item in found.items}
+    assert items["wrong"].acknowledged == "the log is wrong"
+    assert items["duration"].acknowledged == "a pause, perhaps"
+    assert items["right"].acknowledged is None
+    path = base.root / "sessions" / ID / "session.yaml"
+    stale = {(s["line"], s["message"].split(":")[0]) for s in as_json(found)["stale"]}
+    assert stale == {
+        (line_of(path, "claims.right"), "claims.right is consistent"),
+        (line_of(path, "claims.unknown"), "claims.unknown is undetermined"),
+        (line_of(path, "claims.gone"), "claims.gone is no claim that is audited"),
+    }
+    assert not found.passed
+    assert found.counts["unacknowledged"] == 0 and found.counts["stale"] == 3
+
+
+def test_resting_on_nothing_is_a_finding_of_check_and_of_the_audit(base: Knowledge) -> None:
+    path = base.session(
+        more="outcome: x\nclaims: []\nrests_on:\n  outcome: ['#claims.none', '#outcome']\n"
+        "  decisions.gone: []\n"
+    )
+    at = line_of(path, "decisions.gone")
+    assert {(f.rule, f.line) for f in base.findings()} == {("link", at - 1), ("link", at)}
+    assert [stale.message for stale in report(base).stale] == [
+        "#claims.none is no claim; name one",
+        "#outcome is no claim; name one",
+    ]
+
+
+def test_a_claim_that_derives_from_itself_is_undetermined(base: Knowledge) -> None:
+    base.session("2025-01-02-b", "claims:\n- {id: x, says: x, stated: 1 min, how: same,"
+                 f" of: ['{ID}#claims.b.stated']}}\n")  # fmt: skip
+    found = grades(
+        base,
+        claim("a", "sum", ["#claims.b.stated", "1 min"], stated="9 min"),
+        claim("b", "sum", ["#claims.a.stated", "1 min"], stated="7 min"),
+        claim("self", "same", ["#claims.self.stated"], stated="7 min"),
+        claim("c", "sum", ["3 min"], stated="7 min"),
+    )
+    assert found.pop("x") == "undetermined"
+    assert found == {
+        "a": "undetermined", "b": "undetermined", "self": "undetermined", "c": "inconsistent"
+    }  # fmt: skip
+
+
+# What fields claim
+
+
+def test_duration_start_and_end(base: Knowledge) -> None:
+    times = {"started": "2025-01-01T09:00Z", "ended": "2025-01-01T09:11Z"}
+    assert grades(base, duration="25 min", **times) == {"duration": "inconsistent"}
+    assert grades(base, duration="11 min", **times) == {"duration": "consistent"}
+    written = claim("t", "elapsed", ["#started", "#ended"], stated="25 min")
+    assert grades(base, written, duration="25 min", **times) == {"t": "inconsistent"}
+    unzoned = {"started": "2025-01-01T09:00", "ended": "2025-01-01T09:11Z"}
+    assert grades(base, duration="25 min", **unzoned) == {}
+
+
+def test_duration_and_stretches(base: Knowledge) -> None:
+    stretches = [
+        {"started": "2025-01-01T09:00Z", "ended": "2025-01-01T09:10Z"},
+        {"started": "2025-01-01T11:00Z", "ended": "2025-01-01T11:20Z"},
+    ]
+    times = {"started": "2025-01-01T09:00Z", "ended": "2025-01-01T11:20Z", "stretches": stretches}
+    assert grades(base, duration="30 min", **times) == {"duration": "consistent"}
+    assert grades(base, duration="140 min", **times) == {"duration": "inconsistent"}
+
+
+def test_steps_fit_the_session(base: Knowledge) -> None:
+    steps = [{"id": n, "title": n, "actual": "20 min"} for n in ("a", "b")]
+    assert grades(base, duration="40 min", steps=steps) == {"steps": "consistent"}
+    assert grades(base, duration="39 min", steps=steps) == {"steps": "inconsistent"}
+
+
+def test_a_cost_line_is_its_rate_times_its_time(base: Knowledge) -> None:
+    line = {"kind": "gpu", "amount": "0.36", "basis": "claimed", "rate": "0.20 USD/h"}
+    assert grades(base, costs=[line], duration="107 min") == {"costs.gpu": "consistent"}
+    assert grades(base, costs=[{**line, "amount": "0.35"}], duration="107 min") == {
+        "costs.gpu": "inconsistent"
+    }
+    assert grades(base, costs=[{**line, "duration": "1 h"}], duration="107 min") == {
+        "costs.gpu": "inconsistent"
+    }
+    written = claim("t", "product", ["#costs.gpu.duration", "#costs.gpu.rate"], stated="0.20 USD")
+    timed = [{**line, "amount": "0.20", "duration": "1 h"}]
+    assert grades(base, written, costs=timed) == {"t": "consistent"}
+    estimated = [{**line, "basis": "estimated"}]
+    assert grades(base, costs=estimated, duration="107 min") == {}
+
+
+def test_a_session_comes_after_the_one_that_it_follows(base: Knowledge) -> None:
+    base.session("2025-01-02-b", f"follows: {ID}\n")  # known by name only
+    base.session(
+        "2025-01-03-c",
+        "follows: 2025-01-02-b\nstarted: 2024-12-31T09:00Z\nended: 2025-01-01T10:30+01:00\n",
+    )
+    base.session("2025-01-04-d", "follows: 2025-01-03-c\nupdated: 2025-01-01T09:30Z\n")
+    base.session("2025-01-05-e", "follows: 2025-01-04-d\nstarted: 2025-01-01T08:00\n")
+    found = audited(base, started="2025-01-01T08:00Z", ended="2025-01-01T09:00Z")
+    items = {(item.record, item.where): item for item in report(base).items}
+    assert items["2025-01-03-c", "started"].grade == "inconsistent"
+    assert "2025-01-01-a has ended" in str(items["2025-01-03-c", "started"].said)
+    assert items["2025-01-04-d", "updated"].grade == "consistent"
+    assert ("2025-01-05-e", "started") not in items  # its zone is unknown
+    assert not [item for item in found.values() if item.record == ID]
+
+
+@pytest.mark.parametrize(
+    ("stated", "wrong"),
+    [
+        ({"card": "L4", "architecture": "Ampere", "compute_capability": "sm_89"},
+         {"environment.architecture"}),
+        ({"card": "NVIDIA L4", "architecture": "Ada", "compute_capability": "8.9",
+          "card_memory": "23 GB", "shared_memory": "48 KB"}, set()),
+        ({"card": "L4", "compute_capability": "sm_80", "card_memory": "16 GB",
+          "shared_memory": "227 KB"},
+         {"environment.compute_capability", "environment.card_memory",
+          "environment.shared_memory"}),
+        ({"card": "H100 80GB HBM3", "compute_capability": "sm_90a", "card_memory": "79.2 GiB"},
+         set()),
+        ({"card": "NVIDIA H200", "card_memory": "150 GB", "architecture": "Hopper"}, set()),
+        ({"card": "A new card", "compute_capability": "sm_86", "architecture": "Hopper",
+          "card_memory": "1 GB"}, {"environment.architecture"}),
+        ({"card": "none", "architecture": "x86"}, set()),
+    ],
+)  # fmt: skip
+def test_facts_of_cards(base: Knowledge, stated: dict, wrong: set[str]) -> None:
+    found = grades(base, environment=stated)
+    assert {name for name, grade in found.items() if grade == "inconsistent"} == wrong
+    assert "undetermined" not in found.values()
+
+
+def test_cards_by_their_names() -> None:
+    names = {
+        "A100-SXM4-80GB": "A100", "Tesla T4": "T4", "NVIDIA GeForce RTX 4090": "RTX 4090",
+        "NVIDIA A10G": "A10G", "NVIDIA L40S": "L40S",
+    }  # fmt: skip
+    for stated, name in names.items():
+        card = card_of(stated)
+        assert card is not None and card.name == name
+    assert card_of("none") is None and card_of("L400") is None
+    assert [capability_of(c) for c in ("sm_90a", "8.9", "SM89", "compute_100", "Ada")] == [
+        "90", "89", "89", "100", None
+    ]  # fmt: skip
+
+
+def test_a_bug_called_fixed(base: Knowledge) -> None:
+    bugs = [{"id": n, "title": n, "status": "fixed"} for n in ("gone", "back", "untested", "there")]
+    fixes = [
+        {"bug": "#bugs.gone", "change": "c", "confirmed": True},
+        {"bug": "#bugs.back", "change": "c", "confirmed": True},
+        {"bug": "#bugs.untested", "change": "c"},
+        {"bug": "#bugs.there", "change": "c", "confirmed": False},
+    ]
+    again = {"id": "b", "title": "b", "status": "open", "recurrence_of": f"{ID}#bugs.back"}
+    base.session("2025-01-02-b", f"follows: {ID}\n" + as_yaml({"bugs": [again]}))
+    assert grades(base, bugs=bugs, fixes=fixes) == {
+        "bugs.gone.status": "consistent",
+        "bugs.back.status": "inconsistent",
+        "bugs.there.status": "inconsistent",
+    }
+    written = claim("t", "outcome", ["#bugs.back.status", "2025-01-02-b#bugs.b"])
+    assert "bugs.back.status" not in grades(base, written, bugs=bugs, fixes=fixes)
+
+
+# Whole ledgers
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.decimals(0, 10**4, places=2), min_size=1, max_size=5),
+            st.integers(1, 10**4),
+            st.sampled_from(["0.20", "3.00", "25.00"]),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.integers(-3, 3),
+)
+def test_random_ledgers(tmp_path_factory: Any, drawn: list, cents: int) -> None:
+    """Sums, products and running totals hold; moved by a cent or more, each is found."""
+    base = Knowledge(tmp_path_factory.mktemp("kb"))
+    running, before = Decimal(0), None
+    for at, (amounts, minutes, rate) in enumerate(drawn):
+        price = (Decimal(rate) * minutes / 60).quantize(Decimal("0.01"))
+        costs = [{"kind": "gpu", "id": f"c{i}", "amount": f"{a}", "basis": "billed"}
+                 for i, a in enumerate(amounts)]  # fmt: skip
+        paid = sum(amounts, Decimal(0))
+        running += paid
+        id_ = f"2025-01-0{at + 1}-s"
+        of = ["#costs", *([f"{before}#claims.running.stated"] if before else [])]
+        wrong = Decimal(cents) / 100
+        more = {
+            "duration": f"{minutes} min",
+            "costs": costs,
+            "claims": [
+                claim("paid", "sum", ["#costs"], stated=f"{paid} USD"),
+                claim("running", "sum", of, stated=f"{running} USD"),
+                claim("price", "product", ["#duration", f"{rate} USD/h"], stated=f"{price} USD"),
+                claim("off", "sum", ["#costs"], stated=f"{paid + wrong} USD"),
+                claim("off-price", "product", ["#duration", f"{rate} USD/h"],
+                      stated=f"{price + wrong} USD"),
+            ],
+        }  # fmt: skip
+        base.session(id_, (f"follows: {before}\n" if before else "") + as_yaml(more))
+        before = id_
+    for item in report(base).items:
+        moved = item.claim.startswith("off") and cents != 0
+        assert item.grade == ("inconsistent" if moved else "consistent"), item
+
+
+def test_a_long_chain_of_running_totals_takes_no_stack_and_no_square_of_time(
+    base: Knowledge,
+) -> None:
+    many = 3000
+    claims = [claim("c0", "sum", ["1 USD"], stated="2 USD")]  # the first is wrong
+    claims += [
+        claim(f"c{n}", "sum", [f"#claims.c{n - 1}.stated", "1 USD"], stated=f"{n + 2} USD")
+        for n in range(1, many)
+    ]
+    claims.append(claim("fits", "same", [f"#claims.c{many - 1}.stated"], stated=f">{many} USD"))
+    base.session(more=as_yaml({"claims": claims, "outcome": "x",
+                                      "rests_on": {"outcome": ["#claims.fits"]}}))  # fmt: skip
+    loaded = KnowledgeBase(base.root)
+    assert len(loaded.sessions) == 1
+    begun = time.process_time()
+    found = audit(loaded)
+    assert time.process_time() - begun < 5
+    items = {item.claim: item for item in found.items}
+    assert items["c0"].grade == "decision"
+    assert found.counts["consistent"] == many
+
+
+# The records of this repository
+
+
+def test_the_records_here_hold_or_say_why_not() -> None:
+    found = audit(KnowledgeBase(REPOSITORY))
+    assert found.passed, [
+        (item.record, item.where) for item in found.items
+        if item.grade in {"inconsistent", "decision"} and item.acknowledged is None
+    ] + [stale.message for stale in found.stale]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("record", "name", "derived"),
+    [
+        ("2025-10-12-n7a", "cumulative-sessions", "8"),
+        ("2025-10-12-n7a", "net-savings", "-1.6..-1.2 USD"),
+        ("2025-10-13-n4", "elapsed", "11 min"),
+        ("2025-10-13-n4", "kernel-throughput", "1370.8 iter/s"),
+        ("2025-10-13-n4", "sessions-succeeded", "3"),
+        ("2025-10-12-n7d", "cumulative-duration", "779 min"),
+        ("2025-10-12-n7g", "cumulative-gpu-before", "2.80 USD"),
+        ("2025-10-12-n7g", "environment.architecture", "the L4, sm_89, is Ada Lovelace"),
+        ("2025-10-12-n2", "target-total", "11 min"),
+    ],
+)
+def test_what_the_logs_got_wrong_is_found(record: str, name: str, derived: str) -> None:
+    found = audit(KnowledgeBase(REPOSITORY))
+    item = next(i for i in found.items if (i.record, i.claim) == (record, name))
+    assert item.grade in {"inconsistent", "decision"}
+    assert found.reckoned(item).derived == derived
+
+
+@pytest.mark.parametrize(
+    ("record", "name"),
+    [
+        ("2025-10-13-n4", "cheaper-than-n"),  # 88.6 % of rounded amounts, 88.4 % of those before
+        ("2025-10-12-n7g", "slower-than-pytorch"),
+        ("2025-10-12-n7g", "cumulative-engineer"),
+        ("2025-10-12-n7d", "speedup-s128"),
+        ("2025-10-12-n2", "average-speedup"),
+        ("2025-10-12-n2", "plan-total"),
+        ("2025-10-13-n4", "ten-steps"),
+        ("2025-10-13-n4", "environment.card_memory"),
+    ],
+)
+def test_what_the_logs_got_right_is_left_alone(record: str, name: str) -> None:
+    found = audit(KnowledgeBase(REPOSITORY))
+    item = next(i for i in found.items if (i.record, i.claim) == (record, name))
+    assert item.grade == "consistent"

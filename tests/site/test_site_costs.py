@@ -1,0 +1,117 @@
+"""The page of costs: charts that draw what the tables say, boxes, what counts once."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import site_trees as trees
+from hypothesis import given
+from hypothesis import strategies as st
+from site_trees import attack
+
+from kbtool.site import addresses as at
+from kbtool.site.chart import HEIGHT, WIDTH, Bar, stacked
+from kbtool.site.index import Index
+from kbtool.site.pages import costs
+from kbtool.store.tree import KnowledgeBase
+
+KINDS = ("gpu", "ai", "engineer", "other")
+AMOUNT = st.decimals(min_value=0, max_value=100_000, places=2)
+BARS = st.lists(
+    st.builds(
+        Bar,
+        label=st.text(min_size=1, max_size=30),
+        parts=st.dictionaries(st.sampled_from(KINDS), AMOUNT, max_size=4),
+        unknown=st.sampled_from(["", "ai in 1"]),
+        limit=st.none() | AMOUNT,
+        sofar=st.none() | AMOUNT,
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def drawn(chart: str) -> ElementTree.Element:
+    assert "\n" not in chart  # Markdown must pass it on as one block
+    (svg,) = ElementTree.fromstring(chart.replace(" data-search-exclude", "")).iter("svg")
+    return svg
+
+
+def test_heights_are_in_proportion_and_stand_on_each_other():
+    two = {"gpu": Decimal(1), "ai": Decimal(3)}
+    svg = drawn(stacked("t", [Bar("a", two), Bar("b", {"gpu": Decimal(2)})], "USD"))
+    bars = [one for one in svg.iter("rect") if one.find("title") is not None]
+    heights = {one.find("title").text: float(one.get("height")) for one in bars}
+    assert heights["a: ai 3.00 USD"] == pytest.approx(3 * heights["a: gpu 1.00 USD"], abs=0.2)
+    assert heights["b: gpu 2.00 USD"] == pytest.approx(2 * heights["a: gpu 1.00 USD"], abs=0.2)
+    first, second = bars[:2]
+    foot = float(second.get("y")) + float(second.get("height"))
+    assert foot == pytest.approx(float(first.get("y")), abs=0.2)
+
+
+@given(BARS)
+def test_whatever_is_drawn_is_inside_the_chart(bars):
+    svg = drawn(stacked("t", bars, "USD"))
+    for one in svg.iter():
+        for axis, most in (("x", WIDTH), ("y", HEIGHT)):
+            for name in (axis, f"{axis}1", f"{axis}2", f"c{axis}"):
+                assert 0 <= float(one.get(name, 0)) <= most, (one.tag, one.attrib)
+        if one.tag == "rect":
+            assert float(one.get("y")) + float(one.get("height")) <= HEIGHT
+    assert len(list(svg.iter("circle"))) == sum(bar.sofar is not None for bar in bars)
+
+
+def test_what_is_not_known_is_a_mark_and_no_bar_of_nothing():
+    svg = drawn(stacked("t", [Bar("a", {}, "gpu in 1"), Bar("b", {"ai": Decimal(1)})], "USD"))
+    titles = [one.text for one in svg.iter("title")]
+    assert titles == ["a: not known: gpu in 1", "b: ai 1.00 USD"]
+
+
+def test_an_attack_in_a_label_is_text():
+    chart = stacked(attack("t"), [Bar(attack("l"), {"gpu": Decimal(1)})], "USD")
+    assert {one.tag for one in drawn(chart).iter()} <= {
+        "svg", "line", "text", "rect", "title", "circle", "polyline",
+    }  # fmt: skip
+    assert "onerror=" not in chart and "<script" not in chart
+
+
+def page(root: Path, ledger: dict | None = None) -> str:
+    if ledger is not None:
+        trees.put(root / "sessions" / "ledger.yaml", ledger)
+    return costs.page(Index(KnowledgeBase(root)))
+
+
+def test_the_page_of_costs_draws_its_tables_and_shows_the_boxes(tmp_path):
+    root = trees.make(tmp_path / "base")
+    for path in (root / "sessions").glob("*/session.yaml"):
+        text = path.read_text().replace('"duration"', '"budget_time": "50 min", "duration"', 1)
+        path.write_text(text)
+    month = trees.session_id(0)[:7]
+    made = page(root, {"budgets": [{"month": month, "money": "0.50 USD", "time": "3 h"}]})
+    over_time = made.split("## Boxes")[0]
+    assert len(re.findall("<svg", made)) == 2
+    assert over_time.count("<rect") == 3  # two sessions and the legend
+    assert "0.70 USD so far" in over_time.replace("&#46;", ".")
+    boxes = made.split("## Boxes")[1].split("\n## ")[0]
+    assert boxes.count("| 50 min | 60 min | -10 min |") == 2
+    assert f"| {month} | money | 0.50 USD | 0.70 USD | -0.20 USD |" in boxes
+    assert f"| {month} | time | 180 min | 120 min | 60 min |" in boxes
+    assert (boxes.count("exceeded</span>"), boxes.count("kept</span>")) == (3, 1)
+    by_month = made.split("## By month")[1].split("\n## ")[0]
+    assert by_month.count("kb-limit") == 2  # the box and its entry in the legend
+    # Both sessions are of two patterns: the column adds up to what was spent once.
+    by_pattern = made.split("## By pattern")[1].split("\n## ")[0]
+    assert "| *less what stands in several rows* | 2 |" in by_pattern
+    amounts = [Decimal(a) for a in re.findall(r"\| \**(-?[\d.]+) USD\** \|$", by_pattern, re.M)]
+    assert sum(amounts[:-1]) == amounts[-1] == Decimal("0.70")
+    assert at.pattern_page("P01") in by_pattern
+
+
+def test_many_sessions_are_drawn_by_month(tmp_path):
+    made = page(trees.make(tmp_path / "base", sessions=40))
+    assert "A bar a month" in made
+    assert made.split("## By kind")[0].count("<rect") == 3  # two months and the legend

@@ -1,0 +1,103 @@
+"""Figures that prose takes from records, as links to where they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import site_trees as trees
+from markdown import markdown
+from site_html import fragment
+from site_trees import session_id
+
+from kbtool.site import addresses as at
+from kbtool.site.escape import inline
+from kbtool.site.index import Index
+from kbtool.site.pages import pages
+from kbtool.site.quoted import document, line, paragraphs, place
+from kbtool.site.tree import source_files
+from kbtool.store.tree import KnowledgeBase
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    return Index(KnowledgeBase(trees.make(tmp_path)))
+
+
+@pytest.fixture
+def run(index: Index) -> tuple[str, str, int]:
+    """Session and id of a run, and the number of a step of it that found something."""
+    (session, run), attempts = next(iter(index.runs.items()))
+    found = [number for number, step in enumerate(attempts[-1].steps, 1) if step.result]
+    return session, run, found[-1]
+
+
+def test_a_figure_leads_to_the_step_of_its_run(index, run):
+    session, name, number = run
+    step = index.runs[session, name][-1].steps[number - 1]
+    page = at.run_page(session, name)
+    assert place(index, f"{name}#steps.{step.id}.seconds", None) == f"{page}#step-{number}"
+    assert place(index, f"ratio({name}#steps.{step.id}.a,#b)", None) == f"{page}#step-{number}"
+    assert place(index, f"{name}#machine.cores", None) == page
+
+
+def test_a_figure_leads_to_the_place_in_a_session(index):
+    first = session_id(0)
+    page = at.session_page(first)
+    assert place(index, f"{first}#evidence.P01.saved", None) == f"{page}#evidence.P01"
+    assert place(index, "#evidence.P01.saved", first) == f"{page}#evidence.P01"
+
+
+@pytest.mark.parametrize("target", ["20250101T090000Z-gone#a", "2025-01-01-gone#a", "#a", "a"])
+def test_a_figure_that_leads_nowhere_is_text(index, target):
+    assert place(index, target, None) is None
+    assert document(index, f"It takes [5 ms](figure:{target}).", "guide/a.md") == "It takes 5 ms."
+
+
+def test_the_text_of_a_record_is_escaped_around_its_figures(index):
+    first = session_id(0)
+    text = f"<b>a</b> [5 <i>ms](figure:{first}#evidence.P01) [x](http://evil.example) \ue000 *b*"
+    shown = line(index, text, "P01", "patterns/P01.md")
+    page = fragment(markdown(shown))
+    assert page.links == [f"../sessions/{first}.md#evidence.P01"]
+    assert page.text.split() == ["<b>a</b>", "5", "<i>ms", "[x](http://evil.example)", "*b*"]
+    assert paragraphs(index, f"a\n\n{text}", "P01", "patterns/P01.md") == f"a\n\n{shown}"
+
+
+def test_elsewhere_the_figure_alone_is_shown():
+    assert inline("takes [5 ms](figure:R#a), so") == inline("takes 5 ms, so")
+
+
+def test_a_hand_written_page(index):
+    first = session_id(0)
+    text = (
+        f"[5 ms][a] and\n\n```md\n[6 ms](figure:{first}#x)\n```\n\n[a]: <figure:{first}#evidence>\n"
+    )
+    assert document(index, text, "guide/a.md") == (
+        f"[5 ms](../sessions/{first}.md#evidence) and\n\n```md\n[6 ms](figure:{first}#x)\n```\n\n\n"
+    )
+
+
+def test_every_kind_of_page(tmp_path: Path):
+    root = trees.make(tmp_path)
+    first = session_id(0)
+    link = f"[5 ms](figure:{first}#evidence.P01)"
+    for path in ("docs/a.md", "kernels/copy/README.md", f"sessions/{first}/notes.md"):
+        file = root / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"It takes {link}.\n")
+    files = source_files(KnowledgeBase(root))
+    assert f"[5 ms](sessions/{first}.md#evidence.P01)" in files["a.md"].decode()
+    html = f'<a href="../sessions/{first}.html&#35;evidence.P01">5 ms</a>'
+    assert html in files["kernels/copy.md"].decode()
+    assert '<a href="&#35;evidence.P01">5 ms</a>' in files[f"sessions/{first}.md"].decode()
+
+
+def test_patterns_have_the_figures_of_the_ledger(index):
+    made = pages(index)
+    account = index.accounts["P02"]
+    assert account.standing in made[at.PATTERNS]
+    shown = made[at.pattern_page("P01")]
+    assert "another pattern replaces it" in shown
+    saved = index.accounts["P01"].claimed("saved")
+    assert saved is not None and f"{saved} min" in shown
