@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from kbtool.ledger.export.lines import Export
+    from kbtool.ledger.rollup import Links
     from kbtool.model.session import Session
     from kbtool.store.tree import KnowledgeBase
 
@@ -137,7 +138,7 @@ def focus(
     day = _day(undated)
     _export(
         ctx, names, since, until, output, "cost lines",
-        lambda _, sessions: focus(sessions, day, account, named),
+        lambda base, sessions: focus(sessions, _links(base, sessions), day, account, named),
     )  # fmt: skip
 
 
@@ -159,8 +160,9 @@ def beancount(
 
     day = _day(undated)
     _export(
-        ctx, names, since, until, output, "cost lines", lambda _, sessions: beancount(sessions, day)
-    )
+        ctx, names, since, until, output, "cost lines",
+        lambda base, sessions: beancount(sessions, _links(base, sessions), day),
+    )  # fmt: skip
 
 
 @export.command(epilog=JSONL_EPILOG)
@@ -177,7 +179,10 @@ def jsonl(
     """Write cost lines as JSON Lines."""
     from kbtool.ledger.export.jsonl import jsonl
 
-    _export(ctx, names, since, until, output, "cost lines", lambda _, sessions: jsonl(sessions))
+    _export(
+        ctx, names, since, until, output, "cost lines",
+        lambda base, sessions: jsonl(sessions, _links(base, sessions)),
+    )  # fmt: skip
 
 
 @export.command(epilog=PARQUET_EPILOG)
@@ -197,7 +202,10 @@ def parquet(
 
     if output is None and sys.stdout.isatty():
         raise UsageError("Parquet is no text: give --output FILE, or pipe it")
-    _export(ctx, names, since, until, output, "cost lines", lambda _, sessions: parquet(sessions))
+    _export(
+        ctx, names, since, until, output, "cost lines",
+        lambda base, sessions: parquet(sessions, _links(base, sessions)),
+    )  # fmt: skip
 
 
 @export.command(epilog=CORPUS_EPILOG)
@@ -249,6 +257,12 @@ def _export(
         _say(note)
     if not base.sessions:
         _say("there are no sessions yet; `kbtool session new TITLE`")
+
+
+def _links(base: KnowledgeBase, sessions: list[Session]) -> Links:
+    from kbtool.ledger.rollup import links_of
+
+    return links_of(sessions, [entry.record for entry in base.runs])
 
 
 def _writable(output: Path | None) -> None:

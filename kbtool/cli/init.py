@@ -62,12 +62,12 @@ LEDGER = """\
 #   - id: l4
 #     kind: gpu
 #     rate: 0.20 USD/h
-#     on: 2026-01-31          # the day on which it was stated, or read
+#     day: 2026-01-31         # the day on which it was stated, or read
 #     card: L4
 #     purchase: preemptible   # on-demand, preemptible, reserved, owned
 #     provider: the name of who asks for it
-#   - {{id: assistant, kind: ai, rate: 0.80 USD/h, on: 2026-01-31}}
-#   - {{id: engineer, kind: engineer, rate: 50 USD/h, on: 2026-01-31}}
+#   - {{id: assistant, kind: ai, rate: 0.80 USD/h, day: 2026-01-31}}
+#   - {{id: engineer, kind: engineer, rate: 50 USD/h, day: 2026-01-31}}
 rates: []
 
 # budgets:

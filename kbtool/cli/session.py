@@ -626,9 +626,8 @@ def _other_card(record: Session, card: str | None) -> bool:
 
 
 def _cost_line(line: CostLine) -> str:
-    amount = line.amount
-    if amount is None:
-        amount = "so far unknown" if line.is_open else "unknown"
+    unknown = "so far unknown" if line.is_open else "unknown"
+    amount = unknown if line.amount is None else f"{line.amount}"
     said = f"{line.kind} {amount} {line.currency} ({line.basis})"
     return said + _told(duration=line.duration, rate=line.rate, card=line.card)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,7 @@ from kbtool.cli.common import json_option, print_json
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from decimal import Decimal
+    from fractions import Fraction
 
     from kbtool.ledger.budget import Account, Box, Status
 
@@ -131,8 +132,10 @@ def _amount(value: Decimal, unit: str) -> str:
     return f"{value:.2f} {unit}"
 
 
-def _rate(per_hour: object) -> str:
-    return f"{float(per_hour):.2f}"  # type: ignore[arg-type]
+def _rate(per_hour: Fraction) -> str:
+    """To the cent, or to a hundredth of it where that says more."""
+    exact = Decimal(per_hour.numerator) / Decimal(per_hour.denominator)
+    return f"{exact:.4f}".removesuffix("00")
 
 
 def _clock(at: datetime, now: datetime) -> str:

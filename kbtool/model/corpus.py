@@ -35,6 +35,7 @@ from kbtool.model.session import (
     Step,
 )
 
+
 class Corpus(Model):
     """The first line: what the rest is."""
 

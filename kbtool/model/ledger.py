@@ -39,7 +39,7 @@ Month = Annotated[str, Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])$")]
 class Statement(Cited):
     """One more place that states a price."""
 
-    on: Day
+    day: Day
     """The day of the statement."""
 
 
@@ -52,7 +52,7 @@ class Price(Cited):
     """What is paid for."""
     rate: Rate
     """The price of a unit of time: 0.20 USD/h."""
-    on: Day
+    day: Day
     """The day on which it was stated, or read."""
     until: Day | None = None
     """The last day on which it holds, once another has replaced it."""
@@ -71,8 +71,8 @@ class Price(Cited):
     def _is_one_price(self) -> Self:
         if not is_exact(self.rate):
             raise ValueError(f"rate: {self.rate} is no single price; give each its own entry")
-        if self.until is not None and self.until < self.on:
-            raise ValueError(f"until {self.until} is before {self.on}, the day it was stated")
+        if self.until is not None and self.until < self.day:
+            raise ValueError(f"until {self.until} is before {self.day}, the day it was stated")
         return self
 
 

@@ -222,6 +222,8 @@ class Index:
         page, anchors = at.session_page(session.id), self.anchors(session)
         if session.follows:
             yield page, at.session_page(session.follows), "next session"
+        for kernel in session.kernels:
+            yield page, at.kernel_page(kernel), "worked on this kernel"
         for edge in session.evidence:
             target = at.pattern_page(edge.pattern)
             yield f"{page}#evidence", target, f"evidence: {edge.verdict.replace('_', ' ')}"

@@ -17,7 +17,7 @@ from kbtool.store.cache import Cache, code_digest, now_ns
 from kbtool.store.document import MAX_BYTES, Document, DocumentError, parse
 from kbtool.store.pool import in_processes
 from kbtool.store.read import read_stamped
-from kbtool.store.scan import File, FileKind, stamp_of
+from kbtool.store.scan import File, FileKind, Stamp, stamp_of
 
 WORTH_A_CACHE = 200
 """Files from which on a cache pays; with fewer, nothing is written beside the records."""
@@ -29,7 +29,7 @@ def parse_all(root: Path, paths: Sequence[str], kind: FileKind) -> list[Document
         read = _read(str(root), [File(path, kind, (0, 0, 0, 0)) for path in paths])
         return [_document(root, path, value) for path, _, value in read]
     cache = Cache(str(root), f"{kind}-records", _digest())
-    files = [File(path, kind, _stamp(root, path)) for path in paths]
+    files = [File(path, kind, _stamp(str(root), path)) for path in paths]
     known = {file.path: cache.get(file.path, file.stamp) for file in files}
     read_at = now_ns()
     new = [file for file in files if known[file.path] is None]
@@ -63,9 +63,9 @@ def _document(root: Path, path: str, value: Any) -> Document | Finding:
     return Finding(*value[0]) if isinstance(value, list) else Document(path, root / path, value)
 
 
-def _stamp(root: Path, path: str) -> tuple[int, int, int, int]:
+def _stamp(root: str, path: str) -> Stamp:
     try:
-        return stamp_of(os.stat(root / path))  # noqa: PTH116
+        return stamp_of(os.stat(f"{root}/{path}"))  # noqa: PTH116 - pathlib costs as much again
     except OSError:
         return (0, 0, 0, 0)
 

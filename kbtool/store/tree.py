@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -284,4 +285,6 @@ _UNDATED = "9999"
 def _folders(parent: Path) -> list[Path]:
     if not parent.is_dir():
         return []
-    return sorted(path for path in parent.iterdir() if path.is_dir() and path.name[0] not in "._")
+    with os.scandir(parent) as entries:
+        names = [entry.name for entry in entries if entry.is_dir() and entry.name[0] not in "._"]
+    return [parent / name for name in sorted(names)]

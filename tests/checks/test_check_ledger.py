@@ -10,8 +10,8 @@ from knowledge import KERNEL, line_of
 LINE = "# yaml-language-server: $schema=../schemas/ledger.json\n"
 RATES = """\
 rates:
-  - {id: l4, kind: gpu, rate: 0.20 USD/h, on: 2025-01-01, until: 2025-03-31}
-  - {id: l4-april, kind: gpu, rate: 0.25 USD/h, on: 2025-04-01}
+  - {id: l4, kind: gpu, rate: 0.20 USD/h, day: 2025-01-01, until: 2025-03-31}
+  - {id: l4-april, kind: gpu, rate: 0.25 USD/h, day: 2025-04-01}
 """
 COSTS = """\
 costs:
@@ -66,11 +66,11 @@ def test_a_ledger_that_does_not_load_tells_its_own_fault_and_no_other(ledger):
         (RATES, "modeline", 1),
         (LINE + RATES.replace("l4-april", "l4"), "unique", 4),
         (LINE + "sources: {s: {file: f, about: a, lines: 9}}\n" + RATES, "provenance", 4),
-        (LINE + "rates: [{id: l4, kind: gpu, rate: 1 USD/h, on: 2025-01-01, source: s:3}]\n",
+        (LINE + "rates: [{id: l4, kind: gpu, rate: 1 USD/h, day: 2025-01-01, source: s:3}]\n",
          "provenance", 2),
         (LINE + "sources: {s: {file: f, about: a, lines: 9}}\nrates:\n"
-         "  - {id: l4, kind: gpu, rate: 1 USD/h, on: 2025-01-01, source: s:10}\n", "provenance", 4),
-        (LINE + "rates:\n  - {id: l4, kind: gpu, rate: 1 USD/h, on: 2025-01-01, provider: null}\n",
+         "  - {id: l4, kind: gpu, rate: 1 USD/h, day: 2025-01-01, source: s:10}\n", "provenance", 4),
+        (LINE + "rates:\n  - {id: l4, kind: gpu, rate: 1 USD/h, day: 2025-01-01, provider: null}\n",
          "null-reason", 3),
     ],
 )  # fmt: skip

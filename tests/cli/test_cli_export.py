@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from knowledge import LOOK, RUN, sealed
 
 REPOSITORY = Path(__file__).parents[2]
 FORMATS = ("focus", "beancount", "jsonl", "parquet", "corpus")
@@ -47,7 +48,10 @@ def test_stdout_has_the_same_bytes_and_nothing_else(three, tmp_path, kbtool, for
 def test_a_reader_that_goes_away_is_no_error(kbtool, form):
     command = f"{sys.executable} -m kbtool export {form} | head -c 10 >/dev/null"
     done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {command}"], cwd=REPOSITORY, capture_output=True, text=True
+        ["bash", "-c", f"set -o pipefail; {command}"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
@@ -78,6 +82,15 @@ def test_sessions_without_a_date_are_told(three, kbtool, form, lines):
         done = kbtool("export", form, "--undated", "2025-01-31", root=three.root)
         assert "3 cost lines of 3 sessions written" in done.err
         assert "2025-01-31" in done.out
+
+
+def test_a_session_belongs_to_the_patterns_whose_recipes_it_ran(three, kbtool):
+    three.pattern("P01", LOOK)
+    three.write("sessions/2025-01-01-a/runs/20250101T090000Z-look.json", sealed(RUN))
+    first = kbtool("export", "jsonl", root=three.root).out.splitlines()[0]
+    assert json.loads(first)["patterns"] == ["P01"]
+    assert ",P01," in kbtool("export", "focus", root=three.root).out
+    assert 'patterns: "P01"' in kbtool("export", "beancount", root=three.root).out
 
 
 def test_amounts_that_nobody_knows_are_told(base, kbtool):

@@ -13,8 +13,8 @@ REPOSITORY = Path(__file__).parents[2]
 LEDGER = """\
 # yaml-language-server: $schema=../schemas/ledger.json
 rates:
-  - {id: l4, kind: gpu, rate: 0.20 USD/h, on: 2025-10-12}
-  - {id: engineer, kind: engineer, rate: 50 USD/h, on: 2025-10-12}
+  - {id: l4, kind: gpu, rate: 0.20 USD/h, day: 2025-10-12}
+  - {id: engineer, kind: engineer, rate: 50 USD/h, day: 2025-10-12}
 keep_or_stop: {rate: l4, people: [engineer], restart: 6 min}
 """
 

@@ -22,6 +22,7 @@ RECORDS = [
         ("session", "sessions/*/session.yaml"),
         ("pattern", "patterns/*.yaml"),
         ("kernel", "kernels/*/kernel.yaml"),
+        ("ledger", "sessions/ledger.yaml"),
         ("pattern", "tests/fixtures/patterns/*.yaml"),
         ("kernel", "tests/fixtures/kernels/*/kernel.yaml"),
     )
@@ -150,6 +151,22 @@ def test_init_makes_a_knowledge_base_that_passes(kbtool, tmp_path):
     done = kbtool("check", root=root)
     assert (done.code, done.out) == (0, "")
     assert "1 run:" in done.err
+
+
+def test_the_example_of_a_ledger_is_one(kbtool, tmp_path):
+    """With the marks of its comments taken away it is sound, and its rates can be used."""
+    root = tmp_path / "new"
+    kbtool("init", str(root))
+    path = root / "sessions" / "ledger.yaml"
+    lines = path.read_text().replace("rates: []\n", "").splitlines()
+    keys = ("# rates:", "# budgets:", "# keep_or_stop:", "#   ")
+    shown = [line[2:] if line.startswith(keys) else line for line in lines]
+    path.write_text("\n".join(shown) + "\n")
+    checked = kbtool("check", root=root)
+    assert checked.code == 0, checked.out
+    assert problems("ledger", as_an_editor_reads(path.read_text())) == []
+    answer = json.loads(kbtool("keep-or-stop", "--idle", "1 h", "--json", root=root).out)
+    assert answer["inputs"]["people"]["low"] == "50.8"
 
 
 def test_init_leaves_what_is_there(kbtool, tmp_path):

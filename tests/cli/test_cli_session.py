@@ -97,8 +97,8 @@ def test_what_is_wrong_is_said_and_nothing_is_written(base, kbtool, arguments):
 RATES = """\
 # yaml-language-server: $schema=../schemas/ledger.json
 rates:
-  - {id: l4, kind: gpu, rate: 0.20 USD/h, on: 2025-01-01, card: L4}
-  - {id: marie, kind: engineer, rate: 60 EUR/h, on: 2025-01-01}
+  - {id: l4, kind: gpu, rate: 0.20 USD/h, day: 2025-01-01, card: L4}
+  - {id: marie, kind: engineer, rate: 60 EUR/h, day: 2025-01-01}
 """
 
 

@@ -65,6 +65,7 @@ def test_a_running_session_against_its_boxes():
     assert going.unknown == ["ai"]
     assert found.stop == (NOW, money)
     assert found.exceeded == [money]
+    assert found.boxes == [time, money]
 
 
 def test_the_card_stops_when_the_first_box_is_full():

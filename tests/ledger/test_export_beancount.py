@@ -58,7 +58,7 @@ def test_every_kind_and_every_basis_has_an_account():
 def test_the_records_of_this_repository_come_back_to_the_cent(tmp_path):
     sessions = [entry.record for entry in KnowledgeBase(REPOSITORY).sessions.values()]
     file = tmp_path / "costs.beancount"
-    file.write_bytes(beancount(sessions, DAY).data)
+    file.write_bytes(beancount(sessions, undated=DAY).data)
     checker = Path(sys.executable).with_name("bean-check")
     done = subprocess.run([checker, file], capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
@@ -70,7 +70,7 @@ def test_the_records_of_this_repository_come_back_to_the_cent(tmp_path):
 
 @given(SESSIONS)
 def test_whatever_the_sessions_it_balances_and_holds_the_rollup(sessions):
-    export = beancount(sessions, DAY)
+    export = beancount(sessions, undated=DAY)
     entries, errors = load(export.data)
     assert errors == []
     sums = by_account(entries)
@@ -167,9 +167,11 @@ def test_sessions_without_a_date_need_a_declared_one():
     sessions = [session("undated-a", line("gpu", "1")), session("2025-10-12-b", line("ai", None))]
     export = beancount(sessions)
     assert export.written == 0
-    assert [count for count in export.left_out.values()] == [1, 1]
+    assert list(export.left_out.values()) == [1, 1]
     assert load(export.data) == ([], [])
     (transaction,) = (
-        entry for entry in load(beancount(sessions, DAY).data)[0] if isinstance(entry, Transaction)
+        entry
+        for entry in load(beancount(sessions, undated=DAY).data)[0]
+        if isinstance(entry, Transaction)
     )
     assert (transaction.date, transaction.meta["undated"]) == (DAY, True)

@@ -33,14 +33,14 @@ def only(*args, **keys) -> dict[str, str]:
 
 def test_the_records_of_this_repository_keep_every_rule():
     sessions = [entry.record for entry in KnowledgeBase(REPOSITORY).sessions.values()]
-    header, rows = read(focus(sessions, DAY).data)
+    header, rows = read(focus(sessions, undated=DAY).data)
     assert broken(header, rows) == {}
     assert {row["x_SessionLabel"] for row in rows} >= {"N", "N+2", "N+7A"}
 
 
 @given(SESSIONS)
 def test_whatever_the_sessions_every_rule_holds_and_no_cent_is_lost(sessions):
-    export = focus(sessions, DAY)
+    export = focus(sessions, undated=DAY)
     header, rows = read(export.data)
     assert broken(header, rows) == {}
     charged = [
@@ -162,9 +162,9 @@ def test_what_is_left_out_is_counted_and_told():
 
 
 def test_a_declared_day_is_marked():
-    row = only([session("undated-a", line("gpu", "1"))], DAY)
+    row = only([session("undated-a", line("gpu", "1"))], undated=DAY)
     assert (row["ChargePeriodStart"], row["x_DayDeclared"]) == ("2025-10-01T00:00:00Z", "true")
-    assert only([session("2025-10-12-a", line("gpu", "1"))], DAY)["x_DayDeclared"] == ""
+    assert only([session("2025-10-12-a", line("gpu", "1"))], undated=DAY)["x_DayDeclared"] == ""
 
 
 def test_who_sold_it_is_named_or_the_gap_is_told():

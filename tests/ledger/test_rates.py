@@ -21,8 +21,8 @@ from kbtool.store.tree import KnowledgeBase
 
 LEDGER = {
     "rates": [
-        {"id": "l4", "kind": "gpu", "rate": "0.20 USD/h", "on": "2025-10-12", "card": "L4"},
-        {"id": "engineer", "kind": "engineer", "rate": "400 USD/day", "on": "2025-10-12"},
+        {"id": "l4", "kind": "gpu", "rate": "0.20 USD/h", "day": "2025-10-12", "card": "L4"},
+        {"id": "engineer", "kind": "engineer", "rate": "400 USD/day", "day": "2025-10-12"},
     ]
 }
 
@@ -131,7 +131,7 @@ def test_the_ledger_refuses_what_is_no_price():
     for rates, said in (
         ([{**price, "rate": "0.20..0.30 USD/h"}], "no single price"),
         ([{**price, "rate": "0.20 USD"}], "money per s, min, h or day"),
-        ([{**price, "on": "2025-02-30"}], "is no day"),
+        ([{**price, "day": "2025-02-30"}], "is no day"),
         ([{**price, "until": "2025-10-11"}], "is before 2025-10-12"),
     ):
         with pytest.raises(ValidationError, match=said):

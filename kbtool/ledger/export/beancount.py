@@ -21,7 +21,7 @@ from kbtool.ledger.export.lines import (
     month_after,
     one_line,
 )
-from kbtool.ledger.rollup import KINDS, money, roll_up
+from kbtool.ledger.rollup import KINDS, Links, money, roll_up
 from kbtool.model.session import Session
 
 EXPENSES = {
@@ -46,16 +46,19 @@ HEAD = """\
 """
 
 
-def beancount(sessions: Sequence[Session], undated: date | None = None) -> Export:
+def beancount(
+    sessions: Sequence[Session], links: Links | None = None, undated: date | None = None
+) -> Export:
     """A journal of the amounts that are known.
 
     Args:
         sessions: in the order of the work.
+        links: the patterns that they belong to; as their records alone have it where not given.
         undated: the day to enter sessions without a date at; they are left out where not given.
     """
     export = Export(b"", 0)
     booked: dict[date, list[tuple[Session, list[Entry]]]] = {}
-    for entry in entries(sessions, undated):
+    for entry in entries(sessions, links, undated):
         if entry.line.amount is None:
             export.left_out[UNKNOWN] = export.left_out.get(UNKNOWN, 0) + 1
         elif entry.day is None:

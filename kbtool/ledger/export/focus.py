@@ -21,7 +21,7 @@ from kbtool.ledger.export.lines import (
     month_after,
     one_line,
 )
-from kbtool.ledger.rollup import money
+from kbtool.ledger.rollup import Links, money
 from kbtool.model.session import Session
 
 SERVICES = {
@@ -78,6 +78,7 @@ product that the costs are reported by."""
 
 def focus(
     sessions: Sequence[Session],
+    links: Links | None = None,
     undated: date | None = None,
     account: str = SELF,
     providers: Mapping[str, str] | None = None,
@@ -86,6 +87,7 @@ def focus(
 
     Args:
         sessions: in the order of the work.
+        links: the patterns that they belong to; as their records alone have it where not given.
         undated: the day to enter sessions without a date at; they are left out where not given.
         account: the billing account's id.
         providers: kind of cost → who sold it.
@@ -98,7 +100,7 @@ def focus(
     engineers: dict[str, Decimal] = {}
     unnamed: set[str] = set()
     numberless = 0
-    for entry in entries(sessions, undated):
+    for entry in entries(sessions, links, undated):
         line = entry.line
         if line.kind == "engineer":
             reason = "for engineers, whom no provider charges for"

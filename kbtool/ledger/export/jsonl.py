@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbtool.ledger.export.lines import Entry, Export, entries
-from kbtool.ledger.rollup import money, number
+from kbtool.ledger.rollup import Links, money, number
 from kbtool.model.session import Session
 
 
-def jsonl(sessions: Sequence[Session]) -> Export:
+def jsonl(sessions: Sequence[Session], links: Links | None = None) -> Export:
     """Every cost line of ``sessions``, those of unknown amount too."""
-    rows = [json.dumps(fields(entry), ensure_ascii=False) + "\n" for entry in entries(sessions)]
+    lines = entries(sessions, links)
+    rows = [json.dumps(fields(entry), ensure_ascii=False) + "\n" for entry in lines]
     return Export("".join(rows).encode(), len(rows))
 
 
@@ -35,7 +36,7 @@ def fields(entry: Entry) -> dict[str, Any]:
         "rate_id": line.rate_id,
         "invoice": line.invoice,
         "card": line.card or (environment.card if environment else None),
-        "patterns": entry.patterns,
+        "patterns": list(entry.patterns),
         "note": line.note,
         "source": line.source,
     }

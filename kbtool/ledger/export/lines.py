@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
+from kbtool.ledger.rollup import Links, links_of
 from kbtool.model.address import item_key
 from kbtool.model.errors import RecordError
 from kbtool.model.session import CostLine, Session
@@ -37,11 +38,8 @@ class Entry:
     """SESSION#costs.NAME; by its place, from 0, where two lines share a name."""
     day: date | None
     """The session's day, or the one declared for sessions without; ``None`` without either."""
-
-    @property
-    def patterns(self) -> list[str]:
-        """The patterns that the session gives evidence on."""
-        return sorted({evidence.pattern for evidence in self.session.evidence})
+    patterns: tuple[str, ...]
+    """The patterns that the session belongs to, as in ``kbtool costs --by pattern``."""
 
     @property
     def dated(self) -> bool:
@@ -49,22 +47,26 @@ class Entry:
         return self.session.day is not None
 
 
-def entries(sessions: Sequence[Session], undated: date | None = None) -> Iterator[Entry]:
+def entries(
+    sessions: Sequence[Session], links: Links | None = None, undated: date | None = None
+) -> Iterator[Entry]:
     """Every cost line, in the order of the sessions.
 
     Args:
         sessions: in the order of the work.
+        links: the patterns that they belong to; as their records alone have it where not given.
         undated: the day to enter the lines of sessions without a date at.
 
     Raises:
         RecordError: a session is named after a day that the calendar does not have.
     """
+    patterns = (links or links_of(sessions, ())).patterns
     for session in sessions:
         day = _day(session) or undated
         names = [item_key(line) for line in session.costs]
         for place, (line, name) in enumerate(zip(session.costs, names, strict=True)):
             own = name if names.count(name) == 1 else str(place)
-            yield Entry(session, line, f"{session.id}#costs.{own}", day)
+            yield Entry(session, line, f"{session.id}#costs.{own}", day, patterns[session.id])
 
 
 def month_after(day: date) -> date:

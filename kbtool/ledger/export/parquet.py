@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from kbtool.ledger.export.jsonl import fields
 from kbtool.ledger.export.lines import Export, entries
+from kbtool.ledger.rollup import Links
 from kbtool.model.errors import MachineError
 from kbtool.model.session import Session
 
@@ -16,7 +17,7 @@ PRECISION, SCALE = 38, 6
 """Of an amount: digits in all, and after the point, where ``Money`` has six."""
 
 
-def parquet(sessions: Sequence[Session]) -> Export:
+def parquet(sessions: Sequence[Session], links: Links | None = None) -> Export:
     """Every cost line of ``sessions``, with the columns of JSON Lines.
 
     Raises:
@@ -51,7 +52,7 @@ def parquet(sessions: Sequence[Session]) -> Export:
         ]
     )
     rows = []
-    for entry in entries(sessions):
+    for entry in entries(sessions, links):
         row = fields(entry)
         row["amount"] = None if row["amount"] is None else Decimal(row["amount"])
         row["day"] = None if row["day"] is None else date.fromisoformat(row["day"])

@@ -13,7 +13,7 @@ from kbtool.site.escape import inline
 from kbtool.site.figures import UNKNOWN, minutes, money
 from kbtool.site.index import Index
 from kbtool.site.markup import chip, join, nothing, slim_table
-from kbtool.site.parts import page_title, section
+from kbtool.site.parts import cite, optional, page_title, section
 from kbtool.site.sums import MONEY, cell, rollups
 
 _BY: tuple[tuple[By, str], ...] = (
@@ -51,6 +51,7 @@ def page(index: Index) -> str:
                 )
                 for by, title in _BY
             ),
+            section("Rates", "rates", _rates(index)),
         ]
     )  # fmt: skip
 
@@ -113,6 +114,33 @@ def _boxes(index: Index) -> str | None:
         rows += [_box_row(budget.month, box, False) for box in month_boxes(budget, accounts)]
     header = ["Of", "Box", "Limit", "Taken", "Left", ""]
     return slim_table(header, rows, {2, 3, 4}) if rows else None
+
+
+def _rates(index: Index) -> str | None:
+    """Prices by the hour, with the day and the place where each was stated."""
+    ledger = index.base.ledger
+    rows = []
+    for price in ledger.rates:
+        key = (price.source or "").partition(":")[0]
+        source = ledger.sources.get(key)
+        again = len(price.stated_again)
+        rows.append(
+            [
+                inline(price.id),
+                price.kind,
+                optional(price.card),
+                inline(price.rate),
+                price.day + (f" to {price.until}" if price.until else ""),
+                optional(price.purchase),
+                optional(price.provider),
+                optional(source and source.about)
+                + (f"; stated again {again} times" if again > 1 else "")
+                + ("; stated again" if again == 1 else ""),
+                cite(price.source),
+            ]
+        )
+    header = ["Rate", "For", "Card", "Price", "Stated on", "Bought", "From", "Stated in", "Source"]
+    return slim_table(header, rows, {3}) if rows else None
 
 
 def _box_row(name: str, box: Box, runs: bool) -> list[str]:

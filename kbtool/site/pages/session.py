@@ -132,6 +132,7 @@ def _summary(index: Index, session: Session, here: str) -> str:
             ("Cost not stated", unstated(session)),
             ("Money box", optional(session.budget_money)),
             ("Engineer", optional(session.engineer)),
+            ("Kernels", ", ".join(index.link(at.kernel_page(k), here) for k in session.kernels)),
             ("Own mark", optional(session.grade)),
             ("Bugs met", f"[{len(met)}, {is_open} open](#bugs)" if met else ""),
             ("Record", _ORIGINS[session.origin]),
