@@ -78,6 +78,9 @@ Examples:
 One JSON object a line, sorted; the same records give the same bytes. Paths of a machine are cut
 down to the file's name. A secret or the address of a machine in a record stops the export."""
 
+MANY = 1000
+"""Sessions from which on reading them takes long enough to be told."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -237,6 +240,9 @@ def _export(
     """Select, make, write, and say on stderr what was written and what was not."""
     _writable(output)
     base = knowledge_base(ctx)
+    waiting = sum(1 for _ in base.session_files())
+    if waiting >= MANY:
+        _say(f"reading {waiting:,} sessions")
     sessions, no_date = select_sessions(base, names, since, until)
     done = make(base, sessions)
     if output is None:

@@ -33,6 +33,8 @@ BAD = frozenset(
         "timeout",
         "terminated",
         "not reproduced",
+        "inconsistent",
+        "decision",
         "exceeded",
     }
 )

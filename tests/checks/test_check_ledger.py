@@ -69,7 +69,7 @@ def test_a_ledger_that_does_not_load_tells_its_own_fault_and_no_other(ledger):
         (LINE + "rates: [{id: l4, kind: gpu, rate: 1 USD/h, day: 2025-01-01, source: s:3}]\n",
          "provenance", 2),
         (LINE + "sources: {s: {file: f, about: a, lines: 9}}\nrates:\n"
-         "  - {id: l4, kind: gpu, rate: 1 USD/h, day: 2025-01-01, source: s:10}\n", "provenance", 4),
+         "  - {id: a, kind: gpu, rate: 1 USD/h, day: 2025-01-01, source: s:10}\n", "provenance", 4),
         (LINE + "rates:\n  - {id: l4, kind: gpu, rate: 1 USD/h, day: 2025-01-01, provider: null}\n",
          "null-reason", 3),
     ],

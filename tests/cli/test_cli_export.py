@@ -154,3 +154,9 @@ def test_an_empty_knowledge_base_says_so(base, kbtool):
         done = kbtool("export", form, "-o", "out", root=base.root)
         assert done.code == 0
         assert "there are no sessions yet" in done.err
+
+
+def test_reading_many_records_is_told(base, kbtool):
+    for number in range(1000):
+        (base.root / "sessions" / f"2025-01-01-s{number}").mkdir()
+    assert "reading 1,000 sessions" in kbtool("export", "jsonl", root=base.root).err

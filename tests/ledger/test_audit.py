@@ -135,6 +135,14 @@ def test_times(base: Knowledge) -> None:
         base,
         claim("minutes", "elapsed", ["#started", "#ended"], stated="11 min"),
         claim("more", "elapsed", ["#started", "#ended"], stated="25 min"),
+        # A clock read to the minute may be up to a minute behind; one with seconds is not.
+        claim("behind", "elapsed", ["#started", "#ended"], stated="12 min"),
+        claim(
+            "to-the-second",
+            "elapsed",
+            ["2025-01-01T09:15:00Z", "2025-01-01T09:26:00Z"],
+            stated="12 min",
+        ),
         claim("zones", "elapsed", ["#started", "2025-01-01T10:00"], stated="25 min"),
         claim("forwards", "order", ["#started", "#ended", "2025-01-01T12:00+02:00"]),
         claim("backwards", "order", ["#ended", "#started"]),
@@ -144,6 +152,7 @@ def test_times(base: Knowledge) -> None:
     )
     assert found == {
         "minutes": "consistent", "more": "inconsistent", "zones": "undetermined",
+        "behind": "consistent", "to-the-second": "inconsistent",
         "forwards": "consistent", "backwards": "inconsistent", "unsaid": "undetermined",
     }  # fmt: skip
 

@@ -87,7 +87,8 @@ A, B, C = "2025-01-01-a", "2025-01-02-b", "2025-01-03-c"
 
 def test_a_bug_counts_where_it_was_mended():
     assert counts(
-        session(A, bugs=[bug("x"), bug("y"), bug("z")], fixes=[fix("#bugs.x"), fix("#bugs.y", None)]),
+        session(A, bugs=[bug(name) for name in "xyz"],
+                fixes=[fix("#bugs.x"), fix("#bugs.y", None)]),
         session(B, fixes=[fix(f"{A}#bugs.z")]),
     ) == {A: (1, 1), B: (1, 0)}  # fmt: skip
 
@@ -240,7 +241,8 @@ def test_tables_count_as_claimed_where_no_run_is():
     [
         {"validated": "false"},
         {"subject": None},
-        {"rows": [{"id": "s128", "case": {"S": "128"}, "values": {"ours": "0.2"}, "verdict": "fail"}]},
+        {"rows": [{"id": "s128", "case": {"S": "128"}, "values": {"ours": "0.2"},
+                   "verdict": "fail"}]},
         {"rows": [{"id": "s128", "case": {"S": "256"}, "values": {"ours": "0.2"}}]},
         {"rows": [{"id": "s128", "values": {"ours": "0.2"}}]},
     ],

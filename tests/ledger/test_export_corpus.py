@@ -145,11 +145,16 @@ def test_a_bug_knows_its_fixes_of_later_sessions_too(full):
 
 
 def test_a_selection_has_its_sessions_and_what_is_in_them(full):
+    full.write("sessions/2025-01-01-a/runs/20250101T090000Z-look.json", sealed(RUN))
     base = KnowledgeBase(full.root)
     data = corpus(base, [base.sessions["2025-01-02-b"].record]).data
     assert [line["id"] for line in lines(data)[1:]] == [
         "2025-01-02-b", "P01", "2025-01-02-b#fixes.0",
     ]  # fmt: skip
+    data = corpus(base, [base.sessions["2025-01-01-a"].record]).data
+    assert [run["id"] for run in of_type(data, "run")] == ["20250101T090000Z-look"]
+    (bug,) = of_type(data, "bug")
+    assert "2025-01-02-b#fixes.0" in bug["fixes"]
 
 
 def test_neither_the_machine_nor_its_paths_are_in_it(full):

@@ -28,8 +28,13 @@ def turn(answer, name):
 def test_the_formula_by_hand():
     """12 h at 0.20; 10 min for two at 60 USD/h and the card; 3 USD; 25 % of 8 USD more."""
     both = totals(
-        {"idle": Fraction(12), "rate": Fraction("0.2"), "restart": Fraction(10), "people": Fraction(120),
-         "restart_cost": Fraction(3), "preemption": Fraction(25), "preemption_cost": Fraction(8)}
+        {
+            name: span.low
+            for name, span in inputs(
+                idle=12, rate="0.2", restart=10, people=120,
+                restart_cost=3, preemption=25, preemption_cost=8,
+            ).items()
+        }
     )  # fmt: skip
     restart = 20 + Fraction("0.2") / 6 + 3
     assert both.stop == restart

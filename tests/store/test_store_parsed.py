@@ -102,7 +102,8 @@ def test_a_finding_in_a_cached_record_knows_its_line(many):
         assert text[finding.line - 1] == "grade: [a]"
 
 
-def test_few_files_leave_nothing_behind(base):
+def test_few_files_leave_nothing_behind(base, monkeypatch):
+    monkeypatch.setattr("kbtool.store.cache.SETTLED_NS", -10_000_000_000)
     base.session()
     assert seen(base.root)[0] == ["2025-01-01-a"]
     assert not (base.root / ".kbtool").exists()
