@@ -27,6 +27,7 @@ from kbtool.ledger.derive import (
     Records,
     Unknown,
     expression,
+    leaves_of,
     shown,
 )
 from kbtool.ledger.implied import Implied, Links, implied
@@ -66,8 +67,12 @@ class Item:
     grade: Grade
     implied: bool
     """Whether the record's fields make the claim, rather than somebody who wrote it down."""
+    figure: Figure | None = None
+    """What comes out, where that is a figure."""
     said: str | None = None
-    """Of a fact, what is one; of a claim that cannot be reckoned, why."""
+    """What comes out, where that is in words."""
+    why: str | None = None
+    """Why nothing comes out, or nothing that can be held against the claim."""
     turns: tuple[str, ...] = ()
     """References to what rests on it and changes."""
     acknowledged: str | None = None
@@ -135,28 +140,30 @@ class Report:
         counts = self.counts
         return not counts["unacknowledged"] and not counts["stale"]
 
+    def derived(self, item: Item) -> str | None:
+        """What comes out, in the unit of the claim; ``None`` where nothing does."""
+        if item.figure is not None and isinstance(item.stated, Quantity):
+            return figures.text_of(item.figure, item.stated)
+        return item.said
+
     def reckoned(self, item: Item) -> Reckoned:
         """The reckoning of one claim, in words."""
-        if item.how == "fact":
-            return Reckoned(item.said, None, "", ())
-        if item.how is None or item.said is not None:
-            return Reckoned(None, item.said, "", ())
-        stated = item.stated if isinstance(item.stated, Quantity) else None
-        judged = judge(item.how, item.of, stated, item.record, self.records)
-        derived, remarks = judged.said, [judged.why]
-        if judged.figure is not None and stated is not None:
-            derived = figures.text_of(judged.figure, stated)
+        if item.how is None or item.how == "fact":
+            return Reckoned(item.said, item.why, "", ())
+        remarks = [item.why]
+        if item.figure is not None and isinstance(item.stated, Quantity) and item.why is None:
             if item.how in MEANS:
-                remarks.append(_means(item, stated, self.records))
-            if judged.holds is False and judged.why is None:
-                margin = figures.margin_of(judged.figure, stated)
+                remarks.append(_means(item, item.stated, self.records))
+            if item.grade in WRONG:
+                margin = figures.margin_of(item.figure, item.stated)
                 remarks += [
-                    figures.off_by(stated, judged.figure),
+                    figures.off_by(item.stated, item.figure),
                     f"between {margin} with the rounding of its operands" if margin else None,
                 ]
         why = "; ".join(remark for remark in remarks if remark) or None
+        leaves = leaves_of(item.how, item.of, item.record, self.records)
         text = expression(item.how, item.of, self.records, item.record)
-        return Reckoned(derived, why, text, judged.leaves)
+        return Reckoned(self.derived(item), why, text, leaves)
 
     def place(self, record: str, path: str) -> tuple[str, int]:
         """File and line of a path in a record; the last key of it that is there."""
@@ -223,7 +230,7 @@ class _Audit:
         for key in circular:
             node = self.nodes[key]
             reason = "it derives from itself; see `kbtool check`"
-            node.item = _item(node, "undetermined", reason)
+            node.item = _item(node, Judged(None, None, None, reason))
         for key in ordered:
             self._judge_node(key)
         self._turn(ordered)
@@ -262,10 +269,11 @@ class _Audit:
         if claim.how is None:
             record = self.all[node.own]
             reason = record.unknown.get(f"claims.{claim.id}.how")
-            node.item = _item(node, "undetermined", reason or "nothing recorded determines it")
+            why = reason or "nothing recorded determines it"
+            node.item = _item(node, Judged(None, None, None, why))
             return
         judged = judge(claim.how, claim.of, claim.stated, node.own, self.records)
-        node.item = _item(node, _GRADES[judged.holds])
+        node.item = _item(node, judged)
         again = judged
         if any(need in self.corrected for need in node.needs):
             again = judge(claim.how, claim.of, claim.stated, node.own, self.records, self.corrected)
@@ -307,13 +315,14 @@ class _Audit:
                 yield item
 
     def _implied(self, id_: str, claim: Implied) -> Item:
-        holds = claim.holds
-        if claim.how != "fact":
+        if claim.how == "fact":
+            judged = Judged(claim.holds, None, claim.derived, None)
+        else:
             assert isinstance(claim.stated, Quantity)
-            holds = judge(claim.how, claim.of, claim.stated, id_, self.records).holds
+            judged = judge(claim.how, claim.of, claim.stated, id_, self.records)
         return Item(
             id_, claim.path, claim.path, claim.says, claim.stated, claim.how, claim.of,
-            _GRADES[holds], implied=True, said=claim.derived or None,
+            _GRADES[judged.holds], True, *judged[1:],
         )  # fmt: skip
 
     def _find_stale(self, items: Iterable[Item]) -> None:
@@ -343,7 +352,6 @@ class Judged(NamedTuple):
     """What comes out, where that is in words."""
     why: str | None
     """Why nothing comes out, or nothing that can be held against the claim."""
-    leaves: tuple[Leaf, ...]
 
 
 def judge(
@@ -380,7 +388,7 @@ def judge(
         why = str(error)
     except WrongUnits as error:
         holds, why = False, str(error)
-    return Judged(holds, figure, said, why, tuple(reckoning.leaves))
+    return Judged(holds, figure, said, why)
 
 
 def _means(item: Item, stated: Quantity, records: Records) -> str | None:
@@ -413,11 +421,11 @@ _GRADES: dict[bool | None, Grade] = {
 }  # fmt: skip
 
 
-def _item(node: _Node, grade: Grade, said: str | None = None) -> Item:
+def _item(node: _Node, judged: Judged) -> Item:
     claim = node.claim
     return Item(
         node.own, claim.id, f"claims.{claim.id}", claim.says, claim.stated, claim.how, claim.of,
-        grade, implied=False, said=said,
+        _GRADES[judged.holds], False, *judged[1:],
     )  # fmt: skip
 
 
@@ -473,24 +481,29 @@ def as_json(report: Report, grades: Iterable[Grade] = GRADES) -> dict[str, Any]:
 
 
 def _finding(report: Report, item: Item) -> dict[str, Any]:
+    """One claim; of one that is consistent, what came out and not how."""
     path, line = report.place(item.record, item.where)
-    came = report.reckoned(item)
-    return {
+    finding: dict[str, Any] = {
         "path": path,
         "line": line,
         "record": item.record,
         "claim": item.claim,
         "says": item.says,
         "stated": None if item.stated is None else str(item.stated),
+        "derived": report.derived(item),
+        "grade": item.grade,
+        "implied": item.implied,
+    }
+    if item.grade == "consistent":
+        return finding
+    came = report.reckoned(item)
+    return finding | {
         "how": item.how,
         "expression": came.expression or None,
         "operands": [_operand(report, leaf) for leaf in came.leaves],
-        "derived": came.derived,
-        "grade": item.grade,
         "why": came.why,
         "turns": list(item.turns),
         "acknowledged": item.acknowledged,
-        "implied": item.implied,
     }
 
 

@@ -20,8 +20,16 @@ from pydantic import BaseModel
 from kbtool.model import figures
 from kbtool.model.address import AddressError, item_key, resolve, split_reference
 from kbtool.model.base import Instant, Quantity
-from kbtool.model.claim import Claim, Derivation
-from kbtool.model.figures import ADDED, OPERATIONS, Figure, Span, Unit
+from kbtool.model.claim import IN_WORDS, Claim, Derivation
+from kbtool.model.figures import (
+    ADDED,
+    OPERATIONS,
+    Figure,
+    NoFigure,
+    Span,
+    Unit,
+    WrongUnits,
+)
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
 from kbtool.model.session import Bug, CostLine, Fix, Row, Session
@@ -220,7 +228,6 @@ class Reckoning:
         wanted, there = _VERSION.fullmatch(stated.text), _VERSION.match(found)
         if wanted is None or there is None:
             return None
-        self._note(found, of[0])
         short, long = wanted[0].split("."), there[0].split(".")
         return Verdict(long[: len(short)] == short, found)
 
@@ -375,6 +382,19 @@ class Reckoning:
     def _note(self, value: Any, reference: str) -> None:
         name, path = split_reference(reference)
         self.leaves.append(Leaf(value, name or self.own, path))
+
+
+def leaves_of(how: str, of: Sequence[Any], own: str, records: Records) -> tuple[Leaf, ...]:
+    """The operands of a derivation, as far as they are known."""
+    reckoning = Reckoning(records, own)
+    try:
+        if how in IN_WORDS:
+            reckoning.verdict(how, of)
+        else:
+            reckoning.derive(how, of)
+    except (Unknown, NoFigure, WrongUnits):
+        pass
+    return tuple(reckoning.leaves)
 
 
 _GOOD = frozenset(

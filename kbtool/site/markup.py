@@ -11,6 +11,7 @@ GOOD = frozenset(
     {
         "passed",
         "pass",
+        "found",
         "complete",
         "done",
         "fixed",
@@ -26,6 +27,7 @@ BAD = frozenset(
     {
         "failed",
         "fail",
+        "survived",
         "open",
         "fix unconfirmed",
         "contradicted",

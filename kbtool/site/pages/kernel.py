@@ -114,7 +114,7 @@ def _results(index: Index, kernel: Kernel, here: str) -> list[str]:
     ]
     missing = sorted(set(kernel.targets) - {target for target, _ in groups})
     why = "no run in this knowledge base built it" if runs else "the kernel was never run here"
-    header = ["Target", "Machine", "Newest validation", "Newest benchmark"]
+    header = ["Target", "Machine", "Validation of the newest library", "Newest benchmark"]
     return [
         table(header, rows) if rows else "",
         *(f"Target {code(target)}: no data because {why}." for target in missing),
@@ -122,8 +122,14 @@ def _results(index: Index, kernel: Kernel, here: str) -> list[str]:
 
 
 def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
-    """The newest validation and the newest benchmark among runs, newest first."""
-    checked = next(((run, result) for run in runs if (result := validation(run))), None)
+    """Of runs, newest first: the widest validation of the newest library, and the newest
+    benchmark. A run that profiles validates a few cases of a library that others tried in full."""
+    tried = [(run, result) for run in runs if (result := validation(run))]
+    checked = max(
+        (pair for pair in tried if pair[1].sha256 == tried[0][1].sha256),
+        key=lambda pair: len(pair[1].cases),
+        default=None,
+    )
     timed = next(((run, bench) for run in runs if (bench := benchmark(run))), None)
     left, right = f"no data because {_why(runs[0], 'validate')}", ""
     if checked:

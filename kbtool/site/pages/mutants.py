@@ -115,7 +115,6 @@ def _bug_page(reference: str) -> str:
 
 
 def _verdict(one: MutantResult) -> str:
-    """In the words of a reader: a bug that validation finds is good news."""
     if one.finding is not None:
-        return "failed" if one.verdict == "survived" else one.finding
-    return "pass" if one.verdict == "killed" else "equivalent"
+        return "survived" if one.verdict == "survived" else one.finding
+    return "found" if one.verdict == "killed" else "equivalent"
