@@ -58,6 +58,9 @@ class Derivation(Model):
         wanted = ARITY.get(self.how)
         if wanted is not None and len(self.of) != wanted:
             raise ValueError(f"{self.how} takes {wanted} operands, not {len(self.of)}")
+        for operand in self.of:
+            if isinstance(operand, Derivation) and operand.how in IN_WORDS:
+                raise ValueError(f"{operand.how} comes to no figure: it cannot be an operand")
         return self
 
 

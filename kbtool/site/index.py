@@ -108,6 +108,15 @@ class Index:
         return audit(self.base)
 
     @cached_property
+    def turning(self) -> dict[str, list[Item]]:
+        """Reference to a decision, a plan, an outcome → the inconsistent claims that turn it."""
+        found: dict[str, list[Item]] = defaultdict(list)
+        for item in self.audit.items:
+            for place in item.turns:
+                found[place].append(item)
+        return found
+
+    @cached_property
     def audited(self) -> dict[tuple[str, str], Item]:
         """(record, path of the claim in it) → what the audit makes of it."""
         return {(item.record, item.where): item for item in self.audit.items}

@@ -127,6 +127,16 @@ def claims(index: Index, record: Session | Pattern) -> str:
     return section("Claims", "claims", slim_table(header, rows, {1, 3}) if rows else None)
 
 
+def turned(index: Index, session: Session, path: str) -> str | None:
+    """What the audit says of a decision or a plan that rests on a claim that does not hold."""
+    here = at.session_page(session.id)
+    links = []
+    for item in index.turning.get(f"{session.id}#{path}", []):
+        place = index.place(f"{item.record}#{item.where}", item.record)
+        links.append(at.link(inline(item.says), place, here) if place else inline(item.says))
+    return f"Rests on what does not hold: {'; '.join(links)}" if links else None
+
+
 def remarks(item: Item, came: Reckoned) -> str:
     """What the audit has to say of a claim beside its grade."""
     said = []

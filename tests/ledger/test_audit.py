@@ -5,17 +5,21 @@ from __future__ import annotations
 import time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from knowledge import Knowledge, line_of
+from pydantic import ValidationError
 
-from kbtool.ledger.audit import Item, Report, as_json, audit
+from kbtool.ledger.audit import GRADES, Item, Report, as_json, audit
 from kbtool.ledger.cards import capability_of, card_of
-from kbtool.store.tree import KnowledgeBase
+from kbtool.model.claim import IN_WORDS, How
+from kbtool.model.session import Session
+from kbtool.store.document import parse
+from kbtool.store.tree import Entry, KnowledgeBase
 
 REPOSITORY = Path(__file__).parents[2]
 ID = "2025-01-01-a"
@@ -618,3 +622,54 @@ def test_what_the_logs_got_right_is_left_alone(record: str, name: str) -> None:
     found = audit(KnowledgeBase(REPOSITORY))
     item = next(i for i in found.items if (i.record, i.claim) == (record, name))
     assert item.grade == "consistent"
+
+
+ODD = [
+    "#label", "#costs", "#costs.gpu", "#bugs", "#bugs.b", "#bugs.b.status", "#started", "#ended",
+    "#duration", "#claims.x", "#claims.x.stated", "#claims.other.says", "#measurements.m.s64.ms",
+    "#measurements.m", "#environment", "#environment.torch", "#nowhere", "2020-01-01-x#duration",
+    "2025-01-01T09:00", "5 min", "-5..5 min", "0", "0 USD", "1e59", "1e61", "-3", "~0", "<0 min",
+    ">=0.0", "88 %", "3 lines", "x/y 2", "1 /", "1 USD/h", "5+ s",
+]  # fmt: skip
+
+
+@given(
+    st.sampled_from(get_args(How)),
+    st.lists(
+        st.one_of(
+            st.sampled_from(ODD),
+            st.builds(
+                lambda how, of: {"how": how, "of": of},
+                st.sampled_from(get_args(How)),
+                st.lists(st.sampled_from(ODD), min_size=1, max_size=2),
+            ),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from(["5 min", ">0", "~0", "1..2 USD", "0.0 %", "1e40 ×", "2.2"]),
+)
+@settings(max_examples=300, deadline=None)
+def test_no_derivation_breaks_the_audit(how: str, of: list[Any], stated: str) -> None:
+    data = claim("x", how, of, **({} if how in IN_WORDS else {"stated": stated}))
+    other = claim("other", "same", ["5 min"], stated="5 min")
+    try:
+        session = Session.model_validate(
+            {
+                "id": ID, "label": "N", "title": "T", "origin": "person", "status": "complete",
+                "costs": COSTS, "bugs": [{"id": "b", "title": "B", "status": "fixed"}],
+                "started": "2025-01-01T09:00Z", "measurements": [MEASURED],
+                "environment": {"torch": "2.2.1"}, "claims": [data, other],
+            }
+        )  # fmt: skip
+    except ValidationError:
+        return
+    loaded = KnowledgeBase(Path("/nowhere"))
+    loaded.sessions = {ID: Entry("s.yaml", session, parse(b"id: x\nclaims: []\n", "s.yaml"))}
+    loaded.patterns, loaded.runs = {}, []
+    found = audit(loaded)
+    answer = as_json(found)
+    assert sum(found.counts[grade] for grade in GRADES) == len(found.items)
+    assert len(answer["findings"]) + len(answer["undetermined"]) == len(found.items)
+    for item in found.items:
+        assert item.grade != "undetermined" or found.reckoned(item).why

@@ -63,6 +63,28 @@ def test_a_session_shows_the_grade_of_each_claim(base: Knowledge) -> None:
     assert "kb-chip--good" in rows["right"] and "kb-chip--bad" in rows["wrong"]
 
 
+def test_a_decision_says_that_it_rests_on_what_does_not_hold(base: Knowledge) -> None:
+    base.session(
+        more="""\
+decisions:
+  - id: keep
+    question: Keep it?
+    options: [{id: a, title: A, figures: {cost: 2 USD}}, {id: b, title: B, figures: {cost: 1 USD}}]
+  - {id: other, question: Else?}
+claims:
+  - id: pays
+    says: A pays
+    stated: ">0 USD"
+    how: difference
+    of: ["#decisions.keep.b.cost", "#decisions.keep.a.cost"]
+"""
+    )
+    page = pages(Index(KnowledgeBase(base.root)))[at.session_page("2025-01-01-a")]
+    keep, other = page.split("### ")[1:3]
+    assert "Rests on what does not hold: [A pays](#claims.pays)" in keep
+    assert "Rests on" not in other
+
+
 def test_nothing_claimed(base: Knowledge) -> None:
     base.session()
     assert "No record makes a claim yet" in pages(Index(KnowledgeBase(base.root)))[at.AUDIT]

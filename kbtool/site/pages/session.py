@@ -29,6 +29,7 @@ from kbtool.site.parts import (
     page_title,
     section,
     session_cell,
+    turned,
     unknowns,
     why_unknown,
     yes_no,
@@ -97,10 +98,10 @@ def page(index: Index, session: Session) -> str:
             _bugs(index, session, here),
             _fixes(index, session, here),
             _commits(session),
-            _decisions(session),
+            _decisions(index, session),
             _evidence(index, session, here),
             claims(index, session),
-            _plans(session),
+            _plans(index, session),
             _deliverables(session),
             section(
                 "Lessons",
@@ -371,11 +372,12 @@ def _commits(session: Session) -> str:
     return section("Commits", "commits", slim_table(header, rows) if rows else None)
 
 
-def _decisions(session: Session) -> str:
-    return section("Decisions", "decisions", *(_decision(session, d) for d in session.decisions))
+def _decisions(index: Index, session: Session) -> str:
+    made = (_decision(index, session, decision) for decision in session.decisions)
+    return section("Decisions", "decisions", *made)
 
 
-def _decision(session: Session, decision: Decision) -> str:
+def _decision(index: Index, session: Session, decision: Decision) -> str:
     prefix = f"decisions.{decision.id}"
     rows = []
     for option in decision.options:
@@ -399,6 +401,7 @@ def _decision(session: Session, decision: Decision) -> str:
             slim_table(["Option", "Taken", "Grounds", "Figures", "Source"], rows) if rows else None,
             f"No choice recorded: {verdict}" if verdict else None,
             reason,
+            turned(index, session, prefix),
             cite(decision.source),
         ]
     )
@@ -424,11 +427,11 @@ def _evidence(index: Index, session: Session, here: str) -> str:
     )
 
 
-def _plans(session: Session) -> str:
-    return section("Plans", "plans", *(_plan(plan) for plan in session.plans))
+def _plans(index: Index, session: Session) -> str:
+    return section("Plans", "plans", *(_plan(index, session, plan) for plan in session.plans))
 
 
-def _plan(plan: Plan) -> str:
+def _plan(index: Index, session: Session, plan: Plan) -> str:
     prefix = f"plans.{plan.id}"
     about = [
         f"for {inline(plan.for_session)}" if plan.for_session else "",
@@ -447,6 +450,7 @@ def _plan(plan: Plan) -> str:
             " · ".join(part for part in about if part),
             slim_table(["Step", "Time", "How"], rows, {1}) if rows else None,
             bullets(expected),
+            turned(index, session, prefix),
             cite(plan.source),
         ]
     )
