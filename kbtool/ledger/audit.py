@@ -12,7 +12,6 @@ claim holds only because a figure below it is wrong, the wrong figure turns the 
 
 from __future__ import annotations
 
-import gc
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from kbtool.model.claim import Claim, Derivation
 from kbtool.model.figures import Figure, NoFigure, WrongUnits
 from kbtool.model.run import Run
 from kbtool.model.session import Session
+from kbtool.store.pool import collector_off
 from kbtool.store.tree import Entry, KnowledgeBase
 
 Grade = Literal["consistent", "inconsistent", "decision", "undetermined"]
@@ -182,13 +182,8 @@ class Report:
 
 def audit(base: KnowledgeBase) -> Report:
     """Recompute and grade every claim of every record that loads."""
-    collecting = gc.isenabled()
-    gc.disable()  # a third of the time otherwise, and nothing to collect
-    try:
+    with collector_off():
         return _Audit(base).report()
-    finally:
-        if collecting:
-            gc.enable()
 
 
 @dataclass
