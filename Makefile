@@ -24,6 +24,7 @@ lint: $(VENV)/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m kbtool check
+	$(BIN)/python -m kbtool audit --grade inconsistent --grade decision >/dev/null
 	$(BIN)/python -m kbtool schema --check
 
 unit: $(VENV)/.ready

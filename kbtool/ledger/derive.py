@@ -306,7 +306,9 @@ class Reckoning:
         return Verdict(True, " ≤ ".join(str(moment) for moment in moments))
 
     def _outcome(self, of: Sequence[Any]) -> Verdict:
-        said: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+        # What was found, in which record → the figures that say so.
+        said: dict[bool | None, dict[tuple[str, str, str], list[str]]]
+        said = {True: {}, False: {}, None: {}}
         for operand in of:
             if not isinstance(operand, str):
                 raise Unknown("an outcome derives from records only")
@@ -314,13 +316,12 @@ class Reckoning:
             self._note(value, operand)
             name = split_reference(operand)[0]
             when = self.records.when(name, self.own) if name else ""
-            said[bears_out(value)].append(
-                f"{operand.removeprefix('#')} is {shown(value)}" + (f" ({when})" if when else "")
-            )
+            found = said[bears_out(value)].setdefault((name or "", shown(value), when), [])
+            found.append(operand.removeprefix("#"))
         for holds in (False, True):
             if said[holds]:
-                return Verdict(holds, "; ".join(said[holds]))
-        raise Unknown(f"neither borne out nor contradicted: {'; '.join(said[None])}")
+                return Verdict(holds, _findings(said[holds]))
+        raise Unknown(f"neither borne out nor contradicted: {_findings(said[None])}")
 
     def _alike(self, of: Sequence[Any]) -> Verdict:
         sides = []
@@ -495,6 +496,16 @@ def _resolution(moment: Instant) -> Fraction:
 def _spoken(passed: timedelta) -> str:
     minutes = int(passed.total_seconds() // 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
+def _findings(said: Mapping[tuple[str, str, str], list[str]]) -> str:
+    """Each finding with its figure, or with their number where several of a record say the same."""
+    parts = []
+    for (record, value, when), places in said.items():
+        of = f" of {record}" if record else ""
+        subject = f"{places[0]} is" if len(places) == 1 else f"{len(places)} figures{of} are"
+        parts.append(f"{subject} {value}" + (f" ({when})" if when else ""))
+    return "; ".join(parts)
 
 
 def _conditions(cases: Iterable[frozenset[tuple[str, str]]]) -> str:
