@@ -34,7 +34,7 @@ def test_every_kind_in_the_schema_has_an_implementation():
     "spec",
     [
         {"kind": "validate", "case_sets": "small"},
-        {"kind": "benchmark", "case_set": "small"},
+        {"kind": "benchmark", "case_sets": "small"},
     ],
 )
 def test_nothing_is_validated_or_timed_before_it_is_built(context, spec):
@@ -79,7 +79,7 @@ def recipe(*steps, **fields):
 
 BUILD = {"kind": "build"}
 VALIDATE = {"kind": "validate", "case_sets": "a"}
-BENCHMARK = {"kind": "benchmark", "case_set": "a"}
+BENCHMARK = {"kind": "benchmark", "case_sets": "a"}
 
 
 @pytest.mark.parametrize(
