@@ -134,6 +134,23 @@ def test_one_that_crashes_and_one_that_hangs_are_found_and_stop_no_other(
     assert found["no-sum"].cut_short is None
 
 
+def test_what_was_judged_before_an_interrupt_is_recorded(second_kernel_base):
+    put_back(second_kernel_base, "no-sum", "hangs")
+    argv = [sys.executable, "-m", "kbtool", "--root", str(second_kernel_base), "run-recipe"]
+    with subprocess.Popen(
+        [*argv, "mutants", "--progress", "rawjson"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "no-sum: found" in line:
+                process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 4
+    run, result = mutants_of(second_kernel_base)
+    assert run.status == "interrupted"
+    assert [one.mutant.id for one in result.mutants] == ["no-sum"]
+    assert result.not_reached == 1
+
+
 def test_one_that_does_not_compile_is_a_finding_and_stops_no_other(second_kernel_base, kbtool):
     put_back(second_kernel_base, "no-compile", "no-sum")
     done = kbtool("run-recipe", "mutants", root=second_kernel_base)
