@@ -23,8 +23,8 @@ Examples:
 A figure stands for what rounds to it, operands too: what can be right is consistent. A claim whose
 operands nobody knows is undetermined and never wrong. A record leaves a wrong figure as it is with
 its reason: acknowledged: {claims.total: the table has eight rows}.
-Exit status: 0 all is consistent or acknowledged; 1 something is not, or an acknowledgement has
-nothing to acknowledge; 2 usage."""
+Exit status: 0 all is consistent or acknowledged; 1 something is not, an acknowledgement has nothing
+to acknowledge, or a record does not load and is left out; 2 usage."""
 
 
 @click.command(epilog=EPILOG)
@@ -120,8 +120,11 @@ def _summary(report: Report) -> str:
     wrong = counts["inconsistent"] + counts["decision"]
     turning = f", {counts['decision']} of them turning a decision" if counts["decision"] else ""
     stale = f"; {counts['stale']} acknowledgements of nothing" if counts["stale"] else ""
+    left_out = len({finding.path for finding in report.base.findings})
+    files = "1 file that does not load" if left_out == 1 else f"{left_out} files that do not load"
+    without = f"; without {files}" if left_out else ""
     return (
         f"audited {len(report.items):,} claims: {counts['consistent']:,} consistent,"
         f" {wrong:,} inconsistent{turning} ({counts['acknowledged']:,} acknowledged),"
-        f" {counts['undetermined']:,} undetermined{stale}"
+        f" {counts['undetermined']:,} undetermined{stale}{without}"
     )

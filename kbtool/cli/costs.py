@@ -40,11 +40,13 @@ cost lines state, and have no sum. Currencies are never added.
 \b
 Groupings: session, day, week (ISO), month, kind of cost, card, pattern (of which the session gives
 evidence, did a step or ran a recipe), kernel (that its record or a run names), outcome (how the
-session ended). A session of several patterns or kernels stands in the row of each; the total counts
-it once. Attributed and unattributed (undated, of no pattern …) make the total, to the cent.
+session ended). By card, what had none, or none that a record names, is unstated. A session of
+several patterns or kernels stands in the row of each; the total counts it once. Attributed and
+unattributed (undated, of no pattern …) make the total, to the cent.
 
 \b
---compare sums only the kinds of cost that are fully known of both sessions, and names the others.
+--compare sums only the kinds of cost that are fully known of both sessions, in the one currency,
+and names the others.
 
 \b
 --per bug: the row's money over the bugs mended in its sessions. A fault met again is the same bug;
@@ -246,15 +248,14 @@ def _cells(values: object) -> dict[str, object]:
     if "compared" in given:
         compared = given["compared"]
         found: dict[str, object] = compared if isinstance(compared, dict) else {}
-        missing = found.get("not_compared")
         over = ", ".join(found["kinds"]) if found.get("kinds") else None  # type: ignore[arg-type]
-        left = ", ".join(missing) if isinstance(missing, dict) and missing else None
+        left = _not_compared(found.get("not_compared"))
         cells |= {
             "saved": found.get("saved"),
             "saved %": found.get("saved_percent"),
             "minutes saved": found.get("minutes_saved"),
             "minutes saved %": found.get("minutes_saved_percent"),
-            "compared over": f"{over or 'nothing'}; unknown: {left}" if left else over,
+            "compared over": f"{over or 'nothing'}; {left}" if left else over,
         }
     if "bugs_fixed" in given:
         claimed = given["bugs_fixed_claimed"]
@@ -265,6 +266,16 @@ def _cells(values: object) -> dict[str, object]:
         cells["speedup"] = None if factor is None else f"{factor:g}×{' claimed' if claimed else ''}"
         cells["per doubling"] = _at_least(given, "per_doubling")
     return cells
+
+
+def _not_compared(kinds: object) -> str:
+    """``unknown: ai; in another currency: gpu``."""
+    unknown: list[str] = []
+    foreign: list[str] = []
+    for kind, why in kinds.items() if isinstance(kinds, dict) else ():
+        (foreign if why == "other currency" else unknown).append(kind)
+    said = (("unknown", unknown), ("in another currency", foreign))
+    return "; ".join(f"{what}: {', '.join(names)}" for what, names in said if names)
 
 
 def _at_least(given: dict[str, object], name: str) -> str | None:
@@ -281,6 +292,7 @@ def _print_csv(table: Rollup, extras: list[Extra]) -> None:
     import csv
     import io
 
+    from kbtool.ledger.export.lines import as_text
     from kbtool.ledger.rollup import EXPECTED, row_json
 
     text = io.StringIO()
@@ -299,9 +311,9 @@ def _print_csv(table: Rollup, extras: list[Extra]) -> None:
             said |= _flat(extra.get(row.keys, {}))
         writer.writerow(
             [
-                row.key,
-                row.label,
-                *(row.keys if groupings else ()),
+                as_text(row.key),
+                as_text(row.label),
+                *(map(as_text, row.keys) if groupings else ()),
                 *("" if figures[column] is None else figures[column] for column in COLUMNS),
                 table.currency or "",
                 len(row.sessions),
@@ -339,9 +351,8 @@ def _tell_gaps(table: Rollup, undated: int, *, empty: bool, any_at_all: bool) ->
         if column in table.total.unknown
     )
     if gaps:
-        click.echo(
-            f"kbtool: not in the sums, because no record says: {gaps} of {many} sessions", err=True
-        )
+        why = "no record says" + (f" in {table.currency}" if table.other_currencies else "")
+        click.echo(f"kbtool: not in the sums, because {why}: {gaps} of {many} sessions", err=True)
     currency = table.currency or ""
     if table.shared:
         sessions = "session stands" if len(table.shared) == 1 else "sessions stand"

@@ -254,7 +254,8 @@ def _export(
         write_atomic(output, done.data)
     warn_unreadable(base)
     to = "" if output is None else f" to {output}"
-    _say(f"{done.written:,} {what} of {len(sessions):,} sessions written{to}")
+    many = len(sessions) if done.sessions is None else len(done.sessions)
+    _say(f"{done.written:,} {what} of {many:,} sessions written{to}")
     if no_date:
         _say(f"left out: {no_date:,} sessions without a date")
     for why, count in done.left_out.items():
@@ -302,8 +303,13 @@ def _providers(given: tuple[str, ...]) -> dict[str, str]:
 def _day(undated: str | None) -> date | None:
     from datetime import date
 
-    day = day_option("--undated", undated)
-    return None if day is None else date.fromisoformat(day)
+    from kbtool.model.errors import UsageError
+
+    text = day_option("--undated", undated)
+    day = None if text is None else date.fromisoformat(text)
+    if day is not None and day.year == date.max.year:
+        raise UsageError(f"--undated: {day} is too late; exports need the month after it")
+    return day
 
 
 def _say(message: str) -> None:

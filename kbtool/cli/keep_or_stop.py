@@ -184,9 +184,10 @@ def _print(answer: Answer, currency: str, sources: dict[Name, str]) -> None:
     click.echo(f"\nadvice: {_advice(answer, currency)}")
     even = answer.break_even
     if even.at is None:
-        click.echo("break-even: none; no idle time makes both cost the same")
+        click.echo("break-even: none; no idle time turns the advice")
     else:
-        click.echo(f"break-even: {span_text(even.at, 'h')} of idle time; below it, keep")
+        some = "" if even.always else "; none at some ends of the ranges"
+        click.echo(f"break-even: {span_text(even.at, 'h')} of idle time; below it, keep{some}")
     click.echo("\nwhat turns the advice, each alone:")
     rows = [[_TITLES[turn.name], _turned(turn, currency)] for turn in answer.turns]
     print_table(["input", "keeping is cheaper"], rows, set())

@@ -243,7 +243,11 @@ without its pauses, to the cent. Where both are given they must agree."""
     type=click.Choice(["billed", "estimated", "claimed"]),
     help="On an invoice; from a rate and a time; stated by somebody.",
 )
-@click.option("--currency", metavar="CODE", help="ISO 4217; that of the rate, else USD.")
+@click.option(
+    "--currency",
+    metavar="CODE",
+    help="Three capitals, as in ISO 4217; that of the rate, else USD.",
+)
 @click.option("--duration", metavar="TIME", help="The time paid for: '2 h'.")
 @click.option(
     "--rate",
@@ -626,9 +630,9 @@ def _other_card(record: Session, card: str | None) -> bool:
 
 
 def _cost_line(line: CostLine) -> str:
-    unknown = "so far unknown" if line.is_open else "unknown"
-    amount = unknown if line.amount is None else f"{line.amount}"
-    said = f"{line.kind} {amount} {line.currency} ({line.basis})"
+    unknown = f"{'so far ' if line.is_open else ''}unknown, in {line.currency}"
+    amount = unknown if line.amount is None else f"{line.amount} {line.currency}"
+    said = f"{line.kind} {amount} ({line.basis})"
     return said + _told(duration=line.duration, rate=line.rate, card=line.card)
 
 

@@ -30,7 +30,8 @@ Burn rate: the cost lines that go on for as long as the session does; `kbtool se
 --rate l4` adds one. Elapsed time leaves pauses out. What no record says is named, never zero.
 
 \b
-Exit status: 0 within every box; 1 a box is exceeded; 2 usage."""
+Exit status: 0 within every box; 1 a box is exceeded, or a session or the ledger does not load, so
+that nobody can say; 2 usage."""
 
 
 @click.command(epilog=EPILOG)
@@ -54,19 +55,19 @@ def status(ctx: click.Context, as_json: bool, short: bool) -> None:
     if as_json:
         print_json(_json(found, [finding.path for finding in read.findings]))
     elif short:
-        line = _short(found)
+        line = _short(found, [finding.path for finding in read.findings])
         if line:
             click.echo(line)
     else:
-        _print(found)
+        _print(found, [finding.path for finding in read.findings])
     if read.findings:
         many = f" and {len(read.findings) - 1} more" if len(read.findings) > 1 else ""
         click.echo(f"kbtool: left out: {read.findings[0]}{many}; see `kbtool check`", err=True)
-    if found.exceeded:
+    if found.exceeded or read.findings:
         ctx.exit(1)
 
 
-def _print(found: Status) -> None:
+def _print(found: Status, unread: list[str]) -> None:
     for going in found.going:
         _print_going(going)
     if not found.going:
@@ -90,8 +91,18 @@ def _print(found: Status) -> None:
                 f"stop at {_clock(at, found.now)}, in {left:.0f} min: the {what} box of {box.of} is"
                 " full then"
             )
-    elif found.going:
+    elif found.going and found.boxes:
+        click.echo("nothing says when to stop: no box is known to fill")
+    elif found.going and not unread:
         click.echo("nothing says when to stop: set budget_time or budget_money")
+    if unread:
+        click.echo(f"not in it, because it does not load: {_named(unread)}")
+
+
+def _named(paths: list[str]) -> str:
+    """The first of them, and how many more there are."""
+    names = list(dict.fromkeys(paths))
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def _print_going(going: Account) -> None:
@@ -109,6 +120,8 @@ def _print_going(going: Account) -> None:
             click.echo(f"  {'spent':<9}{_filled(boxes[currency])}")
         else:
             click.echo(f"  {'spent':<9}{_amount(going.spent[currency], currency)}; no money box")
+    if not boxes and not going.spent:
+        click.echo(f"  {'spent':<9}unknown")
     for currency, rate in going.per_hour.items():
         click.echo(f"  {'burns':<9}{_rate(rate)} {currency}/h")
     if going.unknown:
@@ -143,7 +156,7 @@ def _clock(at: datetime, now: datetime) -> str:
     return f"{at:%H:%M}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
 
 
-def _short(found: Status) -> str:
+def _short(found: Status, unread: list[str]) -> str:
     """``N+8 72/120min 0.24/5.00USD stop 18:40``; a box that is exceeded has a ``!``."""
     words = []
     for going in found.going:
@@ -155,6 +168,9 @@ def _short(found: Status) -> str:
         words += [
             f"{v:.2f}{currency}" for currency, v in going.spent.items() if currency not in boxed
         ]
+        words += [
+            f"?{currency}" for currency in going.per_hour if currency not in {*boxed, *going.spent}
+        ]
     for box in found.month_boxes:
         if box.exceeded or found.going:
             words += [box.of, _short_box(box)]
@@ -162,6 +178,8 @@ def _short(found: Status) -> str:
         words.append(f"stop {_clock(found.stop[0], found.now)}")
     elif found.exceeded and found.going:
         words.append("STOP")
+    if unread:
+        words.append(f"DOES NOT LOAD: {_named(unread)}")
     return " ".join(words)
 
 

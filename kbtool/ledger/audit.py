@@ -77,6 +77,8 @@ class Item:
     """References to what rests on it and changes."""
     acknowledged: str | None = None
     """The reason that the record gives for leaving it so."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Of a count, which things; of an outcome, what bears it out."""
 
 
 class Reckoned(NamedTuple):
@@ -136,9 +138,9 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether everything wrong is acknowledged, and nothing else is."""
+        """Whether every record loads, everything wrong is acknowledged, and nothing else is."""
         counts = self.counts
-        return not counts["unacknowledged"] and not counts["stale"]
+        return not (self.base.findings or counts["unacknowledged"] or counts["stale"])
 
     def derived(self, item: Item) -> str | None:
         """What comes out, in the unit of the claim; ``None`` where nothing does."""
@@ -163,6 +165,8 @@ class Report:
         why = "; ".join(remark for remark in remarks if remark) or None
         leaves = leaves_of(item.how, item.of, item.record, self.records)
         text = expression(item.how, item.of, self.records, item.record)
+        if item.fields:
+            text += ", where " + " and ".join(f"{k} is {v}" for k, v in item.fields.items())
         return Reckoned(self.derived(item), why, text, leaves)
 
     def place(self, record: str, path: str) -> tuple[str, int]:
@@ -267,11 +271,14 @@ class _Audit:
             why = reason or "nothing recorded determines it"
             node.item = _item(node, Judged(None, None, None, why))
             return
-        judged = judge(claim.how, claim.of, claim.stated, node.own, self.records)
+        judged = judge(claim.how, claim.of, claim.stated, node.own, self.records, where=claim.where)
         node.item = _item(node, judged)
         again = judged
         if any(need in self.corrected for need in node.needs):
-            again = judge(claim.how, claim.of, claim.stated, node.own, self.records, self.corrected)
+            again = judge(
+                claim.how, claim.of, claim.stated, node.own, self.records, self.corrected,
+                claim.where,
+            )  # fmt: skip
         if again.holds is False and again.figure is not None:
             self.corrected[key] = again.figure
         if key in self.rests:
@@ -317,12 +324,12 @@ class _Audit:
             judged = judge(claim.how, claim.of, claim.stated, id_, self.records)
         return Item(
             id_, claim.path, claim.path, claim.says, claim.stated, claim.how, claim.of,
-            _GRADES[judged.holds], True, *judged[1:],
+            _GRADES[judged.holds], True, judged.figure, judged.said, judged.why,
         )  # fmt: skip
 
-    def _find_stale(self, items: Iterable[Item]) -> None:
+    def _find_stale(self, items: Sequence[Item]) -> None:
         at = {(item.record, item.where): item for item in items}
-        wrong = {key for key, item in at.items() if item.grade in WRONG}
+        wrong = {(item.record, item.where) for item in items if item.grade in WRONG}
         for id_, record in self.all.items():
             for where in record.acknowledged:
                 if (id_, where) in wrong:
@@ -347,6 +354,8 @@ class Judged(NamedTuple):
     """What comes out, where that is in words."""
     why: str | None
     """Why nothing comes out, or nothing that can be held against the claim."""
+    mixed: bool = False
+    """Whether a part of what was found says the opposite."""
 
 
 def judge(
@@ -356,6 +365,7 @@ def judge(
     own: str,
     records: Records,
     instead: Mapping[Key, Figure] | None = None,
+    where: Mapping[str, str] | None = None,
 ) -> Judged:
     """Recompute one claim and hold it against what is stated.
 
@@ -366,24 +376,28 @@ def judge(
         own: the record that the operands are of.
         records: all records.
         instead: figures to take in place of what claims state.
+        where: of a count, which things; of an outcome, what bears it out.
     """
     reckoning = Reckoning(records, own, instead)
     figure: Figure | None = None
     holds: bool | None = None
     said = why = None
+    mixed = False
     try:
+        if how == "same" and len(of) == 2:
+            reckoning.same_conditions(of)
         if stated is None:
-            holds, said = reckoning.verdict(how, of)
+            holds, said, mixed = reckoning.verdict(how, of, where)
         elif (version := reckoning.version(how, of, stated)) is not None:
-            holds, said = version
+            holds, said, _ = version
         else:
-            figure = reckoning.derive(how, of)
+            figure = reckoning.derive(how, of, where)
             holds = figures.agrees(stated, figure)
     except (Unknown, NoFigure) as error:
         why = str(error)
     except WrongUnits as error:
         holds, why = False, str(error)
-    return Judged(holds, figure, said, why)
+    return Judged(holds, figure, said, why, mixed)
 
 
 def _means(item: Item, stated: Quantity, records: Records) -> str | None:
@@ -403,8 +417,11 @@ def _means(item: Item, stated: Quantity, records: Records) -> str | None:
 
 
 def _turned(claim: Claim, judged: Judged) -> bool:
-    """Whether a verdict, the side of a bound or a sign is another when recomputed."""
-    if judged.holds is not False:
+    """Whether a verdict, the side of a bound or a sign is another when recomputed.
+
+    A verdict that a part of the evidence bears out is no other one.
+    """
+    if judged.holds is not False or judged.mixed:
         return False
     if claim.stated is None or claim.stated.relation not in {"=", "~"}:
         return True
@@ -420,7 +437,8 @@ def _item(node: _Node, judged: Judged) -> Item:
     claim = node.claim
     return Item(
         node.own, claim.id, f"claims.{claim.id}", claim.says, claim.stated, claim.how, claim.of,
-        _GRADES[judged.holds], False, *judged[1:],
+        _GRADES[judged.holds], False, judged.figure, judged.said, judged.why,
+        fields=claim.where,
     )  # fmt: skip
 
 

@@ -109,6 +109,8 @@ class Account:
     unknown: list[str]
     """Kinds of cost that are not, or not all, in ``spent``."""
     boxes: list[Box]
+    ticks: bool = False
+    """Whether its time runs now."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class Status:
     month: str
     month_boxes: list[Box]
     month_unknown: dict[str, int] = field(default_factory=dict)
-    """Kind → sessions of the month of which it, or a part of it, is not known."""
+    """Kind, or ``minutes`` → sessions of the month of which it, or a part of it, is not known."""
 
     @property
     def boxes(self) -> list[Box]:
@@ -150,16 +152,15 @@ def status(sittings: Iterable[Sitting], months: Sequence[MonthBox], now: datetim
     """
     month = f"{now:%Y-%m}"
     accounts = [account(sitting, now) for sitting in sittings]
-    within = [one for one in accounts if (one.sitting.day or "").startswith(month)]
     missing: dict[str, int] = {}
-    for one in within:
-        for kind in one.unknown:
+    for one in _within(month, accounts):
+        for kind in (*(["minutes"] if one.minutes is None else []), *one.unknown):
             missing[kind] = missing.get(kind, 0) + 1
     return Status(
         now,
         [one for one in accounts if one.sitting.status == "running"],
         month,
-        [box for budget in months if budget.month == month for box in month_boxes(budget, within)],
+        [box for one in months if one.month == month for box in month_boxes(one, accounts)],
         missing,
     )
 
@@ -171,20 +172,39 @@ def month_boxes(budget: MonthBox, accounts: Iterable[Account]) -> list[Box]:
         budget: what they hold.
         accounts: sessions; those of other months do not count.
     """
-    within = [one for one in accounts if (one.sitting.day or "").startswith(budget.month)]
-    running = [one for one in within if one.sitting.status == "running"]
+    within = _within(budget.month, accounts)
     boxes = []
     if budget.minutes is not None:
-        known = sum((one.minutes for one in within if one.minutes is not None), Decimal(0))
-        boxes.append(
-            Box(budget.month, "min", Decimal(budget.minutes), known, Fraction(len(running)))
-        )
+        times = [one.minutes for one in within if one.minutes is not None]
+        pace = Fraction(sum(one.ticks for one in within))
+        boxes.append(Box(budget.month, "min", Decimal(budget.minutes), _sum(times, within), pace))
     if budget.money is not None and budget.currency is not None:
         currency = budget.currency
-        known = sum((one.spent.get(currency, Decimal(0)) for one in within), Decimal(0))
-        burn = sum((one.per_hour.get(currency, Fraction(0)) for one in running), Fraction(0))
-        boxes.append(Box(budget.month, currency, Decimal(budget.money), known, burn / 60))
+        known = _sum([one.spent[currency] for one in within if currency in one.spent], within)
+        burn = sum((one.per_hour.get(currency, Fraction(0)) for one in within), Fraction(0))
+        # When it is full, nobody can say who does not know what has been burnt.
+        pace = Fraction(0) if any(_burnt_unknown(one, currency) for one in within) else burn / 60
+        boxes.append(Box(budget.month, currency, Decimal(budget.money), known, pace))
     return boxes
+
+
+def _within(month: str, accounts: Iterable[Account]) -> list[Account]:
+    """The sessions of a month; one that is only planned has taken nothing."""
+    return [
+        one
+        for one in accounts
+        if (one.sitting.day or "").startswith(month)
+        and (one.sitting.status != "planned" or one.sitting.lines)
+    ]
+
+
+def _sum(known: list[Decimal], within: list[Account]) -> Decimal | None:
+    """What is known; nothing where there is no session, ``None`` where there are and none says."""
+    return sum(known, Decimal(0)) if known or not within else None
+
+
+def _burnt_unknown(one: Account, currency: str) -> bool:
+    return one.minutes is None and currency in one.per_hour
 
 
 def elapsed(sitting: Sitting, now: datetime) -> Decimal | None:
@@ -204,21 +224,30 @@ def account(sitting: Sitting, now: datetime | None) -> Account:
     runs = sitting.status == "running" and now is not None
     minutes = elapsed(sitting, now) if runs and now is not None else _decimal(sitting.minutes)
     spent, unknown = _spent(sitting, minutes)
+    # One that starts in the future burns nothing yet.
+    ticks = runs and (now is None or not _is_ahead(sitting, now))
     per_hour: dict[str, Fraction] = {}
     for line in sitting.lines:
-        if runs and line.per_hour is not None:
+        if ticks and line.per_hour is not None:
             sofar = per_hour.get(line.currency, Fraction(0))
             per_hour[line.currency] = sofar + Fraction(line.per_hour)
     boxes = []
     if sitting.box_minutes is not None:
         limit = Decimal(sitting.box_minutes)
-        boxes.append(Box(sitting.label, "min", limit, minutes, Fraction(runs)))
+        boxes.append(Box(sitting.label, "min", limit, minutes, Fraction(ticks)))
     if sitting.box_money is not None and sitting.box_currency is not None:
         currency = sitting.box_currency
-        burn = per_hour.get(currency, Fraction(0))
-        known = spent.get(currency, Decimal(0))
+        # What has burnt so far is not known without the time: neither is when the box is full.
+        burn = Fraction(0) if minutes is None else per_hour.get(currency, Fraction(0))
+        known = spent.get(currency)
         boxes.append(Box(sitting.label, currency, Decimal(sitting.box_money), known, burn / 60))
-    return Account(sitting, minutes, spent, per_hour, unknown, boxes)
+    return Account(sitting, minutes, spent, per_hour, unknown, boxes, ticks)
+
+
+def _is_ahead(sitting: Sitting, now: datetime) -> bool:
+    """Whether it is known to start after ``now``."""
+    begins = [datetime.fromisoformat(started) for started, _ in sitting.stretches]
+    return bool(begins) and all(one.tzinfo is not None and one > now for one in begins)
 
 
 def _spent(sitting: Sitting, minutes: Decimal | None) -> tuple[dict[str, Decimal], list[str]]:

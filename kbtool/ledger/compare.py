@@ -15,7 +15,8 @@ class Comparison:
     kinds: tuple[str, ...]
     """The kinds of cost that are fully known of both: what the money is summed over."""
     not_compared: dict[str, str]
-    """Kind → on which side it is not known: ``before``, ``now``, ``both``."""
+    """Kind → on which side it is not known: ``before``, ``now``, ``both``; or ``other currency``,
+    if an amount of either side is in one."""
     before: Decimal | None
     """Money of the earlier session, over ``kinds``; ``None`` without any."""
     now: Decimal | None
@@ -53,10 +54,12 @@ def compare(row: Row, before: Row) -> Comparison:
     kinds: list[str] = []
     left_out: dict[str, str] = {}
     for kind in KINDS:
-        if kind == "other" and row.other is None and before.other is None:
-            continue
         unknown = [side for side, one in (("before", before), ("now", row)) if kind in one.unknown]
-        if unknown:
+        if kind == "other" and not unknown and row.other is None and before.other is None:
+            continue
+        if kind in row.foreign | before.foreign:
+            left_out[kind] = "other currency"
+        elif unknown:
             left_out[kind] = unknown[0] if len(unknown) == 1 else "both"
         else:
             kinds.append(kind)

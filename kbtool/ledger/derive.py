@@ -65,6 +65,8 @@ class Verdict(NamedTuple):
     holds: bool
     derived: str
     """What they show."""
+    mixed: bool = False
+    """Whether a part of them shows the opposite."""
 
 
 class Records:
@@ -190,8 +192,8 @@ class Reckoning:
         self.instead = instead or {}
         self.leaves: list[Leaf] = []
 
-    def derive(self, how: str, of: Sequence[Any]) -> Figure:
-        """The figure that follows.
+    def derive(self, how: str, of: Sequence[Any], where: Mapping[str, str] | None = None) -> Figure:
+        """The figure that follows; of a count, ``where`` says of what.
 
         Raises:
             Unknown: an operand is not known, or is no figure.
@@ -199,7 +201,8 @@ class Reckoning:
             NoFigure: nothing comes out: it divides by zero.
         """
         if how == "count":
-            return figures.whole(sum(1 for operand in of for _ in self._things(operand)))
+            things = [thing for operand in of for thing in self._things(operand)]
+            return figures.whole(sum(_is(thing, where or {}) for thing in things))
         if how == "elapsed":
             return self._elapsed(of)
         operands = [one for operand in of for one in self._figures(operand, how)]
@@ -207,13 +210,27 @@ class Reckoning:
             raise Unknown("an empty list has no figures")
         return OPERATIONS[how](operands)
 
-    def verdict(self, how: str, of: Sequence[Any]) -> Verdict:
-        """What words, times or conditions show.
+    def verdict(
+        self, how: str, of: Sequence[Any], where: Mapping[str, str] | None = None
+    ) -> Verdict:
+        """What words, times or conditions show; of an outcome, ``where`` says what bears it out.
 
         Raises:
             Unknown: they show nothing either way.
         """
-        return {"outcome": self._outcome, "order": self._order, "alike": self._alike}[how](of)
+        if how == "outcome":
+            return self._outcome(of, where or {})
+        return self._order(of) if how == "order" else self._alike(of)
+
+    def same_conditions(self, of: Sequence[Any]) -> None:
+        """Ask of two figures that are said to be the same whether they were measured alike.
+
+        Raises:
+            Unknown: they were not, or one does not say how.
+        """
+        alike = self._alike(of)
+        if not alike.holds:
+            raise Unknown(alike.derived)
 
     def version(self, how: str, of: Sequence[Any], stated: Quantity) -> Verdict | None:
         """Of a version that is said to stand elsewhere: whether it does; ``None`` of anything else.
@@ -267,10 +284,14 @@ class Reckoning:
         if isinstance(operand, str):
             value = self.records.at(operand, self.own)
             self._note(value, operand)
+            things = [value]
             if isinstance(value, (list, dict)):
-                yield from value
-                return
-        elif isinstance(operand, Quantity):
+                things = list(value.values() if isinstance(value, dict) else value)
+            if any(thing is None for thing in things):
+                raise Unknown(f"{operand} is not known")
+            yield from things
+            return
+        if isinstance(operand, Quantity):
             self.leaves.append(Leaf(operand, None, None))
         yield operand
 
@@ -305,7 +326,7 @@ class Reckoning:
                 return Verdict(False, f"{later} is {_spoken(-passed)} before {earlier}")
         return Verdict(True, " ≤ ".join(str(moment) for moment in moments))
 
-    def _outcome(self, of: Sequence[Any]) -> Verdict:
+    def _outcome(self, of: Sequence[Any], where: Mapping[str, str]) -> Verdict:
         # What was found, in which record → the figures that say so.
         said: dict[bool | None, dict[tuple[str, str, str], list[str]]]
         said = {True: {}, False: {}, None: {}}
@@ -316,8 +337,12 @@ class Reckoning:
             self._note(value, operand)
             name = split_reference(operand)[0]
             when = self.records.when(name, self.own) if name else ""
-            found = said[bears_out(value)].setdefault((name or "", shown(value), when), [])
+            speaks = _is(value, where) if where else bears_out(value)
+            found = said[speaks].setdefault((name or "", shown(value), when), [])
             found.append(operand.removeprefix("#"))
+        if said[False] and said[True]:
+            both = f"{_findings(said[False])}; and yet {_findings(said[True])}"
+            return Verdict(False, both, mixed=True)
         for holds in (False, True):
             if said[holds]:
                 return Verdict(holds, _findings(said[holds]))
@@ -383,6 +408,15 @@ class Reckoning:
     def _note(self, value: Any, reference: str) -> None:
         name, path = split_reference(reference)
         self.leaves.append(Leaf(value, name or self.own, path))
+
+
+def _is(thing: Any, where: Mapping[str, str]) -> bool:
+    """Whether the fields of a thing are what ``where`` says."""
+    fields = {name: getattr(thing, name, None) for name in where}
+    for name, value in fields.items():
+        if value is None:
+            raise Unknown(f"{shown(thing)} does not say its {name}")
+    return all(str(value) == where[name] for name, value in fields.items())
 
 
 def leaves_of(how: str, of: Sequence[Any], own: str, records: Records) -> tuple[Leaf, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -116,6 +117,22 @@ def duration_is_the_time_between(session: Session, links: Links) -> Iterator[Imp
         yield Implied("duration", says, session.duration, "elapsed", of)
 
 
+def _time(session: Session) -> Given | Derivation | None:
+    """How long a session took: as stated, else by its stretches, else from start to end."""
+    if session.duration is not None:
+        return Given("duration", session.duration)
+    if session.minutes is None:
+        return None
+    if session.stretches:
+        each = [
+            Derivation(how="elapsed", of=[stretch.started, stretch.ended])
+            for stretch in session.stretches
+            if stretch.ended is not None
+        ]
+        return Derivation(how="sum", of=[*each])
+    return Derivation(how="elapsed", of=["#started", "#ended"])
+
+
 def steps_fit_the_duration(session: Session, links: Links) -> Iterator[Implied]:
     """The steps take no longer together than the session."""
     times = tuple(
@@ -123,7 +140,15 @@ def steps_fit_the_duration(session: Session, links: Links) -> Iterator[Implied]:
         for step in session.steps
         if step.actual is not None
     )
-    if times and session.duration is not None and session.duration.relation == "=":
+    if not times:
+        return
+    if session.duration is None:
+        time = _time(session)
+        if time is not None:
+            steps = Derivation(how="sum", of=[f"#{step.path}" for step in times])
+            says, spare = "The steps fit the time of the session", Quantity(">=0 min")
+            yield Implied("steps", says, spare, "difference", (time, steps))
+    elif session.duration.relation == "=":
         box = Quantity(
             f"<= {session.duration.high or session.duration.low} {session.duration.unit}"
         )
@@ -135,18 +160,22 @@ def cost_is_rate_times_time(session: Session, links: Links) -> Iterator[Implied]
 
     An estimate is not judged here: a record whose estimate is not that product does not load.
     """
-    for line in session.costs:
-        time = line.duration or session.duration
+    names = [item_key(line) for line in session.costs]
+    for place, line in enumerate(session.costs):
+        # Each line has a path of its own: its place, from 0, where several share a name.
+        own = names[place] if names.count(names[place]) == 1 else str(place)
+        name = f"costs.{own}"
+        time: Given | Derivation | None = (
+            Given(f"{name}.duration", line.duration) if line.duration else _time(session)
+        )
         if line.rate is None or line.amount is None or time is None or line.basis == "estimated":
             continue
-        name = f"costs.{item_key(line)}"
-        where = f"{name}.duration" if line.duration else "duration"
         yield Implied(
             name,
             f"{item_key(line)} cost {line.amount} {line.currency}",
             Quantity(f"{line.amount} {line.currency}"),
             "product",
-            (Given(where, time), Given(f"{name}.rate", line.rate)),
+            (time, Given(f"{name}.rate", line.rate)),
         )
 
 
@@ -187,6 +216,26 @@ def times_run_forwards(session: Session, links: Links) -> Iterator[Implied]:
                 holds=passed.total_seconds() >= 0,
                 derived=f"{name} {earlier}",
             )
+
+
+def day_is_that_of_the_start(session: Session, links: Links) -> Iterator[Implied]:
+    """A session begins on the day of its id, by the clock that its start is written in.
+
+    One in UTC may begin on the day before or after, as far as clocks are ahead or behind.
+    """
+    if session.day is None or session.started is None:
+        return
+    try:
+        midnight = datetime.fromisoformat(session.day)
+    except ValueError:
+        return  # the calendar has no such day; `kbtool check` says so
+    ahead, behind = (14, 12) if session.started.text.endswith("Z") else (0, 0)
+    passed = session.started.at.replace(tzinfo=None) - midnight
+    holds = timedelta(hours=-ahead) <= passed < timedelta(hours=24 + behind)
+    yield Implied(
+        "id", f"The session began on {session.day}", session.day, "fact",
+        holds=holds, derived=f"started {session.started}",
+    )  # fmt: skip
 
 
 def card_is_as_stated(session: Session, links: Links) -> Iterator[Implied]:
@@ -269,6 +318,7 @@ RULES: tuple[Rule, ...] = (
     steps_fit_the_duration,
     cost_is_rate_times_time,
     times_run_forwards,
+    day_is_that_of_the_start,
     card_is_as_stated,
     fixed_bugs_are_gone,
 )

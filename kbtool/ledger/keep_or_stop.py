@@ -117,7 +117,8 @@ def _turn(inputs: Inputs, name: Name) -> Turn:
         at_none = _difference(point)
         slope = _difference({**point, name: Fraction(1)}) - at_none
         value = -at_none / slope if slope else None
-        if value is None or value < 0:  # a chance that turns it is never more than 100 %
+        # A chance that turns it is never more than 100 %; below nothing there is no value.
+        if value is None or value < 0 or (value == 0 and slope > 0):
             all_turn = False
             continue
         found.append(value)

@@ -54,6 +54,8 @@ class Row:
     """Ids of the sessions in the row."""
     unknown: dict[str, int] = field(default_factory=dict)
     """Column → in how many of these sessions it, or a part of it, is not known."""
+    foreign: set[str] = field(default_factory=set)
+    """Kinds of cost of which an amount is in another currency; they are in ``unknown`` too."""
 
     @property
     def total(self) -> Decimal | None:
@@ -209,6 +211,11 @@ class _Summing:
             missed.setdefault(id(row), (row, set()))[1].add(kind)
 
         self.total.sessions.add(session.id)
+        if session.status == "planned" and not session.costs:
+            # It has taken nothing yet: there is nothing that nobody knows.
+            for row in () if "kind" in self.by else self.rows_of(session):
+                row.sessions.add(session.id)
+            return
         if "kind" not in self.by:
             rows = self.rows_of(session)
             if len(rows) > 1:
@@ -222,6 +229,10 @@ class _Summing:
             if line.currency != self.currency:
                 self.left_out[line.currency] = self.left_out.get(line.currency, 0) + 1
                 if line.amount is not None:
+                    for row in (self.total, *self.rows_of(session, line.kind, line.card)):
+                        row.sessions.add(session.id)
+                        row.foreign.add(line.kind)
+                        miss(row, line.kind)
                     continue
             rows = self.rows_of(session, line.kind, line.card)
             self.attribute(line.amount, rows)
@@ -233,9 +244,11 @@ class _Summing:
             if "kind" in self.by:
                 if len(rows) > 1:
                     self.shared.add(session.id)
+                time = line.duration
+                minutes = time.minutes if time is not None and time.is_single else None
                 for row in rows:
-                    row.add("minutes", None if line.duration is None else line.duration.minutes)
-                    if line.duration is None:
+                    row.add("minutes", minutes)
+                    if minutes is None:
                         miss(row, "minutes")
         for kind in set(EXPECTED[1:]) - {line.kind for line in session.costs}:
             miss(self.total, kind)
@@ -254,7 +267,7 @@ class _Summing:
         if place not in self.places:
             keys = [
                 (kind,) if by == "kind"
-                else (_card_name(card),) if by == "card" and card is not None
+                else (card_of(session, card) or NOWHERE["card"],) if by == "card"
                 else _KEYS[by](session, self.links)
                 for by in self.by
             ]  # fmt: skip
@@ -300,14 +313,16 @@ class _Summing:
         )  # fmt: skip
 
 
-def _card(session: Session, links: Links) -> tuple[str, ...]:
+def card_of(session: Session, stated: str | None = None) -> str | None:
+    """The card, by one name: logs say L4, drivers NVIDIA L4; ``None`` where there is none.
+
+    Args:
+        session: the session.
+        stated: the card that one of its cost lines names; the session's own without it.
+    """
     environment = session.environment
-    return (_card_name(environment.card if environment else None),)
-
-
-def _card_name(stated: str | None) -> str:
-    """One name for one card: logs say L4, drivers NVIDIA L4."""
-    return stated.removeprefix("NVIDIA ") if stated else NOWHERE["card"]
+    card = stated or (environment.card if environment else None)
+    return card.removeprefix("NVIDIA ") if card and card != "none" else None
 
 
 def _week(session: Session, links: Links) -> tuple[str, ...]:
@@ -322,7 +337,7 @@ _KEYS: dict[By, Callable[[Session, Links], tuple[str, ...]]] = {
     "day": lambda session, links: (session.day or NOWHERE["day"],),
     "week": _week,
     "month": lambda session, links: (session.day[:7] if session.day else NOWHERE["month"],),
-    "card": _card,
+    "card": lambda session, links: (card_of(session) or NOWHERE["card"],),
     "pattern": lambda session, links: links.patterns.get(session.id) or (NOWHERE["pattern"],),
     "kernel": lambda session, links: links.kernels.get(session.id) or (NOWHERE["kernel"],),
     "outcome": lambda session, links: (session.status,),

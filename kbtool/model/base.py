@@ -7,13 +7,14 @@ so a commit id such as ``7e12345`` is never a float and ``no`` is never false.
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
@@ -32,8 +33,8 @@ class Model(BaseModel):
 
 _QUANTITY = re.compile(
     r"""(?P<relation>~|<=|>=|<|>)?\s*
-        (?P<low>[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)
-        (?:\s*\.\.\s*(?P<high>[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?))?
+        (?P<low>[+-]?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)
+        (?:\s*\.\.\s*(?P<high>[+-]?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?))?
         (?P<open>\+)?
         (?:\s*(?P<unit>[^\d\s:+-].*))?""",
     re.VERBOSE,
@@ -87,6 +88,11 @@ class Quantity:
     def is_time(self) -> bool:
         """Whether the unit is a unit of time (ns, us, ms, s, min, h)."""
         return self.unit in self.MINUTES
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one figure, exact or about, and so one to add up: no range, no bound."""
+        return self.high is None and self.relation in {"=", "~"}
 
     @property
     def minutes(self) -> Decimal:
@@ -144,6 +150,7 @@ class Dimension:
         *,
         exact: bool = False,
         most: int | None = None,
+        below: int | None = None,
     ) -> None:
         """See the class.
 
@@ -153,12 +160,15 @@ class Dimension:
             examples: quantities that are right.
             exact: one figure, neither a range nor a bound.
             most: the largest figure.
+            below: what every figure is less than, of a time in seconds; nobody means more, and
+                what is reckoned from it would have no end.
         """
         self._units = re.compile(units)
         self._takes = f"takes {takes}: {', '.join(examples)}"
         self._examples = list(examples)
         self._exact = exact
         self._most = most
+        self._below = below
 
     def check(self, value: Quantity) -> Quantity:
         """``value``, or ``ValueError`` that says what the key takes."""
@@ -167,6 +177,19 @@ class Dimension:
             raise ValueError(f"{value.text!r} {self._takes}; {unit}")
         if value.low < 0:
             raise ValueError(f"{value.text!r} {self._takes}; it is negative")
+        for end in (value.low, value.low if value.high is None else value.high):
+            _, digits, exponent = end.as_tuple()
+            if len(digits) > _DIGITS or abs(int(exponent)) > _DIGITS:
+                raise ValueError(
+                    f"{value.text[:40]!r} {self._takes}; it has more than {_DIGITS} digits"
+                )
+            if self._below is not None:
+                scale = value.MINUTES[value.unit] * 60 if value.is_time else 1
+                if end * scale >= self._below:
+                    unit = " s" if value.is_time else ""
+                    raise ValueError(
+                        f"{value.text!r} {self._takes}; it is {self._below:,}{unit} or more"
+                    )
         if self._most is not None and (value.high or value.low) > self._most:
             raise ValueError(f"{value.text!r} {self._takes}; it is more than {self._most}")
         if self._exact and (value.high is not None or value.relation != "="):
@@ -263,26 +286,69 @@ def _exact(value: object) -> object:
     return value
 
 
+def _plain_digits(value: object) -> object:
+    if isinstance(value, str) and not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value):
+        raise ValueError(f"{value!r} is no amount; write its digits, with a point: 1234.50")
+    return value
+
+
+def _is_of_the_calendar(name: str) -> str:
+    day = name[:10]
+    if name.startswith("undated-"):
+        return name
+    try:
+        year = date.fromisoformat(day).year
+    except ValueError:
+        raise ValueError(
+            f"{name!r}: the calendar has no {day}; name it after its day, or undated-NAME"
+        ) from None
+    if year == date.max.year:
+        raise ValueError(f"{name!r}: {day} is too late; exports need the month after it")
+    return name
+
+
+_DIGITS = 20
+"""Digits of a quantity that has a dimension, and places before and after its point."""
+_BELOW = 10**9
 _TIME = "ns|us|ms|s|min|h"
 _BYTES = "B|[kKMGT]B|[KMGT]iB"
 
 Duration = Annotated[
     Quantity,
-    Dimension(_TIME, f"a time, in {_TIME.replace('|', ', ')}", ("25 min", "30 s", "5..10 min")),
+    Dimension(
+        _TIME,
+        f"a time, in {_TIME.replace('|', ', ')}",
+        ("25 min", "30 s", "5..10 min"),
+        below=_BELOW,
+    ),
 ]
 """A time, as a log states it: a figure, a range, a bound."""
 ExactDuration = Annotated[
     Quantity,
-    Dimension(_TIME, f"one time, in {_TIME.replace('|', ', ')}", ("5 min", "30 s"), exact=True),
+    Dimension(
+        _TIME,
+        f"one time, in {_TIME.replace('|', ', ')}",
+        ("5 min", "30 s"),
+        exact=True,
+        below=_BELOW,
+    ),
 ]
 """A time to reckon with."""
 Amount = Annotated[
     Quantity,
-    Dimension("[A-Z]{3}", "an amount with its currency (ISO 4217)", ("5 USD", "30..50 EUR")),
+    Dimension(
+        "[A-Z]{3}",
+        "an amount with its currency (ISO 4217)",
+        ("5 USD", "30..50 EUR"),
+        below=_BELOW,
+    ),
 ]
 """A sum of money."""
 Rate = Annotated[
-    Quantity, Dimension("[A-Z]{3}/(s|min|h|day)", "money per s, min, h or day", ("0.20 USD/h",))
+    Quantity,
+    Dimension(
+        "[A-Z]{3}/(s|min|h|day)", "money per s, min, h or day", ("0.20 USD/h",), below=_BELOW
+    ),
 ]
 """The price of a unit of time."""
 Memory = Annotated[Quantity, Dimension(_BYTES, "bytes", ("24 GB", "48 KiB"))]
@@ -294,11 +360,19 @@ Size = Annotated[
 """How large a thing is, or how many there are of it."""
 Likelihood = Annotated[Quantity, Dimension("%", "per cent", ("80 %", "60..80 %"), most=100)]
 """How likely something is held to be."""
-Money = Annotated[Decimal, Field(ge=0, max_digits=14, decimal_places=6, allow_inf_nan=False)]
+Money = Annotated[
+    Decimal,
+    Field(ge=0, max_digits=14, decimal_places=6, allow_inf_nan=False),
+    BeforeValidator(_plain_digits),
+]
 """An amount of the line's currency; decimal, never a float."""
 Figure = Annotated[Decimal, Field(allow_inf_nan=False)]
 """A measured or stated number, digits kept as written."""
-SessionId = Annotated[str, Field(pattern=r"^(\d{4}-\d{2}-\d{2}|undated)-[a-z0-9][a-z0-9-]*$")]
+SessionId = Annotated[
+    str,
+    Field(pattern=r"^(\d{4}-\d{2}-\d{2}|undated)-[a-z0-9][a-z0-9-]*$"),
+    AfterValidator(_is_of_the_calendar),
+]
 PatternId = Annotated[str, Field(pattern=r"^P\d{2}[a-z]?$")]
 KernelId = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 RunId = Annotated[str, Field(pattern=r"^\d{8}T\d{6}Z-[a-z0-9-]+$")]

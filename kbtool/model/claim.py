@@ -30,10 +30,12 @@ How = Literal[
 ]
 """sum: a+b+…; difference: a−b; product: a×b×…; ratio: a÷b, a throughput too (1 iter ÷ latency);
 percent: 100·a÷b; change: 100·(a−b)÷b; saving: 100·(b−a)÷b; count: how many operands, a list being
-as many as it holds; mean: arithmetic; elapsed: b−a of two times; minimum, maximum; same: the
-figure, or the version, stands elsewhere too; outcome: a claim of success in words, held against
-what the operands show; order: each time is at or after the one before it; alike: two measured
-figures that are compared were taken under the same conditions."""
+as many as it holds, all of them or those that `where` describes, undetermined if one of them is
+null; mean: arithmetic; elapsed: b−a of two times; minimum, maximum; same: the figure, or the
+version, stands elsewhere too, and if the place where it stands in this record is a second operand,
+under the same conditions; outcome: a claim of success in words, held against what the operands
+show, or against what `where` says; order: each time is at or after the one before it; alike: two
+measured figures that are compared were taken under the same conditions."""
 
 IN_WORDS = frozenset(("outcome", "order", "alike"))
 """Claims in words: they state no figure."""
@@ -84,6 +86,9 @@ class Claim(Cited):
     determines it."""
     of: list[Operand] = []
     """What it derives from."""
+    where: dict[str, str] = {}
+    """Of a count: what the fields of a thing have to be for it to be counted (status: fixed). Of an
+    outcome: what an operand has to be to bear it out; one that is anything else speaks against."""
     note: str | None = None
     """Remarks, for example what the log compared with what."""
 
@@ -92,7 +97,11 @@ class Claim(Cited):
         if (self.how is None) != (not self.of):
             raise ValueError("give both how and of, or neither")
         if self.how is not None:
-            Derivation(how=self.how, of=self.of)
+            # A second operand of `same` is not reckoned with: it is the place of the stated one.
+            placed = self.how == "same" and len(self.of) == 2 and isinstance(self.of[1], str)
+            Derivation(how=self.how, of=self.of[:1] if placed else self.of)
+        if self.where and self.how not in {"count", "outcome"}:
+            raise ValueError("where is for a count or an outcome")
         if (self.stated is None) != (self.how in IN_WORDS):
             names = ", ".join(sorted(IN_WORDS))
             raise ValueError(

@@ -11,6 +11,7 @@ What an operand stands for is decided once, here:
 - A price by the hour stands for itself.
 - An amount of money is so many cents where amounts are added up, as a column is; in a quotient it
   may have been rounded before, as a percentage is taken of what was not yet rounded.
+- A bound stands for all on its side; ``<`` and ``>`` leave the bound itself out. It is not rounded.
 - ``~`` stands for a tenth more or less, at least for one unit of the last digit.
 """
 
@@ -47,6 +48,10 @@ class Span(NamedTuple):
     low: End
     at: Fraction
     high: End
+    open_low: bool = False
+    """Whether ``low`` itself is left out, as by ``>``."""
+    open_high: bool = False
+    """Whether ``high`` itself is left out, as by ``<``."""
 
 
 class Unit(NamedTuple):
@@ -184,7 +189,7 @@ def _span(number: Decimal, is_rounded: bool, relation: str, scale: Fraction) -> 
     slack = Fraction(0)
     if relation == "~":
         slack = max(last_digit(number) * scale, abs(at) / 10)
-    elif is_rounded:
+    elif is_rounded and relation == "=":
         slack = last_digit(number) * scale / 2
     low: End = at - slack if slack else at
     high: End = at + slack if slack else at
@@ -192,7 +197,7 @@ def _span(number: Decimal, is_rounded: bool, relation: str, scale: Fraction) -> 
         high = math.inf
     elif relation in {"<", "<="}:
         low = Fraction(0) if at > 0 else -math.inf
-    return Span(low, at, high)
+    return Span(low, at, high, relation == ">", relation == "<")
 
 
 def last_digit(number: Decimal) -> Fraction:
@@ -281,7 +286,11 @@ def geometric_mean(figures: Sequence[Figure]) -> Figure:
         common_unit(figures[0], figure, "averaged with")
     degree = len(figures)
     low, high = (
-        Span(_root(span.low, degree), Fraction(_root(span.at, degree)), _root(span.high, degree))
+        span._replace(
+            low=_root(span.low, degree),
+            at=Fraction(_root(span.at, degree)),
+            high=_root(span.high, degree),
+        )
         for span in (result.low, result.high)
     )
     return Figure(low, high, figures[0].unit)
@@ -358,8 +367,15 @@ def _combine(operation: Callable[[Span, Span], Span], x: Figure, y: Figure, unit
 
 def _each(pick: Callable[..., Any], spans: Sequence[Span]) -> Span:
     """The least, or the largest, of each of the three numbers of some spans."""
-    low, at, high = (pick(numbers) for numbers in zip(*spans, strict=True))
-    return Span(low, at, high)
+    low = pick(span.low for span in spans)
+    high = pick(span.high for span in spans)
+    return Span(
+        low,
+        pick(span.at for span in spans),
+        high,
+        all(span.open_low for span in spans if span.low == low),
+        all(span.open_high for span in spans if span.high == high),
+    )
 
 
 def _exact(number: Fraction) -> Span:
@@ -370,25 +386,38 @@ def _exact(number: Fraction) -> Span:
 def _plus(x: Span, y: Span) -> Span:
     if x.low is x.high and y.low is y.high:
         return _exact(x.at + y.at)
-    return Span(_sum(x.low, y.low), x.at + y.at, _sum(x.high, y.high))
+    open_ends = x.open_low or y.open_low, x.open_high or y.open_high
+    return Span(_sum(x.low, y.low), x.at + y.at, _sum(x.high, y.high), *open_ends)
 
 
 def _minus(x: Span, y: Span) -> Span:
-    return Span(_sum(x.low, -y.high), x.at - y.at, _sum(x.high, -y.low))
+    open_ends = x.open_low or y.open_high, x.open_high or y.open_low
+    return Span(_sum(x.low, -y.high), x.at - y.at, _sum(x.high, -y.low), *open_ends)
 
 
 def _times(x: Span, y: Span) -> Span:
     at = x.at * y.at
     if x.low is x.high and y.low is y.high:
         return _exact(at)
-    ends = [_product(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
-    return Span(min(ends), at, max(ends))
+    if not (x.open_low or x.open_high or y.open_low or y.open_high):
+        ends = [_product(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
+        return Span(min(ends), at, max(ends))
+    # Each corner, and whether it is left out; of two alike, one that is not.
+    corners = [
+        (_product(a, b), (a_open and b != 0) or (b_open and a != 0))
+        for a, a_open in ((x.low, x.open_low), (x.high, x.open_high))
+        for b, b_open in ((y.low, y.open_low), (y.high, y.open_high))
+    ]
+    low = min(corners)
+    high = max(corners, key=lambda corner: (corner[0], not corner[1]))
+    return Span(low[0], at, high[0], low[1], high[1])
 
 
 def _over(x: Span, y: Span) -> Span:
     if y.at == 0:
         raise NoFigure("it divides by zero")
-    inverse = Span(_inverse(y.high, y.at), 1 / y.at, _inverse(y.low, y.at))
+    ends = _inverse(y.high, y.at), 1 / y.at, _inverse(y.low, y.at)
+    inverse = Span(*ends, y.open_high, y.open_low)
     return _times(x, inverse)
 
 
@@ -415,7 +444,8 @@ def agrees(claimed: Quantity, derived: Figure) -> bool:
 
     Of two ranges each end is held against its own. A range and a single figure agree where the one
     lies in the other. A bound (``>0``) holds if what comes out can be on its side of it. Two spans
-    that only touch do not meet: both figures would have to lie on the edge of their rounding.
+    that only touch do not meet: both figures would have to lie on the edge of their rounding; nor
+    does ``<5`` reach ``>=5``.
 
     Raises:
         WrongUnits: they measure different things.
@@ -427,18 +457,23 @@ def agrees(claimed: Quantity, derived: Figure) -> bool:
     if claimed.relation == ">":
         return derived.high.high > wanted.low.at
     if claimed.relation == ">=":
-        return derived.high.high >= wanted.low.at
+        return derived.high.high > wanted.low.at or (
+            derived.high.high == wanted.low.at and not derived.high.open_high
+        )
     if claimed.relation == "<":
         return derived.low.low < wanted.high.at
     if claimed.relation == "<=":
-        return derived.low.low <= wanted.high.at
+        return derived.low.low < wanted.high.at or (
+            derived.low.low == wanted.high.at and not derived.low.open_low
+        )
     if wanted.is_range and derived.is_range:
         return _meet(wanted.low, derived.low) and _meet(wanted.high, derived.high)
     return _meet(_hull(wanted), _hull(derived))
 
 
 def _hull(figure: Figure) -> Span:
-    return Span(figure.low.low, figure.low.at, figure.high.high)
+    low, high = figure.low, figure.high
+    return Span(low.low, low.at, high.high, low.open_low, high.open_high)
 
 
 def _meet(wanted: Span, derived: Span) -> bool:
@@ -515,8 +550,12 @@ def margin_of(figure: Figure, like: Quantity) -> str | None:
 
 
 def _relation(figure: Figure) -> str:
+    if figure.low.open_low:
+        return "> "
     if isinstance(figure.high.high, float):
         return ">= "
+    if figure.high.open_high:
+        return "< "
     return "<= " if figure.low.low != figure.low.at and isinstance(figure.low.low, float) else ""
 
 

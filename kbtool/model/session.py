@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from kbtool.model.base import (
     Amount,
@@ -32,6 +35,17 @@ from kbtool.model.base import (
 from kbtool.model.claim import Claim
 from kbtool.model.mutant import Mutant
 from kbtool.model.price import currency_of, is_exact, price_of, require_product
+
+_UNREADABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters, line breaks, and what turns the direction of the text that follows."""
+
+
+def _is_readable(label: str) -> str:
+    found = _UNREADABLE.search(label)
+    if found:
+        raise ValueError(f"{label!r} holds the character U+{ord(found[0]):04X}; leave it out")
+    return label
+
 
 Text = Annotated[str, Field(min_length=1)]
 CostKind = Literal["gpu", "ai", "engineer", "other"]
@@ -99,7 +113,7 @@ class CostLine(Cited):
     """How much; null, with the reason under `unknown`, where nobody knows. An estimate may leave it
     out: it is then the rate times the duration, or times the session's own time, to the cent."""
     currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] = "USD"
-    """ISO 4217."""
+    """Three capitals, as in ISO 4217."""
     basis: Literal["claimed", "estimated", "billed"]
     """claimed: stated by somebody; estimated: from a rate and a time; billed: on an invoice."""
     duration: Duration | None = None
@@ -440,13 +454,16 @@ class Stretch(Model):
             raise ValueError(f"ended {self.ended} is before started {self.started}")
         return self
 
+    def __str__(self) -> str:
+        return f"{self.started} to {self.ended or 'now'}"
+
 
 class Session(Model):
     """One sitting of work."""
 
     id: SessionId
     """DATE-NAME, or undated-NAME where no log gives the date; permanent."""
-    label: Text
+    label: Annotated[Text, AfterValidator(_is_readable)]
     """The session's own name: N+7A."""
     title: Text
     """What it was about, in a few words."""
@@ -535,9 +552,36 @@ class Session(Model):
         return self
 
     @model_validator(mode="after")
+    def _stretches_are_apart_and_within(self) -> Self:
+        """No time is counted twice, and none that is not the session's."""
+        for zoned in (True, False):
+            ordered = sorted(
+                (one for one in self.stretches if one.started.zoned is zoned),
+                key=lambda one: one.started.at,
+            )
+            for first, second in pairwise(ordered):
+                if first.ended is None or _is_before(second.started, first.ended):
+                    raise ValueError(
+                        f"stretches: {first} and {second} overlap, and that time would count twice"
+                    )
+        for one in self.stretches:
+            begins = self.started is not None and _is_before(one.started, self.started)
+            if begins or (self.ended and one.ended and _is_before(self.ended, one.ended)):
+                raise ValueError(
+                    f"stretches: {one} is not within the session, which was"
+                    f" {self.started or 'unknown'} to {self.ended or 'now'}"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _open_lines_last_as_long_as_the_session(self) -> Self:
         """An estimate without a time of its own is of the session's, once that is known."""
         running = [line for line in self.costs if line.is_open]
+        if running and self.duration is not None and not is_exact(self.duration):
+            raise ValueError(
+                "costs: without an amount, an estimate needs one exact rate and one exact duration;"
+                f" it has {running[0].rate} and the session's {self.duration}"
+            )
         minutes = self.minutes if running else None
         if minutes is not None:
             for line in running:
@@ -551,9 +595,12 @@ class Session(Model):
 
     @property
     def minutes(self) -> Decimal | None:
-        """Minutes: as stated, else from start and end without the pauses, else ``None``."""
+        """Minutes: as stated, else from start and end without the pauses, else ``None``.
+
+        A duration that is a range or a bound is no figure to add up: ``None``.
+        """
         if self.duration is not None:
-            return self.duration.minutes
+            return self.duration.minutes if self.duration.is_single else None
         if self.stretches:
             times = [s.ended.since(s.started) if s.ended else None for s in self.stretches]
             known = [time for time in times if time is not None]
@@ -565,6 +612,12 @@ class Session(Model):
             if elapsed is not None:
                 return Decimal(str(elapsed.total_seconds())) / 60
         return None
+
+
+def _is_before(one: Instant, other: Instant) -> bool:
+    """Whether it is known to be: of one with a zone and one without, nobody knows."""
+    elapsed = one.since(other)
+    return elapsed is not None and elapsed < timedelta(0)
 
 
 Bug.model_rebuild()

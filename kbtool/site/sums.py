@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from kbtool.ledger.rollup import KINDS, By, Links, Rollup, Row, roll_up
+from kbtool.ledger.rollup import EXPECTED, KINDS, By, Links, Rollup, Row, roll_up
 from kbtool.model.session import Session
 from kbtool.site.figures import UNKNOWN, minutes, money
 
@@ -37,9 +37,11 @@ def time(sessions: Sequence[Session]) -> str:
 
 def unstated(session: Session) -> str:
     """The kinds of cost that a session does not state: ``gpu, engineer``."""
-    # What one currency lacks another may hold.
-    missing = [set(table.total.unknown) for table in rollups([session], "session")]
-    return ", ".join(kind for kind in MONEY if all(kind in unknown for unknown in missing))
+    if session.status == "planned" and not session.costs:
+        return ""  # it has taken nothing yet
+    missing = {kind for kind in EXPECTED if kind not in {line.kind for line in session.costs}}
+    missing |= {line.kind for line in session.costs if line.amount is None}
+    return ", ".join(kind for kind in MONEY if kind in missing)
 
 
 def cell(row: Row, column: str, currency: str) -> str:

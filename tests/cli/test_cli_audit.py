@@ -127,6 +127,16 @@ def test_a_record_that_does_not_load_is_left_out_and_named(base, path, kbtool):
     assert "left out" in done.err
 
 
+def test_an_audit_without_a_record_that_does_not_load_does_not_pass(base, kbtool):
+    base.session(label="N")
+    assert kbtool("audit", root=base.root).code == 0
+    base.session("2025-01-03-c", "duration: soon\n")
+    for options in ([], ["--session", "N"], ["--json"]):
+        done = kbtool("audit", *options, root=base.root)
+        assert done.code == 1
+        assert "; without 1 file that does not load" in done.err
+
+
 def test_a_claim_may_derive_from_a_run(base, kbtool):
     from knowledge import RUN, sealed
 

@@ -223,3 +223,18 @@ def test_the_logs_come_before_what_is_done_later(kbtool, tmp_path):
     assert json.loads(done.out)["total"]["minutes"] == 734
     labels = [row["label"] for row in json.loads(kbtool("costs", "--json", root=root).out)["rows"]]
     assert labels.index("N") < labels.index("N+7G") < labels.index("later")
+
+
+def test_what_was_paid_in_another_currency_is_named_and_a_label_is_no_formula(base, kbtool):
+    line = "costs: [{{kind: gpu, amount: 1, basis: billed, currency: {}}}{}]\n"
+    base.session("2025-01-01-a", line.format("USD", ""), label="N")
+    more = ", {kind: ai, amount: 2, basis: billed}"
+    base.session(
+        "2025-02-01-b", "follows: 2025-01-01-a\n" + line.format("EUR", more), label="'=1+1'"
+    )
+    done = kbtool("costs", "--compare", "N", "--currency", "usd", root=base.root)
+    assert "nothing; unknown: ai, engineer; in another currency: gpu" in done.out
+    assert "no record says in USD: minutes in 2, gpu in 1, ai in 1, engineer in 2" in done.err
+    flat = kbtool("costs", "--currency", "USD", "--csv", root=base.root).out
+    rows = list(csv.DictReader(io.StringIO(flat)))
+    assert (rows[1]["label"], rows[1]["total"]) == ("'=1+1", "2.00")

@@ -278,3 +278,14 @@ def test_a_benchmark_on_a_busy_machine_is_shown_as_noisy(base, kbtool):
         steps = [{**RUN["steps"][0], "id": result["type"], "result": result} for result in results]
         base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", sealed({**RUN, "steps": steps}))
         assert said in kbtool("session", "show", "A", root=base.root).out
+
+
+def test_an_amount_that_is_not_known_yet_is_told_with_its_currency(base, kbtool):
+    path = base.session("2025-01-01-a", label="A")
+    path.write_text(path.read_text().replace("status: complete", "status: running"))
+    done = kbtool("session", "cost", "gpu", "--rate", "3 EUR/h", root=base.root)
+    assert "gpu so far unknown, in EUR (estimated)" in done.out
+    done = kbtool(
+        "session", "cost", "gpu", "1_000", "--basis", "billed", "--session", "A", root=base.root
+    )
+    assert (done.code, "write its digits" in done.err) == (2, True)

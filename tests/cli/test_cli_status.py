@@ -98,9 +98,34 @@ def test_a_record_that_does_not_load_is_told(base, kbtool):
     running(base, 1)
     base.session("2025-01-02-b", "nonsense: 1\n")
     done = kbtool("status", "--short", root=base.root)
-    assert done.code == 0
+    assert done.code == 1
     assert "left out: sessions/2025-01-02-b/session.yaml:7" in done.err
+    assert done.out == "A 1min DOES NOT LOAD: sessions/2025-01-02-b/session.yaml\n"
+    done = kbtool("status", root=base.root)
+    assert "not in it, because it does not load: sessions/2025-01-02-b/session.yaml" in done.out
     assert kbtool("status", "--json", "--short", root=base.root).code == 2
+
+
+def test_a_budget_that_does_not_load_is_no_budget_that_holds(base, kbtool):
+    running(base, 30, "budget_time: 2 h\nbudget_money: 4 USD\n")
+    base.write("sessions/ledger.yaml", f"{LEDGER_LINE}budgets: [{{moth: 2026-12, money: 5 USD}}]\n")
+    done = kbtool("status", "--short", root=base.root)
+    assert (done.code, done.out.count("\n")) == (1, 1)
+    assert done.out.endswith("DOES NOT LOAD: sessions/ledger.yaml\n")
+    assert "?/4.00USD" in done.out
+    done = kbtool("status", root=base.root)
+    assert (done.code, "set budget_time" in done.out) == (1, False)
+
+
+def test_what_burns_for_an_unknown_time_is_unknown(base, kbtool):
+    path = base.session(more=f"started: 2025-01-01T10:00\n{COSTS}budget_money: 5 USD\n")
+    path.write_text(path.read_text().replace("status: complete", "status: running"))
+    done = kbtool("status", root=base.root)
+    assert "unknown of 5.00 USD" in done.out and "0.00" not in done.out.replace("6.00", "")
+    assert "nothing says when to stop: no box is known to fill" in done.out
+    path.write_text(path.read_text().replace("budget_money: 5 USD\n", ""))
+    assert "spent    unknown" in kbtool("status", root=base.root).out
+    assert "?USD" in kbtool("status", "--short", root=base.root).out
 
 
 def test_a_prompt_waits_for_no_model_and_no_yaml(base):

@@ -100,7 +100,7 @@ def test_what_cannot_be_right_does_not(stated: str, how: str, operands: list[str
 def test_an_amount_is_so_many_cents_in_a_column_and_rounded_in_a_quotient() -> None:
     assert not holds("0.30 USD", "sum", *["0.11 USD", "0.11 USD", "0.07 USD"])
     assert holds("0.29 USD", "sum", *["0.11 USD", "0.11 USD", "0.07 USD"])
-    low, high = figure_of(Quantity("0.41 USD"), False).low[::2]
+    low, high = figure_of(Quantity("0.41 USD"), False).low[:3:2]
     assert (low, high) == (Fraction(405, 1000), Fraction(415, 1000))
 
 
@@ -110,6 +110,21 @@ def test_spans_that_only_touch_do_not_meet_and_an_exact_half_rounds_either_way()
     assert not holds("0.4", "same", "0.3 ×")  # 0.25..0.35 touches 0.35..0.45
     assert holds("3", "ratio", "5", "2") and holds("2", "ratio", "5", "2")
     assert not holds("4", "ratio", "5", "2")
+
+
+def test_strict_bounds_are_strict() -> None:
+    assert holds("<=5", "same", ">=5") and holds(">=5", "same", "<=5")
+    assert not holds("<=5", "same", ">5") and not holds(">=5", "same", "<5")
+    assert not holds("<=5 s", "sum", ">2 s", "3 s") and holds("<=5 s", "sum", ">=2 s", "3 s")
+    assert not holds(">=5 s", "difference", "7 s", ">2 s")
+    assert not holds("<=4 ×", "ratio", "2 s", "<0.5 s") and holds(
+        "<=4 ×", "ratio", "2 s", "<=0.5 s"
+    )
+    assert not holds(">=6", "product", "<2", "3") and holds(">=6", "product", "<=2", "3")
+    assert not holds(">=5", "maximum", "<5", "<4") and holds(">=5", "maximum", "<5", "5")
+    assert holds(">=0", "product", "<2", "0")  # nothing times anything is nothing
+    assert text_of(derived("same", "<0.5 ms"), Quantity("0.5 ms")) == "< 0.5 ms"
+    assert text_of(derived("ratio", "2 s", "<0.5 s"), Quantity("1 ×")) == "> 4 ×"
 
 
 @pytest.mark.parametrize(

@@ -105,9 +105,49 @@ def test_a_month_holds_the_sessions_of_its_days():
     time, money = found.month_boxes
     assert (time.of, time.spent, time.left) == ("2025-10", 180, 20)
     assert (money.spent, money.left) == (6, Decimal("0.50"))
-    assert found.month_unknown == {"ai": 2, "engineer": 3, "gpu": 2}
+    assert found.month_unknown == {"minutes": 1, "ai": 2, "engineer": 3, "gpu": 2}
     assert found.stop == (NOW + timedelta(minutes=10), money)
     assert status(sessions, [months[0]], NOW).month_boxes == []
+
+
+def test_what_nobody_knows_is_not_spent_as_nothing():
+    boxes = {"budget_money": "5 USD", "budget_time": "1 h"}
+    month = [MonthBox("2025-10", "600", "50", "USD")]
+    burning = sitting(started="2025-10-12T10:00", costs=[gpu(rate="30 USD/h")], **boxes)
+    without = sitting(started="2025-10-12T11:00Z", **boxes)
+    for one in (burning, without):
+        found = status([one], month, NOW)
+        money = found.going[0].boxes[1]
+        assert (money.spent, money.left, money.full_at(NOW)) == (None, None, None)
+        assert (found.month_boxes[1].spent, found.month_boxes[1].full_at(NOW)) == (None, None)
+    assert status([burning], month, NOW).month_boxes[0].spent is None
+    assert status([burning], month, NOW).month_unknown["minutes"] == 1
+    # What is known counts; but nobody knows when a box is full that burns for who knows how long.
+    known = {"kind": "ai", "basis": "billed", "amount": "6.00"}
+    both = sitting(
+        started="2025-10-12T10:00", budget_money="9 USD", costs=[gpu(rate="30 USD/h"), known]
+    )
+    found = status([both], month, NOW)
+    assert found.going[0].boxes[0].left == 3
+    assert found.stop is None
+
+
+def test_a_month_without_a_session_has_spent_nothing():
+    planned = sitting("2025-10-20-p", status="planned")
+    found = status([planned], [MonthBox("2025-10", "60", "5", "USD")], NOW)
+    assert [box.spent for box in found.month_boxes] == [0, 0]
+    assert found.month_unknown == {}
+
+
+def test_a_session_that_starts_in_the_future_burns_nothing_yet():
+    ahead = sitting(
+        started="2025-10-12T18:00Z", budget_time="1 h", budget_money="5 USD",
+        costs=[gpu(rate="3 USD/h")],
+    )  # fmt: skip
+    found = status([ahead], [MonthBox("2025-10", "60", "5", "USD")], NOW)
+    assert found.going[0].per_hour == {}
+    assert [box.spent for box in found.boxes] == [0, 0, 0, 0]
+    assert found.stop is None
 
 
 def test_two_running_sessions_fill_the_month_twice_as_fast():

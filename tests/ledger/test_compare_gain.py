@@ -69,6 +69,28 @@ def test_other_costs_are_nothing_where_there_are_none():
     assert (found.kinds, found.saved) == (("gpu", "other"), 2)
 
 
+def test_what_was_paid_in_another_currency_is_not_compared():
+    lines = [
+        {"kind": "gpu", "amount": "9", "currency": "EUR", "basis": "billed"},
+        {"kind": "ai", "amount": "1", "basis": "billed"},
+        {"kind": "other", "amount": "2", "currency": "EUR", "basis": "billed"},
+    ]
+    paid = session("2025-01-02-b", label="b").model_dump(exclude_unset=True) | {"costs": lines}
+    mixed = roll_up([Session.model_validate(paid)], "session", "USD").rows[0]
+    assert mixed.unknown == {"minutes": 1, "gpu": 1, "engineer": 1, "other": 1}
+    for found in (
+        compare(mixed, row({"gpu": "4", "ai": "3"})), compare(row({"gpu": "4", "ai": "3"}), mixed)
+    ):  # fmt: skip
+        assert found.kinds == ("ai",)
+        assert (found.not_compared["gpu"], found.not_compared["other"]) == ("other currency",) * 2
+        assert abs(found.saved) == 2
+
+
+def test_a_kind_of_other_costs_that_nobody_knows_is_named():
+    found = compare(row({"gpu": "1", "other": None}), row({"gpu": "1"}))
+    assert (found.kinds, found.not_compared["other"]) == (("gpu",), "now")
+
+
 def bug(id_: str, recurrence_of: str | None = None) -> dict[str, object]:
     more = {"recurrence_of": recurrence_of} if recurrence_of else {}
     return {"id": id_, "title": "t", "status": "open", **more}

@@ -187,3 +187,15 @@ def test_a_billed_line_without_the_number_of_its_invoice_is_told():
 def test_a_note_with_commas_quotes_and_line_breaks_is_one_cell():
     row = only([session("2025-10-12-a", line("gpu", "1", note='one, "two"\nthree'))])
     assert row["ChargeDescription"] == 'GPU, session A: T. one, "two" three'
+
+
+def test_labels_are_no_formulas_and_cards_have_one_name():
+    one = session(
+        "2025-10-12-a", line("gpu", "1"), line("gpu", "2", card="none"), label="=1+1",
+        environment={"card": "NVIDIA L4"},
+    )  # fmt: skip
+    export = focus([one, session("2025-10-13-b", line("ai", None))])
+    first, second = csv.DictReader(io.StringIO(export.data.decode()))
+    assert (first["x_SessionLabel"], first["EffectiveCost"]) == ("'=1+1", "1.00")
+    assert (first["x_Card"], second["x_Card"]) == ("L4", "")
+    assert export.sessions == {"2025-10-12-a"}

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from costed import SESSIONS, line, session
 from hypothesis import given
 
@@ -17,7 +16,6 @@ from kbtool.ledger.export.jsonl import jsonl
 from kbtool.ledger.export.lines import entries
 from kbtool.ledger.export.parquet import parquet
 from kbtool.model.address import resolve, split_reference
-from kbtool.model.errors import RecordError
 from kbtool.store.tree import KnowledgeBase
 
 REPOSITORY = Path(__file__).parents[2]
@@ -96,6 +94,8 @@ def test_lines_that_share_a_name_go_by_their_place():
     ]  # fmt: skip
 
 
-def test_a_day_that_the_calendar_does_not_have_is_refused():
-    with pytest.raises(RecordError, match="the calendar has no 2025-02-30"):
-        list(entries([session("2025-02-30-a", line("gpu", "1"))]))
+def test_a_time_that_is_no_single_figure_is_no_number_of_minutes():
+    one = session("2025-10-12-a", line("gpu", "1", duration="40..60 min", card="none"))
+    assert (rows(jsonl([one]).data)[0]["minutes"], rows(jsonl([one]).data)[0]["card"]) == (
+        None, None,
+    )  # fmt: skip

@@ -41,6 +41,18 @@ def test_the_formula_by_hand():
     assert both.keep == Fraction("2.4") + (restart + 8) / 4
 
 
+def test_below_nothing_is_no_value_that_turns_the_advice():
+    certain = weigh(inputs(idle=2, rate=1, restart_cost=5, preemption=100))
+    assert (certain.advice, certain.break_even.at) == ("stop", None)
+    some = weigh(inputs(idle=2, rate=1, restart_cost=5, preemption=(50, 100)))
+    assert (some.break_even.at, some.break_even.always) == (
+        Span(Fraction("2.5"), Fraction("2.5")),
+        False,
+    )
+    nothing = weigh(inputs(idle=2, rate=1))
+    assert (nothing.advice, nothing.break_even.at) == ("stop", None)
+
+
 def test_the_figures_of_the_log_of_n7a_speak_against_its_decision():
     """12 h × 0.20 USD/h against 0.80 to 1.20 USD of lost context; the log keeps the card."""
     answer = weigh(inputs(idle=12, rate="0.20", restart_cost=("0.80", "1.20")))

@@ -336,3 +336,16 @@ def test_figures_as_scripts_read_them():
     assert money(Decimal("1E+2")) == "100.00"
     assert money(None) is None
     assert (number(Decimal("734")), number(Decimal("1.5")), number(None)) == (734, 1.5, None)
+
+
+def test_no_card_is_no_card_and_a_plan_has_cost_nothing_yet():
+    tool = session("2025-01-01-a", line("ai", "1"), environment={"card": "none"})
+    card = session("2025-01-02-b", line("gpu", "2"), environment={"card": "NVIDIA L4"})
+    plan = session("2025-01-03-c", status="planned")
+    table = roll_up([tool, card, plan], "card")
+    assert [row.key for row in table.rows] == ["L4", "unstated"]
+    assert table.rows[1].unknown == {"minutes": 1, "gpu": 1, "engineer": 1}
+    assert table.unattributed == 1
+    rows = roll_up([card, plan], "session").rows
+    assert (rows[1].key, rows[1].unknown) == ("2025-01-03-c", {})
+    assert roll_up([card, plan], "kind").total.unknown == {"ai": 1, "engineer": 1}

@@ -92,7 +92,8 @@ def session_id(number: int) -> str:
 def session(name: str, number: int, before: str | None, words: Words) -> dict[str, Any]:
     bugs = f"{before or name}#bugs"
     return {
-        "id": name, "label": words(f"label {number}"), "title": words("title"), "origin": "log",
+        "id": name, "label": words(f"label {number}").replace("\u202e", ""),
+        "title": words("title"), "origin": "log",
         "sources": {"log": {"file": file_name(words), "about": words("source"),
                             "url": words("url")}},
         "status": "paused", **({"follows": before} if before else {}),

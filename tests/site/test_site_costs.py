@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_trees import attack
 
+from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.chart import HEIGHT, WIDTH, Bar, stacked
 from kbtool.site.index import Index
 from kbtool.site.pages import costs
+from kbtool.site.sums import unstated
 from kbtool.store.tree import KnowledgeBase
 
 KINDS = ("gpu", "ai", "engineer", "other")
@@ -115,3 +117,16 @@ def test_many_sessions_are_drawn_by_month(tmp_path):
     made = page(trees.make(tmp_path / "base", sessions=40))
     assert "A bar a month" in made
     assert made.split("## By kind")[0].count("<rect") == 3  # two months and the legend
+
+
+def test_what_is_stated_in_two_currencies_is_not_unstated() -> None:
+    lines = [
+        {"kind": kind, "amount": amount, "currency": currency, "basis": "billed"}
+        for kind, amount, currency in (
+            ("gpu", "1", "USD"), ("gpu", "2", "EUR"), ("ai", "3", "EUR"), ("ai", None, "USD"),
+        )
+    ]  # fmt: skip
+    data = {"id": "2025-01-01-a", "label": "A", "title": "T", "origin": "person"}
+    one = Session.model_validate({**data, "status": "complete", "costs": lines})
+    assert unstated(one) == "ai, engineer"
+    assert unstated(Session.model_validate({**data, "status": "planned"})) == ""

@@ -56,7 +56,8 @@ def beancount(
         links: the patterns that they belong to; as their records alone have it where not given.
         undated: the day to enter sessions without a date at; they are left out where not given.
     """
-    export = Export(b"", 0)
+    within: set[str] = set()
+    export = Export(b"", 0, within)
     booked: dict[date, list[tuple[Session, list[Entry]]]] = {}
     for entry in entries(sessions, links, undated):
         if entry.line.amount is None:
@@ -65,6 +66,7 @@ def beancount(
             export.left_out[UNDATED] = export.left_out.get(UNDATED, 0) + 1
         else:
             export.written += 1
+            within.add(entry.session.id)
             day = booked.setdefault(entry.day, [])
             if not day or day[-1][0] is not entry.session:
                 day.append((entry.session, []))

@@ -17,11 +17,12 @@ from kbtool.ledger.export.lines import (
     UNKNOWN,
     Entry,
     Export,
+    as_text,
     entries,
     month_after,
     one_line,
 )
-from kbtool.ledger.rollup import Links, money
+from kbtool.ledger.rollup import Links, card_of, money
 from kbtool.model.session import Session
 
 SERVICES = {
@@ -93,7 +94,8 @@ def focus(
         providers: kind of cost → who sold it.
     """
     named = providers or {}
-    export = Export(b"", 0)
+    within: set[str] = set()
+    export = Export(b"", 0, within)
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -113,10 +115,12 @@ def focus(
             reason = UNDATED
         else:
             export.written += 1
+            within.add(entry.session.id)
             if line.kind not in named:
                 unnamed.add(line.kind)
             numberless += line.basis == "billed" and line.invoice is None
-            writer.writerow(_row(entry, line.amount, entry.day, account, named))
+            row = _row(entry, line.amount, entry.day, account, named)
+            writer.writerow({name: cell and as_text(cell) for name, cell in row.items()})
             continue
         export.left_out[reason] = export.left_out.get(reason, 0) + 1
     export.data = text.getvalue().encode()
@@ -140,7 +144,6 @@ def _row(
 ) -> dict[str, str | None]:
     session, line = entry.session, entry.line
     billed = amount if line.basis == "billed" else Decimal(0)
-    card = line.card or (session.environment.card if session.environment else None)
     name, category, subcategory = SERVICES[line.kind]
     provider = named.get(line.kind, SELF)
     quantity, unit = _quantity(entry)
@@ -172,7 +175,7 @@ def _row(
         "ServiceCategory": category,
         "ServiceName": name,
         "ServiceSubcategory": subcategory,
-        "x_Card": card if line.kind == "gpu" else None,
+        "x_Card": card_of(session, line.card) if line.kind == "gpu" else None,
         "x_CostBasis": line.basis,
         "x_CostKind": line.kind,
         "x_CostLine": entry.reference,

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbtool.ledger.export.lines import Entry, Export, entries
-from kbtool.ledger.rollup import Links, money, number
+from kbtool.ledger.rollup import Links, card_of, money, number
 from kbtool.model.session import Session
 
 
 def jsonl(sessions: Sequence[Session], links: Links | None = None) -> Export:
     """Every cost line of ``sessions``, those of unknown amount too."""
-    lines = entries(sessions, links)
+    lines = list(entries(sessions, links))
     rows = [json.dumps(fields(entry), ensure_ascii=False) + "\n" for entry in lines]
-    return Export("".join(rows).encode(), len(rows))
+    return Export("".join(rows).encode(), len(rows), {entry.session.id for entry in lines})
 
 
 def fields(entry: Entry) -> dict[str, Any]:
     """One cost line: what JSON Lines and Parquet have of it."""
     session, line = entry.session, entry.line
-    environment = session.environment
+    time = line.duration
     return {
         "line": entry.reference,
         "session": session.id,
@@ -31,11 +31,11 @@ def fields(entry: Entry) -> dict[str, Any]:
         "amount": money(line.amount),
         "currency": line.currency,
         "basis": line.basis,
-        "minutes": None if line.duration is None else number(line.duration.minutes),
+        "minutes": None if time is None or not time.is_single else number(time.minutes),
         "rate": None if line.rate is None else line.rate.text,
         "rate_id": line.rate_id,
         "invoice": line.invoice,
-        "card": line.card or (environment.card if environment else None),
+        "card": card_of(session, line.card),
         "patterns": list(entry.patterns),
         "note": line.note,
         "source": line.source,

@@ -8,7 +8,6 @@ from datetime import date, timedelta
 
 from kbtool.ledger.rollup import Links, links_of
 from kbtool.model.address import item_key
-from kbtool.model.errors import RecordError
 from kbtool.model.session import CostLine, Session
 
 UNKNOWN = "whose amount no record states"
@@ -22,6 +21,8 @@ class Export:
     data: bytes
     written: int
     """Cost lines, or records, in it."""
+    sessions: set[str] | None = None
+    """Ids of the sessions that these lines are of; of records, nothing."""
     left_out: dict[str, int] = field(default_factory=dict)
     """Why, in words → how many."""
     notes: list[str] = field(default_factory=list)
@@ -56,13 +57,10 @@ def entries(
         sessions: in the order of the work.
         links: the patterns that they belong to; as their records alone have it where not given.
         undated: the day to enter the lines of sessions without a date at.
-
-    Raises:
-        RecordError: a session is named after a day that the calendar does not have.
     """
     patterns = (links or links_of(sessions, ())).patterns
     for session in sessions:
-        day = _day(session) or undated
+        day = date.fromisoformat(session.day) if session.day is not None else undated
         names = [item_key(line) for line in session.costs]
         for place, (line, name) in enumerate(zip(session.costs, names, strict=True)):
             own = name if names.count(name) == 1 else str(place)
@@ -74,18 +72,11 @@ def month_after(day: date) -> date:
     return (day.replace(day=1) + timedelta(days=32)).replace(day=1)
 
 
+def as_text(label: str) -> str:
+    """A label that a spreadsheet would take for a formula, so that it does not."""
+    return f"'{label}" if label.startswith(("=", "+", "-", "@", "\t", "\r")) else label
+
+
 def one_line(text: str) -> str:
     """``text`` without line breaks."""
     return " ".join(text.split())
-
-
-def _day(session: Session) -> date | None:
-    if session.day is None:
-        return None
-    try:
-        return date.fromisoformat(session.day)
-    except ValueError:
-        raise RecordError(
-            f"session {session.id}: the calendar has no {session.day}; give the session the id of"
-            " its day, or undated-NAME"
-        ) from None

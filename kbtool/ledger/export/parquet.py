@@ -59,4 +59,4 @@ def parquet(sessions: Sequence[Session], links: Links | None = None) -> Export:
         rows.append(row)
     file = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), file, compression="zstd")
-    return Export(file.getvalue(), len(rows))
+    return Export(file.getvalue(), len(rows), {row["session"] for row in rows})
