@@ -330,7 +330,9 @@ def _price(line: CostLine, session_minutes: Decimal | None) -> Fraction | None:
     """What a minute cost: by its rate, else its amount over its time or the session's."""
     if line.rate is not None and is_exact(line.rate):
         return per_hour(line.rate) / 60
-    minutes = session_minutes if line.duration is None else line.duration.minutes
+    minutes = session_minutes
+    if line.duration is not None:
+        minutes = line.duration.minutes if is_exact(line.duration) else None
     if line.amount is None or not minutes:
         return None
     return Fraction(line.amount) / Fraction(minutes)

@@ -183,6 +183,8 @@ def test_minutes_cost_what_a_minute_of_the_session_cost():
     assert found.timed_money() == {"USD": Decimal("0.70")}
     assert found.unpriced() == ["engineer"]
     assert account(session(steps=[step()])).timed_money() == {}
+    unsure = [{**costs[1], "duration": "20..30 min"}]  # nobody knows what a minute of it cost
+    assert account(session(costs=unsure, steps=[step(target="38 min")])).timed_money() == {}
     priced = session("a", duration="25 min", costs=costs, steps=[step(target="38 min")])
     both = account(priced, session("b", steps=[step()]))
     assert both.timed_money_text() == (

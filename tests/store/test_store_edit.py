@@ -257,3 +257,8 @@ def test_of_two_commands_at_once_neither_loses_its_change(tmp_path):
     assert isinstance(record, Session)
     assert len({line.id for line in record.costs}) == 20
     assert path.with_name("notes.md").read_text().count("\n- ") == 20
+
+
+def test_no_sitting_is_left_running_in_a_clone() -> None:
+    # A newcomer's first run would go into it, or be refused where there are several.
+    assert [path for path in RECORDS if "\nstatus: running\n" in path.read_text()] == []

@@ -177,7 +177,7 @@ __device__ __forceinline__ void bring_queries(const FusedParams& fp, const Block
                                               int thread) {
   using Element = typename C::Element;
   using Traits = typename C::Traits;
-    const Strides4& stride = fp.p.q_stride;
+  const Strides4& stride = fp.p.q_stride;
   const int chunk = thread % C::CHUNKS;
   const int bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2));
 #pragma unroll 1
