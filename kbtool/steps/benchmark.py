@@ -93,12 +93,13 @@ def headline(result: BenchmarkResult) -> str:
 
 
 def report(result: BenchmarkResult) -> list[str]:
-    """Each case set against the best peer of each of its cases, in lines."""
-    if result.noise is not None:
+    """Where there are several case sets, each against the best peers of its cases, in lines."""
+    sets = result.by_set()
+    if result.noise is not None or len(sets) < 2:
         return []
     return [
         f"{name or 'all'}: best peer ÷ {result.subject}: {_span(ratios)}"
-        for name, ratios in result.by_set().items()
+        for name, ratios in sets.items()
     ]
 
 
