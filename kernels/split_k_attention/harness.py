@@ -163,20 +163,32 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     scale = _scale(inputs)
     out = torch.zeros_like(q)
     lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float32, device=q.device)
-    for b in range(q.shape[0]):
-        length = _length(inputs, b)
-        if length == 0 or q.shape[1] == 0 or q.shape[2] == 0:
-            continue
-        visible = _visible(inputs, length)
-        out[b] = scaled_dot_product_attention(
+
+    def attend(b: int, keys: Tensor, visible: Tensor) -> Tensor:
+        made = scaled_dot_product_attention(
             q[b : b + 1],
-            k[b : b + 1, :, :length],
-            v[b : b + 1, :, :length],
+            keys[None],
+            v[b : b + 1, :, : keys.shape[1]],
             attn_mask=visible if inputs["causal"] else None,
             scale=scale,
             enable_gqa=q.shape[1] != k.shape[1],
         )[0]
-        out[b, :, ~visible.any(dim=-1)] = 0
+        made[:, ~visible.any(dim=-1)] = 0
+        return made
+
+    for b in range(q.shape[0]):
+        length = _length(inputs, b)
+        if length == 0 or q.shape[1] == 0 or q.shape[2] == 0:
+            continue
+        keys, visible = k[b, :, :length], _visible(inputs, length)
+        out[b] = attend(b, keys, visible)
+        finite = keys.isfinite()
+        if not finite.all():
+            # Torch's mask hides a key that is NaN from no query, and such a row would measure
+            # nothing. Whoever does not see the key is given a finite one.
+            seen = visible.float() @ (~finite).any(dim=-1).float().T > 0  # (Sq, Hkv)
+            hidden = ~seen.T.repeat_interleave(q.shape[1] // k.shape[1], dim=0)
+            out[b][hidden] = attend(b, torch.where(finite, keys, 0), visible)[hidden]
     for b, h, keys, values in _kv_heads(inputs):
         scores = q[b, h].float() @ keys.float().T * scale
         scores.masked_fill_(~_visible(inputs, keys.shape[0]), -math.inf)

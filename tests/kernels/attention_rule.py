@@ -119,7 +119,6 @@ def violation(got: Tensor, reference: Tensor, yardstick: Tensor) -> str | None:
     rounding = 2 * (rounded + 0.3 - 0.3 - rounded).abs().max().item()
     ulps = max(FLOOR_ULPS * torch.finfo(torch.float32).eps, torch.finfo(got.dtype).eps)
     floor = ulps * exact.abs().max().item()
-    # Torch's own attention lets a hidden NaN through; it measures nothing there.
     off_by = (yardstick.double()[finite] - exact).abs()
     torch_error = off_by[off_by.isfinite()].amax().item() if off_by.isfinite().any() else 0.0
     bound = 2 * torch_error + max(rounding, floor)

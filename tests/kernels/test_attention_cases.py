@@ -139,6 +139,22 @@ def test_a_hidden_nan_is_told_from_one_that_is_seen(harness: Any) -> None:
         assert outputs["lse"].isfinite().all()
 
 
+@pytest.mark.parametrize("fill", ["nan_key", "inf_key", "nan_and_inf_key"])
+def test_a_hidden_key_leaves_torch_to_measure_by(harness: Any, fill: str) -> None:
+    """Torch's mask lets a NaN key through to all; such rows would ask for more than float32 has."""
+    sizes = {"B": 2, "H": 4, "Hkv": 2, "Sq": 9, "Skv": 14, "D": 64, "dtype": "float32"}
+    case = sizes | {"causal": True, "fill": fill}
+    inputs = harness.make_inputs(case, device=CPU, seed=0)
+    reference, yardstick = harness.reference(inputs)["out"], harness.baseline(inputs)["out"]
+    assert not reference.isfinite().all()
+    assert torch.equal(yardstick.isfinite(), reference.isfinite())
+
+
+def test_steep_logits_beside_a_nan_key_are_within_the_rule(harness: Any) -> None:
+    case = {"Sq": 73, "Skv": 14, "dtype": "float32", "causal": True, "scale": 2.0}
+    check(harness, harness.make_inputs(case | {"fill": "nan_key"}, device=CPU, seed=0))
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lengths", [None, [37, 20]])
 @pytest.mark.parametrize("queries", [1, 12, 37])
