@@ -58,7 +58,10 @@ fail. Bugs whose fix no test confirmed are counted, and told as claimed.
 validated run gains against the best earlier validated run of the same case, kernel and card, if the
 quartiles of the two do not meet. Only where a session has no such run, its tables count that name
 the column of their subject, and the gain is told as claimed. Several cases: the geometric mean of
-those measured again. Of either, '≥' is money that is known in part only."""
+those measured again. Of either, '≥' is money that is known in part only.
+
+\b
+Exit status: 0 done; 1 a record does not load, and the sums are without it; 2 usage."""
 
 COLUMNS = ("minutes", "gpu", "ai", "engineer", "other", "total")
 
@@ -142,6 +145,8 @@ def costs(
         _print_costs(table, extras)
     warn_unreadable(base)
     _tell_gaps(table, undated, empty=not sessions, any_at_all=bool(base.sessions))
+    if base.findings:
+        ctx.exit(1)  # the sums lack something
 
 
 def _running(table: Rollup) -> Extra:

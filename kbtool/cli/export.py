@@ -29,7 +29,8 @@ Examples:
   kbtool export corpus -o corpus.jsonl            what was tried, what failed, what worked
 
 \b
-All take --session, --since and --until as `kbtool costs` does. What is left out, stderr tells."""
+All take --session, --since and --until as `kbtool costs` does. What is left out, stderr tells.
+Exit status: 0 done; 1 a record does not load, and was left out; 2 usage."""
 
 FOCUS_EPILOG = """\b
 Examples:
@@ -264,6 +265,8 @@ def _export(
         _say(note)
     if not base.sessions:
         _say("there are no sessions yet; `kbtool session new TITLE`")
+    if base.findings:
+        ctx.exit(1)  # what was written lacks something
 
 
 def _links(base: KnowledgeBase, sessions: list[Session]) -> Links:

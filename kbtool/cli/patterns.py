@@ -42,7 +42,10 @@ then as the step times show. saved, lost and money are what sessions claim; expe
 only hoped for. "by steps" is minutes planned less minutes taken, over the steps of sessions that
 name the pattern and are done; "by runs" the same over the steps of runs of its recipes that passed
 with the recipe's own parameters, where the time planned is the recipe's and no average of earlier
-runs, and nothing was built before. Unknown is '–', never zero."""
+runs, and nothing was built before. Unknown is '–', never zero.
+
+\b
+Exit status: 0 done; 1 a record does not load, and the figures are without it; 2 usage."""
 
 _WHAT = ("saved_minutes", "lost_minutes", "money")
 
@@ -87,6 +90,8 @@ def patterns(ctx: click.Context, pattern: str | None, as_json: bool, as_csv: boo
     warn_unreadable(base)
     if not ranked:
         click.echo("kbtool: there are no patterns yet: one YAML file each in patterns/", err=True)
+    if base.findings:
+        ctx.exit(1)  # the figures lack something
 
 
 def _rank_of(ranked: Sequence[Account], name: str) -> int:

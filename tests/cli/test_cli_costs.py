@@ -194,7 +194,7 @@ def test_an_empty_knowledge_base_says_so(base, kbtool):
 def test_a_record_that_does_not_load_is_told(three, kbtool):
     three.session("2025-03-01-d", "nonsense: 1\n")
     done = kbtool("costs", "--json", root=three.root)
-    assert done.code == 0
+    assert done.code == 1
     assert json.loads(done.out)["left_out"] == ["sessions/2025-03-01-d/session.yaml"]
     assert "left out" in done.err
 

@@ -149,7 +149,7 @@ def test_a_refused_export_leaves_what_was_there(base, kbtool, tmp_path):
 def test_a_record_that_does_not_load_is_told(three, kbtool):
     three.session("2025-03-01-d", "nonsense: 1\n")
     done = kbtool("export", "jsonl", root=three.root)
-    assert done.code == 0
+    assert done.code == 1
     assert "left out: sessions/2025-03-01-d/session.yaml" in done.err
 
 

@@ -83,6 +83,13 @@ def test_json_is_one_object(known, kbtool):
     )
 
 
+def test_a_record_that_does_not_load_is_told(known, kbtool):
+    known.session("2025-03-01-d", "nonsense: 1\n")
+    done = kbtool("patterns", "--json", root=known.root)
+    assert done.code == 1
+    assert json.loads(done.out)["left_out"] == ["sessions/2025-03-01-d/session.yaml"]
+
+
 def test_csv(known, kbtool):
     rows = list(csv.DictReader(io.StringIO(kbtool("patterns", "--csv", root=known.root).out)))
     assert [row["id"] for row in rows] == ["P02", "P01", "P03"]
