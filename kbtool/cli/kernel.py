@@ -250,6 +250,6 @@ def _count(compiled: Sequence[Compiled]) -> str:
     sources = len({(one.kernel, one.target, one.source) for one in compiled})
     cards = len({one.architecture for one in compiled})
     return (
-        f"{sources} CUDA source{'s' * (sources != 1)}, {cards} architecture{'s' * (cards != 1)},"
+        f"{sources} source{'s' * (sources != 1)}, {cards} architecture{'s' * (cards != 1)},"
         f" {len(compiled)} object{'s' * (len(compiled) != 1)}"
     )

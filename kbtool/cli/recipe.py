@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Run,
         SanitiseResult,
         Timing,
+        TuneResult,
     )
     from kbtool.runner.engine import Job
     from kbtool.store.tree import KnowledgeBase
@@ -346,6 +347,7 @@ def _print_result(run: Run, path: str) -> None:
         MutantsResult,
         ProfileResult,
         SanitiseResult,
+        TuneResult,
     )
 
     for step in run.steps:
@@ -355,7 +357,7 @@ def _print_result(run: Run, path: str) -> None:
         if isinstance(step.result, MutantsResult):
             click.echo()
             _print_mutants(step.result)
-        if isinstance(step.result, MinimiseResult | ProfileResult | SanitiseResult):
+        if isinstance(step.result, MinimiseResult | ProfileResult | SanitiseResult | TuneResult):
             click.echo()
             click.echo("\n".join(_report(step.result, run)))
     click.echo()
@@ -368,17 +370,22 @@ def _print_result(run: Run, path: str) -> None:
         click.echo(f"go on after mending: kbtool run-recipe --resume {run.id}")
 
 
-def _report(result: MinimiseResult | ProfileResult | SanitiseResult, run: Run) -> list[str]:
-    """What a step for debugging found, in lines."""
-    from kbtool.model.run import MinimiseResult, ProfileResult
+def _report(
+    result: MinimiseResult | ProfileResult | SanitiseResult | TuneResult, run: Run
+) -> list[str]:
+    """What a step found, in lines."""
+    from kbtool.model.run import MinimiseResult, ProfileResult, TuneResult
     from kbtool.steps.minimise import report as minimised
     from kbtool.steps.profile import report as profiled
     from kbtool.steps.sanitise import report as sanitised
+    from kbtool.steps.tune import report as tuned
 
     if isinstance(result, MinimiseResult):
         return minimised(result, run.recipe)
     if isinstance(result, ProfileResult):
         return profiled(result)
+    if isinstance(result, TuneResult):
+        return tuned(result)
     return sanitised(result)
 
 

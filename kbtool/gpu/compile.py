@@ -51,14 +51,14 @@ class Usage:
 
 @dataclass(frozen=True)
 class Compiled:
-    """One CUDA source, compiled for one architecture."""
+    """One source of a CUDA target, compiled for one architecture."""
 
     kernel: str
     target: str
     source: str
     architecture: str
     functions: list[Usage]
-    """Empty where it does not compile."""
+    """Empty where it does not compile, and where it has no device code."""
     error: BuildError | BuildTimeoutError | None
 
 
@@ -100,7 +100,9 @@ def compile_cuda(
     on_line: Callable[[str], None] = lambda _: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> list[Compiled]:
-    """Compile every CUDA source of ``plans`` that is not compiled yet.
+    """Compile what only CUDA targets have, of ``plans``, and is not compiled yet.
+
+    That is CUDA sources, and C++ sources that no target without CUDA builds.
 
     Args:
         plans: from ``plan_compile``, with one cache.
@@ -116,22 +118,34 @@ def compile_cuda(
         BuildTimeoutError: another process has been building one of them all that time.
         MachineError: ninja is missing, or the disk is full.
     """
+    shared = {
+        source
+        for plan in plans
+        for target in plan.kernel.targets.values()
+        if not any(map(is_cuda, target.sources))
+        for source in target.sources
+    }
     errors = compile_all(
-        plans, is_cuda, timeout=timeout, jobs=jobs, on_line=on_line, on_wait=on_wait
+        plans,
+        lambda source: source not in shared,
+        timeout=timeout,
+        jobs=jobs,
+        on_line=on_line,
+        on_wait=on_wait,
     )
     compiled = []
     for plan in plans:
         for source, path in plan.objects.items():
-            if is_cuda(source):
+            if source not in shared:
                 compiled.append(
                     Compiled(
                         kernel=plan.kernel.id,
                         target=plan.target,
                         source=source,
                         architecture=plan.architecture,
-                        functions=[]
-                        if path in errors
-                        else parse_usage(usage_log(path).read_text()),
+                        functions=parse_usage(usage_log(path).read_text())
+                        if is_cuda(source) and path not in errors
+                        else [],
                         error=errors.get(path),
                     )
                 )

@@ -74,6 +74,22 @@ class HarnessWithParts(Harness, Protocol):
         and baseline, each as the functions above do. What cannot run apart is left out."""
 
 
+class HarnessWithSettings(Harness, Protocol):
+    """A harness of an operator that chooses a setting by a table, which can be measured."""
+
+    SETTING: str
+    """What is set, in the operator's own word."""
+    TABLE: str
+    """The table's file, in the kernel's folder."""
+
+    def settings(self, inputs: Inputs, variant: str) -> tuple[str, dict[str, Inputs]]:
+        """What the library takes by itself, and for each setting worth timing, that one too, the
+        inputs that ask for it."""
+
+    def tabled(self, table: str, best: Sequence[tuple[Mapping[str, Any], str, str]]) -> str:
+        """The table with these settings in it: (case, variant, setting)."""
+
+
 def load_harness(path: Path) -> Harness:
     """Import a kernel's harness.
 

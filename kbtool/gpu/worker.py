@@ -28,7 +28,7 @@ EVENT = "kbtool-event "
 class Request(Model):
     """What the worker is to do."""
 
-    task: Literal["validate", "benchmark", "minimise", "run", "profile", "launch"]
+    task: Literal["validate", "benchmark", "tune", "minimise", "run", "profile", "launch"]
     library: str
     """The library to load."""
     sha256: str
@@ -135,6 +135,8 @@ def _do(request: Request, harness: Any, send: Callable[..., None]) -> Any:
         return _minimise(request, harness, send)
     if request.task == "benchmark":
         return _benchmark(request, harness, told)
+    if request.task == "tune":
+        return _tune(request, harness, told)
     from kbtool.gpu.calls import launch_interval_us, profiled_call, run_cases
 
     with torch.inference_mode():
@@ -193,6 +195,25 @@ def _benchmark(request: Request, harness: Any, told: Callable[[int, Any], None])
         peers=request.peers,
         on_case=told,
     ).model_dump(mode="json")
+
+
+def _tune(request: Request, harness: Any, told: Callable[[int, Any], None]) -> Any:
+    """What was measured, and the table with it; ``None`` where it stays as it is."""
+    from kbtool.gpu.tune import tune, tuned_table
+
+    measured = tune(
+        harness,
+        list(zip(request.cases, request.of, strict=True)),
+        _clock(request),
+        sha256=request.sha256,
+        threads=request.threads,
+        seed=request.seed,
+        on_case=told,
+    )
+    table = tuned_table(harness, Path(request.harness).parent, measured.cases)
+    return {
+        "measured": measured.model_dump(mode="json"), "table": table, "path": harness.TABLE
+    }  # fmt: skip
 
 
 def _clock(request: Request) -> Any:

@@ -126,6 +126,24 @@ class BenchmarkStep(StepBase):
     """CPU threads; 0 takes one a core."""
 
 
+class TuneStep(StepBase):
+    """Time the validated artifact's own choice of a setting beside every other, and write the table
+    that it chooses by."""
+
+    kind: Literal["tune"]
+    case_sets: str
+    """Case sets of the manifest, separated by commas."""
+    case: str = ""
+    """One case instead of all: `FIELD=VALUE …`, or the name of a case of the sets."""
+    variants: str
+    """Variants of the target to tune, by name, separated by commas; validate must have passed
+    them."""
+    samples: Annotated[int, Field(ge=5)] = 20
+    """Timed samples a setting."""
+    write: bool = True
+    """Whether to write the table; else the run record alone has what was measured."""
+
+
 class MutantsStep(StepBase):
     """Put each known bug back, one at a time, and see whether validation finds it."""
 
@@ -220,6 +238,7 @@ StepSpec = Annotated[
     | ValidateStep
     | MutantsStep
     | BenchmarkStep
+    | TuneStep
     | MinimiseStep
     | ProfileStep
     | SanitiseStep
@@ -232,12 +251,13 @@ _DOES = {
     "validate": "validates",
     "mutants": "validates mutants",
     "benchmark": "benchmarks",
+    "tune": "tunes",
     "minimise": "minimises",
     "profile": "profiles",
     "sanitise": "sanitises",
 }
 """The kinds that work on a built artifact → what one says of such a step."""
-_MEASURES = frozenset({"benchmark", "profile"})
+_MEASURES = frozenset({"benchmark", "tune", "profile"})
 """The kinds whose figures count only for an artifact that passed validation."""
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -292,6 +292,11 @@ class BenchmarkResult(Model):
     not_reached: Annotated[int, Field(ge=0)] = 0
     """Cases that the step did not come to; more than 0 only where it did not end by itself."""
 
+    @property
+    def ran(self) -> list[str | None]:
+        """The variants of the library that were run; ``None`` is its own choice."""
+        return [None, *self.variants]
+
     def ratio(self, case: BenchmarkCase) -> float | None:
         """Baseline time ÷ subject time: above 1 the subject is faster; ``None`` without both."""
         subject, baseline = case.arms.get(self.subject), case.arms.get(self.baseline)
@@ -338,6 +343,74 @@ class BenchmarkResult(Model):
         if self.others_busy is None or self.others_busy <= QUIET:
             return None
         return f"noisy: other processes used {self.others_busy:.0%} of the cores meanwhile"
+
+
+class TuneCase(Model):
+    """One case of a tune: every setting in turn, over the same inputs."""
+
+    name: str
+    case_set: str
+    case: dict[str, Any]
+    variant: str
+    """The variant of the library that was tuned."""
+    own: str
+    """The setting that the library takes by itself."""
+    settings: dict[str, Timing]
+    """Setting → its time."""
+    absent: dict[str, str] = {}
+    """Setting → why it could not be timed."""
+    best: str
+    """The fastest setting whose quartiles lie apart from those of the library's own choice; the own
+    choice where there is none."""
+    wrong: str | None = None
+    """What the best setting's output is off by, if it is wrong: such a case proves nothing."""
+
+    @model_validator(mode="after")
+    def _best_follows_from_times(self) -> Self:
+        wanted = fastest_apart(self.own, self.settings)
+        if self.best != wanted:
+            raise ValueError(f"best is {self.best}; the times make it {wanted}")
+        return self
+
+    @property
+    def gain(self) -> float:
+        """The own choice's time ÷ the best setting's: 1 where that is the own choice."""
+        return self.settings[self.own].median_us / self.settings[self.best].median_us
+
+
+def fastest_apart(own: str, settings: Mapping[str, Timing]) -> str:
+    """The fastest setting whose upper quartile is below the lower one of ``own``, or ``own``."""
+    if own not in settings:
+        raise ValueError(f"{own}, the library's own choice, was not timed")
+    faster = [name for name, timing in settings.items() if timing.high_us < settings[own].low_us]
+    return min(faster, key=lambda name: settings[name].median_us, default=own)
+
+
+class TuneResult(Model):
+    """What a tune step measured: the library's own choice beside every other."""
+
+    type: Literal["tune"] = "tune"
+    sha256: Sha256
+    """The library that was timed."""
+    device: str
+    threads: int
+    setting: str
+    """What was set: num_splits."""
+    protocol: str
+    """How it was timed, in words."""
+    others_busy: Annotated[float, Field(ge=0)] | None = None
+    """Share of the cores that other processes used meanwhile; null where it cannot be told."""
+    cases: list[TuneCase]
+    not_reached: Annotated[int, Field(ge=0)] = 0
+    """Cases that the step did not come to; more than 0 only where it did not end by itself."""
+    table: str | None = None
+    """The file that the settings were written to, in the kernel's folder; null where it was left as
+    it was."""
+
+    @property
+    def ran(self) -> list[str | None]:
+        """The variants of the library that were run."""
+        return list(dict.fromkeys(case.variant for case in self.cases))
 
 
 CaseNumber = Annotated[int, Field(ge=0)]
@@ -640,6 +713,11 @@ class ProfileResult(Model):
     not_reached: Annotated[int, Field(ge=0)] = 0
     """Cases that the step did not come to; more than 0 only where it did not end by itself."""
 
+    @property
+    def ran(self) -> list[str | None]:
+        """The variant of the library that was run; ``None`` is its own choice."""
+        return [self.variant]
+
 
 class ToolReport(Model):
     """What one tool of compute-sanitizer reported."""
@@ -695,6 +773,7 @@ StepResult = Annotated[
     | ValidationResult
     | MutantsResult
     | BenchmarkResult
+    | TuneResult
     | MinimiseResult
     | ProfileResult
     | SanitiseResult
@@ -777,12 +856,7 @@ class Run(Model):
             if isinstance(result, MutantsResult) and step.status == "passed" and not result.passed:
                 raise ValueError(f"step {step.id}: passed, although a mutant is a finding")
             if isinstance(result, _MEASURED):
-                ran = (
-                    [None, *result.variants]
-                    if isinstance(result, BenchmarkResult)
-                    else [result.variant]
-                )
-                lacking = unvalidated(result.sha256, ran, passed)
+                lacking = unvalidated(result.sha256, result.ran, passed)
                 if lacking is not None:
                     raise ValueError(
                         f"step {step.id}: a {result.type} of {lacking}, which did not pass"
@@ -821,7 +895,7 @@ class Run(Model):
         return self
 
 
-_MEASURED = (BenchmarkResult, ProfileResult)
+_MEASURED = (BenchmarkResult, ProfileResult, TuneResult)
 """The results that count only for an artifact that passed validation."""
 
 _RUN_STATUS: dict[str, str] = {"refused": "failed", "not-run": "interrupted"}

@@ -14,6 +14,7 @@ from kbtool.steps.minimise import Minimise
 from kbtool.steps.mutants import Mutants
 from kbtool.steps.profile import Profile
 from kbtool.steps.sanitise import Sanitise
+from kbtool.steps.tune import Tune
 from kbtool.steps.validate import Validate
 
 KINDS: MappingProxyType[str, StepKind[Any]] = MappingProxyType(
@@ -23,6 +24,7 @@ KINDS: MappingProxyType[str, StepKind[Any]] = MappingProxyType(
         "validate": Validate(),
         "mutants": Mutants(),
         "benchmark": Benchmark(),
+        "tune": Tune(),
         "minimise": Minimise(),
         "profile": Profile(),
         "sanitise": Sanitise(),

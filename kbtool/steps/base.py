@@ -24,6 +24,7 @@ from kbtool.model.run import (
     MachineInfo,
     StepResult,
     StepStatus,
+    TuneResult,
     ValidationResult,
     unvalidated,
 )
@@ -187,7 +188,7 @@ class Context:
         return path
 
 
-R = TypeVar("R", ValidationResult, BenchmarkResult)
+R = TypeVar("R", ValidationResult, BenchmarkResult, TuneResult)
 
 
 def with_part(known: R | None, part: R, total: int) -> R:

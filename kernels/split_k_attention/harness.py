@@ -7,6 +7,7 @@ a field without a default may be absent.
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -402,6 +403,82 @@ def _tried(call: Callable[[], Any]) -> Callable[[], Any] | str:
     except Exception as error:  # whatever a peer raises, it does not take these inputs
         return (str(error).strip() or type(error).__name__).splitlines()[0]
     return call
+
+
+# ---- the number of splits, measured ----
+
+SETTING = "num_splits"
+TABLE = "cuda/tuned_splits.inc"
+_COUNTS = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    10,
+    12,
+    14,
+    *(8 * n for n in (2, 3, 4, 6, 8, 10, 12, 16, 24, 32)),
+)
+_LEAST_KEYS = 32  # of a split
+_TABLED = ("fused", "wgmma")  # the variants that look into the table
+_ROW = re.compile(r"\s*\{Tuned::(\w+), (\d+(?:, \d+)*)\},")
+
+
+def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Mapping[str, Any]]]:
+    """The number of splits that the variant takes by itself, and the same inputs with each number
+    that is worth timing."""
+    q, k = inputs["q"], inputs["k"]
+    own, _ = torch.ops.kbtool.split_k_attention_plan(q, k, num_splits=None, variant=variant)
+    most = max(1, k.shape[2] // _LEAST_KEYS)
+    counts = sorted({own, *(count for count in _COUNTS if count <= most)})
+    return str(own), {str(count): {**inputs, "num_splits": count} for count in counts}
+
+
+def tabled(table: str, best: Sequence[tuple[Mapping[str, Any], str, str]]) -> str:
+    """The table with the best numbers of splits in it, for the card that is current.
+
+    On a CPU no table is read: there the splits must not depend on the machine.
+
+    Args:
+        table: as it is.
+        best: (case, variant, number of splits).
+    """
+    if not torch.cuda.is_available():
+        return table
+    card = torch.cuda.get_device_properties(0)
+    found = []
+    for case, variant, splits in best:
+        B, H, Hkv, Sq, Skv, D = _sizes(case)
+        shape = (D, B * Hkv, H // Hkv * Sq, Skv)
+        place = (10 * card.major + card.minor, card.multi_processor_count)
+        if variant in _TABLED:
+            found.append((variant, (*place, *shape), int(splits)))
+    return with_rows(table, found)
+
+
+def with_rows(table: str, found: Sequence[tuple[str, tuple[int, ...], int]]) -> str:
+    """The table's text with these rows put in, or in the place of those of the same key.
+
+    Args:
+        table: as it is: a comment, then rows.
+        found: (variant, key, splits); the key is capability, multiprocessors, D, heads, rows, Skv.
+    """
+    lines = table.splitlines()
+    rows: dict[tuple[str, tuple[int, ...]], int] = {}
+    for match in filter(None, map(_ROW.fullmatch, lines)):
+        *key, splits = (int(number) for number in match[2].split(", "))
+        rows[match[1], tuple(key)] = splits
+    rows |= {(variant, key): splits for variant, key, splits in found}
+    comment = [line for line in lines if line.startswith("//")]
+    written = [
+        f"    {{Tuned::{variant}, {', '.join(map(str, (*key, splits)))}}},"
+        for (variant, key), splits in sorted(rows.items())
+    ]
+    return "\n".join([*comment, *written]) + "\n"
 
 
 # ---- the least work a case takes ----

@@ -31,7 +31,7 @@ harness: harness.py
 targets:
   cpu: {sources: [twice.cpp]}
   cuda:
-    sources: [twice.cpp, sub/twice.cu, sub/other.cu]
+    sources: [twice.cpp, sub/host.cpp, sub/twice.cu, sub/other.cu]
     headers: [twice.h]
     architectures: [sm_80, sm_90a]
     architecture_sources: {sm_90a: [sub/hopper.cu]}
@@ -95,6 +95,7 @@ def root(tmp_path: Path) -> Path:
         "kernels/twice/kernel.yaml": MANIFEST,
         "kernels/twice/twice.h": "#define SIZE 256\n",
         "kernels/twice/twice.cpp": "this is no C++ and must not be compiled here\n",
+        "kernels/twice/sub/host.cpp": "int of_the_cuda_target_alone() { return 1; }\n",
         "kernels/twice/sub/twice.cu": TWICE,
         "kernels/twice/sub/other.cu": OTHER,
         "kernels/twice/sub/hopper.cu": HOPPER,
@@ -116,6 +117,8 @@ def test_every_source_compiles_for_every_architecture_once(root, kbtool):
     assert first.code == 0, first.err
     assert compile_lines(first.err) == [
         "sub/hopper.cu for sm_90a",
+        "sub/host.cpp",
+        "sub/host.cpp",
         "sub/other.cu for sm_80",
         "sub/other.cu for sm_90a",
         "sub/twice.cu for sm_80",
@@ -178,7 +181,7 @@ def test_each_source_that_does_not_compile_is_told_with_its_pattern(root, kbtool
         in done.err
     )
     assert done.err.count("P01 Shared") == 2  # the cards have different limits, and so two errors
-    assert "3 CUDA sources, 2 architectures, 5 objects: 4 failed" in done.err
+    assert "4 sources, 2 architectures, 7 objects: 4 failed" in done.err
 
 
 @needs_nvcc

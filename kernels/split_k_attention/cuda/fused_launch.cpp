@@ -6,6 +6,7 @@
 
 #include "copy_width.h"
 #include "fused_params.h"
+#include "tuned_splits.h"
 
 namespace kbtool::cuda {
 namespace {
@@ -62,6 +63,17 @@ int64_t choose_wgmma_splits(int64_t items, int64_t Skv, const Card& card) {
   return 1;
 }
 
+// What was asked for; else what was measured to be the fastest for such a call; else `model`'s.
+template <class Model>
+int64_t splits_of(int64_t wanted, Tuned variant, const Sizes& sizes, const Card& card,
+                  const Model& model) {
+  if (wanted > 0) return wanted;
+  const int64_t measured =
+      tuned_splits({variant, card.capability, card.multiprocessors, sizes.D,
+                    sizes.B * sizes.Hkv, rows_of_kv_head(sizes), sizes.Skv, 0});
+  return measured > 0 ? measured : model();
+}
+
 FusedPlan plan_of(bool wgmma, int row_units, int64_t rows_per_unit, const Sizes& sizes) {
   FusedPlan plan{};
   plan.wgmma = wgmma;
@@ -89,7 +101,9 @@ FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
   const int64_t rows = rows_of_kv_head(sizes);
   const int row_warps = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
   FusedPlan plan = plan_of(false, row_warps, ROWS_PER_WARP, sizes);
-  plan.num_splits = splits > 0 ? splits : choose_splits(plan.items, row_warps, sizes, card);
+  plan.num_splits = splits_of(splits, Tuned::fused, sizes, card, [&] {
+    return choose_splits(plan.items, row_warps, sizes, card);
+  });
   plan.cluster = largest_divisor(plan.num_splits, card.max_cluster);
   plan.overlap = card.max_cluster > 1;  // both came with sm_90
   plan.heads_inner = plan.items <= FEW_WAVES * card.multiprocessors;
@@ -100,7 +114,9 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // Two warpgroups of a head dimension of 256 have no room for the merge.
   const bool two = rows_of_kv_head(sizes) > ROWS_PER_WARPGROUP && sizes.D <= 128;
   FusedPlan plan = plan_of(true, two ? 2 : 1, ROWS_PER_WARPGROUP, sizes);
-  plan.num_splits = splits > 0 ? splits : choose_wgmma_splits(plan.items, sizes.Skv, card);
+  plan.num_splits = splits_of(splits, Tuned::wgmma, sizes, card, [&] {
+    return choose_wgmma_splits(plan.items, sizes.Skv, card);
+  });
   plan.cluster = largest_divisor(plan.num_splits, MAX_CLUSTER);
   plan.overlap = true;
   plan.heads_inner = plan.items <= FEW_WAVES * card.multiprocessors;

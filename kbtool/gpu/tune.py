@@ -1,0 +1,130 @@
+"""Tuning: what the library chooses by itself, timed beside every other choice worth making."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from kbtool.gpu.benchmark import Calls, Clock, OtherProcesses
+from kbtool.gpu.compare import compare
+from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs
+from kbtool.gpu.validate import case_seed
+from kbtool.model.run import TuneCase, TuneResult, fastest_apart
+
+
+def tune(
+    harness: Harness,
+    cases: Sequence[tuple[tuple[str, Mapping[str, Any]], str | None]],
+    clock: Clock,
+    *,
+    sha256: str,
+    threads: int,
+    seed: int,
+    on_case: Callable[[int, TuneResult], None],
+) -> TuneResult:
+    """Time every setting of every case.
+
+    Args:
+        harness: the kernel's harness, with settings.
+        cases: ((case set, case), variant) pairs.
+        clock: how to time, and where.
+        sha256: of the library, for the record.
+        threads: CPU threads.
+        seed: of the inputs.
+        on_case: called with the number of cases done and the result of the last one.
+
+    Raises:
+        HarnessError: the harness has no settings, or the library's own choice cannot be timed.
+    """
+    if not hasattr(harness, "settings"):
+        raise HarnessError("the kernel's harness has no settings to tune")
+    tunable = cast("HarnessWithSettings", harness)
+    others = OtherProcesses()
+    results: list[TuneCase] = []
+
+    def of(cases: list[TuneCase]) -> TuneResult:
+        return TuneResult(
+            sha256=sha256,
+            device=clock.device.type,
+            threads=threads,
+            setting=tunable.SETTING,
+            protocol=clock.protocol + "; the best setting's result checked after timing",
+            others_busy=others.share(),
+            cases=cases,
+        )
+
+    with torch.inference_mode():
+        for (case_set, case), variant in cases:
+            assert variant is not None
+            seeded = case_seed(seed, case_set, str(case["name"]))
+            results.append(_tune_case(tunable, case_set, case, clock, seeded, variant))
+            on_case(len(results), of(results[-1:]))
+    return of(results)
+
+
+def _tune_case(
+    harness: HarnessWithSettings,
+    case_set: str,
+    case: Mapping[str, Any],
+    clock: Clock,
+    seed: int,
+    variant: str,
+) -> TuneCase:
+    def make(number: int) -> tuple[str, dict[str, Inputs]]:
+        inputs = harness.make_inputs(case, device=clock.device, seed=seed + number)
+        return harness.settings(inputs, variant)
+
+    def arms(number: int) -> Calls:
+        return {
+            name: harness.arms(inputs, [variant])[variant]
+            for name, inputs in make(number)[1].items()
+        }
+
+    own, settings = make(0)
+    timings, absent = clock.time(arms, harness.work(case)["bytes"])
+    if own not in timings:
+        why = absent.get(own, "it is not among the settings")
+        raise HarnessError(f"{case['name']}: {own}, the own choice, cannot be timed: {why}")
+    best = fastest_apart(own, timings)
+    inputs = settings[best]
+    out = harness.call(inputs, variant=variant, poison=True)
+    reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
+    errors = {key: compare(out[key], reference[key], yardstick[key]) for key in reference}
+    wrong = [f"{key}: {error.message}" for key, error in errors.items() if not error.passed]
+    return TuneCase(
+        name=str(case["name"]),
+        case_set=case_set,
+        case={key: value for key, value in case.items() if key != "name"},
+        variant=variant,
+        own=own,
+        settings=timings,
+        absent=absent,
+        best=best,
+        wrong="; ".join(wrong) or None,
+    )
+
+
+def tuned_table(harness: Harness, folder: Path, cases: Sequence[TuneCase]) -> str | None:
+    """The kernel's table with what was better than the library's own choice put in.
+
+    Args:
+        harness: the kernel's harness, with settings.
+        folder: the kernel's.
+        cases: what was measured.
+
+    Returns:
+        ``None`` where the table stays as it is.
+    """
+    tunable = cast("HarnessWithSettings", harness)
+    better = [
+        (case.case, case.variant, case.best)
+        for case in cases
+        if case.best != case.own and case.wrong is None
+    ]
+    path = folder / tunable.TABLE
+    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    after = tunable.tabled(before, better) if better else before
+    return None if after == before else after

@@ -1,0 +1,58 @@
+"""A tune of a run: each case with every setting that was timed."""
+
+from __future__ import annotations
+
+from kbtool.model.run import TuneCase, TuneResult
+from kbtool.site.escape import code, inline
+from kbtool.site.figures import not_reached, significant
+from kbtool.site.markup import facts, join, nothing, slim_table
+
+
+def tuned(result: TuneResult) -> str:
+    """The library's own choice beside the best, then every time."""
+    better = sum(case.best != case.own for case in result.cases)
+    rows = [
+        [
+            inline(case.name),
+            inline(case.variant),
+            code(case.own),
+            _time(case, case.own),
+            code(case.best),
+            _time(case, case.best),
+            significant(case.gain),
+            inline(case.wrong or ""),
+            ", ".join(
+                f"{inline(name)}: {significant(timing.median_us)}"
+                for name, timing in case.settings.items()
+            ),
+        ]
+        for case in result.cases
+    ]
+    setting = inline(result.setting)
+    header = [
+        "Case", "Variant", f"Own {setting}", "µs", f"Best {setting}", "µs", "Gain", "Wrong",
+        f"Every {setting}: µs",
+    ]  # fmt: skip
+    return join(
+        [
+            facts(
+                [
+                    ("Cases", f"{len(result.cases)} timed{not_reached(result)}"),
+                    ("Another setting is faster", f"in {better}"),
+                    ("Table", code(result.table) if result.table else "left as it was"),
+                    ("Device", inline(result.device)),
+                    ("Artifact", code(result.sha256[:12])),
+                ]
+            ),
+            "Median, with the 25th and the 75th percentile in small type. The best setting is the"
+            " fastest whose percentiles lie apart from those of the library's own choice.",
+            slim_table(header, rows, {3, 5, 6}) if rows else nothing("No case was timed."),
+            f"Protocol: {inline(result.protocol)}",
+        ]
+    )
+
+
+def _time(case: TuneCase, setting: str) -> str:
+    timing = case.settings[setting]
+    low, high = significant(timing.low_us), significant(timing.high_us)
+    return f"{significant(timing.median_us)} <small>{low}–{high}</small>"

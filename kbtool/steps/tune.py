@@ -1,0 +1,103 @@
+"""The step kind ``tune``: the library's own choice of a setting beside every other."""
+
+from __future__ import annotations
+
+from statistics import geometric_mean
+from typing import Any
+
+from kbtool.model.recipe import TuneStep
+from kbtool.model.run import TuneResult
+from kbtool.steps.base import Context, Outcome, run_worker, with_part, worker_failure
+from kbtool.steps.validate import library_request
+from kbtool.store.write import write_atomic
+
+
+class Tune:
+    """Refuses any file that validate has not passed in the same run, as a benchmark does."""
+
+    def plan(self, step: TuneStep, context: Context) -> list[str]:
+        """The cases and the samples."""
+        cases = context.chosen(step.case_sets, step.case)
+        writes = "write the table that it chooses by" if step.write else "leave its table as it is"
+        return [
+            f"time the library's own choice beside every other on {len(cases)} cases, variants"
+            f" {step.variants}, {step.samples} samples a setting; refused unless validate passed"
+            " this very library",
+            writes,
+        ]
+
+    def run(self, step: TuneStep, context: Context) -> Outcome:
+        """Passed whether anything is gained or not; failed if a setting's output is wrong."""
+        variants = context.variants(step.variants)
+        shut = context.gate(variants)
+        if shut is not None:
+            return shut
+        assert context.built is not None and context.plan is not None
+        if None in variants:
+            return Outcome("failed", "default is no variant to tune; name variants of the target")
+        calls = [
+            (entry, variant)
+            for variant in variants
+            for entry in context.chosen(step.case_sets, step.case, variant)
+        ]
+        known: TuneResult | None = None
+
+        def on_event(event: dict[str, Any]) -> None:
+            nonlocal known
+            part = TuneResult.model_validate(event["part"])
+            known = with_part(known, part, len(calls))
+            context.on_found(known)
+            case = part.cases[0]
+            label = f"{case.name} as {case.variant}: {case.gain:.2f}× with {case.best}"
+            context.on_progress(event["done"], event["total"], label)
+
+        event, done = run_worker(
+            {
+                **library_request(context.plan, context.built, context.manifest),
+                "task": "tune",
+                "cases": [entry for entry, _ in calls],
+                "of": [variant for _, variant in calls],
+                "seed": context.seed,
+                "threads": context.machine.cores,
+                "samples": step.samples,
+            },
+            context,
+            on_event=on_event,
+        )
+        failure = worker_failure(event, done, "tuning")
+        if failure is not None:
+            return failure
+        result = TuneResult.model_validate(event["result"]["measured"])
+        table = event["result"]["table"]
+        if table is not None and step.write:
+            path = event["result"]["path"]
+            write_atomic(context.kernel_folder / path, table.encode())
+            result = result.model_copy(update={"table": path})
+        wrong = [case for case in result.cases if case.wrong]
+        if wrong:
+            first = f"{wrong[0].name} with {wrong[0].best}: {wrong[0].wrong}"
+            return Outcome("failed", f"{len(wrong)} settings are wrong: {first}", result, first)
+        return Outcome("passed", headline(result), result)
+
+
+def headline(result: TuneResult) -> str:
+    """What there is to gain, in a line."""
+    better = [case for case in result.cases if case.best != case.own]
+    if not better:
+        return f"{len(result.cases)} cases timed; no other {result.setting} is faster"
+    mean = geometric_mean(case.gain for case in result.cases)
+    most = max(case.gain for case in better)
+    where = f"; written to {result.table}: build and validate it again" if result.table else ""
+    return (
+        f"another {result.setting} is faster in {len(better)} of {len(result.cases)} cases: by"
+        f" {mean:.3f}× in the geometric mean of all, {most:.2f}× at most{where}"
+    )
+
+
+def report(result: TuneResult) -> list[str]:
+    """Each case with its own choice and the best, in lines."""
+    return [
+        f"{case.name}, {case.variant}: own {case.own} {case.settings[case.own].median_us:.2f} µs,"
+        f" best {case.best} {case.settings[case.best].median_us:.2f} µs ({case.gain:.2f}×)"
+        for case in result.cases
+    ]

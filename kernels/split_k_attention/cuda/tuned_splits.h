@@ -1,0 +1,70 @@
+// Numbers of splits that were measured to be the fastest, by card and shape.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kbtool::cuda {
+
+enum class Tuned { fused, wgmma };
+
+struct TunedSplits {
+  Tuned variant;
+  int capability;  // 90 for sm_90
+  int multiprocessors;
+  int64_t D;
+  int64_t heads;  // batch entries x KV heads
+  int64_t rows;   // query rows that share a KV head: H / Hkv x Sq
+  int64_t Skv;
+  int64_t splits;
+};
+
+// The splits of the row that is alike in all but the number of keys, and nearest in that: within
+// half as many again, above or below. 0 where there is none. A pure function.
+constexpr int64_t find_tuned_splits(const TunedSplits* rows, size_t count, const TunedSplits& call) {
+  const TunedSplits* nearest = nullptr;
+  for (const TunedSplits* row = rows; row != rows + count; ++row) {
+    if (row->variant != call.variant || row->capability != call.capability ||
+        row->multiprocessors != call.multiprocessors || row->D != call.D ||
+        row->heads != call.heads || row->rows != call.rows) {
+      continue;
+    }
+    const int64_t low = row->Skv < call.Skv ? row->Skv : call.Skv;
+    const int64_t high = row->Skv < call.Skv ? call.Skv : row->Skv;
+    if (2 * high > 3 * low) continue;
+    if (nearest != nullptr) {  // the nearer of two has the smaller high / low
+      const int64_t held_low = nearest->Skv < call.Skv ? nearest->Skv : call.Skv;
+      const int64_t held_high = nearest->Skv < call.Skv ? call.Skv : nearest->Skv;
+      if (static_cast<double>(held_high) * low <= static_cast<double>(high) * held_low) continue;
+    }
+    nearest = row;
+  }
+  return nearest == nullptr ? 0 : nearest->splits;
+}
+
+// An empty table would be no array: the last row is no card's.
+constexpr TunedSplits TUNED_SPLITS[] = {
+#include "tuned_splits.inc"
+    {Tuned::fused, 0, 0, 0, 0, 0, 0, 0},
+};
+
+constexpr int64_t tuned_splits(const TunedSplits& call) {
+  return find_tuned_splits(TUNED_SPLITS, sizeof(TUNED_SPLITS) / sizeof(TUNED_SPLITS[0]), call);
+}
+
+namespace tuned_example {
+constexpr TunedSplits ROWS[] = {{Tuned::fused, 90, 132, 128, 8, 4, 4096, 16},
+                                {Tuned::fused, 90, 132, 128, 8, 4, 5000, 24}};
+constexpr int64_t find(Tuned variant, int64_t heads, int64_t Skv) {
+  return find_tuned_splits(ROWS, 2, {variant, 90, 132, 128, heads, 4, Skv, 0});
+}
+static_assert(find(Tuned::fused, 8, 4096) == 16, "measured");
+static_assert(find(Tuned::fused, 8, 4500) == 16, "4500 / 4096 is less than 5000 / 4500");
+static_assert(find(Tuned::fused, 8, 4600) == 24, "5000 / 4600 is less than 4600 / 4096");
+static_assert(find(Tuned::fused, 8, 7500) == 24, "half as many again as 5000");
+static_assert(find(Tuned::fused, 8, 7501) == 0, "too far from both");
+static_assert(find(Tuned::fused, 4, 4096) == 0, "other heads");
+static_assert(find(Tuned::wgmma, 8, 4096) == 0, "another variant");
+}  // namespace tuned_example
+
+}  // namespace kbtool::cuda

@@ -1,0 +1,127 @@
+"""Which setting counts as the best, what goes into the table; no test here looks at a clock."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from kbtool.gpu.benchmark import timing
+from kbtool.gpu.harness import HarnessError
+from kbtool.gpu.tune import tune, tuned_table
+from kbtool.model.run import TuneCase, TuneResult, fastest_apart
+from kbtool.steps.tune import headline, report
+
+
+def spread(low: float, median: float, high: float) -> Any:
+    """A timing with these quartiles, in microseconds."""
+    return timing([us / 1e6 for us in (low, low, median, high, high)])
+
+
+SLOW, NEAR, FAST, FASTEST = (
+    spread(9, 10, 11), spread(7, 8, 9), spread(6, 7, 8), spread(4, 5, 6),
+)  # fmt: skip
+
+
+def test_a_setting_is_better_only_where_the_quartiles_lie_apart():
+    assert fastest_apart("1", {"1": SLOW, "2": NEAR}) == "1"
+    assert fastest_apart("1", {"1": SLOW, "2": NEAR, "3": FAST}) == "3"
+    assert fastest_apart("1", {"1": SLOW, "3": FAST, "4": FASTEST}) == "4"
+    assert fastest_apart("4", {"1": SLOW, "4": FASTEST}) == "4"
+    with pytest.raises(ValueError, match="own choice, was not timed"):
+        fastest_apart("9", {"1": SLOW})
+
+
+class Clock:
+    """Tells times that were made up beforehand."""
+
+    device = torch.device("cpu")
+    protocol = "none"
+
+    def __init__(self, times: dict[str, Any], absent: dict[str, str] | None = None) -> None:
+        self.times, self.absent = times, absent or {}
+
+    def time(self, arms: Any, least_bytes: int) -> Any:
+        assert set(arms(0)) == set(self.times) | set(self.absent)
+        return self.times, self.absent
+
+    def read_bandwidth(self) -> float:
+        return 1.0
+
+
+def harness(wrong: int = 0) -> Any:
+    """Doubles a tensor; with the setting ``wrong`` it triples it."""
+
+    def call(inputs: Any, *, variant: str, poison: bool = True) -> Any:
+        return {"out": inputs["x"] * (3 if inputs["n"] == wrong else 2)}
+
+    return SimpleNamespace(
+        SETTING="n",
+        TABLE="table.txt",
+        make_inputs=lambda case, *, device, seed: {"x": torch.ones(4)},
+        settings=lambda inputs, variant: ("1", {str(n): {**inputs, "n": n} for n in (1, 2)}),
+        arms=lambda inputs, variants: {name: lambda: None for name in variants},
+        call=call,
+        reference=lambda inputs: {"out": inputs["x"].double() * 2},
+        baseline=lambda inputs: {"out": inputs["x"] * 2},
+        work=lambda case: {"bytes": 1, "flops": 1},
+        tabled=lambda table, best: table + "".join(f"{v} {s}\n" for _, v, s in best),
+    )
+
+
+def measured(of: Any, clock: Clock) -> TuneResult:
+    told = []
+    result = tune(
+        of, [(("small", {"name": "one", "n": 4}), "v")], clock, sha256="0" * 64, threads=1, seed=0,
+        on_case=lambda done, part: told.append((done, part.cases[0].name)),
+    )  # fmt: skip
+    assert told == [(1, "one")]
+    return result
+
+
+def test_the_faster_setting_goes_into_the_table(tmp_path):
+    result = measured(harness(), Clock({"1": SLOW, "2": FAST}))
+    case = result.cases[0]
+    assert (case.own, case.best, case.wrong, case.case) == ("1", "2", None, {"n": 4})
+    assert case.gain == pytest.approx(10 / 7)
+    (tmp_path / "table.txt").write_text("# of before\n")
+    assert tuned_table(harness(), tmp_path, result.cases) == "# of before\nv 2\n"
+    assert headline(result).startswith("another n is faster in 1 of 1 cases: by 1.429×")
+    assert report(result) == ["one, v: own 1 10.00 µs, best 2 7.00 µs (1.43×)"]
+
+
+def test_what_is_not_faster_leaves_the_table_as_it_is(tmp_path):
+    result = measured(harness(), Clock({"1": SLOW, "2": NEAR}))
+    assert (result.cases[0].best, result.cases[0].gain) == ("1", 1.0)
+    assert tuned_table(harness(), tmp_path, result.cases) is None
+    assert headline(result) == "1 cases timed; no other n is faster"
+
+
+def test_a_setting_that_is_wrong_is_told_and_stays_out_of_the_table(tmp_path):
+    result = measured(harness(wrong=2), Clock({"1": SLOW, "2": FAST}))
+    assert "max error" in str(result.cases[0].wrong)
+    assert tuned_table(harness(), tmp_path, result.cases) is None
+
+
+def test_an_own_choice_that_cannot_be_timed_is_no_result():
+    with pytest.raises(HarnessError, match="own choice, cannot be timed: no memory"):
+        measured(harness(), Clock({"2": FAST}, {"1": "no memory"}))
+
+
+def test_a_harness_without_settings_says_so():
+    with pytest.raises(HarnessError, match="no settings to tune"):
+        tune(
+            SimpleNamespace(), [], Clock({}), sha256="0" * 64, threads=1, seed=0,
+            on_case=lambda done, part: None,
+        )  # fmt: skip
+
+
+def test_a_best_that_the_times_do_not_give_is_refused():
+    fields = {"name": "c", "case_set": "s", "case": {}, "variant": "v", "own": "1"}
+    times = {"1": SLOW, "2": NEAR}
+    assert TuneCase(**fields, settings=times, best="1").gain == 1.0
+    with pytest.raises(ValidationError, match="best is 2; the times make it 1"):
+        TuneCase(**fields, settings=times, best="2")

@@ -1,0 +1,162 @@
+"""How fused and wgmma cut up a call, on the host: pure functions of sizes and card need no card."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from attention_rule import FOLDER
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbtool.gpu.toolchain import cuda_home, find_nvcc
+from kbtool.model.errors import MachineError
+
+SOURCE = """
+#include "cuda/fused_launch.cpp"
+
+namespace kbtool::cuda {
+#define INSTANCE(name) \\
+  cudaError_t name(const FusedParams&, int, cudaStream_t) { return cudaSuccess; }
+INSTANCE(launch_fused_fp16_d64)
+INSTANCE(launch_fused_fp16_d128)
+INSTANCE(launch_fused_fp16_d256)
+INSTANCE(launch_fused_bf16_d64)
+INSTANCE(launch_fused_bf16_d128)
+INSTANCE(launch_fused_bf16_d256)
+}  // namespace kbtool::cuda
+
+extern "C" void plan(int wgmma, const int64_t* s, int64_t splits, const int* c, int64_t* out) {
+  using namespace kbtool::cuda;
+  const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5]};
+  Card card{c[0], c[1], c[2], {}};
+  for (int blocks = 0; blocks <= MAX_CLUSTER; ++blocks) card.clusters[blocks] = c[3 + blocks];
+  const FusedPlan plan =
+      wgmma ? plan_wgmma(sizes, splits, card) : plan_fused(sizes, splits, card);
+  out[0] = plan.num_splits;
+  out[1] = plan.cluster;
+  out[2] = plan.tiles;
+  out[3] = plan.items;
+  out[4] = plan.row_units;
+}
+"""
+# Clusters of 0, 1, 2 … blocks that run at a time on a card of 132 multiprocessors whose layout,
+# as an H100's, leaves room for 15 clusters of 8.
+CLUSTERS = (0, 132, 66, 40, 32, 24, 20, 16, 15)
+H100 = (90, 132, 8, *CLUSTERS)
+A100 = (80, 108, 1, *[0] * 9)
+
+
+class Plan(NamedTuple):
+    num_splits: int
+    cluster: int
+    tiles: int
+    items: int
+    row_units: int
+
+
+Make = Callable[..., Plan]
+
+
+def built(folder: Path, rows: str = "") -> Make:
+    """``plan_fused`` and ``plan_wgmma`` with these rows in the table."""
+    try:
+        home = cuda_home(find_nvcc()[0])
+    except MachineError as error:
+        pytest.skip(f"CUDA's headers are needed: {error}")
+    shutil.copytree(FOLDER, folder)
+    (folder / "cuda" / "tuned_splits.inc").write_text(rows)
+    (folder / "plan.cpp").write_text(SOURCE)
+    subprocess.run(
+        ["c++", "-std=c++17", "-O1", "-fPIC", "-shared", f"-I{folder}",
+         f"-isystem{home / 'include'}", str(folder / "plan.cpp"), "-o", str(folder / "plan.so")],
+        check=True, timeout=300,
+    )  # fmt: skip
+    library = ctypes.CDLL(str(folder / "plan.so"))
+
+    def make(
+        sizes: tuple[int, ...], splits: int = 0, card: tuple[int, ...] = H100, wgmma: bool = False
+    ) -> Plan:
+        out = (ctypes.c_int64 * 5)()
+        library.plan(
+            int(wgmma), (ctypes.c_int64 * 6)(*sizes), ctypes.c_int64(splits),
+            (ctypes.c_int * 12)(*card), out,
+        )  # fmt: skip
+        return Plan(*out)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Without a table: what the model chooses."""
+    return built(tmp_path_factory.mktemp("plan") / "kernel")
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[int, ...]:
+    """(B, H, Hkv, Sq, Skv, D)."""
+    heads = draw(st.integers(1, 16))
+    group = draw(st.integers(1, 16))
+    few = st.integers(0, 4)
+    keys = few | st.integers(0, 1 << 20)
+    return (
+        draw(few | st.integers(0, 200)), heads * group, heads, draw(few | st.integers(0, 5000)),
+        draw(keys), draw(st.integers(1, 64)) * 4,
+    )  # fmt: skip
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    sizes=calls(),
+    splits=st.integers(0, 300),
+    wgmma=st.booleans(),
+    card=st.sampled_from((H100, A100)),
+)
+def test_any_call_is_cut_into_whole_clusters_that_cover_it(
+    plan: Make, sizes: tuple[int, ...], splits: int, wgmma: bool, card: tuple[int, ...]
+) -> None:
+    B, H, Hkv, Sq, Skv, _ = sizes
+    wgmma = wgmma and card is H100
+    made = plan(sizes, splits, card, wgmma)
+    rows, unit = H // Hkv * Sq, 64 if wgmma else 16
+    assert made.tiles * made.row_units * unit >= rows > (made.tiles - 1) * made.row_units * unit - 1
+    assert made.items == B * Hkv * made.tiles
+    assert made.num_splits == splits or splits == 0
+    assert 1 <= made.cluster <= max(card[2], 1)
+    assert made.num_splits % made.cluster == 0
+    if splits == 0:
+        least = 256 if wgmma else 32
+        assert 1 <= made.num_splits <= max(Skv // least, 2 if Skv >= 128 else 1, 1)
+
+
+@settings(max_examples=300, deadline=None)
+@given(sizes=calls())
+def test_the_clusters_of_wgmma_run_at_the_same_time(plan: Make, sizes: tuple[int, ...]) -> None:
+    """A sixteenth cluster of 8 would wait for the other fifteen."""
+    made = plan(sizes, wgmma=True)
+    if made.num_splits > 1:
+        clusters = made.num_splits // made.cluster * made.items
+        assert clusters <= CLUSTERS[made.cluster]
+
+
+def test_one_wave_where_there_are_keys_enough(plan: Make) -> None:
+    decode = (1, 32, 8, 1, 16384, 128)
+    assert plan(decode).items == 8
+    assert 8 * plan(decode).num_splits <= 132
+    assert plan((64, 32, 8, 1, 16384, 128)).num_splits == 1  # 512 items are waves enough
+
+
+def test_a_measured_row_is_taken_before_the_model(tmp_path: Path, harness: Any) -> None:
+    decode = (1, 32, 8, 1, 16384, 128)
+    row = harness.with_rows("", [("fused", (90, 132, 128, 8, 4, 16384), 12)])
+    make = built(tmp_path / "kernel", row)
+    assert make(decode).num_splits == 12
+    assert make(decode, splits=5).num_splits == 5  # what is asked for stands before both
+    assert make(decode, card=A100).num_splits != 12  # another card
+    assert make((2, 32, 8, 1, 16384, 128)).num_splits != 12  # other heads

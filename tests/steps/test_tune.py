@@ -1,0 +1,116 @@
+"""The step kind ``tune``: its gate, and what becomes of the table. The worker is stood in for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import TypeAdapter
+
+from kbtool.gpu.benchmark import timing
+from kbtool.model.kernel import Kernel
+from kbtool.model.recipe import StepSpec
+from kbtool.model.run import CaseResult, MachineInfo, TuneCase, TuneResult, ValidationResult
+from kbtool.steps import KINDS, tune
+from kbtool.steps.base import Context
+
+MANIFEST = Path(__file__).parents[2] / "kernels" / "split_k_attention" / "kernel.yaml"
+SHA = "0" * 64
+
+
+def step(**fields: Any) -> Any:
+    common = {"id": "s", "title": "S", "expected": "1 s", "timeout": "1 min", "kind": "tune"}
+    spec = {**common, "case_sets": "quick", "case": "Skv=100", "variants": "two_pass", **fields}
+    return TypeAdapter(StepSpec).validate_python(spec)
+
+
+def passed(variant: str | None) -> ValidationResult:
+    case = CaseResult(case_set="s", name="c", variant=variant, case={}, passed=True, outputs={})
+    return ValidationResult(sha256=SHA, device="cpu", seed=1, rule="r", cases=[case])
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    """After a build for the CPU, and a validation of two_pass."""
+    kernel = Kernel.model_validate(yaml.load(MANIFEST.read_text(), yaml.BaseLoader))
+    machine = MachineInfo(python="3", kbtool="0", os="L", cpu="C", cores=1)
+    made = Context(root=tmp_path, kernel=kernel, machine=machine, seed=7)
+    (tmp_path / "kernels" / kernel.id / "cuda").mkdir(parents=True)
+    made.plan = SimpleNamespace(  # type: ignore[assignment]
+        target="cpu", architecture="", library=tmp_path / "l.so", folder=tmp_path
+    )
+    made.built = SimpleNamespace(sha256=SHA)  # type: ignore[assignment]
+    made.validated = [passed("two_pass")]
+    return made
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the worker is asked; it finds 2 splits twice as fast as 1, or what ``wrong`` says."""
+    asked: dict[str, Any] = {"wrong": None}
+
+    def run_worker(request: dict[str, Any], context: Context, *, on_event: Any) -> Any:
+        asked.update(request)
+        times = {"1": timing([2e-6] * 3), "2": timing([1e-6] * 3)}
+        cases = [
+            TuneCase(
+                name=str(case["name"]), case_set=case_set, case={}, variant=variant, own="1",
+                settings=times, best="2", wrong=asked["wrong"],
+            )
+            for (case_set, case), variant in zip(request["cases"], request["of"], strict=True)
+        ]  # fmt: skip
+        result = TuneResult(
+            sha256=SHA, device="cpu", threads=1, setting="num_splits", protocol="p", cases=cases
+        )
+        on_event({"part": result.model_dump(mode="json"), "done": 1, "total": 1})
+        answer = {
+            "measured": result.model_dump(mode="json"), "table": "rows\n", "path": "cuda/t.inc"
+        }  # fmt: skip
+        return {"event": "result", "result": answer}, None
+
+    monkeypatch.setattr(tune, "run_worker", run_worker)
+    return asked
+
+
+def test_what_has_not_passed_validation_is_not_tuned(context):
+    context.validated = [passed(None)]
+    outcome = KINDS["tune"].run(step(), context)
+    assert outcome.status == "refused"
+    assert "variant two_pass" in outcome.message
+
+
+def test_the_table_is_written_into_the_kernels_folder(context, worker):
+    outcome = KINDS["tune"].run(step(), context)
+    assert outcome.status == "passed"
+    assert "another num_splits is faster in 1 of 1 cases" in outcome.message
+    assert outcome.message.endswith("written to cuda/t.inc: build and validate it again")
+    assert outcome.result.table == "cuda/t.inc"
+    assert (context.kernel_folder / "cuda" / "t.inc").read_text() == "rows\n"
+    assert worker["of"] == ["two_pass"]
+
+
+def test_without_write_the_table_stays(context, worker):
+    outcome = KINDS["tune"].run(step(write=False), context)
+    assert (outcome.status, outcome.result.table) == ("passed", None)
+    assert not (context.kernel_folder / "cuda" / "t.inc").exists()
+
+
+def test_a_wrong_setting_fails_the_step(context, worker):
+    worker["wrong"] = "out: NaN"
+    outcome = KINDS["tune"].run(step(), context)
+    assert outcome.status == "failed"
+    assert "1 settings are wrong: Skv=100 with 2: out: NaN" in outcome.message
+
+
+def test_the_kernels_own_choice_of_a_variant_is_none_to_tune(context, worker):
+    context.validated = [passed(None)]
+    outcome = KINDS["tune"].run(step(variants="default"), context)
+    assert (outcome.status, "name variants" in outcome.message) == ("failed", True)
+
+
+def test_the_plan_says_whether_the_table_is_written(context):
+    assert KINDS["tune"].plan(step(), context)[-1] == "write the table that it chooses by"
+    assert "leave" in KINDS["tune"].plan(step(write=False), context)[-1]
