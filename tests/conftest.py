@@ -11,6 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No test is timed: a machine that others use too is slow at times.
+settings.register_profile("kbtool", deadline=None)
+settings.load_profile("kbtool")
 
 FIXTURES = Path(__file__).parent / "fixtures"
 REPOSITORY = Path(__file__).parent.parent
