@@ -11,6 +11,7 @@ Examples:
   kbtool schema                write schemas/ in the knowledge base
   kbtool schema session        print one
   kbtool schema corpus         what `kbtool export corpus` writes
+  kbtool schema twin           the JSON beside each page of the site
   kbtool schema --check        fail if schemas/ is not what kbtool would write
   kbtool schema --out /tmp/s   write them elsewhere
 
@@ -23,8 +24,8 @@ Editors with a YAML language server find the schema by a record's first line:
 @click.argument(
     "kind",
     required=False,
-    metavar="[session|pattern|kernel|ledger|run|corpus]",
-    type=click.Choice(["session", "pattern", "kernel", "ledger", "run", "corpus"]),
+    metavar="[session|pattern|kernel|ledger|run|corpus|twin]",
+    type=click.Choice(["session", "pattern", "kernel", "ledger", "run", "corpus", "twin"]),
 )
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Where to write them.")
 @click.option(

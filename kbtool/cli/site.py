@@ -66,7 +66,7 @@ def serve(ctx: click.Context, port: int) -> None:
 
     \b
     Examples:
-      kbtool site serve              http://127.0.0.1:8000/
+      kbtool site serve              on port 8000
       kbtool site serve --port 0     on a free port
     """
     from kbtool.site.serve import serve as serve_site

@@ -18,6 +18,7 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import StepSpec
 from kbtool.model.run import Run
 from kbtool.model.session import Session
+from kbtool.model.twin import TwinFile
 
 MODELS: dict[str, type[BaseModel]] = {
     "session": Session,
@@ -26,8 +27,12 @@ MODELS: dict[str, type[BaseModel]] = {
     "ledger": Ledger,
     "run": Run,
     "corpus": CorpusLine,
+    "twin": TwinFile,
 }
-"""Kind of record, or of what is exported → its model."""
+"""Kind of record, or of what is made from records → its model."""
+
+WRITTEN = {"corpus", "twin"}
+"""What kbtool writes and never reads."""
 
 _NUMBERS = ("0", "7", "12", "123456789", "1234567", "7e12345", "1.5", "2.4")
 _BOOLEANS = ("true", "false")
@@ -37,15 +42,21 @@ _STEPS = frozenset(kind.__name__ for kind in get_args(get_args(StepSpec)[0]))
 
 def json_schema(kind: str) -> dict[str, Any]:
     """The JSON Schema of a kind of record."""
-    mode: Literal["serialization", "validation"] = (
-        "serialization" if kind == "corpus" else "validation"
-    )
-    schema: dict[str, Any] = MODELS[kind].model_json_schema(mode=mode)
-    if kind not in {"run", "corpus"}:  # these are JSON, which has types of its own
+    schema = plain_schema(kind)
+    if kind not in {"run", *WRITTEN}:  # these are JSON, which has types of its own
         _widen(schema)
         for name in _STEPS & schema.get("$defs", {}).keys():
             _allow_placeholders(schema["$defs"][name])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def plain_schema(kind: str) -> dict[str, Any]:
+    """The JSON Schema of a kind of record as kbtool reads it, whatever an editor makes of YAML."""
+    mode: Literal["serialization", "validation"] = (
+        "serialization" if kind in WRITTEN else "validation"
+    )
+    schema: dict[str, Any] = MODELS[kind].model_json_schema(mode=mode)
+    return schema
 
 
 def _widen(node: Any) -> None:

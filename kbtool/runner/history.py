@@ -25,6 +25,11 @@ class Match(NamedTuple):
     line: str
 
 
+def place(machine: MachineInfo) -> tuple[str | None, str, int]:
+    """What a duration depends on: the card, and without one the processor and its cores."""
+    return (machine.card, machine.cpu, machine.cores)
+
+
 def past_runs(
     base: KnowledgeBase, recipe: str, parameters: Mapping[str, str], machine: MachineInfo
 ) -> list[Run]:
@@ -37,14 +42,14 @@ def past_runs(
             continue
         run = loaded.record
         alike = run.recipe == recipe and run.parameters == dict(parameters)
-        if alike and _place(run.machine) == _place(machine):
+        if alike and place(run.machine) == place(machine):
             runs.append(run)
     return runs[:PAST_RUNS]
 
 
-def expected_seconds(step: StepBase, runs: Iterable[Run]) -> tuple[float, bool]:
-    """Expected seconds of a step, and whether they come from past runs."""
-    took = [
+def seconds_taken(step: StepBase, runs: Iterable[Run]) -> list[float]:
+    """How long a step took in those of ``runs`` that say something of the next one."""
+    return [
         record.seconds
         for run in runs
         for record in run.steps
@@ -55,6 +60,11 @@ def expected_seconds(step: StepBase, runs: Iterable[Run]) -> tuple[float, bool]:
             isinstance(record.result, BuildResult) and (record.result.warm or record.result.reused)
         )
     ]  # fmt: skip
+
+
+def expected_seconds(step: StepBase, runs: Iterable[Run]) -> tuple[float, bool]:
+    """Expected seconds of a step, and whether they come from past runs."""
+    took = seconds_taken(step, runs)
     if took:
         return statistics.median(took), True
     return float(step.expected.minutes * 60), False
@@ -77,8 +87,3 @@ def matching(patterns: Iterable[Pattern], output: str) -> list[Match]:
         if match is not None:
             found.append(match)
     return found
-
-
-def _place(machine: MachineInfo) -> tuple[str | None, str, int]:
-    # Without a card the processor and its cores are what a duration depends on.
-    return (machine.card, machine.cpu, machine.cores)

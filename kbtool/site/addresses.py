@@ -9,6 +9,7 @@ import hashlib
 import posixpath
 import re
 from collections.abc import Iterator
+from urllib.parse import quote
 
 from pydantic import BaseModel
 
@@ -26,6 +27,14 @@ RECIPES = "recipes/index.md"
 RUNS = "runs/index.md"
 TAGS = "tags.md"
 DECISIONS = "adr/index.md"
+GLOSSARY = "guide/glossary.md"
+COMPARE = "compare.md"
+SCHEMA = "guide/schema.md"
+COMPARABLE = "compare-runs.js"
+FEED = "feed.xml"
+LLMS = "llms.txt"
+
+_PLAIN_PATH = re.compile(r"\w[\w.+-]*(/\w[\w.+-]*)*", re.ASCII)
 
 _LONGEST = 100
 """A file name may have 255 bytes; an id has no limit of its own."""
@@ -59,6 +68,47 @@ def bug_page(session: str, bug: str) -> str:
 def run_page(session: str, run: str) -> str:
     """The page of a run, all attempts."""
     return f"runs/{_name(session)}/{_name(run)}.md"
+
+
+def schema_page(kind: str) -> str:
+    """The page of the schema of a kind of record."""
+    return f"guide/schema/{kind}.md"
+
+
+def twin(page: str) -> str:
+    """The JSON of a record's page; of the home page, the index of them."""
+    return f"{page.removesuffix('.md')}.json"
+
+
+def timings(session: str, run: str) -> str:
+    """The script that hands a run's benchmark to the page that compares."""
+    return f"{run_page(session, run).removesuffix('.md')}.js"
+
+
+def compare(run: str, arm: str) -> str:
+    """The page that compares, with an arm of a run as the one that is looked at."""
+    return f"{COMPARE}#a={quote(f'{run}/{arm}', safe='/')}"
+
+
+def published(target: str) -> str:
+    """``target``, a page with or without an anchor, as mkdocs publishes it: for links that are not
+    Markdown, which it leaves as they are."""
+    path, mark, anchor = target.partition("#")
+    return path.removesuffix(".md") + (".html" if path.endswith(".md") else "") + mark + anchor
+
+
+def source_page(kernel: str, path: str, line: int | None = None) -> str:
+    """The page of a file of a kernel, at a line of it."""
+    # A path may hold anything; an address may not.
+    plain = len(path) <= _LONGEST and _PLAIN_PATH.fullmatch(path)
+    name = path if plain else hashlib.sha256(path.encode()).hexdigest()[:24]
+    anchor = f"#L{line}" if line else ""
+    return f"kernels/{_name(kernel)}/src/{name}.md{anchor}"
+
+
+def is_source_page(page: str) -> bool:
+    """Whether ``page`` is the page of a file of a kernel."""
+    return page.startswith("kernels/") and "/src/" in page
 
 
 def _name(record: str) -> str:

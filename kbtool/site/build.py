@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kbtool import __version__
 from kbtool.model.errors import MachineError, UsageError
+from kbtool.site.engine import OVERRIDES, Engine, Listening, warnings
 from kbtool.site.tree import SOURCE, Written, packaged, source_files, write
 from kbtool.store.tree import KnowledgeBase
 
@@ -41,7 +40,7 @@ def build(root: Path, out: Path, today: date | None = None) -> Built:
     _check_out(out)
     start = time.perf_counter()
     written, problems = write_source(root, today)
-    problems += run_mkdocs(root, out)
+    problems += run_mkdocs(root, out)[1]
     (out / MARKER).touch()
     return Built(written.pages, time.perf_counter() - start, out / "index.html", problems)
 
@@ -58,34 +57,34 @@ def write_source(root: Path, today: date | None = None) -> tuple[Written, list[s
 def require_mkdocs() -> None:
     """Refuse, with the command to type, where the site extra is not installed."""
     os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
-    for module in ("mkdocs", "material", "markdown_it"):
+    for module in ("mkdocs", "material", "markdown_it", "mdit_py_plugins", "latex2mathml"):
         if importlib.util.find_spec(module) is None:
             raise MachineError(
                 f"{module} is missing; install the site extra: pip install 'kbtool[site]'"
             )
 
 
-def run_mkdocs(root: Path, out: Path) -> list[str]:
-    """Build the written tree; mkdocs's warnings.
+def run_mkdocs(root: Path, out: Path) -> tuple[Engine, list[str]]:
+    """Build the written tree; what can build pages of it again, and mkdocs's warnings.
 
     Raises:
         MachineError: mkdocs could not build at all.
     """
-    from mkdocs.commands.build import build as mkdocs_build
     from mkdocs.exceptions import MkDocsException
 
-    with _warnings() as warnings:
+    with Listening() as said:
         try:
             config = load_config(root, out)
             config.plugins.on_startup(command="build", dirty=False)
+            engine = Engine(config)
             try:
-                mkdocs_build(config)
+                engine.build()
             finally:
                 config.plugins.on_shutdown()
         except (MkDocsException, SystemExit) as error:
-            said = "; ".join([*warnings, str(error)])
-            raise MachineError(f"mkdocs could not build the site: {said}") from None
-    return warnings
+            reasons = "; ".join([*warnings(said), str(error)])
+            raise MachineError(f"mkdocs could not build the site: {reasons}") from None
+    return engine, warnings(said)
 
 
 def load_config(root: Path, out: Path) -> Any:
@@ -93,12 +92,17 @@ def load_config(root: Path, out: Path) -> Any:
     from mkdocs.config import load_config as mkdocs_load
 
     own = root / "mkdocs.yml"
-    return mkdocs_load(
+    config = mkdocs_load(
         config_file=str(own if own.is_file() else packaged("mkdocs.yml")),
         docs_dir=str(root / SOURCE),
         site_dir=str(out),
         strict=False,
     )
+    if config.theme.name == "material":
+        # After the knowledge base's own templates, if it has any.
+        config.theme.dirs.insert(1 if config.theme.custom_dir else 0, str(OVERRIDES))
+    config.extra["kbtool_version"] = __version__
+    return config
 
 
 def _check_out(out: Path) -> None:
@@ -112,27 +116,3 @@ def _check_out(out: Path) -> None:
         f"{out} holds files that are no site, and a build would delete them; name an empty folder"
         " with --out"
     )
-
-
-class _Collector(logging.Handler):
-    def __init__(self, into: list[str]) -> None:
-        super().__init__(logging.WARNING)
-        self.into = into
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.into.append(record.getMessage())
-
-
-@contextmanager
-def _warnings() -> Iterator[list[str]]:
-    """Collect what mkdocs warns of, instead of having it printed."""
-    collected: list[str] = []
-    logger = logging.getLogger("mkdocs")
-    handler, propagate = _Collector(collected), logger.propagate
-    logger.addHandler(handler)
-    logger.propagate = False
-    try:
-        yield collected
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagate

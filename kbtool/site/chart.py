@@ -14,8 +14,13 @@ from kbtool.site.escape import attribute, raw
 from kbtool.site.figures import money
 
 WIDTH, HEIGHT = 720, 280
+SPARK_WIDTH, SPARK_HEIGHT = 96, 24
+SPARK_POINTS = 48
+"""So many of the newest values a sparkline shows: more would be less than two pixels each."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 28, 64
 _TICKS = 5
+_LETTER = 8
+"""So wide is a letter, nearly."""
 
 
 class Bar(NamedTuple):
@@ -32,6 +37,38 @@ class Bar(NamedTuple):
     """The sum of all bars up to this one."""
 
 
+def sparkline(title: str, values: Sequence[float]) -> str:
+    """The course of ``values``, oldest first, small enough for a line of text; the last is marked.
+
+    Values that are not finite are left out; empty where none is left.
+
+    Args:
+        title: what they are, for those who do not see it.
+        values: in one unit; they span the height, so that a sparkline has no zero.
+    """
+    shown = [float(value) for value in values if math.isfinite(value)][-SPARK_POINTS:]
+    if not shown:
+        return ""
+    low, high, room = min(shown), max(shown), 3
+    step = (SPARK_WIDTH - 2 * room) / max(len(shown) - 1, 1)
+
+    def y(value: float) -> float:
+        # Halved, because the distance of two floats may be more than a float can hold.
+        share = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
+        return SPARK_HEIGHT - room - share * (SPARK_HEIGHT - 2 * room)
+
+    places = [f"{room + step * at:.1f},{y(value):.1f}" for at, value in enumerate(shown)]
+    x, height = (places[-1] if len(places) > 1 else f"{SPARK_WIDTH / 2},{y(shown[0])}").split(",")
+    line = f'<polyline points="{" ".join(places)}"/>' if len(places) > 1 else ""
+    name = attribute(title)
+    return raw(
+        f'<span class="kb-spark" data-search-exclude><svg role="img" aria-label="{name}"'
+        f' width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}"'
+        f' viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}"><title>{name}</title>{line}'
+        f'<circle cx="{x}" cy="{height}" r="2.5"/></svg></span>'
+    )
+
+
 def stacked(title: str, bars: Sequence[Bar], currency: str) -> str:
     """Bars of stacked parts, with their limits and a line of the running total; one line of HTML.
 
@@ -46,6 +83,7 @@ def stacked(title: str, bars: Sequence[Bar], currency: str) -> str:
     top = ticks[-1] or Decimal(1)
     step = (WIDTH - _LEFT - _RIGHT) / len(bars)
     wide = min(step * 0.7, 48)
+    flat = all(_LETTER * len(_short(bar.label)) < step for bar in bars)
 
     def y(amount: Decimal) -> float:
         return HEIGHT - _BOTTOM - float(amount / top) * (HEIGHT - _TOP - _BOTTOM)
@@ -61,9 +99,10 @@ def stacked(title: str, bars: Sequence[Bar], currency: str) -> str:
     for at, bar in enumerate(bars):
         middle = _LEFT + step * (at + 0.5)
         parts.append(_bar(bar, middle - wide / 2, wide, y, currency))
+        turn, end = ("", "middle") if flat else (" rotate(-35)", "end")
         parts.append(
-            f'<text transform="translate({middle:.1f} {HEIGHT - _BOTTOM + 14}) rotate(-35)"'
-            f' text-anchor="end">{attribute(_short(bar.label))}</text>'
+            f'<text transform="translate({middle:.1f} {HEIGHT - _BOTTOM + 14}){turn}"'
+            f' text-anchor="{end}">{attribute(_short(bar.label))}</text>'
         )
         if bar.limit is not None:
             said = f"{bar.label}: box {money(bar.limit, currency)}"
@@ -142,4 +181,4 @@ def _ticks(most: Decimal) -> list[Decimal]:
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= 14 else label[:13] + "…"
+    return label if len(label) <= 14 else label[:13].rstrip() + "…"

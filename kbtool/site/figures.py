@@ -9,7 +9,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TypeVar
 
-from kbtool.model.run import BenchmarkResult, ProfileResult, Run, SanitiseResult, ValidationResult
+from kbtool.model.run import (
+    BenchmarkResult,
+    ProfileResult,
+    Run,
+    SanitiseResult,
+    TuneResult,
+    ValidationResult,
+)
 
 UNKNOWN = "unknown"
 T = TypeVar("T")
@@ -79,7 +86,7 @@ def cases_passed(result: ValidationResult) -> str:
 
 
 def not_reached(
-    result: ValidationResult | BenchmarkResult | ProfileResult | SanitiseResult,
+    result: ValidationResult | BenchmarkResult | ProfileResult | SanitiseResult | TuneResult,
 ) -> str:
     """``; 3 not reached`` where the step was cut short."""
     return f"; {result.not_reached} not reached" if result.not_reached else ""

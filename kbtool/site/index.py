@@ -15,10 +15,11 @@ from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.kernel import Kernel
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
-from kbtool.model.run import Run
+from kbtool.model.run import MutantResult, MutantsResult, Run
 from kbtool.model.session import Bug, Fix, Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
+from kbtool.site.glossary import Terms
 from kbtool.store.tree import KnowledgeBase
 
 
@@ -29,6 +30,14 @@ class Mention(NamedTuple):
     """The page of the record that refers, with the anchor of the place."""
     why: str
     """In what capacity."""
+
+
+class Judged(NamedTuple):
+    """What the newest run that put a bug back found."""
+
+    run: Run
+    result: MutantsResult
+    one: MutantResult
 
 
 class BugCase(NamedTuple):
@@ -63,6 +72,8 @@ class Index:
     """The knowledge base with every link readable from both ends."""
 
     base: KnowledgeBase
+    glossary: str = ""
+    """The page whose terms prose links to; nothing is linked without it."""
     sessions: dict[str, Session] = field(init=False)
     patterns: dict[str, Pattern] = field(init=False)
     kernels: dict[str, Kernel] = field(init=False)
@@ -101,6 +112,22 @@ class Index:
                 self.followers[session.follows].append(session)
         self.titles = dict(self._titles())
         self.mentions = self._mentions()
+
+    @cached_property
+    def terms(self) -> Terms:
+        """The terms of the glossary."""
+        return Terms(self.glossary)
+
+    @cached_property
+    def judged(self) -> dict[str, Judged]:
+        """Mutant → its newest run; runs that did not come to judge it do not count."""
+        found: dict[str, Judged] = {}
+        for run in self.runs_of():
+            for step in run.steps:
+                if isinstance(step.result, MutantsResult):
+                    for one in step.result.mutants:
+                        found.setdefault(one.mutant.id, Judged(run, step.result, one))
+        return found
 
     @cached_property
     def audit(self) -> Report:

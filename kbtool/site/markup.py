@@ -43,7 +43,7 @@ BAD = frozenset(
 
 
 _LONG = 45
-_UNSEEN = re.compile(r"<[^>]*>|\]\([^)]*\)|(?<=&)#\d+;")
+_UNSEEN = re.compile(r"<title>.*?</title>|<[^>]*>|\]\([^)]*\)|(?<=&)#\d+;")
 
 _EMPHATIC = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
@@ -86,6 +86,27 @@ def slim_table(
         [[row[i] or "–" for i in kept] for row in rows],
         [at for at, i in enumerate(kept) if i in right],
     )
+
+
+def stacked_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    numeric: Iterable[int] = (),
+    *,
+    filtered: bool = False,
+) -> str:
+    """Like ``slim_table``, for words rather than figures: on a narrow screen each row is a block.
+
+    What labels the cells then is ``assets/pages.js``; without scripts the table scrolls.
+
+    Args:
+        header: the names of the columns.
+        rows: the cells.
+        numeric: the columns that are aligned right.
+        filtered: whether it has a box to filter long tables by, as those of listings have anyway.
+    """
+    start = f'<div class="kb-stack"{" data-kb-filter" * filtered} markdown="block">'
+    return f"{start}\n\n{slim_table(header, rows, numeric)}\n\n</div>"
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from kbtool.ledger.audit import Item, Reckoned
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.pattern import Pattern
+from kbtool.model.prose import plain
 from kbtool.model.session import Evidence, Session
 from kbtool.site import addresses as at
-from kbtool.site.escape import code, inline
+from kbtool.site.escape import attribute, code, inline
 from kbtool.site.index import Index, page_of
-from kbtool.site.markup import anchor, bullets, chip, heading, join, nothing, slim_table
+from kbtool.site.markup import (
+    anchor,
+    bullets,
+    chip,
+    heading,
+    join,
+    nothing,
+    slim_table,
+    stacked_table,
+)
+
+T = TypeVar("T")
 
 TITLE = "title"
 """The anchor of each page's first heading; fixed, so that no text can claim another's."""
@@ -23,14 +36,31 @@ def page_title(text: str) -> str:
 
 
 def crumb(page: str, listing: str, name: str, record: str, path: str | None = None) -> str:
-    """Where a page belongs, the record's id, and the file that it is made from."""
-    said = [at.link(name, listing, page), code(record)]
+    """Where a page belongs, the record's id, the file that it is made from, the page as JSON."""
+    said = [f"{at.link(name, listing, page)} › {code(record)}"]
     if path:
         said.append(code(path))
-    return f"<small>{' › '.join(said[:2])}{' · ' + said[2] if path else ''}</small>"
+    if not at.is_source_page(page):
+        said.append(at.link("JSON", at.twin(page), page))
+    return f"<small>{' · '.join(said)}</small>"
 
 
-def front_matter(title: str, tags: Sequence[str] = (), contents: bool = True) -> str:
+def compare_link(text: str, run: str, arm: str, page: str) -> str:
+    """A link to the page that compares, with an arm of a run chosen; ``text`` is escaped already.
+
+    As HTML: mkdocs would look for the choice among the anchors of that page.
+    """
+    target = at.published(at.relative(at.compare(run, arm), page))
+    return f'<a href="{attribute(target)}">{text}</a>'
+
+
+def front_matter(
+    title: str,
+    tags: Sequence[str] = (),
+    contents: bool = True,
+    found: bool = True,
+    twin: str | None = None,
+) -> str:
     """What the theme is told of a page: its title, its tags, no list of pages beside wide tables.
 
     Args:
@@ -38,12 +68,18 @@ def front_matter(title: str, tags: Sequence[str] = (), contents: bool = True) ->
             unescaped from the heading unless they stand here.
         tags: the tags, which are slugs.
         contents: whether the page lists its headings at the side.
+        found: whether the search finds the page.
+        twin: the file beside the page that says the same in JSON.
     """
     lines = [f'title: "{title}"', "hide:", "  - navigation"]
     if not contents:
         lines.append("  - toc")
     if tags:
         lines += ["tags:", *(f'  - "{tag}"' for tag in tags)]
+    if not found:
+        lines += ["search:", "  exclude: true"]
+    if twin:
+        lines.append(f'twin: "{twin}"')
     return "\n".join(["---", *lines, "---", "", ""])
 
 
@@ -55,6 +91,12 @@ def cite(source: str | None) -> str:
 def optional(value: object) -> str:
     """A value or nothing."""
     return "" if value is None else inline(value)
+
+
+def clipped(text: str, longest: int = 240) -> str:
+    """So much of ``text`` as goes into a cell, cut between words."""
+    words = " ".join(plain(text).split())
+    return words if len(words) <= longest else words[:longest].rsplit(" ", 1)[0] + " …"
 
 
 def claimed(evidence: Evidence) -> list[str]:
@@ -75,12 +117,26 @@ def section(title: str, name: str, *blocks: str | None, level: int = 2) -> str:
     return join([heading(level, title, name), *body]) if body else ""
 
 
+def last(rows: Sequence[T], most: int, command: str) -> tuple[Sequence[T], str | None]:
+    """The last ``most`` rows, and a line that says how many there are and what prints them all."""
+    if len(rows) <= most:
+        return rows, None
+    return rows[-most:], f"The last {most} of {len(rows):,}; {code(command)} tells them all."
+
+
+MENTIONS = 50
+"""Places that a page lists as leading to it."""
+
+
 def backlinks(index: Index, page: str) -> str:
     """Who refers to this page."""
     reasons: dict[str, dict[str, None]] = {}
     for mention in index.mentions.get(page, []):
         reasons.setdefault(mention.source, {})[mention.why] = None
-    rows = [f"{index.link(source, page)} ({', '.join(why)})" for source, why in reasons.items()]
+    shown = list(reasons.items())[:MENTIONS]
+    rows = [f"{index.link(source, page)} ({', '.join(why)})" for source, why in shown]
+    if len(reasons) > MENTIONS:
+        rows.append(f"and {len(reasons) - MENTIONS} more")
     # Several places of one record may refer here; each is a link of its own.
     return section(
         "Mentioned by", "mentioned-by",
@@ -114,17 +170,17 @@ def claims(index: Index, record: Session | Pattern) -> str:
         came = index.audit.reckoned(item)
         rows.append(
             [
-                (anchor(place) if place else "") + inline(claim.says),
+                f"{anchor(place) if place else ''}{inline(claim.says)} {cite(claim.source)}",
                 optional(claim.stated),
-                _derivation(index, record, claim),
                 optional(came.derived),
                 chip(item.grade),
+                f'<span class="kb-wrap">{_derivation(index, record, claim)}</span>',
                 " · ".join(part for part in (optional(claim.note), remarks(item, came)) if part),
-                cite(claim.source),
             ]
         )
-    header = ["Claim", "Stated", "Derives from", "Comes out", "Grade", "Remark", "Source"]
-    return section("Claims", "claims", slim_table(header, rows, {1, 3}) if rows else None)
+    header = ["Claim", "Stated", "Comes out", "Grade", "Derives from", "Remark"]
+    body = stacked_table(header, rows, filtered=True) if rows else None
+    return section("Claims", "claims", body)
 
 
 def turned(index: Index, session: Session, path: str) -> str | None:

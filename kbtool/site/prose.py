@@ -15,17 +15,32 @@ from urllib.parse import unquote
 from kbtool.model.prose import SCHEME
 from kbtool.site.escape import attribute, block, inline, raw
 from kbtool.site.markup import heading, join
+from kbtool.site.maths import formula
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
 Figure = Callable[[str], str | None]
+File = Callable[[str], str | None]
+Drawing = Callable[[str], str | None]
+
+
+def _nowhere(_: str) -> None:
+    return None
+
 
 _SAFE_SCHEMES = ("http://", "https://", "mailto:")
 
 
-def rendered(text: str, prefix: str, level: int, figure: Figure = lambda _: None) -> str:
+def rendered(
+    text: str,
+    prefix: str,
+    level: int,
+    figure: Figure = _nowhere,
+    file: File = _nowhere,
+    drawing: Drawing = _nowhere,
+) -> str:
     """``text``, untrusted Markdown, as blocks of a page.
 
     Args:
@@ -35,7 +50,10 @@ def rendered(text: str, prefix: str, level: int, figure: Figure = lambda _: None
         figure: where a figure that the text takes from a record stands: what follows ``figure:`` in
             the target of its link → an address relative to the page, or ``None``. Nowhere if not
             given.
+        file: where a file that the text links to, or names as code, has its page: the same.
+        drawing: the HTML of an image that the text shows; ``None`` names the image instead.
     """
+    env = {"figure": figure, "file": file, "drawing": drawing}
     tokens = _parser().parse(text)
     headings = [t for t in tokens if t.type == "heading_open" and t.level == 0]
     highest = min((int(token.tag[1]) for token in headings), default=1)
@@ -45,7 +63,7 @@ def rendered(text: str, prefix: str, level: int, figure: Figure = lambda _: None
     while position < len(tokens):
         token = tokens[position]
         if token.type == "heading_open" and token.level == 0:
-            blocks.append(_html(pending, figure))
+            blocks.append(_html(pending, env))
             pending = []
             count += 1
             depth = min(level + int(token.tag[1]) - highest, 6)
@@ -55,18 +73,24 @@ def rendered(text: str, prefix: str, level: int, figure: Figure = lambda _: None
             continue
         pending.append(token)
         position += 1
-    blocks.append(_html(pending, figure))
+    blocks.append(_html(pending, env))
     return join(blocks)
 
 
 @cache
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
+    from mdit_py_plugins.dollarmath import dollarmath_plugin
 
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 20}).enable(["table"])
+    # Dollars are money too: "$5 and $6" is no formula.
+    dollarmath_plugin(parser, allow_labels=False, allow_space=False, allow_digits=False)
+    for rule in ("math_inline", "math_block"):
+        parser.add_render_rule(rule, _math)
     parser.add_render_rule("image", _image)
     parser.add_render_rule("heading_open", _nested_heading)
     parser.add_render_rule("heading_close", _nested_heading)
+    parser.add_render_rule("code_inline", _code)
     parser.add_render_rule("link_open", _link_open)
     parser.add_render_rule("link_close", _link_close)
     parser.add_render_rule("fence", _fence)
@@ -74,11 +98,11 @@ def _parser() -> MarkdownIt:
     return parser
 
 
-def _html(tokens: Sequence[Token], figure: Figure) -> str:
+def _html(tokens: Sequence[Token], env: dict[str, Any]) -> str:
     if not tokens:
         return ""
     parser = _parser()
-    markup = parser.renderer.render(tokens, parser.options, {"figure": figure})
+    markup = parser.renderer.render(tokens, parser.options, env)
     return f'<div class="kb-prose">{raw(_without_controls(markup))}</div>'
 
 
@@ -98,8 +122,11 @@ def _nested_heading(self: Any, tokens: Sequence[Token], idx: int, options: Any, 
 
 
 def _image(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-    """A page loads nothing that is not its own: an image is named, not shown."""
+    """A page loads nothing that is not its own: an image is put in as a drawing, or named."""
     token = tokens[idx]
+    drawn: str | None = env["drawing"](unquote(str(token.attrs.get("src", ""))))
+    if drawn is not None:
+        return drawn
     about = attribute(_plain(token.children or []) or "no description")
     return f"<em>[image: {about}, {attribute(token.attrs.get('src', ''))}]</em>"
 
@@ -108,17 +135,17 @@ def _link_open(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: 
     target = str(tokens[idx].attrs.get("href", ""))
     if target.lower().startswith(_SAFE_SCHEMES):
         return f'<a href="{attribute(target)}" rel="noopener noreferrer">'
-    stands_at = _figure_at(target, env)
+    stands_at = _stands_at(target, env)
     if stands_at is not None:
         return f'<a href="{attribute(stands_at)}">'
     # Relative to a source file, which is not where the page is.
     return f'<span class="kb-file" title="{attribute(target)}">'
 
 
-def _figure_at(target: str, env: Any) -> str | None:
-    if not target.startswith(SCHEME):
-        return None
-    found: str | None = env["figure"](unquote(target.removeprefix(SCHEME)))
+def _stands_at(target: str, env: Any) -> str | None:
+    """The page of a figure or of a file."""
+    find = env["figure"] if target.startswith(SCHEME) else env["file"]
+    found: str | None = find(unquote(target.removeprefix(SCHEME)))
     return found
 
 
@@ -131,10 +158,26 @@ def _link_close(self: Any, tokens: Sequence[Token], idx: int, options: Any, env:
             if depth == 0:
                 target = str(token.attrs.get("href", ""))
                 safe = target.lower().startswith(_SAFE_SCHEMES)
-                return "</a>" if safe or _figure_at(target, env) is not None else "</span>"
+                return "</a>" if safe or _stands_at(target, env) is not None else "</span>"
             depth -= 1
     return "</span>"
 
 
 def _fence(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
     return block(tokens[idx].content)
+
+
+def _math(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+    return formula(tokens[idx].content, tokens[idx].type == "math_block")
+
+
+def _code(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+    """Code inside a line; the name of a file that has a page leads there."""
+    content = tokens[idx].content
+    stands_at: str | None = env["file"](content)
+    inside_link = sum(token.type == "link_open" for token in tokens[:idx]) != sum(
+        token.type == "link_close" for token in tokens[:idx]
+    )
+    if stands_at is None or inside_link:
+        return f"<code>{attribute(content)}</code>"
+    return f'<a href="{attribute(stands_at)}"><code>{attribute(content)}</code></a>'

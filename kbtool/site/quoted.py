@@ -47,9 +47,7 @@ def in_html(index: Index, own: str | None, page: str) -> Callable[[str], str | N
         stands_at = place(index, target, own)
         if stands_at is None:
             return None
-        path, mark, anchor = at.relative(stands_at, page).partition("#")
-        # mkdocs turns links to pages into links to what it makes of them in Markdown alone.
-        return path.removesuffix(".md") + (".html" if path else "") + mark + anchor
+        return at.published(at.relative(stands_at, page))
 
     return find
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from kbtool.model.errors import MachineError
 from kbtool.site.build import require_mkdocs, run_mkdocs, write_source
+from kbtool.site.engine import Engine, Listening, warnings
+from kbtool.site.tree import SOURCE, record_files, write_changed
+from kbtool.store.tree import Entry, KnowledgeBase
 
 HOST = "127.0.0.1"
 WATCHED = ("sessions", "patterns", "kernels", "docs", "mkdocs.yml")
-POLL_SECONDS = 0.3
+POLL_SECONDS = 0.2
 
 
 def watched(root: Path) -> Iterator[Path]:
@@ -22,17 +26,82 @@ def watched(root: Path) -> Iterator[Path]:
     yield from (root / name for name in WATCHED if (root / name).exists())
 
 
-def regenerate(root: Path, out: Path, say: Callable[[str], None]) -> int:
-    """Bring the site up to date; how many source files changed. Nothing changed, nothing built."""
-    written, problems = write_source(root, date.today())
-    count = len(written.changed) + len(written.removed)
-    if count or not (out / "index.html").exists():
-        problems += run_mkdocs(root, out)
-        pages = sum(path.endswith(".md") for path in [*written.changed, *written.removed])
-        say(f"{written.pages} pages, {pages} changed")
-    for problem in problems:
-        say(problem)
-    return count
+class Live:
+    """A site that is brought up to date in two steps: what changed, then whatever shows it.
+
+    Args:
+        root: the knowledge base.
+        out: the folder to build into.
+        say: takes lines for the person at the terminal.
+    """
+
+    def __init__(self, root: Path, out: Path, say: Callable[[str], None]) -> None:
+        self.root = root
+        self.out = out
+        self.say = say
+        self._engine: Engine | None = None
+        self._stamps: dict[str, tuple[int, int]] = {}
+        self._shown: set[str] = set()
+
+    def show(self) -> bool:
+        """Build the pages of the records that changed since the last call; whether there are any.
+
+        They are on them within a second or two, however many other records there are.
+        """
+        before, self._stamps = self._stamps, _stamps(self.root)
+        changed = {path for path, stamp in self._stamps.items() if before.get(path) != stamp}
+        if self._engine is None or not changed:
+            return False
+        if "mkdocs.yml" in changed:
+            self._engine = None
+            return False
+        base = KnowledgeBase(self.root)
+        # A session and a kernel are folders, and what is in one is shown on the record's page.
+        folders = {"/".join(path.split("/")[:2]) for path in changed}
+        kinds: tuple[Mapping[str, Entry[Any]], ...] = (base.sessions, base.patterns, base.kernels)
+        records = {
+            name
+            for entries in kinds
+            for name, entry in entries.items()
+            if "/".join(entry.path.split("/")[:2]) in folders
+        }
+        written = write_changed(self.root / SOURCE, record_files(base, records))
+        with Listening():
+            self._engine.show(written)
+        self._shown.update(written)
+        return bool(written)
+
+    def bring_up_to_date(self) -> int:
+        """Build all that is not up to date; how many source files that came from."""
+        written, problems = write_source(self.root, date.today())
+        changed = [*self._shown.union(written.changed), *written.removed]
+        with Listening() as said:
+            if changed and self._engine is not None and self._engine.update(changed):
+                problems += warnings(said)
+            elif changed or self._engine is None:
+                self._engine, warned = run_mkdocs(self.root, self.out)
+                problems += warned
+        self._shown.clear()
+        if changed:
+            pages = sum(path.endswith(".md") for path in changed)
+            self.say(f"{written.pages} pages, {pages} changed")
+        for problem in problems:
+            self.say(problem)
+        return len(changed)
+
+
+def _stamps(root: Path) -> dict[str, tuple[int, int]]:
+    """Every watched file: path in the root → time of its last change and size."""
+    found = {}
+    for top in watched(root):
+        files = [top] if top.is_file() else (Path(at, n) for at, _, ns in os.walk(top) for n in ns)
+        for path in files:
+            try:
+                stat = path.stat()
+            except OSError:
+                continue
+            found[path.relative_to(root).as_posix()] = (stat.st_mtime_ns, stat.st_size)
+    return found
 
 
 def free_port(port: int) -> int:
@@ -58,17 +127,23 @@ def serve(root: Path, port: int, say: Callable[[str], None]) -> None:
 
     port = free_port(port)
     with tempfile.TemporaryDirectory(prefix="kbtool-site-") as folder:
-        out = Path(folder)
+        live = Live(root, Path(folder), say)
 
         def rebuild() -> None:
             # A record that is half-edited must not end the server.
             try:
-                regenerate(root, out, say)
+                if live.show():
+                    # Its pages are shown now, and the rest is a change of its own.
+                    with server._rebuild_cond:
+                        server._want_rebuild = True
+                else:
+                    live.bring_up_to_date()
             except MachineError as error:
                 say(str(error))
 
+        live.show()
+        server: Any = LiveReloadServer(rebuild, HOST, port, folder, polling_interval=POLL_SECONDS)
         rebuild()
-        server: Any = LiveReloadServer(rebuild, HOST, port, str(out), polling_interval=POLL_SECONDS)
         for path in watched(root):
             server.watch(str(path))
         say(f"open http://{HOST}:{port}/ (Ctrl-C ends it)")

@@ -6,14 +6,18 @@ something new and at no other time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
+import yaml
+
 from kbtool.site import addresses as at
+from kbtool.site import twins
+from kbtool.site.feed import Place, feed, llms
 from kbtool.site.index import Index
-from kbtool.site.pages import pages
+from kbtool.site.pages import compare, glossary, pages
 from kbtool.site.quoted import document
 from kbtool.store.prose import documents
 from kbtool.store.tree import KnowledgeBase
@@ -47,22 +51,51 @@ def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, by
     collide the later one stands, and a page written by hand stands before a generated one only
     where it is the index of decisions.
     """
-    index = Index(base)
-    prose = {**_guide(), **documents(base)}
+    prose, index = _read(base)
     written = {path: document(index, text, path) for path, text in prose.items()}
+    if index.glossary:
+        written[at.GLOSSARY] = glossary.page(index, written[at.GLOSSARY])
     made = pages(index, today, written)
     if at.DECISIONS in written:
         made.pop(at.DECISIONS)
+    place = _place(base.root)
+    made[at.LLMS] = llms(index, place)
     files = {path: text.encode() for path, text in {**written, **made}.items()}
+    files[at.FEED] = feed(index, place)
+    files.update(twins.files(index))
+    files.update(compare.scripts(index))
     files.update(_static(ASSETS, "assets"))
     files.update(_static(base.root / "docs" / "assets", "assets"))
     return files
 
 
+def record_files(base: KnowledgeBase, records: Container[str]) -> dict[str, bytes]:
+    """The pages of these sessions, patterns and kernels alone, with the bugs and runs on them."""
+    _, index = _read(base)
+    own = {at.session_page(name) for name in index.sessions if name in records}
+    own |= {at.pattern_page(name) for name in index.patterns if name in records}
+    own |= {at.kernel_page(name) for name in index.kernels if name in records}
+    own |= {case.page for case in index.bugs.values() if case.session.id in records}
+    own |= {at.run_page(session, run) for session, run in index.runs if session in records}
+    made = pages(index, wanted=own.__contains__)
+    return {path: text.encode() for path, text in made.items()}
+
+
+def _read(base: KnowledgeBase) -> tuple[dict[str, str], Index]:
+    """What people wrote as pages, and the index."""
+    prose = {**_guide(), **documents(base)}
+    return prose, Index(base, prose.get(at.GLOSSARY, ""))
+
+
 def write(target: Path, files: Mapping[str, bytes]) -> Written:
     """Make ``target`` hold exactly ``files``."""
-    wanted = {target / path for path in files}
-    removed = _remove_stale(target, wanted)
+    removed = _remove_stale(target, {target / path for path in files})
+    changed = write_changed(target, files)
+    return Written(sum(path.endswith(".md") for path in files), changed, removed)
+
+
+def write_changed(target: Path, files: Mapping[str, bytes]) -> list[str]:
+    """Write those of ``files`` that ``target`` does not hold as they are; which they were."""
     changed = []
     for path, content in files.items():
         file = target / path
@@ -70,8 +103,7 @@ def write(target: Path, files: Mapping[str, bytes]) -> Written:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
             changed.append(path)
-    count = sum(path.endswith(".md") for path in files)
-    return Written(count, changed, removed)
+    return changed
 
 
 def _remove_stale(target: Path, wanted: set[Path]) -> list[str]:
@@ -85,6 +117,25 @@ def _remove_stale(target: Path, wanted: set[Path]) -> list[str]:
             path.unlink()
             removed.append(path.relative_to(target).as_posix())
     return removed
+
+
+def _place(root: Path) -> Place:
+    """What the site's settings call it, and where they say that it is published.
+
+    Read as text, because settings may name Python objects, which only mkdocs has to know.
+    """
+    own = root / "mkdocs.yml"
+    try:
+        node = yaml.compose((own if own.is_file() else packaged("mkdocs.yml")).read_text("utf-8"))
+    except yaml.YAMLError:
+        node = None  # mkdocs will say what is wrong with them
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    found = {
+        key.value: value.value
+        for key, value in pairs
+        if value.tag == "tag:yaml.org,2002:str" and value.value.strip()
+    }
+    return Place(found.get("site_name", "kbtool"), found.get("site_url"))
 
 
 def _guide() -> dict[str, str]:

@@ -123,7 +123,8 @@ def session(name: str, number: int, before: str | None, words: Words) -> dict[st
              "minutes_lost": "20 min", "error_text": words("error"), "source": "log:6",
              **({"recurrence_of": f"{bugs}.nan"} if before else {}),
              "hypotheses": [{"id": "h1", "statement": words("hypothesis"), "likelihood": "80 %",
-                             "note": words("why"), "source": "log:6"}]},
+                             "note": words("why"), "source": "log:6"}],
+             "mutants": [mutant(words)]},
             {"id": "_odd_.x".lstrip("_"), "title": words("odd"), "status": "open", "cause": None,
              "source": "log:6"},
         ],
@@ -190,6 +191,12 @@ def pattern(name: str, words: Words, recipe: bool = True) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def mutant(words: Words) -> dict[str, Any]:
+    return {"id": "put-back", "kernel": "copy", "target": "cpu", "variant": words("variant"),
+            "file": words("source"), "find": words("find"), "put": words("put"),
+            "note": words("edit")}  # fmt: skip
+
+
 def kernel(words: Words) -> dict[str, Any]:
     return {
         "id": "copy", "title": words("kernel"), "summary": words("summary"), "namespace": "copy",
@@ -238,6 +245,15 @@ def run(session: str, attempt: int, status: str, words: Words) -> dict[str, Any]
                                   {"name": words("fast"), "case": {}, "bytes": 1, "flops": 1,
                                    "arms": {words("ours"): timing}, "rechecked": False,
                                    "refused": words("refused")}]}}
+        )  # fmt: skip
+        steps.append(
+            {"id": "put", "kind": "mutants", "title": words("put back"), "status": "passed", **step,
+             "result": {"type": "mutants", "kernel": "copy", "target": "cpu", "sha256": SHA,
+                        "device": words("device"), "seed": 1, "rule": words("rule"), "bound": 0.1,
+                        "cases": [words("case")], "replaceable": [],
+                        "mutants": [{"bug": f"{session}#bugs.nan", "mutant": mutant(words),
+                                     "verdict": "killed", "killed_by": [0], "cases_run": 1,
+                                     "message": words("noticed")}]}}
         )  # fmt: skip
     steps.append(
         {"id": "say", "kind": "command", "title": words("say"),

@@ -95,7 +95,8 @@ def test_the_page_of_costs_draws_its_tables_and_shows_the_boxes(tmp_path):
     month = trees.session_id(0)[:7]
     made = page(root, {"budgets": [{"month": month, "money": "0.50 USD", "time": "3 h"}]})
     over_time = made.split("## Boxes")[0]
-    assert len(re.findall("<svg", made)) == 2
+    # Over time, by month beside its box, by week; one kind, one card, one outcome are no chart.
+    assert len(re.findall("<svg", made)) == 3
     assert over_time.count("<rect") == 3  # two sessions and the legend
     assert "0.70 USD so far" in over_time.replace("&#46;", ".")
     boxes = made.split("## Boxes")[1].split("\n## ")[0]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from site_html import Page, fragment
 from site_trees import ATTACK
 
-from kbtool.site import escape, markup
+from kbtool.site import escape, markup, maths
 from kbtool.site.prose import rendered
 
 TRICKY = st.sampled_from(
@@ -27,7 +27,8 @@ TRICKY = st.sampled_from(
         "{{ 7*7 }}", "{% raw %}", "{: .x #y onclick=z }", "{#id}", "*", "_", "__", "~~", "^^", "==",
         "\\", "$$", ":smile:", "http://e.example", "<http://e.example>", "a@e.example", "[^1]",
         "[^1]: x", "*[x]: y", "--8<-- \"x\"", "[TOC]", "</p>", "</div>", '"', "'", "=", ":   x",
-        "é", "…", "\ud800", "\ufeff",
+        "é", "…", "\ud800", "\ufeff", "$", "$x_1$", "$\\href{javascript:alert(1)}{x}$", "\\text{",
+        "$\\text{<script>alert(1)</script>}$", "$\\class{x}{y}$", "$$\n\\style{color:red}{x}\n$$",
     ]
 )  # fmt: skip
 TEXT = st.lists(st.one_of(TRICKY, st.text(max_size=8)), max_size=8).map("".join)
@@ -157,7 +158,7 @@ def test_an_attribute_stays_inside_its_quotes(text: str) -> None:
 PROSE_TAGS = {
     "p", "em", "strong", "ul", "ol", "li", "code", "pre", "h3", "h4", "h5", "h6", "blockquote",
     "table", "thead", "tbody", "tr", "th", "td", "hr", "br", "a", "div", "span",
-}  # fmt: skip
+} | maths.ELEMENTS  # fmt: skip
 
 
 @given(TEXT)

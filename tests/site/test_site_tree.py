@@ -23,7 +23,7 @@ from kbtool.site.build import SOURCE, build, write_source
 from kbtool.site.figures import money, significant
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
-from kbtool.site.serve import free_port, regenerate, serve, watched
+from kbtool.site.serve import Live, free_port, serve, watched
 from kbtool.site.tree import source_files, write
 from kbtool.store.tree import KnowledgeBase
 
@@ -152,15 +152,48 @@ def test_without_the_extra_the_command_names_it(
 def test_a_change_is_regenerated_and_nothing_else(root: Path, tmp_path: Path) -> None:
     said: list[str] = []
     out = tmp_path / "out"
-    assert regenerate(root, out, said.append) > 0
+    live = Live(root, out, said.append)
+    assert not live.show()
+    assert live.bring_up_to_date() > 0
     stamp = (out / "index.html").stat().st_mtime_ns
-    assert regenerate(root, out, said.append) == 0
+    assert live.bring_up_to_date() == 0
+    assert not live.show()
     assert (out / "index.html").stat().st_mtime_ns == stamp
-    change(root, title="another title")
-    assert regenerate(root, out, said.append) > 0
-    page = out / "sessions" / f"{trees.session_id(0)}.html"
-    assert "another title" in page.read_text()
     assert {path.name for path in watched(root)} == {"sessions", "patterns", "kernels"}
+
+
+def test_the_record_that_changed_is_shown_before_whatever_else_shows_it(
+    root: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    live = Live(root, out, print)
+    live.show()
+    live.bring_up_to_date()
+    change(root, objective="another objective", title="another title")
+    page = out / "sessions" / f"{trees.session_id(0)}.html"
+    listing = out / "sessions" / "index.html"
+    assert live.show()
+    assert "another objective" in page.read_text() and "another title" in page.read_text()
+    assert "another title" not in listing.read_text()
+    assert not live.show()
+    live.bring_up_to_date()
+    assert "another title" in listing.read_text()
+    assert "another objective" in (out / "search" / "search_index.js").read_text()
+
+
+def test_pages_that_changed_alone_are_those_of_a_whole_build(root: Path, tmp_path: Path) -> None:
+    """Whether a change is added to a site or was there from the beginning makes no difference."""
+    live = Live(root, tmp_path / "live", print)
+    live.bring_up_to_date()
+    stays = (tmp_path / "live" / "guide" / "index.html").stat().st_mtime_ns
+    change(root, objective="another objective", steps=[])
+    live.bring_up_to_date()
+    assert (tmp_path / "live" / "guide" / "index.html").stat().st_mtime_ns == stays
+    build_module.build(root, tmp_path / "whole", date.today())
+    whole = {p.relative_to(tmp_path / "whole"): p for p in (tmp_path / "whole").rglob("*.*")}
+    for path, file in whole.items():
+        if file.is_file() and file.suffix in {".html", ".json", ".js"}:
+            assert (tmp_path / "live" / path).read_bytes() == file.read_bytes(), path
 
 
 def test_a_taken_port_is_told(root: Path) -> None:

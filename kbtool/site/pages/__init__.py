@@ -2,71 +2,98 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from functools import partial
 
 from kbtool.site import addresses as at
+from kbtool.site.engine import shared
 from kbtool.site.index import Index
 from kbtool.site.pages import (
     audit,
     bug,
+    compare,
     costs,
     decisions,
     home,
     kernel,
     pattern,
     recipe,
+    reference,
     run,
     session,
+    source,
 )
 from kbtool.site.parts import TITLE, front_matter
 
 
 def pages(
-    index: Index, today: date | None = None, documents: Mapping[str, str] | None = None
+    index: Index,
+    today: date | None = None,
+    documents: Mapping[str, str] | None = None,
+    wanted: Callable[[str], bool] = lambda path: True,
 ) -> dict[str, str]:
-    """Every generated page of the site: path → Markdown.
+    """The generated pages of the site: path → Markdown.
 
     Args:
         index: the records.
         today: the day that "this month" is reckoned from.
         documents: the hand-written pages, for the index of decisions.
+        wanted: which paths to make; all, if not given.
     """
-    made = {
-        at.HOME: home.page(index, today),
-        at.SESSIONS: session.listing(index),
-        at.PATTERNS: pattern.listing(index),
-        at.KERNELS: kernel.listing(index),
-        at.BUGS: bug.listing(index),
-        at.COSTS: costs.page(index),
-        at.AUDIT: audit.page(index),
-        at.RECIPES: recipe.listing(index),
-        at.RUNS: run.listing(index),
-        at.TAGS: home.tags(),
-        at.DECISIONS: decisions.listing(documents or {}),
+    made: dict[str, Callable[[], str]] = {
+        at.HOME: partial(home.page, index, today),
+        at.SESSIONS: partial(session.listing, index),
+        at.PATTERNS: partial(pattern.listing, index),
+        at.KERNELS: partial(kernel.listing, index),
+        at.BUGS: partial(bug.listing, index),
+        at.COSTS: partial(costs.page, index),
+        at.AUDIT: partial(audit.page, index),
+        at.RECIPES: partial(recipe.listing, index),
+        at.RUNS: partial(run.listing, index),
+        at.COMPARE: partial(compare.page, index),
+        at.TAGS: home.tags,
+        at.DECISIONS: partial(decisions.listing, documents or {}),
     }
+    made |= {path: partial(str, text) for path, text in reference.pages().items()}
     for one in index.sessions.values():
-        made[at.session_page(one.id)] = session.page(index, one)
+        made[at.session_page(one.id)] = partial(session.page, index, one)
     for lesson in index.patterns.values():
-        made[at.pattern_page(lesson.id)] = pattern.page(index, lesson)
+        made[at.pattern_page(lesson.id)] = partial(pattern.page, index, lesson)
     for manifest in index.kernels.values():
-        made[at.kernel_page(manifest.id)] = kernel.page(index, manifest)
+        made[at.kernel_page(manifest.id)] = partial(kernel.page, index, manifest)
+        for files in source.texts(index, manifest).values():
+            for path, text in files.items():
+                made[at.source_page(manifest.id, path)] = partial(
+                    source.page, index, manifest, path, text
+                )
     for case in index.bugs.values():
-        made[case.page] = bug.page(index, case)
+        made[case.page] = partial(bug.page, index, case)
     for owner, procedure in index.recipes.values():
-        made[at.recipe_page(procedure.name)] = recipe.page(index, owner, procedure)
+        made[at.recipe_page(procedure.name)] = partial(recipe.page, index, owner, procedure)
     for (session_id, run_id), attempts in index.runs.items():
-        made[at.run_page(session_id, run_id)] = run.page(index, attempts)
+        made[at.run_page(session_id, run_id)] = partial(run.page, index, attempts)
     tags = {at.session_page(s.id): s.tags for s in index.sessions.values()}
     tags |= {at.pattern_page(p.id): p.tags for p in index.patterns.values()}
-    return {path: _headed(path, text, tags.get(path, [])) for path, text in made.items()}
+    twins = {path: posixpath.basename(at.twin(path)) for path in index.titles}
+    paths = [path for path in made if wanted(path)]
+    # What every page asks of the index is worked out here, and not again in each fork.
+    _ = index.audit, index.audited, index.turning, index.judged, index.terms
+    texts = shared(lambda path: made[path](), paths)
+    return {
+        path: _headed(path, text, tags.get(path, []), twins.get(path))
+        for path, text in zip(paths, texts, strict=True)
+    }
 
 
 _TITLE = re.compile(rf"^# (.*) \{{#{TITLE}\}}$", re.MULTILINE)
 
 
-def _headed(path: str, text: str, tags: Sequence[str]) -> str:
+def _headed(path: str, text: str, tags: Sequence[str], twin: str | None) -> str:
     title = _TITLE.search(text)
     assert title is not None, f"{path} has no title"
-    return front_matter(title[1], tags, contents=not path.endswith("/index.md")) + text
+    is_source = at.is_source_page(path)
+    contents = not path.endswith("/index.md") and not is_source
+    return front_matter(title[1], tags, contents, found=not is_source, twin=twin) + text

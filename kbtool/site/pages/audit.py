@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
-from kbtool.ledger.audit import WRONG, Grade, Item
+from kbtool.ledger.audit import WRONG, Grade, Item, Reckoned
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
 from kbtool.site.index import Index, page_of
-from kbtool.site.markup import bullets, facts, join, nothing, slim_table
-from kbtool.site.parts import optional, page_title, remarks, section
+from kbtool.site.markup import bullets, facts, join, muted, nothing, slim_table, stacked_table
+from kbtool.site.parts import last, optional, page_title, remarks, section
 
 
 def page(index: Index) -> str:
@@ -28,10 +29,10 @@ def page(index: Index) -> str:
             " The command is `kbtool audit`.",
             facts(
                 [
-                    ("Consistent", str(counts["consistent"])),
-                    ("Inconsistent", str(counts["inconsistent"])),
-                    ("Turning a decision", str(counts["decision"])),
-                    ("Undetermined", str(counts["undetermined"])),
+                    ("Turning a decision", _count(counts["decision"], "decision")),
+                    ("Inconsistent", _count(counts["inconsistent"], "inconsistent")),
+                    ("Undetermined", _count(counts["undetermined"], "undetermined")),
+                    ("Consistent", _count(counts["consistent"], "by-record")),
                     ("Acknowledged", f"{counts['acknowledged']} of {wrong}"),
                 ]
             ),
@@ -48,33 +49,56 @@ def page(index: Index) -> str:
     )  # fmt: skip
 
 
+def _count(count: int, place: str) -> str:
+    return f"[{count}](#{place})"
+
+
 def _table(index: Index, grade: Grade) -> str:
     rows = []
-    for item in index.audit.items:
-        if item.grade != grade:
-            continue
+    found, more = _of(index, grade)
+    for item in found:
         came = index.audit.reckoned(item)
         rows.append(
             [
                 _claim(index, item),
                 optional(item.stated),
-                optional(came.derived),
-                inline(came.expression),
-                ", ".join(_link(index, place) for place in item.turns),
-                remarks(item, came),
+                _outcome(came),
+                _remark(index, item, came),
             ]
         )
-    header = ["Claim", "Stated", "Comes out", "Reckoned", "Turns", "Remark"]
-    return slim_table(header, rows, {1}) if rows else nothing("None.")
+    header = ["Claim", "Stated", "Comes out", "Remark"]
+    return join([stacked_table(header, rows, filtered=True), more]) if rows else nothing("None.")
+
+
+def _of(index: Index, grade: Grade) -> tuple[Sequence[Item], str | None]:
+    """The claims of a grade, as many as a page should have, and a line on the rest."""
+    found = [one for one in index.audit.items if one.grade == grade]
+    return last(found, _MOST, f"kbtool audit --grade {grade}")
+
+
+_MOST = 200
+
+
+def _outcome(came: Reckoned) -> str:
+    """What comes out, and how, where that says more."""
+    figure, how = optional(came.derived), inline(came.expression)
+    return figure + (f"<br>{muted(f'= {how}')}" if how and how != figure else "")
+
+
+def _remark(index: Index, item: Item, came: Reckoned) -> str:
+    turned = ", ".join(_link(index, place) for place in item.turns)
+    said = [f"Turns {turned}" if turned else "", remarks(item, came)]
+    return " · ".join(part for part in said if part)
 
 
 def _undetermined(index: Index) -> str:
+    found, more = _of(index, "undetermined")
     rows = [
         [_claim(index, item), optional(item.stated), optional(index.audit.reckoned(item).why)]
-        for item in index.audit.items
-        if item.grade == "undetermined"
+        for item in found
     ]
-    return slim_table(["Claim", "Stated", "Why"], rows, {1}) if rows else nothing("None.")
+    header = ["Claim", "Stated", "Why"]
+    return join([stacked_table(header, rows, filtered=True), more]) if rows else nothing("None.")
 
 
 def _by_record(index: Index) -> str:
@@ -83,20 +107,22 @@ def _by_record(index: Index) -> str:
         grades.setdefault(item.record, Counter())[item.grade] += 1
     columns = ("consistent", "inconsistent", "decision", "undetermined")
     rows = []
-    for name, counts in grades.items():
+    shown, more = last(list(grades.items()), _MOST, "kbtool audit --all")
+    for name, counts in shown:
         record = index.record(name)
         assert record is not None
         link = index.link(page_of(record), at.AUDIT)
         rows.append([link, *(str(counts[grade] or "") for grade in columns)])
     header = ["Record", "Consistent", "Inconsistent", "Turning a decision", "Undetermined"]
-    return slim_table(header, rows, {1, 2, 3, 4})
+    return join([slim_table(header, rows, {1, 2, 3, 4}), more])
 
 
 def _claim(index: Index, item: Item) -> str:
     """What is claimed, linked to its place, with the record that claims it."""
     record = index.record(item.record)
     label = getattr(record, "label", item.record)
-    return f"{_link(index, f'{item.record}#{item.where}', inline(item.says))} ({inline(label)})"
+    said = _link(index, f"{item.record}#{item.where}", inline(item.says))
+    return f"{said} {muted(inline(label))}"
 
 
 def _link(index: Index, reference: str, text: str | None = None) -> str:

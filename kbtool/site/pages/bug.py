@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline, prose
 from kbtool.site.index import BugCase, Index
-from kbtool.site.markup import anchor, bullets, chip, facts, join, nothing, slim_table
+from kbtool.site.markup import (
+    anchor,
+    bullets,
+    chip,
+    facts,
+    join,
+    nothing,
+    slim_table,
+    stacked_table,
+)
 from kbtool.site.pages import mutants
 from kbtool.site.parts import (
     backlinks,
@@ -30,24 +41,30 @@ def listing(index: Index) -> str:
             chip(case.status),
             inline(case.bug.symptom or ""),
             session_cell(index, case.session, at.BUGS),
-            ", ".join(dict.fromkeys(session_cell(index, by, at.BUGS) for by, _ in case.fixes)),
+            ", ".join(_fixers(index, case, at.BUGS)),
             ", ".join(
                 index.link(at.bug_page(again.id, bug.id), at.BUGS, inline(again.label))
                 for again, bug in case.recurrences
             ),
             optional(case.bug.minutes_lost),
+            ", ".join(_words(index, case)),
         ]
         for case in index.bugs.values()
     ]
-    header = ["Bug", "Status", "Symptom", "Met in", "Fixed in", "Met again in", "Lost"]
+    header = [
+        "Bug", "Status", "Symptom", "Met in", "Fixed in", "Met again in", "Lost", "Put back",
+    ]  # fmt: skip
     count = sum(case.is_open for case in index.bugs.values())
+    statuses = Counter(case.status for case in index.bugs.values())
     return join(
         [
             page_title("Bugs"),
             f"{len(index.bugs)} bugs, {count} open. A bug is fixed as soon as a fix refers to it,"
             " unless the record says that no test confirmed the fix; until then it stands as its"
-            " session left it. Of a bug met again, the newest meeting speaks.",
-            slim_table(header, rows, {6}),
+            " session left it. Of a bug met again, the newest meeting speaks. Put back: what"
+            " validation makes of the edits that bring the bug back, in the newest run of each.",
+            facts((chip(word), str(many)) for word, many in statuses.most_common()),
+            stacked_table(header, rows, {6}),
         ]
     )
 
@@ -58,7 +75,9 @@ def page(index: Index, case: BugCase) -> str:
     before = index.bugs.get(index.bug_key(bug.recurrence_of, session.id))
     why = why_unknown(session, f"bugs.{bug.id}.cause")
     reason = session.unknown.get(f"bugs.{bug.id}.cause")
-    cause = prose(bug.cause) if bug.cause else None
+    link = index.terms.linker(here)
+    symptom = link(prose(bug.symptom)) if bug.symptom else nothing("The record gives none.")
+    cause = link(prose(bug.cause)) if bug.cause else None
     if cause is None and why:
         cause = f"Unknown: {inline(reason)}"
     return join(
@@ -79,10 +98,12 @@ def page(index: Index, case: BugCase) -> str:
                     ("Component", optional(bug.component)),
                     ("Time lost", optional(bug.minutes_lost)),
                     ("Recurrence of", index.link(before.page, here) if before else ""),
+                    ("Fixed in", ", ".join(_fixers(index, case, here))),
+                    ("Put back", _put_back(index, case)),
                     ("Source", cite(bug.source)),
                 ]
             ),
-            section("Symptom", "symptom", prose(bug.symptom or "")),
+            section("Symptom", "symptom", symptom),
             section("Error message", "error", block(bug.error_text) if bug.error_text else None),
             section("Cause", "cause", cause or nothing("The record gives none.")),
             _hypotheses(case),
@@ -99,6 +120,23 @@ def page(index: Index, case: BugCase) -> str:
             backlinks(index, here),
         ]
     )  # fmt: skip
+
+
+def _fixers(index: Index, case: BugCase, here: str) -> list[str]:
+    return list(dict.fromkeys(session_cell(index, by, here) for by, _ in case.fixes))
+
+
+def _words(index: Index, case: BugCase) -> list[str]:
+    """What validation makes of the bug's edits, each word once."""
+    judged = (index.judged.get(mutant.id) for mutant in case.bug.mutants)
+    words = ("never run" if one is None else mutants.verdict(one.one) for one in judged)
+    return [chip(word) for word in dict.fromkeys(words)]
+
+
+def _put_back(index: Index, case: BugCase) -> str:
+    count = len(case.bug.mutants)
+    said = f"[{count} edit{'s' if count > 1 else ''}](#mutants) " if count else ""
+    return said + ", ".join(_words(index, case))
 
 
 def _hypotheses(case: BugCase) -> str:

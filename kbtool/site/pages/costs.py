@@ -12,19 +12,23 @@ from kbtool.site.chart import Bar, stacked
 from kbtool.site.escape import inline
 from kbtool.site.figures import UNKNOWN, minutes, money
 from kbtool.site.index import Index
-from kbtool.site.markup import chip, join, nothing, slim_table
-from kbtool.site.parts import cite, optional, page_title, section
+from kbtool.site.markup import chip, join, nothing, nowrap, slim_table
+from kbtool.site.parts import cite, last, optional, page_title, section
 from kbtool.site.sums import MONEY, cell, rollups
 
 _BY: tuple[tuple[By, str], ...] = (
     ("kind", "Kind"),
     ("month", "Month"),
+    ("week", "Week"),
     ("card", "Card"),
     ("pattern", "Pattern"),
     ("kernel", "Kernel"),
     ("outcome", "Outcome"),
     ("session", "Session"),
 )
+_DRAWN = {"kind", "month", "week", "card", "outcome"}
+"""What is drawn beside its table."""
+_MOST_ROWS = 100
 _MOST_BARS = 36
 """Beyond so many, bars tell nothing: months are shown, at last the latest of them."""
 
@@ -46,7 +50,7 @@ def page(index: Index) -> str:
             *(
                 section(
                     f"By {title.lower()}", f"by-{by}",
-                    _months(index) if by == "month" else None,
+                    *(_charts(index, by) if by in _DRAWN else ()),
                     *(_table(index, table, title) for table in rollups(sessions, by, links)),
                 )
                 for by, title in _BY
@@ -76,24 +80,23 @@ def _over_time(index: Index) -> list[str]:
     return charts
 
 
-def _months(index: Index) -> str:
-    """A chart a currency: what each month cost, by kind, beside its box."""
+def _charts(index: Index, by: By) -> list[str]:
+    """A chart a currency: what each row cost, by kind; a month beside its box."""
     limits = {
         (budget.month, budget.currency): Decimal(budget.money)
         for budget in months_of(index.base.ledger)
-        if budget.money is not None
+        if budget.money is not None and by == "month"
     }
     charts = []
-    for table in rollups(list(index.sessions.values()), "month"):
-        if table.total.total is None:
-            continue
+    for table in rollups(list(index.sessions.values()), by):
         currency = table.currency or ""
         bars = [
             _bar(row, limit=limits.get((row.key, currency))) for row in table.rows[-_MOST_BARS:]
         ]
-        title = f"Money by month in {currency}, stacked by kind of cost"
-        charts.append(stacked(title, bars, currency))
-    return join(charts)
+        if table.total.total is not None and (len(bars) > 1 or bars[0].limit is not None):
+            title = f"Money by {by} in {currency}, stacked by kind of cost"
+            charts.append(stacked(title, bars, currency))
+    return charts
 
 
 def _bar(row: Row, limit: Decimal | None = None, sofar: Decimal | None = None) -> Bar:
@@ -112,7 +115,7 @@ def _boxes(index: Index) -> str | None:
         rows += [_box_row(name, box, one.sitting.status == "running") for box in one.boxes]
     for budget in months_of(index.base.ledger):
         rows += [_box_row(budget.month, box, False) for box in month_boxes(budget, accounts)]
-    header = ["Of", "Box", "Limit", "Taken", "Left", ""]
+    header = ["Of", "Box", "Limit", "Taken", "Left", "State"]
     return slim_table(header, rows, {2, 3, 4}) if rows else None
 
 
@@ -167,14 +170,15 @@ def _table(index: Index, table: Rollup, title: str) -> str:
         ]
         rows.append(["**all**", f"**{money(table.total.total, currency)}**", ""])
         return slim_table(["Kind", "Money", "Sessions that do not say"], rows, {1, 2})
+    shown, more = last(table.rows, _MOST_ROWS, f"kbtool costs --by {title.lower()}")
     rows = [
         [
             _label(index, row, title),
             str(len(row.sessions)) if title != "Session" else "",
-            *(cell(row, column, currency) for column in columns),
+            *(_lines(cell(row, column, currency)) for column in columns),
             money(row.total, currency),
         ]
-        for row in table.rows
+        for row in shown
     ]
     total = table.total
     if table.repeated:  # so that the last column adds up
@@ -185,13 +189,18 @@ def _table(index: Index, table: Rollup, title: str) -> str:
         [
             "**all, counted once**" if table.repeated else "**all**",
             f"**{len(total.sessions)}**" if title != "Session" else "",
-            *(f"**{cell(total, column, currency)}**" for column in columns),
+            *(_lines(f"**{cell(total, column, currency)}**") for column in columns),
             f"**{money(total.total, currency)}**",
         ]
     )
     names = [{"minutes": "Time", "gpu": "GPU", "ai": "AI"}.get(c, c.capitalize()) for c in columns]
     header = [title, "Sessions", *names, "Known in all"]
-    return slim_table(header, rows, range(1, len(header)))
+    return join([slim_table(header, rows, range(1, len(header))), more])
+
+
+def _lines(said: str) -> str:
+    """What is known, and in a line of its own what is not."""
+    return said.replace(" + ", " <br>+ ")
 
 
 def _missing(row: Row) -> str:
@@ -205,4 +214,4 @@ def _label(index: Index, row: Row, title: str) -> str:
         return index.link(at.pattern_page(row.key), at.COSTS)
     if title == "Kernel" and row.key != NOWHERE["kernel"]:
         return index.link(at.kernel_page(row.key), at.COSTS)
-    return inline(row.label)
+    return nowrap(inline(row.label)) if title in {"Month", "Week"} else inline(row.label)

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
+from statistics import geometric_mean
 
+from kbtool.ledger.audit import WRONG
+from kbtool.model.kernel import Kernel
 from kbtool.model.session import Session
 from kbtool.site import addresses as at
+from kbtool.site.chart import sparkline
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import headline, instant
+from kbtool.site.figures import headline, instant, significant, validation
 from kbtool.site.index import Index
-from kbtool.site.markup import admonition, bullets, cards, chip, join, nothing, nowrap, table
-from kbtool.site.parts import page_title, section
+from kbtool.site.markup import (
+    admonition,
+    bullets,
+    cards,
+    chip,
+    join,
+    muted,
+    nothing,
+    nowrap,
+    stacked_table,
+)
+from kbtool.site.pages.measured import Group, Machine, groups, newest_of_sets, speed
+from kbtool.site.parts import clipped, page_title, section
 from kbtool.site.sums import stated, time
 
 NEWEST = 5
+RESULTS = 12
 LEFT_OUT = 20
 
 
@@ -25,8 +42,10 @@ def page(index: Index, today: date | None) -> str:
             _left_out(index),
             _figures(index, today),
             section("Running or paused", "running", _running(index)),
+            section("Latest results", "results", *_results(index)),
             section("Newest runs", "runs", _runs(index)),
             section("Open bugs", "open-bugs", _bugs(index)),
+            section("What the audit finds", "audit", _audit(index)),
             section("Where to start", "start", _start(index)),
         ]
     )
@@ -59,9 +78,14 @@ def _figures(index: Index, today: date | None) -> str:
             figure(len(sessions), at.SESSIONS, f"sessions, {spent}"),
             figure(money, at.COSTS, _month(index, today)),
             figure(is_open, at.BUGS, f"open bugs, of {len(bugs)} met"),
+            figure(_wrong(index), at.AUDIT, "claims that do not hold"),
             figure(len(index.patterns), at.PATTERNS, f"patterns, {evidence} pieces of evidence"),
         ]
     )
+
+
+def _wrong(index: Index) -> int:
+    return sum(index.audit.counts[grade] for grade in WRONG)
 
 
 def _month(index: Index, today: date | None) -> str:
@@ -93,9 +117,79 @@ def _running(index: Index) -> str:
         return nothing("No session is running, and none is paused that was not gone on with.")
     return bullets(
         f"{index.link(at.session_page(s.id), at.HOME)} {chip(s.status)}"
-        + (f" since {inline(s.started)}" if s.started else "")
+        + (f" since {instant(s.started.at)}" if s.started else "")
         for s in going
     )
+
+
+def _results(index: Index) -> list[str]:
+    """The newest benchmark of each kernel, machine and case set, and how such ones went before."""
+    found = [
+        (kernel, machine, newest, every)
+        for kernel in index.kernels.values()
+        for machine, every in groups(index, kernel).items()
+        for newest in newest_of_sets(every)
+    ]
+    if not found:
+        return [nothing("No data because no run in this knowledge base has a benchmark.")]
+    found.sort(key=lambda one: one[2].run.started, reverse=True)
+    rows = [_result(index, *one) for one in found[:RESULTS]]
+    header = [
+        "Kernel", "Machine", "Cases", "Ours (µs)", "Speed", "Against", "History",
+        "Right in the same run", "When",
+    ]  # fmt: skip
+    about = (
+        "Geometric means over the cases. Speed: the baseline's time ÷ ours, above 1 is faster."
+        " History: that speed in every run of the same cases, the last one marked."
+    )
+    more = f"[Every kernel]({at.KERNELS})." if len(found) > RESULTS else None
+    return [stacked_table(header, rows, {3, 4}), muted(about), *([more] if more else [])]
+
+
+def _result(
+    index: Index, kernel: Kernel, machine: Machine, newest: Group, every: Sequence[Group]
+) -> list[str]:
+    run = newest.run
+    alike = [
+        value
+        for one in reversed(every)
+        if one.key == newest.key
+        and one.result.baseline == newest.result.baseline
+        and (value := speed(one)) is not None
+    ]
+    now = speed(newest)
+    baseline, subject = newest.result.baseline, newest.result.subject
+    ours = geometric_mean(case.arms[subject].median_us for case in newest.cases)
+    checked = validation(run)
+    told = f"Speed against {baseline} on {machine.name}: {', '.join(map(significant, alike))}"
+    return [
+        index.link(at.kernel_page(kernel.id), at.HOME),
+        at.link(inline(machine.name), f"{at.kernel_page(kernel.id)}#{machine.anchor}", at.HOME),
+        inline(newest.label),
+        significant(ours),
+        f"**{significant(now)} ×**" if now is not None else "",
+        inline(baseline) + (f" {chip('noisy')}" if newest.result.noise else ""),
+        sparkline(told, alike) if len(alike) > 1 else muted("one run so far"),
+        f"{checked.cases_passed} of {len(checked.cases)}" if checked else "",
+        index.link(at.run_page(run.session, run.id), at.HOME, nowrap(instant(run.started))),
+    ]
+
+
+def _audit(index: Index) -> str:
+    counts = index.audit.counts
+    if not index.audit.items:
+        return nothing("No record makes a claim yet.")
+    lines = [
+        f"[{counts[grade]}]({at.AUDIT}#{place}) {words}"
+        for grade, place, words in (
+            ("decision", "decision", "claims do not hold and turn a decision"),
+            ("inconsistent", "inconsistent", "do not hold"),
+            ("undetermined", "undetermined", "are determined by nothing recorded"),
+            ("consistent", "by-record", "hold"),
+        )
+    ]
+    known = f"{counts['acknowledged']} of the {_wrong(index)} that do not hold are acknowledged."
+    return join([bullets(lines), known])
 
 
 def _runs(index: Index) -> str:
@@ -108,12 +202,12 @@ def _runs(index: Index) -> str:
             nowrap(instant(run.started)),
             inline(run.machine.card or run.machine.cpu),
             chip(run.status),
-            inline(headline(run)) or "–",
+            inline(clipped(headline(run), 160)) or "–",
         ]
         for run in runs
     ]
     more = f"\n\n[Every run]({at.RUNS})"
-    return table(["Run", "When", "Machine", "Status", "Result"], rows) + more
+    return stacked_table(["Run", "When", "Machine", "Status", "Result"], rows) + more
 
 
 def _bugs(index: Index) -> str:
@@ -132,11 +226,14 @@ def _start(index: Index) -> str:
         f"[What was learned]({at.PATTERNS}): the patterns, with the evidence for and against each",
         f"[What was done]({at.SESSIONS}): the sessions, in the order of the work",
         f"[What to run]({at.RECIPES}): the recipes, step by step",
+        f"[What the kernels are worth]({at.KERNELS}), and how two runs [compare]({at.COMPARE})",
     ]
     if index.sessions:
         last = list(index.sessions.values())[-1]
         where = index.link(at.session_page(last.id), at.HOME)
         lines.insert(0, f"Where the work stands: {where}")
+    if index.glossary:
+        lines.append(f"[What the words mean]({at.GLOSSARY}): the glossary")
     return bullets(lines)
 
 

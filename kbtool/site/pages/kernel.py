@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import posixpath
 from collections.abc import Mapping, Sequence
 
-from kbtool.model.kernel import CaseSet, Kernel, Target
-from kbtool.model.run import BuildResult, Run
+from kbtool.model.kernel import Kernel, Target
+from kbtool.model.run import Run
 from kbtool.site import addresses as at
+from kbtool.site.drawing import DrawingError, inlined
 from kbtool.site.escape import code, inline
 from kbtool.site.figures import (
     benchmark,
@@ -20,10 +23,12 @@ from kbtool.site.figures import (
 from kbtool.site.figures import significant as figure
 from kbtool.site.index import Index
 from kbtool.site.markup import facts, heading, join, nothing, slim_table, table
+from kbtool.site.pages import measured, source
 from kbtool.site.parts import backlinks, crumb, optional, page_title, section, yes_no
 from kbtool.site.prose import rendered
 from kbtool.site.quoted import in_html
 from kbtool.store.prose import readme
+from kbtool.store.sources import kernel_file
 
 
 def listing(index: Index) -> str:
@@ -58,6 +63,8 @@ def page(index: Index, kernel: Kernel) -> str:
     here = at.kernel_page(kernel.id)
     recipes = [name for name, (_, recipe) in index.recipes.items() if recipe.kernel == kernel.id]
     text = readme(index.base, kernel.id)
+    files = source.texts(index, kernel)
+    times = measured.groups(index, kernel)
     return join(
         [
             page_title(inline(kernel.title)),
@@ -78,11 +85,22 @@ def page(index: Index, kernel: Kernel) -> str:
                     ("Harness", code(kernel.harness)),
                 ]
             ),
-            section("Results", "results", *_results(index, kernel, here)),
+            section(
+                "Results", "results",
+                *_results(index, kernel, here),
+                *measured.results(index, kernel, times),
+            ),
+            section("History", "history", *measured.history(index, kernel, times)),
+            section("Variants", "ladder", *measured.ladder(index, kernel, times)),
             section(
                 "About", "about",
-                rendered(text, "about", 3, in_html(index, None, here)) if text
+                _about(index, kernel, text, files) if text
                 else nothing("The kernel's folder has no README.md."),
+            ),
+            section(
+                "Files", "files",
+                source.listing(files, kernel, here) if files
+                else nothing("No file that the manifest names is in the kernel's folder."),
             ),
             section("Targets", "targets", _targets(kernel)),
             section("Case sets", "case-sets", *_case_sets(kernel)),
@@ -92,19 +110,33 @@ def page(index: Index, kernel: Kernel) -> str:
     )  # fmt: skip
 
 
-def target_of(run: Run) -> str | None:
-    """The target that a run built, ``None`` if it built none."""
-    for step in run.steps:
-        if isinstance(step.result, BuildResult):
-            return step.result.target
-    return None
+def _about(index: Index, kernel: Kernel, text: str, files: Mapping[str, Mapping[str, str]]) -> str:
+    """The README: figures and files linked, drawings put in."""
+    here = at.kernel_page(kernel.id)
+    known = {path for paths in files.values() for path in paths}
+
+    def file(path: str) -> str | None:
+        name = posixpath.normpath(path) if path else ""
+        if name not in known:
+            return None
+        return at.published(at.relative(at.source_page(kernel.id, name), here))
+
+    def drawing(path: str) -> str | None:
+        found = kernel_file(index.base, kernel.id, path) if path.endswith(".svg") else None
+        try:
+            return inlined(found) if found is not None else None
+        except DrawingError:
+            return None
+
+    link = index.terms.linker(here)
+    return link(rendered(text, "about", 3, in_html(index, None, here), file, drawing))
 
 
 def _results(index: Index, kernel: Kernel, here: str) -> list[str]:
     runs = index.runs_of(kernel=kernel.id)
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        target = target_of(run)
+        target = measured.target_of(run)
         if target:
             machine = run.machine.card if target != "cpu" and run.machine.card else run.machine.cpu
             groups.setdefault((target, machine), []).append(run)
@@ -138,9 +170,9 @@ def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
         share = f", worst error {figure(worst)} of its bound" if worst is not None else ""
         left = f"{_run(index, run, here)}: {cases_passed(tested)}{share}"
     if timed:
-        run, measured = timed
-        ratios = ratios_of(measured)
-        speed = f"{span(ratios)} × {inline(measured.baseline)}" if ratios else "no ratio"
+        run, bench = timed
+        ratios = ratios_of(bench)
+        speed = f"{span(ratios)} × {inline(bench.baseline)}" if ratios else "no ratio"
         right = f"{_run(index, run, here)}: {speed}"
     else:
         right = f"no data because {_why(runs[0], 'benchmark')}"
@@ -185,22 +217,32 @@ def _sources(target: Target) -> str:
 def _case_sets(kernel: Kernel) -> list[str]:
     shown = []
     for name, spec in kernel.case_sets.items():
-        cases = kernel.cases(name)
+        count = len(kernel.cases(name))
         shown += [
             heading(3, f"{inline(spec.title)} ({code(name)})", f"case-sets.{name}"),
             optional(spec.about),
-            _case_table(kernel, spec, cases),
+            *(
+                f"Each case is taken with {code(field)} {inline(', '.join(values))}."
+                for field, values in spec.for_each.items()
+            ),
+            measured.folded(f"{count} cases", _case_table(kernel, name)),
         ]
     return shown
 
 
-def _case_table(kernel: Kernel, spec: CaseSet, cases: Sequence[Mapping[str, object]]) -> str:
-    fields = [
-        field
-        for field in kernel.case_fields
-        if any(field in raw for raw in spec.cases) or field in spec.for_each
+def _case_table(kernel: Kernel, name: str) -> str:
+    """The cases as the manifest has them, before they are taken with each value of a field."""
+    spec = kernel.case_sets[name]
+    fields = [f for f in kernel.case_fields if any(f in raw for raw in spec.cases)]
+    times = math.prod(len(values) for values in spec.for_each.values())
+    ending = "".join(f" {values[0]}" for values in spec.for_each.values())
+    rows = [
+        [
+            inline(str(case["name"]).removesuffix(ending)),
+            *(_value(case[field]) if field in raw else "" for field in fields),
+        ]
+        for case, raw in zip(kernel.cases(name)[::times], spec.cases, strict=True)
     ]
-    rows = [[inline(case["name"]), *(_value(case[field]) for field in fields)] for case in cases]
     return slim_table(["Case", *map(inline, fields)], rows)
 
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-from kbtool.model.run import MutantResult, MutantsResult, Run
+from kbtool.model.mutant import Mutant
+from kbtool.model.run import MutantResult, MutantsResult
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
 from kbtool.site.index import BugCase, Index
-from kbtool.site.markup import bullets, chip, facts, heading, join, slim_table
+from kbtool.site.markup import (
+    bullets,
+    chip,
+    facts,
+    heading,
+    join,
+    nothing,
+    stacked_table,
+)
 from kbtool.site.parts import section
 from kbtool.steps.mutants import headline
+from kbtool.store.sources import kernel_file, kernel_paths
 
 
 def found(index: Index, result: MutantsResult, here: str) -> str:
@@ -22,7 +32,7 @@ def found(index: Index, result: MutantsResult, here: str) -> str:
         [
             code(one.mutant.id),
             index.link(_bug_page(one.bug), here),
-            chip(_verdict(one)),
+            chip(verdict(one)),
             str(len(one.killed_by)),
             *([str(len(one.over_bound))] if bounded else []),
             inline(one.message or one.mutant.equivalent or ""),
@@ -41,7 +51,7 @@ def found(index: Index, result: MutantsResult, here: str) -> str:
                     ("Artifact without bugs", code(result.sha256[:12])),
                 ]
             ),
-            slim_table([*header, "Remark"], lines, {3, 4} if bounded else {3}),
+            stacked_table([*header, "Remark"], lines, {3, 4} if bounded else {3}, filtered=True),
             _through(result),
             heading(3, "Cases that find nothing unique", "replaceable"),
             "What each of these finds, another case finds too.",
@@ -52,22 +62,13 @@ def found(index: Index, result: MutantsResult, here: str) -> str:
 
 def edits(index: Index, case: BugCase, here: str) -> str:
     """The edits that put one bug back, and what became of each in its newest run."""
-    parts = []
+    if not case.bug.mutants:
+        return section("Put back", "mutants", nothing(
+            "No edit puts this bug back, so nobody knows whether a case would notice it."
+        ))  # fmt: skip
+    parts = [_verdicts(index, case.bug.mutants, here)]
     for mutant in case.bug.mutants:
-        newest = _newest(index, mutant.id)
-        said = []
-        if newest is not None:
-            run, one, cases = newest
-            names = ", ".join(inline(cases[number]) for number in one.killed_by[:_SHOWN])
-            more = len(one.killed_by) - _SHOWN
-            link = index.link(at.run_page(run.session, run.id), here, code(run.id))
-            said = [
-                f"{chip(_verdict(one))} in run {link}"
-                + (f" by {names}" if names else "")
-                + (f" and {more} more" if more > 0 else "")
-                + "."
-            ]
-        where = f"{code(mutant.file)}, target {code(mutant.target)}"
+        where = f"{_file(index, mutant, here)}, target {code(mutant.target)}"
         where += f", variant {code(mutant.variant)}" if mutant.variant else ""
         parts += [
             heading(3, inline(mutant.id), f"mutants.{at.fragment(mutant.id)}"),
@@ -77,26 +78,79 @@ def edits(index: Index, case: BugCase, here: str) -> str:
             "becomes" if mutant.put else "is taken out.",
             block(mutant.put) if mutant.put else "",
             f"No case can find it: {inline(mutant.equivalent)}" if mutant.equivalent else "",
-            *(said or ["No run has put it back yet."]),
+            _killers(index, mutant),
         ]
     return section("Put back", "mutants", *(part for part in parts if part))
 
 
-_SHOWN = 5
+_SHOWN = 3
 
 
-def _newest(index: Index, id_: str) -> tuple[Run, MutantResult, list[str]] | None:
-    """The newest run that judged a mutant, what came of it, and the cases of that run."""
-    for run in index.runs_of():
-        for result in _results(run):
-            for one in result.mutants:
-                if one.mutant.id == id_:
-                    return run, one, result.cases
-    return None
+def _verdicts(index: Index, among: Sequence[Mutant], here: str) -> str:
+    """A row a mutant: found or not, by how many cases, and what a fixed bound makes of it."""
+    rows = []
+    for mutant in among:
+        name = f"[{code(mutant.id)}](#mutants.{at.fragment(mutant.id)})"
+        judged = index.judged.get(mutant.id)
+        if judged is None:
+            rows.append([name, code(mutant.target), "no run has put it back yet", *[""] * 3])
+            continue
+        run, result, one = judged
+        rows.append(
+            [
+                name,
+                code(mutant.target),
+                chip(verdict(one)),
+                f"{len(one.killed_by)} of {len(result.cases)}",
+                _bound(result, one),
+                index.link(at.run_page(run.session, run.id), here, code(run.id)),
+            ]
+        )
+    header = [
+        "Edit",
+        "Target",
+        "Validation",
+        "Cases that find it",
+        "A fixed bound of",
+        "Newest run",
+    ]
+    return stacked_table(header, rows, {3})
 
 
-def _results(run: Run) -> Iterable[MutantsResult]:
-    return (step.result for step in run.steps if isinstance(step.result, MutantsResult))
+def _bound(result: MutantsResult, one: MutantResult) -> str:
+    """Which case sets a fixed bound would have let the bug through in."""
+    if result.bound is None or one.verdict != "killed":
+        return ""
+    escaped = [
+        name for name in result.case_sets if any(it is one for it in result.let_through(name))
+    ]
+    through = f"lets it through in {', '.join(map(code, escaped))}" if escaped else "finds it too"
+    return f"{result.bound:g} {through}"
+
+
+def _file(index: Index, mutant: Mutant, here: str) -> str:
+    """The file to edit, linked to the line where the edit begins."""
+    name, kernel = code(mutant.file), index.kernels.get(mutant.kernel)
+    known = kernel_paths(kernel).values() if kernel else ()
+    if not any(mutant.file in paths for paths in known):
+        return name
+    text = kernel_file(index.base, mutant.kernel, mutant.file)
+    place = text.find(mutant.find) if text is not None else -1
+    if text is None or place < 0:
+        return name
+    line = text.count("\n", 0, place) + 1
+    return at.link(name, at.source_page(mutant.kernel, mutant.file, line), here)
+
+
+def _killers(index: Index, mutant: Mutant) -> str:
+    judged = index.judged.get(mutant.id)
+    if judged is None or not judged.one.killed_by:
+        return ""
+    killed_by = judged.one.killed_by
+    names = ", ".join(code(judged.result.cases[number]) for number in killed_by[:_SHOWN])
+    more = f" and {len(killed_by) - _SHOWN} more" if len(killed_by) > _SHOWN else ""
+    said = f" The first says: {inline(judged.one.message)}" if judged.one.message else ""
+    return f"Found by {names}{more}.{said}"
 
 
 def _through(result: MutantsResult) -> str:
@@ -114,7 +168,8 @@ def _bug_page(reference: str) -> str:
     return at.bug_page(session, bug)
 
 
-def _verdict(one: MutantResult) -> str:
+def verdict(one: MutantResult) -> str:
+    """What became of it, in a word or two."""
     if one.finding is not None:
         return "survived" if one.verdict == "survived" else one.finding
     return "found" if one.verdict == "killed" else "equivalent"

@@ -26,15 +26,18 @@ from kbtool.site.markup import (
     join,
     nothing,
     slim_table,
+    stacked_table,
     table,
 )
-from kbtool.site.pages.recipe import command, steps_table
+from kbtool.site.pages.recipe import command, steps
 from kbtool.site.parts import (
     backlinks,
     cite,
     claimed,
     claims,
     crumb,
+    last,
+    optional,
     page_title,
     section,
     session_cell,
@@ -92,7 +95,7 @@ def listing(index: Index) -> str:
             " saved. Applied, proved and against count sessions. Saved and lost are what their"
             " records claim; the step times are minutes planned less minutes taken, over the steps"
             " that carry the pattern. The same figures come from `kbtool patterns`.",
-            table(header, rows, {4, 5, 6, 7, 8, 9}),
+            stacked_table(header, rows, {4, 5, 6, 7, 8, 9}),
             bullets(f"{chip(name)} {inline(why)}" for name, why in STANDINGS.items()),
         ]
     )
@@ -105,20 +108,22 @@ def _minutes(span: Span | None) -> str:
 def page(index: Index, pattern: Pattern) -> str:
     """One pattern, with the evidence for and against it."""
     here = at.pattern_page(pattern.id)
+    link = index.terms.linker(here)
     return join(
         [
             page_title(inline(f"{pattern.id} {pattern.title}")),
             crumb(here, at.PATTERNS, "Patterns", pattern.id, index.base.patterns[pattern.id].path),
-            inline(pattern.summary),
+            link(inline(pattern.summary)),
             _summary(index, pattern, here),
-            _stated(pattern, "Problem", "problem"),
-            _stated(pattern, "Solution", "solution"),
-            _rules(pattern),
-            _list(pattern, "When to use it", "when_to_use"),
-            _list(pattern, "When not", "when_not"),
+            link(_stated(pattern, "Problem", "problem")),
+            link(_stated(pattern, "Solution", "solution")),
+            link(_rules(pattern)),
+            link(_list(pattern, "When to use it", "when_to_use")),
+            link(_list(pattern, "When not", "when_not")),
             _symptoms(pattern),
             _recipes(index, pattern, here),
             _evidence(index, pattern, here),
+            _superseding(index, pattern, here),
             _step_times(index, pattern, here),
             claims(index, pattern),
             unknowns(pattern),
@@ -218,7 +223,7 @@ def _recipes(index: Index, pattern: Pattern, here: str) -> str:
         shown += [
             heading(3, index.link(page, here), f"recipes.{recipe.name}"),
             prose(recipe.about) if recipe.about else None,
-            steps_table(recipe),
+            *steps(index, recipe, settings=False),
             block(command(recipe)),
         ]
     if not shown:
@@ -234,10 +239,12 @@ def _evidence(index: Index, pattern: Pattern, here: str) -> str:
         return section("Evidence", "evidence", nothing(
             "No session's record says that the pattern was applied, proved or contradicted."
         ))  # fmt: skip
-    blocks = []
+    blocks: list[str | None] = []
     for title, name, among in (
         ("For", "evidence-for", FOR), ("Against", "evidence-against", AGAINST)
     ):  # fmt: skip
+        told = [edge for edge in edges if edge.evidence.verdict in among]
+        shown, more = last(told, NEWEST, f"kbtool patterns {pattern.id}")
         rows = [
             [
                 session_cell(index, edge.session, here),
@@ -246,19 +253,44 @@ def _evidence(index: Index, pattern: Pattern, here: str) -> str:
                 *claimed(edge.evidence),
                 cite(edge.evidence.source),
             ]
-            for edge in edges
-            if edge.evidence.verdict in among
+            for edge in shown
         ]
         header = ["Session", "Verdict", "What happened", "Saved", "Lost", "Money", "Source"]
         blocks += [
             heading(3, title, name),
-            slim_table(header, rows, {3, 4, 5}) if rows else nothing("None recorded."),
+            stacked_table(header, rows, {3, 4, 5}) if rows else nothing("None recorded."),
+            more,
         ]
     return section("Evidence", "evidence", *blocks)
 
 
+def _superseding(index: Index, pattern: Pattern, here: str) -> str:
+    """What it replaced, what replaced it, since when and why."""
+    newer = [index.patterns[name] for name in index.accounts[pattern.id].superseded_by]
+    edges = [("Supersedes", older.pattern, older) for older in pattern.supersedes]
+    edges += [
+        ("Superseded by", one.id, edge)
+        for one in newer
+        for edge in one.supersedes
+        if edge.pattern == pattern.id
+    ]
+    rows = [
+        [
+            how,
+            index.link(at.pattern_page(other), here),
+            session_cell(index, index.sessions[edge.since], here)
+            if edge.since in index.sessions else optional(edge.since),
+            optional(edge.reason),
+            cite(edge.source),
+        ]
+        for how, other, edge in edges
+    ]  # fmt: skip
+    body = stacked_table(["How", "Pattern", "Since", "Why", "Source"], rows) if rows else None
+    return section("What replaced what", "superseding", body)
+
+
 NEWEST = 100
-"""Step times that a page lists."""
+"""Step times, and sessions for and against, that a page lists."""
 
 
 def _step_times(index: Index, pattern: Pattern, here: str) -> str:

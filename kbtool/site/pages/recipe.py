@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe, StepBase
+from kbtool.model.run import Run
+from kbtool.runner.history import PAST_RUNS, place, seconds_taken
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline, prose
+from kbtool.site.figures import seconds
 from kbtool.site.index import Index
-from kbtool.site.markup import chip, facts, join, nothing, slim_table, table
+from kbtool.site.markup import chip, facts, join, muted, nothing, slim_table, table
 from kbtool.site.pages.run import rows as run_rows
 from kbtool.site.parts import backlinks, crumb, page_title, section
 
@@ -89,33 +96,91 @@ def page(index: Index, pattern: Pattern, recipe: Recipe) -> str:
                 slim_table(header, parameters) if parameters
                 else nothing("The recipe has no parameters."),
             ),
-            section("Steps", "steps", steps_table(recipe)),
+            section("Steps", "steps", *steps(index, recipe, settings=True)),
             section(
                 "Runs", "runs",
-                run_rows(index, runs, here) if runs
+                run_rows(index, runs[:_NEWEST], here) if runs
                 else nothing("No data because the recipe was never run in this knowledge base."),
+                f"The newest {_NEWEST}; [every run]({at.relative(at.RUNS, here)})."
+                if len(runs) > _NEWEST else None,
             ),
             backlinks(index, here),
         ]
     )  # fmt: skip
 
 
-def steps_table(recipe: Recipe) -> str:
-    """The steps in order, with the time that each should take."""
+_NEWEST = 50
+"""Runs that a recipe's page lists."""
+
+
+_MACHINES = 3
+"""So many of the machines that a recipe ran on are columns of its steps."""
+
+
+class History(NamedTuple):
+    """The runs of a recipe on one machine with the parameters of the newest of them."""
+
+    machine: str
+    runs: list[Run]
+
+
+def histories(index: Index, recipe: Recipe) -> list[History]:
+    """What the next run on each machine would go by; the machine that ran last comes first."""
+    found: dict[object, History] = {}
+    for attempts in index.runs.values():
+        newest = attempts[-1]
+        if newest.recipe != recipe.name:
+            continue
+        machine = newest.machine
+        known = found.setdefault(place(machine), History(machine.card or machine.cpu, []))
+        if not known.runs or newest.parameters == known.runs[0].parameters:
+            known.runs.extend(reversed(attempts))
+    return [one._replace(runs=one.runs[:PAST_RUNS]) for one in found.values()]
+
+
+def steps(index: Index, recipe: Recipe, *, settings: bool) -> list[str]:
+    """The steps in order, with the time that each should take: declared, and as past runs show.
+
+    Args:
+        index: the records.
+        recipe: whose steps.
+        settings: whether to tell how they are set, and what they need.
+    """
+    past = histories(index, recipe)[:_MACHINES]
+    taken = [[seconds_taken(step, one.runs) for step in recipe.steps] for one in past]
+    shown = [at for at, times in enumerate(taken) if any(times)]
     rows = [
         [
-            str(number),
+            str(number + 1),
             inline(step.title),
             code(step.kind),
             inline(step.expected),
-            inline(step.timeout),
-            inline(", ".join(step.needs)),
-            _settings(step),
+            *(_median(taken[at][number]) for at in shown),
+            *([inline(step.timeout), inline(", ".join(step.needs)), _settings(step)] * settings),
         ]
-        for number, step in enumerate(recipe.steps, 1)
+        for number, step in enumerate(recipe.steps)
     ]
-    header = ["No.", "Step", "Kind", "Expected", "Stopped after", "Needs", "Settings"]
-    return slim_table(header, rows, {0, 3, 4})
+    header = [
+        "No.", "Step", "Kind", "Declared", *(f"Took on {inline(past[at].machine)}" for at in shown),
+        *(["Stopped after", "Needs", "Settings"] * settings),
+    ]  # fmt: skip
+    numeric = {0, *range(3, 5 + len(shown))}
+    return [slim_table(header, rows, numeric), _basis(bool(past), bool(shown))]
+
+
+def _median(times: Sequence[float]) -> str:
+    return f"{seconds(median(times))} {muted(f'n = {len(times)}')}" if times else ""
+
+
+def _basis(ran: bool, timed: bool) -> str:
+    """What the expected times rest on."""
+    if timed:
+        return muted(
+            "Took: the median over the newest runs on that machine with one set of parameters, as"
+            " the next run there will expect it; builds that found a library do not count."
+        )
+    why = "no run of it got through a step" if ran else "it was never run here"
+    return nothing(f"The times are those that the recipe declares, because {why}.")
 
 
 def _settings(step: StepBase) -> str:
@@ -130,4 +195,4 @@ def _settings(step: StepBase) -> str:
         elif isinstance(value, dict):
             shown = ", ".join(f"{key} {item}" for key, item in value.items())
         said.append(f"{name.replace('_', ' ')} {code(shown)}")
-    return ", ".join(said)
+    return f'<span class="kb-wrap">{", ".join(said)}</span>' if said else ""

@@ -20,6 +20,7 @@ from kbtool.model.run import (
     SanitiseResult,
     StepRecord,
     Timing,
+    TuneResult,
     ValidationResult,
 )
 from kbtool.site import addresses as at
@@ -44,8 +45,22 @@ from kbtool.site.markup import (
     slim_table,
     table,
 )
-from kbtool.site.pages import debugging, mutants
-from kbtool.site.parts import backlinks, crumb, optional, page_title, section, session_cell, yes_no
+from kbtool.site.pages import debugging, mutants, tune
+from kbtool.site.parts import (
+    backlinks,
+    compare_link,
+    crumb,
+    optional,
+    page_title,
+    section,
+    session_cell,
+    yes_no,
+)
+from kbtool.site.plot import Axis, Mark, Row, timed
+from kbtool.site.plot import rows as rows_of_marks
+
+_MOST_ROWS = 60
+"""Cases in one chart."""
 
 
 def listing(index: Index) -> str:
@@ -122,17 +137,22 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
     )
 
 
-def _again(run: Run) -> str:
+def commands(run: Run) -> list[str]:
+    """What to type for such a run: the checkout, where the commit is known, and the recipe."""
     settings = [f"--set {quote(f'{name}={value}')}" for name, value in run.parameters.items()]
     lines = [" ".join([f"kbtool run-recipe {run.recipe}", *settings])]
     if run.repository.commit:
         lines.insert(0, f"git checkout {run.repository.commit}")
+    return lines
+
+
+def _again(run: Run) -> str:
     changed = (
         "\n\nThe work tree differed from the commit, so the commit alone does not give this run."
         if run.repository.dirty
         else ""
     )
-    return block("\n".join(lines)) + changed
+    return block("\n".join(commands(run))) + changed
 
 
 def _steps(index: Index, run: Run, here: str) -> str:
@@ -167,13 +187,15 @@ def _results(index: Index, run: Run, here: str) -> list[str]:
             case ValidationResult():
                 parts.append(_validation(step.result))
             case BenchmarkResult():
-                parts.append(_benchmark(step.result))
+                parts += [_benchmark(step.result), _others(run, step.result, here)]
             case BuildResult():
                 parts.append(_build(step.result))
             case MutantsResult():
                 parts.append(mutants.found(index, step.result, here))
             case MinimiseResult():
                 parts.append(debugging.minimised(step.result))
+            case TuneResult():
+                parts.append(tune.tuned(step.result))
             case ProfileResult():
                 parts.append(debugging.profiled(step.result))
             case SanitiseResult():
@@ -294,6 +316,7 @@ def _benchmark(result: BenchmarkResult) -> str:
             ),
             "Median, with the 25th and the 75th percentile in small type. Speed above 1 is faster"
             f" than {inline(result.baseline)}.",
+            _plotted(result, arms),
             slim_table(header, lines, range(1, len(arms) + 4)) if lines else nothing(
                 "No case was timed."
             ),
@@ -303,6 +326,44 @@ def _benchmark(result: BenchmarkResult) -> str:
             f"Protocol: {inline(result.protocol)}",
         ]
     )  # fmt: skip
+
+
+def _others(run: Run, result: BenchmarkResult, here: str) -> str | None:
+    """Where an arm of the library is held against another arm, run or card."""
+    timed_arms = {arm for case in result.cases for arm in case.arms}
+    links = [
+        compare_link(inline(arm), run.id, arm, here)
+        for arm in (result.subject, *result.variants)
+        if arm in timed_arms
+    ]
+    return f"Compare with other arms, runs and cards: {', '.join(links)}" if links else None
+
+
+def _plotted(result: BenchmarkResult, arms: Sequence[str]) -> str:
+    """A row a case: the time of every arm, and the least that the machine's memory allows."""
+    cases = [
+        Row(
+            case.name,
+            {
+                arm: timed(arm, timing.median_us, timing.low_us, timing.high_us)
+                for arm, timing in case.arms.items()
+            },
+            ceiling(result, case),
+        )
+        for case in result.cases
+        if not case.refused
+    ]
+    drawn, left = cases[:_MOST_ROWS], len(cases[_MOST_ROWS:])
+    device = f"on {result.device}" if result.device else ""
+    title = f"Time of a call {device}, for each case and arm, with quartiles; the table has them"
+    chart = rows_of_marks(title, Axis("µs a call, log scale", "log10"), arms, drawn)
+    return chart + (f"\n\n{left} more cases are in the table alone." if left else "")
+
+
+def ceiling(result: BenchmarkResult, case: BenchmarkCase) -> Mark:
+    """The time in which the machine reads the case's least bytes."""
+    least = case.bytes / result.read_gb_s / 1e3
+    return Mark(least, f"read ceiling: {significant(least)} µs for {case.bytes:,} bytes")
 
 
 def _sets(result: BenchmarkResult) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kbtool.model.session import Decision, Measurement, Plan, Session
+from collections import Counter
+
+from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
 from kbtool.site.figures import headline, minutes
@@ -12,24 +14,25 @@ from kbtool.site.markup import (
     bullets,
     chip,
     facts,
-    heading,
     join,
     nothing,
     nowrap,
     slim_table,
+    stacked_table,
     table,
 )
+from kbtool.site.pages import choices, measurements, timeline
 from kbtool.site.parts import (
     backlinks,
     cite,
     claimed,
     claims,
+    clipped,
     crumb,
     optional,
     page_title,
     section,
     session_cell,
-    turned,
     unknowns,
     why_unknown,
     yes_no,
@@ -58,7 +61,7 @@ def listing(index: Index) -> str:
                 chip(session.status),
                 minutes(session.minutes) if session.minutes is not None else "unknown",
                 stated([session]),
-                inline(_clipped(session.outcome or "")) or "–",
+                inline(clipped(session.outcome or "")) or "–",
             ]
         )
     header = ["Session", "Date", "Title", "Status", "Time", "Money stated", "Outcome"]
@@ -66,50 +69,47 @@ def listing(index: Index) -> str:
         [
             page_title("Sessions"),
             "In the order of the work: each after the one that it follows.",
-            table(header, rows, {4, 5}),
+            stacked_table(header, rows, {4, 5}),
         ]
     )
-
-
-def _clipped(text: str, longest: int = 240) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= longest else words[:longest].rsplit(" ", 1)[0] + " …"
 
 
 def page(index: Index, session: Session) -> str:
     """One session, with everything that its record says."""
     here = at.session_page(session.id)
+    link = index.terms.linker(here)
     return join(
         [
             page_title(inline(f"{session.label}: {session.title}")),
             crumb(here, at.SESSIONS, "Sessions", session.id, index.base.sessions[session.id].path),
             _summary(index, session, here),
             _neighbours(index, session, here),
+            _absent(session),
             *(
-                section(name.capitalize(), name, paragraphs(index, text, session.id, here))
+                section(name.capitalize(), name, link(paragraphs(index, text, session.id, here)))
                 for name in ("objective", "outcome")
                 if (text := getattr(session, name))
             ),
             _environment(session),
-            _steps(session),
+            timeline.steps(index, session, here),
             _costs(session),
             _runs(index, session, here),
-            _measurements(session),
+            measurements.measurements(session),
             _bugs(index, session, here),
             _fixes(index, session, here),
             _commits(session),
-            _decisions(index, session),
+            choices.decisions(index, session),
             _evidence(index, session, here),
             claims(index, session),
-            _plans(index, session),
+            choices.plans(index, session),
             _deliverables(session),
             section(
                 "Lessons",
                 "lessons",
-                bullets(line(index, lesson, session.id, here) for lesson in session.lessons),
+                link(bullets(line(index, lesson, session.id, here) for lesson in session.lessons)),
             ),
             unknowns(session),
-            _notes(index, session),
+            link(_notes(index, session)),
             _sources(session),
             backlinks(index, here),
         ]
@@ -121,6 +121,13 @@ def _summary(index: Index, session: Session, here: str) -> str:
     money = stated([session]) if session.costs else ""
     met = [index.bugs[session.id, bug.id] for bug in session.bugs]
     is_open = sum(case.is_open for case in met)
+    runs = Counter[str](run.status for run in index.runs_of(session=session.id))
+    verdicts = Counter[str](
+        row.verdict for one in session.measurements for row in one.rows if row.verdict
+    )
+    grades = Counter[str](
+        index.audited[session.id, f"claims.{one.id}"].grade for one in session.claims
+    )
     return facts(
         [
             ("Status", chip(session.status)),
@@ -135,7 +142,12 @@ def _summary(index: Index, session: Session, here: str) -> str:
             ("Engineer", optional(session.engineer)),
             ("Kernels", ", ".join(index.link(at.kernel_page(k), here) for k in session.kernels)),
             ("Own mark", optional(session.grade)),
+            ("Runs", _counted(runs, "#runs")),
+            ("Measured", _counted(verdicts, "#measurements")),
             ("Bugs met", f"[{len(met)}, {is_open} open](#bugs)" if met else ""),
+            ("Fixes", f"[{len(session.fixes)}](#fixes)" if session.fixes else ""),
+            ("Commits", f"[{len(session.commits)}](#commits)" if session.commits else ""),
+            ("Claims", _counted(grades, "#claims")),
             ("Record", _ORIGINS[session.origin]),
         ]
     )  # fmt: skip
@@ -149,15 +161,41 @@ _ORIGINS = {
 }
 
 
+def _counted(words: Counter[str], place: str) -> str:
+    """How often each word: ``6 fail, 1 pass``; empty without any."""
+    said = ", ".join(f"{count} {word}" for word, count in words.most_common())
+    return f"[{said}]({place})" if said else ""
+
+
 def _neighbours(index: Index, session: Session, here: str) -> str:
-    said = []
-    if session.follows:
-        said.append(f"Before: {index.link(at.session_page(session.follows), here)}")
-    after = index.followers.get(session.id)
-    if after:
-        links = ", ".join(index.link(at.session_page(s.id), here) for s in after)
-        said.append(f"After: {links}")
-    return " · ".join(said)
+    """What it follows and what follows it; where the order of the work has others, those too."""
+    order = list(index.sessions)
+    place = order.index(session.id)
+    before, after = order[max(place - 1, 0) : place], order[place + 1 : place + 2]
+    followers = [one.id for one in index.followers.get(session.id, [])]
+    said = [
+        ("Before", [session.follows] if session.follows else []),
+        ("After", followers),
+        ("Listed before", [one for one in before if one != session.follows]),
+        ("Listed after", [one for one in after if one not in followers]),
+    ]
+    return " · ".join(
+        f"{word}: " + ", ".join(index.link(at.session_page(one), here) for one in ids)
+        for word, ids in said
+        if ids
+    )
+
+
+_PARTS = (
+    "steps", "costs", "measurements", "bugs", "fixes", "commits", "decisions", "evidence", "claims",
+    "plans", "lessons",
+)  # fmt: skip
+
+
+def _absent(session: Session) -> str:
+    """What a reader might look for and the record does not have."""
+    lacking = [name for name in _PARTS if not getattr(session, name)]
+    return nothing(f"The record has no {', '.join(lacking)}.") if lacking else ""
 
 
 def _environment(session: Session) -> str:
@@ -186,34 +224,6 @@ def _environment(session: Session) -> str:
         else nothing("The record states nothing of it.")
     )
     return section(f"{place}Environment", "environment", body)
-
-
-def _steps(session: Session) -> str:
-    rows = [
-        [
-            anchor(f"steps.{step.id}") + inline(step.title),
-            optional(step.target),
-            optional(step.actual) or why_unknown(session, f"steps.{step.id}.actual"),
-            _overrun(step.target, step.actual),
-            chip(step.status),
-            optional(step.note),
-            cite(step.source),
-        ]
-        for step in session.steps
-    ]
-    header = ["Step", "Target", "Actual", "Difference", "Status", "Remark", "Source"]
-    return section("Steps", "steps", slim_table(header, rows, {1, 2, 3}) if rows else None)
-
-
-def _overrun(target: object, actual: object) -> str:
-    from kbtool.model.base import Quantity
-
-    if not (isinstance(target, Quantity) and isinstance(actual, Quantity)):
-        return ""
-    if target.high is not None or actual.high is not None:
-        return ""
-    late = actual.minutes - target.minutes
-    return f"{'+' if late > 0 else '−' if late < 0 else '±'}{minutes(abs(late))}"
 
 
 def _costs(session: Session) -> str:
@@ -252,61 +262,6 @@ def _runs(index: Index, session: Session, here: str) -> str:
     )
 
 
-def _measurements(session: Session) -> str:
-    tables = []
-    for number, measurement in enumerate(session.measurements):
-        first = all(m.id != measurement.id for m in session.measurements[:number])
-        tables.append(_measurement(session, measurement, first))
-    return section("Measurements", "measurements", *tables)
-
-
-def _measurement(session: Session, measurement: Measurement, first: bool) -> str:
-    prefix = f"measurements.{measurement.id}"
-    keys = list(dict.fromkeys(key for row in measurement.rows for key in row.case))
-    header = [
-        "Case", *map(inline, keys),
-        *(inline(column.title) + (f" ({inline(column.unit)})" if column.unit else "")
-          for column in measurement.columns.values()),
-        "Verdict", "Remark",
-    ]  # fmt: skip
-    rows = []
-    seen: set[str] = set()
-    for row in measurement.rows:
-        place = anchor(f"{prefix}.{row.id}") if first and row.id not in seen else ""
-        seen.add(row.id)
-        figures = []
-        for column in measurement.columns:
-            figure = row.values.get(column)
-            reason = why_unknown(session, f"{prefix}.{row.id}.{column}")
-            figures.append(inline(f"{figure:f}") if figure is not None else reason)
-        rows.append(
-            [
-                place + inline(row.id),
-                *(inline(row.case.get(key, "")) for key in keys),
-                *figures,
-                chip(row.verdict) if row.verdict else "",
-                optional(row.note),
-            ]
-        )
-    start = 1 + len(keys)
-    about = [inline(measurement.kind), optional(measurement.about)]
-    if measurement.artifact:
-        about.append(f"measured: {inline(measurement.artifact)}")
-    about.append({
-        True: "validated before it was measured",
-        False: "**not validated** before it was measured",
-        None: "whether it was validated before is not recorded",
-    }[measurement.validated])  # fmt: skip
-    about.append(cite(measurement.source))
-    return join(
-        [
-            heading(3, inline(measurement.title), prefix if first else f"{prefix}-again"),
-            " · ".join(part for part in about if part),
-            slim_table(header, rows, range(start, start + len(measurement.columns))),
-        ]
-    )
-
-
 def _bugs(index: Index, session: Session, here: str) -> str:
     rows = []
     for bug in session.bugs:
@@ -326,7 +281,7 @@ def _bugs(index: Index, session: Session, here: str) -> str:
             ]
         )
     header = ["Bug", "Status", "Symptom", "Cause", "Lost", "Fixed in", "Source"]
-    return section("Bugs", "bugs", slim_table(header, rows, {4}) if rows else None)
+    return section("Bugs", "bugs", stacked_table(header, rows, {4}) if rows else None)
 
 
 def _fixes(index: Index, session: Session, here: str) -> str:
@@ -346,7 +301,7 @@ def _fixes(index: Index, session: Session, here: str) -> str:
             ]
         )
     header = ["Bug", "Change", "Place", "Commit", "Confirmed by a test", "Remark", "Source"]
-    return section("Fixes", "fixes", slim_table(header, rows) if rows else None)
+    return section("Fixes", "fixes", stacked_table(header, rows) if rows else None)
 
 
 def _commits(session: Session) -> str:
@@ -369,42 +324,7 @@ def _commits(session: Session) -> str:
             ]
         )
     header = ["Commit", "Title", "Role", "Branch", "Size", "Source"]
-    return section("Commits", "commits", slim_table(header, rows) if rows else None)
-
-
-def _decisions(index: Index, session: Session) -> str:
-    made = (_decision(index, session, decision) for decision in session.decisions)
-    return section("Decisions", "decisions", *made)
-
-
-def _decision(index: Index, session: Session, decision: Decision) -> str:
-    prefix = f"decisions.{decision.id}"
-    rows = []
-    for option in decision.options:
-        taken = option.id == decision.chosen
-        figures = "; ".join(f"{inline(k)} {inline(v)}" for k, v in option.figures.items())
-        rows.append(
-            [
-                anchor(f"{prefix}.{option.id}")
-                + (f"**{inline(option.title)}**" if taken else inline(option.title)),
-                "taken" if taken else "not taken" if decision.chosen else "open",
-                optional(option.detail),
-                figures,
-                cite(option.source),
-            ]
-        )
-    verdict = "" if decision.chosen else why_unknown(session, f"{prefix}.chosen")
-    reason = f"Why: {inline(decision.reason)}" if decision.reason else None
-    return join(
-        [
-            heading(3, inline(decision.question), prefix),
-            slim_table(["Option", "Taken", "Grounds", "Figures", "Source"], rows) if rows else None,
-            f"No choice recorded: {verdict}" if verdict else None,
-            reason,
-            turned(index, session, prefix),
-            cite(decision.source),
-        ]
-    )
+    return section("Commits", "commits", stacked_table(header, rows) if rows else None)
 
 
 def _evidence(index: Index, session: Session, here: str) -> str:
@@ -423,36 +343,9 @@ def _evidence(index: Index, session: Session, here: str) -> str:
     ]
     header = ["Pattern", "Verdict", "What happened", "Saved", "Lost", "Money", "Source"]
     return section(
-        "Evidence for patterns", "evidence", slim_table(header, rows, {3, 4, 5}) if rows else None
-    )
-
-
-def _plans(index: Index, session: Session) -> str:
-    return section("Plans", "plans", *(_plan(index, session, plan) for plan in session.plans))
-
-
-def _plan(index: Index, session: Session, plan: Plan) -> str:
-    prefix = f"plans.{plan.id}"
-    about = [
-        f"for {inline(plan.for_session)}" if plan.for_session else "",
-        f"time {inline(plan.target)}" if plan.target else "",
-        f"budget {inline(plan.budget)}" if plan.budget else "",
-        *(f"{inline(key)} {inline(value)}" for key, value in plan.figures.items()),
-    ]
-    rows = [
-        [anchor(f"{prefix}.{s.id}") + inline(s.title), optional(s.target), optional(s.detail)]
-        for s in plan.steps
-    ]
-    expected = [f"Expected: {inline(item)}" for item in plan.expected]
-    return join(
-        [
-            heading(3, inline(plan.title), prefix),
-            " · ".join(part for part in about if part),
-            slim_table(["Step", "Time", "How"], rows, {1}) if rows else None,
-            bullets(expected),
-            turned(index, session, prefix),
-            cite(plan.source),
-        ]
+        "Evidence for patterns",
+        "evidence",
+        stacked_table(header, rows, {3, 4, 5}) if rows else None,
     )
 
 
@@ -468,7 +361,7 @@ def _deliverables(session: Session) -> str:
         for item in session.deliverables
     ]
     header = ["What", "State", "For", "Size", "Source"]
-    return section("Deliverables", "deliverables", slim_table(header, rows) if rows else None)
+    return section("Deliverables", "deliverables", stacked_table(header, rows) if rows else None)
 
 
 def _notes(index: Index, session: Session) -> str:

@@ -1,0 +1,80 @@
+"""The page of the command line, made from the help of every command.
+
+``python -m kbtool.cli.reference > docs/guide/cli.md`` writes it anew; a test holds it to the code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+
+import click
+
+INTRODUCTION = """\
+# Commands
+
+Every command, as its `--help` (or `-h`) has it. The page is made from the code:
+`python -m kbtool.cli.reference > docs/guide/cli.md`.
+
+Results go to stdout and messages to stderr. A reading command with `--json` prints one JSON object
+and nothing else."""
+
+
+def text() -> str:
+    """The page, as Markdown."""
+    from kbtool.cli.main import cli
+
+    parts = [INTRODUCTION, *_command(cli, click.Context(cli, info_name="kbtool"), 2)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _command(command: click.Command, ctx: click.Context, level: int) -> Iterator[str]:
+    """A command and those under it."""
+    yield f"{'#' * level} {ctx.command_path}"
+    yield _code(" ".join([ctx.command_path, *command.collect_usage_pieces(ctx)]))
+    yield from _blocks(command.help or "")
+    records = [param.get_help_record(ctx) for param in command.params]
+    options = [f"- `{name}`: {_prose(about)}" for name, about in filter(None, records) if about]
+    if options:
+        yield "\n".join(options)
+    yield from _blocks(command.epilog or "")
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            assert below is not None
+            if not below.hidden:
+                nested = click.Context(below, info_name=name, parent=ctx)
+                yield from _command(below, nested, min(level + (ctx.parent is not None), 6))
+
+
+def _blocks(help_text: str) -> Iterator[str]:
+    """Paragraphs and examples of a help text."""
+    if not help_text.strip():
+        return
+    for block in re.split(r"\n\s*\n", inspect.cleandoc(help_text)):
+        # Behind a \b stands what click is not to fill: examples, and lines of prose.
+        lines = [line for line in block.split("\n") if line.strip() != "\b"]
+        if lines[0] in {"Example:", "Examples:"}:
+            yield _code(inspect.cleandoc("\n".join(lines[1:])))
+        elif any(line.startswith(("#", "  ")) for line in lines):
+            yield _code("\n".join(lines))
+        else:
+            yield _prose(" ".join(line.strip() for line in lines))
+
+
+def _code(lines: str) -> str:
+    return f"```text\n{lines}\n```"
+
+
+def _prose(line: str) -> str:
+    """``line`` as Markdown that shows the same; what stands in backticks is code."""
+    pieces = re.split(r"(`[^`]*`)", line)
+    return "".join(
+        piece if piece.startswith("`") else re.sub(r"([\\*_])", r"\\\1", piece).replace("<", "&lt;")
+        for piece in pieces
+    )
+
+
+if __name__ == "__main__":
+    click.echo(text(), nl=False)

@@ -1,0 +1,162 @@
+"""The JSON beside the pages of the site: a twin of each record's page, and an index of them.
+
+Where the meaning or the name of a field changes, or one goes, the version goes up; a new field
+alone does not raise it. Unknown is null. Addresses are relative to the root of the site.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import RootModel, SerializeAsAny, WithJsonSchema
+
+from kbtool.model.base import Model, PatternId, RunId, SessionId
+
+Kind = Literal["session", "pattern", "kernel", "bug", "recipe", "run"]
+
+
+class Listed(Model):
+    """A record that has a page."""
+
+    kind: Kind
+    id: str
+    """The record's id; of a bug SESSION#bugs.ID; of a recipe its name."""
+    title: str
+    page: str
+    """Its page."""
+    twin: str
+    """The JSON of that page."""
+    date: str | None
+    """YYYY-MM-DD: of a session and its bugs the session's day, of a run the day it began; null
+    where there is none."""
+    status: str | None
+    """How a session or a run ended, a bug's status, a pattern's standing; null of other kinds."""
+
+
+class Mentioned(Model):
+    """A place that refers to a record."""
+
+    page: str
+    """The page that refers, with the anchor of the place."""
+    why: str
+    """In what capacity."""
+
+
+class Sums(Model):
+    """What a session cost in one currency; money that nobody stated is null and not counted."""
+
+    currency: str | None
+    """Null where nothing was paid for."""
+    minutes: Decimal | None
+    gpu: Decimal | None
+    ai: Decimal | None
+    engineer: Decimal | None
+    other: Decimal | None
+    total: Decimal | None
+    """The sum of the money that is known."""
+    unknown: list[str]
+    """The columns that are not known, or a part of which is not."""
+
+
+class Graded(Model):
+    """What the audit makes of a claim."""
+
+    where: str
+    """The claim's path in the record."""
+    grade: Literal["consistent", "inconsistent", "decision", "undetermined"]
+    derived: str | None
+    """What comes out; null where nothing does."""
+
+
+class SessionDerived(Model):
+    """What follows from a session and from what refers to it."""
+
+    totals: list[Sums]
+    """One a currency."""
+    claims: list[Graded]
+    bugs: dict[str, str]
+    """Id of a bug met → what became of it, in this session or a later one."""
+    followed_by: list[SessionId]
+    runs: list[RunId]
+    """Newest first."""
+
+
+class PatternDerived(Model):
+    """What follows from a pattern and from what sessions say of it."""
+
+    standing: str
+    """What the evidence makes of it."""
+    superseded_by: list[PatternId]
+    verdicts: dict[str, int]
+    """Verdict → how many sessions give it."""
+    claims: list[Graded]
+
+
+class KernelDerived(Model):
+    """What refers to a kernel."""
+
+    recipes: list[str]
+    runs: list[RunId]
+    """Newest first."""
+
+
+class BugDerived(Model):
+    """What became of a bug."""
+
+    session: SessionId
+    """The session that met it."""
+    status: str
+    open: bool
+    """Whether the fault is still there; of one met again, the newest meeting speaks."""
+    fixed_in: list[SessionId]
+    """The sessions with a fix of it."""
+    met_again: list[str]
+    """The same fault met later: SESSION#bugs.ID."""
+
+
+class RecipeDerived(Model):
+    """What refers to a recipe."""
+
+    pattern: PatternId
+    """The pattern that it belongs to."""
+    runs: list[RunId]
+    """Newest first."""
+
+
+class RunDerived(Model):
+    """What follows from a run, whose record is that of its last attempt."""
+
+    headline: str
+    """What it found, in a line."""
+    attempts: int
+
+
+class Twin(Listed):
+    """The JSON of a record's page."""
+
+    type: Literal["twin"] = "twin"
+    version: Literal[1] = 1
+    """Of the form that this schema describes."""
+    record: Annotated[SerializeAsAny[Model], WithJsonSchema({"type": "object"})]
+    """The record as `kbtool schema KIND` describes it, with defaults put in; a bug and a recipe as
+    in the session and the pattern that they are part of."""
+    derived: (
+        SessionDerived | PatternDerived | KernelDerived | BugDerived | RecipeDerived | RunDerived
+    )
+    """What follows from it and from the other records; by `kind`."""
+    mentioned_by: list[Mentioned]
+    """What else refers to it."""
+
+
+class TwinIndex(Model):
+    """`index.json` at the root of the site: every record that has a page."""
+
+    type: Literal["index"] = "index"
+    version: Literal[1] = 1
+    """Of the form that this schema describes."""
+    records: list[Listed]
+
+
+class TwinFile(RootModel[Twin | TwinIndex]):
+    """A file of JSON on the site."""

@@ -1,0 +1,278 @@
+"""mkdocs's build in its own order, the pages shared among processors, and of changed pages alone.
+
+mkdocs renders one page after the other in one process, and all of them again when one has changed.
+What it does with a page depends on that page and on little else, so here the pages are shared out
+to forks (ADR 0018). Everything else is mkdocs's own: its configuration, its plugins, its theme.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import multiprocessing
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+OVERRIDES = Path(__file__).parent / "overrides"
+"""Templates that stand before the theme's own."""
+
+SHAREABLE = frozenset({"search", "tags", "offline"})
+"""Plugins of which it is known what they keep from page to page; ``material/`` left out."""
+
+_WORTH_A_FORK = 60
+"""Fewer pages than this are rendered sooner than a process is made for them."""
+
+
+class Rendered(NamedTuple):
+    """What rendering a page's Markdown made, in a form that goes from process to process."""
+
+    content: str
+    toc: Any
+    title: str | None
+    anchors: set[str] | None
+    links: dict[str, dict[str, str]]
+    """Path of a page → anchor → the link as written."""
+    said: list[tuple[int, str]]
+    """Level and text of what mkdocs had to say."""
+
+
+class Placed(NamedTuple):
+    """What a page that was put into its template and written leaves behind."""
+
+    entries: list[dict[str, Any]]
+    """What the search finds of it."""
+    said: list[tuple[int, str]]
+
+
+class Engine:
+    """A site that is built whole, then page by page where pages change.
+
+    Args:
+        config: mkdocs's, loaded; ``site_dir`` is emptied by ``build``.
+    """
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self._found: dict[str, list[dict[str, Any]]] = {}
+        names = {name.rpartition("/")[2] for name in config.plugins}
+        self._shared = names <= SHAREABLE
+
+    def build(self) -> None:
+        """Build every page: ``mkdocs.commands.build.build``, step by step.
+
+        Raises:
+            MkDocsException: what mkdocs raises.
+        """
+        from mkdocs.commands.build import _build_extra_template, _build_theme_template
+        from mkdocs.structure.files import get_files, set_exclusions
+        from mkdocs.structure.nav import get_navigation
+        from mkdocs.structure.pages import Page
+        from mkdocs.utils import clean_directory
+
+        config = self.config = self.config.plugins.on_config(self.config)
+        config.plugins.on_pre_build(config=config)
+        clean_directory(config.site_dir)
+        files = get_files(config)
+        env = config.theme.get_env()
+        env.trim_blocks = env.lstrip_blocks = True  # a third of a page is the indentation of tags
+        files.add_files_from_theme(env, config)
+        self.files = config.plugins.on_files(files, config=config)
+        set_exclusions(self.files, config)
+        nav = get_navigation(self.files, config)
+        self.nav = config.plugins.on_nav(nav, config=config, files=self.files)
+        pages = []
+        for file in self.files.documentation_pages():
+            pages.append(file.page or Page(None, file, config))
+            self._read(pages[-1])
+        self._render(pages)
+        self.env = config.plugins.on_env(env, config=config, files=self.files)
+        self.files.copy_static_files()
+        for template in config.theme.static_templates:
+            _build_theme_template(template, self.env, self.files, config, self.nav)
+        for template in config.extra_templates:
+            _build_extra_template(template, self.files, config, self.nav)
+        self._place(pages)
+        self._shown = {page.file.src_uri: _shown(page) for page in pages}
+        for page in pages:
+            page.validate_anchor_links(files=self.files, log_level=config.validation.links.anchors)
+        config.plugins.on_post_build(config=config)
+
+    def show(self, changed: Sequence[str]) -> None:
+        """Build these pages again as far as they stand alone: no other page, and not the search.
+
+        Args:
+            changed: paths in ``docs_dir``; those that the last build did not have are passed over.
+        """
+        files = [self.files.get_file_from_path(path) for path in changed]
+        pages = [file.page for file in files if file is not None and file.page is not None]
+        for page in pages:
+            page.read_source(self.config)
+        self._render(pages)
+        self._place(pages)
+
+    def update(self, changed: Sequence[str]) -> bool:
+        """Bring the site up to date; whether that could be done without building it whole.
+
+        Where it could not, because there is a new file, or a page whose title or tags stand on
+        others too, nothing was built.
+
+        Args:
+            changed: paths in ``docs_dir``; every file that differs from the last whole build.
+        """
+        files = [self.files.get_file_from_path(path) for path in changed]
+        if None in files:
+            return False
+        pages = [file.page for file in files if file.page is not None]
+        for page in pages:
+            page.read_source(self.config)
+            if page.markdown is None or self._shown.get(page.file.src_uri) != _shown(page):
+                return False
+        for file in files:
+            if file.page is None:
+                file.copy_file()
+        self._render(pages)
+        self._place(pages)
+        self.config.plugins.on_post_build(config=self.config)
+        return True
+
+    def _read(self, page: Any) -> None:
+        config = self.config
+        config._current_page = page
+        page = config.plugins.on_pre_page(page, config=config, files=self.files)
+        page.read_source(config)
+        page.markdown = config.plugins.on_page_markdown(
+            page.markdown, page=page, config=config, files=self.files
+        )
+        config._current_page = None
+
+    def _render(self, pages: Sequence[Any]) -> None:
+        for page, made in zip(pages, self._each(self._rendered, pages), strict=True):
+            page.content, page.toc, page._title_from_render, page.present_anchor_ids = made[:4]
+            page.links_to_anchors = {
+                self.files.get_file_from_path(path): links for path, links in made.links.items()
+            }
+            _say(made.said)
+
+    def _rendered(self, page: Any) -> Rendered:
+        config = self.config
+        config._current_page = page
+        with Listening() as said:
+            page.render(config, self.files)
+            content = config.plugins.on_page_content(
+                page.content, page=page, config=config, files=self.files
+            )
+        config._current_page = None
+        links = {file.src_uri: links for file, links in (page.links_to_anchors or {}).items()}
+        title, anchors = page._title_from_render, page.present_anchor_ids
+        return Rendered(content, page.toc, title, anchors, links, said)
+
+    def _place(self, pages: Sequence[Any]) -> None:
+        self.doc_files = self.files.documentation_pages()
+        for page, placed in zip(pages, self._each(self._placed, pages), strict=True):
+            self._found[page.file.src_uri] = placed.entries
+            _say(placed.said)
+        index = self._search_index()
+        if index is not None:
+            index.entries = [entry for entries in self._found.values() for entry in entries]
+
+    def _placed(self, page: Any) -> Placed:
+        from mkdocs.commands.build import _build_page
+
+        index = self._search_index()
+        if index is not None:
+            index.entries = []
+        with Listening() as said:
+            _build_page(page, self.config, self.doc_files, self.nav, self.env)
+        return Placed([_without_tags(entry) for entry in index.entries] if index else [], said)
+
+    def _search_index(self) -> Any:
+        plugins = self.config.plugins
+        plugin = plugins.get("material/search") or plugins.get("search")
+        return getattr(plugin, "search_index", None)
+
+    def _each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        return shared(work, items) if self._shared else [work(item) for item in items]
+
+
+_work: Callable[[int], Any]
+
+
+def shared(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """``work`` on each of ``items``, in forks of this process where it pays; the results in order.
+
+    What ``work`` does to anything but its result is lost.
+    """
+    processes = min(len(items) // _WORTH_A_FORK, _processors())
+    if processes < 2 or "fork" not in multiprocessing.get_all_start_methods():
+        return [work(item) for item in items]
+    global _work
+    _work = lambda place: work(items[place])  # noqa: E731 - forks inherit it, nothing is pickled
+    gc.collect()
+    gc.freeze()  # a collection in a fork would touch, and so copy, every page of memory
+    try:
+        with multiprocessing.get_context("fork").Pool(processes) as pool:
+            return pool.map(_called, range(len(items)), chunksize=8)
+    finally:
+        gc.unfreeze()
+
+
+def _called(place: int) -> Any:
+    return _work(place)
+
+
+def _processors() -> int:
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_TAG = re.compile(r"<[^>]*>")
+
+
+def _without_tags(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry of the search index with words only: a third smaller, and a tag is not found."""
+    return {**entry, "text": " ".join(_TAG.sub(" ", entry["text"]).split())}
+
+
+def _shown(page: Any) -> object:
+    """What of a page stands on other pages: its title and its tags; of a list of tags, all."""
+    lists = page.markdown if "<!-- material/tags" in page.markdown else None
+    return page.title, page.meta.get("tags"), lists
+
+
+class Listening(logging.Handler):
+    """Keeps what mkdocs has to say from the printer, for as long as it is entered."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.said: list[tuple[int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep what is said."""
+        self.said.append((record.levelno, record.getMessage()))
+
+    def __enter__(self) -> list[tuple[int, str]]:
+        self._logger = logging.getLogger("mkdocs")
+        self._before = self._logger.handlers[:], self._logger.propagate
+        self._logger.handlers, self._logger.propagate = [self], False
+        return self.said
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.handlers, self._logger.propagate = self._before
+
+
+def warnings(said: Sequence[tuple[int, str]]) -> list[str]:
+    """What of it is more than information."""
+    return [text for level, text in said if level >= logging.WARNING]
+
+
+def _say(said: Sequence[tuple[int, str]]) -> None:
+    for level, text in said:
+        logging.getLogger("mkdocs").log(level, text)

@@ -1,0 +1,156 @@
+"""What other programs follow: an Atom feed of what is new, and ``llms.txt``, a map of the site."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+from urllib.parse import quote, urljoin
+from uuid import UUID, uuid5
+from xml.etree import ElementTree
+
+from kbtool.model.prose import plain
+from kbtool.model.session import Session
+from kbtool.site import addresses as at
+from kbtool.site.figures import headline
+from kbtool.site.index import Index
+
+ENTRIES = 50
+_NAMESPACE = UUID("6f0c6a5e-3c1d-4c0f-9f0e-2f1b7a4f8c11")
+"""Of the ids of entries: made once, at random, and never changed."""
+_ATOM = "http://www.w3.org/2005/Atom"
+_NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+_ABOUT = "A lab notebook of GPU kernel work: sittings, what they cost, what was measured."
+
+
+class Place(NamedTuple):
+    """What the site is called, and where it is published."""
+
+    name: str
+    url: str | None
+    """``None`` where nobody says: addresses are relative to the feed then."""
+
+    def of(self, page: str) -> str:
+        """The address of a page or of a file beside the pages."""
+        address = quote(at.published(page))
+        return urljoin(self.url.rstrip("/") + "/", address) if self.url else address
+
+
+class _Entry(NamedTuple):
+    id: str
+    title: str
+    page: str
+    updated: datetime
+    summary: str
+    kind: str
+
+
+def feed(index: Index, place: Place) -> bytes:
+    """The newest sessions and runs as Atom 1.0; times are the records', never those of a build."""
+    entries = sorted(_entries(index), key=lambda entry: (entry.updated, entry.id), reverse=True)
+    root = ElementTree.Element("feed", xmlns=_ATOM)
+    _text(root, "title", place.name)
+    _text(root, "id", _urn(f"feed:{place.url or place.name}"))
+    _text(root, "updated", _stamp(entries[0].updated if entries else _NEVER))
+    _text(ElementTree.SubElement(root, "author"), "name", place.name)
+    _link(root, place.of(at.FEED), "self", "application/atom+xml")
+    _link(root, place.of(at.HOME), "alternate", "text/html")
+    for entry in entries[:ENTRIES]:
+        node = ElementTree.SubElement(root, "entry")
+        _text(node, "title", entry.title)
+        _text(node, "id", _urn(f"{entry.kind}:{entry.id}"))
+        _text(node, "updated", _stamp(entry.updated))
+        _link(node, place.of(entry.page), "alternate", "text/html")
+        _link(node, place.of(at.twin(entry.page)), "related", "application/json")
+        ElementTree.SubElement(node, "category", term=entry.kind)
+        _text(node, "summary", entry.summary)
+    ElementTree.indent(root)
+    text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _entries(index: Index) -> Iterator[_Entry]:
+    for session in index.sessions.values():
+        moment = _moment(session)
+        if moment is not None:
+            title, said = f"{session.label}: {session.title}", session.outcome or session.objective
+            page = at.session_page(session.id)
+            yield _Entry(session.id, plain(title), page, moment, plain(said or ""), "session")
+    for (session_id, run_id), attempts in index.runs.items():
+        run = attempts[-1]
+        said = f"{run.status}. {headline(run)}".strip()
+        title, page = f"Run of {run.recipe}: {run.status}", at.run_page(session_id, run_id)
+        yield _Entry(run_id, title, page, run.ended, said, "run")
+
+
+def _moment(session: Session) -> datetime | None:
+    """When a session ended, began, or at least its day; ``None`` where no record says.
+
+    A time whose zone nobody states is taken as UTC: a feed has no other way to put it.
+    """
+    stated = session.ended or session.started
+    if stated is None and session.day is None:
+        return None
+    found = stated.at if stated else datetime.fromisoformat(str(session.day))
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _urn(name: str) -> str:
+    return uuid5(_NAMESPACE, name).urn
+
+
+def _text(parent: ElementTree.Element, tag: str, text: str) -> None:
+    ElementTree.SubElement(parent, tag).text = _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _link(parent: ElementTree.Element, href: str, rel: str, kind: str) -> None:
+    ElementTree.SubElement(parent, "link", rel=rel, type=kind, href=href)
+
+
+def llms(index: Index, place: Place) -> str:
+    """A map of the site for programs that read: see llmstxt.org. Links lead to JSON."""
+    sections = {
+        "Patterns": [
+            (f"{p.id} {p.title}", at.pattern_page(p.id), p.summary) for p in index.patterns.values()
+        ],
+        "Kernels": [(k.title, at.kernel_page(k.id), k.summary) for k in index.kernels.values()],
+        "Recipes": [
+            (name, at.recipe_page(name), recipe.title)
+            for name, (_, recipe) in index.recipes.items()
+        ],
+        "Sessions": [
+            (f"{s.label}: {s.title}", at.session_page(s.id), s.outcome or s.objective or "")
+            for s in index.sessions.values()
+        ],
+        "Open bugs": [
+            (case.bug.title, case.page, case.bug.symptom or "")
+            for case in index.bugs.values()
+            if case.is_open
+        ],
+    }
+    lines = [f"# {_markdown(place.name)}", "", f"> {_ABOUT}", ""]
+    lines += ["Each link is the JSON twin of a page; the page has the same address with .html.", ""]
+    lines += [f"- [Index of every record]({place.of(at.twin(at.HOME))}): kind, title, date, status"]
+    lines += [f"- [Feed]({place.of(at.FEED)}): the newest sessions and runs"]
+    for title, items in sections.items():
+        if items:
+            lines += ["", f"## {title}", ""]
+            lines += [_item(name, place.of(at.twin(page)), about) for name, page, about in items]
+    return "\n".join(lines) + "\n"
+
+
+def _item(name: str, address: str, about: str) -> str:
+    said = f": {_markdown(about)}" if about else ""
+    return f"- [{_markdown(name)}]({address}){said}"
+
+
+def _markdown(text: str) -> str:
+    """``text`` as one line of Markdown that says no more than it."""
+    words = " ".join(plain(text).split())
+    return re.sub(r"([\\`*_\[\]<>&#!|])", r"\\\1", words)

@@ -1,0 +1,77 @@
+"""What a session decided, with the options that were not taken, and what it planned."""
+
+from __future__ import annotations
+
+from kbtool.model.session import Decision, Plan, Session
+from kbtool.site.escape import inline
+from kbtool.site.index import Index
+from kbtool.site.markup import anchor, bullets, heading, join, stacked_table
+from kbtool.site.parts import cite, optional, section, turned, why_unknown
+
+
+def decisions(index: Index, session: Session) -> str:
+    """Each decision: its question, its options, the choice and the reason."""
+    made = (_decision(index, session, decision) for decision in session.decisions)
+    return section("Decisions", "decisions", *made)
+
+
+def _decision(index: Index, session: Session, decision: Decision) -> str:
+    prefix = f"decisions.{decision.id}"
+    rows = []
+    for option in decision.options:
+        taken = option.id == decision.chosen
+        figures = "; ".join(f"{inline(k)} {inline(v)}" for k, v in option.figures.items())
+        rows.append(
+            [
+                anchor(f"{prefix}.{option.id}")
+                + (f"**{inline(option.title)}**" if taken else inline(option.title)),
+                "taken" if taken else "not taken" if decision.chosen else "open",
+                optional(option.detail),
+                figures,
+                cite(option.source),
+            ]
+        )
+    verdict = "" if decision.chosen else why_unknown(session, f"{prefix}.chosen")
+    reason = f"Why: {inline(decision.reason)}" if decision.reason else None
+    return join(
+        [
+            heading(3, inline(decision.question), prefix),
+            stacked_table(["Option", "Taken", "Grounds", "Figures", "Source"], rows)
+            if rows
+            else None,
+            f"No choice recorded: {verdict}" if verdict else None,
+            reason,
+            turned(index, session, prefix),
+            cite(decision.source),
+        ]
+    )
+
+
+def plans(index: Index, session: Session) -> str:
+    """What is to be done later, in which time and for how much."""
+    return section("Plans", "plans", *(_plan(index, session, plan) for plan in session.plans))
+
+
+def _plan(index: Index, session: Session, plan: Plan) -> str:
+    prefix = f"plans.{plan.id}"
+    about = [
+        f"for {inline(plan.for_session)}" if plan.for_session else "",
+        f"time {inline(plan.target)}" if plan.target else "",
+        f"budget {inline(plan.budget)}" if plan.budget else "",
+        *(f"{inline(key)} {inline(value)}" for key, value in plan.figures.items()),
+    ]
+    rows = [
+        [anchor(f"{prefix}.{s.id}") + inline(s.title), optional(s.target), optional(s.detail)]
+        for s in plan.steps
+    ]
+    expected = [f"Expected: {inline(item)}" for item in plan.expected]
+    return join(
+        [
+            heading(3, inline(plan.title), prefix),
+            " · ".join(part for part in about if part),
+            stacked_table(["Step", "Time", "How"], rows, {1}) if rows else None,
+            bullets(expected),
+            turned(index, session, prefix),
+            cite(plan.source),
+        ]
+    )

@@ -1,0 +1,559 @@
+"""What runs measured of a kernel: its times beside its peers', over size, over time, by variant.
+
+Cases are told by case set. Of each set and machine the newest run counts, and what passed in that
+very run stands beside its times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import geometric_mean, median
+from typing import NamedTuple
+
+from kbtool.model.kernel import Kernel
+from kbtool.model.run import BenchmarkCase, BenchmarkResult, BuildResult, Run, Timing
+from kbtool.site import addresses as at
+from kbtool.site.escape import block, code, inline
+from kbtool.site.figures import benchmark, instant, not_reached, significant, validation
+from kbtool.site.index import Index
+from kbtool.site.markup import bullets, chip, heading, join, muted, nothing, nowrap, slim_table
+from kbtool.site.pages.run import ceiling, commands
+from kbtool.site.parts import compare_link
+from kbtool.site.plot import Axis, Mark, Point, Row, Series, plot, rows, timed
+
+_MOST_POINTS = 400
+"""In one chart; with more, peers other than the baseline are left to the table."""
+
+
+_MOST_RUNS = 40
+"""In a history: more would be a column of figures that nobody reads."""
+
+_UNSAID = "it was not timed; the record does not say why"
+
+
+class Machine(NamedTuple):
+    """What figures are compared on: a target on a card, or on a processor and so many threads."""
+
+    target: str
+    name: str
+
+    @property
+    def anchor(self) -> str:
+        """The anchor of its heading."""
+        return f"results.{at.fragment(f'{self.target}.{self.name}')}"
+
+
+class Group(NamedTuple):
+    """The cases of one case set, as one run timed them."""
+
+    case_set: str
+    title: str
+    run: Run
+    result: BenchmarkResult
+    cases: list[BenchmarkCase]
+
+    @property
+    def key(self) -> tuple[str, frozenset[str]]:
+        """What makes two groups comparable: the very same cases."""
+        return self.case_set, frozenset(case.name for case in self.cases)
+
+    @property
+    def label(self) -> str:
+        """Its name in a chart."""
+        return f"{self.title} ({len(self.cases)} cases)"
+
+
+def target_of(run: Run) -> str | None:
+    """The target that a run built, ``None`` if it built none."""
+    for step in run.steps:
+        if isinstance(step.result, BuildResult):
+            return step.result.target
+    return None
+
+
+def groups(index: Index, kernel: Kernel) -> dict[Machine, list[Group]]:
+    """Every benchmark of a kernel by machine, both newest first."""
+    names = {
+        case_set: {str(case["name"]) for case in kernel.cases(case_set)}
+        for case_set in kernel.case_sets
+    }
+    found: dict[Machine, list[Group]] = {}
+    for run in index.runs_of(kernel=kernel.id):
+        target, result = target_of(run), benchmark(run)
+        if target is None or result is None:
+            continue
+        card = run.machine.card if target != "cpu" else None
+        machine = Machine(target, card or f"{run.machine.cpu}, {result.threads} threads")
+        found.setdefault(machine, []).extend(_groups(kernel, names, run, result))
+    return {machine: every for machine, every in found.items() if every}
+
+
+def _groups(
+    kernel: Kernel, names: Mapping[str, set[str]], run: Run, result: BenchmarkResult
+) -> list[Group]:
+    """A benchmark's cases by case set. Older records do not name the set: it is the one that has
+    all of the cases."""
+    timed_names = {case.name for case in result.cases}
+    only = next((name for name, known in names.items() if timed_names <= known), "")
+    by_set: dict[str, list[BenchmarkCase]] = {}
+    for case in result.cases:
+        if case.refused is None and result.subject in case.arms:
+            by_set.setdefault(case.case_set or only, []).append(case)
+    return [
+        Group(name, _title(kernel, name) or f"Cases of {run.recipe}", run, result, cases)
+        for name, cases in by_set.items()
+    ]
+
+
+def _title(kernel: Kernel, case_set: str) -> str:
+    return kernel.case_sets[case_set].title if case_set in kernel.case_sets else case_set
+
+
+def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
+    """A part a machine: against each peer, over size, and how to measure it again."""
+    here = at.kernel_page(kernel.id)
+    parts = []
+    for machine, every in found.items():
+        newest = newest_of_sets(every)
+        peers = list(dict.fromkeys(peer for group in newest for peer in _peers(group)))
+        parts += [
+            heading(3, f"{inline(machine.name)}, {code(machine.target)}", machine.anchor),
+            _against(index, newest, peers, here),
+            _relative(machine, newest, peers),
+            _over_size(machine, newest, peers),
+            _figures(newest),
+            _again(newest),
+        ]
+    return parts
+
+
+def newest_of_sets(every: Iterable[Group]) -> list[Group]:
+    """Of each case set the first group."""
+    found: dict[str, Group] = {}
+    for group in every:
+        found.setdefault(group.case_set, group)
+    return list(found.values())
+
+
+def _peers(group: Group) -> list[str]:
+    """The arms that are not the library's, the baseline first."""
+    ours = {group.result.subject, *group.result.variants}
+    arms = dict.fromkeys(
+        [group.result.baseline, *(arm for case in group.cases for arm in case.arms)]
+    )
+    return [arm for arm in arms if arm not in ours]
+
+
+class _Ratio(NamedTuple):
+    """A peer's time ÷ ours over the cases of a group."""
+
+    mean: float
+    least: float
+    most: float
+    low: float
+    """With the quartiles that make it least …"""
+    high: float
+    """… and most."""
+    cases: int
+
+
+def _ratio(group: Group, arm: str) -> _Ratio | None:
+    """Over the cases that both were timed on and the arm was right on."""
+    pairs = [
+        (case.arms[arm], case.arms[group.result.subject])
+        for case in group.cases
+        if arm in case.arms and (arm not in case.peers or case.peers[arm].passed)
+    ]
+    return _over(pairs)
+
+
+def _over(pairs: Sequence[tuple[Timing, Timing]]) -> _Ratio | None:
+    if not pairs:
+        return None
+    ratios = [theirs.median_us / ours.median_us for theirs, ours in pairs]
+    return _Ratio(
+        geometric_mean(ratios),
+        min(ratios),
+        max(ratios),
+        geometric_mean(theirs.low_us / ours.high_us for theirs, ours in pairs),
+        geometric_mean(theirs.high_us / ours.low_us for theirs, ours in pairs),
+        len(pairs),
+    )
+
+
+def speed(group: Group) -> float | None:
+    """The baseline's time ÷ ours, geometric mean over the cases; ``None`` where none has both."""
+    ratio = _ratio(group, group.result.baseline)
+    return ratio.mean if ratio else None
+
+
+def _shown(ratio: _Ratio | None, of: int) -> str:
+    if ratio is None:
+        return ""
+    spread = f"{significant(ratio.least)}–{significant(ratio.most)}"
+    part = f", {ratio.cases} of {of} cases" if ratio.cases < of else ""
+    return f"{significant(ratio.mean)} {muted(spread + part)}"
+
+
+def _shares(group: Group) -> list[float]:
+    found = [group.result.share_of_ceiling(case) for case in group.cases]
+    return [share for share in found if share is not None]
+
+
+def _right(run: Run) -> str:
+    """The cases that passed in the same run."""
+    checked = validation(run)
+    if checked is None:
+        return "no data because the run has no validation"
+    return nowrap(f"{checked.cases_passed} of {len(checked.cases)}{not_reached(checked)}")
+
+
+def _against(index: Index, newest: Sequence[Group], peers: Sequence[str], here: str) -> str:
+    lines = []
+    for group in newest:
+        shares = _shares(group)
+        lines.append(
+            [
+                inline(group.title),
+                str(len(group.cases)),
+                _right(group.run),
+                *(_shown(_ratio(group, peer), len(group.cases)) for peer in peers),
+                f"{significant(100 * median(shares))} %"
+                + f" {muted(f'up to {significant(100 * max(shares))} %')}",
+                _run(index, group.run, here) + (f" {chip('noisy')}" if group.result.noise else ""),
+                compare_link("Compare", group.run.id, group.result.subject, here),
+                _commit(group.run),
+            ]
+        )
+    header = [
+        "Case set", "Timed", "Right in the same run",
+        *(f"{inline(peer)} ÷ ours" for peer in peers), "Share of read ceiling",
+        "Newest run", "With others", "Commit",
+    ]  # fmt: skip
+    ours = sorted({group.result.subject for group in newest})
+    return join(
+        [
+            "Time of each peer ÷ time of "
+            + ", ".join(code(subject) for subject in ours)
+            + ", geometric mean over the cases, least and most in small type: above 1 ours is"
+            " faster.",
+            slim_table(header, lines, range(1, len(header) - 3)),
+            bullets(_missing(newest, peers)),
+        ]
+    )
+
+
+def _missing(newest: Iterable[Group], peers: Sequence[str]) -> list[str]:
+    """Why a peer has no figure, and where it was wrong: each reason once."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for group in newest:
+        for case in group.cases:
+            reasons = {
+                arm: f"no data because {case.absent.get(arm, _UNSAID)}"
+                for arm in peers
+                if arm not in case.arms
+            }
+            reasons |= {arm: "wrong" for arm, out in case.peers.items() if not out.passed}
+            for arm, why in reasons.items():
+                counts = found.setdefault((arm, why), {})
+                counts[group.title] = counts.get(group.title, 0) + 1
+    return [
+        f"{inline(arm)}, {inline(', '.join(f'{title} ({n})' for title, n in counts.items()))}:"
+        f" {inline(why)}"
+        for (arm, why), counts in found.items()
+    ]
+
+
+def _relative(machine: Machine, newest: Sequence[Group], peers: Sequence[str]) -> str:
+    cases = []
+    for group in newest:
+        ratios = {peer: _ratio(group, peer) for peer in peers}
+        marks = {
+            peer: Mark(r.mean, f"{peer}: {significant(r.mean)} × our time", r.low, r.high)
+            for peer, r in ratios.items()
+            if r is not None
+        }
+        least = geometric_mean(_shares(group))
+        limit = Mark(least, f"read ceiling: {significant(least)} × our time")
+        cases.append(Row(group.label, marks, limit))
+    title = (
+        f"Time of each peer against ours on {machine.name}, by case set, with the quartiles of"
+        " both; the table above has the figures"
+    )
+    axis = Axis("time ÷ ours, log scale; right of 1 is slower than ours", "log2")
+    return rows(title, axis, _arms(newest, peers), cases, 1.0)
+
+
+def _arms(newest: Iterable[Group], peers: Iterable[str]) -> list[str]:
+    """Ours, then peers: an order, so that an arm has one colour in every chart."""
+    return list(dict.fromkeys([*(group.result.subject for group in newest), *peers]))
+
+
+def _over_size(machine: Machine, newest: Sequence[Group], peers: Sequence[str]) -> str:
+    arms = _arms(newest, peers)
+    if len(arms) * sum(len(group.cases) for group in newest) > _MOST_POINTS:
+        arms = _arms(newest, [group.result.baseline for group in newest])
+    series = [
+        Series(
+            arm,
+            [_point(arm, case) for group in newest for case in group.cases if arm in case.arms],
+        )
+        for arm in arms
+    ]
+    points = [point for one in series for point in one.points]
+    rate = newest[0].result.read_gb_s * 1e3  # bytes a microsecond
+    # A read of few bytes takes no time at all beside a launch: the line begins where it counts.
+    first = max(min(point.x for point in points), rate * min(point.y for point in points) / 2)
+    last = max(point.x for point in points)
+    limit = (
+        (
+            f"read ceiling, {significant(rate / 1e3)} GB/s",
+            [(first, first / rate), (last, last / rate)],
+        )
+        if first < last
+        else None
+    )
+    return plot(
+        f"Time of a call over the bytes that it has to move, on {machine.name}, both on log scales,"
+        " with quartiles; the figures are folded up below",
+        Axis("least bytes to move, log scale", "log10"),
+        Axis("µs a call, log scale", "log10"),
+        series,
+        limit,
+    )
+
+
+def _point(arm: str, case: BenchmarkCase) -> Point:
+    one = case.arms[arm]
+    mark = timed(arm, one.median_us, one.low_us, one.high_us)
+    return Point(case.bytes, mark.value, f"{case.name}, {mark.said}", mark.low, mark.high)
+
+
+def _figures(newest: Sequence[Group]) -> str:
+    """The figures of the charts, folded up."""
+    lines = []
+    for group in newest:
+        for case in group.cases:
+            one, best = case.arms[group.result.subject], group.result.best_peer(case)
+            ratio, share = group.result.ratio_to_best(case), group.result.share_of_ceiling(case)
+            lines.append(
+                [
+                    inline(case.name),
+                    f"{case.bytes:,}",
+                    f"{significant(one.median_us)}"
+                    f" {muted(f'{significant(one.low_us)}–{significant(one.high_us)}')}",
+                    f"{significant(ratio)} {muted(inline(best))}" if ratio else "",
+                    f"{significant(100 * share)} %" if share else "",
+                ]
+            )
+    header = ["Case", "Least bytes", "Ours (µs)", "Best peer ÷ ours", "Share of read ceiling"]
+    return folded("The figures, case by case", slim_table(header, lines, range(1, len(header))))
+
+
+def folded(summary: str, body: str) -> str:
+    """Something that few need, folded up."""
+    return (
+        f'<details class="kb-figures" markdown="block">\n<summary>{summary}</summary>\n\n{body}\n\n'
+        "</details>"
+    )
+
+
+def _again(newest: Sequence[Group]) -> str:
+    """The commands that measured what is shown, each once."""
+    said = dict.fromkeys("\n".join(commands(group.run)) for group in newest)
+    changed = any(group.run.repository.dirty for group in newest)
+    return join(
+        [
+            "To measure this again:",
+            *(block(one) for one in said),
+            "A run was made in a work tree that differed from its commit, so the commit alone does"
+            " not give its figures."
+            if changed
+            else None,
+        ]
+    )
+
+
+def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
+    """A chart a machine: the speed against the baseline, run by run, the commits marked."""
+    here = at.kernel_page(kernel.id)
+    parts = []
+    for number, (machine, every) in enumerate(found.items(), 1):
+        parts.append(
+            heading(3, f"{inline(machine.name)}, {code(machine.target)}", f"history.{number}")
+        )
+        runs = list({group.run.id: group.run for group in reversed(every)}.values())[-_MOST_RUNS:]
+        newest = {run.id for run in runs}
+        shown = [group for group in every if group.run.id in newest]
+        if len(shown) < len(every):
+            everyone = at.link("the table of runs", at.RUNS, here)
+            parts.append(f"The newest {_MOST_RUNS} runs; {everyone} has all.")
+        if len(runs) < 2:
+            parts.append(nothing("No course to show because one run timed it so far."))
+        else:
+            parts.append(_course(machine, runs, shown, here))
+        parts.append(_runs(index, shown, here))
+    return parts
+
+
+def _course(machine: Machine, runs: Sequence[Run], every: Sequence[Group], here: str) -> str:
+    places = {run.id: float(number) for number, run in enumerate(runs)}
+    lines: dict[tuple[str, frozenset[str]], list[Point]] = {}
+    labels: dict[tuple[str, frozenset[str]], str] = {}
+    for group in reversed(every):
+        ratio = _ratio(group, group.result.baseline)
+        if ratio is None:
+            continue
+        said = (
+            f"{group.label}, {instant(group.run.started)}, commit {_short_commit(group.run)}:"
+            f" {significant(ratio.mean)} × the speed of {group.result.baseline}"
+        )
+        lines.setdefault(group.key, []).append(
+            Point(
+                places[group.run.id], ratio.mean, said, ratio.low, ratio.high,
+                at.published(at.relative(_page(group.run), here)),
+            )
+        )  # fmt: skip
+        labels[group.key] = group.label
+    return plot(
+        f"Speed against the baseline on {machine.name}, run by run, with the quartiles of both;"
+        " the table below has the figures",
+        Axis("runs, oldest first, by commit", names=_commit_names(runs, places)),
+        Axis("baseline's time ÷ ours", "log2"),
+        [Series(labels[key], points, joined=True) for key, points in lines.items()],
+    )
+
+
+def _commit_names(runs: Sequence[Run], places: Mapping[str, float]) -> dict[float, str]:
+    return {places[run.id]: _short_commit(run) for run in runs}
+
+
+def _runs(index: Index, every: Sequence[Group], here: str) -> str:
+    lines = []
+    for group in every:
+        ratio = _ratio(group, group.result.baseline)
+        ours = geometric_mean(case.arms[group.result.subject].median_us for case in group.cases)
+        lines.append(
+            [
+                _run(index, group.run, here),
+                _commit(group.run),
+                inline(group.label),
+                _shown(ratio, len(group.cases)),
+                significant(ours),
+                _right(group.run),
+            ]
+        )
+    header = [
+        "Run", "Commit", "Cases", "Baseline ÷ ours", "Ours, geometric mean (µs)",
+        "Right in the same run",
+    ]  # fmt: skip
+    return slim_table(header, lines, {3, 4})
+
+
+def ladder(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
+    """The variants of each target, simplest first, and what each is worth where it was timed."""
+    here = at.kernel_page(kernel.id)
+    parts: list[str] = []
+    for name, target in kernel.targets.items():
+        if len(target.variants) < 2:
+            continue
+        parts.append(heading(3, code(name), f"ladder.{at.fragment(name)}"))
+        timed_here = [
+            (machine, group)
+            for machine, every in found.items()
+            if machine.target == name
+            for group in newest_of_sets(group for group in every if group.result.variants)
+        ]
+        for machine, group in timed_here:
+            parts.append(_rungs(index, kernel, machine, group, here))
+        if not timed_here:
+            rungs = ", ".join(code(variant) for variant in target.variants)
+            parts += [
+                rungs,
+                nothing("No figures because no run of this target timed its variants."),
+            ]
+    return parts
+
+
+def _rungs(index: Index, kernel: Kernel, machine: Machine, group: Group, here: str) -> str:
+    target = kernel.targets[machine.target]
+    order = [name for name in target.variants if name in group.result.variants]
+    order += [name for name in group.result.variants if name not in order]
+    checked = validation(group.run)
+    lines = []
+    for name in order:
+        judged = [case.passed for case in checked.cases if case.variant == name] if checked else []
+        spec = target.variants.get(name)
+        lines.append(
+            [
+                code(name),
+                ", ".join(map(inline, spec.architectures)) or "every" if spec else "",
+                f"{sum(judged)} of {len(judged)} cases" if judged else "not tried by itself",
+                _shown(_step(group, order[0], name), len(group.cases)),
+                _shown(_step(group, group.result.baseline, name), len(group.cases)),
+                _shown(_step(group, group.result.subject, name), len(group.cases)),
+            ]
+        )
+    header = [
+        "Variant", "Architectures", "Right in the same run", f"{code(order[0])} ÷ it",
+        f"{inline(group.result.baseline)} ÷ it", "Default choice ÷ it",
+    ]  # fmt: skip
+    cases = [
+        Row(
+            case.name,
+            {
+                arm: timed(arm, one.median_us, one.low_us, one.high_us)
+                for arm in [group.result.baseline, *order]
+                if (one := case.arms.get(arm)) is not None
+            },
+            ceiling(group.result, case),
+        )
+        for case in group.cases
+    ]
+    run = _run(index, group.run, here)
+    title = (
+        f"Time of a call of each variant on {machine.name}, {group.title}, with quartiles;"
+        " the page of the run has the figures"
+    )
+    return join(
+        [
+            f"{inline(group.label)} on {inline(machine.name)}, run of {run}, commit"
+            f" {_commit(group.run)}. Above 1 the variant is faster.",
+            slim_table(header, lines, {3, 4, 5}),
+            rows(
+                title,
+                Axis("µs a call, log scale", "log10"),
+                list(dict.fromkeys([group.result.subject, group.result.baseline, *order])),
+                cases,
+            ),
+        ]
+    )
+
+
+def _step(group: Group, slower: str, faster: str) -> _Ratio | None:
+    """The time of one arm ÷ that of another, where both were timed."""
+    return _over(
+        [
+            (case.arms[slower], case.arms[faster])
+            for case in group.cases
+            if slower in case.arms and faster in case.arms
+        ]
+    )
+
+
+def _run(index: Index, run: Run, here: str) -> str:
+    return nowrap(index.link(_page(run), here, instant(run.started)))
+
+
+def _page(run: Run) -> str:
+    return at.run_page(run.session, run.id)
+
+
+def _short_commit(run: Run) -> str:
+    if not run.repository.commit:
+        return "unknown"
+    return run.repository.commit[:7] + ("+" if run.repository.dirty else "")
+
+
+def _commit(run: Run) -> str:
+    return code(_short_commit(run))

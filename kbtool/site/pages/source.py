@@ -1,0 +1,98 @@
+"""The page of each file of a kernel: every line has a number and an anchor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from kbtool.model.kernel import Kernel
+from kbtool.site import addresses as at
+from kbtool.site.escape import attribute_line, code, inline, raw
+from kbtool.site.index import Index
+from kbtool.site.markup import bullets, facts, join
+from kbtool.site.parts import page_title
+from kbtool.store.sources import kernel_file, kernel_paths
+
+_HIGHLIGHTED = 200_000
+"""Characters; a longer file is shown in one colour."""
+
+
+def texts(index: Index, kernel: Kernel) -> dict[str, dict[str, str]]:
+    """What the manifest's files are for → path → text; files that are not there are left out."""
+    found = {
+        group: {
+            path: text
+            for path in paths
+            if (text := kernel_file(index.base, kernel.id, path)) is not None
+        }
+        for group, paths in kernel_paths(kernel).items()
+    }
+    return {group: files for group, files in found.items() if files}
+
+
+def page(index: Index, kernel: Kernel, path: str, text: str) -> str:
+    """One file."""
+    here = at.source_page(kernel.id, path)
+    lines = text.count("\n") + (not text.endswith("\n"))
+    record = index.base.kernels[kernel.id].path.rpartition("/")[0]
+    return join(
+        [
+            page_title(inline(path)),
+            f"<small>{index.link(at.kernel_page(kernel.id), here)} › {code(f'{record}/{path}')}"
+            "</small>",
+            facts([("Lines", f"{lines:,}"), ("Size", f"{len(text.encode()):,} bytes")]),
+            numbered(path, text),
+        ]
+    )  # fmt: skip
+
+
+def listing(files: Mapping[str, Mapping[str, str]], kernel: Kernel, here: str) -> str:
+    """Links to the files of a kernel, group by group."""
+    return bullets(
+        f"{inline(group[:1].upper() + group[1:])}: "
+        + ", ".join(at.link(code(path), at.source_page(kernel.id, path), here) for path in paths)
+        for group, paths in files.items()
+    )
+
+
+@lru_cache(maxsize=4096)
+def numbered(path: str, text: str) -> str:
+    """A text as lines of HTML, each with the anchor ``L`` and its number."""
+    shown = [
+        f'<span id="L{number}"><a href="#L{number}">{number}</a>{line}\n</span>'
+        for number, line in enumerate(_lines(path, text), 1)
+    ]
+    # The colours of the theme's own code blocks.
+    return raw(f'<div class="highlight kb-source"><pre tabindex="0">{"".join(shown)}</pre></div>')
+
+
+def _lines(path: str, text: str) -> list[str]:
+    """The lines of a text as HTML, its words in classes by what they are to the language."""
+    from pygments.lexers import TextLexer, get_lexer_for_filename
+    from pygments.token import STANDARD_TYPES
+    from pygments.util import ClassNotFound
+
+    text = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
+    try:
+        # Pygments takes .h for C, knows no .cuh, and its CUDA is C with a few words more.
+        name = re.sub(r"\.(h|cuh|cu)$", ".cpp", path)
+        lexer = get_lexer_for_filename(name, stripnl=False, ensurenl=False)
+        if len(text) > _HIGHLIGHTED:
+            raise ClassNotFound
+    except ClassNotFound:
+        lexer = TextLexer(stripnl=False, ensurenl=False)
+    lines = [""]
+    for kind, words in lexer.get_tokens(text):
+        css = STANDARD_TYPES.get(kind, "")
+        first, *rest = words.split("\n")
+        lines[-1] += _coloured(first, css)
+        lines += [_coloured(part, css) for part in rest]
+    return lines
+
+
+def _coloured(words: str, css: str) -> str:
+    escaped = attribute_line(words)
+    # Names, punctuation and spaces have the colour of the text: no element is spent on them.
+    plain = not words.strip() or css in {"", "n", "p", "w", "err"}
+    return escaped if plain else f'<span class="{css}">{escaped}</span>'

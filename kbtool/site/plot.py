@@ -1,0 +1,390 @@
+"""Measured values as inline SVG: series of points over an axis, or a row of marks for each case.
+
+Series differ in shape as well as in colour; colours are classes (``assets/charts.css``), so that
+both palettes are followed. Every mark has a title, and no word of a chart enters the search index.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from kbtool.site.escape import attribute, raw
+from kbtool.site.figures import significant
+
+WIDTH = 720
+HEIGHT = 320
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 16, 12, 44
+_ROW = 42
+_APART = 18
+_FAR = 4
+_LEGEND_ROW = 18
+_LETTER = 8.0
+"""Width of a letter of a chart, on average."""
+SERIES = 8
+"""So many colours and shapes there are; of more series, none has both in common with another."""
+
+ScaleName = Literal["linear", "log2", "log10"]
+
+
+class Point(NamedTuple):
+    """One measured value."""
+
+    x: float
+    y: float
+    said: str
+    """What it is, in words."""
+    low: float | None = None
+    """The lower end of its bar: the 25th percentile."""
+    high: float | None = None
+    """The upper end."""
+    to: str = ""
+    """Where a click on it leads."""
+
+
+class Series(NamedTuple):
+    """Points of one kind; a line joins them where they are one after the other."""
+
+    name: str
+    points: Sequence[Point]
+    joined: bool = False
+
+
+class Axis(NamedTuple):
+    """What an axis shows."""
+
+    title: str
+    scale: ScaleName = "linear"
+    names: Mapping[float, str] = {}
+    """Value → what stands at it, in place of round figures."""
+
+
+class Mark(NamedTuple):
+    """One value of a row."""
+
+    value: float
+    said: str
+    low: float | None = None
+    high: float | None = None
+
+
+class Row(NamedTuple):
+    """A case, and what each series has in it; series without a value are left out."""
+
+    name: str
+    marks: Mapping[str, Mark]
+    ceiling: Mark | None = None
+    """What the machine allows."""
+
+
+def plot(
+    title: str,
+    x_axis: Axis,
+    y_axis: Axis,
+    series: Sequence[Series],
+    ceiling: tuple[str, Sequence[tuple[float, float]]] | None = None,
+) -> str:
+    """Series over two axes; one line of HTML, empty where there is no point to show.
+
+    Args:
+        title: what the chart shows, for those who do not see it.
+        x_axis: the horizontal one.
+        y_axis: the vertical one.
+        series: in the order of their colours. What a logarithm cannot show is left out.
+        ceiling: what the machine allows: its name, and the ends of the line that it is.
+    """
+    kept = [
+        one._replace(
+            points=[p for p in one.points if _fits(p.x, x_axis.scale) and _fits(p.y, y_axis.scale)]
+        )
+        for one in series
+    ]
+    points = [point for one in kept for point in one.points]
+    if not points:
+        return ""
+    limit = list(ceiling[1]) if ceiling else []
+    legend, top = _legend(
+        [(f"kb-series-{_number(at)}", one.name, at) for at, one in enumerate(kept) if one.points],
+        ceiling[0] if ceiling else None,
+    )
+    foot, height = top + HEIGHT - _TOP - _BOTTOM, top + HEIGHT - _TOP
+    x = _Scale(x_axis, [p.x for p in points], (_LEFT + 24, WIDTH - _RIGHT - 24))
+    reach = [v for p in points for v in _ends(p.y, p.low, p.high)] + [y for _, y in limit]
+    y = _Scale(y_axis, [v for v in reach if _fits(v, y_axis.scale)], (foot - 8, top + 8))
+    parts = [legend]
+    for value, name in y.ticks():
+        parts.append(
+            f'<line class="kb-grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y(value):.1f}"'
+            f' y2="{y(value):.1f}"/><text x="{_LEFT - 6}" y="{y(value) + 4:.1f}"'
+            f' text-anchor="end">{attribute(name)}</text>'
+        )
+    for value, name in x.ticks():
+        parts.append(
+            f'<line class="kb-grid" x1="{x(value):.1f}" x2="{x(value):.1f}" y1="{top}"'
+            f' y2="{foot}"/><text x="{x(value):.1f}" y="{foot + 16}" text-anchor="middle">'
+            f"{attribute(name)}</text>"
+        )
+    parts.append(
+        f'<text x="{(_LEFT + WIDTH) / 2}" y="{height - 8}" text-anchor="middle">'
+        f"{attribute(x_axis.title)}</text>"
+        f'<text transform="translate(12 {(top + foot) / 2:.0f}) rotate(-90)"'
+        f' text-anchor="middle">{attribute(y_axis.title)}</text>'
+    )
+    if ceiling:
+        drawn = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in limit)
+        parts.append(
+            f'<polyline class="kb-ceiling" points="{drawn}"><title>{attribute(ceiling[0])}</title>'
+            "</polyline>"
+        )
+    for at, one in enumerate(kept):
+        if one.joined and len(one.points) > 1:
+            drawn = " ".join(f"{x(p.x):.1f},{y(p.y):.1f}" for p in one.points)
+            parts.append(f'<polyline class="kb-series-{_number(at)}" points="{drawn}"/>')
+        for p in one.points:
+            across = x(p.x)
+            bar = "".join(
+                f"M{across:.1f},{y(low):.1f}V{y(high):.1f}M{across - 3:.1f},{y(low):.1f}h6"
+                f"M{across - 3:.1f},{y(high):.1f}h6"
+                for low, high in _bar(p.low, p.high, y_axis.scale)
+            )
+            parts.append(_mark(at, across, y(p.y), bar, p.said, p.to))
+    return _svg(title, height, parts, links=any(p.to for p in points))
+
+
+def rows(
+    title: str,
+    axis: Axis,
+    names: Sequence[str],
+    cases: Sequence[Row],
+    reference: float | None = None,
+) -> str:
+    """A row of marks for each case, over one axis; one line of HTML, empty without a mark.
+
+    Args:
+        title: what the chart shows, for those who do not see it.
+        axis: the horizontal one.
+        names: the series, in the order of their colours.
+        cases: from above. A ceiling beyond a quarter of the least mark is an arrow at the edge.
+        reference: where a line stands: what the others are held against.
+    """
+    values = [
+        value
+        for case in cases
+        for mark in case.marks.values()
+        for value in _ends(mark.value, mark.low, mark.high)
+        if _fits(value, axis.scale)
+    ]
+    if not values:
+        return ""
+    used = [
+        (f"kb-series-{_number(at)}", name, at)
+        for at, name in enumerate(names)
+        if any(name in case.marks for case in cases)
+    ]
+    order = [name for _, name, _ in used]
+    ceilings = [case.ceiling.value for case in cases if case.ceiling]
+    legend, top = _legend(used, "ceiling" if ceilings else None)
+    foot = top + _ROW * len(cases)
+    # A ceiling far off says only that it is far off; the marks are what needs the room.
+    values += [reference] if reference is not None else []
+    near = [value for value in ceilings if value >= min(values) / _FAR]
+    x = _Scale(axis, [*values, *near], (24, WIDTH - 24))
+    parts = [legend]
+    for value, name in x.ticks():
+        parts.append(
+            f'<line class="kb-grid" x1="{x(value):.1f}" x2="{x(value):.1f}" y1="{top}"'
+            f' y2="{foot + 4}"/><text x="{x(value):.1f}" y="{foot + 18}" text-anchor="middle">'
+            f"{attribute(name)}</text>"
+        )
+    if reference is not None:
+        parts.append(
+            f'<line class="kb-reference" x1="{x(reference):.1f}" x2="{x(reference):.1f}"'
+            f' y1="{top}" y2="{foot + 4}"/>'
+        )
+    parts.append(
+        f'<text x="{WIDTH / 2}" y="{foot + 36}" text-anchor="middle">{attribute(axis.title)}</text>'
+    )
+    for at, case in enumerate(cases):
+        middle = top + _ROW * at + 27
+        parts.append(
+            f'<line class="kb-row" x1="8" x2="{WIDTH - 8}" y1="{middle}" y2="{middle}"/>'
+            f'<text class="kb-case" x="8" y="{middle - 14}">{attribute(_cut(case.name, 96))}</text>'
+        )
+        if case.ceiling and _fits(case.ceiling.value, axis.scale):
+            is_near = case.ceiling.value in near
+            place = f"{x(case.ceiling.value):.1f}" if is_near else "14"
+            shape = "v16" if is_near else "l-8,8l8,8"
+            parts.append(
+                f'<path class="kb-ceiling" d="M{place},{middle - 8}{shape}"><title>'
+                f"{attribute(case.ceiling.said)}</title></path>"
+            )
+        for number, name in enumerate(names):
+            mark = case.marks.get(name)
+            if mark is None or not _fits(mark.value, axis.scale):
+                continue
+            # One below the other, so that equal values do not hide each other.
+            place_y = middle + (order.index(name) - (len(order) - 1) / 2) * _APART / len(order)
+            bar = "".join(
+                f"M{x(low):.1f},{place_y:.1f}H{x(high):.1f}M{x(low):.1f},{place_y - 3:.1f}v6"
+                f"M{x(high):.1f},{place_y - 3:.1f}v6"
+                for low, high in _bar(mark.low, mark.high, axis.scale)
+            )
+            parts.append(_mark(number, x(mark.value), place_y, bar, mark.said))
+    return _svg(title, foot + 44, parts, links=False)
+
+
+def _svg(title: str, height: float, parts: Iterable[str], links: bool) -> str:
+    # An image has no links in it, for those who do not see it; a group has.
+    role = "group" if links else "img"
+    return raw(
+        f'<div class="kb-chart kb-plot" data-search-exclude tabindex="0"><svg role="{role}"'
+        f' viewBox="0 0 {WIDTH} {height:.0f}" aria-label="{attribute(title)}">{"".join(parts)}'
+        "</svg></div>"
+    )
+
+
+def _number(series: int) -> int:
+    return series % SERIES + 1
+
+
+_SHAPES = (
+    "m-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0-9,0z",  # circle
+    "m-4,-4h8v8h-8z",  # square
+    "m0,-5.5l5,9h-10z",  # triangle
+    "m0,-5.5l5.5,5.5l-5.5,5.5l-5.5,-5.5z",  # diamond
+    "m0,5.5l5,-9h-10z",  # triangle, point down
+    "m-4,-4l8,8m0,-8l-8,8",  # cross
+    "m0,-5v10m-5,-5h10",  # plus
+    "m-5,-2.5h10m0,5h-10",  # two bars
+)
+"""Shapes of marks, from their middle; the last three have no face."""
+_FACES = 5
+
+
+def _shape(series: int, x: float, y: float) -> str:
+    # The ninth series has the colour of the first, and so another shape.
+    at = (series + 3 * (series // SERIES)) % SERIES
+    css = "kb-mark" if at < _FACES else "kb-mark kb-open"
+    return f'<path class="{css}" d="M{x:.1f},{y:.1f}{_SHAPES[at]}"/>'
+
+
+def _mark(series: int, x: float, y: float, bar: str, said: str, to: str = "") -> str:
+    drawn = f'<path class="kb-bar" d="{bar}"/>' if bar else ""
+    name = attribute(said)
+    group = (
+        f'<g class="kb-series-{_number(series)}"><title>{name}</title>{drawn}'
+        f"{_shape(series, x, y)}</g>"
+    )
+    return f'<a href="{attribute(to)}" aria-label="{name}">{group}</a>' if to else group
+
+
+def _legend(entries: Sequence[tuple[str, str, int]], ceiling: str | None) -> tuple[str, int]:
+    """What shapes and colours mean, and where the chart below begins."""
+    drawn = []
+    x, y = 12.0, 12
+    for css, name, number in [*entries, *([("kb-ceiling", ceiling, -1)] if ceiling else [])]:
+        shown = _cut(name, 60)
+        wide = 30 + _LETTER * len(shown)
+        if x > 12 and x + wide > WIDTH:
+            x, y = 12.0, y + _LEGEND_ROW
+        shape = (
+            f'<path class="kb-ceiling" d="M{x - 6:.0f},{y}h13"/>'
+            if number < 0
+            else f'<g class="{css}">{_shape(number, x, y)}</g>'
+        )
+        drawn.append(f'{shape}<text x="{x + 11:.0f}" y="{y + 4}">{attribute(shown)}</text>')
+        x += wide
+    return "".join(drawn), y + _LEGEND_ROW
+
+
+class _Scale:
+    """From values to places along an axis."""
+
+    def __init__(self, axis: Axis, values: Sequence[float], places: tuple[float, float]) -> None:
+        self.axis = axis
+        self.first, self.last = places
+        if axis.names:
+            values = [*values, *axis.names]
+        low, high = self.map(min(values)), self.map(max(values))
+        if axis.scale == "linear" and not axis.names:
+            low = min(low, 0.0)
+        if high <= low:
+            low, high = low - 0.5, high + 0.5
+        self.low, self.high = low, high
+
+    def __call__(self, value: float) -> float:
+        share = (self.map(value) - self.low) / (self.high - self.low)
+        return self.first + share * (self.last - self.first)
+
+    def map(self, value: float) -> float:
+        """``value`` as the axis counts."""
+        match self.axis.scale:
+            case "linear":
+                return value
+            case "log2":
+                return math.log2(value)
+            case "log10":
+                return math.log10(value)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Values inside the axis that are worth a line, and what stands at them."""
+        if self.axis.names:
+            return _thinned(list(self.axis.names.items()))
+        if self.axis.scale == "linear":
+            return [(value, _round(value)) for value in _steps(self.low, self.high)]
+        base = 2.0 if self.axis.scale == "log2" else 10.0
+        if base**self.high < 3 * base**self.low:
+            values = _steps(base**self.low, base**self.high)
+        else:
+            inner = (1, 2, 5) if base == 10.0 and self.high - self.low < 3 else (1,)
+            values = [
+                factor * base**power
+                for power in range(math.floor(self.low), math.ceil(self.high) + 1)
+                for factor in inner
+            ]
+        inside = [v for v in values if self.low - 1e-9 <= self.map(v) <= self.high + 1e-9]
+        return _thinned([(value, _round(value)) for value in inside])
+
+
+def _thinned(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    return ticks[:: math.ceil(len(ticks) / 12)] if ticks else ticks
+
+
+def _steps(low: float, high: float) -> list[float]:
+    """Round figures between two: 1, 2 or 5 times 10ⁿ apart."""
+    unit = 10.0 ** math.floor(math.log10((high - low) / 5))
+    step = next(unit * n for n in (1, 2, 5, 10) if unit * n >= (high - low) / 5 * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [step * n for n in range(first, last + 1)]
+
+
+def _round(value: float) -> str:
+    for unit, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value:.3g}"
+
+
+def _fits(value: float, scale: ScaleName) -> bool:
+    return math.isfinite(value) and (scale == "linear" or value > 0)
+
+
+def _ends(value: float, low: float | None, high: float | None) -> list[float]:
+    return [value, *(end for end in (low, high) if end is not None)]
+
+
+def _bar(low: float | None, high: float | None, scale: ScaleName) -> list[tuple[float, float]]:
+    if low is None or high is None or not (_fits(low, scale) and _fits(high, scale)):
+        return []
+    return [(low, high)]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def timed(name: str, median: float, low: float, high: float) -> Mark:
+    """A time in microseconds with its quartiles, as a mark."""
+    said = f"{name}: {significant(median)} µs ({significant(low)}–{significant(high)})"
+    return Mark(median, said, low, high)

@@ -1,0 +1,48 @@
+"""The files of a kernel, as text."""
+
+from __future__ import annotations
+
+from kbtool.model.kernel import Kernel
+from kbtool.store.tree import KnowledgeBase
+
+MAX_BYTES = 1 << 20
+"""A longer file is not read: no source is."""
+
+
+def kernel_file(base: KnowledgeBase, kernel: str, path: str) -> str | None:
+    """The text of ``path`` in a kernel's folder; ``None`` where there is no such text.
+
+    A path, or a link, that leads out of the folder is no such text.
+    """
+    entry = base.kernels.get(kernel)
+    if entry is None or "\0" in path:
+        return None
+    folder = (base.root / entry.path).parent.resolve()
+    try:
+        file = (folder / path).resolve()
+        if not file.is_relative_to(folder) or not file.is_file():
+            return None
+        if file.stat().st_size > MAX_BYTES:
+            return None
+        return file.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def kernel_paths(kernel: Kernel) -> dict[str, list[str]]:
+    """A manifest and the files it names, each once: what they are for → paths, in its order."""
+    face = [kernel.harness, *([kernel.interface] if kernel.interface else [])]
+    groups = {"the manifest": ["kernel.yaml"], "the problem and the Python face": face}
+    for name, target in kernel.targets.items():
+        groups[f"sources of {name}"] = target.sources
+        for architecture, sources in target.architecture_sources.items():
+            groups[f"sources of {name} for {architecture}"] = sources
+        groups[f"headers of {name}"] = target.headers
+    seen: set[str] = set()
+    found: dict[str, list[str]] = {}
+    for group, paths in groups.items():
+        new = [path for path in dict.fromkeys(paths) if path not in seen]
+        seen.update(new)
+        if new:
+            found[group] = new
+    return found

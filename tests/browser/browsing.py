@@ -1,0 +1,103 @@
+"""A built site on a server of its own, and a page of it that is open in the browser."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kbtool.site.build import build
+
+SETTLED = """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"""
+
+
+@dataclass
+class Visit:
+    """An open page, and what went wrong on it."""
+
+    page: Any
+    faults: list[str] = field(default_factory=list)
+
+    def goto(self, url: str) -> Any:
+        response = self.page.goto(url, wait_until="load")
+        self.page.evaluate(SETTLED)
+        return response
+
+    def ask(self, query: str) -> Any:
+        """Search; the links of what is found."""
+        if self.page.evaluate("document.activeElement.name") == "query":
+            self.page.keyboard.press("Control+A")
+        else:
+            self.page.keyboard.press("/")
+        self.page.keyboard.type(query)
+        links = self.page.locator(".md-search-result__item a")
+        links.first.wait_for()
+        self.page.wait_for_timeout(300)
+        return links
+
+
+@dataclass
+class Served:
+    """A built site, and its two addresses."""
+
+    out: Path
+    http: str
+
+    @property
+    def file(self) -> str:
+        return self.out.as_uri()
+
+    def bases(self) -> dict[str, str]:
+        return {"http": self.http, "file": self.file}
+
+    def pages(self) -> list[str]:
+        found = self.out.rglob("*.html")
+        return sorted(p.relative_to(self.out).as_posix() for p in found)
+
+    def one_of_each_kind(self) -> list[str]:
+        """The largest page of each kind, whatever kinds there are.
+
+        Pages of a folder are of one kind; its index and the pages at the top are each their own.
+        """
+        largest: dict[str, str] = {}
+        for page in self.pages():
+            top = page.split("/")[0] if "/" in page and not page.endswith("/index.html") else page
+            size = (self.out / page).stat().st_size
+            if top not in largest or size > (self.out / largest[top]).stat().st_size:
+                largest[top] = page
+        return sorted(largest.values())
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def send_error(self, code: int, *args: Any, **kwargs: Any) -> None:
+        """As a host of static files does: its own page for what is not there."""
+        missing = Path(self.directory) / "404.html"
+        if code != 404:
+            super().send_error(code, *args, **kwargs)
+            return
+        body = missing.read_bytes()
+        self.send_response(404)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def served(root: Path) -> Iterator[Served]:
+    out = root / "site"
+    build(root, out)
+    handler = functools.partial(_Quiet, directory=str(out))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield Served(out, f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()

@@ -1,0 +1,147 @@
+"""The built site in a browser: every kind of page, both palettes, a phone, paper, no network."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from browsing import Served, Visit
+
+Open = Callable[..., Visit]
+
+PALETTES = ["light", "dark"]
+GROUNDS = {"light": (200, 255), "dark": (0, 70)}
+"""Between which values each channel of a page's background lies."""
+FEW_ROWS = """
+for (const body of document.querySelectorAll("tbody"))
+  for (const row of [...body.rows].slice(8)) row.remove()
+"""
+"""The rows of a table are alike, and axe looks at each element of each."""
+
+
+def axe() -> str:
+    """axe-core, as the package that brings it has it."""
+    found = importlib.util.find_spec("axe_playwright_python")
+    if found is None or found.origin is None:
+        pytest.skip("axe-core is missing; pip install axe-playwright-python")
+    return (Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8")
+
+
+def test_every_kind_of_page_from_a_folder(own: Served, visit: Open) -> None:
+    seen = visit(own.file)
+    for page in own.one_of_each_kind():
+        if page != "404.html":  # for a server alone: its links start from the server's root
+            seen.goto(f"{own.file}/{page}")
+            assert seen.page.locator("article h1").count() == 1, page
+
+
+def test_every_kind_of_page_from_a_server_and_on_paper(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    for page in own.one_of_each_kind():
+        seen.goto(f"{own.http}/{page}")
+        assert seen.page.locator("article h1").count() == 1, page
+        seen.page.emulate_media(media="print")
+        assert seen.page.locator("article h1").is_visible(), page
+        chrome = ".md-header, .md-tabs, .md-sidebar, .md-search, .md-footer, .md-top"
+        shown = seen.page.locator(chrome).locator("visible=true")
+        assert shown.count() == 0, (page, shown.first.evaluate("e => e.className"))
+        seen.page.emulate_media(media="screen")
+
+
+@pytest.mark.parametrize("palette", PALETTES)
+def test_axe_finds_nothing(own: Served, visit: Open, palette: str) -> None:
+    script = axe()
+    seen = visit(own.http, color_scheme=palette, reduced_motion="reduce")
+    # The palettes differ in their colours only.
+    asked = {"runOnly": ["color-contrast", "link-in-text-block"]} if palette == "dark" else {}
+    violations = []
+    for page in own.one_of_each_kind():
+        seen.goto(f"{own.http}/{page}")
+        ground = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        low, high = GROUNDS[palette]
+        channels = [int(part) for part in ground.strip("rgba()").split(",")[:3]]
+        assert all(low <= channel <= high for channel in channels), (page, ground)
+        seen.page.evaluate(FEW_ROWS)
+        seen.page.evaluate(script)
+        for found in seen.page.evaluate("o => axe.run(o).then(f => f.violations)", asked):
+            nodes = [node["html"][:160] for node in found["nodes"]]
+            violations.append((page, found["id"], len(nodes), nodes[:3]))
+    assert violations == []
+
+
+def test_axe_can_find_something(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    seen.goto(f"{own.http}/index.html")
+    seen.page.evaluate("document.querySelector('article').innerHTML += '<img src=\"data:,\">'")
+    seen.page.evaluate(axe())
+    found = seen.page.evaluate("axe.run().then(found => found.violations.map(v => v.id))")
+    assert found == ["image-alt"]
+
+
+def test_a_phone_scrolls_no_page_sideways(own: Served, visit: Open) -> None:
+    phone = {"width": 360, "height": 740}
+    seen = visit(own.http, viewport=phone, has_touch=True)
+    wide = []
+    for page in own.one_of_each_kind():
+        seen.goto(f"{own.http}/{page}")
+        width = seen.page.evaluate("document.documentElement.scrollWidth")
+        if width > phone["width"]:
+            wide.append((page, width))
+    assert wide == []
+
+
+@pytest.mark.parametrize("way", ["http", "file"])
+def test_search_finds_a_pattern_by_a_word_of_its_title(own: Served, visit: Open, way: str) -> None:
+    base = own.bases()[way]
+    seen = visit(base)
+    target = next(page for page in own.pages() if page.startswith("patterns/P"))
+    seen.goto(f"{base}/{target}")
+    title = seen.page.locator("article h1").inner_text().rstrip("¶ ")
+    word = max(title.split(), key=len)
+    seen.goto(f"{base}/sessions/index.html")
+    found = [link.get_attribute("href").split("?")[0] for link in seen.ask(word).all()]
+    assert f"{base}/{target}" in found[:10]
+    seen.page.keyboard.press("ArrowDown")
+    seen.page.keyboard.press("Enter")
+    seen.page.wait_for_url("**/*h=*")
+    seen.page.locator("article mark").first.wait_for()
+
+
+def test_search_needs_every_word(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    seen.goto(f"{own.http}/index.html")
+    counts = []
+    for query in ("benchmark", "benchmark validate", '"no such phrase anywhere" benchmark zzzz'):
+        seen.ask(query)
+        counts.append(seen.page.locator(".md-search-result__meta").inner_text().split()[0])
+    many, fewer, fallback = map(int, counts)
+    assert many > fewer > 0
+    assert fallback == many  # no page has all: those with the most of them
+
+
+def test_a_missing_page_is_the_sites_own_from_any_depth(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    for path in ("nowhere.html", "a/b/c/nowhere.html"):
+        response = seen.goto(f"{own.http}/{path}")
+        seen.faults[:] = [fault for fault in seen.faults if "status of 404" not in fault]
+        assert response.status == 404
+        assert seen.page.locator("article h1").inner_text().startswith("404")
+        seen.page.locator(".md-header__button.md-logo").first.click()
+        seen.page.wait_for_url(f"{own.http}/index.html")
+
+
+@pytest.mark.parametrize("way", ["http", "file"])
+def test_an_attack_runs_nothing(hostile: Served, visit: Open, way: str) -> None:
+    base = hostile.bases()[way]
+    seen = visit(base)
+    seen.page.add_init_script("window.alert = () => { throw Error('an attack ran') }")
+    for page in hostile.one_of_each_kind():
+        if page != "404.html":
+            seen.goto(f"{base}/{page}")
+    seen.goto(f"{base}/index.html")
+    for query in ("script", "<img", "onerror"):
+        seen.ask(query)
+        assert seen.page.locator(".md-search-result__item mark").count() > 0
+        assert seen.page.locator(".md-search-result__item :is(script, img)").count() == 0

@@ -1,0 +1,182 @@
+"""The page that compares, over two runs of known figures."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from browsing import Served, Visit, served
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "site"))
+import site_trees as trees
+
+Open = Callable[..., Visit]
+
+OLD, NEW = "20251121T101010Z-copy", "20251122T101010Z-copy"
+
+
+def timing(median: float, spread: float = 0.1) -> dict[str, Any]:
+    samples = [median - 2 * spread, median - spread, median, median + spread, median + 2 * spread]
+    return {"samples_us": samples, "median_us": median, "low_us": samples[1],
+            "high_us": samples[3], "calls_per_sample": 10}  # fmt: skip
+
+
+def case(name: str, ours: dict[str, Any], theirs: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"name": name, "case_set": "quick", "case": {"S": 64, "dtype": "float16"},
+            "arms": {"ours": ours, "theirs": theirs}, "bytes": 1, "flops": 1, "rechecked": True,
+            **more}  # fmt: skip
+
+
+def put_runs(root: Path) -> None:
+    """A run on the processor; a newer one on a card, of other cases in part."""
+    runs = root / "sessions" / trees.session_id(1) / "runs"
+    old = json.loads((runs / "two.json").read_text())
+    (runs / "one.json").unlink()
+    old["attempt"] = 1
+    bench = old["steps"][3]["result"]
+    bench.update(subject="ours", baseline="theirs")
+    bench["cases"] = [
+        case("S=64", timing(10), timing(20)),
+        case("S=128", timing(10), timing(10.12)),
+        case("gone", timing(10), timing(10)),
+        case("other", timing(10), timing(10)),
+        case("refused", timing(10), timing(30)),
+    ]
+    new = copy.deepcopy(old)
+    new.update(id=NEW, started="2025-11-22T10:10:10Z", ended="2025-11-22T10:11:10Z")
+    new["machine"]["card"] = "A <b>card</b>"
+    bench = new["steps"][3]["result"]
+    bench["cases"] = [
+        case("S=64", timing(5), timing(20)),
+        case("S=128", timing(40), timing(10)),
+        case("S=256", timing(10), timing(10.12), case={"S": 256, "dtype": "bfloat16"}),
+        case("other", timing(10), timing(10), case={"S": 32, "dtype": "float16"}),
+        case("refused", timing(10), timing(30), refused="faster than the card can read"),
+    ]
+    for name, run in (("old.json", old), ("new.json", new)):
+        del run["digest"]
+        trees.put(runs / name, trees.sealed(run))
+    (runs / "two.json").unlink()
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    root = trees.make(tmp_path_factory.mktemp("timed") / "kb")
+    put_runs(root)
+    with served(root) as site:
+        yield site
+
+
+def opened(seen: Visit, base: str, state: str = "") -> None:
+    seen.goto("about:blank")
+    seen.goto(f"{base}/compare.html{state}")
+    seen.page.locator("#kb-compare h2, #kb-compare .admonition").first.wait_for()
+
+
+def facts(seen: Visit) -> dict[str, str]:
+    lines = [each.inner_text().split("\n") for each in seen.page.locator(".kb-facts p").all()]
+    return {name.strip(): value for name, value in lines}
+
+
+def rows(seen: Visit) -> list[list[str]]:
+    table = seen.page.locator("#kb-compare table").first
+    return [row.locator("td").all_inner_texts() for row in table.locator("tbody tr").all()]
+
+
+@pytest.mark.parametrize("way", ["http", "file"])
+def test_the_newest_run_is_held_against_its_baseline(timed: Served, visit: Open, way: str) -> None:
+    base = timed.bases()[way]
+    seen = visit(base)
+    opened(seen, base)
+    assert f"#a={NEW}/ours&b={NEW}/theirs" in seen.page.url
+    assert [(row[0], row[3], row[4]) for row in rows(seen)] == [
+        ("quick/S=64", "4.00", "faster"),
+        ("quick/S=128", "0.250", "slower"),
+        ("quick/S=256", "1.01", "within noise"),
+        ("quick/other", "1.00", "within noise"),
+    ]
+    assert facts(seen) == {
+        "Cases compared": "4", "A faster": "1", "A slower": "1", "Within noise": "2",
+        "Geometric mean, B ÷ A": "1.00", "Largest gain": "4.00 × at S=64",
+        "Largest loss": "0.250 × at S=128",
+    }  # fmt: skip
+    assert "of one run" in seen.page.locator("#kb-compare").inner_text()
+    assert "refused: faster than the card can read" in (
+        seen.page.locator("#kb-compare").text_content() or ""
+    )
+
+
+def test_two_runs_on_two_machines(timed: Served, visit: Open) -> None:
+    seen = visit(timed.http)
+    opened(seen, timed.http, f"#a={NEW}/ours&b={OLD}/ours")
+    assert [(row[0], row[3], row[4]) for row in rows(seen)] == [
+        ("quick/S=64", "2.00", "faster"), ("quick/S=128", "0.250", "slower"),
+    ]  # fmt: skip
+    said = seen.page.locator("#kb-compare").text_content() or ""
+    assert "Unlike is compared with unlike: Card" in said
+    assert "A <b>card</b>" in said
+    assert "Only in A: 1" in said and "Only in B: 1" in said
+    assert "other: unlike in S" in said and "Not compared: 2" in said
+    seen.page.get_by_role("button", name="Swap A and B").click()
+    seen.page.locator("td", has_text="0.500").wait_for()
+    assert f"#a={OLD}/ours&b={NEW}/ours" in seen.page.url
+
+
+def test_choice_filters_and_order_are_in_the_address(timed: Served, visit: Open) -> None:
+    seen = visit(timed.http)
+    opened(seen, timed.http)
+    seen.page.get_by_label("Cases with").fill("s=")
+    seen.page.get_by_label("Hide what is within noise").check()
+    seen.page.get_by_role("button", name="B ÷ A").click()
+    shown = rows(seen)
+    assert [row[0] for row in shown] == ["quick/S=128", "quick/S=64"]
+    # Hidden rows count in the figures; filtered ones do not.
+    assert facts(seen)["Within noise"] == "1"
+    address = seen.page.url
+    assert "q=s%3D" in address and "noise=hide" in address
+    again = visit(timed.http)
+    opened(again, timed.http, "#" + address.partition("#")[2])
+    assert rows(again) == shown
+    assert again.page.get_by_label("Hide what is within noise").is_checked()
+    seen.page.get_by_label("Cases with").fill("nothing has this")
+    assert "No case passes the filters" in seen.page.locator("#kb-compare").inner_text()
+    arm = seen.page.get_by_label("Arm").first
+    arm.select_option("theirs")
+    seen.page.wait_for_url(lambda url: f"a={NEW}/theirs" in unquote(url))
+    assert seen.page.evaluate("document.activeElement.id") == "kb-a-arm"
+
+
+def test_a_choice_that_is_not_there(timed: Served, visit: Open) -> None:
+    seen = visit(timed.http)
+    opened(seen, timed.http, "#a=nowhere/ours")
+    assert (
+        "no run and arm of the name nowhere/ours" in seen.page.locator("#kb-compare").inner_text()
+    )
+    seen.page.goto(f"{timed.http}/compare.html#a={NEW}/theirs")
+    seen.page.locator("#kb-compare table").first.wait_for()
+    assert f"b={NEW}/ours" in seen.page.url
+
+
+def test_the_comparison_as_markdown(timed: Served, visit: Open) -> None:
+    seen = visit(timed.http)
+    seen.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opened(seen, timed.http, f"#a={NEW}/ours&b={OLD}/ours")
+    seen.page.get_by_role("button", name="Copy as Markdown").click()
+    seen.page.get_by_text("Copied.").wait_for()
+    text = seen.page.evaluate("navigator.clipboard.readText()")
+    assert "| quick/S=64 | 5.00 | 10.0 | 2.00 | faster |" in text
+    assert "- Geometric mean, B ÷ A: 0.707" in text
+    assert "- Card: A A <b>card</b>, B –" in text
+
+
+def test_without_scripts_the_runs_are_listed(timed: Served, visit: Open) -> None:
+    seen = visit(timed.http, java_script_enabled=False)
+    seen.page.goto(f"{timed.http}/compare.html")
+    assert "needs JavaScript" in seen.page.locator("#kb-compare").inner_text()
+    assert seen.page.locator("article li a", has_text=NEW).count() == 1

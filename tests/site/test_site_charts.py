@@ -1,0 +1,310 @@
+"""Charts, formulas and drawings: what is drawn is what was measured, and nothing else."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from site_html import fragment
+from test_site_escape import TEXT, render, shown
+
+from kbtool.site import maths
+from kbtool.site.chart import SPARK_HEIGHT, SPARK_POINTS, SPARK_WIDTH, sparkline
+from kbtool.site.drawing import DrawingError, inlined
+from kbtool.site.markup import table
+from kbtool.site.maths import formula
+from kbtool.site.plot import SERIES, WIDTH, Axis, Mark, Point, Row, Series, plot, rows
+
+FLOAT = st.floats(allow_nan=True, allow_infinity=True)
+POSITIVE = st.floats(min_value=1e-6, max_value=1e12)
+SCALE = st.sampled_from(["linear", "log2", "log10"])
+
+
+def parsed(chart: str) -> ElementTree.Element:
+    assert "\n" not in chart  # Markdown must pass it on as one block
+    (svg,) = ElementTree.fromstring(chart.replace(" data-search-exclude", "")).iter("svg")
+    return svg
+
+
+def titles(svg: ElementTree.Element) -> list[str]:
+    return [title.text or "" for title in svg.iter("title")]
+
+
+def places(svg: ElementTree.Element) -> dict[str, tuple[float, float]]:
+    """Title of a mark → where its shape is."""
+    found = {}
+    for group in svg.iter("g"):
+        shape, title = group.find("path[last()]"), group.find("title")
+        if title is not None and shape is not None:
+            x, y = re.match(r"M([-\d.]+),([-\d.]+)", shape.get("d", "")).groups()  # type: ignore[union-attr]
+            found[title.text or ""] = (float(x), float(y))
+    return found
+
+
+def test_a_sparkline_follows_its_values_and_marks_the_last() -> None:
+    svg = parsed(sparkline("ratio <of> runs", [1, 3, 2]))
+    assert svg.get("aria-label") == "ratio <of> runs"
+    line = svg.find("polyline")
+    assert line is not None
+    points = [tuple(map(float, one.split(","))) for one in line.get("points", "").split()]
+    heights = [y for _, y in points]
+    assert heights[1] < heights[2] < heights[0]  # the largest is the highest
+    dot = svg.find("circle")
+    assert dot is not None and (float(dot.get("cx", "")), float(dot.get("cy", ""))) == points[-1]
+
+
+@given(st.lists(FLOAT, max_size=200))
+def test_a_sparkline_stays_inside_and_small(values: list[float]) -> None:
+    drawn = sparkline("t", values)
+    finite = [value for value in values if math.isfinite(value)]
+    assert bool(drawn) == bool(finite)
+    if not drawn:
+        return
+    assert len(drawn) < 1_100
+    numbers = re.findall(r"([\d.-]+),([\d.-]+)", drawn)
+    assert len(numbers) <= SPARK_POINTS
+    for x, y in numbers:
+        assert 0 <= float(x) <= SPARK_WIDTH and 0 <= float(y) <= SPARK_HEIGHT
+
+
+def test_a_sparkline_stands_in_a_cell_of_a_table() -> None:
+    page = render(table(["A", "B"], [[sparkline("t | u", [1, 2]), "x"]]))
+    assert [tag for tag, _ in page.elements].count("td") == 2
+    assert ("svg", "t | u") in [(tag, given.get("aria-label")) for tag, given in page.elements]
+
+
+def test_a_logarithmic_axis_has_equal_steps_for_equal_factors() -> None:
+    points = [Point(1, 10, "a"), Point(10, 100, "b"), Point(100, 1000, "c")]
+    drawn = plot("t", Axis("x", "log10"), Axis("y", "log10"), [Series("s", points)])
+    at = places(parsed(drawn))
+    assert at["b"][0] - at["a"][0] == pytest.approx(at["c"][0] - at["b"][0], abs=0.2)
+    assert at["a"][1] - at["b"][1] == pytest.approx(at["b"][1] - at["c"][1], abs=0.2)
+    assert at["a"][1] > at["c"][1]  # more is higher
+
+
+def test_a_bar_reaches_from_the_low_to_the_high_quartile() -> None:
+    points = [Point(1, 2, "a", 1, 4), Point(2, 1, "low"), Point(3, 4, "high")]
+    svg = parsed(plot("t", Axis("x"), Axis("y", "log2"), [Series("s", points)]))
+    at = places(svg)
+    bar = svg.find(".//path[@class='kb-bar']")
+    assert bar is not None
+    low, high = re.match(r"M[\d.]+,([\d.]+)V([\d.]+)", bar.get("d", "")).groups()  # type: ignore[union-attr]
+    assert float(low) == pytest.approx(at["low"][1], abs=0.1)
+    assert float(high) == pytest.approx(at["high"][1], abs=0.1)
+
+
+def test_the_ceiling_is_a_line_through_what_the_machine_allows() -> None:
+    points = [
+        Point(10, 10, "at the ceiling"),
+        Point(100, 100, "there too"),
+        Point(100, 200, "above"),
+    ]
+    svg = parsed(
+        plot(
+            "t", Axis("x", "log10"), Axis("y", "log10"), [Series("s", points)],
+            ("ceiling", [(10, 10), (100, 100)]),
+        )
+    )  # fmt: skip
+    (line,) = [one for one in svg.iter("polyline") if one.get("class") == "kb-ceiling"]
+    ends = [tuple(map(float, one.split(","))) for one in line.get("points", "").split()]
+    at = places(svg)
+    assert ends == [at["at the ceiling"], at["there too"]]
+    assert at["above"][1] < at["there too"][1]
+    assert "ceiling" in titles(svg)
+
+
+def test_series_differ_in_shape_and_not_in_colour_alone() -> None:
+    count = 3 * SERIES
+    series = [Series(f"s{n}", [Point(n + 1, n + 1, f"p{n}")]) for n in range(count)]
+    svg = parsed(plot("t", Axis("x"), Axis("y"), series))
+    groups = [group for group in svg.iter("g") if group.find("title") is not None]
+    colours = [group.get("class") for group in groups]
+    shapes = [re.sub(r"^M[^a-z]*", "", g.find("path").get("d", "")) for g in groups]  # type: ignore[union-attr]
+    assert len(set(shapes[:SERIES])) == len(set(colours)) == SERIES
+    assert len(set(zip(colours, shapes, strict=True))) == count
+
+
+def test_points_that_lead_somewhere_are_links_in_a_group_and_others_an_image() -> None:
+    linked = parsed(plot("t", Axis("x"), Axis("y"), [Series("s", [Point(1, 1, "a", to="r.html")])]))
+    assert linked.get("role") == "group"
+    (link,) = linked.iter("a")
+    assert (link.get("href"), link.get("aria-label")) == ("r.html", "a")
+    plain = parsed(plot("t", Axis("x"), Axis("y"), [Series("s", [Point(1, 1, "a")])]))
+    assert plain.get("role") == "img" and not list(plain.iter("a"))
+
+
+def test_what_a_logarithm_cannot_show_is_left_out() -> None:
+    points = [Point(0, 1, "none"), Point(1, -1, "less"), Point(1, math.inf, "more")]
+    assert plot("t", Axis("x", "log10"), Axis("y", "log10"), [Series("s", points)]) == ""
+    drawn = plot("t", Axis("x", "log2"), Axis("y"), [Series("s", [*points, Point(2, 2, "ok")])])
+    assert set(places(parsed(drawn))) == {"less", "ok"}
+
+
+@given(
+    st.lists(st.tuples(POSITIVE, POSITIVE), min_size=1, max_size=20), SCALE, SCALE, st.booleans()
+)
+def test_every_mark_of_a_plot_is_inside_it(
+    values: list[tuple[float, float]], across: str, up: str, joined: bool
+) -> None:
+    points = [Point(x, y, f"p{n}", y / 2, y * 2) for n, (x, y) in enumerate(values)]
+    axes = Axis("x", across), Axis("y", up)  # type: ignore[arg-type]
+    svg = parsed(plot("t", *axes, [Series("s", points, joined)]))
+    height = float(svg.get("viewBox", "").split()[3])
+    at = places(svg)
+    assert len(at) == len(points)
+    for x, y in at.values():
+        assert 0 <= x <= WIDTH and 0 <= y <= height
+    for text in svg.iter("text"):
+        assert 0 <= float(text.get("x", "0")) <= WIDTH
+    assert len(list(svg.iter("text"))) < 60
+
+
+def test_rows_put_values_to_scale_and_equal_ones_below_each_other() -> None:
+    cases = [Row("one", {"a": Mark(1, "a 1"), "b": Mark(1, "b 1"), "c": Mark(8, "c 8")})]
+    at = places(parsed(rows("t", Axis("x", "log2"), ["a", "b", "c"], cases, 2.0)))
+    assert at["a 1"][0] == at["b 1"][0] < at["c 8"][0]
+    assert at["a 1"][1] < at["b 1"][1] < at["c 8"][1]
+
+
+def test_a_ceiling_far_off_is_an_arrow_at_the_edge() -> None:
+    near = Row("near", {"a": Mark(8, "a 8")}, Mark(4, "ceiling 4"))
+    far = Row("far", {"a": Mark(8.1, "a 8.1")}, Mark(0.01, "ceiling 0.01"))
+    svg = parsed(rows("t", Axis("x", "log10"), ["a"], [near, far]))
+    shapes = [
+        path.get("d", "")
+        for path in svg.iter("path")
+        if path.get("class") == "kb-ceiling" and path.find("title") is not None
+    ]
+    assert [("l-8,8" in shape) for shape in shapes] == [False, True]
+    assert {"ceiling 4", "ceiling 0.01"} <= set(titles(svg))
+
+
+def test_no_rows_no_chart() -> None:
+    assert rows("t", Axis("x"), ["a"], [Row("one", {})]) == ""
+    assert rows("t", Axis("x", "log10"), ["a"], [Row("one", {"a": Mark(0, "none")})]) == ""
+
+
+@given(TEXT)
+def test_names_in_charts_are_text(text: str) -> None:
+    words = shown(text)
+    drawn = plot(text, Axis(text), Axis(text), [Series(text, [Point(1, 1, text, to="x.html")])])
+    drawn += rows(text, Axis(text), [text], [Row(text, {text: Mark(1, text)}, Mark(2, text))])
+    page = fragment(drawn)
+    assert {tag for tag, _ in page.elements} <= {
+        "div", "svg", "g", "a", "path", "text", "title", "line", "polyline",
+    }  # fmt: skip
+    for _, given_attributes in page.elements:
+        assert not [name for name in given_attributes if name.startswith("on")]
+        if "aria-label" in given_attributes:
+            assert given_attributes["aria-label"] == words
+
+
+@pytest.mark.parametrize(
+    ("tex", "wanted"),
+    [
+        (r"x_j", "<msub><mi>x</mi><mi>j</mi></msub>"),
+        (r"\frac{o}{l}", "<mfrac>"),
+        (r"\sum_{j \in S} e^{x_j - m}", "∑"),
+        (r"-\infty", "<mi>∞</mi>"),
+        (r"\ln l", '<mi>ln</mi><mspace width="0.17em"></mspace><mi>l</mi>'),
+        (r"\text{a < b}", "&#60;"),
+    ],
+)
+def test_tex_is_mathml(tex: str, wanted: str) -> None:
+    made = formula(tex, display=False)
+    assert made.startswith("<math") and wanted in made
+
+
+@pytest.mark.parametrize(
+    "tex",
+    [
+        r"\href{javascript:alert(1)}{x}", r"\style{color:red}{x}", r"\class{a}{b}", r"\unknown{x}",
+        "x_", "{" * 500, r"\left(x", "a & b", "x" * (maths.LONGEST + 1), "",
+    ],
+)  # fmt: skip
+def test_tex_that_is_not_known_to_be_safe_stays_text(tex: str) -> None:
+    page = fragment(formula(tex, display=True))
+    assert [tag for tag, _ in page.elements] in (["div", "code"], ["div", "math", "mrow"])
+    if tex:
+        assert page.text == f"$${tex}$$"
+
+
+@given(TEXT)
+def test_a_formula_has_only_harmless_elements(text: str) -> None:
+    page = fragment(formula(text, display=False))
+    for tag, given_attributes in page.elements:
+        assert tag in maths.ELEMENTS | {"code"}
+        assert not set(given_attributes) & {"href", "style", "class", "src"}
+
+
+def test_dollars_of_money_are_no_formula() -> None:
+    from kbtool.site.prose import rendered
+
+    page = render(rendered("It cost $5 and then $6; $x_1$ is a formula.", "n", 3))
+    assert "It cost $5 and then $6;" in page.text
+    assert [tag for tag, _ in page.elements].count("math") == 1
+
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><title>T &lt;b&gt;</title>{}</svg>'
+
+
+def test_a_drawing_is_written_again_with_its_title_as_its_name() -> None:
+    made = inlined(
+        SVG.format('<g class="kb-line"><path d="M1,1h2"/><text x="1">a &amp; b</text></g>')
+    )
+    svg = parsed(made)
+    assert (svg.get("role"), svg.get("aria-label")) == ("img", "T <b>")
+    assert [text.text for text in svg.iter("text")] == ["a & b"]
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "<script>alert(1)</script>", "<foreignObject/>", '<a href="x">x</a>', "<style>*{}</style>",
+        '<image href="http://evil.example/x.png"/>', '<use href="#x"/>', '<rect onclick="x"/>',
+        '<rect style="fill:red"/>', '<rect fill="url(#x)"/>', '<path d="url(http://e)"/>',
+        '<g class="md-header"/>', '<g id="title"/>', '<animate attributeName="x"/>', "<text>",
+        '<h:script xmlns:h="http://www.w3.org/1999/xhtml">alert(1)</h:script>',
+    ],
+)  # fmt: skip
+def test_a_drawing_with_more_than_shapes_is_refused(inner: str) -> None:
+    with pytest.raises(DrawingError):
+        inlined(SVG.format(inner))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<!DOCTYPE svg [<!ENTITY a "b">]>' + SVG.format(""),
+        SVG.format("<!-- " + "x" * 70_000 + " -->"),
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"/>', "<svg/>", "no XML",
+    ],
+)  # fmt: skip
+def test_what_is_no_drawing_is_refused(text: str) -> None:
+    with pytest.raises(DrawingError):
+        inlined(text)
+
+
+def contrast(one: str, other: str) -> float:
+    def light(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted([light(one), light(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize(("palette", "paper"), [(":root", "#ffffff"), ("slate", "#1e2129")])
+def test_series_stand_out_from_the_paper_of_both_palettes(palette: str, paper: str) -> None:
+    css = (Path(__file__).parents[2] / "kbtool/site/assets/charts.css").read_text()
+    (body,) = re.findall(rf"{re.escape(palette)}[^{{}}]*{{([^}}]*--kb-series-1:[^}}]*)}}", css)
+    tones = re.findall(r"--kb-series-\d: (#[0-9a-f]{6});", body)
+    assert len(set(tones)) == SERIES
+    for tone in tones:
+        assert contrast(tone, paper) >= 4.5, tone

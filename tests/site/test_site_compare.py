@@ -1,0 +1,126 @@
+"""The page that compares: which runs it offers, and the data that its script loads."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+import site_trees as trees
+from site_html import Site
+
+from kbtool.site import addresses as at
+from kbtool.site.index import Index
+from kbtool.site.pages import compare
+from kbtool.site.parts import compare_link
+from kbtool.store.tree import KnowledgeBase
+
+RUN = "20251121T101010Z-copy"
+
+
+def base(root: Path, words: trees.Words = trees.plain) -> Index:
+    return Index(KnowledgeBase(trees.make(root / "kb", words)))
+
+
+def called(script: bytes) -> tuple[str, Any]:
+    """The function that a script calls, and what with."""
+    found = re.fullmatch(r"(\w+)\((.*)\);\n", script.decode("ascii"))
+    assert found is not None
+    return found[1], json.loads(found[2])
+
+
+def test_the_list_names_every_benchmark_and_its_data(tmp_path: Path) -> None:
+    scripts = compare.scripts(base(tmp_path))
+    name, runs = called(scripts.pop(at.COMPARABLE))
+    assert name == "kbtoolRuns"
+    (run,) = runs
+    assert run["id"] == RUN
+    assert run["arms"] == ["words about ours", "words about theirs"]
+    assert run["baseline"] == "words about theirs"
+    assert set(scripts) == {run["script"]} == {at.timings(trees.session_id(1), RUN)}
+
+
+def test_the_data_of_a_run_are_its_records(tmp_path: Path) -> None:
+    scripts = compare.scripts(base(tmp_path))
+    name, run = called(scripts[at.timings(trees.session_id(1), RUN)])
+    assert name == "kbtoolRun"
+    timed, refused = run["cases"]
+    assert timed["arms"]["words about ours"] == [2.5, 2.25, 2.75]
+    assert timed["refused"] is None and refused["refused"] == "words about refused"
+    assert run["again"] == (
+        "git checkout 7e12345\nkbtool run-recipe copy --set 'seed=words about seed'"
+    )
+    told = {one["name"]: one["value"] for one in run["conditions"]}
+    assert told["Commit"] == "7e12345, work tree changed"
+    assert told["Protocol"] == "words about protocol"
+    # Without a card the processor weighs, and a card is no condition.
+    assert "Card" not in told
+    assert {one["name"] for one in run["conditions"] if one["weighs"]} >= {"Processor", "Device"}
+    assert run["page"] == f"runs/{trees.session_id(1)}/{RUN}.html"
+
+
+def test_every_benchmark_of_a_run_counts(tmp_path: Path) -> None:
+    root = trees.make(tmp_path / "kb")
+    path = root / "sessions" / trees.session_id(1) / "runs" / "two.json"
+    run = json.loads(path.read_text())
+    again = json.loads(json.dumps(run["steps"][3]))
+    again["id"] = "again"
+    again["result"]["cases"][0]["case_set"] = "second"
+    again["result"]["variants"] = ["words about third"]
+    again["result"]["cases"][0]["arms"]["words about third"] = again["result"]["cases"][0]["arms"][
+        "words about ours"
+    ]
+    run["steps"].insert(4, again)
+    run["steps"][2]["result"]["cases"].append(
+        {**run["steps"][2]["result"]["cases"][0], "variant": "words about third"}
+    )
+    trees.put(path, trees.sealed({k: v for k, v in run.items() if k != "digest"}))
+    index = Index(KnowledgeBase(root))
+    assert not index.base.findings
+    scripts = compare.scripts(index)
+    _, runs = called(scripts[at.COMPARABLE])
+    assert runs[0]["arms"] == ["words about ours", "words about third", "words about theirs"]
+    _, data = called(scripts[runs[0]["script"]])
+    assert [case["set"] for case in data["cases"]] == [None, None, "second", None]
+
+
+def test_an_attack_stays_inside_its_strings(tmp_path: Path) -> None:
+    for script in compare.scripts(base(tmp_path, trees.attack)).values():
+        assert b"<" not in script
+        _, value = called(script)
+        assert "<script>alert(1)</script>" in json.dumps(value)
+
+
+def test_the_page_leads_to_every_arm(plain_site: Site) -> None:
+    page = plain_site.pages["compare.html"]
+    assert "needs JavaScript" in page.text and "within noise" in page.text
+    chosen = [unquote(link) for link in page.links if "#a=" in link]
+    assert chosen == [f"#a={RUN}/words about {arm}" for arm in ("ours", "theirs")]
+    assert (plain_site.out / "compare-runs.js").is_file()
+    assert 'src="assets/compare.js"' in (plain_site.out / "compare.html").read_text()
+
+
+def test_the_page_lists_the_newest_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = base(tmp_path)
+    monkeypatch.setattr(compare, "_LISTED", 0)
+    assert "1 older ones; see [all runs](runs/index.md)" in compare.page(index)
+
+
+def test_without_a_benchmark_the_page_says_so(empty_site: Site) -> None:
+    page = empty_site.pages["compare.html"]
+    assert "No data because no run in this knowledge base has a benchmark" in page.text
+    assert "kb-compare" not in page.ids
+
+
+@pytest.mark.parametrize("arm", ["x", "a&b=c/d#e", '"><script>', "ä ×"])
+def test_a_link_keeps_the_arm(arm: str) -> None:
+    link = compare_link("Compare", RUN, arm, "runs/s/r.md")
+    target = re.fullmatch(r'<a href="([^"<>]*)">Compare</a>', link)
+    assert target is not None
+    address = html.unescape(target[1])
+    assert address.startswith("../../compare.html#a=")
+    assert "&" not in address and unquote(address.partition("#a=")[2]) == f"{RUN}/{arm}"

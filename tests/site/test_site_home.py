@@ -1,0 +1,182 @@
+"""The first page, and the pages of bugs and recipes: figures that the records hold."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+import site_trees as trees
+
+from kbtool.site.index import Index
+from kbtool.site.pages import bug, home, pattern, recipe
+from kbtool.store.tree import KnowledgeBase
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return trees.make(tmp_path / "kb")
+
+
+def index_of(root: Path) -> Index:
+    return Index(KnowledgeBase(root))
+
+
+def home_page(root: Path) -> str:
+    return unescape(home.page(index_of(root), None))
+
+
+def part(page: str, name: str) -> str:
+    return page.split(f"{{#{name}}}")[1].split("\n## ")[0]
+
+
+def template(root: Path) -> dict[str, Any]:
+    """The record of the run that went through."""
+    (path,) = (root / "sessions").glob("*/runs/two.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def put_run(root: Path, number: int, **fields: Any) -> dict[str, Any]:
+    """A run of a later day like the template's; what ``fields`` gives is other."""
+    record = {**copy.deepcopy(template(root)), **fields, "attempt": 1}
+    record |= {"id": f"202511{22 + number}T101010Z-copy",
+               "started": f"2025-11-{22 + number}T10:10:10Z",
+               "ended": f"2025-11-{22 + number}T10:11:10Z"}  # fmt: skip
+    record.pop("digest")
+    folder = root / "sessions" / record["session"] / "runs"
+    trees.put(folder / f"{number}.json", trees.sealed(record))
+    return record
+
+
+def slower(record: dict[str, Any], times: float) -> list[dict[str, Any]]:
+    """The steps of a run whose baseline takes so many times as long as ours."""
+    steps = copy.deepcopy(record["steps"])
+    arms = next(s for s in steps if s["id"] == "time")["result"]["cases"][0]["arms"]
+    theirs = arms["words about theirs"]
+    for key in ("median_us", "low_us", "high_us"):
+        theirs[key] *= times
+    theirs["samples_us"] = [value * times for value in theirs["samples_us"]]
+    return steps
+
+
+def test_the_latest_result_is_the_newest_run_s_and_the_history_is_of_the_same_cases(root):
+    rows = [row for row in part(home_page(root), "results").splitlines() if "kernels/" in row]
+    assert len(rows) == 1 and "one run so far" in rows[0] and "**1.00 ×**" in rows[0]
+    put_run(root, 1, steps=slower(template(root), 4))
+    put_run(root, 2, steps=slower(template(root), 2))
+    (row,) = (r for r in part(home_page(root), "results").splitlines() if "kernels/" in r)
+    assert "**2.00 ×**" in row and "| 2.50 |" in row and "| 1 of 1 |" in row
+    assert "2025-11-24 10:10 UTC" in row
+    assert "words about cpu, 2 threads: 1.00, 4.00, 2.00" in row  # what the sparkline says
+    assert len(re.findall(r"[\d.]+,[\d.]+", re.search(r'points="([^"]*)"', row)[1])) == 3
+
+
+def test_another_case_is_another_result(root):
+    steps = copy.deepcopy(template(root)["steps"])
+    benchmark = next(step for step in steps if step["id"] == "time")["result"]
+    benchmark["cases"][0]["name"] = "another"
+    put_run(root, 1, steps=steps)
+    row = next(r for r in part(home_page(root), "results").splitlines() if "kernels/" in r)
+    assert "one run so far" in row
+
+
+def test_a_figure_leads_to_its_place_and_is_what_the_index_counts(root):
+    made, index = home_page(root), index_of(root)
+    counts = index.audit.counts
+    wrong = counts["inconsistent"] + counts["decision"]
+    assert f"[**{wrong}**](audit.md)" in made
+    for grade in ("decision", "inconsistent", "undetermined"):
+        assert f"[{counts[grade]}](audit.md#{grade})" in part(made, "audit")
+    is_open = sum(case.is_open for case in index.bugs.values())
+    assert f"[**{is_open}**](bugs/index.md)" in made
+
+
+def test_an_empty_notebook_says_why_there_is_nothing(tmp_path):
+    made = home_page(trees.empty(tmp_path / "kb"))
+    for name, why in (
+        ("results", "No data because no run"), ("runs", "No recipe was run"),
+        ("open-bugs", "No session's record names a bug"), ("audit", "No record makes a claim"),
+        ("running", "No session is running"),
+    ):  # fmt: skip
+        assert why in part(made, name)
+
+
+def test_a_bug_shows_what_validation_makes_of_its_edits(root):
+    index = index_of(root)
+    last, first = trees.session_id(1), trees.session_id(0)
+    made = unescape(bug.page(index, index.bugs[last, "nan"]))
+    back = part(made, "mutants")
+    assert '| <span class="kb-chip kb-chip--good">found</span> | 1 of 1 |' in back
+    assert "0.1 lets it through in <code>words about case</code>" in back
+    assert f"runs/{last}/20251121T101010Z-copy.md" in back
+    assert "Found by <code>words about case</code>. The first says: words about noticed" in back
+    assert "No edit puts this bug back" in bug.page(index, index.bugs[first, "odd_.x"])
+    assert ">found<" in next(
+        row for row in bug.listing(index).splitlines() if f"{last}/nan.md" in row
+    )
+
+
+def test_what_the_bound_refuses_is_told_and_the_newest_run_counts(root):
+    steps = copy.deepcopy(template(root)["steps"])
+    result = next(step for step in steps if step["id"] == "put")["result"]
+    result["mutants"][0]["over_bound"] = [0]
+    put_run(root, 1, steps=steps)
+    index = index_of(root)
+    made = unescape(bug.page(index, index.bugs[trees.session_id(1), "nan"]))
+    assert "0.1 finds it too" in made and "lets it through" not in made
+    assert "20251123T101010Z-copy.md" in made
+
+
+def test_an_edit_that_no_run_put_back_says_so(root):
+    for path in (root / "sessions").glob("*/runs/*.json"):
+        path.unlink()
+    index = index_of(root)
+    case = index.bugs[trees.session_id(1), "nan"]
+    assert "no run has put it back yet" in bug.page(index, case)
+    assert ">never run<" in bug.listing(index)
+
+
+def test_expected_times_are_the_medians_of_runs_alike_on_one_machine(root):
+    def steps_of(made: str) -> dict[str, list[str]]:
+        rows = (row.split(" | ") for row in made.splitlines() if re.match(r"\| \d", row))
+        return {cells[1].rpartition(" ")[2]: cells[2:] for cells in rows}
+
+    def taking(seconds: float) -> list[dict[str, Any]]:
+        return [{**step, "seconds": seconds} for step in template(root)["steps"]]
+
+    put_run(root, 1, steps=taking(6.2))
+    put_run(root, 2, steps=taking(100), parameters={"seed": "another"},
+            machine={**template(root)["machine"], "cpu": "faster"})  # fmt: skip
+    index = index_of(root)
+    made = unescape("\n".join(recipe.steps(index, index.recipes["copy"][1], settings=False)))
+    header = next(line for line in made.splitlines() if "Declared" in line)
+    assert header.split(" | ")[4:] == ["Took on faster", "Took on words about cpu |"]
+    # The template's run built in its first attempt, 4.2 s, and failed to validate there; what the
+    # second attempt kept says nothing new.
+    assert steps_of(made)["build"] == [
+        "<code>build</code>", "5 s", "100 s <small>n = 1</small>",
+        "5.20 s <small>n = 2</small> |",
+    ]  # fmt: skip
+    assert steps_of(made)["validate"][3] == "6.20 s <small>n = 1</small> |"
+
+
+def test_a_recipe_that_never_ran_says_that_its_times_are_declared(root):
+    for path in (root / "sessions").glob("*/runs/*.json"):
+        path.unlink()
+    index = index_of(root)
+    table, why = recipe.steps(index, index.recipes["copy"][1], settings=True)
+    assert "Took" not in table and "it was never run here" in why
+
+
+def test_what_replaced_a_pattern_is_told_on_both_pages(root):
+    index = index_of(root)
+    for name, how, other in (("P01", "Superseded by", "P02"), ("P02", "Supersedes", "P01")):
+        made = unescape(pattern.page(index, index.patterns[name]))
+        (row,) = (line for line in made.splitlines() if line.startswith(f"| {how} |"))
+        assert f"({other}.md)" in row and "words about since" in row
+        assert f"../sessions/{trees.session_id(0)}.md" in row

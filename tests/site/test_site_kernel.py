@@ -1,0 +1,263 @@
+"""The page of a kernel: its results beside its peers, its history, its variants, its files."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+import site_trees as trees
+from hypothesis import given
+from site_html import fragment
+from test_site_escape import TEXT
+
+from kbtool.site import addresses as at
+from kbtool.site.index import Index
+from kbtool.site.pages import pages, source
+from kbtool.store.sources import kernel_file
+from kbtool.store.tree import KnowledgeBase
+
+KERNEL = {
+    "id": "copy", "title": "Copy", "summary": "Copies.", "namespace": "copy",
+    "harness": "harness.py",
+    "targets": {
+        "cpu": {"sources": ["copy.cpp"], "headers": ["copy.h"]},
+        "cuda": {
+            "sources": ["copy.cpp", "cuda/copy.cu"], "headers": ["gone.h"],
+            "architectures": ["sm_90a"], "variants": {"plain": {}, "vector": {}},
+        },
+    },
+    "case_fields": {"S": {"type": "int", "default": "1", "help": "size"},
+                    "dtype": {"type": "str", "default": "float32", "help": "type"}},
+    "case_sets": {"small": {"title": "Small", "cases": [{"name": "s", "S": "64"}],
+                            "for_each": {"dtype": ["float32", "float16"]}},
+                  "large": {"title": "Large", "cases": [{"S": "4096"}, {"S": "8192"}]}},
+}  # fmt: skip
+
+README = (
+    "# Copy\n\nSee [the header](copy.h), `cuda/copy.cu` and [what is not there](gone.h).\n\n"
+    "$x_j$\n\n![how it copies](how.svg)\n\n![another](evil.svg)\n"
+)
+SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><title>How it copies</title>'
+    '{}<rect width="3"/></svg>'
+)
+COPY = '#include "copy.h"\n\n// <b>not bold</b>\nint main() { return 0; }\n'
+
+
+def timing(median: float) -> dict[str, Any]:
+    samples = [median * 0.9, median, median * 1.1]
+    return {"samples_us": samples, "median_us": median, "low_us": median * 0.95,
+            "high_us": median * 1.05, "calls_per_sample": 1}  # fmt: skip
+
+
+def run(
+    number: int, cases: dict[str, dict[str, float]], card: str | None, **more: Any
+) -> dict[str, Any]:
+    """A run of so many cases: name → arm → microseconds."""
+    step = {"expected_seconds": 5, "expected_from": "declared", "seconds": 4.2, "status": "passed"}
+    checked = [
+        {"case_set": "small", "name": name, "variant": variant, "case": {}, "passed": True}
+        for name in ("s float32", "s float16")
+        for variant in (None, *more.get("variants", []))
+    ]
+    timed = [
+        {"name": name, "case": {}, "case_set": more.get("case_set"), "bytes": 3_000_000 * at_,
+         "flops": 1, "rechecked": True, "arms": {arm: timing(us) for arm, us in arms.items()},
+         "absent": more.get("absent", {}), "peers": more.get("peers", {})}
+        for at_, (name, arms) in enumerate(cases.items(), 1)
+    ]  # fmt: skip
+    target = "cuda" if card else "cpu"
+    return {
+        "id": f"20251121T1010{number}Z-copy", "attempt": 1, "session": trees.session_id(0),
+        "recipe": "copy", "pattern": "P01", "kernel": "copy", "parameters": {"seed": str(number)},
+        "status": "passed", "started": f"2025-11-21T10:10:{number}Z",
+        "ended": f"2025-11-21T10:11:{number}Z",
+        "machine": {"card": card, "python": "3.11", "kbtool": "0.1.0", "os": "Linux",
+                    "cpu": "a processor", "cores": 2},
+        "repository": {"commit": f"{number}" * 20, "branch": "main", "dirty": number == 12,
+                       "changed_during_run": False},
+        "steps": [
+            {"id": "build", "kind": "build", "title": "Build", **step,
+             "result": {"type": "build", "kernel": "copy", "target": target, "key": "k",
+                        "artifact": "lib", "sha256": trees.SHA, "bytes": 10, "warm": False,
+                        "compiler": "c", "flags": [], "sources": {}}},
+            {"id": "validate", "kind": "validate", "title": "Validate", **step,
+             "result": {"type": "validation", "sha256": trees.SHA, "device": "d", "seed": 1,
+                        "rule": "r", "cases": checked}},
+            {"id": "time", "kind": "benchmark", "title": "Time", **step,
+             "result": {"type": "benchmark", "sha256": trees.SHA, "device": target, "threads": 2,
+                        "subject": "ours", "baseline": "base", "read_gb_s": 1000.0,
+                        "variants": more.get("variants", []), "protocol": "p", "cases": timed}},
+        ],
+    }  # fmt: skip
+
+
+def make(root: Path, *runs: dict[str, Any]) -> dict[str, str]:
+    """Every page of a tree with the kernel and so many runs of it."""
+    trees.make(root, sessions=1)
+    folder = root / "kernels" / "copy"
+    trees.put(folder / "kernel.yaml", KERNEL)
+    (folder / "README.md").write_text(README)
+    (folder / "how.svg").write_text(SVG.format(""))
+    (folder / "evil.svg").write_text(SVG.format("<script>alert(1)</script>"))
+    (folder / "cuda").mkdir()
+    for name in ("copy.cpp", "copy.h", "cuda/copy.cu"):
+        (folder / name).write_text(COPY)
+    (folder / "harness.py").write_text("def make():\n    return None\n")
+    for old in (root / "sessions" / trees.session_id(0) / "runs").glob("*.json"):
+        old.unlink()
+    for record in runs:
+        path = root / "sessions" / trees.session_id(0) / "runs" / f"{record['id']}.json"
+        trees.put(path, trees.sealed(record))
+    base = KnowledgeBase(root)
+    made = pages(Index(base))
+    assert not base.findings
+    return made
+
+
+def sections(page: str, level: int = 2) -> dict[str, str]:
+    """Anchor of a heading → what stands below it, character references resolved."""
+    parts = re.split(rf"^#{{{level}}} .*{{#(.+)}}$", page, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], map(unescape, parts[2::2]), strict=True))
+
+
+OLD = run(11, {"s float32": {"ours": 10, "base": 10}, "s float16": {"ours": 10, "base": 40}}, "H1")
+NEW = run(
+    12,
+    {"s float32": {"ours": 5, "base": 10, "peer": 20, "plain": 10, "vector": 5},
+     "s float16": {"ours": 5, "base": 40, "plain": 20, "vector": 5}},
+    "H1", variants=["plain", "vector"], absent={"peer": "it takes no halves"},
+)  # fmt: skip
+LARGE = run(13, {"S=4096": {"ours": 4, "base": 2}}, "H1", case_set="large")
+CPU = run(14, {"s float32": {"ours": 100, "base": 300}}, None)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    made = make(tmp_path_factory.mktemp("kernel") / "kb", OLD, NEW, LARGE, CPU)
+    return made[at.kernel_page("copy")]
+
+
+def test_the_newest_run_of_each_case_set_counts(page: str) -> None:
+    results = sections(page)["results"]
+    machine = results.partition("### H1")[2].partition("### ")[0]
+    small = next(line for line in machine.splitlines() if line.startswith("| Small |"))
+    # 10/5 and 40/5: geometric mean 4; the old run had 1 and 4.
+    assert "| 4.00 <small>2.00–8.00</small> |" in small
+    assert "| 4.00 <small>4.00–4.00, 1 of 2 cases</small> |" in small  # the peer
+    assert "6 of 6" in small  # right in the same run
+    assert "<code>1212121+</code>" in small  # a changed work tree
+    large = next(line for line in machine.splitlines() if line.startswith("| Large |"))
+    assert "| 0.500 <small>0.500–0.500</small> |" in large
+    # 3,000,000 bytes at 1000 GB/s take 3 µs of 4.
+    assert "| 75.0 % " in large
+
+
+def test_it_says_why_a_figure_is_missing(page: str, tmp_path: Path) -> None:
+    results = sections(page)["results"]
+    assert "peer, Small (1): no data because it takes no halves" in results
+    assert "peer, Large (1): no data because it was not timed; the record does not say" in results
+    alone = sections(make(tmp_path / "kb")[at.kernel_page("copy")])["results"]
+    assert "no data because the kernel was never run here" in alone
+
+
+def test_the_command_that_measured_it_stands_below(page: str) -> None:
+    results = sections(page)["results"]
+    assert f"git checkout {'12' * 20}" in results
+    assert "kbtool run-recipe copy --set seed=13" in results
+    assert "kbtool run-recipe copy --set seed=11" not in results  # nothing shown is from it
+    assert "differed from its commit" in results
+
+
+def test_charts_have_every_case_and_arm(page: str) -> None:
+    drawn = sections(page)["results"]
+    for said in ("s float32, ours: 5.00 µs (4.75–5.25)", "s float16, base: 40.0 µs (38.0–42.0)",
+                 "S=4096, ours: 4.00 µs (3.80–4.20)", "read ceiling, 1,000 GB/s"):  # fmt: skip
+        assert f"<title>{said}</title>" in drawn, said
+    assert "peer: 4.00 × our time" in drawn
+
+
+def test_history_joins_runs_of_the_same_cases_and_links_them(page: str) -> None:
+    history = sections(page)["history"].partition("### H1")[2].partition("### ")[0]
+    points = re.findall(r'<a href="([^"]+)" aria-label="([^"]+)">', history)
+    small = [(target, said) for target, said in points if said.startswith("Small (2 cases)")]
+    assert [said.rpartition(": ")[2] for _, said in small] == [
+        "2.00 × the speed of base", "4.00 × the speed of base",
+    ]  # fmt: skip
+    assert small[0][0].endswith("20251121T101011Z-copy.html")
+    for commit in ("1111111", "1212121+", "1313131"):
+        assert f">{commit}</text>" in history
+    cpu = sections(page)["history"].partition("### a processor, 2 threads")[2]
+    assert "one run timed it so far" in cpu
+
+
+def test_the_ladder_has_what_each_variant_is_worth(page: str) -> None:
+    ladder = sections(page)["ladder"]
+    vector = next(line for line in ladder.splitlines() if line.startswith("| <code>vector"))
+    # 10/5 and 20/5: geometric mean 2.83.
+    assert "| 2.83 <small>2.00–4.00</small> |" in vector
+    assert "2 of 2 cases" in vector and "| 1.00 <small>1.00–1.00</small> |" in vector
+
+
+def test_case_sets_are_as_the_manifest_has_them(page: str) -> None:
+    cases = sections(page)["case-sets"]
+    assert "Each case is taken with <code>dtype</code> float32, float16." in cases
+    assert "<summary>2 cases</summary>" in cases and "| s | 64 |" in cases
+
+
+def test_readme_links_files_and_shows_drawings(page: str) -> None:
+    about = sections(page)["about"]
+    assert '<a href="copy/src/copy.h.html">the header</a>' in about
+    assert '<a href="copy/src/cuda/copy.cu.html"><code>cuda/copy.cu</code></a>' in about
+    assert '<span class="kb-file" title="gone.h">what is not there</span>' in about
+    assert "<math" in about
+    assert 'aria-label="How it copies"' in about and "<rect" in about
+    assert "<script" not in about and "[image: another, evil.svg]" in about
+
+
+def test_each_source_has_a_page_with_lines_that_can_be_linked(tmp_path: Path) -> None:
+    made = make(tmp_path / "kb", NEW)
+    page = made[at.source_page("copy", "cuda/copy.cu")]
+    shown = fragment(page.partition("<div")[2].partition(">")[2])
+    assert {"L1", "L2", "L3", "L4"} <= shown.ids and "L5" not in shown.ids
+    assert {"#L1", "#L4"} <= set(shown.links)
+    assert "// <b>not bold</b>" in shown.text
+    assert "b" not in [tag for tag, _ in shown.elements]
+    assert "exclude: true" in page.partition("\n---\n")[0]  # the search does not find it
+    assert at.source_page("copy", "copy.h", 3) == at.source_page("copy", "copy.h") + "#L3"
+    # What the manifest names and is not there has none, and none is listed.
+    assert at.source_page("copy", "gone.h") not in made
+    assert "gone.h" not in sections(made[at.kernel_page("copy")])["files"]
+
+
+@given(TEXT)
+def test_a_source_is_text(text: str) -> None:
+    for name in ("a.cpp", "a.py", "a.yaml", "a.unheard-of"):
+        shown = fragment(source.numbered(name, text))
+        assert {tag for tag, _ in shown.elements} <= {"div", "pre", "span", "a"}
+        assert all(link.startswith("#L") for link in shown.links)
+        for _, given_attributes in shown.elements:
+            assert set(given_attributes) <= {"class", "id", "href", "tabindex"}
+
+
+@pytest.mark.parametrize("path", ["../../secret", "/etc/passwd", "link", "sub", "a\0b", "bytes"])
+def test_no_file_outside_the_kernel_is_read(tmp_path: Path, path: str) -> None:
+    make(tmp_path / "kb")
+    (tmp_path / "kb" / "secret").write_text("secret")
+    folder = tmp_path / "kb" / "kernels" / "copy"
+    (folder / "link").symlink_to(tmp_path / "kb" / "secret")
+    (folder / "sub").mkdir()
+    (folder / "bytes").write_bytes(b"\xff\xfe")
+    base = KnowledgeBase(tmp_path / "kb")
+    assert kernel_file(base, "copy", path) is None
+    assert kernel_file(base, "copy", "copy.h") == COPY
+
+
+@pytest.mark.parametrize("path", ["../x.h", "a b.h", "é.h", "x" * 200, "/x", "a/../b", "index", ""])
+def test_the_address_of_an_odd_path_is_plain(path: str) -> None:
+    page = at.source_page("copy", path)
+    assert re.fullmatch(r"kernels/copy/src/[A-Za-z0-9._-]+\.md", page)
+    assert at.is_source_page(page) and not at.is_source_page(at.kernel_page("copy"))

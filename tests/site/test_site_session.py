@@ -1,0 +1,132 @@
+"""The page of a session: its card, its steps drawn, what came before and after."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import site_trees as trees
+
+from kbtool.model.session import Session
+from kbtool.site import addresses as at
+from kbtool.site.index import Index
+from kbtool.site.pages import session as pages
+from kbtool.site.pages import timeline
+from kbtool.store.tree import KnowledgeBase
+
+BASE = {"id": "2025-01-01-a", "label": "A", "title": "T", "origin": "person", "status": "complete"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return trees.make(tmp_path / "kb", sessions=3)
+
+
+def page(root: Path, number: int) -> str:
+    index = Index(KnowledgeBase(root))
+    return unescape(pages.page(index, index.sessions[trees.session_id(number)]))
+
+
+def change(root: Path, number: int, **fields: object) -> None:
+    path = root / "sessions" / trees.session_id(number) / "session.yaml"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def steps(root: Path, *times: tuple[str | None, str | None]) -> str:
+    listed = [
+        {"id": f"s{at}", "title": f"step {at}", "target": target, "actual": actual}
+        for at, (target, actual) in enumerate(times)
+    ]
+    one = Session.model_validate({**BASE, "steps": listed})
+    return timeline.steps(Index(KnowledgeBase(root)), one, at.session_page(one.id))
+
+
+def bars(made: str) -> list[dict[str, float]]:
+    """Of each drawing the lengths by class."""
+    found = []
+    for svg in re.findall(r"<svg.*?</svg>", made):
+        root = ElementTree.fromstring(svg)
+        assert root.get("aria-label") == root.findtext("title")
+        width = float(root.get("width", 0))
+        for rect in root.iter("rect"):
+            assert 0 <= float(rect.get("x")) <= float(rect.get("x")) + float(rect.get("width"))
+            assert float(rect.get("x")) + float(rect.get("width")) <= width
+        found.append({rect.get("class"): float(rect.get("width")) for rect in root.iter("rect")})
+    return found
+
+
+def test_bars_are_on_one_scale_and_the_times_add_up(root):
+    made = steps(root, ("25 min", "75 min"), ("1 h", "30 min"), (None, "15 min"))
+    first, second, third = bars(made)
+    assert first["kb-actual"] == pytest.approx(3 * first["kb-target"], abs=0.2)
+    assert second["kb-target"] == pytest.approx(2 * second["kb-actual"], abs=0.2)
+    assert third["kb-actual"] == pytest.approx(first["kb-actual"] / 5, abs=0.2)
+    assert "kb-target" not in third
+    assert "2 of 3 steps state both times: 85 min planned, 105 min taken, 20 min over." in made
+    assert "| +50 min |" in made and "| −30 min |" in made
+
+
+def test_what_a_range_or_a_bound_leaves_open_is_pale_and_is_not_added_up(root):
+    made = steps(root, ("10 min", "5..10 min"), ("10 min", "<5 min"))
+    first, second = bars(made)
+    assert first["kb-perhaps"] == pytest.approx(first["kb-actual"], abs=0.2)
+    assert second["kb-perhaps"] == pytest.approx(second["kb-target"] / 2, abs=0.2)
+    assert second["kb-actual"] <= 1
+    assert "both times" not in made and "Difference" not in made
+
+
+def test_steps_without_times_are_not_drawn(root):
+    assert "<svg" not in steps(root, (None, None))
+    assert steps(root, (None, None)).count("step 0") == 1
+    assert steps(root) == ""
+
+
+def test_a_step_names_the_pattern_that_it_was_done_by(root):
+    change(root, 0, steps=[{"id": "a", "title": "A", "pattern": "P01", "target": "1 min"}])
+    assert "| A | [P01](../patterns/P01.md) |" in re.sub("<span[^>]*></span>", "", page(root, 0))
+
+
+def test_the_card_counts_what_the_page_lists(root):
+    card = page(root, 2).split("kb-facts")[1].split("</div>")[0]
+    for label, value in (
+        ("Runs", "[1 passed](#runs)"), ("Measured", "[1 pass](#measurements)"),
+        ("Bugs met", "[2, 2 open](#bugs)"), ("Fixes", "[1](#fixes)"), ("Commits", "[1](#commits)"),
+    ):  # fmt: skip
+        assert f"<small>{label} </small><br>{value}" in card
+    assert re.search(r"Claims </small><br>\[1 \w+\]\(#claims\)", card)
+
+
+def test_before_and_after_by_what_follows_and_else_by_the_list(root):
+    def around(number: int) -> str:
+        line = next(
+            row for row in page(root, number).splitlines() if re.match("Before|After|Li", row)
+        )
+        return re.sub(r"\[[^]]*\]\(([^)]*)\)", r"\1", line)
+
+    first, second, third = (f"{trees.session_id(number)}.md" for number in range(3))
+    assert around(0) == f"After: {second}"
+    assert around(1) == f"Before: {first} · After: {third}"
+    assert around(2) == f"Before: {second}"
+    path = root / "sessions" / trees.session_id(2) / "session.yaml"
+    alone = {key: value for key, value in json.loads(path.read_text()).items() if key != "follows"}
+    path.write_text(json.dumps(alone))
+    assert around(1) == f"Before: {first} · Listed after: {third}"
+    assert around(2) == f"Listed before: {second}"
+
+
+def test_what_a_record_does_not_have_is_said(root):
+    assert "The record has no" not in page(root, 0)
+    change(root, 0, commits=[], lessons=[])
+    assert "*The record has no commits, lessons.*" in page(root, 0)
+
+
+def test_a_long_outcome_is_cut_between_words_and_its_figures_are_figures(root):
+    link = "[0.35 USD](figure:#costs.gpu)"
+    change(root, 0, outcome=f"It cost {link}. {'word ' * 100}")
+    index = Index(KnowledgeBase(root))
+    listed = unescape(pages.listing(index))
+    assert "It cost 0.35 USD. word" in listed and "word …" in listed and "figure:" not in listed
