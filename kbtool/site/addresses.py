@@ -106,6 +106,11 @@ def source_page(kernel: str, path: str, line: int | None = None) -> str:
     return f"kernels/{_name(kernel)}/src/{name}.md{anchor}"
 
 
+def cases_page(kernel: str) -> str:
+    """The page of a kernel's targets and cases."""
+    return f"kernels/{_name(kernel)}/cases.md"
+
+
 def is_source_page(page: str) -> bool:
     """Whether ``page`` is the page of a file of a kernel."""
     return page.startswith("kernels/") and "/src/" in page

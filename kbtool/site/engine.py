@@ -61,6 +61,7 @@ class Engine:
     def __init__(self, config: Any) -> None:
         self.config = config
         self._found: dict[str, list[dict[str, Any]]] = {}
+        self._tag_lists: set[str] = set()
         names = {name.rpartition("/")[2] for name in config.plugins}
         self._shared = names <= SHAREABLE
 
@@ -99,7 +100,7 @@ class Engine:
         for template in config.extra_templates:
             _build_extra_template(template, self.files, config, self.nav)
         self._place(pages)
-        self._shown = {page.file.src_uri: _shown(page) for page in pages}
+        self._titles = {page.file.src_uri: page.title for page in self.nav.pages}
         for page in pages:
             page.validate_anchor_links(files=self.files, log_level=config.validation.links.anchors)
         config.plugins.on_post_build(config=config)
@@ -120,11 +121,11 @@ class Engine:
     def update(self, changed: Sequence[str]) -> bool:
         """Bring the site up to date; whether that could be done without building it whole.
 
-        Where it could not, because there is a new file, or a page whose title or tags stand on
-        others too, nothing was built.
+        Where it could not, because a file is new or gone, or the title of a page changed that
+        every page has in its navigation, nothing was built.
 
         Args:
-            changed: paths in ``docs_dir``; every file that differs from the last whole build.
+            changed: paths in ``docs_dir``; every file that differs from the last build.
         """
         files = [self.files.get_file_from_path(path) for path in changed]
         if None in files:
@@ -132,21 +133,40 @@ class Engine:
         pages = [file.page for file in files if file.page is not None]
         for page in pages:
             page.read_source(self.config)
-            if page.markdown is None or self._shown.get(page.file.src_uri) != _shown(page):
-                return False
+        if any(self._titles.get(page.file.src_uri, page.title) != page.title for page in pages):
+            return False
         for file in files:
             if file.page is None:
                 file.copy_file()
         self._render(pages)
-        self._place(pages)
+        self._place([*pages, *self._lists_of_tags()])
         self.config.plugins.on_post_build(config=self.config)
         return True
+
+    def _lists_of_tags(self) -> list[Any]:
+        """The pages that list what has which tag, rendered anew: any page may have changed them."""
+        plugins = self.config.plugins
+        plugin = plugins.get("material/tags") or plugins.get("tags")
+        if plugin is None:
+            return []
+        plugin.on_config(self.config)  # forgets every tag
+        lists = []
+        for page in (file.page for file in self.files.documentation_pages()):
+            if page.file.src_uri in self._tag_lists:
+                page.read_source(self.config)
+                lists.append(page)
+            page.markdown = plugin.on_page_markdown(page.markdown, page=page, config=self.config)
+        self._render(lists)
+        plugin.on_env(self.env, config=self.config)
+        return lists
 
     def _read(self, page: Any) -> None:
         config = self.config
         config._current_page = page
         page = config.plugins.on_pre_page(page, config=config, files=self.files)
         page.read_source(config)
+        if "<!-- material/tags" in page.markdown:
+            self._tag_lists.add(page.file.src_uri)
         page.markdown = config.plugins.on_page_markdown(
             page.markdown, page=page, config=config, files=self.files
         )
@@ -239,12 +259,6 @@ _TAG = re.compile(r"<[^>]*>")
 def _without_tags(entry: dict[str, Any]) -> dict[str, Any]:
     """An entry of the search index with words only: a third smaller, and a tag is not found."""
     return {**entry, "text": " ".join(_TAG.sub(" ", entry["text"]).split())}
-
-
-def _shown(page: Any) -> object:
-    """What of a page stands on other pages: its title and its tags; of a list of tags, all."""
-    lists = page.markdown if "<!-- material/tags" in page.markdown else None
-    return page.title, page.meta.get("tags"), lists
 
 
 class Listening(logging.Handler):

@@ -111,6 +111,14 @@ def yes_no(value: bool | None, unknown: str = "") -> str:
     return unknown if value is None else "yes" if value else "no"
 
 
+def folded(summary: str, body: str) -> str:
+    """Something that few need, folded up."""
+    return (
+        f'<details class="kb-figures" markdown="block">\n<summary>{summary}</summary>\n\n{body}\n\n'
+        "</details>"
+    )
+
+
 def section(title: str, name: str, *blocks: str | None, level: int = 2) -> str:
     """A heading and what stands under it; nothing at all where that is nothing."""
     body = [block for block in blocks if block and block.strip()]

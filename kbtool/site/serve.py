@@ -76,7 +76,8 @@ class Live:
         written, problems = write_source(self.root, date.today())
         changed = [*self._shown.union(written.changed), *written.removed]
         with Listening() as said:
-            if changed and self._engine is not None and self._engine.update(changed):
+            engine = None if written.removed else self._engine
+            if changed and engine is not None and engine.update(changed):
                 problems += warnings(said)
             elif changed or self._engine is None:
                 self._engine, warned = run_mkdocs(self.root, self.out)

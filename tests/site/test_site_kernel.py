@@ -136,8 +136,12 @@ CPU = run(14, {"s float32": {"ours": 100, "base": 300}}, None)
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    made = make(tmp_path_factory.mktemp("kernel") / "kb", OLD, NEW, LARGE, CPU)
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return make(tmp_path_factory.mktemp("kernel") / "kb", OLD, NEW, LARGE, CPU)
+
+
+@pytest.fixture(scope="module")
+def page(made: dict[str, str]) -> str:
     return made[at.kernel_page("copy")]
 
 
@@ -202,8 +206,10 @@ def test_the_ladder_has_what_each_variant_is_worth(page: str) -> None:
     assert "2 of 2 cases" in vector and "| 1.00 <small>1.00–1.00</small> |" in vector
 
 
-def test_case_sets_are_as_the_manifest_has_them(page: str) -> None:
-    cases = sections(page)["case-sets"]
+def test_case_sets_are_as_the_manifest_has_them(page: str, made: dict[str, str]) -> None:
+    counted = sections(page)["cases"]
+    assert "| [Small](copy/cases.md#case-sets.small) | <code>small</code> | 2 |" in counted
+    cases = sections(made[at.cases_page("copy")])["case-sets"]
     assert "Each case is taken with <code>dtype</code> float32, float16." in cases
     assert "<summary>2 cases</summary>" in cases and "| s | 64 |" in cases
 

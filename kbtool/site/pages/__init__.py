@@ -14,6 +14,7 @@ from kbtool.site.index import Index
 from kbtool.site.pages import (
     audit,
     bug,
+    cases,
     compare,
     costs,
     decisions,
@@ -64,6 +65,7 @@ def pages(
         made[at.pattern_page(lesson.id)] = partial(pattern.page, index, lesson)
     for manifest in index.kernels.values():
         made[at.kernel_page(manifest.id)] = partial(kernel.page, index, manifest)
+        made[at.cases_page(manifest.id)] = partial(cases.page, manifest)
         for files in source.texts(index, manifest).values():
             for path, text in files.items():
                 made[at.source_page(manifest.id, path)] = partial(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import posixpath
 from collections.abc import Mapping, Sequence
 
-from kbtool.model.kernel import Kernel, Target
+from kbtool.model.kernel import Kernel
 from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.drawing import DrawingError, inlined
@@ -22,9 +21,9 @@ from kbtool.site.figures import (
 )
 from kbtool.site.figures import significant as figure
 from kbtool.site.index import Index
-from kbtool.site.markup import facts, heading, join, nothing, slim_table, table
+from kbtool.site.markup import facts, join, nothing, table
 from kbtool.site.pages import measured, source
-from kbtool.site.parts import backlinks, crumb, optional, page_title, section, yes_no
+from kbtool.site.parts import backlinks, crumb, page_title, section
 from kbtool.site.prose import rendered
 from kbtool.site.quoted import in_html
 from kbtool.store.prose import readme
@@ -102,9 +101,7 @@ def page(index: Index, kernel: Kernel) -> str:
                 source.listing(files, kernel, here) if files
                 else nothing("No file that the manifest names is in the kernel's folder."),
             ),
-            section("Targets", "targets", _targets(kernel)),
-            section("Case sets", "case-sets", *_case_sets(kernel)),
-            section("Case fields", "case-fields", _fields(kernel)),
+            section("Cases", "cases", _cases(kernel, here)),
             backlinks(index, here),
         ]
     )  # fmt: skip
@@ -191,78 +188,17 @@ def _why(run: Run, kind: str) -> str:
     return f"no run had a {kind} step"
 
 
-def _targets(kernel: Kernel) -> str:
+def _cases(kernel: Kernel, here: str) -> str:
+    """How many cases each set has; the page of cases has them one by one."""
     rows = [
         [
+            at.link(inline(spec.title), f"{at.cases_page(kernel.id)}#case-sets.{name}", here),
             code(name),
-            _sources(target),
-            ", ".join(code(header) for header in target.headers),
-            code(" ".join([*target.flags, *target.cuda_flags, *target.link_flags]) or "none"),
-            ", ".join(inline(architecture) for architecture in target.architectures),
+            str(len(kernel.cases(name))),
         ]
-        for name, target in kernel.targets.items()
+        for name, spec in kernel.case_sets.items()
     ]
-    return slim_table(["Target", "Sources", "Headers", "Flags", "Architectures"], rows)
-
-
-def _sources(target: Target) -> str:
-    groups = {"": target.sources, **target.architecture_sources}
-    return "; ".join(
-        (f"only for {inline(architecture)}: " if architecture else "")
-        + ", ".join(code(source) for source in sources)
-        for architecture, sources in groups.items()
+    every = at.link("Targets, cases and their fields", at.cases_page(kernel.id), here)
+    return join(
+        [f"{every} have a page of their own.", table(["Case set", "Name", "Cases"], rows, {2})]
     )
-
-
-def _case_sets(kernel: Kernel) -> list[str]:
-    shown = []
-    for name, spec in kernel.case_sets.items():
-        count = len(kernel.cases(name))
-        shown += [
-            heading(3, f"{inline(spec.title)} ({code(name)})", f"case-sets.{name}"),
-            optional(spec.about),
-            *(
-                f"Each case is taken with {code(field)} {inline(', '.join(values))}."
-                for field, values in spec.for_each.items()
-            ),
-            measured.folded(f"{count} cases", _case_table(kernel, name)),
-        ]
-    return shown
-
-
-def _case_table(kernel: Kernel, name: str) -> str:
-    """The cases as the manifest has them, before they are taken with each value of a field."""
-    spec = kernel.case_sets[name]
-    fields = [f for f in kernel.case_fields if any(f in raw for raw in spec.cases)]
-    times = math.prod(len(values) for values in spec.for_each.values())
-    ending = "".join(f" {values[0]}" for values in spec.for_each.values())
-    rows = [
-        [
-            inline(str(case["name"]).removesuffix(ending)),
-            *(_value(case[field]) if field in raw else "" for field in fields),
-        ]
-        for case, raw in zip(kernel.cases(name)[::times], spec.cases, strict=True)
-    ]
-    return slim_table(["Case", *map(inline, fields)], rows)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return yes_no(value)
-    if isinstance(value, list):
-        return inline(", ".join(map(str, value)))
-    return optional(value)
-
-
-def _fields(kernel: Kernel) -> str:
-    rows = [
-        [
-            code(name),
-            inline(field.type),
-            inline("may be absent" if field.default is None else field.default),
-            ", ".join(code(choice) for choice in field.choices),
-            inline(field.help),
-        ]
-        for name, field in kernel.case_fields.items()
-    ]  # fmt: skip
-    return slim_table(["Field", "Type", "Default", "Choices", "What it is"], rows)

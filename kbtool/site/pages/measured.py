@@ -17,8 +17,9 @@ from kbtool.site.escape import block, code, inline
 from kbtool.site.figures import benchmark, instant, not_reached, significant, validation
 from kbtool.site.index import Index
 from kbtool.site.markup import bullets, chip, heading, join, muted, nothing, nowrap, slim_table
-from kbtool.site.pages.run import ceiling, commands
-from kbtool.site.parts import compare_link
+from kbtool.site.pages.benchmark import ceiling
+from kbtool.site.pages.run import commands
+from kbtool.site.parts import compare_link, folded
 from kbtool.site.plot import Axis, Mark, Point, Row, Series, plot, rows, timed
 
 _MOST_POINTS = 400
@@ -348,14 +349,6 @@ def _figures(newest: Sequence[Group]) -> str:
             )
     header = ["Case", "Least bytes", "Ours (µs)", "Best peer ÷ ours", "Share of read ceiling"]
     return folded("The figures, case by case", slim_table(header, lines, range(1, len(header))))
-
-
-def folded(summary: str, body: str) -> str:
-    """Something that few need, folded up."""
-    return (
-        f'<details class="kb-figures" markdown="block">\n<summary>{summary}</summary>\n\n{body}\n\n'
-        "</details>"
-    )
 
 
 def _again(newest: Sequence[Group]) -> str:

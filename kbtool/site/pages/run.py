@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from shlex import quote
-from statistics import geometric_mean
 
 from kbtool.model.run import (
-    BenchmarkCase,
     BenchmarkResult,
     BuildResult,
-    CaseResult,
     CommandResult,
     EnvironmentResult,
     MinimiseResult,
@@ -19,20 +16,15 @@ from kbtool.model.run import (
     Run,
     SanitiseResult,
     StepRecord,
-    Timing,
     TuneResult,
     ValidationResult,
 )
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
 from kbtool.site.figures import (
-    cases_passed,
     headline,
     instant,
-    not_reached,
     seconds,
-    significant,
-    worst_error,
 )
 from kbtool.site.index import Index
 from kbtool.site.markup import (
@@ -45,22 +37,15 @@ from kbtool.site.markup import (
     slim_table,
     table,
 )
-from kbtool.site.pages import debugging, mutants, tune
+from kbtool.site.pages import benchmark, debugging, mutants, tune, validation
 from kbtool.site.parts import (
     backlinks,
-    compare_link,
     crumb,
     optional,
     page_title,
     section,
     session_cell,
-    yes_no,
 )
-from kbtool.site.plot import Axis, Mark, Row, timed
-from kbtool.site.plot import rows as rows_of_marks
-
-_MOST_ROWS = 60
-"""Cases in one chart."""
 
 
 def listing(index: Index) -> str:
@@ -185,9 +170,12 @@ def _results(index: Index, run: Run, here: str) -> list[str]:
         parts: list[str | None] = [block(step.error) if step.error else None]
         match step.result:
             case ValidationResult():
-                parts.append(_validation(step.result))
+                parts.append(validation.validated(step.result, here))
             case BenchmarkResult():
-                parts += [_benchmark(step.result), _others(run, step.result, here)]
+                parts += [
+                    benchmark.timed_beside(step.result),
+                    benchmark.with_others(run, step.result, here),
+                ]
             case BuildResult():
                 parts.append(_build(step.result))
             case MutantsResult():
@@ -208,217 +196,6 @@ def _results(index: Index, run: Run, here: str) -> list[str]:
                 pass
         shown.append(section(inline(step.title), f"step-{number}", *parts))
     return shown
-
-
-def _validation(result: ValidationResult) -> str:
-    worst = worst_error(result)
-    lines = []
-    for case in result.cases:
-        share = _worst(case)
-        error, bound = share if share else (None, None)
-        lines.append(
-            [
-                inline(case.case_set),
-                inline(case.name),
-                inline(case.variant or "default"),
-                chip("pass" if case.passed else "fail"),
-                _float(error),
-                _float(bound),
-                significant(error / bound) if error is not None and bound else "",
-                yes_no(case.repeatable),
-                inline(case.message or "; ".join(
-                    f"{name}: {output.message}"
-                    for name, output in case.outputs.items() if output.message
-                )),
-            ]
-        )  # fmt: skip
-    header = [
-        "Set", "Case", "Variant", "Verdict", "Worst error", "Bound", "Error ÷ bound",
-        "Repeats bitwise", "Remark",
-    ]  # fmt: skip
-    return join(
-        [
-            facts(
-                [
-                    ("Verdict", chip("pass" if result.passed else "fail")),
-                    ("Cases", cases_passed(result)),
-                    ("Worst error ÷ bound", significant(worst) if worst is not None else "none"),
-                    ("Device", inline(result.device)),
-                    ("Seed", code(result.seed)),
-                    ("Artifact", code(result.sha256[:12])),
-                ]
-            ),
-            f"Rule: {inline(result.rule)}",
-            slim_table(header, lines, {4, 5, 6}) if lines else nothing("No case was run."),
-        ]
-    )
-
-
-def _worst(case: CaseResult) -> tuple[float, float] | None:
-    outputs = [
-        (output.error, output.bound)
-        for output in case.outputs.values()
-        if output.error is not None and output.bound is not None
-    ]
-    return max(outputs, key=lambda pair: pair[0] / (pair[1] or 1e-300), default=None)
-
-
-def _float(value: float | None) -> str:
-    return "" if value is None else f"{value:.2e}"
-
-
-def _benchmark(result: BenchmarkResult) -> str:
-    arms = list(dict.fromkeys(
-        [result.subject, result.baseline, *(arm for case in result.cases for arm in case.arms)]
-    ))  # fmt: skip
-    lines, remarks = [], []
-    for case in result.cases:
-        times, share = result.ratio(case), result.share_of_ceiling(case)
-        lines.append(
-            [
-                inline(case.name),
-                *(_timing(case.arms.get(arm)) for arm in arms),
-                significant(times) if times is not None else "",
-                _against_best(result, case),
-                f"{significant(100 * share)} %" if share is not None else "",
-                chip("refused") if case.refused else yes_no(case.rechecked),
-            ]
-        )
-        if case.refused:
-            remarks.append(f"{inline(case.name)}: refused, {inline(case.refused)}")
-        remarks += [
-            f"{inline(case.name)}, {inline(arm)}: wrong, {inline(output.message or '')}"
-            for arm, output in case.peers.items()
-            if not output.passed
-        ]
-    remarks += [
-        f"{inline(arm)}, {inline(cases)}: no data because {inline(why)}"
-        for (arm, why), cases in _absent(result).items()
-    ]
-    header = [
-        "Case", *(f"{inline(arm)} (µs)" for arm in arms),
-        f"Speed against {inline(result.baseline)}", "Against the best peer",
-        "Share of read ceiling", "Right after timing",
-    ]  # fmt: skip
-    return join(
-        [
-            facts(
-                [
-                    ("Cases", f"{len(result.cases)} timed{not_reached(result)}"),
-                    ("Subject", inline(result.subject)),
-                    ("Baseline", inline(result.baseline)),
-                    ("Read ceiling", f"{significant(result.read_gb_s)} GB/s"),
-                    ("Device", inline(result.device)),
-                    ("Threads", str(result.threads)),
-                    ("Noise", chip("noisy") + " " + inline(result.noise) if result.noise else ""),
-                    ("Artifact", code(result.sha256[:12])),
-                ]
-            ),
-            "Median, with the 25th and the 75th percentile in small type. Speed above 1 is faster"
-            f" than {inline(result.baseline)}.",
-            _plotted(result, arms),
-            slim_table(header, lines, range(1, len(arms) + 4)) if lines else nothing(
-                "No case was timed."
-            ),
-            _sets(result),
-            bullets(remarks),
-            _workspaces(result),
-            f"Protocol: {inline(result.protocol)}",
-        ]
-    )  # fmt: skip
-
-
-def _others(run: Run, result: BenchmarkResult, here: str) -> str | None:
-    """Where an arm of the library is held against another arm, run or card."""
-    timed_arms = {arm for case in result.cases for arm in case.arms}
-    links = [
-        compare_link(inline(arm), run.id, arm, here)
-        for arm in (result.subject, *result.variants)
-        if arm in timed_arms
-    ]
-    return f"Compare with other arms, runs and cards: {', '.join(links)}" if links else None
-
-
-def _plotted(result: BenchmarkResult, arms: Sequence[str]) -> str:
-    """A row a case: the time of every arm, and the least that the machine's memory allows."""
-    cases = [
-        Row(
-            case.name,
-            {
-                arm: timed(arm, timing.median_us, timing.low_us, timing.high_us)
-                for arm, timing in case.arms.items()
-            },
-            ceiling(result, case),
-        )
-        for case in result.cases
-        if not case.refused
-    ]
-    drawn, left = cases[:_MOST_ROWS], len(cases[_MOST_ROWS:])
-    device = f"on {result.device}" if result.device else ""
-    title = f"Time of a call {device}, for each case and arm, with quartiles; the table has them"
-    chart = rows_of_marks(title, Axis("µs a call, log scale", "log10"), arms, drawn)
-    return chart + (f"\n\n{left} more cases are in the table alone." if left else "")
-
-
-def ceiling(result: BenchmarkResult, case: BenchmarkCase) -> Mark:
-    """The time in which the machine reads the case's least bytes."""
-    least = case.bytes / result.read_gb_s / 1e3
-    return Mark(least, f"read ceiling: {significant(least)} µs for {case.bytes:,} bytes")
-
-
-def _sets(result: BenchmarkResult) -> str | None:
-    """Each case set against the best peers of its cases."""
-    lines = [
-        [
-            inline(name or "all"),
-            *(significant(of(found)) for of in (geometric_mean, min, max)),
-            str(len(found)),
-        ]
-        for name, found in result.by_set().items()
-    ]
-    header = ["Case set", "Best peer ÷ ours, geometric mean", "Least", "Most", "Cases"]
-    return slim_table(header, lines, {1, 2, 3, 4}) if lines else None
-
-
-def _against_best(result: BenchmarkResult, case: BenchmarkCase) -> str:
-    best, value = result.best_peer(case), result.ratio_to_best(case)
-    return f"{significant(value)} ({inline(best or '')})" if value is not None else ""
-
-
-def _absent(result: BenchmarkResult) -> dict[tuple[str, str], str]:
-    """Arm and why it was not timed → the cases, in words."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for case in result.cases:
-        for arm, why in case.absent.items():
-            found.setdefault((arm, why), []).append(case.name)
-    return {
-        key: "every case" if len(names) == len(result.cases) else "; ".join(names)
-        for key, names in found.items()
-    }
-
-
-def _workspaces(result: BenchmarkResult) -> str | None:
-    """Memory beside inputs and outputs, for the arms that run the library."""
-    arms = [result.subject, *result.variants]
-    rows = [
-        [
-            inline(case.name),
-            *(f"{case.workspace_bytes[a]:,}" if a in case.workspace_bytes else "" for a in arms),
-        ]
-        for case in result.cases
-        if case.workspace_bytes
-    ]
-    if not rows:
-        return None
-    header = ["Case", *(f"{inline(arm)} (bytes of workspace)" for arm in arms)]
-    return slim_table(header, rows, range(1, len(arms) + 1))
-
-
-def _timing(timing: Timing | None) -> str:
-    if timing is None:
-        return ""
-    low, high = significant(timing.low_us), significant(timing.high_us)
-    return f"{significant(timing.median_us)} <small>{low}–{high}</small>"
 
 
 def _build(result: BuildResult) -> str:

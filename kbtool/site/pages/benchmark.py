@@ -1,0 +1,171 @@
+"""A benchmark of a run: every arm of every case, beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import geometric_mean
+
+from kbtool.model.run import BenchmarkCase, BenchmarkResult, Run, Timing
+from kbtool.site.escape import code, inline
+from kbtool.site.figures import not_reached, significant
+from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table
+from kbtool.site.parts import compare_link, yes_no
+from kbtool.site.plot import Axis, Mark, Row, rows, timed
+
+_MOST_ROWS = 60
+"""Cases in one chart."""
+
+
+def timed_beside(result: BenchmarkResult) -> str:
+    """The times of every arm, as a chart and a table, and what they come to."""
+    arms = list(dict.fromkeys(
+        [result.subject, result.baseline, *(arm for case in result.cases for arm in case.arms)]
+    ))  # fmt: skip
+    lines, remarks = [], []
+    for case in result.cases:
+        times, share = result.ratio(case), result.share_of_ceiling(case)
+        lines.append(
+            [
+                inline(case.name),
+                *(_timing(case.arms.get(arm)) for arm in arms),
+                significant(times) if times is not None else "",
+                _against_best(result, case),
+                f"{significant(100 * share)} %" if share is not None else "",
+                chip("refused") if case.refused else yes_no(case.rechecked),
+            ]
+        )
+        if case.refused:
+            remarks.append(f"{inline(case.name)}: refused, {inline(case.refused)}")
+        remarks += [
+            f"{inline(case.name)}, {inline(arm)}: wrong, {inline(output.message or '')}"
+            for arm, output in case.peers.items()
+            if not output.passed
+        ]
+    remarks += [
+        f"{inline(arm)}, {inline(cases)}: no data because {inline(why)}"
+        for (arm, why), cases in _absent(result).items()
+    ]
+    header = [
+        "Case", *(f"{inline(arm)} (µs)" for arm in arms),
+        f"Speed against {inline(result.baseline)}", "Against the best peer",
+        "Share of read ceiling", "Right after timing",
+    ]  # fmt: skip
+    return join(
+        [
+            facts(
+                [
+                    ("Cases", f"{len(result.cases)} timed{not_reached(result)}"),
+                    ("Subject", inline(result.subject)),
+                    ("Baseline", inline(result.baseline)),
+                    ("Read ceiling", f"{significant(result.read_gb_s)} GB/s"),
+                    ("Device", inline(result.device)),
+                    ("Threads", str(result.threads)),
+                    ("Noise", chip("noisy") + " " + inline(result.noise) if result.noise else ""),
+                    ("Artifact", code(result.sha256[:12])),
+                ]
+            ),
+            "Median, with the 25th and the 75th percentile in small type. Speed above 1 is faster"
+            f" than {inline(result.baseline)}.",
+            _plotted(result, arms),
+            slim_table(header, lines, range(1, len(arms) + 4)) if lines else nothing(
+                "No case was timed."
+            ),
+            _sets(result),
+            bullets(remarks),
+            _workspaces(result),
+            f"Protocol: {inline(result.protocol)}",
+        ]
+    )  # fmt: skip
+
+
+def with_others(run: Run, result: BenchmarkResult, here: str) -> str | None:
+    """Where an arm of the library is held against another arm, run or card."""
+    timed_arms = {arm for case in result.cases for arm in case.arms}
+    links = [
+        compare_link(inline(arm), run.id, arm, here)
+        for arm in (result.subject, *result.variants)
+        if arm in timed_arms
+    ]
+    return f"Compare with other arms, runs and cards: {', '.join(links)}" if links else None
+
+
+def _plotted(result: BenchmarkResult, arms: Sequence[str]) -> str:
+    """A row a case: the time of every arm, and the least that the machine's memory allows."""
+    cases = [
+        Row(
+            case.name,
+            {
+                arm: timed(arm, timing.median_us, timing.low_us, timing.high_us)
+                for arm, timing in case.arms.items()
+            },
+            ceiling(result, case),
+        )
+        for case in result.cases
+        if not case.refused
+    ]
+    drawn, left = cases[:_MOST_ROWS], len(cases[_MOST_ROWS:])
+    device = f"on {result.device}" if result.device else ""
+    title = f"Time of a call {device}, for each case and arm, with quartiles; the table has them"
+    chart = rows(title, Axis("µs a call, log scale", "log10"), arms, drawn)
+    return chart + (f"\n\n{left} more cases are in the table alone." if left else "")
+
+
+def ceiling(result: BenchmarkResult, case: BenchmarkCase) -> Mark:
+    """The time in which the machine reads the case's least bytes."""
+    least = case.bytes / result.read_gb_s / 1e3
+    return Mark(least, f"read ceiling: {significant(least)} µs for {case.bytes:,} bytes")
+
+
+def _sets(result: BenchmarkResult) -> str | None:
+    """Each case set against the best peers of its cases."""
+    lines = [
+        [
+            inline(name or "all"),
+            *(significant(of(found)) for of in (geometric_mean, min, max)),
+            str(len(found)),
+        ]
+        for name, found in result.by_set().items()
+    ]
+    header = ["Case set", "Best peer ÷ ours, geometric mean", "Least", "Most", "Cases"]
+    return slim_table(header, lines, {1, 2, 3, 4}) if lines else None
+
+
+def _against_best(result: BenchmarkResult, case: BenchmarkCase) -> str:
+    best, value = result.best_peer(case), result.ratio_to_best(case)
+    return f"{significant(value)} ({inline(best or '')})" if value is not None else ""
+
+
+def _absent(result: BenchmarkResult) -> dict[tuple[str, str], str]:
+    """Arm and why it was not timed → the cases, in words."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for case in result.cases:
+        for arm, why in case.absent.items():
+            found.setdefault((arm, why), []).append(case.name)
+    return {
+        key: "every case" if len(names) == len(result.cases) else "; ".join(names)
+        for key, names in found.items()
+    }
+
+
+def _workspaces(result: BenchmarkResult) -> str | None:
+    """Memory beside inputs and outputs, for the arms that run the library."""
+    arms = [result.subject, *result.variants]
+    rows = [
+        [
+            inline(case.name),
+            *(f"{case.workspace_bytes[a]:,}" if a in case.workspace_bytes else "" for a in arms),
+        ]
+        for case in result.cases
+        if case.workspace_bytes
+    ]
+    if not rows:
+        return None
+    header = ["Case", *(f"{inline(arm)} (bytes of workspace)" for arm in arms)]
+    return slim_table(header, rows, range(1, len(arms) + 1))
+
+
+def _timing(timing: Timing | None) -> str:
+    if timing is None:
+        return ""
+    low, high = significant(timing.low_us), significant(timing.high_us)
+    return f"{significant(timing.median_us)} <small>{low}–{high}</small>"

@@ -1,0 +1,102 @@
+"""The page of a kernel's manifest: targets, case sets with every case, case fields."""
+
+from __future__ import annotations
+
+import math
+
+from kbtool.model.kernel import Kernel, Target
+from kbtool.site import addresses as at
+from kbtool.site.escape import code, inline
+from kbtool.site.markup import heading, join, slim_table
+from kbtool.site.parts import folded, optional, page_title, section, yes_no
+
+
+def page(kernel: Kernel) -> str:
+    """What the manifest says, case by case."""
+    here = at.cases_page(kernel.id)
+    return join(
+        [
+            page_title(f"{inline(kernel.title)}: targets and cases"),
+            f"<small>{at.link(inline(kernel.title), at.kernel_page(kernel.id), here)}</small>",
+            section("Targets", "targets", _targets(kernel)),
+            section("Case sets", "case-sets", *_case_sets(kernel)),
+            section("Case fields", "case-fields", _fields(kernel)),
+        ]
+    )
+
+
+def _targets(kernel: Kernel) -> str:
+    rows = [
+        [
+            code(name),
+            _sources(target),
+            ", ".join(code(header) for header in target.headers),
+            code(" ".join([*target.flags, *target.cuda_flags, *target.link_flags]) or "none"),
+            ", ".join(inline(architecture) for architecture in target.architectures),
+        ]
+        for name, target in kernel.targets.items()
+    ]
+    return slim_table(["Target", "Sources", "Headers", "Flags", "Architectures"], rows)
+
+
+def _sources(target: Target) -> str:
+    groups = {"": target.sources, **target.architecture_sources}
+    return "; ".join(
+        (f"only for {inline(architecture)}: " if architecture else "")
+        + ", ".join(code(source) for source in sources)
+        for architecture, sources in groups.items()
+    )
+
+
+def _case_sets(kernel: Kernel) -> list[str]:
+    shown = []
+    for name, spec in kernel.case_sets.items():
+        count = len(kernel.cases(name))
+        shown += [
+            heading(3, f"{inline(spec.title)} ({code(name)})", f"case-sets.{name}"),
+            optional(spec.about),
+            *(
+                f"Each case is taken with {code(field)} {inline(', '.join(values))}."
+                for field, values in spec.for_each.items()
+            ),
+            folded(f"{count} cases", _case_table(kernel, name)),
+        ]
+    return shown
+
+
+def _case_table(kernel: Kernel, name: str) -> str:
+    """The cases as the manifest has them, before they are taken with each value of a field."""
+    spec = kernel.case_sets[name]
+    fields = [f for f in kernel.case_fields if any(f in raw for raw in spec.cases)]
+    times = math.prod(len(values) for values in spec.for_each.values())
+    ending = "".join(f" {values[0]}" for values in spec.for_each.values())
+    rows = [
+        [
+            inline(str(case["name"]).removesuffix(ending)),
+            *(_value(case[field]) if field in raw else "" for field in fields),
+        ]
+        for case, raw in zip(kernel.cases(name)[::times], spec.cases, strict=True)
+    ]
+    return slim_table(["Case", *map(inline, fields)], rows)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return yes_no(value)
+    if isinstance(value, list):
+        return inline(", ".join(map(str, value)))
+    return optional(value)
+
+
+def _fields(kernel: Kernel) -> str:
+    rows = [
+        [
+            code(name),
+            inline(field.type),
+            inline("may be absent" if field.default is None else field.default),
+            ", ".join(code(choice) for choice in field.choices),
+            inline(field.help),
+        ]
+        for name, field in kernel.case_fields.items()
+    ]  # fmt: skip
+    return slim_table(["Field", "Type", "Default", "Choices", "What it is"], rows)
