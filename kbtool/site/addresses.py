@@ -106,6 +106,11 @@ def source_page(kernel: str, path: str, line: int | None = None) -> str:
     return f"kernels/{_name(kernel)}/src/{name}.md{anchor}"
 
 
+def listing_page(listing: str, number: int) -> str:
+    """The page of this number, from 1, of a list whose first page is ``listing``."""
+    return listing if number == 1 else f"{posixpath.dirname(listing)}/page/{number}.md"
+
+
 def cases_page(kernel: str) -> str:
     """The page of a kernel's targets and cases."""
     return f"kernels/{_name(kernel)}/cases.md"

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import site_trees as trees
 
+from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import bug, home, pattern, recipe
+from kbtool.site.paging import parts
 from kbtool.store.tree import KnowledgeBase
 
 
@@ -117,7 +119,9 @@ def test_a_bug_shows_what_validation_makes_of_its_edits(root):
     assert "Found by <code>words about case</code>. The first says: words about noticed" in back
     assert "No edit puts this bug back" in bug.page(index, index.bugs[first, "odd_.x"])
     assert ">found<" in next(
-        row for row in bug.listing(index).splitlines() if f"{last}/nan.md" in row
+        row
+        for row in bug.listing(index, next(parts(at.BUGS, 1))).splitlines()
+        if f"{last}/nan.md" in row
     )
 
 
@@ -138,7 +142,7 @@ def test_an_edit_that_no_run_put_back_says_so(root):
     index = index_of(root)
     case = index.bugs[trees.session_id(1), "nan"]
     assert "no run has put it back yet" in bug.page(index, case)
-    assert ">never run<" in bug.listing(index)
+    assert ">never run<" in bug.listing(index, next(parts(at.BUGS, 1)))
 
 
 def test_expected_times_are_the_medians_of_runs_alike_on_one_machine(root):

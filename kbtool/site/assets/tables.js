@@ -157,7 +157,7 @@
 
   /* Pages that kbtool makes have a first heading of this name; hand-written ones do not. */
   if (!document.querySelector("h1#title")) return;
-  var listing = /(^|\/)(index\.html)?$/.test(location.pathname);
+  var listing = /(^|\/)(index\.html|page\/\d+\.html)?$/.test(location.pathname);
   var tables = Array.from(document.querySelectorAll("article table")).filter(function (table) {
     return !table.className && table.tHead && table.tBodies.length && table.tBodies[0].rows.length > 1
       && !table.closest(".kb-prose, .highlight, [data-kb-plain]");

@@ -27,6 +27,7 @@ from kbtool.site.pages import (
     session,
     source,
 )
+from kbtool.site.paging import Part, parts
 from kbtool.site.parts import TITLE, front_matter
 
 
@@ -46,18 +47,22 @@ def pages(
     """
     made: dict[str, Callable[[], str]] = {
         at.HOME: partial(home.page, index, today),
-        at.SESSIONS: partial(session.listing, index),
         at.PATTERNS: partial(pattern.listing, index),
         at.KERNELS: partial(kernel.listing, index),
-        at.BUGS: partial(bug.listing, index),
         at.COSTS: partial(costs.page, index),
         at.AUDIT: partial(audit.page, index),
         at.RECIPES: partial(recipe.listing, index),
-        at.RUNS: partial(run.listing, index),
         at.COMPARE: partial(compare.page, index),
         at.TAGS: home.tags,
         at.DECISIONS: partial(decisions.listing, documents or {}),
     }
+    lists: list[tuple[str, int, Callable[[Index, Part], str]]] = [
+        (at.SESSIONS, len(index.sessions), session.listing),
+        (at.BUGS, len(index.bugs), bug.listing),
+        (at.RUNS, len(index.runs), run.listing),
+    ]
+    for path, count, listing in lists:
+        made |= {part.here: partial(listing, index, part) for part in parts(path, count)}
     made |= {path: partial(str, text) for path, text in reference.pages().items()}
     for one in index.sessions.values():
         made[at.session_page(one.id)] = partial(session.page, index, one)
@@ -97,5 +102,6 @@ def _headed(path: str, text: str, tags: Sequence[str], twin: str | None) -> str:
     title = _TITLE.search(text)
     assert title is not None, f"{path} has no title"
     is_source = at.is_source_page(path)
-    contents = not path.endswith("/index.md") and not is_source
+    is_list = path.endswith("/index.md") or "/page/" in path
+    contents = not is_list and not is_source
     return front_matter(title[1], tags, contents, found=not is_source, twin=twin) + text

@@ -18,6 +18,7 @@ from kbtool.site.markup import (
     stacked_table,
 )
 from kbtool.site.pages import mutants
+from kbtool.site.paging import Part
 from kbtool.site.parts import (
     backlinks,
     cite,
@@ -31,25 +32,25 @@ from kbtool.site.parts import (
 )
 
 
-def listing(index: Index) -> str:
-    """Every bug, in the order in which they were met; its status is derived from the fixes."""
+def listing(index: Index, part: Part) -> str:
+    """A page of the bugs, the last met first; a status is derived from the fixes."""
     if not index.bugs:
         return join([page_title("Bugs"), nothing("No session's record names a bug.")])
     rows = [
         [
-            index.link(case.page, at.BUGS),
+            index.link(case.page, part.here),
             chip(case.status),
             inline(case.bug.symptom or ""),
-            session_cell(index, case.session, at.BUGS),
-            ", ".join(_fixers(index, case, at.BUGS)),
+            session_cell(index, case.session, part.here),
+            ", ".join(_fixers(index, case, part.here)),
             ", ".join(
-                index.link(at.bug_page(again.id, bug.id), at.BUGS, inline(again.label))
+                index.link(at.bug_page(again.id, bug.id), part.here, inline(again.label))
                 for again, bug in case.recurrences
             ),
             optional(case.bug.minutes_lost),
             ", ".join(_words(index, case)),
         ]
-        for case in index.bugs.values()
+        for case in part.rows(list(reversed(index.bugs.values())))
     ]
     header = [
         "Bug", "Status", "Symptom", "Met in", "Fixed in", "Met again in", "Lost", "Put back",
@@ -58,13 +59,14 @@ def listing(index: Index) -> str:
     statuses = Counter(case.status for case in index.bugs.values())
     return join(
         [
-            page_title("Bugs"),
+            page_title(f"Bugs{part.suffix}"),
             f"{len(index.bugs)} bugs, {count} open. A bug is fixed as soon as a fix refers to it,"
             " unless the record says that no test confirmed the fix; until then it stands as its"
             " session left it. Of a bug met again, the newest meeting speaks. Put back: what"
             " validation makes of the edits that bring the bug back, in the newest run of each.",
             facts((chip(word), str(many)) for word, many in statuses.most_common()),
             stacked_table(header, rows, {6}),
+            part.turn(),
         ]
     )
 

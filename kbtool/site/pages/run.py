@@ -38,6 +38,7 @@ from kbtool.site.markup import (
     table,
 )
 from kbtool.site.pages import benchmark, debugging, mutants, tune, validation
+from kbtool.site.paging import Part
 from kbtool.site.parts import (
     backlinks,
     crumb,
@@ -48,13 +49,13 @@ from kbtool.site.parts import (
 )
 
 
-def listing(index: Index) -> str:
-    """Every run, newest first."""
-    runs = index.runs_of()
-    body = rows(index, runs, at.RUNS) if runs else nothing(
+def listing(index: Index, part: Part) -> str:
+    """A page of the runs, newest first."""
+    runs = part.rows(index.runs_of())
+    body = rows(index, runs, part.here) if runs else nothing(
         "No data because no recipe was run in this knowledge base."
     )  # fmt: skip
-    return join([page_title("Runs"), body])
+    return join([page_title(f"Runs{part.suffix}"), body, part.turn()])
 
 
 def rows(index: Index, runs: Sequence[Run], here: str) -> str:
@@ -199,15 +200,19 @@ def _results(index: Index, run: Run, here: str) -> list[str]:
 
 
 def _build(result: BuildResult) -> str:
-    return facts(
+    return join(
         [
-            ("Target", code(result.target)),
-            ("Artifact", code(result.artifact)),
-            ("Hash", code(result.sha256[:12])),
-            ("Size", f"{result.bytes:,} bytes"),
-            ("Compiler", inline(result.compiler)),
-            ("Cache", _cache(result)),
-            ("Flags", code(" ".join(result.flags)) if result.flags else ""),
+            facts(
+                [
+                    ("Target", code(result.target)),
+                    ("Artifact", code(result.artifact)),
+                    ("Hash", code(result.sha256[:12])),
+                    ("Size", f"{result.bytes:,} bytes"),
+                    ("Compiler", inline(result.compiler)),
+                    ("Cache", _cache(result)),
+                ]
+            ),
+            f"Flags: {code(' '.join(result.flags))}" if result.flags else None,
         ]
     )
 

@@ -22,6 +22,7 @@ from kbtool.site.markup import (
     table,
 )
 from kbtool.site.pages import choices, measurements, timeline
+from kbtool.site.paging import Part
 from kbtool.site.parts import (
     backlinks,
     cite,
@@ -43,8 +44,8 @@ from kbtool.site.sums import stated, unstated
 from kbtool.store.prose import notes
 
 
-def listing(index: Index) -> str:
-    """Every session, in the order of the work."""
+def listing(index: Index, part: Part) -> str:
+    """A page of the sessions, newest first."""
     if not index.sessions:
         return join(
             [page_title("Sessions"), nothing(
@@ -52,10 +53,10 @@ def listing(index: Index) -> str:
             )]
         )  # fmt: skip
     rows = []
-    for session in index.sessions.values():
+    for session in part.rows(list(reversed(index.sessions.values()))):
         rows.append(
             [
-                session_cell(index, session, at.SESSIONS),
+                session_cell(index, session, part.here),
                 nowrap(session.day) if session.day else "undated",
                 inline(session.title),
                 chip(session.status),
@@ -67,9 +68,10 @@ def listing(index: Index) -> str:
     header = ["Session", "Date", "Title", "Status", "Time", "Money stated", "Outcome"]
     return join(
         [
-            page_title("Sessions"),
-            "In the order of the work: each after the one that it follows.",
+            page_title(f"Sessions{part.suffix}"),
+            "Newest first: each before the one that it follows.",
             stacked_table(header, rows, {4, 5}),
+            part.turn(),
         ]
     )
 
