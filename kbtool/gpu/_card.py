@@ -1,18 +1,62 @@
 """Print the first usable card as JSON; run as a program of its own by ``kbtool.gpu.probe``.
 
 The driver's library is asked, because it honours CUDA_VISIBLE_DEVICES as torch does. It may hang
-or crash, which is why this is another process.
+or crash, which is why this is another process. What it does not know, clocks and power, its
+management library (NVML) is asked for the same card.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import uuid
 
 _MULTIPROCESSORS = 16
 _L2_BYTES = 38
 _CAPABILITY_MAJOR = 75
 _CAPABILITY_MINOR = 76
+_SM_CLOCK, _MEMORY_CLOCK = 1, 2
+
+
+class Management:
+    """What NVML says of one card; ``None`` for what it does not say, or where it is not there."""
+
+    def __init__(self, card: str) -> None:
+        """See the class.
+
+        Args:
+            card: its UUID, as 8-4-4-4-12 hexadecimal digits.
+        """
+        self._nvml: ctypes.CDLL | None = None
+        self._handle = ctypes.c_void_p()
+        try:
+            nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError:
+            return
+        name = f"GPU-{card}".encode()
+        if nvml.nvmlInit_v2() == 0:
+            if nvml.nvmlDeviceGetHandleByUUID(name, ctypes.byref(self._handle)) == 0:
+                self._nvml = nvml
+
+    def sm_clock_mhz(self) -> int | None:
+        """The multiprocessors' clock now."""
+        return self._figure("nvmlDeviceGetClockInfo", _SM_CLOCK)
+
+    def limits(self) -> dict[str, int | None]:
+        """The highest clocks and the power limit."""
+        power = self._figure("nvmlDeviceGetPowerManagementLimit")
+        return {
+            "sm_clock_mhz": self._figure("nvmlDeviceGetMaxClockInfo", _SM_CLOCK),
+            "memory_clock_mhz": self._figure("nvmlDeviceGetMaxClockInfo", _MEMORY_CLOCK),
+            "power_limit_w": None if power is None else round(power / 1000),
+        }
+
+    def _figure(self, function: str, *arguments: int) -> int | None:
+        if self._nvml is None:
+            return None
+        value = ctypes.c_uint()
+        failed = getattr(self._nvml, function)(self._handle, *arguments, ctypes.byref(value))
+        return None if failed else value.value
 
 
 def card() -> dict[str, object] | None:
@@ -34,6 +78,9 @@ def card() -> dict[str, object] | None:
     memory = ctypes.c_size_t()
     named = cuda.cuDeviceGetName(name, len(name), device) == 0
     sized = cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device) == 0
+    identity = (ctypes.c_ubyte * 16)()
+    known = cuda.cuDeviceGetUuid_v2(identity, device) == 0
+    limits = Management(str(uuid.UUID(bytes=bytes(identity)))).limits() if known else {}
     major, minor = attribute(_CAPABILITY_MAJOR), attribute(_CAPABILITY_MINOR)
     return {
         "name": name.value.decode("utf-8", "replace") if named else "unnamed card",
@@ -41,6 +88,7 @@ def card() -> dict[str, object] | None:
         "memory_bytes": memory.value if sized else None,
         "multiprocessors": attribute(_MULTIPROCESSORS),
         "l2_bytes": attribute(_L2_BYTES),
+        **limits,
     }
 
 

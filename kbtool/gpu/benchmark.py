@@ -40,6 +40,9 @@ class Clock(Protocol):
     def read_bandwidth(self) -> float:
         """The best rate of reading memory now, in 10⁹ bytes a second."""
 
+    def sm_clock_mhz(self) -> int | None:
+        """The card's multiprocessor clock now; ``None`` where it cannot be told."""
+
     def time(self, arms: Arms, least_bytes: int) -> tuple[dict[str, Timing], dict[str, str]]:
         """Timings by arm, and for an arm that cannot be timed the reason."""
 
@@ -77,7 +80,15 @@ def benchmark(
     )
     others = OtherProcesses()
     ceiling = 0.0
+    clocks: list[int | None] = []
     results: list[BenchmarkCase] = []
+
+    def measure_machine() -> None:
+        # A shared machine's memory is faster at one time than at another: the ceiling is the best
+        # rate of the whole run.
+        nonlocal ceiling
+        ceiling = max(ceiling, clock.read_bandwidth())
+        clocks.append(clock.sm_clock_mhz())
 
     def of(cases: list[BenchmarkCase]) -> BenchmarkResult:
         return BenchmarkResult(
@@ -89,6 +100,7 @@ def benchmark(
             variants=variants,
             read_gb_s=ceiling,
             protocol=clock.protocol + "; result checked again after timing",
+            sm_clocks_mhz=None if None in clocks else clocks,
             others_busy=others.share(),
             cases=[
                 case.model_copy(update={"refused": refusal(case, harness.SUBJECT, ceiling)})
@@ -98,14 +110,12 @@ def benchmark(
 
     with torch.inference_mode():
         for case_set, case in cases:
-            # A shared machine's memory is faster at one time than at another: the ceiling is the
-            # best rate of the whole run.
-            ceiling = max(ceiling, clock.read_bandwidth())
+            measure_machine()
             seeded = case_seed(seed, case_set, str(case["name"]))
             result = _time_case(harness, case_set, case, clock, seeded, variants, rivals)
             results.append(result)
             on_case(len(results), of([result]))
-        ceiling = max(ceiling, clock.read_bandwidth())
+        measure_machine()
     return of(results)
 
 

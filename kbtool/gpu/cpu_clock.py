@@ -46,6 +46,10 @@ class CpuClock:
             rates.append(self._reader.nbytes / (time.perf_counter() - started) / 1e9)
         return max(rates)
 
+    def sm_clock_mhz(self) -> int | None:
+        """There is no card."""
+        return None
+
     def time(self, arms: Arms, least_bytes: int) -> tuple[dict[str, Timing], dict[str, str]]:
         """Every arm that takes the inputs."""
         calls, absent = runnable(arms(0))

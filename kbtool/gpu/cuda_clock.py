@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from kbtool.gpu._card import Management
 from kbtool.gpu.benchmark import Arms, runnable, timing
 from kbtool.model.run import Timing
 
@@ -32,6 +33,8 @@ class CudaClock:
     def __init__(self, samples: int) -> None:
         self.device = torch.device("cuda", torch.cuda.current_device())
         self._samples = samples
+        identity = torch.cuda.get_device_properties(self.device).uuid
+        self._management = Management(str(identity))
         self._l2 = torch.cuda.get_device_properties(self.device).L2_cache_size
         self._flush = torch.empty(4 * self._l2, dtype=torch.int8, device=self.device)
         self._reader = torch.ones(1 << 29, dtype=torch.float32, device=self.device)
@@ -48,6 +51,10 @@ class CudaClock:
         """The best of nine reads of 2 GiB."""
         self._reader.sum()
         return max(self._reader.nbytes / _device_seconds(self._reader.sum) / 1e9 for _ in range(9))
+
+    def sm_clock_mhz(self) -> int | None:
+        """The multiprocessors' clock now, by the driver."""
+        return self._management.sm_clock_mhz()
 
     def time(self, arms: Arms, least_bytes: int) -> tuple[dict[str, Timing], dict[str, str]]:
         """Every arm that takes the inputs and can be captured."""

@@ -48,6 +48,12 @@ class MachineInfo(Model):
     """Streaming multiprocessors."""
     l2_bytes: int | None = None
     """The card's L2 cache."""
+    sm_clock_mhz: int | None = None
+    """The highest clock of its multiprocessors."""
+    memory_clock_mhz: int | None = None
+    """The highest clock of its memory."""
+    power_limit_w: int | None = None
+    """The power that it may draw."""
     driver: str | None = None
     """Version of the card's driver."""
     cuda: str | None = None
@@ -286,6 +292,9 @@ class BenchmarkResult(Model):
     """The measured ceiling of memory reads, in 10⁹ bytes a second, same run, same threads."""
     protocol: str
     """How it was timed, in words."""
+    sm_clocks_mhz: list[int] | None = None
+    """The card's multiprocessor clock before each case and after the last, right after reading
+    memory; null where there is no card or it does not tell."""
     others_busy: Annotated[float, Field(ge=0)] | None = None
     """Share of the cores that other processes used meanwhile; null where it cannot be told."""
     cases: list[BenchmarkCase]
