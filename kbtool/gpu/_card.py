@@ -33,10 +33,11 @@ class Management:
             nvml = ctypes.CDLL("libnvidia-ml.so.1")
         except OSError:
             return
+        if nvml.nvmlInit_v2() != 0:
+            return
         name = f"GPU-{card}".encode()
-        if nvml.nvmlInit_v2() == 0:
-            if nvml.nvmlDeviceGetHandleByUUID(name, ctypes.byref(self._handle)) == 0:
-                self._nvml = nvml
+        if nvml.nvmlDeviceGetHandleByUUID(name, ctypes.byref(self._handle)) == 0:
+            self._nvml = nvml
 
     def sm_clock_mhz(self) -> int | None:
         """The multiprocessors' clock now."""
