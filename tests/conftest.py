@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,11 @@ from hypothesis import settings
 # No test is timed: a machine that others use too is slow at times.
 settings.register_profile("kbtool", deadline=None)
 settings.load_profile("kbtool")
+
+# A shell starts what runs in its background deaf to Ctrl-C, and every program that a test starts
+# would be so too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FIXTURES = Path(__file__).parent / "fixtures"
 REPOSITORY = Path(__file__).parent.parent
