@@ -13,11 +13,13 @@ from typing import NamedTuple
 from kbtool.site.escape import attribute, raw
 from kbtool.site.figures import money
 
-WIDTH, HEIGHT = 720, 280
+WIDTH = 720
 SPARK_WIDTH, SPARK_HEIGHT = 96, 24
 SPARK_POINTS = 48
 """So many of the newest values a sparkline shows: more would be less than two pixels each."""
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 28, 64
+_LEFT, _RIGHT, _TOP, _FOOT = 56, 8, 28, 216
+_FLAT, _TURNED = 24, 64
+"""Room for the names below the bars, where they lie flat and where they are turned."""
 _TICKS = 5
 _LETTER = 8
 """So wide is a letter, nearly."""
@@ -86,7 +88,7 @@ def stacked(title: str, bars: Sequence[Bar], currency: str) -> str:
     flat = all(_LETTER * len(_short(bar.label)) < step for bar in bars)
 
     def y(amount: Decimal) -> float:
-        return HEIGHT - _BOTTOM - float(amount / top) * (HEIGHT - _TOP - _BOTTOM)
+        return _FOOT - float(amount / top) * (_FOOT - _TOP)
 
     parts = [_legend(bars)]
     for tick in ticks:
@@ -101,7 +103,7 @@ def stacked(title: str, bars: Sequence[Bar], currency: str) -> str:
         parts.append(_bar(bar, middle - wide / 2, wide, y, currency))
         turn, end = ("", "middle") if flat else (" rotate(-35)", "end")
         parts.append(
-            f'<text transform="translate({middle:.1f} {HEIGHT - _BOTTOM + 14}){turn}"'
+            f'<text transform="translate({middle:.1f} {_FOOT + 14}){turn}"'
             f' text-anchor="{end}">{attribute(_short(bar.label))}</text>'
         )
         if bar.limit is not None:
@@ -121,9 +123,10 @@ def stacked(title: str, bars: Sequence[Bar], currency: str) -> str:
             f"<title>{attribute(said)}</title></circle>"
             for x, height, said in line
         ]
+    height = _FOOT + (_FLAT if flat else _TURNED)
     parts.append(f'<text x="{_LEFT - 6}" y="{_TOP - 12}" text-anchor="end">{currency}</text>')
     return raw(
-        f'<div class="kb-chart" data-search-exclude><svg role="img" viewBox="0 0 {WIDTH} {HEIGHT}"'
+        f'<div class="kb-chart" data-search-exclude><svg role="img" viewBox="0 0 {WIDTH} {height}"'
         f' aria-label="{attribute(title)}">{"".join(parts)}</svg></div>'
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from kbtool.model.prose import plain
+from kbtool.site.figures import figure
 
 _HIDDEN = "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
 """Characters that change how the text around them is read, and do not show."""
@@ -28,7 +29,7 @@ def inline(value: object) -> str:
 
     A figure that it takes from a record shows as the figure; ``kbtool.site.quoted`` links it.
     """
-    words = " ".join(plain(str(value)).split())
+    words = " ".join(plain(figure(value)).split())
     start = _START.match(words)
     escaped = _UNSAFE.sub(_written, words)
     if start:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
 from typing import TypeVar
 
+from kbtool.model.base import Instant, Quantity
 from kbtool.model.run import (
     BenchmarkResult,
     ProfileResult,
@@ -20,6 +22,21 @@ from kbtool.model.run import (
 
 UNKNOWN = "unknown"
 T = TypeVar("T")
+
+
+def figure(value: object) -> str:
+    """A value of a record in the words of a page: a moment with its zone, a range with a dash."""
+    if isinstance(value, Instant):
+        return instant(value.at)
+    return ranged(value.text) if isinstance(value, Quantity) else str(value)
+
+
+def ranged(text: str) -> str:
+    """The ranges and bounds in the text of a figure: ``5..10 min`` is ``5–10 min``."""
+    spelled = re.sub(r"(?<=\d)\.\.(?=-)", " to ", text)
+    spelled = re.sub(r"(?<=\d)\.\.(?=\d)", "–", spelled)
+    spelled = re.sub(r"([<>])= ?(?=[\d-])", lambda sign: "≤≥"[sign[1] == ">"] + " ", spelled)
+    return re.sub(r"(?<![\w-])-(?=\d)", "−", spelled)
 
 
 def money(amount: Decimal | None, currency: str = "USD") -> str:
@@ -57,6 +74,11 @@ def significant(value: float, digits: int = 3) -> str:
     if places > 6 or places < -9:
         return f"{value:.{digits - 1}e}"
     return f"{round(value, places):,.{max(places, 0)}f}"
+
+
+def counted(value: float) -> str:
+    """A figure that may be a count, a size or a limit: whole numbers in full."""
+    return f"{value:,.0f}" if float(value).is_integer() else significant(value)
 
 
 def instant(value: datetime) -> str:
@@ -105,22 +127,34 @@ def worst_error(result: ValidationResult) -> float | None:
 
 def headline(run: Run) -> str:
     """What a run found, in a line."""
-    said = []
-    checked = validation(run)
-    if checked:
-        said.append(cases_passed(checked))
-    timed = benchmark(run)
-    ratios = ratios_of(timed) if timed else []
-    if timed and timed.noise is not None:
-        said.append(timed.noise)
-    elif timed and ratios:
-        said.append(f"{span(ratios)} × the speed of {timed.baseline}{not_reached(timed)}")
-    elif timed:
-        said.append(f"no ratio to {timed.baseline}: no case has both figures")
-    if said:
-        return ", ".join(said)
-    told = [step.message for step in run.steps if step.message and step.status != "not-run"]
-    return told[-1] if told else ""
+    said: dict[str, str] = {}
+    prepared = ""
+    for step in run.steps:
+        if isinstance(step.result, ValidationResult):
+            said[step.kind] = cases_passed(step.result)
+        elif isinstance(step.result, BenchmarkResult):
+            said[step.kind] = _speed(step.result)
+        elif not step.message or step.status == "not-run":
+            continue
+        elif step.kind in _PREPARES and step.status == "passed":
+            prepared = step.message
+        else:
+            said[step.kind] = step.message
+    return "; ".join(said.values()) or prepared
+
+
+_PREPARES = {"environment", "build"}
+"""Kinds of steps whose success is no finding."""
+
+
+def _speed(result: BenchmarkResult) -> str:
+    """How a benchmark ended, beside its baseline."""
+    ratios = ratios_of(result)
+    if result.noise is not None:
+        return result.noise
+    if not ratios:
+        return f"no ratio to {result.baseline}: no case has both figures"
+    return f"{span(ratios)} × the speed of {result.baseline}{not_reached(result)}"
 
 
 def ratios_of(result: BenchmarkResult) -> list[float]:

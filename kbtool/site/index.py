@@ -15,7 +15,7 @@ from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.kernel import Kernel
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
-from kbtool.model.run import MutantResult, MutantsResult, Run
+from kbtool.model.run import EnvironmentResult, MutantResult, MutantsResult, Run, StepRecord
 from kbtool.model.session import Bug, Fix, Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
@@ -40,6 +40,10 @@ class Judged(NamedTuple):
     one: MutantResult
 
 
+OPEN = frozenset({"open", "fix unconfirmed"})
+"""What a bug's status is while the fault may be there."""
+
+
 class BugCase(NamedTuple):
     """A bug, and what later records say of it."""
 
@@ -59,12 +63,21 @@ class BugCase(NamedTuple):
     @property
     def is_open(self) -> bool:
         """Whether the fault is still there; of one met again, the newest meeting speaks."""
-        return self.status in {"open", "fix unconfirmed"} and not self.recurrences
+        return self.status in OPEN and not self.recurrences
 
     @property
     def page(self) -> str:
         """Its page."""
         return at.bug_page(self.session.id, self.bug.id)
+
+
+def has_section(step: StepRecord) -> bool:
+    """Whether a run's page has a section for a step. A probe that misses nothing needs none: the
+    table of steps says so."""
+    found = step.result
+    if isinstance(found, EnvironmentResult) and not found.missing:
+        found = None
+    return found is not None or bool(step.error)
 
 
 @dataclass
@@ -175,10 +188,15 @@ class Index:
         anchor = self.anchors(record).find(path)
         return page_of(record) + (f"#{anchor}" if anchor else "")
 
+    def run_page(self, run: str) -> str | None:
+        """The page of a run, if there is such a run."""
+        session = self._session_of.get(run)
+        return at.run_page(session, run) if session else None
+
     def _place_in_run(self, session: str, run: str, path: str) -> str:
         """The page of a run, at the step that ``path`` leads into."""
         for number, step in enumerate(self.runs[session, run][-1].steps, 1):
-            if step.result is not None and f"{path}.".startswith(f"steps.{step.id}."):
+            if has_section(step) and f"{path}.".startswith(f"steps.{step.id}."):
                 return f"{at.run_page(session, run)}#step-{number}"
         return at.run_page(session, run)
 

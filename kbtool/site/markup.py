@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from kbtool.site.escape import inline
+from kbtool.site.escape import attribute, inline
 
 GOOD = frozenset(
     {
@@ -143,6 +143,17 @@ def admonition(kind: str, title: str, body: str) -> str:
     """A box. The title stands in quotes, where a character reference shows as itself."""
     indented = "\n".join(f"    {line}" if line else "" for line in body.split("\n"))
     return f'!!! {kind} "{title}"\n\n{indented}'
+
+
+_WEB = re.compile(r"https?://[\w.-]+(/[\w./#?=&%+~,:@-]*)?", re.ASCII)
+
+
+def outward(url: str) -> str:
+    """A link to a page of the web that a record names; anything but a plain address is text."""
+    shown = f"<code>{inline(url)}</code>"
+    if not _WEB.fullmatch(url):
+        return shown
+    return f'<a href="{attribute(url)}" rel="noopener noreferrer">{shown}</a>'
 
 
 def nothing(why: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TypeVar
 
-from kbtool.ledger.audit import Item, Reckoned
+from kbtool.ledger.audit import Grade, Item, Reckoned
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.pattern import Pattern
 from kbtool.model.prose import plain
@@ -19,10 +20,13 @@ from kbtool.site.markup import (
     chip,
     heading,
     join,
+    muted,
     nothing,
     slim_table,
     stacked_table,
 )
+from kbtool.site.quoted import finding
+from kbtool.store.sources import kernel_file, kernel_paths
 
 T = TypeVar("T")
 
@@ -88,6 +92,11 @@ def cite(source: str | None) -> str:
     return f'<small class="kb-cite">{inline(source)}</small>' if source else ""
 
 
+def sourced(source: str | None) -> str | None:
+    """The same as a line of its own."""
+    return f"Source: {cite(source)}" if source else None
+
+
 def optional(value: object) -> str:
     """A value or nothing."""
     return "" if value is None else inline(value)
@@ -109,6 +118,17 @@ def claimed(evidence: Evidence) -> list[str]:
 def yes_no(value: bool | None, unknown: str = "") -> str:
     """A boolean in words."""
     return unknown if value is None else "yes" if value else "no"
+
+
+def fixed_place(index: Index, place: str | None, page: str) -> str:
+    """Where a fix was made: a link where it is a file of a kernel that is shown."""
+    if not place:
+        return ""
+    for kernel in index.kernels.values():
+        listed = any(place in paths for paths in kernel_paths(kernel).values())
+        if listed and kernel_file(index.base, kernel.id, place) is not None:
+            return at.link(code(place), at.source_page(kernel.id, place), page)
+    return code(place)
 
 
 def folded(summary: str, body: str) -> str:
@@ -142,7 +162,15 @@ def backlinks(index: Index, page: str) -> str:
     for mention in index.mentions.get(page, []):
         reasons.setdefault(mention.source, {})[mention.why] = None
     shown = list(reasons.items())[:MENTIONS]
-    rows = [f"{index.link(source, page)} ({', '.join(why)})" for source, why in shown]
+    # A run's title is its number: one line has them all.
+    runs = [index.link(source, page) for source, why in shown if list(why) == ["run"]]
+    rows = [
+        f"{index.link(source, page)} ({', '.join(why)})"
+        for source, why in shown
+        if list(why) != ["run"]
+    ]
+    if runs:
+        rows.append(f"runs: {', '.join(runs)}")
     if len(reasons) > MENTIONS:
         rows.append(f"and {len(reasons) - MENTIONS} more")
     # Several places of one record may refer here; each is a link of its own.
@@ -168,27 +196,43 @@ def why_unknown(record: Session | Pattern, path: str) -> str:
     return f"[unknown](#unknown.{at.fragment(path)})"
 
 
+GRADES: dict[Grade, str] = {
+    "decision": "turning a decision",
+    "inconsistent": "inconsistent",
+    "undetermined": "undetermined",
+    "consistent": "consistent",
+}
+"""What a grade is called, the gravest first."""
+
+
 def claims(index: Index, record: Session | Pattern) -> str:
-    """The claims of a record, each with what it derives from, what comes out, and its grade."""
+    """The claims of a record, each with what it derives from, what comes out, and its grade.
+
+    Those that hold are folded up below those that do not.
+    """
     anchors = index.anchors(record)
-    rows = []
+    rows: list[list[str]] = []
+    hold: list[list[str]] = []
     for claim in record.claims:
         place = anchors.get(claim)
         item = index.audited[record.id, f"claims.{claim.id}"]
         came = index.audit.reckoned(item)
-        rows.append(
+        (hold if item.grade == "consistent" else rows).append(
             [
                 f"{anchor(place) if place else ''}{inline(claim.says)} {cite(claim.source)}",
                 optional(claim.stated),
-                optional(came.derived),
+                (f"{finding(index, came.derived, page_of(record))} <br>" if came.derived else "")
+                + muted(_derivation(index, record, claim)),
                 chip(item.grade),
-                f'<span class="kb-wrap">{_derivation(index, record, claim)}</span>',
                 " · ".join(part for part in (optional(claim.note), remarks(item, came)) if part),
             ]
         )
-    header = ["Claim", "Stated", "Comes out", "Grade", "Derives from", "Remark"]
-    body = stacked_table(header, rows, filtered=True) if rows else None
-    return section("Claims", "claims", body)
+    header = ["Claim", "Stated", "Comes out", "Grade", "Remark"]
+    told = stacked_table(header, rows, filtered=True) if rows else None
+    held = stacked_table(header, hold, filtered=True) if hold else None
+    if held and told:
+        held = folded(f"Claims that hold: {len(hold)}", held)
+    return section("Claims", "claims", told, held)
 
 
 def turned(index: Index, session: Session, path: str) -> str | None:
@@ -220,21 +264,40 @@ def _derivation(index: Index, record: Session | Pattern, claim: Claim) -> str:
 
 def _operation(index: Index, record: Session | Pattern, how: str, of: Sequence[Operand]) -> str:
     shown = []
-    for operand in of:
-        if isinstance(operand, Derivation):
-            shown.append(f"({_operation(index, record, operand.how, operand.of)})")
-        elif isinstance(operand, str):
-            shown.append(_reference(index, record, operand))
-        else:
-            shown.append(inline(operand))
+    for path, alike in groupby(of, key=lambda one: _path(one) if isinstance(one, str) else None):
+        if path is not None:
+            shown.append(_references(index, record, path, [one for one in alike if one]))
+            continue
+        for operand in alike:
+            if isinstance(operand, Derivation):
+                shown.append(f"({_operation(index, record, operand.how, operand.of)})")
+            else:
+                shown.append(inline(operand))
     return f"{inline(how)} of {', '.join(shown)}"
 
 
-def _reference(index: Index, record: Session | Pattern, reference: str) -> str:
-    place = index.place(reference, record.id)
-    if place is None:
-        return f"{code(reference)} (no such record)"
-    return at.link(code(reference), place, page_of(record))
+def _path(reference: str) -> str:
+    """The end of a reference, which is what tells operands apart: ``build.actual``."""
+    return ".".join(reference.partition("#")[2].split(".")[-2:])
+
+
+def _references(
+    index: Index, record: Session | Pattern, path: str, references: Sequence[object]
+) -> str:
+    """The same field of several records: ``duration of N, N+1``; of this one the name alone."""
+    links = []
+    for reference in map(str, references):
+        place = index.place(reference, record.id)
+        name = reference.partition("#")[0]
+        other = index.record(name) if name else record
+        label = inline(getattr(other, "label", name or record.id))
+        if place is None:
+            links.append(f"{label} (no such record)")
+        else:
+            links.append(at.link(label, place, page_of(record)))
+            if len(references) == 1 and other is record:
+                return at.link(code(path), place, page_of(record))
+    return f"{code(path)} of {', '.join(links)}"
 
 
 def session_cell(index: Index, session: Session, page: str) -> str:

@@ -16,7 +16,7 @@ from kbtool.site.figures import significant
 WIDTH = 720
 HEIGHT = 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 16, 12, 44
-_ROW = 42
+_ROW = 48
 _APART = 18
 _FAR = 4
 _LEGEND_ROW = 18
@@ -184,11 +184,12 @@ def rows(
     ]
     order = [name for _, name, _ in used]
     ceilings = [case.ceiling.value for case in cases if case.ceiling]
-    legend, top = _legend(used, "ceiling" if ceilings else None)
-    foot = top + _ROW * len(cases)
     # A ceiling far off says only that it is far off; the marks are what needs the room.
     values += [reference] if reference is not None else []
     near = [value for value in ceilings if value >= min(values) / _FAR]
+    ceiling = "ceiling" + (", < where it is beyond the axis" if len(near) < len(ceilings) else "")
+    legend, top = _legend(used, ceiling if ceilings else None)
+    foot = top + _ROW * len(cases)
     x = _Scale(axis, [*values, *near], (24, WIDTH - 24))
     parts = [legend]
     for value, name in x.ticks():
@@ -206,10 +207,10 @@ def rows(
         f'<text x="{WIDTH / 2}" y="{foot + 36}" text-anchor="middle">{attribute(axis.title)}</text>'
     )
     for at, case in enumerate(cases):
-        middle = top + _ROW * at + 27
+        middle = top + _ROW * at + 32
         parts.append(
             f'<line class="kb-row" x1="8" x2="{WIDTH - 8}" y1="{middle}" y2="{middle}"/>'
-            f'<text class="kb-case" x="8" y="{middle - 14}">{attribute(_cut(case.name, 96))}</text>'
+            f'<text class="kb-case" x="8" y="{middle - 18}">{attribute(_cut(case.name, 96))}</text>'
         )
         if case.ceiling and _fits(case.ceiling.value, axis.scale):
             is_near = case.ceiling.value in near

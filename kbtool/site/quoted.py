@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from kbtool.model.prose import FigureLink, addresses, expression, readable, replace_links
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline, prose
-from kbtool.site.index import Index
+from kbtool.site.figures import ranged
+from kbtool.site.index import Index, page_of
 
 _MARK = "\ue000"
 """Stands for a figure while the text around it is escaped; escaping leaves it alone."""
@@ -38,6 +40,29 @@ def paragraphs(index: Index, text: str, own: str, page: str) -> str:
     """A record's text as paragraphs on ``page``, its figures linked."""
     marked, links = _marked(text)
     return _linked(prose(marked), links, index, own, page)
+
+
+_NAMED = re.compile(r"(?<![\w.#-])[\w-]+(?:#[\w.-]*\w)?(?![\w#-]|\.\w)")
+
+
+def finding(index: Index, text: str, page: str) -> str:
+    """What the audit says, as one line on ``page``: a record that it names by its id is told by its
+    label and linked, with the end of the path into it."""
+    links: list[str] = []
+
+    def put(match: re.Match[str]) -> str:
+        name, _, path = match[0].partition("#")
+        record = index.record(name)
+        if record is None:
+            return match[0]
+        label = inline(getattr(record, "label", name))
+        if path:
+            label = f"{inline('.'.join(path.split('.')[-2:]))} of {label}"
+        links.append(at.link(label, index.place(match[0], name) or page_of(record), page))
+        return _MARK
+
+    parts = inline(_NAMED.sub(put, ranged(text).replace(_MARK, ""))).split(_MARK)
+    return "".join(part for pair in zip(parts, [*links, ""], strict=True) for part in pair)
 
 
 def in_html(index: Index, own: str | None, page: str) -> Callable[[str], str | None]:
@@ -74,8 +99,22 @@ def _marked(text: str) -> tuple[str, list[FigureLink]]:
 
 def _linked(escaped: str, links: list[FigureLink], index: Index, own: str, page: str) -> str:
     parts = escaped.split(_MARK)
-    shown = [parts[0]]
+    shown = [_with_runs(index, parts[0], page)]
     for link, part in zip(links, parts[1:], strict=True):
         target, text = place(index, link.target, own), inline(link.text)
-        shown += [text if target is None else at.link(text, target, page), part]
+        shown += [text if target is None else at.link(text, target, page)]
+        shown += [_with_runs(index, part, page)]
     return "".join(shown)
+
+
+_RUN = re.compile(r"\b\d{8}T\d{6}Z-[a-z0-9-]*[a-z0-9]")
+
+
+def _with_runs(index: Index, escaped: str, page: str) -> str:
+    """Escaped text with the ids of runs that are there as links to them."""
+
+    def put(match: re.Match[str]) -> str:
+        target = index.run_page(match[0])
+        return at.link(match[0], target, page) if target else match[0]
+
+    return _RUN.sub(put, escaped)

@@ -32,7 +32,9 @@ def stated(sessions: Sequence[Session]) -> str:
 
 def time(sessions: Sequence[Session]) -> str:
     """All time that the records state, and how many do not say."""
-    return cell(rollups(sessions, "session")[0].total, "minutes", "")
+    total = rollups(sessions, "session")[0].total
+    missing = total.unknown.get("minutes", 0) if total.minutes is not None else 0
+    return minutes(total.minutes) + (f" and {missing} without a time" if missing else "")
 
 
 def unstated(session: Session) -> str:

@@ -47,6 +47,9 @@ def test_every_kind_of_page_from_a_server_and_on_paper(own: Served, visit: Open)
         chrome = ".md-header, .md-tabs, .md-sidebar, .md-search, .md-footer, .md-top"
         shown = seen.page.locator(chrome).locator("visible=true")
         assert shown.count() == 0, (page, shown.first.evaluate("e => e.className"))
+        # Paper does not scroll: a command is on it to its end.
+        cut = "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"
+        assert seen.page.locator(".kb-block > code").evaluate_all(cut) == [], page
         seen.page.emulate_media(media="screen")
 
 

@@ -128,6 +128,15 @@ def test_two_runs_on_two_machines(timed: Served, visit: Open) -> None:
     assert f"#a={OLD}/ours&b={NEW}/ours" in seen.page.url
 
 
+def test_another_run_is_held_against_with_the_same_arm(timed: Served, visit: Open) -> None:
+    seen = visit(timed.http)
+    opened(seen, timed.http)
+    assert f"b={NEW}/theirs" in seen.page.url
+    seen.page.get_by_label("Run").nth(1).select_option(OLD)
+    seen.page.wait_for_url(lambda url: f"#a={NEW}/ours&b={OLD}/ours" in unquote(url))
+    assert seen.page.evaluate("document.activeElement.id") == "kb-b-run"
+
+
 def test_choice_filters_and_order_are_in_the_address(timed: Served, visit: Open) -> None:
     seen = visit(timed.http)
     opened(seen, timed.http)

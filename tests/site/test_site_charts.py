@@ -308,3 +308,20 @@ def test_series_stand_out_from_the_paper_of_both_palettes(palette: str, paper: s
     assert len(set(tones)) == SERIES
     for tone in tones:
         assert contrast(tone, paper) >= 4.5, tone
+
+
+def test_the_name_of_a_row_stands_clear_of_its_marks() -> None:
+    names = [f"arm {number}" for number in range(SERIES)]
+    case = Row("case", {name: Mark(2.0, name) for name in names})
+    svg = parsed(rows("t", Axis("x", "log2"), names, [case, case]))
+    labels = [float(one.get("y", "")) for one in svg.iter("text") if one.get("class") == "kb-case"]
+    heights = [y for _, y in places(svg).values()]  # of the second row, which has the same titles
+    assert labels[1] + 3 < min(heights) - 5.5  # what hangs below a line of text; half a mark
+    assert labels[0] < labels[1] - 11 - 2 * 5.5
+
+
+def test_an_arrow_for_a_ceiling_is_explained() -> None:
+    near, far = (Row("r", {"a": Mark(8.0, "a")}, Mark(at, "c")) for at in (7.0, 0.001))
+    legends = ["".join(parsed(rows("t", Axis("x", "log2"), ["a"], [one])).itertext())
+               for one in (near, far)]  # fmt: skip
+    assert "ceiling, < where it is beyond the axis" in legends[1] and "<" not in legends[0]

@@ -15,7 +15,7 @@ from site_trees import attack
 
 from kbtool.model.session import Session
 from kbtool.site import addresses as at
-from kbtool.site.chart import HEIGHT, WIDTH, Bar, stacked
+from kbtool.site.chart import Bar, stacked
 from kbtool.site.index import Index
 from kbtool.site.pages import costs
 from kbtool.site.sums import unstated
@@ -58,13 +58,27 @@ def test_heights_are_in_proportion_and_stand_on_each_other():
 @given(BARS)
 def test_whatever_is_drawn_is_inside_the_chart(bars):
     svg = drawn(stacked("t", bars, "USD"))
+    _, _, wide, high = map(float, svg.get("viewBox").split())
     for one in svg.iter():
-        for axis, most in (("x", WIDTH), ("y", HEIGHT)):
+        for axis, most in (("x", wide), ("y", high)):
             for name in (axis, f"{axis}1", f"{axis}2", f"c{axis}"):
                 assert 0 <= float(one.get(name, 0)) <= most, (one.tag, one.attrib)
         if one.tag == "rect":
-            assert float(one.get("y")) + float(one.get("height")) <= HEIGHT
+            assert float(one.get("y")) + float(one.get("height")) <= high
     assert len(list(svg.iter("circle"))) == sum(bar.sofar is not None for bar in bars)
+
+
+def test_names_that_lie_flat_leave_no_empty_foot():
+    def foot(label):
+        svg = drawn(stacked("t", [Bar(label * n, {"gpu": Decimal(1)}) for n in (1, 1)], "USD"))
+        return float(svg.get("viewBox").split()[3]) - max(
+            float(one.get("y")) + float(one.get("height")) for one in svg.iter("rect")
+        )
+
+    assert foot("a") == 24
+
+    turned = drawn(stacked("t", [Bar("long name", {"gpu": Decimal(1)})] * 20, "USD"))
+    assert float(turned.get("viewBox").split()[3]) > 260
 
 
 def test_what_is_not_known_is_a_mark_and_no_bar_of_nothing():

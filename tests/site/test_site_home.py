@@ -14,7 +14,7 @@ import site_trees as trees
 
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
-from kbtool.site.pages import bug, home, pattern, recipe
+from kbtool.site.pages import bug, home, pattern, recipe, run
 from kbtool.site.paging import parts
 from kbtool.store.tree import KnowledgeBase
 
@@ -68,11 +68,13 @@ def slower(record: dict[str, Any], times: float) -> list[dict[str, Any]]:
 
 def test_the_latest_result_is_the_newest_run_s_and_the_history_is_of_the_same_cases(root):
     rows = [row for row in part(home_page(root), "results").splitlines() if "kernels/" in row]
-    assert len(rows) == 1 and "one run so far" in rows[0] and "**1.00 ×**" in rows[0]
+    assert len(rows) == 1 and "one run so far" in rows[0] and "| 1.00 <br>" in rows[0]
     put_run(root, 1, steps=slower(template(root), 4))
     put_run(root, 2, steps=slower(template(root), 2))
     (row,) = (r for r in part(home_page(root), "results").splitlines() if "kernels/" in r)
-    assert "**2.00 ×**" in row and "| 2.50 |" in row and "| 1 of 1 |" in row
+    assert (
+        "| 2.00 <br>" in row and ">2.00–2.00<" in row and "| 2.50 |" in row and "| 1 of 1 |" in row
+    )
     assert "2025-11-24 10:10 UTC" in row
     assert "words about cpu, 2 threads: 1.00, 4.00, 2.00" in row  # what the sparkline says
     assert len(re.findall(r"[\d.]+,[\d.]+", re.search(r'points="([^"]*)"', row)[1])) == 3
@@ -114,7 +116,7 @@ def test_a_bug_shows_what_validation_makes_of_its_edits(root):
     made = unescape(bug.page(index, index.bugs[last, "nan"]))
     back = part(made, "mutants")
     assert '| <span class="kb-chip kb-chip--good">found</span> | 1 of 1 |' in back
-    assert "0.1 lets it through in <code>words about case</code>" in back
+    assert "0.1: let through in <code>words about case</code>" in back
     assert f"runs/{last}/20251121T101010Z-copy.md" in back
     assert "Found by <code>words about case</code>. The first says: words about noticed" in back
     assert "No edit puts this bug back" in bug.page(index, index.bugs[first, "odd_.x"])
@@ -132,7 +134,7 @@ def test_what_the_bound_refuses_is_told_and_the_newest_run_counts(root):
     put_run(root, 1, steps=steps)
     index = index_of(root)
     made = unescape(bug.page(index, index.bugs[trees.session_id(1), "nan"]))
-    assert "0.1 finds it too" in made and "lets it through" not in made
+    assert "0.1: found too" in made and "let through" not in made
     assert "20251123T101010Z-copy.md" in made
 
 
@@ -184,3 +186,93 @@ def test_what_replaced_a_pattern_is_told_on_both_pages(root):
         (row,) = (line for line in made.splitlines() if line.startswith(f"| {how} |"))
         assert f"({other}.md)" in row and "words about since" in row
         assert f"../sessions/{trees.session_id(0)}.md" in row
+
+
+def test_a_paused_session_has_begun_then_and_not_paused_then(root):
+    assert " begun 2025-10-12 19:42 UTC" in part(home_page(root), "running")
+
+
+def test_the_statuses_of_the_list_of_bugs_add_up_with_what_is_open(root):
+    change_status(root, confirmed="false")
+    index = index_of(root)
+    made = unescape(bug.listing(index, next(parts(at.BUGS, 1))))
+    card = made.partition("kb-facts")[2].partition("</div>")[0]
+    counts = {word: int(n) for word, n in re.findall(r">([\w -]+)</span> </small><br>(\d+)", card)}
+    told = int(re.search(r"bugs, (\d+) open", made)[1])
+    assert counts["met again"] == 1 and sum(counts.values()) == len(index.bugs)
+    assert counts.get("open", 0) + counts.get("fix unconfirmed", 0) == told
+
+
+def change_status(root, **of_fix):
+    for path in (root / "sessions").glob("*/session.yaml"):
+        record = json.loads(path.read_text())
+        record["fixes"] = [{**fix, **of_fix} for fix in record["fixes"]]
+        path.write_text(json.dumps(record))
+
+
+def test_a_bug_without_a_symptom_is_told_by_its_cause_and_target(root):
+    path = root / "sessions" / trees.session_id(1) / "session.yaml"
+    record = json.loads(path.read_text())
+    record["bugs"][0]["symptom"] = None
+    path.write_text(json.dumps(record))
+    index = index_of(root)
+    made = unescape(bug.listing(index, next(parts(at.BUGS, 1))))
+    row = next(line for line in made.splitlines() if f"{trees.session_id(1)}/nan.md" in line)
+    assert "<small>Cause: words about cause</small>" in row
+    assert 'cpu <span class="kb-chip kb-chip--good">found</span>' in row
+
+
+def test_a_bug_leads_to_its_source_and_a_run_to_the_edit(root):
+    path = root / "sessions" / trees.session_id(1) / "session.yaml"
+    record = json.loads(path.read_text())
+    record["sources"]["log"]["url"] = "https://example.org/issues/1"
+    path.write_text(json.dumps(record))
+    index = index_of(root)
+    made = unescape(bug.page(index, index.bugs[trees.session_id(1), "nan"]))
+    assert 'words about source · <a href="https://example.org/issues/1" rel=' in made
+    assert "- words about find\n+ words about put" in made
+    attempts = next(iter(index.runs.values()))
+    assert "/nan.md#mutants.put-back)" in unescape(run.page(index, attempts))
+
+
+def test_runs_are_listed_with_their_moment_and_one_line_names_them_all(root):
+    put_run(root, 1)
+    index = index_of(root)
+    listed = unescape(run.listing(index, next(parts(at.RUNS, 2))))
+    assert "| Run | When | Recipe |" in listed and ">2025-11-23 10:10 UTC<" in listed
+    mentioned = recipe.page(index, *index.recipes["copy"]).partition("{#mentioned-by}")[2]
+    (line,) = (one for one in mentioned.splitlines() if "-copy](" in one)
+    assert line.startswith("- runs: [") and line.count("](") == 2
+
+
+def newest(root):
+    index = index_of(root)
+    return run.page(index, next(iter(index.runs.values())))
+
+
+def test_a_probe_that_misses_nothing_takes_no_section(root):
+    steps = copy.deepcopy(template(root)["steps"])
+    assert "{#step-1}" in newest(root)
+    steps[0]["result"]["missing"] = []
+    put_run(root, 1, steps=steps)
+    made = newest(root)
+    assert "{#step-1}" not in made and "(#step-1)" not in made and "{#step-2}" in made
+    index = index_of(root)
+    (name,) = {name for _, name in index.runs if name.startswith("20251123")}
+    assert "#" not in index.place(f"{name}#steps.environment.missing", "")
+    assert index.place(f"{name}#steps.build.bytes", "").endswith("#step-2")
+
+
+def test_what_a_case_comes_to_stands_before_the_times_of_the_others(root):
+    steps = copy.deepcopy(template(root)["steps"])
+    cases = next(step for step in steps if step["id"] == "time")["result"]["cases"]
+    cases[0]["workspace_bytes"] = {"words about ours": 0}
+    put_run(root, 1, steps=steps)
+    made = unescape(newest(root))
+    (header,) = (line for line in made.splitlines() if "| Right after timing |" in line)
+    assert [cell.strip() for cell in header.split("|")][1:-1] == [
+        "Case", "words about ours (µs)", "Speed against words about theirs",
+        "Against the best peer", "Share of read ceiling", "Right after timing",
+        "words about theirs (µs)",
+    ]  # fmt: skip
+    assert "No workspace in any case: words about ours." in made and "(bytes)" not in made

@@ -16,6 +16,7 @@ from test_site_escape import TEXT
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import pages, source
+from kbtool.site.pages.session import page as session_page
 from kbtool.store.sources import kernel_file
 from kbtool.store.tree import KnowledgeBase
 
@@ -118,6 +119,10 @@ def make(root: Path, *runs: dict[str, Any]) -> dict[str, str]:
     return made
 
 
+def plain(markup: str) -> str:
+    return re.sub(r"<[^>]*>", "", markup)
+
+
 def sections(page: str, level: int = 2) -> dict[str, str]:
     """Anchor of a heading → what stands below it, character references resolved."""
     parts = re.split(rf"^#{{{level}}} .*{{#(.+)}}$", page, flags=re.MULTILINE)
@@ -150,12 +155,11 @@ def test_the_newest_run_of_each_case_set_counts(page: str) -> None:
     machine = results.partition("### H1")[2].partition("### ")[0]
     small = next(line for line in machine.splitlines() if line.startswith("| Small |"))
     # 10/5 and 40/5: geometric mean 4; the old run had 1 and 4.
-    assert "| 4.00 <small>2.00–8.00</small> |" in small
-    assert "| 4.00 <small>4.00–4.00, 1 of 2 cases</small> |" in small  # the peer
+    assert "| 4.00 2.00–8.00 |" in plain(small)
+    assert "| 4.00 4.00–4.00 1 of 2 cases |" in plain(small)  # the peer
     assert "6 of 6" in small  # right in the same run
-    assert "<code>1212121+</code>" in small  # a changed work tree
     large = next(line for line in machine.splitlines() if line.startswith("| Large |"))
-    assert "| 0.500 <small>0.500–0.500</small> |" in large
+    assert "| 0.500 0.500–0.500 |" in plain(large)
     # 3,000,000 bytes at 1000 GB/s take 3 µs of 4.
     assert "| 75.0 % " in large
 
@@ -173,7 +177,9 @@ def test_the_command_that_measured_it_stands_below(page: str) -> None:
     assert f"git checkout {'12' * 20}" in results
     assert "kbtool run-recipe copy --set seed=13" in results
     assert "kbtool run-recipe copy --set seed=11" not in results  # nothing shown is from it
-    assert "differed from its commit" in results
+    told = [line for line in results.splitlines() if line.startswith("Small: run of")]
+    assert "<code>1212121+</code> and changes that no commit has" in "".join(told)
+    assert all("compare.html#a=" in line for line in told)
 
 
 def test_charts_have_every_case_and_arm(page: str) -> None:
@@ -202,8 +208,8 @@ def test_the_ladder_has_what_each_variant_is_worth(page: str) -> None:
     ladder = sections(page)["ladder"]
     vector = next(line for line in ladder.splitlines() if line.startswith("| <code>vector"))
     # 10/5 and 20/5: geometric mean 2.83.
-    assert "| 2.83 <small>2.00–4.00</small> |" in vector
-    assert "2 of 2 cases" in vector and "| 1.00 <small>1.00–1.00</small> |" in vector
+    assert "| 2.83 2.00–4.00 |" in plain(vector)
+    assert "2 of 2 cases" in vector and "| 1.00 1.00–1.00 |" in plain(vector)
 
 
 def test_case_sets_are_as_the_manifest_has_them(page: str, made: dict[str, str]) -> None:
@@ -267,3 +273,32 @@ def test_the_address_of_an_odd_path_is_plain(path: str) -> None:
     page = at.source_page("copy", path)
     assert re.fullmatch(r"kernels/copy/src/[A-Za-z0-9._-]+\.md", page)
     assert at.is_source_page(page) and not at.is_source_page(at.kernel_page("copy"))
+
+
+def test_a_file_names_the_bugs_that_its_edits_put_back(tmp_path: Path) -> None:
+    root = trees.make(tmp_path / "kb")
+    (root / "kernels" / "copy" / "words about source").write_text("one\nwords about find\n")
+    index = Index(KnowledgeBase(root))
+    made = unescape(pages(index)[at.source_page("copy", "words about source")])
+    listed = made.partition("puts back: ")[2].partition("</details>")[0]
+    assert listed.startswith("2<") and listed.count("\n- [2](#L2): [<code>put-back</code>](") == 2
+    assert f"{trees.session_id(1)}/nan.md#mutants.put-back)" in listed
+
+
+def test_the_newest_run_of_each_recipe_stands_with_the_results(page: str) -> None:
+    newest = sections(page)["results"].partition("that came to its end:")[2]
+    rows = [line for line in newest.split("### ")[0].splitlines() if "-copy</code>](" in line]
+    assert len(rows) == 1 and "20251121T101014Z-copy" in rows[0]
+
+
+def test_a_fix_in_a_file_that_is_shown_leads_to_it(tmp_path: Path) -> None:
+    root = trees.make(tmp_path / "kb")
+    (root / "kernels" / "copy" / "words about source").write_text("one\n")
+    index = Index(KnowledgeBase(root))
+    session = index.sessions[trees.session_id(0)]
+    (fix,) = session.fixes
+    for place, links in (("words about source", True), ("line 464", False)):
+        changed = session.model_copy(update={"fixes": [fix.model_copy(update={"place": place})]})
+        made = unescape(session_page(index, changed)).partition("{#fixes}")[2].split("## ")[0]
+        assert f"<code>{place}</code>" in made
+        assert (f"[<code>{place}</code>](../kernels/copy/src/" in made) is links

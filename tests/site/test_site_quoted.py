@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from kbtool.site import addresses as at
 from kbtool.site.escape import inline
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
-from kbtool.site.quoted import document, line, paragraphs, place
+from kbtool.site.quoted import document, finding, line, paragraphs, place
 from kbtool.site.tree import source_files
 from kbtool.store.tree import KnowledgeBase
 
@@ -101,3 +102,17 @@ def test_patterns_have_the_figures_of_the_ledger(index):
     assert "another pattern replaces it" in shown
     saved = index.accounts["P01"].claimed("saved")
     assert saved is not None and f"{saved} min" in shown
+
+
+def test_a_finding_names_records_by_their_labels(index: Index) -> None:
+    name = trees.session_id(0)
+    text = f"{name}#bugs.nan.status is open; 2 figures of {name} are 1..2"
+    text += " of evidence.P01.saved and <b>2099-01-01-x</b>"
+    made = unescape(finding(index, text, at.AUDIT))
+    assert made.startswith(f"[nan.status of words about label 0](sessions/{name}.md#bugs.nan)")
+    assert (
+        f"2 figures of [words about label 0](sessions/{name}.md) are 1–2 of evidence.P01.saved and"
+        in made
+    )
+    assert made.endswith("<b>2099-01-01-x</b>")
+    assert "<b>" not in finding(index, text, at.AUDIT)

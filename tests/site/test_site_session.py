@@ -104,19 +104,21 @@ def test_the_card_counts_what_the_page_lists(root):
 def test_before_and_after_by_what_follows_and_else_by_the_list(root):
     def around(number: int) -> str:
         line = next(
-            row for row in page(root, number).splitlines() if re.match("Before|After|Li", row)
+            row
+            for row in page(root, number).splitlines()
+            if re.match("Goes|Gone|Earlier|Later", row)
         )
         return re.sub(r"\[[^]]*\]\(([^)]*)\)", r"\1", line)
 
     first, second, third = (f"{trees.session_id(number)}.md" for number in range(3))
-    assert around(0) == f"After: {second}"
-    assert around(1) == f"Before: {first} · After: {third}"
-    assert around(2) == f"Before: {second}"
+    assert around(0) == f"Gone on with in: {second}"
+    assert around(1) == f"Goes on from: {first} · Gone on with in: {third}"
+    assert around(2) == f"Goes on from: {second}"
     path = root / "sessions" / trees.session_id(2) / "session.yaml"
     alone = {key: value for key, value in json.loads(path.read_text()).items() if key != "follows"}
     path.write_text(json.dumps(alone))
-    assert around(1) == f"Before: {first} · Listed after: {third}"
-    assert around(2) == f"Listed before: {second}"
+    assert around(1) == f"Goes on from: {first} · Later in the list: {third}"
+    assert around(2) == f"Earlier in the list: {second}"
 
 
 def test_what_a_record_does_not_have_is_said(root):
@@ -131,3 +133,40 @@ def test_a_long_outcome_is_cut_between_words_and_its_figures_are_figures(root):
     index = Index(KnowledgeBase(root))
     listed = unescape(pages.listing(index, next(parts(at.SESSIONS, 1))))
     assert "It cost 0.35 USD. word" in listed and "word …" in listed and "figure:" not in listed
+
+
+def test_claims_that_hold_are_folded_up_below_those_that_do_not(root):
+    change(root, 0, claims=[
+        {"id": "right", "says": "it took an hour", "stated": "60 min", "how": "same",
+         "of": ["#duration"]},
+        {"id": "sum", "says": "two hours", "stated": "9 h", "how": "sum",
+         "of": ["#duration", f"{trees.session_id(1)}#duration", "#steps.build.actual"]},
+    ])  # fmt: skip
+    made = page(root, 0).partition("{#claims}")[2].partition("\n## ")[0]
+    wrong, _, right = made.partition("<details")
+    assert "two hours" in wrong and "it took an hour" not in wrong
+    assert "<summary>Claims that hold: 1</summary>" in right and "it took an hour" in right
+    links = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", wrong)
+    assert (
+        "sum of <code>duration</code> of words about label 0, words about label 1,"
+        " <code>build.actual</code>" in links
+    )
+
+
+def test_a_source_with_an_address_is_a_link_and_anything_else_is_text(root):
+    sources = {
+        "web": {"file": "2842", "about": "a", "url": "https://example.org/issues/2842?x=1"},
+        "bad": {"file": "b", "about": "b", "url": "javascript:alert(1)"},
+        "odd": {"file": "c", "about": "c", "url": 'https://example.org/"onclick=x'},
+    }
+    change(root, 0, sources={**sources, "log": {"file": "l", "about": "l"}})
+    made = page(root, 0).partition("{#sources}")[2]
+    assert '<a href="https://example.org/issues/2842?x=1" rel="noopener noreferrer">' in made
+    assert made.count("<a ") == 1 and "javascript:alert(1)" in made
+
+
+def test_a_run_that_a_text_names_is_a_link(root):
+    known = "20251121T101010Z-copy"
+    change(root, 0, outcome=f"Right ({known}), not 20990101T000000Z-copy.")
+    made = page(root, 0).partition("{#outcome}")[2].partition("\n## ")[0]
+    assert f"([{known}](../runs/{trees.session_id(2)}/{known}.md)), not 2099" in made

@@ -230,15 +230,18 @@
       run.append(option(item.id, item.label, one.name));
     });
     one.run.arms.forEach(function (name) { arm.append(option(name, name, one.arm)); });
-    function change(id, name) {
+    function change(id, name, field) {
       chosen[letter] = id + "/" + name;
-      draw(letter + (name === one.arm ? "-run" : "-arm"));
+      draw(letter + field);
     }
     run.addEventListener("change", function () {
       var next = runs.find(function (item) { return item.id === run.value; });
-      change(next.id, next.arms.indexOf(one.arm) >= 0 ? one.arm : next.arms[0]);
+      // Two arms of one run were compared; of two runs one looks at the same arm first.
+      var wanted = a.name === b.name ? (letter === "a" ? b : a).arm : one.arm;
+      var arms = [wanted, one.arm].filter(function (name) { return next.arms.indexOf(name) >= 0; });
+      change(next.id, arms[0] || next.arms[0], "-run");
     });
-    arm.addEventListener("change", function () { change(one.name, arm.value); });
+    arm.addEventListener("change", function () { change(one.name, arm.value, "-arm"); });
     run.id = "kb-" + letter + "-run";
     arm.id = "kb-" + letter + "-arm";
     return el("fieldset", {}, el("legend", {}, letter.toUpperCase() + (letter === "a" ? ": looked at" : ": held against")),

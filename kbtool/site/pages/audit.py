@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from kbtool.ledger.audit import WRONG, Grade, Item, Reckoned
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
+from kbtool.site.figures import ranged
 from kbtool.site.index import Index, page_of
 from kbtool.site.markup import bullets, facts, join, muted, nothing, slim_table, stacked_table
 from kbtool.site.parts import last, optional, page_title, remarks, section
+from kbtool.site.quoted import finding
 
 
 def page(index: Index) -> str:
@@ -62,7 +64,7 @@ def _table(index: Index, grade: Grade) -> str:
             [
                 _claim(index, item),
                 optional(item.stated),
-                _outcome(came),
+                _outcome(index, came),
                 _remark(index, item, came),
             ]
         )
@@ -79,10 +81,12 @@ def _of(index: Index, grade: Grade) -> tuple[Sequence[Item], str | None]:
 _MOST = 200
 
 
-def _outcome(came: Reckoned) -> str:
+def _outcome(index: Index, came: Reckoned) -> str:
     """What comes out, and how, where that says more."""
-    figure, how = optional(came.derived), inline(came.expression)
-    return figure + (f"<br>{muted(f'= {how}')}" if how and how != figure else "")
+    how = came.expression if came.expression != came.derived else ""
+    return finding(index, came.derived or "", at.AUDIT) + (
+        f"<br>{muted(f'= {inline(ranged(how))}')}" if how else ""
+    )
 
 
 def _remark(index: Index, item: Item, came: Reckoned) -> str:

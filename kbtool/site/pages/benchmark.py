@@ -9,7 +9,7 @@ from kbtool.model.run import BenchmarkCase, BenchmarkResult, Run, Timing
 from kbtool.site.escape import code, inline
 from kbtool.site.figures import not_reached, significant
 from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table
-from kbtool.site.parts import compare_link, yes_no
+from kbtool.site.parts import compare_link, folded, yes_no
 from kbtool.site.plot import Axis, Mark, Row, rows, timed
 
 _MOST_ROWS = 60
@@ -27,11 +27,12 @@ def timed_beside(result: BenchmarkResult) -> str:
         lines.append(
             [
                 inline(case.name),
-                *(_timing(case.arms.get(arm)) for arm in arms),
+                _timing(case.arms.get(result.subject)),
                 significant(times) if times is not None else "",
                 _against_best(result, case),
                 f"{significant(100 * share)} %" if share is not None else "",
                 chip("refused") if case.refused else yes_no(case.rechecked),
+                *(_timing(case.arms.get(arm)) for arm in arms[1:]),
             ]
         )
         if case.refused:
@@ -46,10 +47,12 @@ def timed_beside(result: BenchmarkResult) -> str:
         for (arm, why), cases in _absent(result).items()
     ]
     header = [
-        "Case", *(f"{inline(arm)} (µs)" for arm in arms),
+        "Case", f"{inline(result.subject)} (µs)",
         f"Speed against {inline(result.baseline)}", "Against the best peer",
         "Share of read ceiling", "Right after timing",
+        *(f"{inline(arm)} (µs)" for arm in arms[1:]),
     ]  # fmt: skip
+    right = [1, 2, 3, 4, *range(6, len(header))]
     return join(
         [
             facts(
@@ -59,7 +62,7 @@ def timed_beside(result: BenchmarkResult) -> str:
                     ("Baseline", inline(result.baseline)),
                     ("Read ceiling", f"{significant(result.read_gb_s)} GB/s"),
                     ("Device", inline(result.device)),
-                    ("Threads", str(result.threads)),
+                    ("Threads", str(result.threads) if result.device == "cpu" else ""),
                     ("Noise", chip("noisy") + " " + inline(result.noise) if result.noise else ""),
                     ("Artifact", code(result.sha256[:12])),
                 ]
@@ -67,7 +70,7 @@ def timed_beside(result: BenchmarkResult) -> str:
             "Median, with the 25th and the 75th percentile in small type. Speed above 1 is faster"
             f" than {inline(result.baseline)}.",
             _plotted(result, arms),
-            slim_table(header, lines, range(1, len(arms) + 4)) if lines else nothing(
+            slim_table(header, lines, right) if lines else nothing(
                 "No case was timed."
             ),
             _sets(result),
@@ -120,7 +123,7 @@ def _sets(result: BenchmarkResult) -> str | None:
     """Each case set against the best peers of its cases."""
     lines = [
         [
-            inline(name or "all"),
+            inline(name or "all cases"),
             *(significant(of(found)) for of in (geometric_mean, min, max)),
             str(len(found)),
         ]
@@ -149,19 +152,29 @@ def _absent(result: BenchmarkResult) -> dict[tuple[str, str], str]:
 
 def _workspaces(result: BenchmarkResult) -> str | None:
     """Memory beside inputs and outputs, for the arms that run the library."""
-    arms = [result.subject, *result.variants]
+    cases = [case for case in result.cases if case.workspace_bytes]
+    own = [result.subject, *result.variants]
+    arms = [arm for arm in own if any(arm in case.workspace_bytes for case in cases)]
+    if not cases:
+        return None
+    needy = [arm for arm in arms if any(case.workspace_bytes.get(arm) for case in cases)]
     rows = [
         [
             inline(case.name),
-            *(f"{case.workspace_bytes[a]:,}" if a in case.workspace_bytes else "" for a in arms),
+            *(f"{case.workspace_bytes[a]:,}" if a in case.workspace_bytes else "" for a in needy),
         ]
-        for case in result.cases
-        if case.workspace_bytes
+        for case in cases
     ]
-    if not rows:
-        return None
-    header = ["Case", *(f"{inline(arm)} (bytes of workspace)" for arm in arms)]
-    return slim_table(header, rows, range(1, len(arms) + 1))
+    header = ["Case", *(f"{inline(arm)} (bytes)" for arm in needy)]
+    none = [arm for arm in arms if arm not in needy]
+    return join(
+        [
+            f"No workspace in any case: {', '.join(map(inline, none))}." if none else None,
+            folded("Workspace, case by case", slim_table(header, rows, range(1, len(header))))
+            if needy
+            else None,
+        ]
+    )
 
 
 def _timing(timing: Timing | None) -> str:

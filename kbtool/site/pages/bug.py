@@ -6,14 +6,16 @@ from collections import Counter
 
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline, prose
-from kbtool.site.index import BugCase, Index
+from kbtool.site.index import OPEN, BugCase, Index
 from kbtool.site.markup import (
     anchor,
     bullets,
     chip,
     facts,
     join,
+    muted,
     nothing,
+    outward,
     slim_table,
     stacked_table,
 )
@@ -23,6 +25,7 @@ from kbtool.site.parts import (
     backlinks,
     cite,
     crumb,
+    fixed_place,
     optional,
     page_title,
     section,
@@ -40,7 +43,9 @@ def listing(index: Index, part: Part) -> str:
         [
             index.link(case.page, part.here),
             chip(case.status),
-            inline(case.bug.symptom or ""),
+            inline(case.bug.symptom or "") or muted(f"Cause: {inline(case.bug.cause)}")
+            if case.bug.symptom or case.bug.cause
+            else "",
             session_cell(index, case.session, part.here),
             ", ".join(_fixers(index, case, part.here)),
             ", ".join(
@@ -53,17 +58,21 @@ def listing(index: Index, part: Part) -> str:
         for case in part.rows(list(reversed(index.bugs.values())))
     ]
     header = [
-        "Bug", "Status", "Symptom", "Met in", "Fixed in", "Met again in", "Lost", "Put back",
+        "Bug", "Status", "Symptom", "Recorded in", "Fixed in", "Met again in", "Lost", "Put back",
     ]  # fmt: skip
     count = sum(case.is_open for case in index.bugs.values())
-    statuses = Counter(case.status for case in index.bugs.values())
+    statuses = Counter(
+        "met again" if case.recurrences and case.status in OPEN else case.status
+        for case in index.bugs.values()
+    )
     return join(
         [
             page_title(f"Bugs{part.suffix}"),
             f"{len(index.bugs)} bugs, {count} open. A bug is fixed as soon as a fix refers to it,"
             " unless the record says that no test confirmed the fix; until then it stands as its"
-            " session left it. Of a bug met again, the newest meeting speaks. Put back: what"
-            " validation makes of the edits that bring the bug back, in the newest run of each.",
+            " session left it; unknown where no record says what became of it, or that it was ever"
+            " met here. Of a bug met again, the newest meeting speaks. Put back: what validation"
+            " makes of the edits that bring the bug back, in the newest run of each.",
             facts((chip(word), str(many)) for word, many in statuses.most_common()),
             stacked_table(header, rows, {6}),
             part.turn(),
@@ -89,9 +98,9 @@ def page(index: Index, case: BugCase) -> str:
             facts(
                 [
                     ("Status", chip(case.status)),
-                    ("As the session left it", chip(bug.status)),
+                    ("As the session left it", chip(bug.status) if case.fixes else ""),
                     (
-                        "Met in",
+                        "Recorded in",
                         at.link(
                             inline(session.label), f"{at.session_page(session.id)}#bugs.{bug.id}",
                             here,
@@ -102,9 +111,9 @@ def page(index: Index, case: BugCase) -> str:
                     ("Recurrence of", index.link(before.page, here) if before else ""),
                     ("Fixed in", ", ".join(_fixers(index, case, here))),
                     ("Put back", _put_back(index, case)),
-                    ("Source", cite(bug.source)),
                 ]
             ),
+            _source(case),
             section("Symptom", "symptom", symptom),
             section("Error message", "error", block(bug.error_text) if bug.error_text else None),
             section("Cause", "cause", cause or nothing("The record gives none.")),
@@ -128,11 +137,25 @@ def _fixers(index: Index, case: BugCase, here: str) -> list[str]:
     return list(dict.fromkeys(session_cell(index, by, here) for by, _ in case.fixes))
 
 
+def _source(case: BugCase) -> str | None:
+    """What the bug is known from: where that has an address, it too."""
+    if not case.bug.source:
+        return None
+    source = case.session.sources.get(case.bug.source.partition(":")[0])
+    parts = [cite(case.bug.source)]
+    if source:
+        parts += [inline(source.about), outward(source.url) if source.url else ""]
+    return f"Source: {' · '.join(part for part in parts if part)}"
+
+
 def _words(index: Index, case: BugCase) -> list[str]:
-    """What validation makes of the bug's edits, each word once."""
-    judged = (index.judged.get(mutant.id) for mutant in case.bug.mutants)
-    words = ("never run" if one is None else mutants.verdict(one.one) for one in judged)
-    return [chip(word) for word in dict.fromkeys(words)]
+    """What validation makes of the bug's edits: a target, and each word once."""
+    words: dict[str, dict[str, None]] = {}
+    for mutant in case.bug.mutants:
+        judged = index.judged.get(mutant.id)
+        word = mutants.verdict(judged.one) if judged else "never run"
+        words.setdefault(mutant.target, {})[chip(word)] = None
+    return [f"{inline(target)} {' '.join(said)}" for target, said in words.items()]
 
 
 def _put_back(index: Index, case: BugCase) -> str:
@@ -162,7 +185,7 @@ def _fixes(index: Index, case: BugCase, here: str) -> str:
         [
             at.link(inline(session.label), f"{at.session_page(session.id)}#fixes", here),
             inline(fix.change),
-            code(fix.place) if fix.place else "",
+            fixed_place(index, fix.place, here),
             code(fix.commit) if fix.commit else "",
             yes_no(fix.confirmed, "not recorded"),
             optional(fix.note),

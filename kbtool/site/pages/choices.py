@@ -6,7 +6,7 @@ from kbtool.model.session import Decision, Plan, Session
 from kbtool.site.escape import inline
 from kbtool.site.index import Index
 from kbtool.site.markup import anchor, bullets, heading, join, stacked_table
-from kbtool.site.parts import cite, optional, section, turned, why_unknown
+from kbtool.site.parts import cite, optional, section, sourced, turned, why_unknown
 
 
 def decisions(index: Index, session: Session) -> str:
@@ -42,7 +42,7 @@ def _decision(index: Index, session: Session, decision: Decision) -> str:
             f"No choice recorded: {verdict}" if verdict else None,
             reason,
             turned(index, session, prefix),
-            cite(decision.source),
+            sourced(decision.source),
         ]
     )
 
@@ -72,6 +72,6 @@ def _plan(index: Index, session: Session, plan: Plan) -> str:
             stacked_table(["Step", "Time", "How"], rows, {1}) if rows else None,
             bullets(expected),
             turned(index, session, prefix),
-            cite(plan.source),
+            sourced(plan.source),
         ]
     )

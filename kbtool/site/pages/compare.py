@@ -16,6 +16,7 @@ from kbtool.site.escape import inline
 from kbtool.site.figures import instant, significant
 from kbtool.site.index import Index
 from kbtool.site.markup import bullets, join, nothing
+from kbtool.site.pages.measured import groups
 from kbtool.site.pages.run import commands
 from kbtool.site.parts import compare_link, page_title, section
 
@@ -32,10 +33,10 @@ def page(index: Index) -> str:
     if not runs:
         shown = nothing("No data because no run in this knowledge base has a benchmark.")
         return join([page_title("Compare"), shown])
+    cases = _cases(index)
     links = [
         f"{index.link(at.run_page(run.session, run.id), at.COMPARE)}: {inline(run.recipe)},"
-        f" {inline(run.machine.card or run.machine.cpu)}, {instant(run.started)};"
-        f" {_arms(run, results)}"
+        f" {inline(', '.join([_words(run), *cases.get(run.id, [])]))}; {_arms(run, results)}"
         for run, results in runs[:_LISTED]
     ]
     if len(runs) > _LISTED:
@@ -62,6 +63,20 @@ def page(index: Index) -> str:
             section("Runs with a benchmark", "runs", bullets(links)),
         ]
     )  # fmt: skip
+
+
+def _words(run: Run) -> str:
+    return f"{instant(run.started)}, {run.machine.card or run.machine.cpu}"
+
+
+def _cases(index: Index) -> dict[str, list[str]]:
+    """Run → the case sets that it timed: what can be compared with what."""
+    found: dict[str, list[str]] = {}
+    for kernel in index.kernels.values():
+        for every in groups(index, kernel).values():
+            for group in every:
+                found.setdefault(group.run.id, []).append(group.label)
+    return found
 
 
 def _arms(run: Run, results: list[BenchmarkResult]) -> str:
@@ -92,11 +107,12 @@ def _timed(index: Index) -> list[tuple[Run, list[BenchmarkResult]]]:
 def scripts(index: Index) -> dict[str, bytes]:
     """What the script of the page loads: the list of runs, and a file a run."""
     runs = _timed(index)
+    cases = _cases(index)
     listed = [
         {
             "id": run.id,
             "script": at.timings(run.session, run.id),
-            "label": f"{instant(run.started)}, {run.recipe}, {run.machine.card or run.machine.cpu}",
+            "label": ", ".join([_words(run), *cases.get(run.id, [])]),
             "arms": _arm_names(results),
             "baseline": results[-1].baseline,
         }

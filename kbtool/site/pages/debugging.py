@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from kbtool.model.run import MinimiseResult, ProfileResult, SanitiseResult
+from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
-from kbtool.site.figures import not_reached, significant
+from kbtool.site.figures import counted, not_reached, significant
 from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table
+from kbtool.site.parts import folded
 from kbtool.steps.minimise import fault_of
 
 
@@ -52,7 +54,7 @@ def minimised(result: MinimiseResult) -> str:
     )
 
 
-def profiled(result: ProfileResult) -> str:
+def profiled(result: ProfileResult, here: str) -> str:
     """The bottleneck of each case, and the figures that say so."""
     cases = []
     for case in result.cases:
@@ -60,15 +62,6 @@ def profiled(result: ProfileResult) -> str:
             f"**{inline(case.name)}**: {chip(case.bottleneck)} {inline(case.verdict)}",
             bullets(inline(reason) for reason in case.reasons),
         ]
-    names = dict.fromkeys(
-        name for case in result.cases for launch in case.launches for name in launch.metrics
-    )
-    launches = [(case, launch) for case in result.cases for launch in case.launches]
-    rows = [
-        [code(name), *(_value(launch.metrics.get(name)) for _, launch in launches)]
-        for name in names
-    ]
-    header = ["Metric", *(f"{inline(case.name)}: {code(one.kernel)}" for case, one in launches)]
     interval = f"{significant(result.launch_us)} µs" if result.launch_us else "not measured"
     return join(
         [
@@ -82,14 +75,35 @@ def profiled(result: ProfileResult) -> str:
                 ]
             ),
             *cases,
-            slim_table(header, rows, range(1, len(header))) if rows else nothing("No metrics."),
+            *_metrics(result, here),
             f"Protocol: {inline(result.protocol)}",
         ]
     )
 
 
+def _metrics(result: ProfileResult, here: str) -> list[str]:
+    """What the profiler counted, folded up; what all launches have alike is left to the JSON."""
+    launches = [(case, launch) for case in result.cases for launch in case.launches]
+    names = dict.fromkeys(name for _, launch in launches for name in launch.metrics)
+    if not names:
+        return [nothing("No metrics.")]
+    values = {name: [launch.metrics.get(name) for _, launch in launches] for name in names}
+    alike = [name for name in names if len(launches) > 1 and len(set(values[name])) == 1]
+    differ = [name for name in names if name not in alike]
+    header = ["Metric", *(f"{inline(case.name)}: {code(one.kernel)}" for case, one in launches)]
+    rows = [[code(name), *map(_value, values[name])] for name in differ]
+    shown = []
+    if rows:
+        figures = slim_table(header, rows, range(1, len(header)))
+        shown.append(folded(f"Metrics: {len(rows)}", figures))
+    if alike:
+        every = at.link("JSON", at.twin(here), here)
+        shown.append(f"Metrics alike in every launch: {len(alike)}; the {every} has them.")
+    return shown
+
+
 def _value(value: float | None) -> str:
-    return "–" if value is None else significant(value)
+    return "–" if value is None else counted(value)
 
 
 def sanitised(result: SanitiseResult) -> str:
@@ -112,4 +126,5 @@ def sanitised(result: SanitiseResult) -> str:
             *(block(report) for report in tool.reports),
         ]
     cases = dict.fromkeys(name for tool in result.tools for name in tool.cases)
-    return join([about, *parts, "Cases:", bullets(inline(name) for name in cases)])
+    every = folded(f"Cases: {len(cases)}", bullets(inline(name) for name in cases))
+    return join([about, *parts, every if cases else None])

@@ -12,7 +12,7 @@ from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.chart import sparkline
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import headline, instant, significant, validation
+from kbtool.site.figures import UNKNOWN, headline, instant, significant, validation
 from kbtool.site.index import Index
 from kbtool.site.markup import (
     admonition,
@@ -25,7 +25,7 @@ from kbtool.site.markup import (
     nowrap,
     stacked_table,
 )
-from kbtool.site.pages.measured import Group, Machine, groups, newest_of_sets, speed
+from kbtool.site.pages.measured import Group, Machine, against, groups, newest_of_sets, speed
 from kbtool.site.parts import clipped, page_title, section
 from kbtool.site.sums import stated, time
 
@@ -77,7 +77,7 @@ def _figures(index: Index, today: date | None) -> str:
         [
             figure(len(sessions), at.SESSIONS, f"sessions, {spent}"),
             figure(money, at.COSTS, _month(index, today)),
-            figure(is_open, at.BUGS, f"open bugs, of {len(bugs)} met"),
+            figure(is_open, at.BUGS, f"open bugs, of {len(bugs)} recorded"),
             figure(_wrong(index), at.AUDIT, "claims that do not hold"),
             figure(len(index.patterns), at.PATTERNS, f"patterns, {evidence} pieces of evidence"),
         ]
@@ -99,7 +99,10 @@ def _month(index: Index, today: date | None) -> str:
             months.setdefault(session.day[:7], []).append(session)
     this = f"{today:%Y-%m}"
     if this in months:
-        return f"known in all; this month: [{stated(months[this])}]({at.COSTS}#by-month)"
+        spent = stated(months[this])
+        if spent == UNKNOWN:
+            spent = f"not stated by its {len(months[this])} sessions"
+        return f"known in all; this month: [{spent}]({at.COSTS}#by-month)"
     if not months:
         return "known in all; nothing this month"
     last = max(months)
@@ -117,7 +120,7 @@ def _running(index: Index) -> str:
         return nothing("No session is running, and none is paused that was not gone on with.")
     return bullets(
         f"{index.link(at.session_page(s.id), at.HOME)} {chip(s.status)}"
-        + (f" since {instant(s.started.at)}" if s.started else "")
+        + (f" begun {inline(s.started)}" if s.started else "")
         for s in going
     )
 
@@ -135,12 +138,13 @@ def _results(index: Index) -> list[str]:
     found.sort(key=lambda one: one[2].run.started, reverse=True)
     rows = [_result(index, *one) for one in found[:RESULTS]]
     header = [
-        "Kernel", "Machine", "Cases", "Ours (µs)", "Speed", "Against", "History",
+        "Kernel", "Machine", "Cases", "Ours (µs)", "Speed (×)", "Against", "History",
         "Right in the same run", "When",
     ]  # fmt: skip
     about = (
-        "Geometric means over the cases. Speed: the baseline's time ÷ ours, above 1 is faster."
-        " History: that speed in every run of the same cases, the last one marked."
+        "Geometric means over the cases. Speed: the baseline's time ÷ ours, above 1 is faster;"
+        " least and most in small type. History: that speed in every run of the same cases, the"
+        " last one marked."
     )
     more = f"[Every kernel]({at.KERNELS})." if len(found) > RESULTS else None
     return [stacked_table(header, rows, {3, 4}), muted(about), *([more] if more else [])]
@@ -157,7 +161,6 @@ def _result(
         and one.result.baseline == newest.result.baseline
         and (value := speed(one)) is not None
     ]
-    now = speed(newest)
     baseline, subject = newest.result.baseline, newest.result.subject
     ours = geometric_mean(case.arms[subject].median_us for case in newest.cases)
     checked = validation(run)
@@ -167,7 +170,7 @@ def _result(
         at.link(inline(machine.name), f"{at.kernel_page(kernel.id)}#{machine.anchor}", at.HOME),
         inline(newest.label),
         significant(ours),
-        f"**{significant(now)} ×**" if now is not None else "",
+        against(newest, newest.result.baseline),
         inline(baseline) + (f" {chip('noisy')}" if newest.result.noise else ""),
         sparkline(told, alike) if len(alike) > 1 else muted("one run so far"),
         f"{checked.cases_passed} of {len(checked.cases)}" if checked else "",

@@ -23,6 +23,7 @@ from kbtool.site.figures import significant as figure
 from kbtool.site.index import Index
 from kbtool.site.markup import facts, join, nothing, table
 from kbtool.site.pages import measured, source
+from kbtool.site.pages.run import rows as run_rows
 from kbtool.site.parts import backlinks, crumb, page_title, section
 from kbtool.site.prose import rendered
 from kbtool.site.quoted import in_html
@@ -144,9 +145,12 @@ def _results(index: Index, kernel: Kernel, here: str) -> list[str]:
     missing = sorted(set(kernel.targets) - {target for target, _ in groups})
     why = "no run in this knowledge base built it" if runs else "the kernel was never run here"
     header = ["Target", "Machine", "Validation of the newest library", "Newest benchmark"]
+    newest = {run.recipe: run for run in reversed(runs) if run.status in {"passed", "failed"}}
     return [
         table(header, rows) if rows else "",
         *(f"Target {code(target)}: no data because {why}." for target in missing),
+        "The newest run of each recipe that came to its end:" if newest else "",
+        run_rows(index, list(newest.values()), here) if newest else "",
     ]
 
 

@@ -119,11 +119,11 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
         peers = list(dict.fromkeys(peer for group in newest for peer in _peers(group)))
         parts += [
             heading(3, f"{inline(machine.name)}, {code(machine.target)}", machine.anchor),
-            _against(index, newest, peers, here),
+            _against(newest, peers),
             _relative(machine, newest, peers),
             _over_size(machine, newest, peers),
             _figures(newest),
-            _again(newest),
+            *_again(index, newest, here),
         ]
     return parts
 
@@ -182,6 +182,11 @@ def _over(pairs: Sequence[tuple[Timing, Timing]]) -> _Ratio | None:
     )
 
 
+def against(group: Group, arm: str) -> str:
+    """An arm's time ÷ ours in words, with the least and the most of the cases."""
+    return _shown(_ratio(group, arm), len(group.cases))
+
+
 def speed(group: Group) -> float | None:
     """The baseline's time ÷ ours, geometric mean over the cases; ``None`` where none has both."""
     ratio = _ratio(group, group.result.baseline)
@@ -191,9 +196,9 @@ def speed(group: Group) -> float | None:
 def _shown(ratio: _Ratio | None, of: int) -> str:
     if ratio is None:
         return ""
-    spread = f"{significant(ratio.least)}–{significant(ratio.most)}"
-    part = f", {ratio.cases} of {of} cases" if ratio.cases < of else ""
-    return f"{significant(ratio.mean)} {muted(spread + part)}"
+    spread = nowrap(f"{significant(ratio.least)}–{significant(ratio.most)}")
+    part = f" <br>{ratio.cases} of {of} cases" if ratio.cases < of else ""
+    return f"{significant(ratio.mean)} <br>{muted(spread + part)}"
 
 
 def _shares(group: Group) -> list[float]:
@@ -209,27 +214,23 @@ def _right(run: Run) -> str:
     return nowrap(f"{checked.cases_passed} of {len(checked.cases)}{not_reached(checked)}")
 
 
-def _against(index: Index, newest: Sequence[Group], peers: Sequence[str], here: str) -> str:
+def _against(newest: Sequence[Group], peers: Sequence[str]) -> str:
     lines = []
     for group in newest:
         shares = _shares(group)
         lines.append(
             [
-                inline(group.title),
+                inline(group.title) + (f" {chip('noisy')}" if group.result.noise else ""),
                 str(len(group.cases)),
                 _right(group.run),
-                *(_shown(_ratio(group, peer), len(group.cases)) for peer in peers),
+                *(against(group, peer) for peer in peers),
                 f"{significant(100 * median(shares))} %"
-                + f" {muted(f'up to {significant(100 * max(shares))} %')}",
-                _run(index, group.run, here) + (f" {chip('noisy')}" if group.result.noise else ""),
-                compare_link("Compare", group.run.id, group.result.subject, here),
-                _commit(group.run),
+                + f" <br>{muted(f'up to {significant(100 * max(shares))} %')}",
             ]
         )
     header = [
         "Case set", "Timed", "Right in the same run",
         *(f"{inline(peer)} ÷ ours" for peer in peers), "Share of read ceiling",
-        "Newest run", "With others", "Commit",
     ]  # fmt: skip
     ours = sorted({group.result.subject for group in newest})
     return join(
@@ -238,7 +239,7 @@ def _against(index: Index, newest: Sequence[Group], peers: Sequence[str], here: 
             + ", ".join(code(subject) for subject in ours)
             + ", geometric mean over the cases, least and most in small type: above 1 ours is"
             " faster.",
-            slim_table(header, lines, range(1, len(header) - 3)),
+            slim_table(header, lines, range(1, len(header))),
             bullets(_missing(newest, peers)),
         ]
     )
@@ -351,20 +352,21 @@ def _figures(newest: Sequence[Group]) -> str:
     return folded("The figures, case by case", slim_table(header, lines, range(1, len(header))))
 
 
-def _again(newest: Sequence[Group]) -> str:
-    """The commands that measured what is shown, each once."""
-    said = dict.fromkeys("\n".join(commands(group.run)) for group in newest)
-    changed = any(group.run.repository.dirty for group in newest)
-    return join(
-        [
-            "To measure this again:",
-            *(block(one) for one in said),
-            "A run was made in a work tree that differed from its commit, so the commit alone does"
-            " not give its figures."
-            if changed
-            else None,
+def _again(index: Index, newest: Sequence[Group], here: str) -> list[str]:
+    """The runs that what is shown is from, each with the commands that measured it."""
+    parts = []
+    for run_id in dict.fromkeys(group.run.id for group in newest):
+        of_run = [group for group in newest if group.run.id == run_id]
+        run, subject = of_run[0].run, of_run[0].result.subject
+        titles = inline(", ".join(group.title for group in of_run))
+        comparison = compare_link("compare it", run.id, subject, here)
+        changed = " and changes that no commit has" if run.repository.dirty else ""
+        parts += [
+            f"{titles}: run of {_run(index, run, here)}, commit {_commit(run)}{changed},"
+            f" {comparison}. To measure it again:",
+            block("\n".join(commands(run))),
         ]
-    )
+    return parts
 
 
 def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
@@ -424,14 +426,13 @@ def _commit_names(runs: Sequence[Run], places: Mapping[str, float]) -> dict[floa
 def _runs(index: Index, every: Sequence[Group], here: str) -> str:
     lines = []
     for group in every:
-        ratio = _ratio(group, group.result.baseline)
         ours = geometric_mean(case.arms[group.result.subject].median_us for case in group.cases)
         lines.append(
             [
                 _run(index, group.run, here),
                 _commit(group.run),
                 inline(group.label),
-                _shown(ratio, len(group.cases)),
+                against(group, group.result.baseline),
                 significant(ours),
                 _right(group.run),
             ]

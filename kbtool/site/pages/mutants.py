@@ -18,7 +18,7 @@ from kbtool.site.markup import (
     nothing,
     stacked_table,
 )
-from kbtool.site.parts import section
+from kbtool.site.parts import clipped, folded, section
 from kbtool.steps.mutants import headline
 from kbtool.store.sources import kernel_file, kernel_paths
 
@@ -30,12 +30,12 @@ def found(index: Index, result: MutantsResult, here: str) -> str:
     header += [f"Cases over {result.bound:g}"] if bounded else []
     lines = [
         [
-            code(one.mutant.id),
+            _edit(index, one, here),
             index.link(_bug_page(one.bug), here),
             chip(verdict(one)),
             str(len(one.killed_by)),
             *([str(len(one.over_bound))] if bounded else []),
-            inline(one.message or one.mutant.equivalent or ""),
+            inline(clipped(one.message or one.mutant.equivalent or "", 140)),
         ]
         for one in result.mutants
     ]
@@ -53,11 +53,22 @@ def found(index: Index, result: MutantsResult, here: str) -> str:
             ),
             stacked_table([*header, "Remark"], lines, {3, 4} if bounded else {3}, filtered=True),
             _through(result),
-            heading(3, "Cases that find nothing unique", "replaceable"),
-            "What each of these finds, another case finds too.",
-            bullets(inline(result.cases[number]) for number in result.replaceable),
+            folded(
+                f"Cases whose findings another has too: {len(result.replaceable)}",
+                bullets(inline(result.cases[number]) for number in result.replaceable),
+            )
+            if result.replaceable
+            else "Every case finds something that no other finds.",
         ]
     )
+
+
+def _edit(index: Index, one: MutantResult, here: str) -> str:
+    """The name of an edit, linked to its lines on the page of its bug."""
+    name, page = code(one.mutant.id), _bug_page(one.bug)
+    if page not in index.titles:
+        return name
+    return at.link(name, f"{page}#mutants.{at.fragment(one.mutant.id)}", here)
 
 
 def edits(index: Index, case: BugCase, here: str) -> str:
@@ -73,14 +84,18 @@ def edits(index: Index, case: BugCase, here: str) -> str:
         parts += [
             heading(3, inline(mutant.id), f"mutants.{at.fragment(mutant.id)}"),
             inline(mutant.note or ""),
-            f"In {where} this",
-            block(mutant.find),
-            "becomes" if mutant.put else "is taken out.",
-            block(mutant.put) if mutant.put else "",
+            f"In {where}:",
+            block(_change(mutant)),
             f"No case can find it: {inline(mutant.equivalent)}" if mutant.equivalent else "",
             _killers(index, mutant),
         ]
     return section("Put back", "mutants", *(part for part in parts if part))
+
+
+def _change(mutant: Mutant) -> str:
+    """The edit as a diff has it."""
+    taken, put = mutant.find.splitlines(), mutant.put.splitlines()
+    return "\n".join([*(f"- {line}" for line in taken), *(f"+ {line}" for line in put)])
 
 
 _SHOWN = 3
@@ -111,7 +126,7 @@ def _verdicts(index: Index, among: Sequence[Mutant], here: str) -> str:
         "Target",
         "Validation",
         "Cases that find it",
-        "A fixed bound of",
+        "With a fixed bound",
         "Newest run",
     ]
     return stacked_table(header, rows, {3})
@@ -124,8 +139,8 @@ def _bound(result: MutantsResult, one: MutantResult) -> str:
     escaped = [
         name for name in result.case_sets if any(it is one for it in result.let_through(name))
     ]
-    through = f"lets it through in {', '.join(map(code, escaped))}" if escaped else "finds it too"
-    return f"{result.bound:g} {through}"
+    through = f"let through in {', '.join(map(code, escaped))}" if escaped else "found too"
+    return f"{result.bound:g}: {through}"
 
 
 def _file(index: Index, mutant: Mutant, here: str) -> str:
@@ -134,12 +149,16 @@ def _file(index: Index, mutant: Mutant, here: str) -> str:
     known = kernel_paths(kernel).values() if kernel else ()
     if not any(mutant.file in paths for paths in known):
         return name
-    text = kernel_file(index.base, mutant.kernel, mutant.file)
-    place = text.find(mutant.find) if text is not None else -1
-    if text is None or place < 0:
+    line = line_of(mutant, kernel_file(index.base, mutant.kernel, mutant.file))
+    if line is None:
         return name
-    line = text.count("\n", 0, place) + 1
     return at.link(name, at.source_page(mutant.kernel, mutant.file, line), here)
+
+
+def line_of(mutant: Mutant, text: str | None) -> int | None:
+    """The line of a file where an edit begins; ``None`` where it is not in the file."""
+    place = text.find(mutant.find) if text is not None else -1
+    return text.count("\n", 0, place) + 1 if text is not None and place >= 0 else None
 
 
 def _killers(index: Index, mutant: Mutant) -> str:

@@ -15,7 +15,6 @@ from kbtool.model.run import (
     ProfileResult,
     Run,
     SanitiseResult,
-    StepRecord,
     TuneResult,
     ValidationResult,
 )
@@ -26,7 +25,7 @@ from kbtool.site.figures import (
     instant,
     seconds,
 )
-from kbtool.site.index import Index
+from kbtool.site.index import Index, has_section
 from kbtool.site.markup import (
     admonition,
     bullets,
@@ -34,13 +33,16 @@ from kbtool.site.markup import (
     facts,
     join,
     nothing,
+    nowrap,
     slim_table,
+    stacked_table,
     table,
 )
 from kbtool.site.pages import benchmark, debugging, mutants, tune, validation
 from kbtool.site.paging import Part
 from kbtool.site.parts import (
     backlinks,
+    clipped,
     crumb,
     optional,
     page_title,
@@ -60,17 +62,18 @@ def listing(index: Index, part: Part) -> str:
 
 def rows(index: Index, runs: Sequence[Run], here: str) -> str:
     """A table of runs."""
-    header = ["Run", "Recipe", "Session", "Machine", "Status", "Result"]
-    return table(
+    header = ["Run", "When", "Recipe", "Session", "Machine", "Status", "Result"]
+    return stacked_table(
         header,
         [
             [
                 index.link(at.run_page(run.session, run.id), here, code(run.id)),
+                nowrap(instant(run.started)),
                 index.link(at.recipe_page(run.recipe), here, inline(run.recipe)),
                 _session(index, run, here),
                 inline(run.machine.card or run.machine.cpu),
                 chip(run.status),
-                inline(headline(run)) or "–",
+                inline(clipped(headline(run))) or "–",
             ]
             for run in runs
         ],
@@ -145,7 +148,7 @@ def _steps(index: Index, run: Run, here: str) -> str:
     shown = [
         [
             str(number),
-            f"[{inline(step.title)}](#step-{number})" if _has_section(step) else inline(step.title),
+            f"[{inline(step.title)}](#step-{number})" if has_section(step) else inline(step.title),
             chip(step.status),
             seconds(step.seconds),
             f"{seconds(step.expected_seconds)} ({step.expected_from})",
@@ -158,15 +161,11 @@ def _steps(index: Index, run: Run, here: str) -> str:
     return slim_table(header, shown, {0, 3, 4})
 
 
-def _has_section(step: StepRecord) -> bool:
-    return step.result is not None or bool(step.error)
-
-
 def _results(index: Index, run: Run, here: str) -> list[str]:
     """A section a step that has something to show."""
     shown = []
     for number, step in enumerate(run.steps, 1):
-        if not _has_section(step):
+        if not has_section(step):
             continue
         parts: list[str | None] = [block(step.error) if step.error else None]
         match step.result:
@@ -186,7 +185,7 @@ def _results(index: Index, run: Run, here: str) -> list[str]:
             case TuneResult():
                 parts.append(tune.tuned(step.result))
             case ProfileResult():
-                parts.append(debugging.profiled(step.result))
+                parts.append(debugging.profiled(step.result, here))
             case SanitiseResult():
                 parts.append(debugging.sanitised(step.result))
             case CommandResult():
@@ -237,14 +236,12 @@ def _command(result: CommandResult) -> str:
 
 
 def _environment(result: EnvironmentResult) -> str:
-    if not result.missing:
-        return "Nothing is missing or too old."
     return bullets(inline(item) for item in result.missing)
 
 
 def _machine(run: Run) -> str:
     lines = [
-        [name.replace("_", " "), inline(value)]
+        [name.replace("_", " "), f"{value:,}" if isinstance(value, int) else inline(value)]
         for name in type(run.machine).model_fields
         if (value := getattr(run.machine, name)) is not None
     ]

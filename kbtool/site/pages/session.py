@@ -17,6 +17,7 @@ from kbtool.site.markup import (
     join,
     nothing,
     nowrap,
+    outward,
     slim_table,
     stacked_table,
     table,
@@ -24,12 +25,14 @@ from kbtool.site.markup import (
 from kbtool.site.pages import choices, measurements, timeline
 from kbtool.site.paging import Part
 from kbtool.site.parts import (
+    GRADES,
     backlinks,
     cite,
     claimed,
     claims,
     clipped,
     crumb,
+    fixed_place,
     optional,
     page_title,
     section,
@@ -128,7 +131,7 @@ def _summary(index: Index, session: Session, here: str) -> str:
         row.verdict for one in session.measurements for row in one.rows if row.verdict
     )
     grades = Counter[str](
-        index.audited[session.id, f"claims.{one.id}"].grade for one in session.claims
+        GRADES[index.audited[session.id, f"claims.{one.id}"].grade] for one in session.claims
     )
     return facts(
         [
@@ -150,7 +153,12 @@ def _summary(index: Index, session: Session, here: str) -> str:
             ("Fixes", f"[{len(session.fixes)}](#fixes)" if session.fixes else ""),
             ("Commits", f"[{len(session.commits)}](#commits)" if session.commits else ""),
             ("Claims", _counted(grades, "#claims")),
-            ("Record", _ORIGINS[session.origin]),
+            (
+                "Record",
+                f"[{_ORIGINS[session.origin]}](#sources)"
+                if session.sources
+                else _ORIGINS[session.origin],
+            ),
         ]
     )  # fmt: skip
 
@@ -176,10 +184,10 @@ def _neighbours(index: Index, session: Session, here: str) -> str:
     before, after = order[max(place - 1, 0) : place], order[place + 1 : place + 2]
     followers = [one.id for one in index.followers.get(session.id, [])]
     said = [
-        ("Before", [session.follows] if session.follows else []),
-        ("After", followers),
-        ("Listed before", [one for one in before if one != session.follows]),
-        ("Listed after", [one for one in after if one not in followers]),
+        ("Goes on from", [session.follows] if session.follows else []),
+        ("Gone on with in", followers),
+        ("Earlier in the list", [one for one in before if one != session.follows]),
+        ("Later in the list", [one for one in after if one not in followers]),
     ]
     return " · ".join(
         f"{word}: " + ", ".join(index.link(at.session_page(one), here) for one in ids)
@@ -295,7 +303,7 @@ def _fixes(index: Index, session: Session, here: str) -> str:
             [
                 index.link(target, here) if target in index.titles else code(fix.bug),
                 inline(fix.change),
-                code(fix.place) if fix.place else "",
+                fixed_place(index, fix.place, here),
                 code(fix.commit) if fix.commit else "",
                 yes_no(fix.confirmed),
                 optional(fix.note),
@@ -377,12 +385,13 @@ def _notes(index: Index, session: Session) -> str:
 def _sources(session: Session) -> str:
     rows = [
         [
-            code(name),
+            anchor(f"sources.{at.fragment(name)}") + code(name),
             inline(source.file),
             inline(source.about),
-            code(source.url) if source.url else "",
+            outward(source.url) if source.url else "",
         ]
         for name, source in session.sources.items()
     ]
-    body = slim_table(["Name", "File", "About", "Where"], rows) if rows else None
+    key = "What stands behind a figure in small type, as `name:lines`."
+    body = join([key, slim_table(["Name", "File", "About", "Where"], rows)]) if rows else None
     return section("Source files", "sources", body)

@@ -11,7 +11,8 @@ from kbtool.site import addresses as at
 from kbtool.site.escape import attribute_line, code, inline, raw
 from kbtool.site.index import Index
 from kbtool.site.markup import bullets, facts, join
-from kbtool.site.parts import page_title
+from kbtool.site.pages.mutants import line_of
+from kbtool.site.parts import folded, page_title
 from kbtool.store.sources import kernel_file, kernel_paths
 
 _HIGHLIGHTED = 200_000
@@ -42,9 +43,32 @@ def page(index: Index, kernel: Kernel, path: str, text: str) -> str:
             f"<small>{index.link(at.kernel_page(kernel.id), here)} › {code(f'{record}/{path}')}"
             "</small>",
             facts([("Lines", f"{lines:,}"), ("Size", f"{len(text.encode()):,} bytes")]),
+            _put_back(index, kernel, path, text, here),
             numbered(path, text),
         ]
     )  # fmt: skip
+
+
+def _put_back(index: Index, kernel: Kernel, path: str, text: str, here: str) -> str | None:
+    """The edits of this file that put a bug back, by line."""
+    edits = (
+        (line_of(mutant, text), mutant.id, case)
+        for case in index.bugs.values()
+        for mutant in case.bug.mutants
+        if (mutant.kernel, mutant.file) == (kernel.id, path)
+    )
+    found = sorted((edit for edit in edits if edit[0] is not None), key=lambda edit: edit[:2])
+    if not found:
+        return None
+    return folded(
+        f"Bugs that an edit of this file puts back: {len(found)}",
+        bullets(
+            f"[{line}](#L{line}): "
+            + at.link(code(name), f"{case.page}#mutants.{at.fragment(name)}", here)
+            + f", {index.link(case.page, here)}"
+            for line, name, case in found
+        ),
+    )
 
 
 def listing(files: Mapping[str, Mapping[str, str]], kernel: Kernel, here: str) -> str:
