@@ -26,8 +26,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 from generate import generate
 
+from kbtool.site import addresses as at
 from kbtool.site import serve as serving
 from kbtool.site.build import build
+from kbtool.site.paging import ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 40_000
@@ -94,7 +96,9 @@ def change_to_visible(root: Path) -> None:
     files = sorted((root / "sessions").glob("*/session.yaml"))
     record = files[len(files) // 2]
     page = f"http://{serving.HOST}:{port}/sessions/{record.parent.name}.html"
-    listing = f"http://{serving.HOST}:{port}/sessions/index.html"
+    number = (len(files) - 1 - len(files) // 2) // ROWS + 1  # the list has the newest first
+    path = at.published(at.listing_page(at.SESSIONS, number))
+    listing = f"http://{serving.HOST}:{port}/{path}"
     _wait(page, "Fix the split")
     time.sleep(3)
     own, everywhere = [], []
@@ -117,7 +121,7 @@ def change_to_visible(root: Path) -> None:
 
 def _wait(url: str, words: str) -> float:
     start = time.perf_counter()
-    while time.perf_counter() - start < 600:
+    while time.perf_counter() - start < 120:
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
                 if words in answer.read().decode():
