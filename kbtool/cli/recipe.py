@@ -12,16 +12,16 @@ from kbtool.cli.common import json_option, knowledge_base, print_json, print_tab
 
 if TYPE_CHECKING:
     from kbtool.model.recipe import Recipe
-    from kbtool.model.run import (
+    from kbtool.model.results import (
         BenchmarkResult,
         MinimiseResult,
         MutantsResult,
         ProfileResult,
-        Run,
         SanitiseResult,
         Timing,
         TuneResult,
     )
+    from kbtool.model.run import Run
     from kbtool.runner.engine import Job
     from kbtool.store.tree import KnowledgeBase
 
@@ -341,7 +341,7 @@ def _print_plan(job: Job, steps: list[Any], as_json: bool) -> None:
 
 
 def _print_result(run: Run, path: str) -> None:
-    from kbtool.model.run import (
+    from kbtool.model.results import (
         BenchmarkResult,
         MinimiseResult,
         MutantsResult,
@@ -374,7 +374,7 @@ def _report(
     result: MinimiseResult | ProfileResult | SanitiseResult | TuneResult, run: Run
 ) -> list[str]:
     """What a step found, in lines."""
-    from kbtool.model.run import MinimiseResult, ProfileResult, TuneResult
+    from kbtool.model.results import MinimiseResult, ProfileResult, TuneResult
     from kbtool.steps.minimise import report as minimised
     from kbtool.steps.profile import report as profiled
     from kbtool.steps.sanitise import report as sanitised

@@ -540,7 +540,7 @@ def _run_summary(run: Run) -> dict[str, Any]:
 
 def _headline(run: Run) -> str:
     """The figures of a run that one wants first."""
-    from kbtool.model.run import BenchmarkResult, ValidationResult
+    from kbtool.model.results import BenchmarkResult, ValidationResult
 
     said = []
     for step in run.steps:

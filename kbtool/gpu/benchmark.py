@@ -19,7 +19,7 @@ import torch
 from kbtool.gpu.compare import compare
 from kbtool.gpu.harness import Harness, HarnessError
 from kbtool.gpu.validate import case_seed
-from kbtool.model.run import BenchmarkCase, BenchmarkResult, Timing
+from kbtool.model.results import BenchmarkCase, BenchmarkResult, Timing
 
 CEILING_MARGIN = 1.10
 """A result may exceed the measured read rate by so much: both figures are noisy."""

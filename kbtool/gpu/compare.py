@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from kbtool.model.run import OutputError
+from kbtool.model.results import OutputError
 
 RULE = (
     "NaN and infinities where the float64 reference has them, and"

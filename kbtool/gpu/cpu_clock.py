@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from kbtool.gpu.benchmark import Arms, runnable, timing
-from kbtool.model.run import Timing
+from kbtool.model.results import Timing
 
 WARMUP_ROUNDS = 3
 _FALLBACK_CACHE_BYTES = 64 << 20

@@ -16,7 +16,7 @@ import torch
 
 from kbtool.gpu._card import Management
 from kbtool.gpu.benchmark import Arms, runnable, timing
-from kbtool.model.run import Timing
+from kbtool.model.results import Timing
 
 WARMUP_ROUNDS = 3
 MAX_SETS = 64

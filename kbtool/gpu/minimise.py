@@ -20,7 +20,7 @@ from kbtool.gpu.harness import Harness, HarnessError
 from kbtool.gpu.shrink import Case, Search, Shrinker, State, Verdict
 from kbtool.gpu.validate import case_seed, validate_case
 from kbtool.model.kernel import GIVEN
-from kbtool.model.run import CaseResult, FailingCase, MinimiseResult, PartResult
+from kbtool.model.results import CaseResult, FailingCase, MinimiseResult, PartResult
 
 FEWEST_DRAWS = 3
 """Inputs drawn for a case of a set, and for any case however large."""

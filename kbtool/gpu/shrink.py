@@ -12,7 +12,7 @@ from typing import Literal
 
 from kbtool.model.base import Model
 from kbtool.model.kernel import CaseField, CaseValue, Kernel
-from kbtool.model.run import Axis, AxisProbe
+from kbtool.model.results import Axis, AxisProbe
 
 Case = Mapping[str, CaseValue]
 State = Literal["fails", "passes", "refused"]

@@ -12,7 +12,7 @@ from kbtool.gpu.benchmark import Calls, Clock, OtherProcesses
 from kbtool.gpu.compare import compare
 from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs
 from kbtool.gpu.validate import case_seed
-from kbtool.model.run import TuneCase, TuneResult, fastest_apart
+from kbtool.model.results import TuneCase, TuneResult, fastest_apart
 
 
 def tune(

@@ -30,7 +30,8 @@ from typing import NamedTuple
 from kbtool.ledger.rollup import KINDS, Row, money
 from kbtool.model.address import split_reference
 from kbtool.model.base import Quantity
-from kbtool.model.run import BenchmarkResult, Run
+from kbtool.model.results import BenchmarkResult
+from kbtool.model.run import Run
 from kbtool.model.session import Measurement, Session
 
 

@@ -18,7 +18,8 @@ from kbtool.ledger.rollup import EXPECTED, number
 from kbtool.model.base import Quantity
 from kbtool.model.pattern import Pattern
 from kbtool.model.price import is_exact, per_hour, to_cent
-from kbtool.model.run import BuildResult, Run, StepRecord
+from kbtool.model.results import BuildResult
+from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import CostLine, Evidence, Session, Step
 
 Verdict = Literal["proved", "applied", "contradicted", "not_reproduced", "discovered"]

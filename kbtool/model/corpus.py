@@ -24,7 +24,8 @@ from kbtool.model.base import (
 from kbtool.model.mutant import Mutant
 from kbtool.model.pattern import Rule, Supersession, Symptom
 from kbtool.model.recipe import Recipe
-from kbtool.model.run import FailingCase, MachineInfo, RunStatus, Seconds, Sha256, StepStatus
+from kbtool.model.results import FailingCase, Sha256
+from kbtool.model.run import MachineInfo, RunStatus, Seconds, StepStatus
 from kbtool.model.session import (
     CostLine,
     Decision,

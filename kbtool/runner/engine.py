@@ -25,7 +25,8 @@ from kbtool.model.errors import MachineError, RecordError, UserError
 from kbtool.model.mutant import Mutant
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Need, Recipe, StepBase
-from kbtool.model.run import MachineInfo, RepositoryState, Run, RunStatus, StepRecord, StepResult
+from kbtool.model.results import StepResult
+from kbtool.model.run import MachineInfo, RepositoryState, Run, RunStatus, StepRecord
 from kbtool.runner.history import expected_seconds, matching, past_runs
 from kbtool.runner.journal import Journal, file_stem, journal_path
 from kbtool.runner.progress import Reporter

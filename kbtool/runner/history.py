@@ -10,7 +10,8 @@ from typing import NamedTuple
 from kbtool.model.finding import Finding
 from kbtool.model.pattern import Pattern, Symptom
 from kbtool.model.recipe import StepBase
-from kbtool.model.run import BuildResult, MachineInfo, Run
+from kbtool.model.results import BuildResult
+from kbtool.model.run import MachineInfo, Run
 from kbtool.store.tree import KnowledgeBase, load_run
 
 PAST_RUNS = 20

@@ -19,7 +19,8 @@ from kbtool import __version__
 from kbtool.checks.check import check_tree
 from kbtool.model.errors import UsageError
 from kbtool.model.finding import Finding
-from kbtool.model.run import BuildResult, Run, taken_into
+from kbtool.model.results import BuildResult
+from kbtool.model.run import Run, taken_into
 from kbtool.model.session import Session
 from kbtool.runner.journal import SUFFIX, file_stem
 from kbtool.store.document import DocumentError, read_bytes

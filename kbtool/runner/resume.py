@@ -12,7 +12,8 @@ from kbtool.gpu.build import BuildPlan, choose_architecture, plan_build, sha256_
 from kbtool.model.errors import UsageError
 from kbtool.model.finding import Finding
 from kbtool.model.recipe import Recipe
-from kbtool.model.run import BuildResult, MachineInfo, Run, StepRecord, ValidationResult
+from kbtool.model.results import BuildResult, ValidationResult
+from kbtool.model.run import MachineInfo, Run, StepRecord
 from kbtool.steps.base import Context
 from kbtool.store.tree import KnowledgeBase, load_run
 

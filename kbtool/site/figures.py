@@ -11,14 +11,14 @@ from decimal import Decimal
 from typing import TypeVar
 
 from kbtool.model.base import Instant, Quantity
-from kbtool.model.run import (
+from kbtool.model.results import (
     BenchmarkResult,
     ProfileResult,
-    Run,
     SanitiseResult,
     TuneResult,
     ValidationResult,
 )
+from kbtool.model.run import Run
 
 UNKNOWN = "unknown"
 T = TypeVar("T")

@@ -15,7 +15,8 @@ from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.kernel import Kernel
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
-from kbtool.model.run import EnvironmentResult, MutantResult, MutantsResult, Run, StepRecord
+from kbtool.model.results import EnvironmentResult, MutantResult, MutantsResult
+from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Bug, Fix, Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline

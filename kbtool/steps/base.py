@@ -18,16 +18,15 @@ from kbtool.model.errors import UsageError
 from kbtool.model.kernel import GIVEN, CaseValue, Kernel
 from kbtool.model.mutant import Mutant
 from kbtool.model.recipe import StepBase, names_in
-from kbtool.model.run import (
+from kbtool.model.results import (
     BenchmarkResult,
     BuildResult,
-    MachineInfo,
     StepResult,
-    StepStatus,
     TuneResult,
     ValidationResult,
     unvalidated,
 )
+from kbtool.model.run import MachineInfo, StepStatus
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from kbtool.model.recipe import BenchmarkStep, names_in
-from kbtool.model.run import BenchmarkResult
+from kbtool.model.results import BenchmarkResult
 from kbtool.steps.base import Context, Outcome, run_worker, with_part, worker_failure
 from kbtool.steps.validate import library_request
 from kbtool.store.lock import LockTimeoutError, lock

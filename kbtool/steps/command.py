@@ -10,7 +10,7 @@ from pathlib import Path
 from kbtool.gpu.build import first_error, sha256_of
 from kbtool.gpu.process import run_process
 from kbtool.model.recipe import CommandStep
-from kbtool.model.run import CommandResult
+from kbtool.model.results import CommandResult
 from kbtool.steps.base import Context, Outcome
 
 _TAIL = 40

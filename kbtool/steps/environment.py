@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from kbtool.model.recipe import EnvironmentStep
-from kbtool.model.run import EnvironmentResult, MachineInfo
+from kbtool.model.results import EnvironmentResult
+from kbtool.model.run import MachineInfo
 from kbtool.steps.base import Context, Outcome
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)*")

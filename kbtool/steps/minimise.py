@@ -10,7 +10,7 @@ from kbtool.gpu.shrink import Verdict
 from kbtool.model.errors import UsageError
 from kbtool.model.kernel import CaseValue
 from kbtool.model.recipe import MinimiseStep
-from kbtool.model.run import MinimiseResult
+from kbtool.model.results import MinimiseResult
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.validate import library_request
 

@@ -19,7 +19,7 @@ from kbtool.gpu.process import Completed
 from kbtool.model.errors import UsageError
 from kbtool.model.mutant import Mutant
 from kbtool.model.recipe import MutantsStep, names_in
-from kbtool.model.run import (
+from kbtool.model.results import (
     CaseResult,
     MutantResult,
     MutantsResult,

@@ -10,7 +10,7 @@ from kbtool.gpu.sanitiser import ENVIRONMENT, OPTIONS, command, lacking, read
 from kbtool.gpu.toolchain import find_sanitiser
 from kbtool.model.errors import UsageError
 from kbtool.model.recipe import SanitiseStep, names_in
-from kbtool.model.run import SanitiseResult, ToolReport
+from kbtool.model.results import SanitiseResult, ToolReport
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.validate import library_request
 

@@ -6,7 +6,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from kbtool.model.recipe import TuneStep
-from kbtool.model.run import TuneResult
+from kbtool.model.results import TuneResult
 from kbtool.steps.base import Context, Outcome, run_worker, with_part, worker_failure
 from kbtool.steps.validate import library_request
 from kbtool.store.write import write_atomic

@@ -8,7 +8,7 @@ from typing import Any
 from kbtool.gpu.build import BuildPlan
 from kbtool.model.kernel import Kernel
 from kbtool.model.recipe import ValidateStep
-from kbtool.model.run import BuildResult, ValidationResult
+from kbtool.model.results import BuildResult, ValidationResult
 from kbtool.steps.base import Context, Outcome, run_worker, with_part, worker_failure
 
 

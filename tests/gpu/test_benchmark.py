@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbtool.gpu.benchmark import CEILING_MARGIN, refusal, runnable, timing
 from kbtool.gpu.cpu_clock import interleave
-from kbtool.model.run import BenchmarkCase, BenchmarkResult, OutputError
+from kbtool.model.results import BenchmarkCase, BenchmarkResult, OutputError
 from kbtool.steps.benchmark import report
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from kbtool.gpu.benchmark import timing
 from kbtool.gpu.harness import HarnessError
 from kbtool.gpu.tune import tune, tuned_table
-from kbtool.model.run import TuneCase, TuneResult, fastest_apart
+from kbtool.model.results import TuneCase, TuneResult, fastest_apart
 from kbtool.steps.tune import headline, report
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kbtool.model.run import BenchmarkResult, BuildResult, Run, ValidationResult
+from kbtool.model.results import BenchmarkResult, BuildResult, ValidationResult
+from kbtool.model.run import Run
 
 
 def runs_of(root: Path) -> list[Run]:

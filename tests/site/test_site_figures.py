@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbtool.model.base import Instant, Quantity
-from kbtool.model.run import KernelLaunch, ProfileCase, ProfileResult, Run
+from kbtool.model.results import KernelLaunch, ProfileCase, ProfileResult
+from kbtool.model.run import Run
 from kbtool.site.escape import inline
 from kbtool.site.figures import counted, figure, headline
 from kbtool.site.pages.debugging import profiled

@@ -22,16 +22,15 @@ from kbtool.gpu.profile import DURATION, MEMORY, SM, Finding, metrics_for
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Kernel
 from kbtool.model.recipe import StepSpec
-from kbtool.model.run import (
+from kbtool.model.results import (
     Bottleneck,
     CaseResult,
-    MachineInfo,
     OutputError,
     ProfileResult,
-    RepositoryState,
     SanitiseResult,
     ValidationResult,
 )
+from kbtool.model.run import MachineInfo, RepositoryState
 from kbtool.runner import engine
 from kbtool.runner.history import matching
 from kbtool.runner.progress import Plain

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kbtool.model.run import MinimiseResult
+from kbtool.model.results import MinimiseResult
 
 RIGHT = "out[i] = a * x[i] + y[i]"
 

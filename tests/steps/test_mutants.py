@@ -15,7 +15,8 @@ from knowledge import SESSION, SESSION_LINE
 
 from kbtool.gpu.mutants import over_bound
 from kbtool.model.mutant import Mutant
-from kbtool.model.run import CaseResult, MutantResult, MutantsResult, Run, replaceable_cases
+from kbtool.model.results import CaseResult, MutantResult, MutantsResult, replaceable_cases
+from kbtool.model.run import Run
 
 LOOP = "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + y[i];"
 ONE, SOME, NONE = 0, 1, 2  # the cases of the set "small": n = 1, 1000 and 0

@@ -13,7 +13,8 @@ from pydantic import TypeAdapter
 from kbtool.gpu.benchmark import timing
 from kbtool.model.kernel import Kernel
 from kbtool.model.recipe import StepSpec
-from kbtool.model.run import CaseResult, MachineInfo, TuneCase, TuneResult, ValidationResult
+from kbtool.model.results import CaseResult, TuneCase, TuneResult, ValidationResult
+from kbtool.model.run import MachineInfo
 from kbtool.steps import KINDS, tune
 from kbtool.steps.base import Context
 

@@ -31,15 +31,14 @@ from kbtool.model.corpus import (
 )
 from kbtool.model.errors import RecordError
 from kbtool.model.pattern import Pattern
-from kbtool.model.run import (
+from kbtool.model.results import (
     BenchmarkResult,
     BuildResult,
     FailingCase,
     MutantsResult,
-    Run,
-    StepRecord,
     ValidationResult,
 )
+from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Fix, Session
 from kbtool.store.tree import KnowledgeBase
 

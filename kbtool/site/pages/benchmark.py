@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import geometric_mean
 
-from kbtool.model.run import BenchmarkCase, BenchmarkResult, Run, Timing
+from kbtool.model.results import BenchmarkCase, BenchmarkResult, Timing
+from kbtool.model.run import Run
 from kbtool.site.escape import code, inline
 from kbtool.site.figures import not_reached, significant
 from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table

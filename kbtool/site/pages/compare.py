@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from kbtool.model.run import BenchmarkCase, BenchmarkResult, Run
+from kbtool.model.results import BenchmarkCase, BenchmarkResult
+from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
 from kbtool.site.figures import instant, significant

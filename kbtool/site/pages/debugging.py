@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtool.model.run import MinimiseResult, ProfileResult, SanitiseResult
+from kbtool.model.results import MinimiseResult, ProfileResult, SanitiseResult
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
 from kbtool.site.figures import counted, not_reached, significant

@@ -11,7 +11,8 @@ from statistics import geometric_mean, median
 from typing import NamedTuple
 
 from kbtool.model.kernel import Kernel
-from kbtool.model.run import BenchmarkCase, BenchmarkResult, BuildResult, Run, Timing
+from kbtool.model.results import BenchmarkCase, BenchmarkResult, BuildResult, Timing
+from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
 from kbtool.site.figures import benchmark, instant, not_reached, significant, validation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from shlex import quote
 
-from kbtool.model.run import (
+from kbtool.model.results import (
     BenchmarkResult,
     BuildResult,
     CommandResult,
@@ -13,11 +13,11 @@ from kbtool.model.run import (
     MinimiseResult,
     MutantsResult,
     ProfileResult,
-    Run,
     SanitiseResult,
     TuneResult,
     ValidationResult,
 )
+from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
 from kbtool.site.figures import (

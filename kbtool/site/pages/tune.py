@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtool.model.run import TuneCase, TuneResult
+from kbtool.model.results import TuneCase, TuneResult
 from kbtool.site.escape import code, inline
 from kbtool.site.figures import not_reached, significant
 from kbtool.site.markup import facts, join, nothing, slim_table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbtool.model.run import CaseResult, ValidationResult
+from kbtool.model.results import CaseResult, ValidationResult
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
 from kbtool.site.figures import cases_passed, significant, worst_error
