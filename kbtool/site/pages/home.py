@@ -191,8 +191,9 @@ def _audit(index: Index) -> str:
             ("consistent", "by-record", "hold"),
         )
     ]
-    known = f"{counts['acknowledged']} of the {_wrong(index)} that do not hold are acknowledged."
-    return join([bullets(lines), known])
+    wrong = _wrong(index)
+    known = f"{counts['acknowledged']} of the {wrong} that do not hold are acknowledged."
+    return join([bullets(lines), known if wrong else None])
 
 
 def _runs(index: Index) -> str:
