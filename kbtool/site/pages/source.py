@@ -117,6 +117,6 @@ def _lines(path: str, text: str) -> list[str]:
 
 def _coloured(words: str, css: str) -> str:
     escaped = attribute_line(words)
-    # Names, punctuation and spaces have the colour of the text: no element is spent on them.
-    plain = not words.strip() or css in {"", "n", "p", "w", "err"}
+    # Names, operators and punctuation are shown as the text is: no element is spent on them.
+    plain = not words.strip() or css in {"", "n", "o", "p", "w", "err"}
     return escaped if plain else f'<span class="{css}">{escaped}</span>'
