@@ -279,9 +279,13 @@ class BenchmarkResult(Model):
     @property
     def noise(self) -> str | None:
         """Why the figures say little, or ``None``: others were busy on the same machine."""
-        if self.others_busy is None or self.others_busy <= QUIET:
-            return None
-        return f"noisy: other processes used {self.others_busy:.0%} of the cores meanwhile"
+        return _noise(self.others_busy)
+
+
+def _noise(others_busy: float | None) -> str | None:
+    if others_busy is None or others_busy <= QUIET:
+        return None
+    return f"noisy: other processes used {others_busy:.0%} of the cores meanwhile"
 
 
 class TuneCase(Model):
@@ -345,6 +349,11 @@ class TuneResult(Model):
     table: str | None = None
     """The file that the settings were written to, in the kernel's folder; null where it was left as
     it was."""
+
+    @property
+    def noise(self) -> str | None:
+        """Why the figures say little, or ``None``: others were busy on the same machine."""
+        return _noise(self.others_busy)
 
     @property
     def ran(self) -> list[str | None]:

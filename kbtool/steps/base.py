@@ -27,6 +27,7 @@ from kbtool.model.results import (
     unvalidated,
 )
 from kbtool.model.run import MachineInfo, StepStatus
+from kbtool.store.lock import LockTimeoutError, lock
 
 
 @dataclass(frozen=True)
@@ -311,3 +312,26 @@ def worker_failure(event: dict[str, Any], done: Completed, doing: str) -> Outcom
         error=lines[-1] if lines else None,
         output=done.output,
     )
+
+
+def run_alone(
+    request: dict[str, Any],
+    context: Context,
+    doing: str,
+    on_event: Callable[[dict[str, Any]], None],
+) -> tuple[Any, Outcome | None]:
+    """``run_worker`` for one that times, since two at once would measure each other.
+
+    Returns:
+        The worker's result, or the outcome of a worker that brought none.
+    """
+    try:
+        with lock(
+            context.root / ".kbtool" / "benchmark.lock",
+            on_wait=lambda: context.on_waiting("another benchmark on this machine"),
+            timeout=context.remaining,
+        ):
+            event, done = run_worker(request, context, on_event=on_event)
+    except LockTimeoutError:
+        return None, Outcome("timeout", "another benchmark kept this machine busy")
+    return event.get("result"), worker_failure(event, done, doing)

@@ -7,9 +7,8 @@ from typing import Any
 
 from kbtool.model.recipe import BenchmarkStep, names_in
 from kbtool.model.results import BenchmarkResult
-from kbtool.steps.base import Context, Outcome, run_worker, with_part, worker_failure
+from kbtool.steps.base import Context, Outcome, run_alone, with_part
 from kbtool.steps.validate import library_request
-from kbtool.store.lock import LockTimeoutError, lock
 
 
 class Benchmark:
@@ -52,20 +51,10 @@ class Benchmark:
             context.on_found(known)
             context.on_progress(event["done"], event["total"], event["label"])
 
-        # Two benchmarks at once would measure each other.
-        try:
-            with lock(
-                context.root / ".kbtool" / "benchmark.lock",
-                on_wait=lambda: context.on_waiting("another benchmark on this machine"),
-                timeout=context.remaining,
-            ):
-                event, done = run_worker(request, context, on_event=on_event)
-        except LockTimeoutError:
-            return Outcome("timeout", "another benchmark kept this machine busy")
-        failure = worker_failure(event, done, "benchmarking")
+        measured, failure = run_alone(request, context, "benchmarking", on_event)
         if failure is not None:
             return failure
-        result = BenchmarkResult.model_validate(event["result"])
+        result = BenchmarkResult.model_validate(measured)
         refused = [case for case in result.cases if case.refused]
         if refused:
             first = f"{refused[0].name}: {refused[0].refused}"

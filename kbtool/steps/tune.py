@@ -7,7 +7,7 @@ from typing import Any
 
 from kbtool.model.recipe import TuneStep
 from kbtool.model.results import TuneResult
-from kbtool.steps.base import Context, Outcome, run_worker, with_part, worker_failure
+from kbtool.steps.base import Context, Outcome, run_alone, with_part
 from kbtool.steps.validate import library_request
 from kbtool.store.write import write_atomic
 
@@ -51,28 +51,22 @@ class Tune:
             label = f"{case.name} as {case.variant}: {case.gain:.2f}× with {case.best}"
             context.on_progress(event["done"], event["total"], label)
 
-        event, done = run_worker(
-            {
-                **library_request(context.plan, context.built, context.manifest),
-                "task": "tune",
-                "cases": [entry for entry, _ in calls],
-                "of": [variant for _, variant in calls],
-                "seed": context.seed,
-                "threads": context.machine.cores,
-                "samples": step.samples,
-            },
-            context,
-            on_event=on_event,
-        )
-        failure = worker_failure(event, done, "tuning")
+        request = {
+            **library_request(context.plan, context.built, context.manifest),
+            "task": "tune",
+            "cases": [entry for entry, _ in calls],
+            "of": [variant for _, variant in calls],
+            "seed": context.seed,
+            "threads": context.machine.cores,
+            "samples": step.samples,
+        }
+        found, failure = run_alone(request, context, "tuning", on_event)
         if failure is not None:
             return failure
-        result = TuneResult.model_validate(event["result"]["measured"])
-        table = event["result"]["table"]
-        if table is not None and step.write:
-            path = event["result"]["path"]
-            write_atomic(context.kernel_folder / path, table.encode())
-            result = result.model_copy(update={"table": path})
+        result = TuneResult.model_validate(found["measured"])
+        if found["table"] is not None and step.write and result.noise is None:
+            write_atomic(context.kernel_folder / found["path"], found["table"].encode())
+            result = result.model_copy(update={"table": found["path"]})
         wrong = [case for case in result.cases if case.wrong]
         if wrong:
             first = f"{wrong[0].name} with {wrong[0].best}: {wrong[0].wrong}"
@@ -82,6 +76,8 @@ class Tune:
 
 def headline(result: TuneResult) -> str:
     """What there is to gain, in a line."""
+    if result.noise is not None:
+        return f"{len(result.cases)} cases timed; {result.noise}, so no {result.setting} is tabled"
     better = [case for case in result.cases if case.best != case.own]
     if not better:
         return f"{len(result.cases)} cases timed; no other {result.setting} is faster"

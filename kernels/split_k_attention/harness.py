@@ -449,7 +449,7 @@ def tabled(table: str, best: Sequence[tuple[Mapping[str, Any], str, str]]) -> st
     """
     if not torch.cuda.is_available():
         return table
-    card = torch.cuda.get_device_properties(0)
+    card = torch.cuda.get_device_properties(torch.cuda.current_device())
     found = []
     for case, variant, splits in best:
         B, H, Hkv, Sq, Skv, D = _sizes(case)

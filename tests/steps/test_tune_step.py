@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,9 @@ from kbtool.model.kernel import Kernel
 from kbtool.model.recipe import StepSpec
 from kbtool.model.results import CaseResult, TuneCase, TuneResult, ValidationResult
 from kbtool.model.run import MachineInfo
-from kbtool.steps import KINDS, tune
+from kbtool.steps import KINDS, base, tune
 from kbtool.steps.base import Context
+from kbtool.store.lock import lock
 
 MANIFEST = Path(__file__).parents[2] / "kernels" / "split_k_attention" / "kernel.yaml"
 SHA = "0" * 64
@@ -51,9 +53,9 @@ def context(tmp_path: Path) -> Context:
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the worker is asked; it finds 2 splits twice as fast as 1, or what ``wrong`` says."""
-    asked: dict[str, Any] = {"wrong": None}
+    asked: dict[str, Any] = {"wrong": None, "others_busy": 0.0}
 
-    def run_worker(request: dict[str, Any], context: Context, *, on_event: Any) -> Any:
+    def run_alone(request: dict[str, Any], context: Context, doing: str, on_event: Any) -> Any:
         asked.update(request)
         times = {"1": timing([2e-6] * 3), "2": timing([1e-6] * 3)}
         cases = [
@@ -64,15 +66,16 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             for (case_set, case), variant in zip(request["cases"], request["of"], strict=True)
         ]  # fmt: skip
         result = TuneResult(
-            sha256=SHA, device="cpu", threads=1, setting="num_splits", protocol="p", cases=cases
-        )
+            sha256=SHA, device="cpu", threads=1, setting="num_splits", protocol="p", cases=cases,
+            others_busy=asked["others_busy"],
+        )  # fmt: skip
         on_event({"part": result.model_dump(mode="json"), "done": 1, "total": 1})
         answer = {
             "measured": result.model_dump(mode="json"), "table": "rows\n", "path": "cuda/t.inc"
         }  # fmt: skip
-        return {"event": "result", "result": answer}, None
+        return answer, None
 
-    monkeypatch.setattr(tune, "run_worker", run_worker)
+    monkeypatch.setattr(tune, "run_alone", run_alone)
     return asked
 
 
@@ -97,6 +100,26 @@ def test_without_write_the_table_stays(context, worker):
     outcome = KINDS["tune"].run(step(write=False), context)
     assert (outcome.status, outcome.result.table) == ("passed", None)
     assert not (context.kernel_folder / "cuda" / "t.inc").exists()
+
+
+def test_on_a_busy_machine_the_table_stays(context, worker):
+    worker["others_busy"] = 0.5
+    outcome = KINDS["tune"].run(step(), context)
+    assert (outcome.status, outcome.result.table) == ("passed", None)
+    assert "other processes used 50%" in outcome.message
+    assert not (context.kernel_folder / "cuda" / "t.inc").exists()
+
+
+def test_two_that_time_wait_for_each_other(context, monkeypatch):
+    held = lock(context.root / ".kbtool" / "benchmark.lock", timeout=1.0)
+    waited: list[str] = []
+    context.on_waiting = waited.append
+    context.deadline = time.monotonic() + 0.5
+    monkeypatch.setattr(base, "run_worker", lambda *_, **__: pytest.fail("both timed at once"))
+    monkeypatch.setattr(tune, "library_request", lambda *_: {})
+    with held:
+        outcome = KINDS["tune"].run(step(), context)
+    assert (outcome.status, waited) == ("timeout", ["another benchmark on this machine"])
 
 
 def test_a_wrong_setting_fails_the_step(context, worker):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kbtool.model.results import TuneCase, TuneResult
 from kbtool.site.escape import code, inline
 from kbtool.site.figures import not_reached, significant
-from kbtool.site.markup import facts, join, nothing, slim_table
+from kbtool.site.markup import chip, facts, join, nothing, slim_table
 
 
 def tuned(result: TuneResult) -> str:
@@ -39,6 +39,7 @@ def tuned(result: TuneResult) -> str:
                 [
                     ("Cases", f"{len(result.cases)} timed{not_reached(result)}"),
                     ("Another setting is faster", f"in {better}"),
+                    ("Noise", chip("noisy") + " " + inline(result.noise) if result.noise else ""),
                     ("Table", code(result.table) if result.table else "left as it was"),
                     ("Device", inline(result.device)),
                     ("Artifact", code(result.sha256[:12])),
