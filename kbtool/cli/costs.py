@@ -66,10 +66,12 @@ Exit status: 0 done; 1 a record does not load, and the sums are without it; 2 us
 COLUMNS = ("minutes", "gpu", "ai", "engineer", "other", "total")
 
 
-def _groupings(ctx: click.Context, option: click.Parameter, text: str) -> tuple[By, ...]:
+def _groupings(
+    ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[By, ...]:
     from kbtool.ledger.rollup import BY
 
-    names = tuple(part.strip() for part in text.split(","))
+    names = tuple(part.strip() for text in texts for part in text.split(","))
     for name in names:
         if name not in BY:
             raise click.BadParameter(f"{name!r} is no grouping; there is {', '.join(BY)}")
@@ -80,10 +82,12 @@ def _groupings(ctx: click.Context, option: click.Parameter, text: str) -> tuple[
 @click.option(
     "--by",
     metavar="GROUPING[,GROUPING…]",
+    multiple=True,
     callback=_groupings,
-    default="session",
+    default=["session"],
     show_default=True,
-    help="What makes a row: session, day, week, month, kind, card, pattern, kernel, outcome.",
+    help="What makes a row: session, day, week, month, kind, card, pattern, kernel, outcome;"
+    " several are combined.",
 )
 @selection_options
 @click.option("--currency", metavar="CODE", help="The currency to sum, where there are several.")

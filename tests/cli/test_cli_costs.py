@@ -121,6 +121,8 @@ def test_groupings_combine(three, kbtool):
         ("2025-01", "gpu", "0.10"), ("2025-01", "ai", "1.00"), ("2025-01", "engineer", ""),
     ]  # fmt: skip
     done = kbtool("costs", "--by", "month,kind", root=three.root)
+    apart = kbtool("costs", "--by", "month", "--by", "kind", root=three.root)
+    assert apart.out == done.out  # given twice, neither is dropped
     assert done.out.splitlines()[0].split()[:3] == ["month", "kind", "minutes"]
     assert done.out.splitlines()[-1].split() == ["total", "–", "0.30", "3.00", "–", "3.30"]
     answer = json.loads(kbtool("costs", "--by", "month,kind", "--json", root=three.root).out)
