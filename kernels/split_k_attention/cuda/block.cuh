@@ -29,11 +29,11 @@
 
 namespace kbtool::cuda {
 
-// A block's share of a tile's columns is a power of two, so that no division finds the owner.
-__host__ __device__ __forceinline__ int log2_share(int chunks, int cluster) {
-  int log2 = 0;
-  while ((cluster << log2) < chunks) ++log2;
-  return log2;
+// Of a tile's chunks of four columns, how many one block of a cluster finishes. At least 2, so that
+// 2^32 / share fits its word.
+__host__ __device__ __forceinline__ int share_of(int chunks, int cluster) {
+  const int share = (chunks + cluster - 1) / cluster;
+  return share > 2 ? share : 2;
 }
 
 // Where a block is in the problem. Keys are counted from the first of the split's.
@@ -44,17 +44,25 @@ struct BlockItem {
   uint32_t head_kv;
   uint32_t row0;
   int rows;           // rows of this tile
+  int share;               // chunks of the tile that a block of the cluster finishes
+  uint32_t share_inverse;  // 2^32 / share, rounded up
   int64_t valid;      // keys of this batch entry
   int64_t key_begin;  // first key of the split
   int64_t key_end;    // one past the last key of the split
 };
 
-// The kernel may start while the one before it in the stream still runs (sm_90 and later): until
-// this returns no memory is read or written. The next one may then start likewise.
+// The kernel may start while the one before it in the stream still runs (sm_90 and later): before
+// this returns no memory may be read or written, so what needs none is done ahead of it.
 __device__ __forceinline__ void wait_for_earlier_kernel() {
 #if KBTOOL_CLUSTERS && KBTOOL_FUSED_OVERLAP
   asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Lets the next kernel of the stream start likewise, once every block has come here or ended.
+__device__ __forceinline__ void admit_next_kernel(const FusedParams& fp) {
+#if KBTOOL_CLUSTERS && KBTOOL_FUSED_OVERLAP
+  if (fp.admit_next) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
@@ -88,7 +96,9 @@ __device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
   at.head_kv = head - at.batch * fp.kv_heads.divisor;
   at.row0 = tile * C::BLOCK_M;
   at.rows = static_cast<int>(min(static_cast<uint32_t>(C::BLOCK_M), fp.rows - at.row0));
-  wait_for_earlier_kernel();
+  at.share = share_of(at.rows * C::STATE_CHUNKS, static_cast<int>(fp.cluster));
+  at.share_inverse = ~0u / static_cast<uint32_t>(at.share) + 1;
+  if (fp.lengths.data != nullptr) wait_for_earlier_kernel();
   at.valid = valid_keys(fp.lengths, fp.p.Skv, at.batch);
 
   // What any row of the tile sees is cut evenly, in whole blocks, whatever the batch's longest.
@@ -471,7 +481,7 @@ __device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, cons
   const int64_t o_step = rows * fp.p.D;
   const int left = static_cast<int>(fp.p.D) - column;
   const bool vector = fp.p.D % 4 == 0;
-  return merge_states(
+  return merge_far_states<8>(
       static_cast<int>(fp.groups), fp.c, [&](int i) { return __ldcg(m + i * ml_step); },
       [&](int i) { return __ldcg(l + i * ml_step); },
       [&](int i) {
@@ -535,7 +545,6 @@ __device__ __forceinline__ void finish_block(const FusedParams& fp, const BlockI
   const int chunks = at.rows * C::STATE_CHUNKS;
   const int D = static_cast<int>(fp.p.D);
   uint32_t rank = 0;
-  int share = chunks;
   int begin = 0;
   int end = chunks;
   float2* received_ml = reinterpret_cast<float2*>(smem + C::RECEIVED_ML_OFFSET);  // [cluster, BLOCK_M]
@@ -543,32 +552,33 @@ __device__ __forceinline__ void finish_block(const FusedParams& fp, const BlockI
       reinterpret_cast<float4*>(smem + C::received_o_offset(fp.cluster));  // [cluster, share]
   if (clustered) {
     rank = cluster_rank();
-    const int share_log2 = log2_share(chunks, static_cast<int>(fp.cluster));
-    share = 1 << share_log2;
-    begin = min(static_cast<int>(rank) << share_log2, chunks);
-    end = min(begin + share, chunks);
+    begin = min(static_cast<int>(rank) * at.share, chunks);
+    end = min(begin + at.share, chunks);
     __syncwarp();
     cluster_wait();
+    const uint32_t arrived = shared_address(smem + C::EXCHANGE_OFFSET);
+    if (threadIdx.x == 0) {
+      expect_stores(arrived, fp.cluster * (at.rows * static_cast<int>(sizeof(float2)) +
+                                           (end - begin) * static_cast<int>(sizeof(float4))));
+    }
     for (int e = threadIdx.x; e < chunks; e += C::THREADS) {
       const int row = e / C::STATE_CHUNKS;
       const int chunk = e % C::STATE_CHUNKS;
       const StateChunk state =
           states.merge(row, (row * C::STATE_STRIDE + chunk * 4) * static_cast<int>(sizeof(float)));
-      const int owner = e >> share_log2;
-      store_remote(remote_address(shared_address(received_o + rank * share + (e - owner * share)),
-                                  owner),
-                   state.o);
+      const int owner = static_cast<int>(__umulhi(e, at.share_inverse));
+      const int place = static_cast<int>(rank) * at.share + (e - owner * at.share);
+      store_remote(remote_address(shared_address(received_o + place), owner), state.o,
+                   remote_address(arrived, owner));
       // The lanes of a row share the sending of its m and l to every block.
       for (uint32_t to = chunk; to < fp.cluster; to += C::STATE_CHUNKS) {
         store_remote(remote_address(shared_address(received_ml + rank * C::BLOCK_M + row), to),
-                     make_float2(state.m, state.l));
+                     make_float2(state.m, state.l), remote_address(arrived, to));
       }
     }
-    __syncwarp();
-    cluster_arrive();
-    cluster_wait();
+    wait_for_stores(arrived);
     states = {received_ml, C::BLOCK_M, reinterpret_cast<unsigned char*>(received_o),
-              share * static_cast<int>(sizeof(float4)), static_cast<int>(fp.cluster), fp.c};
+              at.share * static_cast<int>(sizeof(float4)), static_cast<int>(fp.cluster), fp.c};
   }
   const auto merge_here = [&](int e, int row, int column) {
     const int offset = clustered ? (e - begin) * static_cast<int>(sizeof(float4))

@@ -51,18 +51,57 @@ __device__ __forceinline__ uint32_t remote_address(uint32_t address, uint32_t ra
 #endif
 }
 
-__device__ __forceinline__ void store_remote(uint32_t remote, float4 value) {
+// ---- stores into the shared memory of another block, counted by a barrier there ----
+
+// A barrier that ends its one phase when as many bytes were stored as expect_stores says. Others may
+// store after the cluster's barrier that follows.
+__device__ __forceinline__ void exchange_init(uint32_t barrier) {
 #if KBTOOL_CLUSTERS
-  asm volatile("st.shared::cluster.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(remote), "f"(value.x),
-               "f"(value.y), "f"(value.z), "f"(value.w)
+  asm volatile(
+      "mbarrier.init.shared::cta.b64 [%0], 1;\n"
+      "fence.mbarrier_init.release.cluster;\n" ::"r"(barrier)
+      : "memory");
+#endif
+}
+
+__device__ __forceinline__ void expect_stores(uint32_t barrier, uint32_t bytes) {
+#if KBTOOL_CLUSTERS
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 #endif
 }
 
-__device__ __forceinline__ void store_remote(uint32_t remote, float2 value) {
+// What was stored here can be read after this.
+__device__ __forceinline__ void wait_for_stores(uint32_t barrier) {
 #if KBTOOL_CLUSTERS
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(remote), "f"(value.x), "f"(value.y)
-               : "memory");
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "wait:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], 0;\n"
+      "@!done bra wait;\n"
+      "}\n" ::"r"(barrier)
+      : "memory");
+#endif
+}
+
+__device__ __forceinline__ void store_remote(uint32_t remote, float4 value, uint32_t barrier) {
+#if KBTOOL_CLUSTERS
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(
+          remote),
+      "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(barrier)
+      : "memory");
+#endif
+}
+
+__device__ __forceinline__ void store_remote(uint32_t remote, float2 value, uint32_t barrier) {
+#if KBTOOL_CLUSTERS
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1,%2}, [%3];" ::"r"(
+          remote),
+      "f"(value.x), "f"(value.y), "r"(barrier)
+      : "memory");
 #endif
 }
 

@@ -63,8 +63,8 @@ struct FusedConfig {
   static constexpr int STATES = KEY_WARPS;
   static constexpr int STATE_STEP = REGION_BYTES;
   static constexpr int ML_OFFSET = KEY_WARPS * REGION_BYTES;  // float2 [KEY_WARPS, BLOCK_M]
-  static constexpr int RECEIVED_ML_OFFSET =
-      ML_OFFSET + KEY_WARPS * BLOCK_M * 8;  // float2 [cluster, BLOCK_M]
+  static constexpr int EXCHANGE_OFFSET = ML_OFFSET + KEY_WARPS * BLOCK_M * 8;  // a barrier
+  static constexpr int RECEIVED_ML_OFFSET = EXCHANGE_OFFSET + 16;  // float2 [cluster, BLOCK_M]
 
   static_assert(BLOCK_KV % 16 == 0, "the product with v takes 16 keys at a time");
   static_assert((BLOCK_KV * CHUNKS) % COPY_THREADS == 0, "each thread copies as many chunks");
@@ -80,7 +80,7 @@ struct FusedConfig {
   }
   static int shared_bytes(int cluster) {
     if (cluster == 1) return RECEIVED_ML_OFFSET;
-    const int share = 1 << log2_share(BLOCK_M * STATE_CHUNKS, cluster);
+    const int share = share_of(BLOCK_M * STATE_CHUNKS, cluster);
     return received_o_offset(cluster) + cluster * share * 16;
   }
 };
@@ -209,6 +209,10 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
   // The queries come by way of the ring's last stages, which take their first keys after that.
   constexpr int FIRST_STAGES = C::STAGES - C::QUERY_STAGES;
   const uint32_t q_tile = ring + FIRST_STAGES * C::STAGE_BYTES;
+  if constexpr (!CAREFUL) {
+    wait_for_earlier_kernel();
+    admit_next_kernel(fp);
+  }
   copy_queries<C>(fp, at, q_tile, thread);
 #pragma unroll 1
   for (int stage = 0; stage < FIRST_STAGES; ++stage) start_copy(key0 + stage * STRIDE, stage);
@@ -304,7 +308,11 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
   const int key_warp = warp / C::ROW_WARPS;
   const int row_warp = warp % C::ROW_WARPS;
   const bool clustered = fp.cluster > 1;
-  if (clustered) cluster_arrive_relaxed();  // every block has started before any sends
+  if (clustered) {
+    if (threadIdx.x == 0) exchange_init(shared_address(smem + C::EXCHANGE_OFFSET));
+    __syncwarp();
+    cluster_arrive_relaxed();  // every block has started before any sends
+  }
 
   const BlockItem at = locate<C>(fp);
   unsigned char* region = smem + key_warp * C::REGION_BYTES;

@@ -20,6 +20,7 @@ struct FusedPlan {
   int64_t items;      // batch entries x KV heads x tiles
   bool heads_inner;   // neighbouring items differ in batch entry or head, not in the tile
   bool overlap;       // the card can start a kernel before the one ahead of it has ended
+  bool admit_next;    // the kernel behind this one may start before this one has ended
 
   int64_t groups() const { return num_splits / cluster; }
   // Merged by the last block to arrive where one cluster does not hold every split.

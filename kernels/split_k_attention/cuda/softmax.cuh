@@ -42,14 +42,14 @@ struct StateChunk {
 };
 
 // Merges `count` states in the order of their numbers. m_of, l_of and o_of give the parts of one.
-template <class M, class L, class O>
+template <int UNROLL = 4, class M, class L, class O>
 __device__ __forceinline__ StateChunk merge_states(int count, float c, const M& m_of, const L& l_of,
                                                    const O& o_of) {
   StateChunk merged{-CUDART_INF_F, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
-#pragma unroll 4
+#pragma unroll UNROLL
   for (int i = 0; i < count; ++i) merged.m = max_nan(merged.m, m_of(i));
   const float base = scaled(finite_base(merged.m), c);
-#pragma unroll 4
+#pragma unroll UNROLL
   for (int i = 0; i < count; ++i) {
     const float weight = exp2_fast(scaled(m_of(i), c) - base);
     const float4 o = o_of(i);
@@ -58,6 +58,28 @@ __device__ __forceinline__ StateChunk merge_states(int count, float c, const M& 
     merged.o.y = fmaf(weight, o.y, merged.o.y);
     merged.o.z = fmaf(weight, o.z, merged.o.z);
     merged.o.w = fmaf(weight, o.w, merged.o.w);
+  }
+  return merged;
+}
+
+// The same where the parts are far: those of AHEAD states are asked for at once, and the merge of one
+// such batch goes into the next.
+template <int AHEAD, class M, class L, class O>
+__device__ __forceinline__ StateChunk merge_far_states(int count, float c, const M& m_of,
+                                                       const L& l_of, const O& o_of) {
+  StateChunk merged{-CUDART_INF_F, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
+#pragma unroll 1
+  for (int first = 0; first < count; first += AHEAD) {
+    StateChunk states[AHEAD + 1];
+    states[0] = merged;
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) {
+      states[i + 1] = {-CUDART_INF_F, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
+      if (first + i < count) states[i + 1] = {m_of(first + i), l_of(first + i), o_of(first + i)};
+    }
+    merged = merge_states<AHEAD + 1>(
+        AHEAD + 1, c, [&](int i) { return states[i].m; }, [&](int i) { return states[i].l; },
+        [&](int i) { return states[i].o; });
   }
   return merged;
 }

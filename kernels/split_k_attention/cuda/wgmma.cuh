@@ -50,7 +50,8 @@ struct WgmmaConfig {
   static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * 2 * TILE_BYTES;
   static constexpr int BARRIERS = 4 * STAGES + 1;
   static constexpr int CLEARED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
-  static constexpr int LOOP_BYTES = CLEARED_OFFSET + 8 * STAGES;
+  static constexpr int EXCHANGE_OFFSET = CLEARED_OFFSET + 8 * STAGES;  // a barrier
+  static constexpr int LOOP_BYTES = EXCHANGE_OFFSET + 8;
   static_assert(LOOP_BYTES <= 227 * 1024, "what a block of sm_90 may have");
   static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0, "panels keep the swizzle");
 
@@ -70,7 +71,7 @@ struct WgmmaConfig {
   }
   static int shared_bytes(int cluster) {
     if (cluster == 1) return LOOP_BYTES > RECEIVED_ML_OFFSET ? LOOP_BYTES : RECEIVED_ML_OFFSET;
-    const int share = 1 << log2_share(BLOCK_M * STATE_CHUNKS, cluster);
+    const int share = share_of(BLOCK_M * STATE_CHUNKS, cluster);
     const int merge = received_o_offset(cluster) + cluster * share * 16;
     return LOOP_BYTES > merge ? LOOP_BYTES : merge;
   }
@@ -155,6 +156,8 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const BlockItem& 
     barrier_arrive(full);
   };
   RingPosition<C> position;
+  wait_for_earlier_kernel();
+  admit_next_kernel(fp);
 #pragma unroll 1
   for (int64_t key0 = 0; key0 < keys; key0 += C::BLOCK_KV) {
     const int count = static_cast<int>(min(static_cast<int64_t>(C::BLOCK_KV), keys - key0));
@@ -180,6 +183,8 @@ __device__ __forceinline__ void bring_queries(const FusedParams& fp, const Block
   const Strides4& stride = fp.p.q_stride;
   const int chunk = thread % C::CHUNKS;
   const int bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2));
+  wait_for_earlier_kernel();
+  admit_next_kernel(fp);
 #pragma unroll 1
   for (int row = thread / C::CHUNKS; row < at.rows; row += C::THREADS / C::CHUNKS) {
     const RowPlace place = place_of(fp, at, row);
@@ -373,7 +378,10 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // uniform, and seen so
   const int lane = threadIdx.x % 32;
   const Ring<C> ring{shared_address(wgmma_smem)};
-  if (threadIdx.x == 0) ring.init(wgmma_smem);
+  if (threadIdx.x == 0) {
+    ring.init(wgmma_smem);
+    if (fp.cluster > 1) exchange_init(ring.base + C::EXCHANGE_OFFSET);
+  }
   const BlockItem at = locate<C>(fp);
   block_sync();
 
