@@ -8,6 +8,8 @@ those that only the provider can answer (price lists, invoices, uniqueness withi
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -209,6 +211,13 @@ RULES: dict[str, Rule] = {
     "ServiceName-C-008-C": _one_parent("ServiceName", "ServiceSubcategory"),
 }  # fmt: skip
 """Id → rule."""
+
+
+def read(data: bytes) -> tuple[Header, Rows]:
+    """The header and the rows of a dataset."""
+    reader = csv.DictReader(io.StringIO(data.decode(), newline=""))
+    rows = list(reader)
+    return list(reader.fieldnames or []), rows
 
 
 def broken(header: Header, rows: Rows) -> dict[str, list[str]]:

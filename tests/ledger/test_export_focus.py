@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from costed import SESSIONS, line, session
-from focus_rules import DATE_TIME, MANDATORY, NUMERIC, RECOMMENDED, RULES, broken
+from focus_rules import DATE_TIME, MANDATORY, NUMERIC, RECOMMENDED, RULES, broken, read
 from hypothesis import given
 
 from kbtool.ledger.export.focus import focus
@@ -18,12 +18,6 @@ from kbtool.store.tree import KnowledgeBase
 
 REPOSITORY = Path(__file__).parents[2]
 DAY = date(2025, 10, 1)
-
-
-def read(data: bytes) -> tuple[list[str], list[dict[str, str]]]:
-    reader = csv.DictReader(io.StringIO(data.decode(), newline=""))
-    rows = list(reader)
-    return list(reader.fieldnames or []), rows
 
 
 def only(*args, **keys) -> dict[str, str]:
