@@ -13,6 +13,7 @@ from kbtool.cli.common import json_option, knowledge_base, print_json, print_tab
 if TYPE_CHECKING:
     from kbtool.model.recipe import Recipe
     from kbtool.model.results import (
+        BenchmarkCase,
         BenchmarkResult,
         MinimiseResult,
         MutantsResult,
@@ -390,33 +391,48 @@ def _report(
 
 
 def _print_benchmark(result: BenchmarkResult) -> None:
-    from kbtool.steps.benchmark import headline, report
+    from kbtool.steps.benchmark import headline, remarks, report
 
-    arms = list(dict.fromkeys(arm for case in result.cases for arm in case.arms))
+    on_host = any(timing.host_us for case in result.cases for timing in case.arms.values())
+    host = "; host: one call as the host sees it, launch and return included" if on_host else ""
+    click.echo(
+        f"microseconds, median ± half the interquartile range of single calls, {result.device},"
+        f" {result.threads} threads; ceiling: {result.read_gb_s:.1f} GB/s read{host}"
+    )
+    sets = list(dict.fromkeys(case.case_set for case in result.cases))
+    for name in sets:
+        if len(sets) > 1:
+            click.echo(f"\n{name}")
+        _print_times(result, [case for case in result.cases if case.case_set == name], on_host)
+    if len(sets) > 1:
+        click.echo()
+    for line in [*remarks(result), *report(result), headline(result)]:
+        click.echo(line)
+
+
+def _print_times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: bool) -> None:
+    """A table of cases, with the arms that were timed in any of them."""
+    arms = list(dict.fromkeys(arm for case in cases for arm in case.arms))
     rows = []
-    for case in result.cases:
+    for case in cases:
         value, share = result.ratio(case), result.share_of_ceiling(case)
-        best = result.ratio_to_best(case)
+        best, peer = result.ratio_to_best(case), result.best_peer(case)
+        hosts = [case.arms.get(result.subject), case.arms[peer] if peer else None]
         rows.append(
             [
                 case.name,
                 *(_timing(case.arms.get(arm)) for arm in arms),
                 "refused" if case.refused else f"{value:.2f}×" if value else "—",
-                f"{best:.2f}× {result.best_peer(case)}" if best else "—",
+                f"{best:.2f}× {peer}" if best else "—",
+                *(map(_host, hosts) if on_host else ()),
                 f"{share:.0%}" if share is not None else "—",
             ]
         )
-    click.echo(
-        f"microseconds, median ± half the interquartile range of single calls, {result.device},"
-        f" {result.threads} threads; ceiling: {result.read_gb_s:.1f} GB/s read"
-    )
     header = [
         "case", *arms, f"{result.baseline} ÷ {result.subject}", f"best peer ÷ {result.subject}",
-        "of ceiling",
+        *([f"host {result.subject}", "host best peer"] if on_host else []), "of ceiling",
     ]  # fmt: skip
     print_table(header, rows, numeric=set(range(1, len(header))))
-    for line in [*report(result), headline(result)]:
-        click.echo(line)
 
 
 def _print_mutants(result: MutantsResult) -> None:
@@ -465,3 +481,7 @@ def _timing(timing: Timing | None) -> str:
         return "—"
     spread = (timing.high_us - timing.low_us) / 2 / timing.median_us
     return f"{timing.median_us:,.1f} ±{spread:3.0%}"
+
+
+def _host(timing: Timing | None) -> str:
+    return "—" if timing is None or timing.host_us is None else f"{timing.host_us:,.1f}"

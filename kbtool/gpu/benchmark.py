@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +28,12 @@ Calls = Mapping[str, Callable[[], Any] | str]
 """Arm → the call to time, or why there is none."""
 Arms = Callable[[int], Calls]
 """The arms of a case on its inputs, fresh ones for each number."""
+OnArm = Callable[[str], None]
+"""Called with the name of the arm that is about to run."""
+
+
+def silent(arm: str) -> None:
+    """Tell nobody."""
 
 
 class Clock(Protocol):
@@ -43,8 +49,11 @@ class Clock(Protocol):
     def sm_clock_mhz(self) -> int | None:
         """The card's multiprocessor clock now; ``None`` where it cannot be told."""
 
-    def time(self, arms: Arms, least_bytes: int) -> tuple[dict[str, Timing], dict[str, str]]:
-        """Timings by arm, and for an arm that cannot be timed the reason."""
+    def time(
+        self, arms: Arms, least_bytes: int, on_arm: OnArm = silent
+    ) -> tuple[dict[str, Timing], dict[str, str]]:
+        """Timings by arm, and for an arm that cannot be timed the reason; ``on_arm`` is called
+        ahead of every turn, well before its time is taken."""
 
 
 def benchmark(
@@ -57,6 +66,9 @@ def benchmark(
     seed: int,
     variants: list[str],
     peers: list[str] | None,
+    left_out: Sequence[Mapping[str, str]] = (),
+    known: BenchmarkResult | None = None,
+    on_peer: Callable[[str | None], None] = lambda _: None,
     on_case: Callable[[int, BenchmarkResult], None],
 ) -> BenchmarkResult:
     """Time every arm of every case.
@@ -70,7 +82,14 @@ def benchmark(
         seed: of the inputs.
         variants: of the library, to time as arms beside its own choice.
         peers: of the harness, to time as arms; all where not given.
+        left_out: for each case the peers that are not run, and why; none where not given.
+        known: what was measured of the first cases before; this goes on after them.
+        on_peer: called with the name of a peer before any of its code runs, and with ``None``
+            before the kernel's own does.
         on_case: called with the number of cases done and the result of the last one.
+
+    Raises:
+        HarnessError: there is no such peer.
     """
     unknown = [name for name in peers or () if name not in harness.PEERS]
     if unknown:
@@ -79,9 +98,10 @@ def benchmark(
         dict.fromkeys([harness.BASELINE_ARM, *(harness.PEERS if peers is None else peers)])
     )
     others = OtherProcesses()
-    ceiling = 0.0
-    clocks: list[int | None] = []
-    results: list[BenchmarkCase] = []
+    ceiling = known.read_gb_s if known else 0.0
+    results = list(known.cases) if known else []
+    before = known.sm_clocks_mhz if known else None
+    clocks: list[int | None] = [None] * len(results) if before is None else [*before]
 
     def measure_machine() -> None:
         # A shared machine's memory is faster at one time than at another: the ceiling is the best
@@ -101,7 +121,7 @@ def benchmark(
             read_gb_s=ceiling,
             protocol=clock.protocol + "; result checked again after timing",
             sm_clocks_mhz=None if None in clocks else clocks,
-            others_busy=others.share(),
+            others_busy=_more(known.others_busy if known else None, others.share()),
             cases=[
                 case.model_copy(update={"refused": refusal(case, harness.SUBJECT, ceiling)})
                 for case in cases
@@ -109,10 +129,14 @@ def benchmark(
         )
 
     with torch.inference_mode():
-        for case_set, case in cases:
+        for number in range(len(results), len(cases)):
+            case_set, case = cases[number]
             measure_machine()
             seeded = case_seed(seed, case_set, str(case["name"]))
-            result = _time_case(harness, case_set, case, clock, seeded, variants, rivals)
+            without = left_out[number] if left_out else {}
+            result = _time_case(
+                harness, case_set, case, clock, seeded, variants, rivals, without, on_peer
+            )
             results.append(result)
             on_case(len(results), of([result]))
         measure_machine()
@@ -127,18 +151,58 @@ def _time_case(
     seed: int,
     variants: list[str],
     peers: list[str],
+    left_out: Mapping[str, str],
+    on_peer: Callable[[str | None], None],
 ) -> BenchmarkCase:
     def make(number: int) -> dict[str, Any]:
         return harness.make_inputs(case, device=clock.device, seed=seed + number)
 
+    # Inputs of a case differ in their values: a peer takes the first and all others, or none.
+    taken: set[str] = set()
+    refused = dict(left_out)
+
+    def on_arm(name: str) -> None:
+        on_peer(name if name in peers else None)
+
+    def arms_on(inputs: Mapping[str, Any]) -> Calls:
+        calls = dict(harness.arms(inputs, variants))
+        for name in peers:
+            if name in refused:
+                continue
+            on_arm(name)
+            calls[name] = _tried(harness, inputs, name, clock.device)
+            if not isinstance(calls[name], str):
+                taken.add(name)
+            elif name in taken:
+                raise RuntimeError(f"took inputs of this case before: {calls[name]}")
+            else:
+                refused[name] = str(calls[name])
+        return {**calls, **refused}
+
+    def arms(number: int) -> Calls:
+        on_peer(None)
+        return arms_on(make(number))
+
     work = harness.work(case)
-    timings, absent = clock.time(lambda n: harness.arms(make(n), variants, peers), work["bytes"])
+    timings, absent = clock.time(arms, work["bytes"], on_arm)
+    on_peer(None)
     inputs = make(0)
     library = {harness.SUBJECT: None, **{name: name for name in variants if name in timings}}
     reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
     first = next(iter(reference))
-    calls, _ = runnable(harness.arms(inputs, (), [name for name in peers if name in timings]))
-    calls.pop(harness.SUBJECT, None)
+    rechecked = all(
+        compare(out[key], reference[key], yardstick[key]).passed
+        for variant in library.values()
+        for out in [harness.call(inputs, variant=variant, poison=True)]
+        for key in reference
+    )
+    calls, _ = runnable(arms_on(inputs))
+    errors = {}
+    for name in peers:
+        if name in timings and name in calls:
+            on_arm(name)
+            errors[name] = compare(_first(calls[name]()), reference[first], yardstick[first])
+    on_peer(None)
     return BenchmarkCase(
         name=str(case["name"]),
         case_set=case_set,
@@ -146,21 +210,38 @@ def _time_case(
         arms=timings,
         bytes=work["bytes"],
         flops=work["flops"],
-        rechecked=all(
-            compare(out[key], reference[key], yardstick[key]).passed
-            for variant in library.values()
-            for out in [harness.call(inputs, variant=variant, poison=True)]
-            for key in reference
-        ),
-        peers={
-            name: compare(_first(call()), reference[first], yardstick[first])
-            for name, call in calls.items()
-        },
+        rechecked=rechecked,
+        peers=errors,
         absent=absent,
         workspace_bytes={
             arm: harness.workspace_bytes(inputs, variant) for arm, variant in library.items()
         },
     )
+
+
+def _tried(
+    harness: Harness, inputs: Mapping[str, Any], name: str, device: torch.device
+) -> Callable[[], Any] | str:
+    """The call of a peer, or what it says when it is made and tried."""
+    try:
+        call = harness.arms(inputs, (), [name])[name]
+        if not isinstance(call, str):
+            call()
+            _synchronize(device)
+    except Exception as error:  # whatever it raises, it does not take these inputs
+        # Where it took the card's context with it, this raises too and ends the process.
+        _synchronize(device)
+        return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return call
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _more(one: float | None, other: float | None) -> float | None:
+    return max((share for share in (one, other) if share is not None), default=None)
 
 
 def runnable(calls: Calls) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from kbtool.gpu.benchmark import Arms, runnable, timing
+from kbtool.gpu.benchmark import Arms, OnArm, runnable, silent, timing
 from kbtool.model.results import Timing
 
 WARMUP_ROUNDS = 3
@@ -50,22 +50,29 @@ class CpuClock:
         """There is no card."""
         return None
 
-    def time(self, arms: Arms, least_bytes: int) -> tuple[dict[str, Timing], dict[str, str]]:
+    def time(
+        self, arms: Arms, least_bytes: int, on_arm: OnArm = silent
+    ) -> tuple[dict[str, Timing], dict[str, str]]:
         """Every arm that takes the inputs."""
         calls, absent = runnable(arms(0))
-        taken = interleave(calls, self._samples, before=self._flush.sum)
+
+        def before(arm: str) -> None:
+            on_arm(arm)
+            self._flush.sum()
+
+        taken = interleave(calls, self._samples, before)
         return {arm: timing(seconds) for arm, seconds in taken.items()}, absent
 
 
 def interleave(
-    arms: Mapping[str, Callable[[], Any]], samples: int, before: Callable[[], Any]
+    arms: Mapping[str, Callable[[], Any]], samples: int, before: Callable[[str], Any]
 ) -> dict[str, list[float]]:
-    """Seconds of single calls, each arm in turn, ``before`` run ahead of every call."""
+    """Seconds of single calls, each arm in turn, ``before`` called with its name ahead of it."""
     taken: dict[str, list[float]] = {arm: [] for arm in arms}
     names = list(arms)
     for round_number in range(WARMUP_ROUNDS + samples):
         for arm in names if round_number % 2 else reversed(names):
-            before()
+            before(arm)
             started = time.perf_counter()
             arms[arm]()
             elapsed = time.perf_counter() - started

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from kbtool.gpu._card import Management
-from kbtool.gpu.benchmark import Arms, runnable, timing
+from kbtool.gpu.benchmark import Arms, OnArm, runnable, silent, timing
 from kbtool.model.results import Timing
 
 WARMUP_ROUNDS = 3
@@ -56,16 +56,22 @@ class CudaClock:
         """The multiprocessors' clock now, by the driver."""
         return self._management.sm_clock_mhz()
 
-    def time(self, arms: Arms, least_bytes: int) -> tuple[dict[str, Timing], dict[str, str]]:
+    def time(
+        self, arms: Arms, least_bytes: int, on_arm: OnArm = silent
+    ) -> tuple[dict[str, Timing], dict[str, str]]:
         """Every arm that takes the inputs and can be captured."""
         before = torch.cuda.memory_allocated()
         calls, absent = runnable(arms(0))
         taken_up = max(torch.cuda.memory_allocated() - before, least_bytes, 1)
         most = max(1, min(MAX_SETS, _SET_BYTES // taken_up))
-        counts = {name: _calls_a_replay(call, most) for name, call in calls.items()}
+        counts = {}
+        for name, call in calls.items():
+            on_arm(name)
+            counts[name] = _calls_a_replay(call, most)
         sets = [calls, *(runnable(arms(number))[0] for number in range(1, max(counts.values())))]
         graphs = {}
         for name, count in counts.items():
+            on_arm(name)
             try:
                 graphs[name] = _capture([one[name] for one in sets[:count]])
             except Exception as error:
@@ -74,14 +80,15 @@ class CudaClock:
         names = list(graphs)
         for round_number in range(WARMUP_ROUNDS + self._samples):
             for name in names if round_number % 2 else reversed(names):
+                on_arm(name)
                 self._flush.zero_()
                 elapsed = _device_seconds(graphs[name].replay) / counts[name]
                 if round_number >= WARMUP_ROUNDS:
                     taken[name].append(elapsed)
-        timings = {
-            name: timing(seconds, counts[name], _host_us(calls[name]))
-            for name, seconds in taken.items()
-        }
+        timings = {}
+        for name, seconds in taken.items():
+            on_arm(name)
+            timings[name] = timing(seconds, counts[name], _host_us(calls[name]))
         return timings, absent
 
 

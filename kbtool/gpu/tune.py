@@ -77,14 +77,18 @@ def _tune_case(
         inputs = harness.make_inputs(case, device=clock.device, seed=seed + number)
         return harness.settings(inputs, variant)
 
-    def arms(number: int) -> Calls:
-        return {
-            name: harness.arms(inputs, [variant])[variant]
-            for name, inputs in make(number)[1].items()
-        }
+    first: tuple[str, dict[str, Inputs]] | None = None
 
-    own, settings = make(0)
+    def arms(number: int) -> Calls:
+        nonlocal first
+        made = make(number)
+        # Kept, and not made before: the clock sees how much memory a set of inputs takes.
+        first = first or made
+        return {name: harness.arms(inputs, [variant])[variant] for name, inputs in made[1].items()}
+
     timings, absent = clock.time(arms, harness.work(case)["bytes"])
+    assert first is not None
+    own, settings = first
     if own not in timings:
         why = absent.get(own, "it is not among the settings")
         raise HarnessError(f"{case['name']}: {own}, the own choice, cannot be timed: {why}")

@@ -1,7 +1,8 @@
 """The child process that loads a library and runs it: a crash there is a finding, not kbtool's end.
 
 Reads one JSON request on stdin and writes JSON lines to the descriptor in ``KBTOOL_EVENTS``:
-``progress`` while it works, with the result of each case, then ``result``, ``unavailable`` or
+``progress`` while it works, with the result of each case, ``peer`` before somebody else's code runs
+and, with null, before the kernel's own does, then ``result``, ``unavailable`` or
 ``failed``. Under another program, which may pass on neither, the request is the file named as the
 only argument and the events are lines of stdout that begin with ``EVENT``.
 """
@@ -20,6 +21,7 @@ from pydantic import TypeAdapter
 from kbtool.gpu.shrink import Search, Verdict
 from kbtool.model.base import Model
 from kbtool.model.kernel import CaseValue
+from kbtool.model.results import BenchmarkResult
 
 EVENT = "kbtool-event "
 """What a line of stdout that is an event begins with."""
@@ -49,6 +51,10 @@ class Request(Model):
     """Versions to time, an arm each, beside its own choice."""
     peers: list[str] | None = None
     """Peers to time, an arm each; all that the harness knows where not given."""
+    left_out: list[dict[str, str]] = []
+    """For each case the peers that are not to be run, and why."""
+    known: BenchmarkResult | None = None
+    """What earlier processes measured of the first cases: this one goes on after them."""
     profiled: list[int] = []
     """Numbers of cases whose errors are told by index along ``profile_axis``."""
     profile_axis: int = 0
@@ -134,7 +140,7 @@ def _do(request: Request, harness: Any, send: Callable[..., None]) -> Any:
     if request.task == "minimise":
         return _minimise(request, harness, send)
     if request.task == "benchmark":
-        return _benchmark(request, harness, told)
+        return _benchmark(request, harness, send, told)
     if request.task == "tune":
         return _tune(request, harness, told)
     from kbtool.gpu.calls import launch_interval_us, profiled_call, run_cases
@@ -181,7 +187,12 @@ def _minimise(request: Request, harness: Any, send: Callable[..., None]) -> Any:
     return result.model_dump(mode="json")
 
 
-def _benchmark(request: Request, harness: Any, told: Callable[[int, Any], None]) -> Any:
+def _benchmark(
+    request: Request,
+    harness: Any,
+    send: Callable[..., None],
+    told: Callable[[int, Any], None],
+) -> Any:
     from kbtool.gpu.benchmark import benchmark
 
     return benchmark(
@@ -193,6 +204,9 @@ def _benchmark(request: Request, harness: Any, told: Callable[[int, Any], None])
         seed=request.seed,
         variants=request.variants,
         peers=request.peers,
+        left_out=request.left_out,
+        known=request.known,
+        on_peer=lambda name: send("peer", peer=name),
         on_case=told,
     ).model_dump(mode="json")
 

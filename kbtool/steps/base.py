@@ -284,7 +284,7 @@ def run_worker(
     return last, done
 
 
-_ON_THE_WAY = frozenset(("progress", "profile", "probe"))
+_ON_THE_WAY = frozenset(("progress", "profile", "probe", "peer"))
 """Events that a worker sends before its last one."""
 
 
@@ -319,6 +319,7 @@ def run_alone(
     context: Context,
     doing: str,
     on_event: Callable[[dict[str, Any]], None],
+    on_tick: Callable[[], None] | None = None,
 ) -> tuple[Any, Outcome | None]:
     """``run_worker`` for one that times, since two at once would measure each other.
 
@@ -331,7 +332,7 @@ def run_alone(
             on_wait=lambda: context.on_waiting("another benchmark on this machine"),
             timeout=context.remaining,
         ):
-            event, done = run_worker(request, context, on_event=on_event)
+            event, done = run_worker(request, context, on_event=on_event, on_tick=on_tick)
     except LockTimeoutError:
         return None, Outcome("timeout", "another benchmark kept this machine busy")
     return event.get("result"), worker_failure(event, done, doing)

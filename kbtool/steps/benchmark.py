@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from statistics import geometric_mean
 from typing import Any
 
@@ -9,6 +11,16 @@ from kbtool.model.recipe import BenchmarkStep, names_in
 from kbtool.model.results import BenchmarkResult
 from kbtool.steps.base import Context, Outcome, run_alone, with_part
 from kbtool.steps.validate import library_request
+
+PEER_SECONDS = 300.0
+"""A turn of a peer may take so long: its first call may compile for minutes."""
+PEER_LOSSES = 2
+"""The process may be lost to a peer so many times in a step."""
+RULE = (
+    "a peer that kills its process, or is not back after"
+    f" {PEER_SECONDS / 60:g} min, is left out of that case, after {PEER_LOSSES} such cases of all"
+    " that follow"
+)
 
 
 class Benchmark:
@@ -21,7 +33,8 @@ class Benchmark:
         return [
             f"time {len(cases)} cases of {step.case_sets}, {step.samples} samples an arm,"
             f" {threads} threads{_named(step)}, peers {step.peers}; refused unless validate passed"
-            " this very library"
+            " this very library",
+            RULE,
         ]
 
     def run(self, step: BenchmarkStep, context: Context) -> Outcome:
@@ -31,30 +44,23 @@ class Benchmark:
         if shut is not None:
             return shut
         assert context.built is not None and context.plan is not None
-        cases = context.taken(step.case_sets)[0]
-        request = {
-            **library_request(context.plan, context.built, context.manifest),
-            "task": "benchmark",
-            "cases": cases,
-            "seed": context.seed,
-            "threads": step.threads or context.machine.cores,
-            "samples": step.samples,
-            "variants": named,
-            "peers": None if step.peers == "all" else names_in(step.peers),
-        }
-        known: BenchmarkResult | None = None
-
-        def on_event(event: dict[str, Any]) -> None:
-            nonlocal known
-            part = BenchmarkResult.model_validate(event["part"])
-            known = with_part(known, part, len(cases))
-            context.on_found(known)
-            context.on_progress(event["done"], event["total"], event["label"])
-
-        measured, failure = run_alone(request, context, "benchmarking", on_event)
+        timing = _Timing(
+            {
+                **library_request(context.plan, context.built, context.manifest),
+                "task": "benchmark",
+                "cases": context.taken(step.case_sets)[0],
+                "seed": context.seed,
+                "threads": step.threads or context.machine.cores,
+                "samples": step.samples,
+                "variants": named,
+                "peers": None if step.peers == "all" else names_in(step.peers),
+            },
+            context,
+        )
+        measured, failure = timing.run()
         if failure is not None:
             return failure
-        result = BenchmarkResult.model_validate(measured)
+        result = timing.with_rule(BenchmarkResult.model_validate(measured))
         refused = [case for case in result.cases if case.refused]
         if refused:
             first = f"{refused[0].name}: {refused[0].refused}"
@@ -63,6 +69,81 @@ class Benchmark:
                 result, first,
             )  # fmt: skip
         return Outcome("passed", headline(result), result)
+
+
+class _HangError(Exception):
+    """A peer took too long; its process has been stopped."""
+
+
+class _Timing:
+    """One benchmark, over as many processes as peers kill."""
+
+    def __init__(self, request: dict[str, Any], context: Context) -> None:
+        self.request, self.context = request, context
+        self.known: BenchmarkResult | None = None
+        self.lost: dict[str, dict[int, str]] = {}
+        """Peer → number of a case → how the process was lost in it."""
+        self.peer: str | None = None
+        """The peer that is running."""
+        self.since = 0.0
+
+    def run(self) -> tuple[Any, Outcome | None]:
+        """The last process's result, or the outcome if it brought none and no peer is to blame."""
+        while True:
+            self.peer = None
+            request = {
+                **self.request,
+                "left_out": [self._left_out(n) for n in range(len(self.request["cases"]))],
+                "known": self.known and self.known.model_dump(mode="json"),
+            }
+            try:
+                measured, failure = run_alone(
+                    request, self.context, "benchmarking", self._told, self._tick
+                )
+            except _HangError:
+                self._lose(f"not back after {PEER_SECONDS / 60:g} min")
+                continue
+            if failure is None or self.peer is None or failure.status == "timeout":
+                return measured, failure
+            why = f": {failure.error}" if failure.status == "crashed" else ""
+            self._lose(failure.message + why)
+
+    def with_rule(self, result: BenchmarkResult) -> BenchmarkResult:
+        """The result with what became of lost peers in its protocol."""
+        if not self.lost:
+            return result
+        return result.model_copy(update={"protocol": f"{result.protocol}; {RULE}"})
+
+    def _left_out(self, number: int) -> dict[str, str]:
+        """The peers that the case of that number is timed without, and why."""
+        found = {}
+        for peer, cases in self.lost.items():
+            if number in cases:
+                found[peer] = cases[number]
+            elif len(cases) >= PEER_LOSSES:
+                found[peer] = f"left out after {len(cases)} cases: {list(cases.values())[-1]}"
+        return found
+
+    def _told(self, event: dict[str, Any]) -> None:
+        if event["event"] == "peer":
+            self.peer, self.since = event["peer"], time.monotonic()
+            return
+        part = BenchmarkResult.model_validate(event["part"])
+        self.known = with_part(self.known, part, len(self.request["cases"]))
+        self.context.on_found(self.with_rule(self.known))
+        self.context.on_progress(event["done"], event["total"], event["label"])
+
+    def _tick(self) -> None:
+        self.context.on_tick()
+        if self.peer is not None and time.monotonic() - self.since > PEER_SECONDS:
+            raise _HangError
+
+    def _lose(self, how: str) -> None:
+        assert self.peer is not None
+        number = len(self.known.cases) if self.known else 0
+        self.lost.setdefault(self.peer, {})[number] = how
+        case = self.request["cases"][number][1]["name"]
+        self.context.on_waiting(f"another process: {self.peer}: {how}, in {case}")
 
 
 def _named(step: BenchmarkStep) -> str:
@@ -90,6 +171,25 @@ def report(result: BenchmarkResult) -> list[str]:
         f"{name or 'all'}: best peer ÷ {result.subject}: {_span(ratios)}"
         for name, ratios in sets.items()
     ]
+
+
+def remarks(result: BenchmarkResult) -> list[str]:
+    """What the table leaves open: why an arm was not timed, whose output is wrong, in lines."""
+    total = f"of {len(result.cases)} cases"
+    absent = Counter(item for case in result.cases for item in case.absent.items())
+    lines = [
+        f"{arm} not timed in {count} {total}: {reason}" for (arm, reason), count in absent.items()
+    ]
+    wrong: dict[str, list[str | None]] = {}
+    for case in result.cases:
+        for arm, error in case.peers.items():
+            if not error.passed:
+                wrong.setdefault(arm, []).append(error.message)
+    lines += [
+        f"{arm} wrong, and so no peer, in {len(said)} {total}; in the first: {said[0]}"
+        for arm, said in wrong.items()
+    ]
+    return [*lines, f"{result.not_reached} cases not reached"] if result.not_reached else lines
 
 
 def _span(ratios: list[float]) -> str:

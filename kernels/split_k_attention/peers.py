@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 Inputs = Mapping[str, Any]
 Call = Callable[[], Tensor]
@@ -24,6 +24,7 @@ Peer = Callable[[Inputs], Call | str]
 
 _FLASHINFER_WORKSPACE_BYTES = 128 << 20
 _FLASHINFER_DIMS = (64, 128, 256)
+_PAGE = 16  # keys, as serving systems have it
 
 
 # ---- torch ----
@@ -101,8 +102,9 @@ def fa3(inputs: Inputs) -> Call | str:
 # ---- FlashInfer ----
 
 
-def flashinfer(inputs: Inputs) -> Call | str:
-    """FlashInfer's kernels for one request."""
+def flashinfer(inputs: Inputs, backend: str = "auto") -> Call | str:
+    """FlashInfer's kernels for one request; of those for several queries its own choice, or the
+    ``backend`` named."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     package = _flashinfer_for(inputs)
     if isinstance(package, str):
@@ -116,8 +118,11 @@ def flashinfer(inputs: Inputs) -> Call | str:
         return lambda: package.single_decode_with_kv_cache(one, keys, values, **options).view(
             q.shape
         )
+    # Its Hopper kernels read the sizes as those of layout NHD whatever they are told, and divide by
+    # a number of heads that is then wrong. They take strides: nothing is copied but the queries.
+    keys, values = keys.transpose(0, 1), values.transpose(0, 1)
     rows = q[0].transpose(0, 1).contiguous()  # (Sq, H, D)
-    options = {"kv_layout": "HND", "sm_scale": scale, "causal": inputs["causal"]}
+    options = {"sm_scale": scale, "causal": inputs["causal"], "backend": backend}
 
     def run() -> Tensor:
         out: Tensor = package.single_prefill_with_kv_cache(rows, keys, values, **options)
@@ -126,31 +131,52 @@ def flashinfer(inputs: Inputs) -> Call | str:
     return run
 
 
+def flashinfer_fa2(inputs: Inputs) -> Call | str:
+    """FlashInfer's older kernels where it would choose those for Hopper: these cut the keys of few
+    queries, those do not."""
+    if inputs["q"].shape[2] == 1 or not _on_hopper(inputs["q"]):
+        return "what flashinfer chooses by itself"
+    return flashinfer(inputs, backend="fa2")
+
+
 def flashinfer_batch(inputs: Inputs) -> Call | str:
-    """FlashInfer's planned decoding over a paged cache, each entry one page; planned beforehand."""
+    """FlashInfer's planned decoding over a paged cache; planned, and the pages filled, before."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     package = _flashinfer_for(inputs)
     if isinstance(package, str):
         return package
-    B, H, Sq, D = q.shape
+    _, H, Sq, D = q.shape
     if Sq != 1:
         return "decodes one query an entry"
-    Skv = k.shape[2]
-    lengths = _lengths(inputs).cpu()
-    if int(lengths.min()) == 0:
+    lengths = _lengths(inputs).tolist()
+    if min(lengths) == 0:
         return "an entry without keys has no page"
+    pages = (_paged(k, lengths), _paged(v, lengths))
+    counts = torch.tensor([0, *(-(-length // _PAGE) for length in lengths)])
+    last = torch.tensor([(length - 1) % _PAGE + 1 for length in lengths])
     wrapper = package.BatchDecodeWithPagedKVCacheWrapper(
         _flashinfer_workspace(q.device), kv_layout="HND", use_tensor_cores=_grouped(inputs)
     )
     wrapper.plan(
-        torch.arange(B + 1, dtype=torch.int32, device=q.device),
-        torch.arange(B, dtype=torch.int32, device=q.device),
-        lengths.int().to(q.device),
-        H, k.shape[1], D, Skv,
+        counts.cumsum(0).int().to(q.device),
+        torch.arange(len(pages[0]), dtype=torch.int32, device=q.device),
+        last.int().to(q.device),
+        H, k.shape[1], D, _PAGE,
         q_data_type=q.dtype, kv_data_type=k.dtype, sm_scale=_scale(inputs),
     )  # fmt: skip
     rows = q[:, :, 0]
-    return lambda: wrapper.run(rows, (k, v)).view(q.shape)
+    return lambda: wrapper.run(rows, pages).view(q.shape)
+
+
+def _paged(t: Tensor, lengths: list[int]) -> Tensor:
+    """Keys or values ``(B, Hkv, Skv, D)`` as pages ``(pages, Hkv, 16, D)``: an entry's follow each
+    other, and what its last one holds past the length is 0."""
+    heads, _, D = t.shape[1:]
+    entries = []
+    for entry, length in zip(t, lengths, strict=True):
+        filled = pad(entry[:, :length], (0, 0, 0, -length % _PAGE))
+        entries.append(filled.reshape(heads, -1, _PAGE, D).transpose(0, 1))
+    return torch.cat(entries)
 
 
 def _flashinfer_for(inputs: Inputs) -> Any:
@@ -173,7 +199,8 @@ def _flashinfer_workspace(device: torch.device) -> Tensor:
 
 
 def _grouped(inputs: Inputs) -> bool:
-    """Whether tensor cores pay: several query heads read each key."""
+    """Whether tensor cores pay: several query heads read each key. Its authors say so of more than
+    4; the serving systems that are built on it take them for 4 too."""
     return bool(inputs["q"].shape[1] // inputs["k"].shape[1] >= 4)
 
 
@@ -185,8 +212,8 @@ def flex(inputs: Inputs) -> Call | str:
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     if q.device.type != "cuda":
         return "compiles for a card"
-    if q.shape[3] < 16 or q.shape[3] & (q.shape[3] - 1):
-        return f"takes head dimensions that are powers of 2 from 16 on, not {q.shape[3]}"
+    if q.shape[3] < 16:
+        return f"takes head dimensions from 16 on, not {q.shape[3]}"
     from torch.nn.attention.flex_attention import create_block_mask
 
     B, H, Sq, _ = q.shape
@@ -207,9 +234,13 @@ def flex(inputs: Inputs) -> Call | str:
 
 @functools.cache
 def _compiled_flex() -> Callable[..., Tensor]:
+    from torch._dynamo import config
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention, dynamic=False)
+    # Each shape is compiled anew. From the ninth on it would run uncompiled, with a warning only;
+    # ``fullgraph`` makes that an error.
+    config.recompile_limit = config.accumulated_recompile_limit = 4096
+    return torch.compile(flex_attention, dynamic=False, fullgraph=True)
 
 
 PEERS: dict[str, Peer] = {
@@ -221,6 +252,7 @@ PEERS: dict[str, Peer] = {
     "math": functools.partial(_backend, SDPBackend.MATH),
     "fa3": fa3,
     "flashinfer": flashinfer,
+    "flashinfer_fa2": flashinfer_fa2,
     "flashinfer_batch": flashinfer_batch,
     "flex": flex,
 }

@@ -94,6 +94,17 @@ def test_the_faster_setting_goes_into_the_table(tmp_path):
     assert report(result) == ["one, v: own 1 10.00 µs, best 2 7.00 µs (1.43×)"]
 
 
+def test_the_first_inputs_are_made_once():
+    seeds: list[int] = []
+    of = harness()
+    make = of.make_inputs
+    of.make_inputs = lambda case, *, device, seed: (
+        seeds.append(seed) or make(case, device=device, seed=seed)
+    )
+    measured(of, Clock({"1": SLOW, "2": FAST}))
+    assert len(seeds) == len(set(seeds)) == 1
+
+
 def test_what_is_not_faster_leaves_the_table_as_it_is(tmp_path):
     result = measured(harness(), Clock({"1": SLOW, "2": NEAR}))
     assert (result.cases[0].best, result.cases[0].gain) == ("1", 1.0)

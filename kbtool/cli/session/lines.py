@@ -1,0 +1,134 @@
+"""``kbtool session`` ``note``, ``cost``: a line more in a record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kbtool.cli.common import knowledge_base
+from kbtool.cli.session.common import cost_line, path_of, refuse_secrets
+
+if TYPE_CHECKING:
+    from kbtool.model.session import Session
+
+
+@click.command(
+    epilog="""\b
+Example:
+  kbtool session note "S=4 differs by 0.08; the bound of 0.1 hides it"
+"""
+)
+@click.argument("text")
+@click.option("--session", "name", metavar="ID|LABEL", help="The session, if not the running one.")
+@click.pass_context
+def note(ctx: click.Context, text: str, name: str | None) -> None:
+    """Add a line with the time to notes.md."""
+    from kbtool.store.edit import add_note
+
+    path, _ = path_of(ctx, name, "running")
+    refuse_secrets(text)
+    click.echo(add_note(path, text))
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kbtool session cost gpu 0.40 --basis billed
+  kbtool session cost gpu --rate l4                       for as long as the session lasts
+  kbtool session cost engineer --rate '50 USD/h' --duration '90 min' --session N+7A
+  kbtool session cost gpu 0.36 --basis estimated --rate l4 --duration '107 min'
+
+\b
+An estimate may leave AMOUNT out: it is the rate times the duration, or times the session's own time
+without its pauses, to the cent. Where both are given they must agree."""
+)
+@click.argument("kind", type=click.Choice(["gpu", "ai", "engineer", "other"]))
+@click.argument("amount", required=False)
+@click.option(
+    "--basis",
+    type=click.Choice(["billed", "estimated", "claimed"]),
+    help="On an invoice; from a rate and a time; stated by somebody.",
+)
+@click.option(
+    "--currency",
+    metavar="CODE",
+    help="Three capitals, as in ISO 4217; that of the rate, else USD.",
+)
+@click.option("--duration", metavar="TIME", help="The time paid for: '2 h'.")
+@click.option(
+    "--rate",
+    metavar="ID|RATE",
+    help="A rate of sessions/ledger.yaml, or the price of a unit of time: '0.20 USD/h'.",
+)
+@click.option("--card", help="The card paid for, if not the session's.")
+@click.option("--note", "remark", help="What the line covers.")
+@click.option("--session", "name", metavar="ID|LABEL", help="The session, if not the running one.")
+@click.pass_context
+def cost(
+    ctx: click.Context,
+    kind: str,
+    amount: str | None,
+    basis: str | None,
+    currency: str | None,
+    duration: str | None,
+    rate: str | None,
+    card: str | None,
+    remark: str | None,
+    name: str | None,
+) -> None:
+    """Add a line to the costs of a session: AMOUNT, a decimal number, of KIND."""
+    from pydantic import ValidationError
+
+    from kbtool.ledger.rates import find_rate, sound_ledger
+    from kbtool.model.errors import UsageError
+    from kbtool.model.price import currency_of
+    from kbtool.model.session import CostLine
+    from kbtool.store.edit import add_cost
+
+    path, record = path_of(ctx, name, "running")
+    if amount is None and rate is None:
+        raise UsageError("give the amount, or --rate to derive it from")
+    if basis is None and amount is not None:
+        raise UsageError("say what the amount rests on: --basis billed, estimated or claimed")
+    if amount is None and basis not in (None, "estimated"):
+        raise UsageError(f"an amount that is {basis} is known; give it")
+    ledger = sound_ledger(knowledge_base(ctx))
+    found = None if rate is None else find_rate(ledger, "--rate", rate)
+    given = {
+        "kind": kind,
+        "amount": None if amount is None else amount.strip(),
+        "basis": basis or "estimated",
+        "duration": duration,
+        "rate": None if found is None else found.rate.text,
+        "card": card,
+        "note": remark,
+    }
+    if found is not None and found.price is not None:
+        price = found.price
+        if price.kind != kind:
+            raise UsageError(f"{price.id} is a rate of {price.kind}, not of {kind}")
+        given["rate_id"] = price.id
+        if card is None and _other_card(record, price.card):
+            given["card"] = price.card
+    line = {key: value for key, value in given.items() if value is not None}
+    paid_in = (currency or ("USD" if found is None else currency_of(found.rate))).upper()
+    if paid_in != "USD":
+        line["currency"] = paid_in
+    refuse_secrets(*line.values())
+    try:
+        CostLine.model_validate(line)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = problem["loc"][0] if problem["loc"] else "cost"
+        said = problem["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{place}: {said}") from None
+    # Read back: what an open line comes to follows from the session's time.
+    added = add_cost(path, line).costs[-1]
+    click.echo(f"{record.id}: {cost_line(added)}")
+
+
+def _other_card(record: Session, card: str | None) -> bool:
+    """Whether a price is of another card than the session's."""
+    own = record.environment.card if record.environment else None
+    return card is not None and (own is None or card.lower() not in own.lower())

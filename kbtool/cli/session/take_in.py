@@ -1,0 +1,118 @@
+"""``kbtool session import``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kbtool.cli.common import json_option, knowledge_base, print_json
+from kbtool.cli.session.common import headline, refuse_title, run_summary
+
+if TYPE_CHECKING:
+    from kbtool.runner.intake import Intake
+
+
+@click.command(
+    "import",
+    epilog="""\b
+Examples:
+  kbtool session import ~/from-the-card/sessions/2026-11-21-run-of-recipe-split-k --session N+8
+  kbtool session import runs/*.json --new "Sweep on the H100" --dry-run
+  kbtool session import ../clone-on-the-card      each run into the session that it names
+
+\b
+Exit status: 0 taken in, or here already; 1 one is refused, and nothing was written; 2 usage.""",
+)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--session",
+    "name",
+    metavar="ID|LABEL",
+    help="Take all of them into this session. Without it, each goes to the one that it names.",
+)
+@click.option("--new", "title", metavar="TITLE", help="Make a session for them.")
+@click.option("--dry-run", is_flag=True, default=False, help="Judge them and write nothing.")
+@json_option
+@click.pass_context
+def import_(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    name: str | None,
+    title: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Take in runs that were made on another machine: all that are sound, or none.
+
+    PATH is a run record, or a folder that was copied from there: of runs, of a session, of a whole
+    knowledge base. A run that was edited or cut off is refused, as is what `kbtool check` would
+    find; what is here already is skipped. Of the rest it is told whether the commit and the
+    sources that they name are those of this repository.
+    """
+    from pathlib import Path
+
+    from kbtool.model.errors import UsageError
+    from kbtool.runner.intake import run_files, take_in
+
+    base = knowledge_base(ctx)
+    if name is not None and title is not None:
+        raise UsageError(
+            "--session names a session that is here, --new makes one; give one of them"
+        )
+    if title is not None:
+        refuse_title(title)
+        title = title.strip()
+    files, journals = run_files([Path(path) for path in paths])
+    intake = take_in(base.root, files, session=name, new=title, dry_run=dry_run)
+    if as_json:
+        print_json({
+            "session": intake.session,
+            "made": intake.made,
+            "dry_run": dry_run,
+            "taken": [
+                {"file": one.file, "path": one.path, **run_summary(one.run),
+                 "taken_in": one.run.taken_in, "remarks": one.remarks}
+                for one in intake.taken
+            ],
+            "known": [
+                {"file": one.file, "path": one.path, "id": one.run.id} for one in intake.known
+            ],
+            "refused": [finding._asdict() for finding in intake.refused],
+        })  # fmt: skip
+    else:
+        _print_intake(intake)
+    for path in journals:
+        click.echo(f"kbtool: {path} is of a run that was cut off: `kbtool recover` on that machine"
+                   " writes its record", err=True)  # fmt: skip
+    if intake.refused:
+        click.echo("kbtool: nothing was taken in", err=True)
+        ctx.exit(1)
+    _say_taken(intake, dry_run)
+
+
+def _print_intake(intake: Intake) -> None:
+    for taken in intake.taken:
+        run = taken.run
+        head = headline(run)
+        click.echo(taken.path)
+        click.echo(f"  {run.recipe} {run.status}{f', {head}' if head else ''}")
+        if run.taken_in is not None:
+            click.echo(f"  made in session {run.taken_in.session}")
+        for remark in taken.remarks:
+            click.echo(f"  note: {remark}")
+    for known in intake.known:
+        click.echo(f"{known.path}\n  is here already: {known.file}")
+    for finding in intake.refused:
+        click.echo(str(finding))
+
+
+def _say_taken(intake: Intake, dry_run: bool) -> None:
+    known = f"{len(intake.known)} here already"
+    if dry_run:
+        click.echo(f"dry run: {len(intake.taken)} would be taken in, {known}; nothing was written",
+                   err=True)  # fmt: skip
+        return
+    click.echo(f"{len(intake.taken)} taken in, {known}", err=True)
+    for session in dict.fromkeys(taken.run.session for taken in intake.taken):
+        click.echo(f"session: kbtool session show {session}", err=True)
