@@ -111,6 +111,11 @@ def listing_page(listing: str, number: int) -> str:
     return listing if number == 1 else f"{posixpath.dirname(listing)}/page/{number}.md"
 
 
+def tag_page(tag: str) -> str:
+    """The page of what has a tag, or the first of them."""
+    return f"tags/{_name(tag)}/index.md"
+
+
 def cases_page(kernel: str) -> str:
     """The page of a kernel's targets and cases."""
     return f"kernels/{_name(kernel)}/cases.md"

@@ -12,8 +12,12 @@ from typing import Any, NamedTuple
 from kbtool import __version__
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.site.engine import OVERRIDES, Engine, Listening, warnings
+from kbtool.site.lean import lean
 from kbtool.site.tree import SOURCE, Written, packaged, source_files, write
 from kbtool.store.tree import KnowledgeBase
+
+_ASIDE = ["*~*.md", "/tags/"]
+"""Pages that no navigation has, whatever mkdocs.yml says: parts of pages, and those of tags."""
 
 MARKER = ".kbtool-site"
 """In a folder that a site was built into: mkdocs empties the folder that it builds into."""
@@ -90,6 +94,7 @@ def run_mkdocs(root: Path, out: Path) -> tuple[Engine, list[str]]:
 def load_config(root: Path, out: Path) -> Any:
     """The knowledge base's own mkdocs.yml, or the one that comes with kbtool."""
     from mkdocs.config import load_config as mkdocs_load
+    from pathspec import GitIgnoreSpec
 
     own = root / "mkdocs.yml"
     config = mkdocs_load(
@@ -102,6 +107,8 @@ def load_config(root: Path, out: Path) -> Any:
         # After the knowledge base's own templates, if it has any.
         config.theme.dirs.insert(1 if config.theme.custom_dir else 0, str(OVERRIDES))
     config.extra["kbtool_version"] = __version__
+    config.not_in_nav = (config.not_in_nav or GitIgnoreSpec([])) + GitIgnoreSpec.from_lines(_ASIDE)
+    config.plugins.events["post_page"].append(lambda output, **_: lean(output))
     return config
 
 

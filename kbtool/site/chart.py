@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
+from kbtool.site import axes
 from kbtool.site.escape import attribute, raw
 from kbtool.site.figures import money
 
@@ -90,13 +91,8 @@ def stacked(title: str, bars: Sequence[Bar], currency: str) -> str:
     def y(amount: Decimal) -> float:
         return _FOOT - float(amount / top) * (_FOOT - _TOP)
 
-    parts = [_legend(bars)]
-    for tick in ticks:
-        parts.append(
-            f'<line class="kb-grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y(tick):.1f}"'
-            f' y2="{y(tick):.1f}"/><text x="{_LEFT - 6}" y="{y(tick) + 4:.1f}"'
-            f' text-anchor="end">{tick.normalize():f}</text>'
-        )
+    names = ((y(tick), f"{tick.normalize():f}") for tick in ticks)
+    parts = [_legend(bars), *axes.levels(names, _LEFT, WIDTH - _RIGHT)]
     line = []
     for at, bar in enumerate(bars):
         middle = _LEFT + step * (at + 0.5)

@@ -81,6 +81,11 @@ def counted(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else significant(value)
 
 
+def many(count: int, noun: str) -> str:
+    """``1 case``, ``2 cases``: a number of things whose plural ends in s."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def instant(value: datetime) -> str:
     """A moment of a run: ``2025-11-21 10:19 UTC`` as recorded."""
     zone = value.tzname() or ""
@@ -104,7 +109,8 @@ def _last(run: Run, kind: type[T]) -> T | None:
 
 def cases_passed(result: ValidationResult) -> str:
     """``12 of 12 cases passed``, and how many were not run if the step was cut short."""
-    return f"{result.cases_passed} of {len(result.cases)} cases passed{not_reached(result)}"
+    of = many(len(result.cases), "case")
+    return f"{result.cases_passed:,} of {of} passed{not_reached(result)}"
 
 
 def not_reached(
@@ -112,6 +118,15 @@ def not_reached(
 ) -> str:
     """``; 3 not reached`` where the step was cut short."""
     return f"; {result.not_reached} not reached" if result.not_reached else ""
+
+
+def sm_clock(result: BenchmarkResult) -> str:
+    """The card's clock while it was timed: ``1,410–1,980 MHz``; empty without a card."""
+    clocks = result.sm_clocks_mhz
+    if not clocks:
+        return "" if result.device == "cpu" else UNKNOWN
+    low, high = min(clocks), max(clocks)
+    return f"{high:,} MHz" if low == high else f"{low:,}–{high:,} MHz"
 
 
 def worst_error(result: ValidationResult) -> float | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from kbtool.site import addresses as at
 
-ROWS = 50
+ROWS = 40
 """Rows of one page."""
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
 
@@ -60,7 +60,7 @@ def compare_link(text: str, run: str, arm: str, page: str) -> str:
 
 def front_matter(
     title: str,
-    tags: Sequence[str] = (),
+    tags: Mapping[str, str] | None = None,
     contents: bool = True,
     found: bool = True,
     twin: str | None = None,
@@ -70,7 +70,7 @@ def front_matter(
     Args:
         title: the title, escaped. The theme puts titles into the page as they are, and takes them
             unescaped from the heading unless they stand here.
-        tags: the tags, which are slugs.
+        tags: the tags, which are slugs → where their pages are.
         contents: whether the page lists its headings at the side.
         found: whether the search finds the page.
         twin: the file beside the page that says the same in JSON.
@@ -80,6 +80,7 @@ def front_matter(
         lines.append("  - toc")
     if tags:
         lines += ["tags:", *(f'  - "{tag}"' for tag in tags)]
+        lines += ["tag_pages:", *(f'  "{tag}": "{page}"' for tag, page in tags.items())]
     if not found:
         lines += ["search:", "  exclude: true"]
     if twin:

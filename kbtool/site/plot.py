@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from kbtool.site import axes
 from kbtool.site.escape import attribute, raw
 from kbtool.site.figures import significant
 
@@ -113,18 +114,8 @@ def plot(
     reach = [v for p in points for v in _ends(p.y, p.low, p.high)] + [y for _, y in limit]
     y = _Scale(y_axis, [v for v in reach if _fits(v, y_axis.scale)], (foot - 8, top + 8))
     parts = [legend]
-    for value, name in y.ticks():
-        parts.append(
-            f'<line class="kb-grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y(value):.1f}"'
-            f' y2="{y(value):.1f}"/><text x="{_LEFT - 6}" y="{y(value) + 4:.1f}"'
-            f' text-anchor="end">{attribute(name)}</text>'
-        )
-    for value, name in x.ticks():
-        parts.append(
-            f'<line class="kb-grid" x1="{x(value):.1f}" x2="{x(value):.1f}" y1="{top}"'
-            f' y2="{foot}"/><text x="{x(value):.1f}" y="{foot + 16}" text-anchor="middle">'
-            f"{attribute(name)}</text>"
-        )
+    parts += axes.levels(y.ticks(), _LEFT, WIDTH - _RIGHT)
+    parts += axes.columns(x.ticks(), top, foot)
     parts.append(
         f'<text x="{(_LEFT + WIDTH) / 2}" y="{height - 8}" text-anchor="middle">'
         f"{attribute(x_axis.title)}</text>"
@@ -192,12 +183,7 @@ def rows(
     foot = top + _ROW * len(cases)
     x = _Scale(axis, [*values, *near], (24, WIDTH - 24))
     parts = [legend]
-    for value, name in x.ticks():
-        parts.append(
-            f'<line class="kb-grid" x1="{x(value):.1f}" x2="{x(value):.1f}" y1="{top}"'
-            f' y2="{foot + 4}"/><text x="{x(value):.1f}" y="{foot + 18}" text-anchor="middle">'
-            f"{attribute(name)}</text>"
-        )
+    parts += axes.columns(x.ticks(), top, foot + 4)
     if reference is not None:
         parts.append(
             f'<line class="kb-reference" x1="{x(reference):.1f}" x2="{x(reference):.1f}"'
@@ -329,7 +315,10 @@ class _Scale:
                 return math.log10(value)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Values inside the axis that are worth a line, and what stands at them."""
+        """Places of values that are worth a line, and what stands at them."""
+        return [(self(value), name) for value, name in self._worth_a_line()]
+
+    def _worth_a_line(self) -> list[tuple[float, str]]:
         if self.axis.names:
             return _thinned(list(self.axis.names.items()))
         if self.axis.scale == "linear":

@@ -15,6 +15,7 @@ import yaml
 
 from kbtool.site import addresses as at
 from kbtool.site import twins
+from kbtool.site.divide import divided
 from kbtool.site.feed import Place, feed, llms
 from kbtool.site.index import Index
 from kbtool.site.pages import compare, glossary, pages
@@ -59,8 +60,8 @@ def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, by
     if at.DECISIONS in written:
         made.pop(at.DECISIONS)
     place = _place(base.root)
-    made[at.LLMS] = llms(index, place)
-    files = {path: text.encode() for path, text in {**written, **made}.items()}
+    files = {path: text.encode() for path, text in divided({**written, **made}).items()}
+    files[at.LLMS] = llms(index, place).encode()
     files[at.FEED] = feed(index, place)
     files.update(twins.files(index))
     files.update(compare.scripts(index))
@@ -77,7 +78,7 @@ def record_files(base: KnowledgeBase, records: Container[str]) -> dict[str, byte
     own |= {at.kernel_page(name) for name in index.kernels if name in records}
     own |= {case.page for case in index.bugs.values() if case.session.id in records}
     own |= {at.run_page(session, run) for session, run in index.runs if session in records}
-    made = pages(index, wanted=own.__contains__)
+    made = divided(pages(index, wanted=own.__contains__))
     return {path: text.encode() for path, text in made.items()}
 
 

@@ -40,7 +40,7 @@ def put_runs(root: Path) -> None:
     (runs / "one.json").unlink()
     old["attempt"] = 1
     bench = old["steps"][3]["result"]
-    bench.update(subject="ours", baseline="theirs")
+    bench.update(subject="ours", baseline="theirs", device="cuda", sm_clocks_mhz=[1980, 1980])
     bench["cases"] = [
         case("S=64", timing(10), timing(20)),
         case("S=128", timing(10), timing(10.12)),
@@ -52,6 +52,7 @@ def put_runs(root: Path) -> None:
     new.update(id=NEW, started="2025-11-22T10:10:10Z", ended="2025-11-22T10:11:10Z")
     new["machine"]["card"] = "A <b>card</b>"
     bench = new["steps"][3]["result"]
+    bench["sm_clocks_mhz"] = [1410, 1425, 1440]
     bench["cases"] = [
         case("S=64", timing(5), timing(20)),
         case("S=128", timing(40), timing(10)),
@@ -126,6 +127,30 @@ def test_two_runs_on_two_machines(timed: Served, visit: Open) -> None:
     seen.page.get_by_role("button", name="Swap A and B").click()
     seen.page.locator("td", has_text="0.500").wait_for()
     assert f"#a={OLD}/ours&b={NEW}/ours" in seen.page.url
+
+
+@pytest.mark.parametrize(
+    ("clock", "where"),
+    [(1980, "warned"), (1430, "alike"), (1380, "warned"), (None, "told")],
+)
+def test_clocks_that_differ_are_told(
+    timed: Served, visit: Open, clock: int | None, where: str
+) -> None:
+    """A little is what a clock does by itself; one that is not known is no reason to warn."""
+    seen = visit(timed.http)
+
+    def answer(route: Any) -> None:
+        text = route.fetch().text()
+        route.fulfill(body=text.replace('"figure":1980.0', f'"figure":{json.dumps(clock)}'))
+
+    seen.page.route("**/runs/**/*.js", answer)
+    opened(seen, timed.http, f"#a={NEW}/ours&b={OLD}/ours")
+    warned = seen.page.locator("#kb-compare .admonition").all_inner_texts()
+    assert any("SM clock" in text for text in warned) == (where == "warned")
+    differs = seen.page.get_by_role("row", name="SM clock 1,410–1,440 MHz 1,980 MHz")
+    assert differs.count() == (where != "alike")
+    alike = seen.page.locator("#kb-compare details", has_text="Alike").text_content() or ""
+    assert ("SM clock 1,410–1,440 MHz and 1,980 MHz" in alike) == (where == "alike")
 
 
 def test_another_run_is_held_against_with_the_same_arm(timed: Served, visit: Open) -> None:

@@ -139,7 +139,7 @@ def test_an_attack_is_text(hostile_site: Site) -> None:
             assert "evil.example" not in link.partition("#")[0] or path.startswith(
                 ("sessions/", "kernels/")
             ), path
-    shown = hostile_site.pages[f"sessions/{trees.session_id(0)}.html"].text
+    shown = hostile_site.whole(f"sessions/{trees.session_id(0)}.html").text
     for name in ("title", "objective", "step", "bug", "claim", "lesson", "row", "option"):
         assert attack(name).partition(" |")[0] in " ".join(shown.split())
     assert "{{ 7*7 }}" in shown and "49" not in hostile_site.pages["index.html"].text
@@ -176,13 +176,13 @@ def test_a_page_shows_what_its_record_says(plain_site: Site) -> None:
                   "words about nobody", "fixed", "words about lesson"):  # fmt: skip
         assert words in session, words
     run = plain_site.pages[f"runs/{trees.session_id(2)}/20251121T101010Z-copy.html"].text
-    for words in ("1 of 1 cases passed", "0.500", "2.50", "no data because", "Attempts",
+    for words in ("1 of 1 case passed", "0.500", "2.50", "no data because", "Attempts",
                   "refused", "kbtool run-recipe copy --set 'seed=words about seed'",
                   "git checkout 7e12345", "work tree differed"):  # fmt: skip
         assert words in run, words
     kernel = plain_site.pages["kernels/copy.html"].text
     assert "no data because no run in this knowledge base built it" in kernel
-    assert "1 of 1 cases passed" in kernel
+    assert "1 of 1 case passed" in kernel
     patterns = plain_site.pages["patterns/P01.html"].text
     assert "3 proved" in patterns and "words about unsolved" in patterns
 

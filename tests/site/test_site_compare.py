@@ -14,8 +14,10 @@ import site_trees as trees
 from site_html import Site
 
 from kbtool.site import addresses as at
+from kbtool.site.figures import benchmark
 from kbtool.site.index import Index
 from kbtool.site.pages import compare
+from kbtool.site.pages.benchmark import timed_beside
 from kbtool.site.parts import compare_link
 from kbtool.store.tree import KnowledgeBase
 
@@ -41,7 +43,7 @@ def test_the_list_names_every_benchmark_and_its_data(tmp_path: Path) -> None:
     assert run["id"] == RUN
     assert run["arms"] == ["words about ours", "words about theirs"]
     assert run["baseline"] == "words about theirs"
-    assert run["label"] == "2025-11-21 10:10 UTC, words about cpu, Cases of copy (1 cases)"
+    assert run["label"] == "2025-11-21 10:10 UTC, words about cpu, Cases of copy (1 case)"
     assert set(scripts) == {run["script"]} == {at.timings(trees.session_id(1), RUN)}
 
 
@@ -62,6 +64,32 @@ def test_the_data_of_a_run_are_its_records(tmp_path: Path) -> None:
     assert "Card" not in told
     assert {one["name"] for one in run["conditions"] if one["weighs"]} >= {"Processor", "Device"}
     assert run["page"] == f"runs/{trees.session_id(1)}/{RUN}.html"
+
+
+@pytest.mark.parametrize(
+    ("device", "clocks", "words", "figure"),
+    [("cuda", [1980], "1,980 MHz", 1980), ("cuda", [1980, 1410, 1965], "1,410–1,980 MHz", 1965),
+     ("cuda", None, "unknown", None), ("cpu", None, None, None)],
+)  # fmt: skip
+def test_the_clock_of_a_card_is_a_condition(
+    tmp_path: Path, device: str, clocks: list[int] | None, words: str | None, figure: int | None
+) -> None:
+    root = trees.make(tmp_path / "kb")
+    runs = root / "sessions" / trees.session_id(1) / "runs"
+    record = json.loads((runs / "two.json").read_text())
+    del record["digest"]
+    record["steps"][3]["result"].update(device=device, sm_clocks_mhz=clocks)
+    trees.put(runs / "two.json", trees.sealed(record))
+    index = Index(KnowledgeBase(root))
+    _, run = called(compare.scripts(index)[at.timings(trees.session_id(1), RUN)])
+    told = [one for one in run["conditions"] if one["name"] == "SM clock"]
+    wanted = {"name": "SM clock", "value": words, "weighs": True, "figure": figure}
+    assert told == ([wanted] if words else [])
+    result = benchmark(index.runs[trees.session_id(1), RUN][-1])
+    assert result is not None
+    shown = html.unescape(timed_beside(result))
+    assert (f"<small>SM clock </small><br>{words}" in shown) == bool(words)
+    assert ("SM clock" in shown) == bool(words)
 
 
 def test_every_benchmark_of_a_run_counts(tmp_path: Path) -> None:

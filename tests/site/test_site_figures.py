@@ -13,8 +13,15 @@ from kbtool.model.base import Instant, Quantity
 from kbtool.model.results import KernelLaunch, ProfileCase, ProfileResult
 from kbtool.model.run import Run
 from kbtool.site.escape import inline
-from kbtool.site.figures import counted, figure, headline
+from kbtool.site.figures import counted, figure, headline, many
 from kbtool.site.pages.debugging import profiled
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "0 cases"), (1, "1 case"), (2, "2 cases"), (1200, "1,200 cases")]
+)
+def test_one_is_singular(count: int, shown: str) -> None:
+    assert many(count, "case") == shown
 
 
 @pytest.mark.parametrize(
@@ -61,9 +68,9 @@ def run(**of_step: object) -> Run:
 
 def test_a_headline_tells_what_every_step_found() -> None:
     found = run(kind="profile", status="passed", message="bottleneck: bytes")
-    assert headline(found) == "1 of 1 cases passed; bottleneck: bytes"
+    assert headline(found) == "1 of 1 case passed; bottleneck: bytes"
     stopped = run(kind="benchmark", status="interrupted", message="its processes were stopped")
-    assert headline(stopped) == "1 of 1 cases passed; its processes were stopped"
+    assert headline(stopped) == "1 of 1 case passed; its processes were stopped"
     alone = run(kind="command", status="passed")
     alone = alone.model_copy(update={"steps": alone.steps[:1]})
     assert headline(alone) == "words about built"

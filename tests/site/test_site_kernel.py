@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from html import unescape
 from pathlib import Path
@@ -230,6 +231,24 @@ def test_readme_links_files_and_shows_drawings(page: str) -> None:
     assert "<script" not in about and "[image: another, evil.svg]" in about
 
 
+def test_times_are_drawn_over_the_size_that_varies_most(tmp_path: Path) -> None:
+    sized = copy.deepcopy(NEW)
+    first, second = sized["steps"][2]["result"]["cases"]
+    first["case"], second["case"] = {"S": 64, "H": 8, "seed": 0}, {"S": 4096, "H": 9, "seed": 7}
+    results = sections(make(tmp_path / "kb", sized)[at.kernel_page("copy")])["results"]
+    assert "over the bytes that it has to move, on H1" in results
+    assert "Time of a call over S, size, on H1" in results
+    assert ">S, size, log scale</text>" in results and "H, log" not in results
+
+
+def test_a_size_that_does_not_vary_is_no_axis(tmp_path: Path) -> None:
+    alone = copy.deepcopy(LARGE)
+    alone["steps"][2]["result"]["cases"][0]["case"] = {"S": 4096}
+    results = sections(make(tmp_path / "kb", alone)[at.kernel_page("copy")])["results"]
+    assert "over the bytes that it has to move" in results
+    assert results.count("Time of a call over") == 1
+
+
 def test_each_source_has_a_page_with_lines_that_can_be_linked(tmp_path: Path) -> None:
     made = make(tmp_path / "kb", NEW)
     page = made[at.source_page("copy", "cuda/copy.cu")]
@@ -237,7 +256,6 @@ def test_each_source_has_a_page_with_lines_that_can_be_linked(tmp_path: Path) ->
     assert {"L1", "L2", "L3", "L4"} <= shown.ids and "L5" not in shown.ids
     assert {"#L1", "#L4"} <= set(shown.links)
     assert "// <b>not bold</b>" in shown.text
-    assert "b" not in [tag for tag, _ in shown.elements]
     assert "exclude: true" in page.partition("\n---\n")[0]  # the search does not find it
     assert at.source_page("copy", "copy.h", 3) == at.source_page("copy", "copy.h") + "#L3"
     # What the manifest names and is not there has none, and none is listed.
@@ -249,10 +267,22 @@ def test_each_source_has_a_page_with_lines_that_can_be_linked(tmp_path: Path) ->
 def test_a_source_is_text(text: str) -> None:
     for name in ("a.cpp", "a.py", "a.yaml", "a.unheard-of"):
         shown = fragment(source.numbered(name, text))
-        assert {tag for tag, _ in shown.elements} <= {"div", "pre", "span", "a"}
+        assert {tag for tag, _ in shown.elements} <= {"div", "pre", "a", "b", "i"}
         assert all(link.startswith("#L") for link in shown.links)
         for _, given_attributes in shown.elements:
             assert set(given_attributes) <= {"class", "id", "href", "tabindex"}
+
+
+def test_a_long_source_says_where_its_page_may_be_cut() -> None:
+    made = source.numbered("a.py", "x = 1  # words\n" * 2_000)
+    assert made.count("<!-- part ") == made.count("<pre") > 1
+    spans = re.findall(r"<!-- part L(\d+) Lines (\d+)–(\d+) -->", made)
+    assert [(first, first) for first, _, _ in spans] == [(anchor, n) for anchor, n, _ in spans]
+    ends = [0, *(int(last) for *_, last in spans)]
+    assert [int(first) for first, *_ in spans] == [end + 1 for end in ends[:-1]]
+    assert ends[-1] == 2_000
+    assert [int(n) for n in re.findall(r'id="L(\d+)"', made)] == list(range(1, 2_001))
+    assert "<!--" not in source.numbered("a.py", "x = 1\n")
 
 
 @pytest.mark.parametrize("path", ["../../secret", "/etc/passwd", "link", "sub", "a\0b", "bytes"])

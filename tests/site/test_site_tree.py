@@ -186,7 +186,7 @@ def test_pages_that_changed_alone_are_those_of_a_whole_build(root: Path, tmp_pat
     live = Live(root, tmp_path / "live", print)
     live.bring_up_to_date()
     stays = (tmp_path / "live" / "guide" / "index.html").stat().st_mtime_ns
-    change(root, objective="another objective", title="another title", tags=["t4"], steps=[])
+    change(root, objective="another objective", title="another title", tags=["l4"], steps=[])
     live.bring_up_to_date()
     assert (tmp_path / "live" / "guide" / "index.html").stat().st_mtime_ns == stays
     build_module.build(root, tmp_path / "whole", date.today())

@@ -133,18 +133,25 @@
     ];
   }
 
+  /* So many times apart are two measured conditions, as clocks, still the same. */
+  var NEAR = 1.03;
+
+  /* The conditions of both. One that is measured weighs only where both are known. */
   function differences(a, b) {
     var values = {};
     [a, b].forEach(function (one, at) {
       one.data.conditions.forEach(function (condition) {
-        var row = values[condition.name] = values[condition.name] || { value: ["–", "–"] };
+        var row = values[condition.name] = values[condition.name] || { value: ["–", "–"], figure: [] };
         row.value[at] = condition.value;
+        row.figure[at] = condition.figure;
         row.weighs = row.weighs || condition.weighs;
       });
     });
     return Object.keys(values).map(function (name) {
-      var row = values[name];
-      return { name: name, a: row.value[0], b: row.value[1], weighs: row.weighs };
+      var row = values[name], x = row.figure[0], y = row.figure[1];
+      var measured = x !== undefined || y !== undefined;
+      var alike = x && y ? Math.max(x, y) / Math.min(x, y) <= NEAR : row.value[0] === row.value[1];
+      return { name: name, a: row.value[0], b: row.value[1], alike: alike, weighs: row.weighs && (!measured || (x && y)) };
     });
   }
 
@@ -269,7 +276,7 @@
   function results() {
     write();
     var found = match(a, b), pairs = found.pairs.filter(wanted);
-    var rows = differences(a, b), unlike = rows.filter(function (row) { return row.a !== row.b; });
+    var rows = differences(a, b), unlike = rows.filter(function (row) { return !row.alike; });
     var grave = unlike.filter(function (row) { return row.weighs; });
     out.textContent = "";
     if (grave.length) {
@@ -306,7 +313,7 @@
     var button = el("button", { type: "button", class: "kb-button" }, "Copy as Markdown");
     button.addEventListener("click", function () { copy(markdown(a, b, shown, unlike), said); });
     var hidden = found.pairs.length - shown.length;
-    var count = el("p", { "aria-live": "polite" }, shown.length + " of " + found.pairs.length + " cases shown"
+    var count = el("p", { "aria-live": "polite" }, shown.length + " of " + found.pairs.length + (found.pairs.length === 1 ? " case" : " cases") + " shown"
       + (hidden && pairs.length > shown.length ? "; the figures above count those within noise too" : "") + ". ", button, " ", said);
     var frame = framed(made, "Case by case");
     window.kbTables.enhance(made, 1, false);
@@ -323,7 +330,9 @@
         return el("tr", {}, el("th", { scope: "row" }, row.name), el("td", {}, row.a), el("td", {}, row.b));
       }), []), "Conditions that differ"));
     }
-    var alike = same.map(function (row) { return row.name + " " + row.a; }).join("; ");
+    var alike = same.map(function (row) {
+      return row.name + " " + row.a + (row.a === row.b ? "" : " and " + row.b);
+    }).join("; ");
     if (alike) parts.push(el("details", {}, el("summary", {}, "Alike: " + same.length), el("p", {}, alike)));
     parts.push(el("h2", {}, "Measure again"));
     [["A", a], ["B", b]].forEach(function (one) {

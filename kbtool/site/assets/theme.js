@@ -5,8 +5,6 @@
     // Landmarks without a name: a button to copy is no landmark at all.
     for (const nav of document.querySelectorAll(".md-code__nav:not([role])"))
       nav.setAttribute("role", "none");
-    for (const nav of document.querySelectorAll(".md-tags:not([aria-label])"))
-      nav.setAttribute("aria-label", "Tags");
     // What scrolls sideways can be reached, and so scrolled, without a mouse.
     for (const code of document.querySelectorAll("pre > code:not([tabindex])"))
       if (code.scrollWidth > code.clientWidth) code.tabIndex = 0;

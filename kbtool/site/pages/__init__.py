@@ -26,6 +26,7 @@ from kbtool.site.pages import (
     run,
     session,
     source,
+    tags,
 )
 from kbtool.site.paging import Part, parts
 from kbtool.site.parts import TITLE, front_matter
@@ -53,7 +54,7 @@ def pages(
         at.AUDIT: partial(audit.page, index),
         at.RECIPES: partial(recipe.listing, index),
         at.COMPARE: partial(compare.page, index),
-        at.TAGS: home.tags,
+        at.TAGS: partial(tags.listing, index),
         at.DECISIONS: partial(decisions.listing, documents or {}),
     }
     lists: list[tuple[str, int, Callable[[Index, Part], str]]] = [
@@ -63,6 +64,9 @@ def pages(
     ]
     for path, count, listing in lists:
         made |= {part.here: partial(listing, index, part) for part in parts(path, count)}
+    for tag, records in tags.tagged(index).items():
+        for part in parts(at.tag_page(tag), len(records)):
+            made[part.here] = partial(tags.page, index, tag, records, part)
     made |= {path: partial(str, text) for path, text in reference.pages().items()}
     for one in index.sessions.values():
         made[at.session_page(one.id)] = partial(session.page, index, one)
@@ -82,15 +86,15 @@ def pages(
         made[at.recipe_page(procedure.name)] = partial(recipe.page, index, owner, procedure)
     for (session_id, run_id), attempts in index.runs.items():
         made[at.run_page(session_id, run_id)] = partial(run.page, index, attempts)
-    tags = {at.session_page(s.id): s.tags for s in index.sessions.values()}
-    tags |= {at.pattern_page(p.id): p.tags for p in index.patterns.values()}
+    own_tags = {at.session_page(s.id): s.tags for s in index.sessions.values()}
+    own_tags |= {at.pattern_page(p.id): p.tags for p in index.patterns.values()}
     twins = {path: posixpath.basename(at.twin(path)) for path in index.titles}
     paths = [path for path in made if wanted(path)]
     # What every page asks of the index is worked out here, and not again in each fork.
     _ = index.audit, index.audited, index.turning, index.judged, index.terms
     texts = shared(lambda path: made[path](), paths)
     return {
-        path: _headed(path, text, tags.get(path, []), twins.get(path))
+        path: _headed(path, text, own_tags.get(path, []), twins.get(path))
         for path, text in zip(paths, texts, strict=True)
     }
 
@@ -98,10 +102,11 @@ def pages(
 _TITLE = re.compile(rf"^# (.*) \{{#{TITLE}\}}$", re.MULTILINE)
 
 
-def _headed(path: str, text: str, tags: Sequence[str], twin: str | None) -> str:
+def _headed(path: str, text: str, own_tags: Sequence[str], twin: str | None) -> str:
     title = _TITLE.search(text)
     assert title is not None, f"{path} has no title"
     is_source = at.is_source_page(path)
     is_list = path.endswith("/index.md") or "/page/" in path
     contents = not is_list and not is_source
-    return front_matter(title[1], tags, contents, found=not is_source, twin=twin) + text
+    pages_of = {tag: at.published(at.relative(at.tag_page(tag), path)) for tag in own_tags}
+    return front_matter(title[1], pages_of, contents, found=not is_source, twin=twin) + text

@@ -8,7 +8,7 @@ from statistics import geometric_mean
 from kbtool.model.results import BenchmarkCase, BenchmarkResult, Timing
 from kbtool.model.run import Run
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import not_reached, significant
+from kbtool.site.figures import many, not_reached, significant, sm_clock
 from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table
 from kbtool.site.parts import compare_link, folded, yes_no
 from kbtool.site.plot import Axis, Mark, Row, rows, timed
@@ -63,6 +63,7 @@ def timed_beside(result: BenchmarkResult) -> str:
                     ("Baseline", inline(result.baseline)),
                     ("Read ceiling", f"{significant(result.read_gb_s)} GB/s"),
                     ("Device", inline(result.device)),
+                    ("SM clock", sm_clock(result)),
                     ("Threads", str(result.threads) if result.device == "cpu" else ""),
                     ("Noise", chip("noisy") + " " + inline(result.noise) if result.noise else ""),
                     ("Artifact", code(result.sha256[:12])),
@@ -111,7 +112,7 @@ def _plotted(result: BenchmarkResult, arms: Sequence[str]) -> str:
     device = f"on {result.device}" if result.device else ""
     title = f"Time of a call {device}, for each case and arm, with quartiles; the table has them"
     chart = rows(title, Axis("µs a call, log scale", "log10"), arms, drawn)
-    return chart + (f"\n\n{left} more cases are in the table alone." if left else "")
+    return chart + (f"\n\n{many(left, 'more case')} in the table alone." if left else "")
 
 
 def ceiling(result: BenchmarkResult, case: BenchmarkCase) -> Mark:

@@ -6,6 +6,7 @@ from collections import Counter
 
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline, prose
+from kbtool.site.figures import many
 from kbtool.site.index import OPEN, BugCase, Index
 from kbtool.site.markup import (
     anchor,
@@ -68,12 +69,12 @@ def listing(index: Index, part: Part) -> str:
     return join(
         [
             page_title(f"Bugs{part.suffix}"),
-            f"{len(index.bugs)} bugs, {count} open. A bug is fixed as soon as a fix refers to it,"
-            " unless the record says that no test confirmed the fix; until then it stands as its"
-            " session left it; unknown where no record says what became of it, or that it was ever"
-            " met here. Of a bug met again, the newest meeting speaks. Put back: what validation"
-            " makes of the edits that bring the bug back, in the newest run of each.",
-            facts((chip(word), str(many)) for word, many in statuses.most_common()),
+            f"{many(len(index.bugs), 'bug')}, {count} open. A bug is fixed as soon as a fix refers"
+            " to it, unless the record says that no test confirmed the fix; until then it stands as"
+            " its session left it; unknown where no record says what became of it, or that it was"
+            " ever met here. Of a bug met again, the newest meeting speaks. Put back: what"
+            " validation makes of the edits that bring the bug back, in the newest run of each.",
+            facts((chip(word), str(count)) for word, count in statuses.most_common()),
             stacked_table(header, rows, {6}),
             part.turn(),
         ]
@@ -160,7 +161,7 @@ def _words(index: Index, case: BugCase) -> list[str]:
 
 def _put_back(index: Index, case: BugCase) -> str:
     count = len(case.bug.mutants)
-    said = f"[{count} edit{'s' if count > 1 else ''}](#mutants) " if count else ""
+    said = f"[{many(count, 'edit')}](#mutants) " if count else ""
     return said + ", ".join(_words(index, case))
 
 

@@ -7,6 +7,7 @@ import math
 from kbtool.model.kernel import Kernel, Target
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
+from kbtool.site.figures import many
 from kbtool.site.markup import heading, join, slim_table
 from kbtool.site.parts import folded, optional, page_title, section, yes_no
 
@@ -59,7 +60,7 @@ def _case_sets(kernel: Kernel) -> list[str]:
                 f"Each case is taken with {code(field)} {inline(', '.join(values))}."
                 for field, values in spec.for_each.items()
             ),
-            folded(f"{count} cases", _case_table(kernel, name)),
+            folded(many(count, "case"), _case_table(kernel, name)),
         ]
     return shown
 

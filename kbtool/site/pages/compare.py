@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from statistics import median
 from typing import Any
 
 from kbtool.model.results import BenchmarkCase, BenchmarkResult
 from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
-from kbtool.site.figures import instant, significant
+from kbtool.site.figures import instant, significant, sm_clock
 from kbtool.site.index import Index
 from kbtool.site.markup import bullets, join, nothing
 from kbtool.site.pages.measured import groups
@@ -141,7 +142,8 @@ def _data(run: Run, results: list[BenchmarkResult]) -> dict[str, Any]:
             {"name": name, "value": value, "weighs": weighs}
             for name, value, weighs in _conditions(run, results)
             if value
-        ],
+        ]
+        + _clock(results),
         "again": "\n".join(commands(run)),
         "cases": [_case(case, result) for result in results for case in result.cases],
     }
@@ -171,6 +173,15 @@ def _conditions(run: Run, results: list[BenchmarkResult]) -> Iterator[tuple[str,
     yield "Commit", f"{state.commit}{dirty}" if state.commit else "", False
     yield "Library", "; ".join(dict.fromkeys(result.sha256[:12] for result in results)), False
     yield "Protocol", all_of("protocol"), True
+
+
+def _clock(results: list[BenchmarkResult]) -> list[dict[str, Any]]:
+    """The card's clock, with the figure that tells whether two are alike; nothing without a card.
+    Where it is not known it weighs nothing."""
+    words = "; ".join(dict.fromkeys(filter(None, map(sm_clock, results))))
+    clocks = [clock for result in results for clock in result.sm_clocks_mhz or []]
+    figure = median(clocks) if clocks else None
+    return [{"name": "SM clock", "value": words, "weighs": True, "figure": figure}] * bool(words)
 
 
 def _case(case: BenchmarkCase, result: BenchmarkResult) -> dict[str, Any]:

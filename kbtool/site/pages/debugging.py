@@ -5,7 +5,7 @@ from __future__ import annotations
 from kbtool.model.results import MinimiseResult, ProfileResult, SanitiseResult
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
-from kbtool.site.figures import counted, not_reached, significant
+from kbtool.site.figures import counted, many, not_reached, significant
 from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table
 from kbtool.site.parts import folded
 from kbtool.steps.minimise import fault_of
@@ -122,7 +122,7 @@ def sanitised(result: SanitiseResult) -> str:
         left_out = f", but for kernels with {', '.join(tool.excluded)} in their names"
         parts += [
             f"**{inline(tool.tool)}** ({options}{inline(left_out) if tool.excluded else ''}):"
-            f" {verdict} {tool.errors} errors in {len(tool.cases)} cases",
+            f" {verdict} {many(tool.errors, 'error')} in {many(len(tool.cases), 'case')}",
             *(block(report) for report in tool.reports),
         ]
     cases = dict.fromkeys(name for tool in result.tools for name in tool.cases)

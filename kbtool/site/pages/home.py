@@ -12,7 +12,7 @@ from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.chart import sparkline
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import UNKNOWN, headline, instant, significant, validation
+from kbtool.site.figures import UNKNOWN, headline, instant, many, significant, validation
 from kbtool.site.index import Index
 from kbtool.site.markup import (
     admonition,
@@ -101,7 +101,7 @@ def _month(index: Index, today: date | None) -> str:
     if this in months:
         spent = stated(months[this])
         if spent == UNKNOWN:
-            spent = f"not stated by its {len(months[this])} sessions"
+            spent = f"not stated by its {many(len(months[this]), 'session')}"
         return f"known in all; this month: [{spent}]({at.COSTS}#by-month)"
     if not months:
         return "known in all; nothing this month"
@@ -239,8 +239,3 @@ def _start(index: Index) -> str:
     if index.glossary:
         lines.append(f"[What the words mean]({at.GLOSSARY}): the glossary")
     return bullets(lines)
-
-
-def tags() -> str:
-    """The page that the tags plugin fills."""
-    return join([page_title("Tags"), "<!-- material/tags -->"])

@@ -15,7 +15,7 @@ from kbtool.model.results import BenchmarkCase, BenchmarkResult, BuildResult, Ti
 from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
-from kbtool.site.figures import benchmark, instant, not_reached, significant, validation
+from kbtool.site.figures import benchmark, instant, many, not_reached, significant, validation
 from kbtool.site.index import Index
 from kbtool.site.markup import bullets, chip, heading, join, muted, nothing, nowrap, slim_table
 from kbtool.site.pages.benchmark import ceiling
@@ -62,7 +62,7 @@ class Group(NamedTuple):
     @property
     def label(self) -> str:
         """Its name in a chart."""
-        return f"{self.title} ({len(self.cases)} cases)"
+        return f"{self.title} ({many(len(self.cases), 'case')})"
 
 
 def target_of(run: Run) -> str | None:
@@ -122,7 +122,7 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
             heading(3, f"{inline(machine.name)}, {code(machine.target)}", machine.anchor),
             _against(newest, peers),
             _relative(machine, newest, peers),
-            _over_size(machine, newest, peers),
+            *_over_size(kernel, machine, newest, peers),
             _figures(newest),
             *_again(index, newest, here),
         ]
@@ -166,10 +166,10 @@ def _ratio(group: Group, arm: str) -> _Ratio | None:
         for case in group.cases
         if arm in case.arms and (arm not in case.peers or case.peers[arm].passed)
     ]
-    return _over(pairs)
+    return _ratio_over(pairs)
 
 
-def _over(pairs: Sequence[tuple[Timing, Timing]]) -> _Ratio | None:
+def _ratio_over(pairs: Sequence[tuple[Timing, Timing]]) -> _Ratio | None:
     if not pairs:
         return None
     ratios = [theirs.median_us / ours.median_us for theirs, ours in pairs]
@@ -292,22 +292,20 @@ def _arms(newest: Iterable[Group], peers: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*(group.result.subject for group in newest), *peers]))
 
 
-def _over_size(machine: Machine, newest: Sequence[Group], peers: Sequence[str]) -> str:
+def _over_size(
+    kernel: Kernel, machine: Machine, newest: Sequence[Group], peers: Sequence[str]
+) -> list[str]:
+    """Times over the bytes to move, and over the field of the cases that varies most: the keys of
+    attention."""
     arms = _arms(newest, peers)
     if len(arms) * sum(len(group.cases) for group in newest) > _MOST_POINTS:
         arms = _arms(newest, [group.result.baseline for group in newest])
-    series = [
-        Series(
-            arm,
-            [_point(arm, case) for group in newest for case in group.cases if arm in case.arms],
-        )
-        for arm in arms
-    ]
-    points = [point for one in series for point in one.points]
+    cases = [case for group in newest for case in group.cases]
     rate = newest[0].result.read_gb_s * 1e3  # bytes a microsecond
     # A read of few bytes takes no time at all beside a launch: the line begins where it counts.
-    first = max(min(point.x for point in points), rate * min(point.y for point in points) / 2)
-    last = max(point.x for point in points)
+    least = min(timing.median_us for case in cases for timing in case.arms.values())
+    first = max(min(case.bytes for case in cases), rate * least / 2)
+    last = max(case.bytes for case in cases)
     limit = (
         (
             f"read ceiling, {significant(rate / 1e3)} GB/s",
@@ -316,20 +314,63 @@ def _over_size(machine: Machine, newest: Sequence[Group], peers: Sequence[str]) 
         if first < last
         else None
     )
+    charts = [
+        _over(
+            f"the bytes that it has to move, on {machine.name}",
+            Axis("least bytes to move, log scale", "log10"),
+            [(case, float(case.bytes)) for case in cases],
+            arms,
+            limit,
+        )
+    ]
+    field = _widest(cases)
+    if field:
+        known = kernel.case_fields.get(field)
+        words = f"{field}, {known.help.rstrip('.').lower()}" if known and known.help else field
+        axis = Axis(f"{words}, log scale", "log2")
+        sized = [(case, float(case.case[field])) for case in cases if field in case.case]
+        charts.append(_over(f"{words}, on {machine.name}", axis, sized, arms, None))
+    return charts
+
+
+def _widest(cases: Sequence[BenchmarkCase]) -> str | None:
+    """The whole number of the cases whose largest value is most times the least, if any varies."""
+    sizes: dict[str, list[int]] = {}
+    for case in cases:
+        for field, value in case.case.items():
+            if isinstance(value, int) and value > 0:
+                sizes.setdefault(field, []).append(value)
+    spans = {field: max(values) / min(values) for field, values in sizes.items()}
+    widest = max(spans, key=lambda field: spans[field], default=None)
+    return widest if widest and spans[widest] > 1 else None
+
+
+def _over(
+    what: str,
+    axis: Axis,
+    sized: Sequence[tuple[BenchmarkCase, float]],
+    arms: Sequence[str],
+    limit: tuple[str, Sequence[tuple[float, float]]] | None,
+) -> str:
+    """The time of every arm over one size of the cases."""
+    series = [
+        Series(arm, [_point(arm, case, size) for case, size in sized if arm in case.arms])
+        for arm in arms
+    ]
     return plot(
-        f"Time of a call over the bytes that it has to move, on {machine.name}, both on log scales,"
-        " with quartiles; the figures are folded up below",
-        Axis("least bytes to move, log scale", "log10"),
+        f"Time of a call over {what}, both on log scales, with quartiles; the figures are folded up"
+        " below",
+        axis,
         Axis("µs a call, log scale", "log10"),
         series,
         limit,
     )
 
 
-def _point(arm: str, case: BenchmarkCase) -> Point:
+def _point(arm: str, case: BenchmarkCase, size: float) -> Point:
     one = case.arms[arm]
     mark = timed(arm, one.median_us, one.low_us, one.high_us)
-    return Point(case.bytes, mark.value, f"{case.name}, {mark.said}", mark.low, mark.high)
+    return Point(size, mark.value, f"{case.name}, {mark.said}", mark.low, mark.high)
 
 
 def _figures(newest: Sequence[Group]) -> str:
@@ -483,7 +524,9 @@ def _rungs(index: Index, kernel: Kernel, machine: Machine, group: Group, here: s
             [
                 code(name),
                 ", ".join(map(inline, spec.architectures)) or "every" if spec else "",
-                f"{sum(judged)} of {len(judged)} cases" if judged else "not tried by itself",
+                f"{sum(judged)} of {many(len(judged), 'case')}"
+                if judged
+                else "not tried by itself",
                 _shown(_step(group, order[0], name), len(group.cases)),
                 _shown(_step(group, group.result.baseline, name), len(group.cases)),
                 _shown(_step(group, group.result.subject, name), len(group.cases)),
@@ -527,7 +570,7 @@ def _rungs(index: Index, kernel: Kernel, machine: Machine, group: Group, here: s
 
 def _step(group: Group, slower: str, faster: str) -> _Ratio | None:
     """The time of one arm ÷ that of another, where both were timed."""
-    return _over(
+    return _ratio_over(
         [
             (case.arms[slower], case.arms[faster])
             for case in group.cases

@@ -16,6 +16,7 @@ from kbtool.ledger.patterns import (
 from kbtool.model.pattern import Pattern
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline, prose
+from kbtool.site.figures import many
 from kbtool.site.index import Index
 from kbtool.site.markup import (
     anchor,
@@ -318,8 +319,7 @@ def _step_times(index: Index, pattern: Pattern, here: str) -> str:
         table(["Where", "Step", "Planned", "Took", "Comes to"], rows, {2, 3, 4}) if rows else None,
         "Not counted:" if reasons else None,
         bullets(
-            f"{many} step{'s' if many > 1 else ''}: {inline(why)}"
-            for why, many in reasons.most_common()
+            f"{many(count, 'step')}: {inline(why)}" for why, count in reasons.most_common()
         ),
     )  # fmt: skip
 
@@ -331,7 +331,7 @@ def _where(index: Index, step: TimedStep, here: str) -> str:
 
 
 def _in_all(account: Account) -> str:
-    counted = f"{len(account.counted)} of {len(account.steps)} steps count"
+    counted = f"{len(account.counted)} of {many(len(account.steps), 'step')} counted"
     money = account.timed_money_text()
     at_price = f"; at what their sessions cost a minute, {inline(money)}" if money else ""
     return f"In all {saving_text(account.timed())}: {counted}{at_price}."

@@ -7,7 +7,7 @@ from collections import Counter
 from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import headline, minutes
+from kbtool.site.figures import headline, many, minutes
 from kbtool.site.index import Index
 from kbtool.site.markup import (
     anchor,
@@ -318,7 +318,7 @@ def _commits(session: Session) -> str:
     rows = []
     for commit in session.commits:
         size = [
-            f"{commit.files} files" if commit.files is not None else "",
+            many(commit.files, "file") if commit.files is not None else "",
             f"+{commit.insertions}" if commit.insertions is not None else "",
             f"−{commit.deletions}" if commit.deletions is not None else "",
         ]

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import groupby
 
 from kbtool.model.kernel import Kernel
 from kbtool.site import addresses as at
+from kbtool.site import divide
 from kbtool.site.escape import attribute_line, code, inline, raw
+from kbtool.site.figures import many
 from kbtool.site.index import Index
 from kbtool.site.markup import bullets, facts, join
 from kbtool.site.pages.mutants import line_of
 from kbtool.site.parts import folded, page_title
 from kbtool.store.sources import kernel_file, kernel_paths
+
+_PIECE = divide.BUDGET - 1_000
+"""Bytes of HTML between two places where a page may be cut; the first goes below its title."""
+
+_REST = 1_000
+"""A last piece of so little is part of the one before it."""
 
 _HIGHLIGHTED = 200_000
 """Characters; a longer file is shown in one colour."""
@@ -42,7 +51,7 @@ def page(index: Index, kernel: Kernel, path: str, text: str) -> str:
             page_title(inline(path)),
             f"<small>{index.link(at.kernel_page(kernel.id), here)} › {code(f'{record}/{path}')}"
             "</small>",
-            facts([("Lines", f"{lines:,}"), ("Size", f"{len(text.encode()):,} bytes")]),
+            facts([("Lines", f"{lines:,}"), ("Size", many(len(text.encode()), "byte"))]),
             _put_back(index, kernel, path, text, here),
             numbered(path, text),
         ]
@@ -82,17 +91,54 @@ def listing(files: Mapping[str, Mapping[str, str]], kernel: Kernel, here: str) -
 
 @lru_cache(maxsize=4096)
 def numbered(path: str, text: str) -> str:
-    """A text as lines of HTML, each with the anchor ``L`` and its number."""
+    """A text as lines of HTML, each with the anchor ``L`` and its number; a long one in pieces,
+    between which its page may be cut."""
     shown = [
-        f'<span id="L{number}"><a href="#L{number}">{number}</a>{line}\n</span>'
+        f'<a id="L{number}" href="#L{number}">{number}</a>{line}\n'
         for number, line in enumerate(_lines(path, text), 1)
     ]
+    pieces: list[list[str]] = [[]]
+    room = _PIECE
+    for line in shown:
+        room -= divide.weight(line)
+        if room < 0 and pieces[-1]:
+            pieces.append([])
+            room = _PIECE - divide.weight(line)
+        pieces[-1].append(line)
+    if len(pieces) > 1 and divide.weight("".join(pieces[-1])) < _REST:
+        rest = pieces.pop()
+        pieces[-1] += rest
     # The colours of the theme's own code blocks.
-    return raw(f'<div class="highlight kb-source"><pre tabindex="0">{"".join(shown)}</pre></div>')
+    blocks = [
+        raw(f'<div class="highlight kb-source"><pre tabindex="0">{"".join(piece)}</pre></div>')
+        for piece in pieces
+    ]
+    if len(blocks) == 1:
+        return blocks[0]
+    first = 1
+    marked = []
+    for piece, block in zip(pieces, blocks, strict=True):
+        last = first + len(piece) - 1
+        marked += [divide.mark(f"L{first}", f"Lines {first}–{last}"), block]
+        first = last + 1
+    return join(marked)
+
+
+_COLOURS = (
+    (("c", "sd"), "<i>", "</i>"),
+    (("k", "nt", "nd", "nl", "ni"), "<b>", "</b>"),
+    (("s", "l"), '<i class="s">', "</i>"),
+    (("m", "il"), '<i class="m">', "</i>"),
+    (("n",), '<b class="n">', "</b>"),
+)
+"""What a class of Pygments begins with → the element that is coloured (``assets/charts.css``).
+Two letters of markup a word instead of an element with a class: sources are words mostly."""
+_UNCOLOURED = frozenset({"", "n", "w", "err"})
+"""Names and spaces are shown as the text is; so are operators and punctuation."""
 
 
 def _lines(path: str, text: str) -> list[str]:
-    """The lines of a text as HTML, its words in classes by what they are to the language."""
+    """The lines of a text as HTML, its words in elements by what they are to the language."""
     from pygments.lexers import TextLexer, get_lexer_for_filename
     from pygments.token import STANDARD_TYPES
     from pygments.util import ClassNotFound
@@ -106,17 +152,27 @@ def _lines(path: str, text: str) -> list[str]:
             raise ClassNotFound
     except ClassNotFound:
         lexer = TextLexer(stripnl=False, ensurenl=False)
-    lines = [""]
+    lines: list[list[tuple[str, str]]] = [[]]
     for kind, words in lexer.get_tokens(text):
-        css = STANDARD_TYPES.get(kind, "")
+        colour = _colour(STANDARD_TYPES.get(kind, ""))
         first, *rest = words.split("\n")
-        lines[-1] += _coloured(first, css)
-        lines += [_coloured(part, css) for part in rest]
-    return lines
+        lines[-1].append((colour, first))
+        lines += [[(colour, part)] for part in rest]
+    return ["".join(_coloured(line)) for line in lines]
 
 
-def _coloured(words: str, css: str) -> str:
-    escaped = attribute_line(words)
-    # Names, operators and punctuation are shown as the text is: no element is spent on them.
-    plain = not words.strip() or css in {"", "n", "o", "p", "w", "err"}
-    return escaped if plain else f'<span class="{css}">{escaped}</span>'
+def _colour(css: str) -> str:
+    """The opening tag of a class; empty where it has no colour of its own."""
+    if css in _UNCOLOURED:
+        return ""
+    return next((tag for starts, tag, _ in _COLOURS if css.startswith(starts)), "")
+
+
+_SHUT = {tag: shut for _, tag, shut in _COLOURS}
+
+
+def _coloured(line: list[tuple[str, str]]) -> Iterator[str]:
+    """The words of a line, those of one colour in one element."""
+    for colour, words in groupby(line, key=lambda word: word[0]):
+        text = attribute_line("".join(part for _, part in words))
+        yield f"{colour}{text}{_SHUT[colour]}" if colour and text.strip() else text

@@ -5,7 +5,8 @@ from __future__ import annotations
 from kbtool.model.results import TuneCase, TuneResult
 from kbtool.site.escape import code, inline
 from kbtool.site.figures import not_reached, significant
-from kbtool.site.markup import chip, facts, join, nothing, slim_table
+from kbtool.site.markup import chip, facts, join, nothing, slim_table, table
+from kbtool.site.parts import folded
 
 
 def tuned(result: TuneResult) -> str:
@@ -21,6 +22,12 @@ def tuned(result: TuneResult) -> str:
             _time(case, case.best),
             significant(case.gain),
             inline(case.wrong or ""),
+        ]
+        for case in result.cases
+    ]
+    every = [
+        [
+            inline(case.name),
             ", ".join(
                 f"{inline(name)}: {significant(timing.median_us)}"
                 for name, timing in case.settings.items()
@@ -31,7 +38,6 @@ def tuned(result: TuneResult) -> str:
     setting = inline(result.setting)
     header = [
         "Case", "Variant", f"Own {setting}", "µs", f"Best {setting}", "µs", "Gain", "Wrong",
-        f"Every {setting}: µs",
     ]  # fmt: skip
     return join(
         [
@@ -48,6 +54,11 @@ def tuned(result: TuneResult) -> str:
             "Median, with the 25th and the 75th percentile in small type. The best setting is the"
             " fastest whose percentiles lie apart from those of the library's own choice.",
             slim_table(header, rows, {3, 5, 6}) if rows else nothing("No case was timed."),
+            folded(
+                f"Every {setting} of every case", table(["Case", f"{setting}: median µs"], every)
+            )
+            if every
+            else None,
             f"Protocol: {inline(result.protocol)}",
         ]
     )

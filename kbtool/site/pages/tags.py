@@ -1,0 +1,58 @@
+"""The table of tags, and of each tag the sessions and patterns that have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kbtool.model.pattern import Pattern
+from kbtool.model.session import Session
+from kbtool.site import addresses as at
+from kbtool.site.escape import inline
+from kbtool.site.index import Index, page_of
+from kbtool.site.markup import anchor, join, nothing, nowrap, table
+from kbtool.site.paging import Part
+from kbtool.site.parts import page_title
+
+
+def tagged(index: Index) -> dict[str, list[Session | Pattern]]:
+    """Tag → what has it: the sessions, newest first, then the patterns."""
+    found: dict[str, list[Session | Pattern]] = {}
+    records: list[Session | Pattern] = [*reversed(index.sessions.values())]
+    for record in [*records, *index.patterns.values()]:
+        for tag in dict.fromkeys(record.tags):
+            found.setdefault(tag, []).append(record)
+    return dict(sorted(found.items()))
+
+
+def listing(index: Index) -> str:
+    """Every tag, with how much has it."""
+    rows = []
+    for tag, records in tagged(index).items():
+        sessions = sum(isinstance(record, Session) for record in records)
+        # The anchor is the one that the theme's own list of tags had.
+        link = anchor(f"tag:{tag}") + at.link(inline(tag), at.tag_page(tag), at.TAGS)
+        rows.append([link, str(sessions), str(len(records) - sessions)])
+    shown = table(["Tag", "Sessions", "Patterns"], rows, {1, 2}) if rows else nothing(
+        "No session and no pattern has a tag."
+    )  # fmt: skip
+    return join([page_title("Tags"), shown])
+
+
+def page(index: Index, tag: str, records: Sequence[Session | Pattern], part: Part) -> str:
+    """A page of what has a tag."""
+    rows = [
+        [
+            index.link(page_of(record), part.here),
+            "session" if isinstance(record, Session) else "pattern",
+            nowrap(record.day or "undated") if isinstance(record, Session) else "–",
+        ]
+        for record in part.rows(records)
+    ]
+    return join(
+        [
+            page_title(f"Tag: {inline(tag)}{part.suffix}"),
+            f"<small>{at.link('Tags', at.TAGS, part.here)}</small>",
+            table(["What", "Kind", "Date"], rows),
+            part.turn(),
+        ]
+    )

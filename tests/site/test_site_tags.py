@@ -1,0 +1,44 @@
+"""The tags: a table of them, and pages of what has each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import site_trees as trees
+from site_html import Site
+
+from kbtool.site import addresses as at
+from kbtool.site.index import Index
+from kbtool.site.pages import pages
+from kbtool.site.paging import ROWS
+from kbtool.store.tree import KnowledgeBase
+
+
+def test_the_table_counts_what_has_each_tag(tmp_path: Path) -> None:
+    made = pages(Index(KnowledgeBase(trees.make(tmp_path / "kb", sessions=3))))
+    assert '| <span id="tag:l4"></span>[l4](tags/l4/index.md) | 3 | 2 |' in made[at.TAGS]
+    assert "[true](tags/true/index.md) | 3 | 0 |" in made[at.TAGS]
+    shown = made[at.tag_page("l4")]
+    newest, oldest = (f"../../sessions/{trees.session_id(number)}.md" for number in (2, 0))
+    assert shown.index(newest) < shown.index(oldest) < shown.index("../../patterns/P01.md")
+
+
+def test_what_a_tag_has_too_much_of_goes_on_to_the_next_page(tmp_path: Path) -> None:
+    made = pages(Index(KnowledgeBase(trees.make(tmp_path / "kb", sessions=ROWS + 1))))
+    assert made["tags/true/index.md"].count("| session |") == ROWS
+    assert made["tags/true/page/2.md"].count("| session |") == 1
+    assert f"{trees.session_id(0)}.md" in made["tags/true/page/2.md"]
+
+
+def test_the_tags_of_a_page_lead_there(plain_site: Site) -> None:
+    session = plain_site.pages[f"sessions/{trees.session_id(0)}.html"]
+    assert {"../tags/l4/index.html", "../tags/true/index.html"} <= set(session.links)
+
+
+def test_without_a_tag_the_page_says_so(tmp_path: Path) -> None:
+    root = trees.make(tmp_path / "kb", sessions=1)
+    for path in [*root.glob("sessions/*/session.yaml"), *root.glob("patterns/*.yaml")]:
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({**record, "tags": []}))
+    assert "has a tag" in pages(Index(KnowledgeBase(root)))[at.TAGS]
