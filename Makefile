@@ -2,16 +2,19 @@
 # make test    every test, the linters, the type checker, every CUDA source for every card
 # make bench   the tool's own speed, as ratios and medians
 # make site    the site, in site/
+# make focus   FOCUS's own validator, for the tests of its export; needs Python 3.12
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FOCUS := .venv-focus
+FOCUS_PYTHON ?= python3.12
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: run test lint unit cuda test-gpu bench site serve clean
+.PHONY: run test lint unit cuda test-gpu bench site serve focus clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,4s/^# //p' Makefile
+	@sed -n '1,5s/^# //p' Makefile
 
 run: $(VENV)/.ready
 	$(BIN)/python -m kbtool run-recipe split-k
@@ -46,8 +49,10 @@ site: $(VENV)/.ready
 serve: $(VENV)/.ready
 	$(BIN)/python -m kbtool site serve
 
+focus: $(FOCUS)/.ready
+
 clean:
-	rm -rf $(VENV) .kbtool site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FOCUS) .kbtool site .mypy_cache .ruff_cache .pytest_cache
 
 # Made again whenever what it installs has changed.
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -56,4 +61,14 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[kernels,site,dev]'
+	@touch $@
+
+# An environment of its own: the validator takes no NumPy 2, and NumPy 1 no Python after 3.12, which
+# pyenv hides unless it is asked for.
+$(FOCUS)/.ready: export PYENV_VERSION := 3.12
+$(FOCUS)/.ready: tests/ledger/focus-validator.txt
+	@$(FOCUS_PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' || \
+		{ echo "the FOCUS validator needs Python 3.12; set one with: make FOCUS_PYTHON=... focus" >&2; exit 3; }
+	$(FOCUS_PYTHON) -m venv --clear $(FOCUS)
+	$(FOCUS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@

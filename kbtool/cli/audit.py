@@ -8,6 +8,7 @@ import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json, warn_unreadable
 from kbtool.cli.selection import selection_options
+from kbtool.model.words import many
 
 if TYPE_CHECKING:
     from kbtool.ledger.audit import Item, Report
@@ -119,12 +120,12 @@ def _summary(report: Report) -> str:
     counts = report.counts
     wrong = counts["inconsistent"] + counts["decision"]
     turning = f", {counts['decision']} of them turning a decision" if counts["decision"] else ""
-    stale = f"; {counts['stale']} acknowledgements of nothing" if counts["stale"] else ""
+    stale = f"; {many(counts['stale'], 'acknowledgement')} of nothing" if counts["stale"] else ""
     left_out = len({finding.path for finding in report.base.findings})
-    files = "1 file that does not load" if left_out == 1 else f"{left_out} files that do not load"
-    without = f"; without {files}" if left_out else ""
+    do = "does" if left_out == 1 else "do"
+    without = f"; without {many(left_out, 'file')} that {do} not load" if left_out else ""
     return (
-        f"audited {len(report.items):,} claims: {counts['consistent']:,} consistent,"
+        f"audited {many(len(report.items), 'claim')}: {counts['consistent']:,} consistent,"
         f" {wrong:,} inconsistent{turning} ({counts['acknowledged']:,} acknowledged),"
         f" {counts['undetermined']:,} undetermined{stale}{without}"
     )

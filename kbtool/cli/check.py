@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, print_json
+from kbtool.model.words import many
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,11 +99,8 @@ def _counts(files: list[File]) -> dict[str, int]:
 
 
 def _summary(counts: dict[str, int], findings: int) -> str:
-    said = ", ".join(
-        f"{number:,} {name if number != 1 else name[:-1]}" for name, number in counts.items()
-    )
-    many = f"{findings:,} problem{'s' if findings != 1 else ''}" if findings else "no problems"
-    return f"checked {said}: {many}"
+    said = ", ".join(many(number, name.removesuffix("s")) for name, number in counts.items())
+    return f"checked {said}: {many(findings, 'problem') if findings else 'no problems'}"
 
 
 def _printable(text: str) -> str:

@@ -14,6 +14,7 @@ from kbtool.cli.common import (
     warn_unreadable,
 )
 from kbtool.cli.selection import select_sessions, selection_options
+from kbtool.model.words import many
 
 if TYPE_CHECKING:
     from kbtool.ledger.rollup import By, Extra, Rollup, Row
@@ -353,21 +354,21 @@ def _tell_gaps(table: Rollup, undated: int, *, empty: bool, any_at_all: bool) ->
         click.echo("kbtool: there are no sessions yet; `kbtool session new TITLE`", err=True)
     elif empty:
         click.echo("kbtool: no session is in that selection", err=True)
-    many = len(table.total.sessions)
     gaps = ", ".join(
         f"{column} in {table.total.unknown[column]}"
         for column in COLUMNS
         if column in table.total.unknown
     )
     if gaps:
+        of = many(len(table.total.sessions), "session")
         why = "no record says" + (f" in {table.currency}" if table.other_currencies else "")
-        click.echo(f"kbtool: not in the sums, because {why}: {gaps} of {many} sessions", err=True)
+        click.echo(f"kbtool: not in the sums, because {why}: {gaps} of {of}", err=True)
     currency = table.currency or ""
     if table.shared:
-        sessions = "session stands" if len(table.shared) == 1 else "sessions stand"
+        stand = "stands" if len(table.shared) == 1 else "stand"
         click.echo(
-            f"kbtool: {len(table.shared)} {sessions} in several rows, which together exceed the"
-            f" total by {money(table.repeated)} {currency}".rstrip()
+            f"kbtool: {many(len(table.shared), 'session')} {stand} in several rows, which together"
+            f" exceed the total by {money(table.repeated)} {currency}".rstrip()
             + "; the total counts once",
             err=True,
         )
@@ -378,6 +379,6 @@ def _tell_gaps(table: Rollup, undated: int, *, empty: bool, any_at_all: bool) ->
             err=True,
         )
     if undated:
-        click.echo(f"kbtool: left out: {undated} sessions without a date", err=True)
+        click.echo(f"kbtool: left out: {many(undated, 'session')} without a date", err=True)
     for name, lines in table.other_currencies.items():
-        click.echo(f"kbtool: left out: {lines} cost lines in {name}", err=True)
+        click.echo(f"kbtool: left out: {many(lines, 'cost line')} in {name}", err=True)

@@ -11,6 +11,7 @@ import click
 
 from kbtool.cli.common import knowledge_base, warn_unreadable
 from kbtool.cli.selection import day_option, select_sessions, selection_options
+from kbtool.model.words import many
 
 if TYPE_CHECKING:
     from datetime import date
@@ -141,7 +142,7 @@ def focus(
         raise UsageError("--account is empty; give the billing account's id, or leave it out")
     day = _day(undated)
     _export(
-        ctx, names, since, until, output, "cost lines",
+        ctx, names, since, until, output, "cost line",
         lambda base, sessions: focus(sessions, _links(base, sessions), day, account, named),
     )  # fmt: skip
 
@@ -164,7 +165,7 @@ def beancount(
 
     day = _day(undated)
     _export(
-        ctx, names, since, until, output, "cost lines",
+        ctx, names, since, until, output, "cost line",
         lambda base, sessions: beancount(sessions, _links(base, sessions), day),
     )  # fmt: skip
 
@@ -184,7 +185,7 @@ def jsonl(
     from kbtool.ledger.export.jsonl import jsonl
 
     _export(
-        ctx, names, since, until, output, "cost lines",
+        ctx, names, since, until, output, "cost line",
         lambda base, sessions: jsonl(sessions, _links(base, sessions)),
     )  # fmt: skip
 
@@ -207,7 +208,7 @@ def parquet(
     if output is None and sys.stdout.isatty():
         raise UsageError("Parquet is no text: give --output FILE, or pipe it")
     _export(
-        ctx, names, since, until, output, "cost lines",
+        ctx, names, since, until, output, "cost line",
         lambda base, sessions: parquet(sessions, _links(base, sessions)),
     )  # fmt: skip
 
@@ -226,7 +227,7 @@ def corpus(
     """Write what was tried, what failed and what worked, as JSON Lines."""
     from kbtool.ledger.export.corpus import corpus
 
-    _export(ctx, names, since, until, output, "records", corpus)
+    _export(ctx, names, since, until, output, "record", corpus)
 
 
 def _export(
@@ -243,7 +244,7 @@ def _export(
     base = knowledge_base(ctx)
     waiting = sum(1 for _ in base.session_files())
     if waiting >= MANY:
-        _say(f"reading {waiting:,} sessions")
+        _say(f"reading {many(waiting, 'session')}")
     sessions, no_date = select_sessions(base, names, since, until)
     done = make(base, sessions)
     if output is None:
@@ -255,12 +256,12 @@ def _export(
         write_atomic(output, done.data)
     warn_unreadable(base)
     to = "" if output is None else f" to {output}"
-    many = len(sessions) if done.sessions is None else len(done.sessions)
-    _say(f"{done.written:,} {what} of {many:,} sessions written{to}")
+    of = many(len(sessions if done.sessions is None else done.sessions), "session")
+    _say(f"{many(done.written, what)} of {of} written{to}")
     if no_date:
-        _say(f"left out: {no_date:,} sessions without a date")
+        _say(f"left out: {many(no_date, 'session')} without a date")
     for why, count in done.left_out.items():
-        _say(f"left out: {count:,} {what} {why}")
+        _say(f"left out: {many(count, what)} {why}")
     for note in done.notes:
         _say(note)
     if not base.sessions:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from kbtool.model.words import many
+
 EPILOG = """\b
 Examples:
   kbtool init                  here
@@ -125,7 +127,7 @@ def init(folder: Path) -> None:
     for name in ("sessions", "patterns", "kernels"):
         (folder / name).mkdir(exist_ok=True)
     click.echo(
-        f"{folder.absolute()} is a knowledge base: {made} files written" if made
+        f"{folder.absolute()} is a knowledge base: {many(made, 'file')} written" if made
         else f"{folder.absolute()} is a knowledge base already; nothing to do",
         err=True,
     )  # fmt: skip

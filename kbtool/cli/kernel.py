@@ -13,6 +13,7 @@ from kbtool.cli.common import (
     print_table,
     warn_unreadable,
 )
+from kbtool.model.words import many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -249,7 +250,5 @@ def _tell_errors(base: KnowledgeBase, compiled: Sequence[Compiled]) -> None:
 def _count(compiled: Sequence[Compiled]) -> str:
     sources = len({(one.kernel, one.target, one.source) for one in compiled})
     cards = len({one.architecture for one in compiled})
-    return (
-        f"{sources} source{'s' * (sources != 1)}, {cards} architecture{'s' * (cards != 1)},"
-        f" {len(compiled)} object{'s' * (len(compiled) != 1)}"
-    )
+    counts = (many(sources, "source"), many(cards, "architecture"), many(len(compiled), "object"))
+    return ", ".join(counts)

@@ -13,6 +13,7 @@ from kbtool.cli.common import (
     print_table,
     warn_unreadable,
 )
+from kbtool.model.words import many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,7 +172,7 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
     )
     click.echo(
         f"by step times: {saving_text(account.timed())} ({len(account.counted)} of"
-        f" {len(account.steps)} steps count), money {account.timed_money_text() or '–'}"
+        f" {many(len(account.steps), 'step')} counted), money {account.timed_money_text() or '–'}"
     )
     for edge in _evidence(base, account):
         figures = [

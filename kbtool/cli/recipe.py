@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json, print_table
+from kbtool.model.words import many
 
 if TYPE_CHECKING:
     from kbtool.model.recipe import Recipe
@@ -362,8 +363,8 @@ def _print_result(run: Run, path: str) -> None:
             click.echo()
             click.echo("\n".join(_report(step.result, run)))
     click.echo()
-    click.echo(f"{run.status}: {sum(s.status == 'passed' for s in run.steps)} of {len(run.steps)}"
-               f" steps; record: {path}")  # fmt: skip
+    passed = sum(step.status == "passed" for step in run.steps)
+    click.echo(f"{run.status}: {passed} of {many(len(run.steps), 'step')}; record: {path}")
     click.echo(f"session: kbtool session show {run.session}")
     if run.status == "passed":
         click.echo("site: kbtool site serve")
@@ -397,7 +398,7 @@ def _print_benchmark(result: BenchmarkResult) -> None:
     host = "; host: one call as the host sees it, launch and return included" if on_host else ""
     click.echo(
         f"microseconds, median ± half the interquartile range of single calls, {result.device},"
-        f" {result.threads} threads; ceiling: {result.read_gb_s:.1f} GB/s read{host}"
+        f" {many(result.threads, 'thread')}; ceiling: {result.read_gb_s:.1f} GB/s read{host}"
     )
     sets = list(dict.fromkeys(case.case_set for case in result.cases))
     for name in sets:
@@ -454,15 +455,15 @@ def _print_mutants(result: MutantsResult) -> None:
         *([f"≥ {bound:g}"] if bound is not None else []), "what the first case says",
     ]  # fmt: skip
     click.echo(
-        f"each bug alone in a library of its own, {len(result.cases)} cases, {result.device};"
+        f"each bug alone in a library of its own, {many(len(result.cases), 'case')}, {result.device};"
         " cases: how many found it"
         + (f"; ≥ {bound:g}: how many a fixed bound refuses" if bound is not None else "")
     )
     print_table(header, rows, numeric={2, 3} if bound is not None else {2})
     alone = [name for n, name in enumerate(result.cases) if n not in result.replaceable]
     click.echo(
-        f"{len(result.replaceable)} of {len(result.cases)} cases find nothing unique: what each"
-        " finds, another finds too (the record lists them under replaceable)"
+        f"nothing unique is found by {len(result.replaceable)} of {many(len(result.cases), 'case')}:"
+        " what each finds, another finds too (the record lists them under replaceable)"
     )
     click.echo(f"cases that find a bug alone: {', '.join(alone) or 'none'}")
     for name in result.case_sets if bound is not None else []:

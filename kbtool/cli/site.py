@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kbtool.cli.common import knowledge_base
+from kbtool.model.words import many
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,13 +43,10 @@ def build(ctx: click.Context, out: str | None, strict: bool) -> None:
     for problem in built.problems:
         click.echo(f"kbtool: {problem}", err=True)
     shown = os.path.relpath(built.home)
-    click.echo(f"{built.pages} pages in {built.seconds:.1f} s; open {shown}")
+    click.echo(f"{many(built.pages, 'page')} in {built.seconds:.1f} s; open {shown}")
     if built.problems and strict:
-        many = len(built.problems)
-        click.echo(
-            f"kbtool: {many} problem{'s' if many > 1 else ''}; --no-strict builds regardless",
-            err=True,
-        )
+        problems = many(len(built.problems), "problem")
+        click.echo(f"kbtool: {problems}; --no-strict builds regardless", err=True)
         ctx.exit(1)
 
 

@@ -71,8 +71,8 @@ def test_the_filters_of_costs(three, kbtool, form, arguments, sessions):
     assert done.code == 0
     if form in {"focus", "beancount"} and arguments[-1] == "N+1..N+2":
         sessions = 1  # the other has no date
-    assert f"of {sessions} sessions written" in done.err
-    assert ("left out: 1 sessions without a date" in done.err) == (arguments[0] != "--session")
+    assert f"of {sessions} session{'s' * (sessions > 1)} written" in done.err
+    assert ("left out: 1 session without a date" in done.err) == (arguments[0] != "--session")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_amounts_that_nobody_knows_are_told(base, kbtool):
     base.session("2025-01-01-a", "costs: [{kind: ai, amount: null, basis: claimed}]\n")
     for form in ("focus", "beancount"):
         done = kbtool("export", form, root=base.root)
-        assert "left out: 1 cost lines whose amount no record states" in done.err
+        assert "left out: 1 cost line whose amount no record states" in done.err
     assert json.loads(kbtool("export", "jsonl", root=base.root).out)["amount"] is None
 
 

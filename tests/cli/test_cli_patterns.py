@@ -55,7 +55,7 @@ def test_one_pattern_with_the_places_of_what_is_said(known, kbtool):
     line = line_of(path, "id: test")
     assert f"{shown}:{line}: step test: planned 1 min, took –: not counted" in done.out
     assert (
-        "by step times: 6 min saved (1 of 2 steps count), money 0.60 USD without ai and engineer"
+        "by step times: 6 min saved (1 of 2 steps counted), money 0.60 USD without ai and engineer"
         in done.out
     )
     done = kbtool("patterns", "P01", root=known.root)

@@ -43,11 +43,14 @@ extern "C" void plan(int wgmma, const int64_t* s, int64_t splits, const int* c, 
   out[2] = plan.tiles;
   out[3] = plan.items;
   out[4] = plan.row_units;
+  out[5] = plan.merge_apart;
+  out[6] = plan.num_counters();
+  out[7] = plan.workspace_numel(sizes);
 }
 """
-# Clusters of 0, 1, 2 … blocks that run at a time on a card of 132 multiprocessors whose layout,
-# as an H100's, leaves room for 15 clusters of 8.
-CLUSTERS = (0, 132, 66, 40, 32, 24, 20, 16, 15)
+# Clusters of 0, 1, 2 … blocks that an H100 of 132 multiprocessors runs at a time, as its driver
+# says, where each block takes a whole one.
+CLUSTERS = (0, 132, 66, 39, 30, 22, 17, 15, 15)
 H100 = (90, 132, 8, *CLUSTERS)
 A100 = (80, 108, 1, *[0] * 9)
 
@@ -58,6 +61,9 @@ class Plan(NamedTuple):
     tiles: int
     items: int
     row_units: int
+    merge_apart: int
+    num_counters: int
+    workspace_numel: int
 
 
 Make = Callable[..., Plan]
@@ -82,7 +88,7 @@ def built(folder: Path, rows: str = "") -> Make:
     def make(
         sizes: tuple[int, ...], splits: int = 0, card: tuple[int, ...] = H100, wgmma: bool = False
     ) -> Plan:
-        out = (ctypes.c_int64 * 5)()
+        out = (ctypes.c_int64 * 8)()
         library.plan(
             int(wgmma), (ctypes.c_int64 * 6)(*sizes), ctypes.c_int64(splits),
             (ctypes.c_int * 12)(*card), out,
@@ -130,6 +136,11 @@ def test_any_call_is_cut_into_whole_clusters_that_cover_it(
     assert made.num_splits == splits or splits == 0
     assert 1 <= made.cluster <= max(card[2], 1)
     assert made.num_splits % made.cluster == 0
+    groups = made.num_splits // made.cluster
+    merged_last = groups > 1 and not made.merge_apart
+    assert made.num_counters == (made.items * made.cluster if merged_last else 0)
+    assert not made.merge_apart or (wgmma and made.cluster == 1 < groups)
+    assert (made.workspace_numel > 0) == (groups > 1 and B * H * Sq > 0)
     if splits == 0:
         least = 256 if wgmma else 32
         assert 1 <= made.num_splits <= max(Skv // least, 2 if Skv >= 128 else 1, 1)
@@ -143,6 +154,25 @@ def test_the_clusters_of_wgmma_run_at_the_same_time(plan: Make, sizes: tuple[int
     if made.num_splits > 1:
         clusters = made.num_splits // made.cluster * made.items
         assert clusters <= CLUSTERS[made.cluster]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "splits", "cluster", "apart"),
+    [
+        ((1, 32, 8, 16, 16384, 128), 8, 8, False),  # one warpgroup: a cluster merges in no time
+        ((1, 32, 8, 64, 16384, 128), 8, 1, True),  # 16 clusters of 8 would be one too many
+        ((1, 32, 8, 32, 16384, 128), 8, 1, True),  # 8 clusters of 8 would fit, and merge slower
+        ((1, 32, 8, 256, 4096, 128), 2, 2, False),  # pairs fit and merge faster
+        ((1, 16, 8, 64, 4096, 256), 8, 1, True),
+        ((1, 32, 8, 64, 16384, 64), 6, 6, False),  # half as many values
+        ((1, 32, 8, 64, 300, 128), 1, 1, False),
+    ],
+)
+def test_a_second_kernel_merges_tiles_of_many_values_that_fill_the_card(
+    plan: Make, sizes: tuple[int, ...], splits: int, cluster: int, apart: bool
+) -> None:
+    made = plan(sizes, wgmma=True)
+    assert (made.num_splits, made.cluster, bool(made.merge_apart)) == (splits, cluster, apart)
 
 
 def test_one_wave_where_there_are_keys_enough(plan: Make) -> None:

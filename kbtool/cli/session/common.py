@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kbtool.cli.common import knowledge_base
+from kbtool.model.words import many
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,7 +116,7 @@ def headline(run: Run) -> str:
         if isinstance(result, ValidationResult):
             passed = sum(case.passed for case in result.cases)
             left = f", {result.not_reached} not reached" if result.not_reached else ""
-            said.append(f"{passed} of {len(result.cases)} cases correct{left}")
+            said.append(f"{passed} of {many(len(result.cases), 'case')} correct{left}")
         elif isinstance(result, BenchmarkResult):
             ratios = sorted(r for case in result.cases if (r := result.ratio(case)) is not None)
             if result.noise is not None:

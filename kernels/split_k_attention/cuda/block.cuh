@@ -66,15 +66,19 @@ __device__ __forceinline__ void admit_next_kernel(const FusedParams& fp) {
 #endif
 }
 
+// A row of q and of the output.
 struct RowPlace {
-  uint32_t query;
+  uint32_t batch;
   uint32_t head;
+  uint32_t query;
 };
 
 __device__ __forceinline__ RowPlace place_of(const FusedParams& fp, const BlockItem& at, int row) {
   const uint32_t packed = at.row0 + row;
   const uint32_t query = fp.heads_per_kv.divide(packed);
-  return {query, at.head_kv * fp.heads_per_kv.divisor + (packed - query * fp.heads_per_kv.divisor)};
+  const uint32_t head =
+      at.head_kv * fp.heads_per_kv.divisor + (packed - query * fp.heads_per_kv.divisor);
+  return {at.batch, head, query};
 }
 
 // Keys of the batch entry that a row of the tile sees.
@@ -409,14 +413,12 @@ __device__ __forceinline__ void store_group_state(const FusedParams& fp, const B
 }
 
 // Four columns of a finished row.
-template <class C>
-__device__ __forceinline__ void store_output(const FusedParams& fp, const BlockItem& at, int row,
+template <class Element>
+__device__ __forceinline__ void store_output(const FusedParams& fp, const RowPlace& place,
                                              int column, const StateChunk& state) {
-  using Element = typename C::Element;
-  using Traits = typename C::Traits;
-  const RowPlace place = place_of(fp, at, row);
+  using Traits = ElementTraits<Element>;
   const Strides4& stride = fp.p.out_stride;
-  Element* out = static_cast<Element*>(fp.p.out) + at.batch * stride.batch +
+  Element* out = static_cast<Element*>(fp.p.out) + place.batch * stride.batch +
                  place.head * stride.head + place.query * stride.seq + column * stride.dim;
   const float inverse = state.l == 0.0f ? 0.0f : 1.0f / state.l;
   const float values[4] = {state.o.x * inverse, state.o.y * inverse, state.o.z * inverse,
@@ -433,31 +435,30 @@ __device__ __forceinline__ void store_output(const FusedParams& fp, const BlockI
   }
 }
 
-__device__ __forceinline__ void store_lse(const FusedParams& fp, const BlockItem& at, int row,
+__device__ __forceinline__ void store_lse(const FusedParams& fp, const RowPlace& place,
                                           const StateChunk& state) {
-  const RowPlace place = place_of(fp, at, row);
   const Strides3& stride = fp.p.lse_stride;
-  fp.p.lse[at.batch * stride.batch + place.head * stride.head + place.query * stride.seq] =
+  fp.p.lse[place.batch * stride.batch + place.head * stride.head + place.query * stride.seq] =
       log_sum_exp_scaled(state.m, state.l, fp.c, fp.magnitude);
 }
 
 // The workspace: o [groups, B, H, Sq, D], m and l [groups * cluster, B, H, Sq]. Each block of a
 // cluster keeps m and l of its own, so what it reads later is ordered by one counter.
-__device__ __forceinline__ int64_t state_slot(const FusedParams& fp, const BlockItem& at,
-                                              int64_t layer, int row) {
-  const RowPlace place = place_of(fp, at, row);
-  return ((layer * fp.p.B + at.batch) * fp.p.H + place.head) * fp.p.Sq + place.query;
+__device__ __forceinline__ int64_t state_slot(const FusedParams& fp, int64_t layer,
+                                              const RowPlace& place) {
+  return ((layer * fp.p.B + place.batch) * fp.p.H + place.head) * fp.p.Sq + place.query;
 }
 
 __device__ __forceinline__ void store_partial(const FusedParams& fp, const BlockItem& at,
                                               uint32_t group, uint32_t rank, int row, int column,
                                               bool first_of_row, const StateChunk& state) {
+  const RowPlace place = place_of(fp, at, row);
   if (first_of_row) {
-    const int64_t slot = state_slot(fp, at, static_cast<int64_t>(group) * fp.cluster + rank, row);
+    const int64_t slot = state_slot(fp, static_cast<int64_t>(group) * fp.cluster + rank, place);
     fp.p.partial_m[slot] = state.m;
     fp.p.partial_l[slot] = state.l;
   }
-  float* o = fp.p.partial_o + state_slot(fp, at, group, row) * fp.p.D + column;
+  float* o = fp.p.partial_o + state_slot(fp, group, place) * fp.p.D + column;
   const int left = static_cast<int>(fp.p.D) - column;
   if (fp.p.D % 4 == 0) {
     *reinterpret_cast<float4*>(o) = state.o;
@@ -470,10 +471,10 @@ __device__ __forceinline__ void store_partial(const FusedParams& fp, const Block
   }
 }
 
-__device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, const BlockItem& at,
-                                                     uint32_t rank, int row, int column) {
+__device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, const RowPlace& place,
+                                                     uint32_t rank, int column) {
   const int64_t rows = fp.p.B * fp.p.H * fp.p.Sq;
-  const int64_t slot = state_slot(fp, at, 0, row);
+  const int64_t slot = state_slot(fp, 0, place);
   const float* m = fp.p.partial_m + rank * rows + slot;
   const float* l = fp.p.partial_l + rank * rows + slot;
   const float* o = fp.p.partial_o + slot * fp.p.D + column;
@@ -592,7 +593,7 @@ __device__ __forceinline__ void finish_block(const FusedParams& fp, const BlockI
     const int first = (begin + C::STATE_CHUNKS - 1) / C::STATE_CHUNKS;
     for (int row = first + C::THREADS - 1 - static_cast<int>(threadIdx.x);
          row * C::STATE_CHUNKS < end; row += C::THREADS) {
-      store_lse(fp, at, row, state_of_row(row));
+      store_lse(fp, place_of(fp, at, row), state_of_row(row));
     }
   };
   const auto for_each_chunk = [&](const auto& body) {
@@ -605,7 +606,8 @@ __device__ __forceinline__ void finish_block(const FusedParams& fp, const BlockI
 
   if (fp.groups == 1) {
     for_each_chunk([&](int e, int row, int column) {
-      store_output<C>(fp, at, row, column, merge_here(e, row, column));
+      store_output<typename C::Element>(fp, place_of(fp, at, row), column,
+                                        merge_here(e, row, column));
     });
     finish_lse([&](int row) { return merge_here(row * C::STATE_CHUNKS, row, 0); });
     return;
@@ -619,9 +621,10 @@ __device__ __forceinline__ void finish_block(const FusedParams& fp, const BlockI
   });
   if (!arrive_last(fp.counters + at.item * fp.cluster + rank, fp.groups)) return;
   for_each_chunk([&](int, int row, int column) {
-    store_output<C>(fp, at, row, column, merge_partials(fp, at, rank, row, column));
+    const RowPlace place = place_of(fp, at, row);
+    store_output<typename C::Element>(fp, place, column, merge_partials(fp, place, rank, column));
   });
-  finish_lse([&](int row) { return merge_partials(fp, at, rank, row, 0); });
+  finish_lse([&](int row) { return merge_partials(fp, place_of(fp, at, row), rank, 0); });
 }
 
 // Raises the kernel's limits once a device; the attributes stay.
@@ -651,6 +654,16 @@ cudaError_t prepare_kernel() {
   return cudaSuccess;
 }
 
+// Among the launch's attributes: it may start before the kernel ahead of it has ended.
+inline void add_overlap(const FusedParams& fp, cudaLaunchConfig_t& config) {
+#if KBTOOL_FUSED_OVERLAP
+  if (!fp.overlap) return;
+  cudaLaunchAttribute& attribute = config.attrs[config.numAttrs++];
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+#endif
+}
+
 // One block for each (item, split).
 template <class C, auto KERNEL>
 cudaError_t launch_blocks(const FusedParams& fp, cudaStream_t stream) {
@@ -670,13 +683,7 @@ cudaError_t launch_blocks(const FusedParams& fp, cudaStream_t stream) {
     attributes[0].val.clusterDim.z = 1;
     ++config.numAttrs;
   }
-#if KBTOOL_FUSED_OVERLAP
-  if (fp.overlap) {
-    attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[config.numAttrs].val.programmaticStreamSerializationAllowed = 1;
-    ++config.numAttrs;
-  }
-#endif
+  add_overlap(fp, config);
   return cudaLaunchKernelEx(&config, KERNEL, fp);
 }
 

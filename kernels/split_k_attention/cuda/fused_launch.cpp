@@ -19,6 +19,7 @@ constexpr int64_t MERGE_ELEMENTS = 256 * 128;  // of k, worth a block that merge
 
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys
+constexpr int64_t MANY_VALUES = 128 * 128;  // of a tile's state
 constexpr int64_t FEW_WAVES = 4;  // up to here long tiles go first over all heads, not head by head
 
 int64_t rows_of_kv_head(const Sizes& sizes) {
@@ -54,9 +55,14 @@ int64_t choose_splits(int64_t items, int row_warps, const Sizes& sizes, const Ca
 }
 
 // Clusters that run at the same time, as large as may be: a second wave would take as long again.
-int64_t choose_wgmma_splits(int64_t items, int64_t Skv, const Card& card) {
+// Tiles of many values need no cluster to merge, so they fill the card.
+int64_t choose_wgmma_splits(int64_t items, bool many_values, int64_t Skv, const Card& card) {
   const int64_t most = Skv / WGMMA_MIN_KEYS;
   if (items <= 0 || most <= 1) return 1;
+  if (many_values) {
+    const int64_t blocks = std::min<int64_t>(card.multiprocessors / items, MAX_CLUSTER);
+    return std::max<int64_t>(1, std::min(blocks, most));
+  }
   if (const int64_t clusters = card.clusters[MAX_CLUSTER] / items; clusters > 1) {
     if (most >= MAX_CLUSTER) return MAX_CLUSTER * std::min(clusters, most / MAX_CLUSTER);
   }
@@ -118,15 +124,22 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // Two warpgroups of a head dimension of 256 have no room for the merge.
   const bool two = rows_of_kv_head(sizes) > ROWS_PER_WARPGROUP && sizes.D <= 128;
   FusedPlan plan = plan_of(true, two ? 2 : 1, ROWS_PER_WARPGROUP, sizes);
+  const bool many_values = plan.row_units * ROWS_PER_WARPGROUP * sizes.D >= MANY_VALUES;
   plan.num_splits = splits_of(splits, Tuned::wgmma, sizes, card, [&] {
-    return choose_wgmma_splits(plan.items, sizes.Skv, card);
+    return choose_wgmma_splits(plan.items, many_values, sizes.Skv, card);
   });
   plan.cluster = largest_divisor(plan.num_splits, MAX_CLUSTER);
+  // Measured on an H100: a cluster of two or four that runs in one wave merges such tiles in less
+  // time than a second kernel takes to start; larger clusters, or those that wait, do not.
+  plan.merge_apart = many_values && plan.num_splits > 1 &&
+                     (plan.cluster > 4 || plan.items * plan.groups() > card.clusters[plan.cluster]);
+  if (plan.merge_apart) plan.cluster = 1;
   plan.overlap = true;
   // Blocks take whole multiprocessors. Where two kernels fit side by side, the second would find the
   // places that are left, several clusters to a slice of the card that feeds them through one port:
   // measured on an H100, 33 us in place of 28 for 64 blocks.
-  plan.admit_next = 2 * plan.items * plan.num_splits > card.multiprocessors;
+  plan.admit_next =
+      plan.merge_apart || 2 * plan.items * plan.num_splits > card.multiprocessors;
   plan.heads_inner = plan.items <= FEW_WAVES * card.multiprocessors;
   return plan;
 }
@@ -137,8 +150,9 @@ bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
   constexpr int64_t MULTIPLY_ADDS = int64_t{3} << 26;
   const int64_t rows = rows_of_kv_head(sizes);
   if (!card.has_wgmma() || rows <= ROWS_PER_WARP) return false;
+  const FusedPlan plan = plan_wgmma(sizes, 0, card);
   return sizes.B * sizes.Hkv * rows * sizes.Skv >= MULTIPLY_ADDS / std::max<int64_t>(1, sizes.D) &&
-         plan_wgmma(sizes, 0, card).groups() == 1;
+         (plan.groups() == 1 || plan.merge_apart);
 }
 
 cudaError_t launch_fused(SplitKParams p, ElementType type, const KvLengths& lengths,
@@ -172,6 +186,7 @@ cudaError_t launch_fused(SplitKParams p, ElementType type, const KvLengths& leng
   fp.groups = static_cast<uint32_t>(plan.groups());
   fp.rows = static_cast<uint32_t>(rows);
   fp.items = static_cast<uint32_t>(plan.items);
+  fp.merge_apart = plan.merge_apart;
   fp.overlap = plan.overlap;
   fp.admit_next = plan.admit_next;
   fp.copy_width = copy_width(p);

@@ -1,4 +1,4 @@
-// Host side of the kernels that finish in one launch, fused and wgmma: how a call is cut up, and its
+// Host side of fused and wgmma, which finish in one launch or nearly so: how a call is cut up, and its
 // launch. No torch, no device code.
 #pragma once
 
@@ -17,6 +17,7 @@ struct FusedPlan {
   int64_t tiles;      // query tiles of a KV head
   int64_t num_splits;
   int cluster;        // splits that merge through shared memory; divides num_splits
+  bool merge_apart;   // a second kernel merges all splits; cluster is 1
   int64_t items;      // batch entries x KV heads x tiles
   bool heads_inner;   // neighbouring items differ in batch entry or head, not in the tile
   bool overlap;       // the card can start a kernel before the one ahead of it has ended
@@ -24,7 +25,7 @@ struct FusedPlan {
 
   int64_t groups() const { return num_splits / cluster; }
   // Merged by the last block to arrive where one cluster does not hold every split.
-  int64_t num_counters() const { return groups() == 1 ? 0 : items * cluster; }
+  int64_t num_counters() const { return groups() == 1 || merge_apart ? 0 : items * cluster; }
   // Floats: D weighted values for each row and group, a maximum and a sum for each row and split.
   int64_t workspace_numel(const Sizes& sizes) const {
     return groups() == 1 ? 0 : sizes.rows() * (groups() * sizes.D + 2 * num_splits);
@@ -38,7 +39,7 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card);
 // Whether wgmma is the faster of the two.
 bool wgmma_is_faster(const Sizes& sizes, const Card& card);
 
-// Enqueues the one kernel. `workspace` holds plan.workspace_numel floats, at a multiple of 16 bytes,
+// Enqueues the kernel, and the one that merges where that is apart. `workspace` holds plan.workspace_numel floats, at a multiple of 16 bytes,
 // and needs no initial value; p.partial_* and p.kv_lengths are not used. `counters` holds
 // plan.num_counters() zeros and holds zeros again when the kernel is done; no two launches that can
 // run at the same time may share it.

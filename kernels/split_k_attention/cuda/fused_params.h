@@ -20,6 +20,7 @@ struct FusedParams {
   uint32_t rows;       // query rows of a KV head: heads_per_kv * Sq
   uint32_t items;
   bool heads_inner;  // neighbouring items differ in batch entry or head, not in the tile
+  bool merge_apart;  // the states of all splits go to the workspace, for a second kernel
   bool overlap;     // may start before the kernel ahead of it in the stream has ended
   bool admit_next;  // and lets the one behind it start before it has ended itself
   int copy_width;  // bytes that one load of q, k or v may take: 16, 8, 4 or 2 (one element)

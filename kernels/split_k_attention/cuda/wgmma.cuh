@@ -9,10 +9,10 @@
 // one while the other runs.
 //
 // The merge is the fused kernel's: through a cluster's shared memory, then by the last block to
-// arrive.
+// arrive. Or, for tiles of many values, by a second kernel.
 #pragma once
 
-#include "block.cuh"
+#include "merge.cuh"
 #include "warpgroup.cuh"
 
 namespace kbtool::cuda {
@@ -398,6 +398,10 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
       bring_queries<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
       touch_later_parameters(fp);
       consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
+      if (fp.merge_apart) {
+        store_split_state<C>(fp, at, warp, lane, state);
+        return;
+      }
       block_sync();
       if (fp.cluster > 1) cluster_arrive();  // others may send: the tiles are done with
       store_group_state<C>(fp, at, wgmma_smem,
@@ -411,12 +415,16 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
 
 template <class Element, int D>
 cudaError_t launch_wgmma_bucket(const FusedParams& fp, int warpgroups, cudaStream_t stream) {
-  using One = WgmmaConfig<Element, D, 1>;
-  if constexpr (D < 256) {
-    using Two = WgmmaConfig<Element, D, 2>;
-    if (warpgroups == 2) return launch_blocks<Two, wgmma_kernel<Two>>(fp, stream);
-  }
-  return launch_blocks<One, wgmma_kernel<One>>(fp, stream);
+  const auto launch = [&] {
+    if constexpr (D < 256) {
+      using Two = WgmmaConfig<Element, D, 2>;
+      if (warpgroups == 2) return launch_blocks<Two, wgmma_kernel<Two>>(fp, stream);
+    }
+    using One = WgmmaConfig<Element, D, 1>;
+    return launch_blocks<One, wgmma_kernel<One>>(fp, stream);
+  };
+  const cudaError_t error = launch();
+  return error == cudaSuccess && fp.merge_apart ? launch_merge<Element>(fp, stream) : error;
 }
 
 }  // namespace kbtool::cuda

@@ -1,0 +1,79 @@
+// The merge of the splits' states in the workspace by a kernel of its own, right behind the one that
+// made them. For tiles of many values: every multiprocessor takes part, where a cluster has its own
+// blocks and the last block to arrive is alone.
+#pragma once
+
+#include "block.cuh"
+
+namespace kbtool::cuda {
+
+constexpr int MERGE_THREADS = 256;
+
+// A block's only state, from the registers that it is in, to the workspace.
+template <class C>
+__device__ __forceinline__ void store_split_state(const FusedParams& fp, const BlockItem& at,
+                                                  int row_tile, int lane,
+                                                  const LaneState<C>& state) {
+  static_assert(C::STATES == 1, "nothing to merge before");
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float l = state.l[half];
+    l += __shfl_xor_sync(~0u, l, 1);
+    l += __shfl_xor_sync(~0u, l, 2);
+    const int row = row_tile * 16 + half * 8 + lane / 4;
+    if (row >= at.rows) continue;
+    const int64_t slot = state_slot(fp, at.split, place_of(fp, at, row));
+    if (lane % 4 == 0) {
+      fp.p.partial_m[slot] = state.m[half];
+      fp.p.partial_l[slot] = l;
+    }
+    float* o = fp.p.partial_o + slot * fp.p.D + lane % 4 * 2;
+    const int left = static_cast<int>(fp.p.D) - lane % 4 * 2;
+#pragma unroll
+    for (int tile = 0; tile < C::D / 8; ++tile) {
+      const float* two = &state.o[tile][half * 2];
+      if (fp.p.D % 2 == 0) {
+        if (tile * 8 < left) *reinterpret_cast<float2*>(o + tile * 8) = make_float2(two[0], two[1]);
+      } else {
+        if (tile * 8 < left) o[tile * 8] = two[0];
+        if (tile * 8 + 1 < left) o[tile * 8 + 1] = two[1];
+      }
+    }
+  }
+}
+
+// A thread finishes four columns of a row.
+template <class Element>
+__global__ void __launch_bounds__(MERGE_THREADS)
+    merge_kernel(const __grid_constant__ FusedParams fp) {
+  const int64_t chunks = ceil_div(fp.p.D, 4);
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * MERGE_THREADS + threadIdx.x;
+  const int64_t row = e / chunks;  // of [B, H, Sq]
+  const int64_t head = row / fp.p.Sq;
+  const int64_t batch = head / fp.p.H;
+  const RowPlace place = {static_cast<uint32_t>(batch),
+                          static_cast<uint32_t>(head - batch * fp.p.H),
+                          static_cast<uint32_t>(row - head * fp.p.Sq)};
+  const int column = static_cast<int>(e - row * chunks) * 4;
+  wait_for_earlier_kernel();
+  admit_next_kernel(fp);
+  if (batch >= fp.p.B) return;
+  const StateChunk state = merge_partials(fp, place, 0, column);
+  store_output<Element>(fp, place, column, state);
+  if (column == 0) store_lse(fp, place, state);
+}
+
+template <class Element>
+cudaError_t launch_merge(const FusedParams& fp, cudaStream_t stream) {
+  const int64_t threads = fp.p.B * fp.p.H * fp.p.Sq * ceil_div(fp.p.D, 4);
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(ceil_div(threads, MERGE_THREADS)));
+  config.blockDim = dim3(MERGE_THREADS);
+  config.stream = stream;
+  cudaLaunchAttribute attribute;
+  config.attrs = &attribute;
+  add_overlap(fp, config);
+  return cudaLaunchKernelEx(&config, merge_kernel<Element>, fp);
+}
+
+}  // namespace kbtool::cuda
