@@ -439,7 +439,7 @@ def _print_times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: b
 def _print_mutants(result: MutantsResult) -> None:
     from kbtool.steps.mutants import headline
 
-    bound = result.bound
+    bound, cases = result.bound, many(len(result.cases), "case")
     rows = [
         [
             one.mutant.id,
@@ -455,15 +455,15 @@ def _print_mutants(result: MutantsResult) -> None:
         *([f"≥ {bound:g}"] if bound is not None else []), "what the first case says",
     ]  # fmt: skip
     click.echo(
-        f"each bug alone in a library of its own, {many(len(result.cases), 'case')}, {result.device};"
+        f"each bug alone in a library of its own, {cases}, {result.device};"
         " cases: how many found it"
         + (f"; ≥ {bound:g}: how many a fixed bound refuses" if bound is not None else "")
     )
     print_table(header, rows, numeric={2, 3} if bound is not None else {2})
     alone = [name for n, name in enumerate(result.cases) if n not in result.replaceable]
     click.echo(
-        f"nothing unique is found by {len(result.replaceable)} of {many(len(result.cases), 'case')}:"
-        " what each finds, another finds too (the record lists them under replaceable)"
+        f"nothing unique is found by {len(result.replaceable)} of {cases}: what each finds,"
+        " another finds too (the record lists them under replaceable)"
     )
     click.echo(f"cases that find a bug alone: {', '.join(alone) or 'none'}")
     for name in result.case_sets if bound is not None else []:

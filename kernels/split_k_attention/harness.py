@@ -373,15 +373,12 @@ def arms(
     ours = torch.ops.kbtool.split_k_attention.default
     timed: dict[str, Callable[[], Any] | str] = {SUBJECT: lambda: ours(q, k, v, **options)}
     for variant in variants:
-        timed[variant] = functools.partial(ours, q, k, v, **options, variant=variant)
+        timed[variant] = _tried(functools.partial(ours, q, k, v, **options, variant=variant))
     if peers:
         _clear_past_lengths(inputs)
     for peer in peers:
         empty = q.numel() == 0 or k.numel() == 0
         timed[peer] = "there is nothing to attend to" if empty else _PEERS.PEERS[peer](inputs)
-    for name, call in timed.items():
-        if name != SUBJECT and not isinstance(call, str):
-            timed[name] = _tried(call)
     return timed
 
 
@@ -395,13 +392,13 @@ def _clear_past_lengths(inputs: Mapping[str, Any]) -> None:
 
 
 def _tried(call: Callable[[], Any]) -> Callable[[], Any] | str:
-    """The call, or what it says when it is tried."""
+    """The call of a variant, or what the operator says when it is tried."""
     try:
         call()
     except torch.OutOfMemoryError:
         raise
-    except Exception as error:  # whatever a peer raises, it does not take these inputs
-        return (str(error).strip() or type(error).__name__).splitlines()[0]
+    except Exception as error:  # whatever it raises, it does not take these inputs
+        return str(error).splitlines()[0]
     return call
 
 

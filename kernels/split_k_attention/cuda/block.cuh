@@ -14,7 +14,7 @@
 //   tile_offset(row, chunk)      where a chunk lies in a tile
 //   STATES, STATE_STEP     states of the block before the merge, and the bytes from one to the next
 //   STATE_STRIDE           floats from row to row of a state
-//   ML_OFFSET, RECEIVED_ML_OFFSET, received_o_offset(cluster), shared_bytes(cluster)
+//   ML_OFFSET, EXCHANGE_OFFSET, RECEIVED_ML_OFFSET, received_o_offset(cluster), shared_bytes(cluster)
 #pragma once
 
 #include "async_copy.cuh"

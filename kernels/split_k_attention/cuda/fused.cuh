@@ -19,7 +19,7 @@
 namespace kbtool::cuda {
 
 // Depths may be set for a tuning build; as they stand every block fits the 99 KB of sm_86 and
-// sm_89, and two of them fit one multiprocessor of sm_80, sm_90 and sm_100.
+// sm_89, and two blocks of 16 rows fit one multiprocessor of sm_90 and sm_100.
 #if !defined(KBTOOL_FUSED_STAGES)
 #define KBTOOL_FUSED_STAGES 3
 #endif

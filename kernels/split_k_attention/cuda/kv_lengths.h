@@ -12,14 +12,15 @@ struct KvLengths {
 };
 
 #if defined(__CUDACC__)
-// What lies outside [0, Skv] is held to it: a kernel cannot raise an error.
+// What lies outside [0, Skv] is held to it: a kernel cannot raise an error. Not by the way for what
+// never changes: the kernel ahead, which this one may have started beside, may write the lengths.
 __device__ __forceinline__ int64_t valid_keys(const KvLengths& lengths, int64_t Skv,
                                               int64_t batch) {
   if (lengths.data == nullptr) return Skv;
   const int64_t at = batch * lengths.stride;
   const int64_t length = lengths.is_64bit
-                             ? __ldg(static_cast<const long long*>(lengths.data) + at)
-                             : __ldg(static_cast<const int*>(lengths.data) + at);
+                             ? __ldcg(static_cast<const long long*>(lengths.data) + at)
+                             : __ldcg(static_cast<const int*>(lengths.data) + at);
   return length < 0 ? 0 : (length > Skv ? Skv : length);
 }
 #endif

@@ -41,6 +41,17 @@ struct StateChunk {
   float4 o;
 };
 
+// Adds a state to sums that are relative to `base`.
+__device__ __forceinline__ void add_state(StateChunk& sums, const StateChunk& state, float c,
+                                          float base) {
+  const float weight = exp2_fast(scaled(state.m, c) - base);
+  sums.l = fmaf(weight, state.l, sums.l);
+  sums.o.x = fmaf(weight, state.o.x, sums.o.x);
+  sums.o.y = fmaf(weight, state.o.y, sums.o.y);
+  sums.o.z = fmaf(weight, state.o.z, sums.o.z);
+  sums.o.w = fmaf(weight, state.o.w, sums.o.w);
+}
+
 // Merges `count` states in the order of their numbers. m_of, l_of and o_of give the parts of one.
 template <int UNROLL = 4, class M, class L, class O>
 __device__ __forceinline__ StateChunk merge_states(int count, float c, const M& m_of, const L& l_of,
@@ -51,37 +62,44 @@ __device__ __forceinline__ StateChunk merge_states(int count, float c, const M& 
   const float base = scaled(finite_base(merged.m), c);
 #pragma unroll UNROLL
   for (int i = 0; i < count; ++i) {
-    const float weight = exp2_fast(scaled(m_of(i), c) - base);
-    const float4 o = o_of(i);
-    merged.l = fmaf(weight, l_of(i), merged.l);
-    merged.o.x = fmaf(weight, o.x, merged.o.x);
-    merged.o.y = fmaf(weight, o.y, merged.o.y);
-    merged.o.z = fmaf(weight, o.z, merged.o.z);
-    merged.o.w = fmaf(weight, o.w, merged.o.w);
+    add_state(merged, {m_of(i), l_of(i), o_of(i)}, c, base);
   }
   return merged;
 }
 
-// The same where the parts are far: those of AHEAD states are asked for at once, and the merge of one
-// such batch goes into the next.
+// The same where the parts are far: those of AHEAD states are asked for at once.
 template <int AHEAD, class M, class L, class O>
 __device__ __forceinline__ StateChunk merge_far_states(int count, float c, const M& m_of,
                                                        const L& l_of, const O& o_of) {
-  StateChunk merged{-CUDART_INF_F, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
-#pragma unroll 1
-  for (int first = 0; first < count; first += AHEAD) {
-    StateChunk states[AHEAD + 1];
-    states[0] = merged;
+  StateChunk states[AHEAD];
+  const auto load = [&](int first) {
 #pragma unroll
     for (int i = 0; i < AHEAD; ++i) {
-      states[i + 1] = {-CUDART_INF_F, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
-      if (first + i < count) states[i + 1] = {m_of(first + i), l_of(first + i), o_of(first + i)};
+      states[i] = {-CUDART_INF_F, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
+      if (first + i < count) states[i] = {m_of(first + i), l_of(first + i), o_of(first + i)};
     }
-    merged = merge_states<AHEAD + 1>(
-        AHEAD + 1, c, [&](int i) { return states[i].m; }, [&](int i) { return states[i].l; },
-        [&](int i) { return states[i].o; });
+  };
+  StateChunk merged{-CUDART_INF_F, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
+  load(0);
+#pragma unroll
+  for (int i = 0; i < AHEAD; ++i) merged.m = max_nan(merged.m, states[i].m);
+#pragma unroll 1
+  for (int first = AHEAD; first < count; first += AHEAD) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) {
+      merged.m = max_nan(merged.m, first + i < count ? m_of(first + i) : -CUDART_INF_F);
+    }
   }
-  return merged;
+  // One base for all: sums that were rescaled at every rise of the maximum would gather its rounding.
+  const float base = scaled(finite_base(merged.m), c);
+#pragma unroll 1
+  for (int first = 0;;) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) add_state(merged, states[i], c, base);
+    first += AHEAD;
+    if (first >= count) return merged;
+    load(first);
+  }
 }
 
 // ln of the sum of exp(logit). The sum is in double: a logit of 10^4 leaves a float no digits for

@@ -69,12 +69,11 @@ struct WgmmaConfig {
   static __host__ __device__ constexpr int received_o_offset(int cluster) {  // float4
     return RECEIVED_ML_OFFSET + cluster * BLOCK_M * 8;
   }
-  static int shared_bytes(int cluster) {
-    if (cluster == 1) return LOOP_BYTES > RECEIVED_ML_OFFSET ? LOOP_BYTES : RECEIVED_ML_OFFSET;
-    const int share = share_of(BLOCK_M * STATE_CHUNKS, cluster);
-    const int merge = received_o_offset(cluster) + cluster * share * 16;
-    return LOOP_BYTES > merge ? LOOP_BYTES : merge;
-  }
+  // Shares are rounded up: by less than a chunk of 16 bytes for each block.
+  static_assert(received_o_offset(MAX_CLUSTER) + (BLOCK_M * STATE_CHUNKS + MAX_CLUSTER) * 16 <=
+                    BARRIER_OFFSET,
+                "what a cluster's blocks send lies clear of the barrier that counts it");
+  static int shared_bytes(int) { return LOOP_BYTES; }
 };
 
 // The ring's barriers and tiles. A stage's keys and its values are waited for and freed apart.
