@@ -119,7 +119,7 @@ struct Cpu {
   static std::string variants(const Tensor&) { return VARIANTS; }
 
   static Plan plan(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
-                   const std::optional<std::string>& variant) {
+                   const std::optional<std::string>& variant, bool) {
     if (variant.has_value() && *variant != VARIANTS) kbtool::fail_variant(*variant, VARIANTS, q);
     const int64_t tiles =
         q.size(0) * k.size(1) * kbtool::cpu::query_tiles(q.size(1), k.size(1), q.size(2));
@@ -131,7 +131,7 @@ struct Cpu {
 
   static Plan partial_plan(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
                            const std::optional<std::string>& variant) {
-    return plan(q, k, num_splits, variant);
+    return plan(q, k, num_splits, variant, false);
   }
 
   static void run(kbtool::SplitKParams p, const Tensor& q, const std::optional<Tensor>& kv_lengths,

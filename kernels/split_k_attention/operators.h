@@ -5,7 +5,7 @@
 //   Guard(const Tensor& q)                  makes the device current while it lives
 //   check(const Tensor& q)                  its element types and head dimensions
 //   variants(const Tensor& q)               the names of its variants, separated by commas
-//   plan(q, k, num_splits, variant)         how a call is cut up
+//   plan(q, k, num_splits, variant, lengths)  how a call is cut up, one with kv_lengths or without
 //   partial_plan(q, k, num_splits, variant) the same for states alone
 //   run(p, q, lengths, plan, workspace)     attention: fills p.out and p.lse
 //   partial(p, q, lengths, plan)            pass 1 alone: fills p.partial_*
@@ -15,6 +15,7 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
+#include <algorithm>
 #include <cmath>
 #include <tuple>
 
@@ -46,7 +47,8 @@ class Operators {
                                               std::optional<std::string> variant) {
     check_call(q, k, v, num_splits, kv_lengths);
     const typename Device::Guard guard(q);
-    const typename Device::Plan plan = Device::plan(q, k, num_splits, variant);
+    const typename Device::Plan plan =
+        Device::plan(q, k, num_splits, variant, kv_lengths.has_value());
     Tensor out = torch::stable::new_empty(q, shape_of(q));
     Tensor lse = torch::stable::new_empty(q, rows_of(q), ScalarType::Float);
     std::optional<Tensor> workspace;
@@ -63,7 +65,8 @@ class Operators {
                             Tensor workspace) {
     check_call(q, k, v, num_splits, kv_lengths);
     const typename Device::Guard guard(q);
-    const typename Device::Plan plan = Device::plan(q, k, num_splits, variant);
+    const typename Device::Plan plan =
+        Device::plan(q, k, num_splits, variant, kv_lengths.has_value());
     check_output("out", out, q, q.scalar_type(), shape_of(q));
     check_output("lse", lse, q, ScalarType::Float, rows_of(q));
     check_workspace(workspace, q, plan.workspace_numel);
@@ -75,8 +78,10 @@ class Operators {
                                                      std::optional<std::string> variant) {
     check_call(q, k, k, num_splits, std::nullopt);
     const typename Device::Guard guard(q);
-    const typename Device::Plan plan = Device::plan(q, k, num_splits, variant);
-    return {plan.num_splits, plan.workspace_numel};
+    // Enough with kv_lengths and without.
+    const typename Device::Plan plan = Device::plan(q, k, num_splits, variant, false);
+    const typename Device::Plan ragged = Device::plan(q, k, num_splits, variant, true);
+    return {plan.num_splits, std::max(plan.workspace_numel, ragged.workspace_numel)};
   }
 
   static std::tuple<Tensor, Tensor, Tensor> partial(Tensor q, Tensor k, Tensor v, bool causal,

@@ -31,9 +31,10 @@ INSTANCE(launch_fused_bf16_d128)
 INSTANCE(launch_fused_bf16_d256)
 }  // namespace kbtool::cuda
 
-extern "C" void plan(int wgmma, const int64_t* s, int64_t splits, const int* c, int64_t* out) {
+extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, const int* c,
+                     int64_t* out) {
   using namespace kbtool::cuda;
-  const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5]};
+  const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0};
   Card card{c[0], c[1], c[2], {}};
   for (int blocks = 0; blocks <= MAX_CLUSTER; ++blocks) card.clusters[blocks] = c[3 + blocks];
   const FusedPlan plan =
@@ -46,6 +47,7 @@ extern "C" void plan(int wgmma, const int64_t* s, int64_t splits, const int* c, 
   out[5] = plan.merge_apart;
   out[6] = plan.num_counters();
   out[7] = plan.workspace_numel(sizes);
+  out[8] = plan.ragged_blocks;
 }
 """
 # Clusters of 0, 1, 2 … blocks that an H100 of 132 multiprocessors runs at a time, as its driver
@@ -64,6 +66,7 @@ class Plan(NamedTuple):
     merge_apart: int
     num_counters: int
     workspace_numel: int
+    ragged_blocks: int
 
 
 Make = Callable[..., Plan]
@@ -86,11 +89,15 @@ def built(folder: Path, rows: str = "") -> Make:
     library = ctypes.CDLL(str(folder / "plan.so"))
 
     def make(
-        sizes: tuple[int, ...], splits: int = 0, card: tuple[int, ...] = H100, wgmma: bool = False
+        sizes: tuple[int, ...],
+        splits: int = 0,
+        card: tuple[int, ...] = H100,
+        wgmma: bool = False,
+        lengths: bool = False,
     ) -> Plan:
-        out = (ctypes.c_int64 * 8)()
+        out = (ctypes.c_int64 * 9)()
         library.plan(
-            int(wgmma), (ctypes.c_int64 * 6)(*sizes), ctypes.c_int64(splits),
+            int(wgmma), int(lengths), (ctypes.c_int64 * 6)(*sizes), ctypes.c_int64(splits),
             (ctypes.c_int * 12)(*card), out,
         )  # fmt: skip
         return Plan(*out)
@@ -173,6 +180,32 @@ def test_a_second_kernel_merges_tiles_of_many_values_that_fill_the_card(
 ) -> None:
     made = plan(sizes, wgmma=True)
     assert (made.num_splits, made.cluster, bool(made.merge_apart)) == (splits, cluster, apart)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "blocks"),
+    [
+        ((32, 32, 8, 1, 131072, 128), 264),
+        ((2, 32, 8, 1, 16384, 128), 264),
+        ((1, 32, 8, 1, 131072, 128), 0),  # one entry: cut by what it has
+        ((4, 32, 8, 1, 1024, 128), 0),  # nobody waits long for 1024 keys
+        ((241, 32, 8, 1, 8192, 128), 0),  # more entries than fit beside the tiles
+        ((32, 32, 8, 8, 32768, 128), 132),  # two row units: one block a multiprocessor
+        ((32, 32, 8, 64, 32768, 128), 0),  # several tiles a KV head
+        ((200, 32, 32, 1, 1 << 20, 128), 0),  # too many places for 32 bits
+    ],
+)
+def test_unlike_lengths_are_shared_out_where_a_block_could_keep_others_waiting(
+    plan: Make, sizes: tuple[int, ...], blocks: int
+) -> None:
+    made = plan(sizes, lengths=True)
+    assert made.ragged_blocks == blocks
+    if blocks:
+        B, H, Hkv, Sq, _, D = sizes
+        assert made.num_counters == B * Hkv
+        assert made.workspace_numel == 2 * blocks * (H // Hkv * Sq) * (D + 2)
+    assert plan(sizes).ragged_blocks == 0
+    assert plan(sizes, splits=3, lengths=True).ragged_blocks == 0
 
 
 def test_one_wave_where_there_are_keys_enough(plan: Make) -> None:

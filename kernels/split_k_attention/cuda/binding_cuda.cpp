@@ -65,8 +65,8 @@ KvLengths lengths_of(const std::optional<Tensor>& lengths) {
           lengths->scalar_type() == ScalarType::Long};
 }
 
-Sizes sizes_of(const Tensor& q, const Tensor& k) {
-  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3)};
+Sizes sizes_of(const Tensor& q, const Tensor& k, bool lengths) {
+  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), lengths};
 }
 
 kbtool::cuda::CounterPool& counter_pool() {
@@ -97,9 +97,9 @@ struct Cuda {
   }
 
   static Plan plan(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
-                   const std::optional<std::string>& variant) {
+                   const std::optional<std::string>& variant, bool lengths) {
     const Card card = card_of(q);
-    const Sizes sizes = sizes_of(q, k);
+    const Sizes sizes = sizes_of(q, k, lengths);
     const Variant chosen =
         variant.has_value() ? parse(*variant, q) : kbtool::cuda::default_variant(sizes, card);
     return kbtool::cuda::make_plan(chosen, sizes, num_splits.value_or(0), card);
@@ -112,7 +112,7 @@ struct Cuda {
       fail("variant must be two_pass, the only one with a partial pass of its own, got '",
            *variant, "'");
     }
-    return kbtool::cuda::make_plan(Variant::two_pass, sizes_of(q, k), num_splits.value_or(0),
+    return kbtool::cuda::make_plan(Variant::two_pass, sizes_of(q, k, false), num_splits.value_or(0),
                                    card_of(q));
   }
 

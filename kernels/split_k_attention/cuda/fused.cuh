@@ -300,21 +300,14 @@ __device__ __forceinline__ bool has_not_finite(const BlockItem& at, int row_warp
   return (row < at.rows && zero[0] != 0.0f) || (row + 8 < at.rows && zero[1] != 0.0f);
 }
 
+// All groups' keys of the split, to their states in shared memory.
 template <class C>
-__global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant__ FusedParams fp) {
-  extern __shared__ __align__(128) unsigned char smem[];
+__device__ __forceinline__ void attend(const FusedParams& fp, const BlockItem& at,
+                                       unsigned char* smem) {
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // uniform, and seen so
   const int lane = threadIdx.x % 32;
   const int key_warp = warp / C::ROW_WARPS;
   const int row_warp = warp % C::ROW_WARPS;
-  const bool clustered = fp.cluster > 1;
-  if (clustered) {
-    if (threadIdx.x == 0) exchange_init(shared_address(smem + C::EXCHANGE_OFFSET));
-    __syncwarp();
-    cluster_arrive_relaxed();  // every block has started before any sends
-  }
-
-  const BlockItem at = locate<C>(fp);
   unsigned char* region = smem + key_warp * C::REGION_BYTES;
   float2* ml_smem = reinterpret_cast<float2*>(smem + C::ML_OFFSET);  // [KEY_WARPS, BLOCK_M]
   float2* ml = ml_smem + key_warp * C::BLOCK_M;
@@ -329,11 +322,30 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
   }
   if (careful) attend_carefully<C>(fp, at, region, ml, key_warp, row_warp, lane);
   block_sync();
-  finish_block<C>(fp, at, smem);
 }
 
 template <class C>
+__global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant__ FusedParams fp) {
+  extern __shared__ __align__(128) unsigned char smem[];
+  if (fp.cluster > 1) {
+    if (threadIdx.x == 0) exchange_init(shared_address(smem + C::EXCHANGE_OFFSET));
+    __syncwarp();
+    cluster_arrive_relaxed();  // every block has started before any sends
+  }
+  const BlockItem at = locate<C>(fp);
+  attend<C>(fp, at, smem);
+  finish_block<C>(fp, at, smem);
+}
+
+}  // namespace kbtool::cuda
+
+#include "ragged.cuh"
+
+namespace kbtool::cuda {
+
+template <class C>
 cudaError_t launch_config(const FusedParams& fp, cudaStream_t stream) {
+  if (fp.ragged_blocks > 0) return launch_ragged<C>(fp, stream);
   return launch_blocks<C, fused_kernel<C>>(fp, stream);
 }
 

@@ -18,6 +18,7 @@ struct FusedPlan {
   int64_t num_splits;
   int cluster;        // splits that merge through shared memory; divides num_splits
   bool merge_apart;   // a second kernel merges all splits; cluster is 1
+  int ragged_blocks;  // blocks that share unlike lengths evenly; 0 where splits are cut as above
   int64_t items;      // batch entries x KV heads x tiles
   bool heads_inner;   // neighbouring items differ in batch entry or head, not in the tile
   bool overlap;       // the card can start a kernel before the one ahead of it has ended
@@ -25,9 +26,17 @@ struct FusedPlan {
 
   int64_t groups() const { return num_splits / cluster; }
   // Merged by the last block to arrive where one cluster does not hold every split.
-  int64_t num_counters() const { return groups() == 1 || merge_apart ? 0 : items * cluster; }
-  // Floats: D weighted values for each row and group, a maximum and a sum for each row and split.
+  int64_t num_counters() const {
+    if (ragged_blocks > 0) return items;
+    return groups() == 1 || merge_apart ? 0 : items * cluster;
+  }
+  // Floats: D weighted values for each row and group, a maximum and a sum for each row and split. Ragged
+  // batches: two states a block.
   int64_t workspace_numel(const Sizes& sizes) const {
+    if (ragged_blocks > 0) {
+      const int64_t rows = sizes.H / sizes.Hkv * sizes.Sq;
+      return 2 * ragged_blocks * rows * (ceil_div(sizes.D, 4) * 4 + 2);
+    }
     return groups() == 1 ? 0 : sizes.rows() * (groups() * sizes.D + 2 * num_splits);
   }
 };

@@ -6,6 +6,8 @@
 
 namespace kbtool::cuda {
 
+constexpr int64_t MAX_RAGGED_ENTRIES = 240;
+
 struct FusedParams {
   SplitKParams p;
   KvLengths lengths;
@@ -20,6 +22,7 @@ struct FusedParams {
   uint32_t rows;       // query rows of a KV head: heads_per_kv * Sq
   uint32_t items;
   bool heads_inner;  // neighbouring items differ in batch entry or head, not in the tile
+  uint32_t ragged_blocks;  // of the kernel of ragged.cuh; 0 where the other is meant
   bool merge_apart;  // the states of all splits go to the workspace, for a second kernel
   bool overlap;     // may start before the kernel ahead of it in the stream has ended
   bool admit_next;  // and lets the one behind it start before it has ended itself

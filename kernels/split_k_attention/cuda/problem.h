@@ -18,6 +18,7 @@ struct Sizes {
   int64_t Sq;
   int64_t Skv;
   int64_t D;
+  bool lengths;  // each batch entry has as many valid keys as the device says
 
   int64_t rows() const { return B * H * Sq; }
 };
