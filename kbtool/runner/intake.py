@@ -22,6 +22,7 @@ from kbtool.model.finding import Finding
 from kbtool.model.results import BuildResult
 from kbtool.model.run import Run, taken_into
 from kbtool.model.session import Session
+from kbtool.model.words import many
 from kbtool.runner.journal import SUFFIX, file_stem
 from kbtool.store.document import DocumentError, read_bytes
 from kbtool.store.edit import end_run_session
@@ -326,8 +327,9 @@ def _about_commit(root: Path, run: Run) -> Iterator[str]:
     ]
     if other:
         more = f" and {len(other) - 3} more" if len(other) > 3 else ""
+        are = "is not that" if len(other) == 1 else "are not those"
         yield (
-            f"{len(other)} of the {len(sources)} files that it was built from are not those of"
+            f"{len(other)} of the {many(len(sources), 'file')} that it was built from {are} of"
             f" {where}: {', '.join(other[:3])}{more}"
         )
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TextIO
 
 from kbtool.model.run import Run, StepRecord
+from kbtool.model.words import many
 from kbtool.runner.history import Match
 
 Mode = Literal["auto", "tty", "plain", "quiet", "rawjson"]
@@ -74,7 +75,7 @@ class Plain(Reporter):
     def run_started(self, run_id: str, session: str, expected: Sequence[float]) -> None:
         """Name the run, its session and the time it should take."""
         self._say(
-            f"run {run_id} in session {session}: {len(expected)} steps,"
+            f"run {run_id} in session {session}: {many(len(expected), 'step')},"
             f" about {seconds(sum(expected))}"
         )
 

@@ -19,6 +19,7 @@ from kbtool.model.results import (
     ValidationResult,
 )
 from kbtool.model.run import Run
+from kbtool.model.words import many as many
 
 UNKNOWN = "unknown"
 T = TypeVar("T")
@@ -79,11 +80,6 @@ def significant(value: float, digits: int = 3) -> str:
 def counted(value: float) -> str:
     """A figure that may be a count, a size or a limit: whole numbers in full."""
     return f"{value:,.0f}" if float(value).is_integer() else significant(value)
-
-
-def many(count: int, noun: str) -> str:
-    """``1 case``, ``2 cases``: a number of things whose plural ends in s."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def instant(value: datetime) -> str:

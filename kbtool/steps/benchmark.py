@@ -9,6 +9,7 @@ from typing import Any
 
 from kbtool.model.recipe import BenchmarkStep, names_in
 from kbtool.model.results import BenchmarkResult
+from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_alone, with_part
 from kbtool.steps.validate import library_request
 
@@ -31,9 +32,9 @@ class Benchmark:
         cases = context.cases(step.case_sets)
         threads = step.threads or context.machine.cores
         return [
-            f"time {len(cases)} cases of {step.case_sets}, {step.samples} samples an arm,"
-            f" {threads} threads{_named(step)}, peers {step.peers}; refused unless validate passed"
-            " this very library",
+            f"time {many(len(cases), 'case')} of {step.case_sets},"
+            f" {many(step.samples, 'sample')} an arm, {many(threads, 'thread')}{_named(step)},"
+            f" peers {step.peers}; refused unless validate passed this very library",
             RULE,
         ]
 
@@ -65,7 +66,8 @@ class Benchmark:
         if refused:
             first = f"{refused[0].name}: {refused[0].refused}"
             return Outcome(
-                "failed", f"{len(refused)} of {len(result.cases)} figures are refused: {first}",
+                "failed",
+                f"{len(refused)} of {many(len(result.cases), 'figure')} refused: {first}",
                 result, first,
             )  # fmt: skip
         return Outcome("passed", headline(result), result)
@@ -152,11 +154,12 @@ def _named(step: BenchmarkStep) -> str:
 
 def headline(result: BenchmarkResult) -> str:
     """A benchmark in a line: the geometric mean of the ratios and their range."""
+    timed = many(len(result.cases), "case")
     if result.noise is not None:
-        return f"{len(result.cases)} cases timed; {result.noise}, so no ratio is claimed"
+        return f"{timed} timed; {result.noise}, so no ratio is claimed"
     ratios = [value for case in result.cases if (value := result.ratio(case)) is not None]
     if not ratios:
-        return f"{len(result.cases)} cases timed; no {result.baseline} to compare with"
+        return f"{timed} timed; no {result.baseline} to compare with"
     best = [value for values in result.by_set().values() for value in values]
     against_best = f"; best peer ÷ {result.subject}: {_span(best)}" if best else ""
     return f"{result.baseline} ÷ {result.subject}: {_span(ratios)}{against_best}"
@@ -175,7 +178,7 @@ def report(result: BenchmarkResult) -> list[str]:
 
 def remarks(result: BenchmarkResult) -> list[str]:
     """What the table leaves open: why an arm was not timed, whose output is wrong, in lines."""
-    total = f"of {len(result.cases)} cases"
+    total = f"of {many(len(result.cases), 'case')}"
     absent = Counter(item for case in result.cases for item in case.absent.items())
     lines = [
         f"{arm} not timed in {count} {total}: {reason}" for (arm, reason), count in absent.items()
@@ -189,11 +192,13 @@ def remarks(result: BenchmarkResult) -> list[str]:
         f"{arm} wrong, and so no peer, in {len(said)} {total}; in the first: {said[0]}"
         for arm, said in wrong.items()
     ]
-    return [*lines, f"{result.not_reached} cases not reached"] if result.not_reached else lines
+    if result.not_reached:
+        lines.append(f"{many(result.not_reached, 'case')} not reached")
+    return lines
 
 
 def _span(ratios: list[float]) -> str:
     return (
         f"geometric mean {geometric_mean(ratios):.2f}×,"
-        f" {min(ratios):.2f}× to {max(ratios):.2f}× over {len(ratios)} cases"
+        f" {min(ratios):.2f}× to {max(ratios):.2f}× over {many(len(ratios), 'case')}"
     )

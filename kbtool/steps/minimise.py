@@ -11,6 +11,7 @@ from kbtool.model.errors import UsageError
 from kbtool.model.kernel import CaseValue
 from kbtool.model.recipe import MinimiseStep
 from kbtool.model.results import MinimiseResult
+from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.validate import library_request
 
@@ -24,13 +25,13 @@ class Minimise:
     def plan(self, step: MinimiseStep, context: Context) -> list[str]:
         """The cases, and how far the search may go."""
         cases = context.chosen(step.case_sets, step.case)
-        where = (
-            f"the case {step.case!r}" if step.case else f"{len(cases)} cases of {step.case_sets}"
-        )
+        several = f"{many(len(cases), 'case')} of {step.case_sets}"
+        where = f"the case {step.case!r}" if step.case else several
         return [
             f"try {where}, each up to {step.limit} (a case that hangs or kills its process fails)",
             "of those that fail, take the one with the least work and make it smaller: at most"
-            f" {step.probes} cases, up to {step.draws} draws of inputs before a case passes",
+            f" {many(step.probes, 'case')}, up to {many(step.draws, 'draw')} of inputs before a"
+            " case passes",
             "try the values beside what is found, field by field, and each part of the operator"
             " alone, where the harness offers parts",
         ]
@@ -49,14 +50,11 @@ class Minimise:
             return failure
         result = MinimiseResult.model_validate(event["result"])
         if result.start is None:
+            right = f"{many(result.cases, 'case')} right"
             if result.unfinished:
-                return Outcome("timeout", f"{result.cases} cases right, then {result.unfinished}",
-                               result)  # fmt: skip
-            return Outcome(
-                "passed",
-                f"{result.cases} of {result.cases} cases right: nothing to minimise",
-                result,
-            )
+                return Outcome("timeout", f"{right}, then {result.unfinished}", result)
+            said = f"{result.cases} of {right}: nothing to minimise"
+            return Outcome("passed", said, result)
         assert result.smallest is not None
         return Outcome("failed", headline(result), result, result.smallest.message,
                        result.smallest.message or "")  # fmt: skip
@@ -153,7 +151,7 @@ def headline(result: MinimiseResult) -> str:
         for axis in result.axes
         if axis.boundary is not None and "=" not in axis.field
     ]
-    said = [f"{len(result.failing)} of {result.cases} cases fail, the smallest: {result.text}"]
+    said = [f"{_failing(result)}, the smallest: {result.text}"]
     said += bounds
     fault = fault_of(result)
     return "; ".join([*said, *([fault] if fault else [])])
@@ -174,15 +172,16 @@ def report(result: MinimiseResult, recipe: str) -> list[str]:
     if result.smallest is None or result.start is None:
         return []
     lines = [
-        f"{len(result.failing)} of {result.cases} cases fail; from {result.start.case_set}/"
-        f"{result.start.name}, the smallest that still fails:",
+        f"{_failing(result)}; from {result.start.case_set}/{result.start.name}, the smallest that"
+        " still fails:",
         f"  {result.text}",
         f"  {result.smallest.message}",
     ]
     if result.failed_draws is not None and result.failed_draws[0] < result.failed_draws[1]:
         failed, drawn = result.failed_draws
         lines.append(
-            f"  fails in {failed} of {drawn} draws of inputs: what passes below may have been lucky"
+            f"  fails in {failed} of {many(drawn, 'draw')} of inputs: what passes below may have"
+            " been lucky"
         )
     telling = [axis for axis in result.axes if any(p.state == "passes" for p in axis.probes)]
     lines += [f"  {axis.sentence}" for axis in telling]
@@ -200,3 +199,8 @@ def report(result: MinimiseResult, recipe: str) -> list[str]:
         f" --set seed={result.smallest_seed}"
     )
     return lines
+
+
+def _failing(result: MinimiseResult) -> str:
+    count = len(result.failing)
+    return f"{count} of {many(result.cases, 'case')} fail{'s' * (count == 1)}"

@@ -26,6 +26,7 @@ from kbtool.model.results import (
     ValidationResult,
     replaceable_cases,
 )
+from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.build import ninja_progress
 from kbtool.steps.validate import library_request
@@ -46,8 +47,8 @@ class Mutants:
         return [
             f"put bugs back into {context.manifest.id}, one at a time: {known or 'none known'}"
             " (those of the target that is built)",
-            f"validate each over {len(cases)} cases of {step.case_sets}, in a process of its own,"
-            f" at most {step.limit} each{bound}",
+            f"validate each over {many(len(cases), 'case')} of {step.case_sets}, in a process of its"
+            f" own, at most {step.limit} each{bound}",
             "a bug that no case finds is a finding, and the step fails",
         ]
 
@@ -215,7 +216,7 @@ class _Trial:
         if not wrong:
             return result
         first = f"{wrong[0].case_set}/{wrong[0].name}: {wrong[0].message}"
-        said = f"{len(wrong)} cases are wrong without any bug put back; mend that first"
+        said = f"{many(len(wrong), 'case')} wrong without any bug put back; mend that first"
         return Outcome("failed", said, result, first, first)
 
     def _judge(self, bug: str, mutant: Mutant, library: _Library | str) -> MutantResult:
@@ -347,7 +348,8 @@ def headline(result: MutantsResult) -> str:
     """What became of the bugs, in a line."""
     counts = Counter(one.verdict for one in result.mutants)
     equivalent = sum(one.mutant.equivalent is not None for one in result.mutants)
-    said = [f"{counts['killed']} of {len(result.mutants)} bugs put back were found"]
+    were = "was" if counts["killed"] == 1 else "were"
+    said = [f"{counts['killed']} of {many(len(result.mutants), 'bug')} put back {were} found"]
     survivors = [one.mutant.id for one in result.mutants if one.finding == "no case finds it"]
     if survivors:
         said.append(f"{len(survivors)} survived ({', '.join(survivors)})")
@@ -371,5 +373,4 @@ def _told(result: MutantResult) -> str:
     if result.verdict != "killed":
         return f"{result.mutant.id}: {result.verdict.replace('-', ' ')}"
     ended = f", the process {result.cut_short}" if result.cut_short else ""
-    count = len(result.killed_by)
-    return f"{result.mutant.id}: found by {count} case{'s' if count != 1 else ''}{ended}"
+    return f"{result.mutant.id}: found by {many(len(result.killed_by), 'case')}{ended}"

@@ -8,6 +8,7 @@ from kbtool.gpu.profile import decide, metrics_for, parse, problem
 from kbtool.gpu.toolchain import find_profiler
 from kbtool.model.recipe import ProfileStep
 from kbtool.model.results import ProfileCase, ProfileResult
+from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.validate import library_request
 
@@ -31,8 +32,9 @@ class Profile:
         program, version = find_profiler()
         metrics = metrics_for(context.machine.compute_capability)
         return [
-            f"profile one call of {step.arm or 'the library'} on each of {len(cases)} cases with"
-            f" {program.name} {version}, {len(metrics)} metrics; refused unless validate passed"
+            f"profile one call of {step.arm or 'the library'} on each of"
+            f" {many(len(cases), 'case')} with {program.name} {version},"
+            f" {many(len(metrics), 'metric')}; refused unless validate passed"
             " this very library",
             "name the bottleneck: bytes, arithmetic, latency, occupancy or launch",
         ]
@@ -116,7 +118,7 @@ class Profile:
         verdicts = [case.verdict for case in profiled]
         told = "; ".join(dict.fromkeys(verdicts))
         return Outcome(
-            "passed", f"{len(profiled)} cases, {told}", result, symptoms="\n".join(verdicts)
+            "passed", f"{many(len(profiled), 'case')}, {told}", result, symptoms="\n".join(verdicts)
         )
 
 

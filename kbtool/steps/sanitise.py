@@ -11,6 +11,7 @@ from kbtool.gpu.toolchain import find_sanitiser
 from kbtool.model.errors import UsageError
 from kbtool.model.recipe import SanitiseStep, names_in
 from kbtool.model.results import SanitiseResult, ToolReport
+from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.validate import library_request
 
@@ -23,7 +24,7 @@ class Sanitise:
         cases = context.chosen(step.case_sets, step.case)
         program, version = find_sanitiser()
         variants = "" if step.variants == "default" else f", variants {step.variants},"
-        plan = [f"call the library once on each of {len(cases)} cases{variants} under"]
+        plan = [f"call the library once on each of {many(len(cases), 'case')}{variants} under"]
         for tool in _tools(step):
             left_out = ", ".join(_excluded(step, tool))
             plan.append(
@@ -82,8 +83,8 @@ def report(result: SanitiseResult) -> list[str]:
     """What each tool found, in lines."""
     lines = []
     for tool in result.tools:
-        count = f"{tool.errors} errors" if tool.errors else "no errors"
-        lines += [f"{tool.tool}: {count} in {len(tool.cases)} cases", *tool.reports]
+        count = many(tool.errors, "error") if tool.errors else "no errors"
+        lines += [f"{tool.tool}: {count} in {many(len(tool.cases), 'case')}", *tool.reports]
     return lines
 
 
@@ -165,9 +166,9 @@ def _under(
         errors=errors,
         reports=reports if errors else [],
     )
-    told = f"{tool}: no errors in {ran} cases"
+    told = f"{tool}: no errors in {many(ran, 'case')}"
     if errors:
         died = f", which ended {names[ran]}" if ran < len(names) else ""
         first = reports[0].partition("\n")[0] if reports else "not printed"
-        told = f"{tool}: {errors} error{'s' * (errors > 1)}, the first{died}: {first}"
+        told = f"{tool}: {many(errors, 'error')}, the first{died}: {first}"
     return report, told, done.output

@@ -7,6 +7,7 @@ from typing import Any
 
 from kbtool.model.recipe import TuneStep
 from kbtool.model.results import TuneResult
+from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_alone, with_part
 from kbtool.steps.validate import library_request
 from kbtool.store.write import write_atomic
@@ -20,9 +21,9 @@ class Tune:
         cases = context.chosen(step.case_sets, step.case)
         writes = "write the table that it chooses by" if step.write else "leave its table as it is"
         return [
-            f"time the library's own choice beside every other on {len(cases)} cases, variants"
-            f" {step.variants}, {step.samples} samples a setting; refused unless validate passed"
-            " this very library",
+            f"time the library's own choice beside every other on {many(len(cases), 'case')},"
+            f" variants {step.variants}, {many(step.samples, 'sample')} a setting; refused unless"
+            " validate passed this very library",
             writes,
         ]
 
@@ -70,22 +71,24 @@ class Tune:
         wrong = [case for case in result.cases if case.wrong]
         if wrong:
             first = f"{wrong[0].name} with {wrong[0].best}: {wrong[0].wrong}"
-            return Outcome("failed", f"{len(wrong)} settings are wrong: {first}", result, first)
+            said = f"{many(len(wrong), 'setting')} wrong: {first}"
+            return Outcome("failed", said, result, first)
         return Outcome("passed", headline(result), result)
 
 
 def headline(result: TuneResult) -> str:
     """What there is to gain, in a line."""
+    cases = many(len(result.cases), "case")
     if result.noise is not None:
-        return f"{len(result.cases)} cases timed; {result.noise}, so no {result.setting} is tabled"
+        return f"{cases} timed; {result.noise}, so no {result.setting} is tabled"
     better = [case for case in result.cases if case.best != case.own]
     if not better:
-        return f"{len(result.cases)} cases timed; no other {result.setting} is faster"
+        return f"{cases} timed; no other {result.setting} is faster"
     mean = geometric_mean(case.gain for case in result.cases)
     most = max(case.gain for case in better)
     where = f"; written to {result.table}: build and validate it again" if result.table else ""
     return (
-        f"another {result.setting} is faster in {len(better)} of {len(result.cases)} cases: by"
+        f"another {result.setting} is faster in {len(better)} of {cases}: by"
         f" {mean:.3f}× in the geometric mean of all, {most:.2f}× at most{where}"
     )
 

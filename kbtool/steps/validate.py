@@ -9,6 +9,7 @@ from kbtool.gpu.build import BuildPlan
 from kbtool.model.kernel import Kernel
 from kbtool.model.recipe import ValidateStep
 from kbtool.model.results import BuildResult, ValidationResult
+from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_worker, with_part, worker_failure
 
 
@@ -20,7 +21,7 @@ class Validate:
         counts = Counter(name for name, _ in context.cases(step.case_sets))
         variants = "" if step.variants == "default" else f", variants {step.variants}"
         return [
-            f"hold {count} cases of {name} against the float64 reference{variants}"
+            f"hold {many(count, 'case')} of {name} against the float64 reference{variants}"
             for name, count in counts.items()
         ]
 
@@ -68,12 +69,13 @@ class Validate:
                 return failure
         if known is None:
             return Outcome("failed", f"no case was run{others}")
+        run = many(total, "case")
         wrong = [case for case in known.cases if not case.passed]
         if wrong:
             first = f"{wrong[0].place}: {wrong[0].message}"
-            return Outcome("failed", f"{len(wrong)} of {total} cases wrong", known, first, first)
+            return Outcome("failed", f"{len(wrong)} of {run} wrong", known, first, first)
         context.validated.append(known)
-        return Outcome("passed", f"{total} of {total} cases right{others}{_margin(known)}", known)
+        return Outcome("passed", f"{total} of {run} right{others}{_margin(known)}", known)
 
 
 def library_request(plan: BuildPlan, built: BuildResult, kernel: Kernel) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from kbtool.ledger.export.lines import (
 )
 from kbtool.ledger.rollup import Links, card_of, money
 from kbtool.model.session import Session
+from kbtool.model.words import many
 
 SERVICES = {
     "gpu": ("GPU", "Compute", "Virtual Machines"),
@@ -127,9 +128,10 @@ def focus(
     for currency, amount in engineers.items():
         export.notes.append(f"not in it: {money(amount)} {currency} for engineers")
     if numberless:
+        name = "names" if numberless == 1 else "name"
         export.notes.append(
-            f"{numberless} billed lines name no invoice, and FOCUS wants its number: write it as"
-            " `invoice` on the cost line"
+            f"{many(numberless, 'billed line')} {name} no invoice, and FOCUS wants its number:"
+            " write it as `invoice` on the cost line"
         )
     if unnamed:
         export.notes.append(
