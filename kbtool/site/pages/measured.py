@@ -30,7 +30,7 @@ _MOST_POINTS = 400
 _MOST_RUNS = 40
 """In a history: more would be a column of figures that nobody reads."""
 
-_UNSAID = "it was not timed; the record does not say why"
+_UNSAID = "the run did not time it"
 
 
 class Machine(NamedTuple):
