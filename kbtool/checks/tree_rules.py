@@ -27,6 +27,7 @@ from kbtool.checks.prose_rules import judged, own_record
 from kbtool.model.edit import edited
 from kbtool.model.finding import Finding
 from kbtool.model.prose import addresses, expression
+from kbtool.store.includes import includes
 from kbtool.store.lock import is_locked
 from kbtool.store.scan import Scan, inside
 
@@ -318,6 +319,32 @@ def manifests_name_files(tree: Tree) -> Iterator[Finding]:
                 yield tree.at(facts, location, "manifest", message)
 
 
+def manifests_list_what_is_included(tree: Tree) -> Iterator[Finding]:
+    """Every file of a kernel's folder that a source or header of a target includes is listed by
+    that target: a build is named by a hash of what the manifest lists."""
+    for facts in tree.kernels.values():
+        folder = os.path.join(tree.root, os.path.dirname(facts.path))  # noqa: PTH118, PTH120
+        for target in facts.names.get("targets", ()):
+            listed = {
+                os.path.normpath(path): path
+                for location, path in facts.files
+                if location[:2] == ["targets", target] and _stays(os.path.realpath(folder), path)
+            }
+            for name, path in listed.items():
+                try:
+                    with open(os.path.join(folder, path), "rb") as file:  # noqa: PTH118, PTH123
+                        text = file.read()
+                except OSError:
+                    continue  # the rule before this one tells
+                for included in includes(name, text, listed, folder):
+                    if included is not None and included not in listed:
+                        yield tree.at(
+                            facts, ["targets", target, "headers"], "manifest",
+                            f"{name} includes {included}, which target {target} does not list;"
+                            " add it to the target's headers",
+                        )  # fmt: skip
+
+
 def mutants_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
     """A mutant's text stands exactly once in a source or header of its kernel's target, which has
     its variant; no two mutants have one id."""
@@ -422,6 +449,7 @@ TREE_RULES: tuple[Rule, ...] = (
     recipes_name_what_is_there,
     commands_stay_inside,
     manifests_name_files,
+    manifests_list_what_is_included,
     mutants_edit_what_is_there,
     lines_take_rates_of_the_ledger,
     runs_name_what_is_there,

@@ -170,7 +170,7 @@ def _time_case(
             if name in refused:
                 continue
             on_arm(name)
-            calls[name] = _tried(harness, inputs, name, clock.device)
+            calls[name] = tried(harness, inputs, name, clock.device)
             if not isinstance(calls[name], str):
                 taken.add(name)
             elif name in taken:
@@ -219,10 +219,17 @@ def _time_case(
     )
 
 
-def _tried(
+def tried(
     harness: Harness, inputs: Mapping[str, Any], name: str, device: torch.device
 ) -> Callable[[], Any] | str:
-    """The call of a peer, or what it says when it is made and tried."""
+    """The call of a peer, or why there is none: what it raises when it is made and called once.
+
+    Args:
+        harness: the kernel's harness.
+        inputs: of the case.
+        name: of the peer.
+        device: where the inputs are.
+    """
     try:
         call = harness.arms(inputs, (), [name])[name]
         if not isinstance(call, str):

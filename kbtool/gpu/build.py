@@ -32,6 +32,7 @@ from kbtool.gpu.toolchain import (
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Kernel
 from kbtool.model.results import BuildResult
+from kbtool.store.includes import includes
 from kbtool.store.lock import LockTimeoutError, lock
 from kbtool.store.write import write_atomic
 
@@ -50,7 +51,6 @@ _NOT_AN_ERROR = re.compile(
 _FAILED = re.compile(r"FAILED: (?:\[code=-?\d+\] )?(.*?) ?$")
 _STATUS = re.compile(r"\[\d+/\d+\] |ninja: ")
 _USAGE_LINE = re.compile(r"ptxas info\b|\s+\d+ bytes stack frame, ")
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\w+))', re.MULTILINE)
 
 
 class BuildError(Exception):
@@ -383,19 +383,15 @@ def _read_by(source: str, texts: Mapping[str, bytes], folder: Path) -> set[str]:
         if name in found:
             continue
         found.add(name)
-        for quoted, angled, macro in _INCLUDE.findall(texts[name].decode("utf-8", "replace")):
-            if macro:
-                return set(texts)  # what it names only the compiler can tell
-            beside = [posixpath.join(posixpath.dirname(name), quoted)] if quoted else []
-            for place in map(posixpath.normpath, [*beside, quoted or angled]):
-                if place in texts:
-                    waiting.append(place)
-                    break
-                if not place.startswith("..") and (folder / place).is_file():
-                    raise UsageError(
-                        f"{folder / name} includes {place}, which the manifest does not list:"
-                        " add it to the target's headers in kernel.yaml"
-                    )
+        for included in includes(name, texts[name], texts, folder):
+            if included is None:
+                return set(texts)  # what the macro names only the compiler can tell
+            if included not in texts:
+                raise UsageError(
+                    f"{folder / name} includes {included}, which the manifest does not list:"
+                    " add it to the target's headers in kernel.yaml"
+                )
+            waiting.append(included)
     return found
 
 

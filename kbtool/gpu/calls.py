@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from kbtool.gpu.benchmark import tried
 from kbtool.gpu.harness import Harness, HarnessError
 from kbtool.gpu.validate import case_seed
 
@@ -59,14 +60,16 @@ def profiled_call(harness: Harness, case: Mapping[str, Any], arm: str | None, se
         The arm.
 
     Raises:
-        HarnessError: there is no such arm.
+        HarnessError: there is no such arm, or it is a peer that does not take the case.
     """
     device = torch.device("cuda", torch.cuda.current_device())
     inputs = harness.make_inputs(case, device=device, seed=seed)
-    peer = arm if arm in harness.PEERS else None
-    arms = harness.arms(inputs, [arm] if arm and not peer else [], [peer] if peer else [])
     name = arm or harness.SUBJECT
-    call = arms.get(name, f"the harness has no such arm; its peers are {', '.join(harness.PEERS)}")
+    if name in harness.PEERS:
+        call = tried(harness, inputs, name, device)
+    else:
+        lacking = f"the harness has no such arm; its peers are {', '.join(harness.PEERS)}"
+        call = harness.arms(inputs, [arm] if arm else []).get(name, lacking)
     if isinstance(call, str):
         raise HarnessError(f"{case['name']}: arm {name!r}: {call}")
     for _ in range(_WARM_CALLS):

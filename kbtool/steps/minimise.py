@@ -53,7 +53,7 @@ class Minimise:
             right = f"{many(result.cases, 'case')} right"
             if result.unfinished:
                 return Outcome("timeout", f"{right}, then {result.unfinished}", result)
-            said = f"{result.cases} of {right}: nothing to minimise"
+            said = f"{result.cases:,} of {right}: nothing to minimise"
             return Outcome("passed", said, result)
         assert result.smallest is not None
         return Outcome("failed", headline(result), result, result.smallest.message,
@@ -203,4 +203,4 @@ def report(result: MinimiseResult, recipe: str) -> list[str]:
 
 def _failing(result: MinimiseResult) -> str:
     count = len(result.failing)
-    return f"{count} of {many(result.cases, 'case')} fail{'s' * (count == 1)}"
+    return f"{count:,} of {many(result.cases, 'case')} fail{'s' * (count == 1)}"

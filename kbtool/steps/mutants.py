@@ -47,8 +47,8 @@ class Mutants:
         return [
             f"put bugs back into {context.manifest.id}, one at a time: {known or 'none known'}"
             " (those of the target that is built)",
-            f"validate each over {many(len(cases), 'case')} of {step.case_sets}, in a process of its"
-            f" own, at most {step.limit} each{bound}",
+            f"validate each over {many(len(cases), 'case')} of {step.case_sets}, in a process of"
+            f" its own, at most {step.limit} each{bound}",
             "a bug that no case finds is a finding, and the step fails",
         ]
 

@@ -73,9 +73,9 @@ class Validate:
         wrong = [case for case in known.cases if not case.passed]
         if wrong:
             first = f"{wrong[0].place}: {wrong[0].message}"
-            return Outcome("failed", f"{len(wrong)} of {run} wrong", known, first, first)
+            return Outcome("failed", f"{len(wrong):,} of {run} wrong", known, first, first)
         context.validated.append(known)
-        return Outcome("passed", f"{total} of {run} right{others}{_margin(known)}", known)
+        return Outcome("passed", f"{total:,} of {run} right{others}{_margin(known)}", known)
 
 
 def library_request(plan: BuildPlan, built: BuildResult, kernel: Kernel) -> dict[str, Any]:

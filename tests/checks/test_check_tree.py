@@ -341,6 +341,34 @@ def test_a_source_of_one_architecture_is_held_to_the_same_rules(base):
     assert "none of architectures; there is sm_80, sm_90a" in base.findings()[0].message
 
 
+def test_a_manifest_lists_what_its_files_include_target_by_target(base):
+    one = "  cpu: {sources: [add.cpp]}\n"
+    two = one + "  other:\n    sources: [add.cpp]\n    headers: [./sub/a.h, b.h]\n"
+    path = base.kernel(KERNEL.replace(one, two))
+    source = '#include <vector>\n#include MACRO\n#include "sub/a.h"\n'
+    base.write("kernels/add/add.cpp", source)
+    base.write("kernels/add/sub/a.h", '#include "../b.h"\n')
+    base.write("kernels/add/b.h", "")
+    assert base.rules() == [("manifest", line_of(path, "cpu:"))]
+    assert base.findings()[0].message == (
+        "add.cpp includes sub/a.h, which target cpu does not list; add it to the target's headers"
+    )
+    base.kernel(KERNEL.replace(one, two.replace(", b.h", "")))
+    base.write("kernels/add/add.cpp", source)
+    assert [(f.line, f.message.partition(",")[0]) for f in base.findings()] == [
+        (line_of(path, "cpu:"), "add.cpp includes sub/a.h"),
+        (line_of(path, "headers"), "sub/a.h includes b.h"),
+    ]
+
+
+def test_a_new_include_is_found_although_no_record_changed(base):
+    base.kernel()
+    base.write("kernels/add/add.h", "")
+    assert base.findings(cached=True) == []
+    base.write("kernels/add/add.cpp", '#include "add.h"\n')
+    assert [f.rule for f in base.findings(cached=True)] == ["manifest"]
+
+
 def test_a_file_that_vanishes_is_found_although_no_record_changed(base):
     base.kernel()
     assert base.findings(cached=True) == []

@@ -358,7 +358,7 @@ def test_what_is_told_of_the_commit_and_the_sources(here, there, kbtool):
     assert remarks(built(here, commit, b"int one;\n", dirty=False)) == []
     [said] = remarks(built(here, commit, b"int two;\n"))
     assert said == (
-        "1 of the 1 files that it was built from are not those of"
+        "1 of the 1 file that it was built from is not that of"
         f" commit {commit[:12]}: kernels/add/add.cpp"
     )
     said = remarks(built(here, commit, b"int one;\n", dirty=True, changed_during_run=True))
@@ -370,7 +370,7 @@ def test_what_is_told_of_the_commit_and_the_sources(here, there, kbtool):
     assert said.startswith("its commit 111111111111 is not in this repository: push it from")
     first, second = remarks(built(here, None, b"int one;\n"))
     assert first.startswith("names no commit")
-    assert second.endswith("are not those of this work tree: kernels/add/add.cpp")
+    assert second.endswith("is not that of this work tree: kernels/add/add.cpp")
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 
 from kbtool.cli.recipe import _print_benchmark
 from kbtool.gpu.benchmark import CEILING_MARGIN, benchmark, refusal, runnable, timing
+from kbtool.gpu.calls import profiled_call
 from kbtool.gpu.cpu_clock import interleave
+from kbtool.gpu.harness import HarnessError
 from kbtool.model.results import BenchmarkCase, BenchmarkResult, OutputError
 from kbtool.steps.benchmark import remarks, report
 
@@ -85,8 +88,8 @@ def test_ratios_to_the_best_are_told_by_case_set():
     result = result_of(*cases, cases[0].model_copy(update={"refused": "wrong"}))
     assert result.by_set() == {"a": [2.0], "b": [0.5]}
     assert report(result) == [
-        "a: best peer ÷ ours: geometric mean 2.00×, 2.00× to 2.00× over 1 cases",
-        "b: best peer ÷ ours: geometric mean 0.50×, 0.50× to 0.50× over 1 cases",
+        "a: best peer ÷ ours: geometric mean 2.00×, 2.00× to 2.00× over 1 case",
+        "b: best peer ÷ ours: geometric mean 0.50×, 0.50× to 0.50× over 1 case",
     ]
 
 
@@ -119,7 +122,7 @@ def test_each_group_has_a_table_of_its_own_arms_with_host_time_and_ceiling(capsy
     assert told[told.index("many") + 3] == (
         "c 2.0 ± 0% 3.0 ± 0% 2.5 ± 0% 1.50× 1.25× quick 9.5 9.5 75%"
     )
-    assert "many: best peer ÷ ours: geometric mean 1.25×, 1.25× to 1.25× over 1 cases" in told
+    assert "many: best peer ÷ ours: geometric mean 1.25×, 1.25× to 1.25× over 1 case" in told
     _print_benchmark(result_of(first))
     assert "host" not in capsys.readouterr().out
 
@@ -186,6 +189,13 @@ def test_whose_code_runs_is_said_before_it_runs():
 
 def test_a_peer_that_raises_is_absent_with_the_first_line_of_what_it_says():
     assert [case.absent for case in timed(Clock(1.0, 1)).cases] == [{"quick": "not these"}] * 2
+
+
+def test_a_peer_that_raises_when_it_is_profiled_is_a_harness_error(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
+    with pytest.raises(HarnessError, match=r"^a: arm 'quick': not these$"):
+        profiled_call(doubling(), {"name": "a"}, "quick", 0)
 
 
 def test_a_benchmark_goes_on_after_what_is_known():

@@ -90,7 +90,7 @@ def test_the_faster_setting_goes_into_the_table(tmp_path):
     (tmp_path / "table.txt").write_text("# of before\n")
     assert tuned_table(harness(), tmp_path, result.cases) == "# of before\nv 2\n"
     alone = result.model_copy(update={"others_busy": 0.0})
-    assert headline(alone).startswith("another n is faster in 1 of 1 cases: by 1.429×")
+    assert headline(alone).startswith("another n is faster in 1 of 1 case: by 1.429×")
     assert report(result) == ["one, v: own 1 10.00 µs, best 2 7.00 µs (1.43×)"]
 
 
@@ -110,7 +110,7 @@ def test_what_is_not_faster_leaves_the_table_as_it_is(tmp_path):
     assert (result.cases[0].best, result.cases[0].gain) == ("1", 1.0)
     assert tuned_table(harness(), tmp_path, result.cases) is None
     alone = result.model_copy(update={"others_busy": 0.0})
-    assert headline(alone) == "1 cases timed; no other n is faster"
+    assert headline(alone) == "1 case timed; no other n is faster"
 
 
 def test_a_setting_that_is_wrong_is_told_and_stays_out_of_the_table(tmp_path):

@@ -175,7 +175,7 @@ def test_who_sold_it_is_named_or_the_gap_is_told():
 
 def test_a_billed_line_without_the_number_of_its_invoice_is_told():
     sessions = [session("2025-10-12-a", line("gpu", "1", basis="billed"))]
-    assert "1 billed lines name no invoice" in focus(sessions).notes[0]
+    assert "1 billed line names no invoice" in focus(sessions).notes[0]
 
 
 def test_a_note_with_commas_quotes_and_line_breaks_is_one_cell():

@@ -89,7 +89,7 @@ def test_what_has_not_passed_validation_is_not_tuned(context):
 def test_the_table_is_written_into_the_kernels_folder(context, worker):
     outcome = KINDS["tune"].run(step(), context)
     assert outcome.status == "passed"
-    assert "another num_splits is faster in 1 of 1 cases" in outcome.message
+    assert "another num_splits is faster in 1 of 1 case:" in outcome.message
     assert outcome.message.endswith("written to cuda/t.inc: build and validate it again")
     assert outcome.result.table == "cuda/t.inc"
     assert (context.kernel_folder / "cuda" / "t.inc").read_text() == "rows\n"
@@ -126,7 +126,7 @@ def test_a_wrong_setting_fails_the_step(context, worker):
     worker["wrong"] = "out: NaN"
     outcome = KINDS["tune"].run(step(), context)
     assert outcome.status == "failed"
-    assert "1 settings are wrong: Skv=100 with 2: out: NaN" in outcome.message
+    assert "1 setting wrong: Skv=100 with 2: out: NaN" in outcome.message
 
 
 def test_the_kernels_own_choice_of_a_variant_is_none_to_tune(context, worker):

@@ -128,9 +128,9 @@ def focus(
     for currency, amount in engineers.items():
         export.notes.append(f"not in it: {money(amount)} {currency} for engineers")
     if numberless:
-        name = "names" if numberless == 1 else "name"
+        verb = "names" if numberless == 1 else "name"
         export.notes.append(
-            f"{many(numberless, 'billed line')} {name} no invoice, and FOCUS wants its number:"
+            f"{many(numberless, 'billed line')} {verb} no invoice, and FOCUS wants its number:"
             " write it as `invoice` on the cost line"
         )
     if unnamed:
