@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from datetime import datetime
 from pathlib import Path
 
 import yaml
@@ -109,9 +110,9 @@ def test_quantities_keep_what_was_written(relation, number, unit):
     assert Quantity(str(quantity)) == quantity
 
 
-@given(st.datetimes(timezones=st.timezones() | st.none()))
+@given(st.datetimes(datetime(1000, 1, 1), timezones=st.timezones() | st.none()))
 def test_instants_keep_what_was_written(moment):
-    text = moment.replace(year=max(1000, moment.year)).isoformat(timespec="minutes")
+    text = moment.isoformat(timespec="minutes")
     instant = Instant(text)
     assert str(instant) == text
     assert instant.zoned == (moment.tzinfo is not None)
