@@ -108,7 +108,7 @@ def test_a_page_may_say_itself_where_it_may_be_cut() -> None:
 def test_a_last_part_of_little_stays_where_it_is() -> None:
     little = HEAVY.partition("## D")[0] + "## D {#d}\n\nlittle\n\n## E {#e}\n\nlittle\n"
     assert weight(little) < BUDGET
-    assert list(divided({"a.md": little.replace("b begins", "word " * 900)})) == ["a.md"]
+    assert list(divided({"a.md": little.replace("b begins", "word " * 770)})) == ["a.md"]
 
 
 @pytest.mark.parametrize("words", ["Right or wrong", "Q, K, V", "Why <x>?", "Größe – a_b", "A  B"])

@@ -168,7 +168,7 @@ def test_the_newest_run_of_each_case_set_counts(page: str) -> None:
 def test_it_says_why_a_figure_is_missing(page: str, tmp_path: Path) -> None:
     results = sections(page)["results"]
     assert "peer, Small (1): no data because it takes no halves" in results
-    assert "peer, Large (1): no data because it was not timed; the record does not say" in results
+    assert "peer, Large (1): no data because the run did not time it" in results
     alone = sections(make(tmp_path / "kb")[at.kernel_page("copy")])["results"]
     assert "no data because the kernel was never run here" in alone
 

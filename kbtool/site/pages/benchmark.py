@@ -16,6 +16,9 @@ from kbtool.site.plot import Axis, Mark, Row, rows, timed
 _MOST_ROWS = 60
 """Cases in one chart."""
 
+_FEW = 4
+"""Cases that are named where a peer was not timed; of more, how many."""
+
 
 def timed_beside(result: BenchmarkResult) -> str:
     """The times of every arm, as a chart and a table, and what they come to."""
@@ -146,10 +149,14 @@ def _absent(result: BenchmarkResult) -> dict[tuple[str, str], str]:
     for case in result.cases:
         for arm, why in case.absent.items():
             found.setdefault((arm, why), []).append(case.name)
-    return {
-        key: "every case" if len(names) == len(result.cases) else "; ".join(names)
-        for key, names in found.items()
-    }
+    return {key: _named(names, len(result.cases)) for key, names in found.items()}
+
+
+def _named(names: list[str], of: int) -> str:
+    """A few cases by name; of many the table says which."""
+    if len(names) == of:
+        return "every case"
+    return "; ".join(names) if len(names) <= _FEW else f"{len(names)} of {of} cases"
 
 
 def _workspaces(result: BenchmarkResult) -> str | None:
@@ -166,13 +173,17 @@ def _workspaces(result: BenchmarkResult) -> str | None:
             *(f"{case.workspace_bytes[a]:,}" if a in case.workspace_bytes else "" for a in needy),
         ]
         for case in cases
+        if any(case.workspace_bytes.get(arm) for arm in needy)
     ]
     header = ["Case", *(f"{inline(arm)} (bytes)" for arm in needy)]
     none = [arm for arm in arms if arm not in needy]
     return join(
         [
             f"No workspace in any case: {', '.join(map(inline, none))}." if none else None,
-            folded("Workspace, case by case", slim_table(header, rows, range(1, len(header))))
+            folded(
+                "Workspace, case by case" + ("; none in others" if len(rows) < len(cases) else ""),
+                slim_table(header, rows, range(1, len(header))),
+            )
             if needy
             else None,
         ]
