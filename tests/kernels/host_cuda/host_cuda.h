@@ -204,6 +204,10 @@ template <class T>
 T __ldg(const T* from) {
   return *from;
 }
+template <class T>
+T __ldcg(const T* from) {
+  return *from;
+}
 
 // The one attribute that the launches set; there is no card to set it on.
 namespace host_cuda {
