@@ -126,8 +126,8 @@ __device__ __forceinline__ void apply_query_factor(const FusedParams& fp,
   }
 }
 
-// The tensor core adds to its accumulator by cutting digits off, which biases a long sum toward 0 by
-// more than the LSE may err; adding each product of 16 apart rounds, and frees the products from
+// The tensor core adds to its accumulator by cutting digits off, which biases a long sum toward 0
+// by more than the LSE may err; adding each product of 16 apart rounds, and frees the products from
 // waiting for each other.
 template <class Traits>
 __device__ __forceinline__ void add_product(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0,
@@ -181,8 +181,8 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
   }
 }
 
-// One group's keys of the split, to the state of each lane. When CAREFUL, what is not finite among the
-// values reaches no row that does not see it.
+// One group's keys of the split, to the state of each lane. When CAREFUL, what is not finite among
+// the values reaches no row that does not see it.
 template <class C, bool CAREFUL>
 __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockItem& at,
                                              unsigned char* region, int key_warp, int row_warp,
@@ -275,8 +275,8 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
   group_sync<C>();
 }
 
-// The same once more, with care, to the group's region of shared memory. A function of its own, out of
-// the way of the code that always runs.
+// The same once more, with care, to the group's region of shared memory. A function of its own, out
+// of the way of the code that always runs.
 template <class C>
 __device__ __noinline__ void attend_carefully(const FusedParams& fp, const BlockItem& at,
                                               unsigned char* region, float2* ml, int key_warp,
@@ -335,36 +335,6 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
   const BlockItem at = locate<C>(fp);
   attend<C>(fp, at, smem);
   finish_block<C>(fp, at, smem);
-}
-
-}  // namespace kbtool::cuda
-
-#include "ragged.cuh"
-
-namespace kbtool::cuda {
-
-template <class C>
-cudaError_t launch_config(const FusedParams& fp, cudaStream_t stream) {
-  if (fp.ragged_blocks > 0) return launch_ragged<C>(fp, stream);
-  return launch_blocks<C, fused_kernel<C>>(fp, stream);
-}
-
-template <class Element, int D, int ROW_WARPS>
-cudaError_t launch_rows(const FusedParams& fp, cudaStream_t stream) {
-  return fp.copy_width == 16 ? launch_config<FusedConfig<Element, D, ROW_WARPS, true>>(fp, stream)
-                             : launch_config<FusedConfig<Element, D, ROW_WARPS, false>>(fp, stream);
-}
-
-template <class Element, int D>
-cudaError_t launch_bucket(const FusedParams& fp, int row_warps, cudaStream_t stream) {
-  switch (row_warps) {
-    case 1:
-      return launch_rows<Element, D, 1>(fp, stream);
-    case 2:
-      return launch_rows<Element, D, 2>(fp, stream);
-    default:
-      return launch_rows<Element, D, 4>(fp, stream);
-  }
 }
 
 }  // namespace kbtool::cuda

@@ -1,4 +1,4 @@
-#include "fused.cuh"
+#include "fused_bucket.cuh"
 
 namespace kbtool::cuda {
 

@@ -1,5 +1,5 @@
-// Host side of fused and wgmma, which finish in one launch or nearly so: how a call is cut up, and its
-// launch. No torch, no device code.
+// Host side of fused and wgmma, which finish in one launch or nearly so: how a call is cut up, and
+// its launch. No torch, no device code.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -30,8 +30,8 @@ struct FusedPlan {
     if (ragged_blocks > 0) return items;
     return groups() == 1 || merge_apart ? 0 : items * cluster;
   }
-  // Floats: D weighted values for each row and group, a maximum and a sum for each row and split. Ragged
-  // batches: two states a block.
+  // Floats: D weighted values for each row and group, a maximum and a sum for each row and split.
+  // Ragged batches: two states a block.
   int64_t workspace_numel(const Sizes& sizes) const {
     if (ragged_blocks > 0) {
       const int64_t rows = sizes.H / sizes.Hkv * sizes.Sq;
@@ -48,10 +48,10 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card);
 // Whether wgmma is the faster of the two.
 bool wgmma_is_faster(const Sizes& sizes, const Card& card);
 
-// Enqueues the kernel, and the one that merges where that is apart. `workspace` holds plan.workspace_numel floats, at a multiple of 16 bytes,
-// and needs no initial value; p.partial_* and p.kv_lengths are not used. `counters` holds
-// plan.num_counters() zeros and holds zeros again when the kernel is done; no two launches that can
-// run at the same time may share it.
+// Enqueues the kernel, and the one that merges where that is apart. `workspace` holds
+// plan.workspace_numel floats, at a multiple of 16 bytes, and needs no initial value; p.partial_*
+// and p.kv_lengths are not used. `counters` holds plan.num_counters() zeros and holds zeros again
+// when the kernel is done; no two launches that can run at the same time may share it.
 cudaError_t launch_fused(SplitKParams p, ElementType type, const KvLengths& lengths,
                          const FusedPlan& plan, float* workspace, unsigned* counters,
                          cudaStream_t stream);

@@ -11,25 +11,25 @@ constexpr int64_t MAX_RAGGED_ENTRIES = 240;
 struct FusedParams {
   SplitKParams p;
   KvLengths lengths;
-  unsigned* counters;  // [items, cluster]
+  unsigned* counters;      // [items, cluster]
   FastDivisor splits;
-  FastDivisor inner;  // items that differ in their tile alone, or in their head alone
+  FastDivisor inner;       // items that differ in their tile alone, or in their head alone
   FastDivisor kv_heads;
   FastDivisor heads_per_kv;
   uint32_t cluster;
   uint32_t groups;
-  uint32_t last_tile;  // of a KV head
-  uint32_t rows;       // query rows of a KV head: heads_per_kv * Sq
+  uint32_t last_tile;      // of a KV head
+  uint32_t rows;           // query rows of a KV head: heads_per_kv * Sq
   uint32_t items;
-  bool heads_inner;  // neighbouring items differ in batch entry or head, not in the tile
+  bool heads_inner;        // neighbouring items differ in batch entry or head, not in the tile
   uint32_t ragged_blocks;  // of the kernel of ragged.cuh; 0 where the other is meant
-  bool merge_apart;  // the states of all splits go to the workspace, for a second kernel
-  bool overlap;     // may start before the kernel ahead of it in the stream has ended
-  bool admit_next;  // and lets the one behind it start before it has ended itself
-  int copy_width;  // bytes that one load of q, k or v may take: 16, 8, 4 or 2 (one element)
-  float q_factor;      // 1, -1 for a negative scale, 0 for a scale of 0: then c stays positive
-  float c;             // |scale| * log2(e)
-  double magnitude;    // |scale|
+  bool merge_apart;        // the states of all splits go to the workspace, for a second kernel
+  bool overlap;            // may start before the kernel ahead of it in the stream has ended
+  bool admit_next;         // and lets the one behind it start before it has ended itself
+  int copy_width;          // bytes that one load of q, k or v may take: 16, 8, 4 or 2 (one element)
+  float q_factor;          // 1, -1 for a negative scale, 0 for a scale of 0: then c stays positive
+  float c;                 // |scale| * log2(e)
+  double magnitude;        // |scale|
 };
 
 using LaunchFunction = cudaError_t (*)(const FusedParams& fp, int row_units, cudaStream_t stream);

@@ -1,6 +1,6 @@
-// The merge of the splits' states in the workspace by a kernel of its own, right behind the one that
-// made them. For tiles of many values: every multiprocessor takes part, where a cluster has its own
-// blocks and the last block to arrive is alone.
+// The merge of the splits' states in the workspace by a kernel of its own, right behind the one
+// that made them. For tiles of many values: every multiprocessor takes part, where a cluster has
+// its own blocks and the last block to arrive is alone.
 #pragma once
 
 #include "block.cuh"
@@ -15,13 +15,7 @@ __device__ __forceinline__ void store_split_state(const FusedParams& fp, const B
                                                   int row_tile, int lane,
                                                   const LaneState<C>& state) {
   static_assert(C::STATES == 1, "nothing to merge before");
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float l = state.l[half];
-    l += __shfl_xor_sync(~0u, l, 1);
-    l += __shfl_xor_sync(~0u, l, 2);
-    const int row = row_tile * 16 + half * 8 + lane / 4;
-    if (row >= at.rows) continue;
+  for_each_row(at, row_tile, lane, state, [&](int row, int half, float l) {
     const int64_t slot = state_slot(fp, at.split, place_of(fp, at, row));
     if (lane % 4 == 0) {
       fp.p.partial_m[slot] = state.m[half];
@@ -39,7 +33,7 @@ __device__ __forceinline__ void store_split_state(const FusedParams& fp, const B
         if (tile * 8 + 1 < left) o[tile * 8 + 1] = two[1];
       }
     }
-  }
+  });
 }
 
 // A thread finishes four columns of a row.
@@ -66,14 +60,9 @@ __global__ void __launch_bounds__(MERGE_THREADS)
 template <class Element>
 cudaError_t launch_merge(const FusedParams& fp, cudaStream_t stream) {
   const int64_t threads = fp.p.B * fp.p.H * fp.p.Sq * ceil_div(fp.p.D, 4);
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(ceil_div(threads, MERGE_THREADS)));
-  config.blockDim = dim3(MERGE_THREADS);
-  config.stream = stream;
-  cudaLaunchAttribute attribute;
-  config.attrs = &attribute;
-  add_overlap(fp, config);
-  return cudaLaunchKernelEx(&config, merge_kernel<Element>, fp);
+  return launch_overlapped(merge_kernel<Element>,
+                           static_cast<uint32_t>(ceil_div(threads, MERGE_THREADS)), MERGE_THREADS,
+                           0, fp, stream);
 }
 
 }  // namespace kbtool::cuda

@@ -1,18 +1,18 @@
-// The fused kernel for a batch whose entries have lengths of their own, which only the device knows:
-// every block has the same work, however the lengths lie.
+// The fused kernel for a batch whose entries have lengths of their own, which only the device
+// knows: every block has the same work, however the lengths lie.
 //
 // Items (batch entry, KV head) lie one after the other on a line, each with a place for every block
-// of its keys and ITEM_COST places ahead of them for what an item costs beside its keys. The line is
-// cut into equal ranges; a block takes the pieces of items in its range one by one. An item in several
-// ranges is merged by the last of their blocks to arrive, in the order of its pieces.
+// of its keys and ITEM_COST places ahead of them for what an item costs beside its keys. The line
+// is cut into equal ranges; a block takes the pieces of items in its range one by one. An item in
+// several ranges is merged by the last of their blocks to arrive, in the order of its pieces.
 #pragma once
 
 #include "fused.cuh"
 
 namespace kbtool::cuda {
 
-// Measured on an H100: where all blocks read, an item's first keys come some 10 us after they are asked
-// for, in which a block reads 16 blocks of keys.
+// Measured on an H100: where all blocks read, an item's first keys come some 10 us after they are
+// asked for, in which a block reads 16 blocks of keys.
 constexpr uint32_t ITEM_COST = 16;
 constexpr uint32_t LEAST_RANGE = 32;  // places that are worth a block
 
@@ -75,8 +75,8 @@ struct RaggedSlots {
   }
 };
 
-// Merges the states of the block's groups of warps, and those of the item's pieces where this block is
-// the last that has one.
+// Merges the states of the block's groups of warps, and those of the item's pieces where this block
+// is the last that has one.
 template <class C>
 __device__ __forceinline__ void finish_piece(const FusedParams& fp, const BlockItem& at,
                                              const RaggedPiece& piece, unsigned char* smem) {
@@ -193,15 +193,8 @@ template <class C>
 cudaError_t launch_ragged(const FusedParams& fp, cudaStream_t stream) {
   const cudaError_t error = prepare_kernel<ragged_kernel<C>>();
   if (error != cudaSuccess) return error;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(fp.ragged_blocks);
-  config.blockDim = dim3(C::THREADS);
-  config.dynamicSmemBytes = C::RECEIVED_ML_OFFSET + fp.p.B * sizeof(RaggedEntry);
-  config.stream = stream;
-  cudaLaunchAttribute attribute;
-  config.attrs = &attribute;
-  add_overlap(fp, config);
-  return cudaLaunchKernelEx(&config, ragged_kernel<C>, fp);
+  return launch_overlapped(ragged_kernel<C>, fp.ragged_blocks, C::THREADS,
+                           C::RECEIVED_ML_OFFSET + fp.p.B * sizeof(RaggedEntry), fp, stream);
 }
 
 }  // namespace kbtool::cuda

@@ -1,0 +1,84 @@
+// Where a block is in the problem. A block takes one (batch entry, KV head, query tile, split); the
+// query heads that share a KV head are packed into the rows of the tile,
+// row = query * heads_per_kv + head.
+#pragma once
+
+#include "dependent_launch.cuh"
+#include "fused_params.h"
+
+namespace kbtool::cuda {
+
+// Of a tile's chunks of four columns, how many one block of a cluster finishes. At least 2, so that
+// 2^32 / share fits its word.
+__host__ __device__ __forceinline__ int share_of(int chunks, int cluster) {
+  const int share = (chunks + cluster - 1) / cluster;
+  return share > 2 ? share : 2;
+}
+
+// Keys are counted from the first of the split's.
+struct BlockItem {
+  uint32_t item;
+  uint32_t split;
+  uint32_t batch;
+  uint32_t head_kv;
+  uint32_t row0;
+  int rows;                // rows of this tile
+  int share;               // chunks of the tile that a block of the cluster finishes
+  uint32_t share_inverse;  // 2^32 / share, rounded up
+  int64_t valid;           // keys of this batch entry
+  int64_t key_begin;       // first key of the split
+  int64_t key_end;         // one past the last key of the split
+};
+
+// A row of q and of the output.
+struct RowPlace {
+  uint32_t batch;
+  uint32_t head;
+  uint32_t query;
+};
+
+__device__ __forceinline__ RowPlace place_of(const FusedParams& fp, const BlockItem& at, int row) {
+  const uint32_t packed = at.row0 + row;
+  const uint32_t query = fp.heads_per_kv.divide(packed);
+  const uint32_t head =
+      at.head_kv * fp.heads_per_kv.divisor + (packed - query * fp.heads_per_kv.divisor);
+  return {at.batch, head, query};
+}
+
+// Keys of the batch entry that a row of the tile sees.
+__device__ __forceinline__ int64_t seen_keys(const FusedParams& fp, const BlockItem& at, int row) {
+  return visible_keys(fp.p.causal, fp.heads_per_kv.divide(at.row0 + row), fp.p.Sq, at.valid);
+}
+
+template <class C>
+__device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
+  BlockItem at;
+  at.item = fp.splits.divide(blockIdx.x);
+  at.split = blockIdx.x - at.item * fp.splits.divisor;
+  const uint32_t outer = fp.inner.divide(at.item);
+  const uint32_t inner = at.item - outer * fp.inner.divisor;
+  const uint32_t head = fp.heads_inner ? inner : outer;
+  // Causal: the longest start first.
+  const uint32_t tile = fp.last_tile - (fp.heads_inner ? outer : inner);
+  at.batch = fp.kv_heads.divide(head);
+  at.head_kv = head - at.batch * fp.kv_heads.divisor;
+  at.row0 = tile * C::BLOCK_M;
+  at.rows = static_cast<int>(min(static_cast<uint32_t>(C::BLOCK_M), fp.rows - at.row0));
+  at.share = share_of(at.rows * C::STATE_CHUNKS, static_cast<int>(fp.cluster));
+  at.share_inverse = ~0u / static_cast<uint32_t>(at.share) + 1;
+  if (fp.lengths.data != nullptr) wait_for_earlier_kernel();
+  at.valid = valid_keys(fp.lengths, fp.p.Skv, at.batch);
+
+  // What any row of the tile sees is cut evenly, in whole blocks, whatever the batch's longest.
+  const int64_t seen = seen_keys(fp, at, at.rows - 1);
+  const uint32_t blocks = static_cast<uint32_t>((seen + C::BLOCK_KV - 1) / C::BLOCK_KV);
+  const uint32_t each = fp.splits.divide(blocks);
+  const uint32_t more = blocks - each * fp.splits.divisor;  // splits that take one block more
+  const uint32_t first = at.split * each + min(at.split, more);
+  const uint32_t count = each + (at.split < more ? 1 : 0);
+  at.key_begin = static_cast<int64_t>(first) * C::BLOCK_KV;
+  at.key_end = min(static_cast<int64_t>(first + count) * C::BLOCK_KV, seen);
+  return at;
+}
+
+}  // namespace kbtool::cuda

@@ -1,0 +1,92 @@
+// Programmatic dependent launch (sm_90 and later): a kernel may start while the one ahead of it in
+// the stream still runs. The device's part, and the launches.
+#pragma once
+
+#include "cluster.cuh"
+#include "fused_params.h"
+
+#if !defined(KBTOOL_FUSED_OVERLAP)
+#define KBTOOL_FUSED_OVERLAP 1
+#endif
+
+namespace kbtool::cuda {
+
+// Before this returns no memory may be read or written: what needs none is done ahead of it.
+__device__ __forceinline__ void wait_for_earlier_kernel() {
+#if KBTOOL_CLUSTERS && KBTOOL_FUSED_OVERLAP
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Lets the next kernel of the stream start likewise, once every block has come here or ended.
+__device__ __forceinline__ void admit_next_kernel(const FusedParams& fp) {
+#if KBTOOL_CLUSTERS && KBTOOL_FUSED_OVERLAP
+  if (fp.admit_next) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Raises the kernel's limits once a device; the attributes stay.
+template <auto KERNEL>
+cudaError_t prepare_kernel() {
+  constexpr int MAX_DEVICES = 64;
+  static bool prepared[MAX_DEVICES] = {};
+  int device = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  if (device < MAX_DEVICES && __atomic_load_n(&prepared[device], __ATOMIC_ACQUIRE)) {
+    return cudaSuccess;
+  }
+  int limit = 0;
+  error = cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (error != cudaSuccess) return error;
+  error = cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize, limit);
+  if (error != cudaSuccess) return error;
+  int major = 0;
+  error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error != cudaSuccess) return error;
+  if (major >= 9) {
+    error = cudaFuncSetAttribute(KERNEL, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (error != cudaSuccess) return error;
+  }
+  if (device < MAX_DEVICES) __atomic_store_n(&prepared[device], true, __ATOMIC_RELEASE);
+  return cudaSuccess;
+}
+
+// Enqueues a kernel that, where fp says so, may start before the one ahead of it has ended.
+inline cudaError_t launch_overlapped(void (*kernel)(FusedParams), uint32_t grid, int threads,
+                                     size_t shared_bytes, const FusedParams& fp,
+                                     cudaStream_t stream, uint32_t cluster = 1) {
+  cudaLaunchAttribute attributes[2];
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(grid);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = attributes;
+  if (cluster > 1) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = cluster;
+    attribute.val.clusterDim.y = 1;
+    attribute.val.clusterDim.z = 1;
+  }
+#if KBTOOL_FUSED_OVERLAP
+  if (fp.overlap) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+#endif
+  return cudaLaunchKernelEx(&config, kernel, fp);
+}
+
+// One block for each (item, split).
+template <class C, auto KERNEL>
+cudaError_t launch_blocks(const FusedParams& fp, cudaStream_t stream) {
+  const cudaError_t error = prepare_kernel<KERNEL>();
+  if (error != cudaSuccess) return error;
+  return launch_overlapped(KERNEL, fp.items * fp.splits.divisor, C::LAUNCH_THREADS,
+                           C::shared_bytes(static_cast<int>(fp.cluster)), fp, stream, fp.cluster);
+}
+
+}  // namespace kbtool::cuda

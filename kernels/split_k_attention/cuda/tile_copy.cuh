@@ -1,0 +1,161 @@
+// How keys, values and queries come into shared memory: in pieces of 16 bytes, asynchronously where
+// their rows allow it.
+#pragma once
+
+#include "async_copy.cuh"
+#include "block_item.cuh"
+#include "mma.cuh"
+
+namespace kbtool::cuda {
+
+// 16 bytes of a tile, element by element; past `bytes` they are 0.
+__device__ __forceinline__ void copy_elements(uint32_t to, const unsigned short* from,
+                                              int64_t stride, int bytes) {
+  uint32_t pairs[4] = {};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (i * 2 < bytes) pairs[i / 2] |= static_cast<uint32_t>(from[i * stride]) << (16 * (i % 2));
+  }
+  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(pairs[0]), "r"(pairs[1]),
+               "r"(pairs[2]), "r"(pairs[3])
+               : "memory");
+}
+
+// Brings a block of k or v into a tile of the ring; what lies past `keys` or past D becomes 0, so
+// that nothing which is not part of the problem can reach a result, as 0 * NaN would.
+template <class C>
+class TileCopier {
+ public:
+  using Element = typename C::Element;
+
+  __device__ TileCopier(const FusedParams& fp, const void* base, const Strides4& stride,
+                        const BlockItem& at, int thread)
+      : D(static_cast<int>(fp.p.D)), width(fp.copy_width) {
+    constexpr int ROWS_AT_A_TIME = C::COPY_THREADS / C::CHUNKS;
+    static_assert(ROWS_AT_A_TIME >= 1, "a group copies at least a row at a time");
+    chunk = thread % C::CHUNKS;
+    row = thread / C::CHUNKS;
+    row_stride = stride.seq;
+    dim_stride = stride.dim;
+    source = static_cast<const Element*>(base) + at.batch * stride.batch +
+             at.head_kv * stride.head + (at.key_begin + row) * stride.seq + chunk * 8 * stride.dim;
+    column_bytes = max(0, min(16, (D - chunk * 8) * 2));
+  }
+
+  // key0 counts from the first key of the split.
+  __device__ __forceinline__ void copy(uint32_t tile, int64_t key0, int keys) const {
+    constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
+    const Element* from = source + key0 * row_stride;
+    const int64_t step = STEP * row_stride;
+    if constexpr (C::ALIGNED) {
+      if (keys >= C::BLOCK_KV && D == C::D) {
+#pragma unroll
+        for (int i = 0; i < C::BLOCK_KV / STEP; ++i) {
+          copy_async_16(tile + C::tile_offset(row + i * STEP, chunk), from + i * step);
+        }
+      } else {
+#pragma unroll 1
+        for (int i = 0; i < C::BLOCK_KV / STEP; ++i) {
+          const int bytes = row + i * STEP < keys ? column_bytes : 0;
+          const Element* place = bytes > 0 ? from + i * step : source_of_nothing();
+          copy_async<16>(tile + C::tile_offset(row + i * STEP, chunk), place, bytes);
+        }
+      }
+    } else {
+#pragma unroll 1
+      for (int i = 0; i < C::BLOCK_KV / STEP; ++i) {
+        const int bytes = row + i * STEP < keys ? column_bytes : 0;
+        copy_chunk(tile + C::tile_offset(row + i * STEP, chunk), from + i * step, bytes);
+      }
+    }
+  }
+
+  // Makes 0 of what is not finite in this thread's part of a tile that is there. Whether any was.
+  __device__ __forceinline__ bool clear_not_finite(unsigned char* tile) const {
+    constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
+    bool any = false;
+#pragma unroll 1
+    for (int at = row; at < C::BLOCK_KV; at += STEP) {
+      uint4* place = reinterpret_cast<uint4*>(tile + C::tile_offset(at, chunk));
+      const uint4 was = *place;
+      const uint4 now = {finite_or_zero<typename C::Traits>(was.x),
+                         finite_or_zero<typename C::Traits>(was.y),
+                         finite_or_zero<typename C::Traits>(was.z),
+                         finite_or_zero<typename C::Traits>(was.w)};
+      if (now.x == was.x && now.y == was.y && now.z == was.z && now.w == was.w) continue;
+      *place = now;
+      any = true;
+    }
+    return any;
+  }
+
+  // The same, whatever the strides, and at once.
+  __device__ __forceinline__ void copy_by_element(uint32_t tile, int64_t key0, int keys) const {
+    constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
+    const Element* from = source + key0 * row_stride;
+#pragma unroll 1
+    for (int at = row; at < C::BLOCK_KV; at += STEP) {
+      copy_elements(tile + C::tile_offset(at, chunk), reinterpret_cast<const unsigned short*>(from),
+                    dim_stride, at < keys ? column_bytes : 0);
+      from += STEP * row_stride;
+    }
+  }
+
+ private:
+  const Element* source;
+  int64_t row_stride;
+  int64_t dim_stride;
+  int row;
+  int chunk;
+  int column_bytes;
+  int D;
+  int width;
+
+  // An address that is aligned and is not read.
+  __device__ __forceinline__ const Element* source_of_nothing() const {
+    return reinterpret_cast<const Element*>(reinterpret_cast<uintptr_t>(source) & ~uintptr_t{15});
+  }
+
+  template <int BYTES>
+  __device__ __forceinline__ void copy_pieces(uint32_t to, const Element* from, int bytes) const {
+#pragma unroll
+    for (int at = 0; at < 16; at += BYTES) {
+      const int read = max(0, min(BYTES, bytes - at));
+      const void* place = read > 0 ? static_cast<const void*>(from + at / 2) : source_of_nothing();
+      copy_async<BYTES>(to + at, place, read);
+    }
+  }
+
+  __device__ __forceinline__ void copy_chunk(uint32_t to, const Element* from, int bytes) const {
+    if (width == 8) return copy_pieces<8>(to, from, bytes);
+    if (width == 4) return copy_pieces<4>(to, from, bytes);
+    copy_elements(to, reinterpret_cast<const unsigned short*>(from), dim_stride, bytes);
+  }
+};
+
+// The queries of a group's rows into a tile of its ring. Rows past the tile's last stay as they
+// are: what is computed from them is dropped.
+template <class C>
+__device__ __forceinline__ void copy_queries(const FusedParams& fp, const BlockItem& at,
+                                             uint32_t tile, int thread) {
+  using Element = typename C::Element;
+  const Strides4& stride = fp.p.q_stride;
+  const int chunk = thread % C::CHUNKS;
+  const int bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2));
+#pragma unroll 1
+  for (int row = thread / C::CHUNKS; row < at.rows; row += C::COPY_THREADS / C::CHUNKS) {
+    const RowPlace place = place_of(fp, at, row);
+    const Element* from = static_cast<const Element*>(fp.p.q) + at.batch * stride.batch +
+                          place.head * stride.head + place.query * stride.seq +
+                          chunk * 8 * stride.dim;
+    const uint32_t to = tile + C::tile_offset(row, chunk);
+    if constexpr (C::ALIGNED) {
+      copy_async<16>(to, bytes > 0 ? from : static_cast<const Element*>(fp.p.q), bytes);
+    } else {
+      copy_elements(to, reinterpret_cast<const unsigned short*>(from), stride.dim, bytes);
+    }
+  }
+  commit_copies();
+}
+
+}  // namespace kbtool::cuda
