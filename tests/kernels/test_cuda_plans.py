@@ -48,6 +48,8 @@ extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, c
   out[6] = plan.num_counters();
   out[7] = plan.workspace_numel(sizes);
   out[8] = plan.ragged_blocks;
+  out[9] = plan.boxes;
+  out[10] = wgmma_is_faster(sizes, card);
 }
 """
 # Clusters of 0, 1, 2 … blocks that an H100 of 132 multiprocessors runs at a time, as its driver
@@ -67,6 +69,8 @@ class Plan(NamedTuple):
     num_counters: int
     workspace_numel: int
     ragged_blocks: int
+    boxes: int
+    wgmma_is_faster: int
 
 
 Make = Callable[..., Plan]
@@ -95,7 +99,7 @@ def built(folder: Path, rows: str = "") -> Make:
         wgmma: bool = False,
         lengths: bool = False,
     ) -> Plan:
-        out = (ctypes.c_int64 * 9)()
+        out = (ctypes.c_int64 * len(Plan._fields))()
         library.plan(
             int(wgmma), int(lengths), (ctypes.c_int64 * 6)(*sizes), ctypes.c_int64(splits),
             (ctypes.c_int * 12)(*card), out,
@@ -208,11 +212,54 @@ def test_unlike_lengths_are_shared_out_where_a_block_could_keep_others_waiting(
     assert plan(sizes, splits=3, lengths=True).ragged_blocks == 0
 
 
-def test_one_wave_where_there_are_keys_enough(plan: Make) -> None:
-    decode = (1, 32, 8, 1, 16384, 128)
-    assert plan(decode).items == 8
-    assert 8 * plan(decode).num_splits <= 132
-    assert plan((64, 32, 8, 1, 16384, 128)).num_splits == 1  # 512 items are waves enough
+@pytest.mark.parametrize(
+    ("B", "heads_kv", "Skv", "splits", "cluster"),
+    [
+        (1, 1, 1024, 8, 8),  # one cluster merges in no time
+        (1, 1, 2048, 8, 8),
+        (1, 1, 4096, 32, 8),
+        (1, 1, 8192, 64, 8),  # 64 blocks draw all of the memory's bandwidth
+        (1, 1, 131072, 64, 8),
+        (1, 2, 32768, 32, 8),
+        (1, 4, 8192, 16, 8),
+        (1, 8, 16384, 8, 8),
+        (2, 8, 8192, 4, 4),
+        (3, 8, 8192, 4, 4),
+        (4, 8, 32768, 2, 2),
+        (8, 8, 8192, 2, 2),
+        (8, 8, 512, 1, 1),
+        (64, 8, 16384, 1, 1),  # 512 items are waves enough
+    ],
+)
+def test_a_query_is_cut_into_about_64_blocks(
+    plan: Make, B: int, heads_kv: int, Skv: int, splits: int, cluster: int
+) -> None:
+    made = plan((B, 4 * heads_kv, heads_kv, 1, Skv, 128))
+    assert (made.num_splits, made.cluster) == (splits, cluster)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wgmma", "boxes"),
+    [
+        ((1, 32, 8, 1, 65536, 128), True, False),  # 64 blocks: one to a pair of multiprocessors
+        ((1, 32, 8, 1, 16384, 128), False, False),  # too short
+        ((16, 32, 8, 1, 8192, 128), True, True),  # 128 blocks: a full wave
+        ((64, 32, 8, 1, 1024, 128), True, True),
+        ((64, 32, 8, 1, 512, 128), False, True),
+        ((12, 32, 8, 1, 8192, 128), False, True),  # 96 blocks: uneven
+        ((16, 32, 8, 1, 8192, 64), False, True),
+        ((1, 32, 1, 1, 65536, 128), False, True),  # merges through the workspace
+        ((1, 32, 8, 8, 16384, 128), True, True),
+        ((1, 32, 8, 2, 16384, 128), False, False),
+        ((1, 32, 8, 4096, 4096, 128), True, True),
+    ],
+)
+def test_wgmma_is_taken_where_it_was_measured_to_be_faster(
+    plan: Make, sizes: tuple[int, ...], wgmma: bool, boxes: bool
+) -> None:
+    made = plan(sizes, wgmma=True)
+    assert (bool(made.wgmma_is_faster), bool(made.boxes)) == (wgmma, boxes)
+    assert not plan(sizes, card=A100).wgmma_is_faster
 
 
 def test_a_measured_row_is_taken_before_the_model(tmp_path: Path, harness: Any) -> None:

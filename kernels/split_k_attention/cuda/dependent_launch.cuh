@@ -52,10 +52,12 @@ cudaError_t prepare_kernel() {
   return cudaSuccess;
 }
 
-// Enqueues a kernel that, where fp says so, may start before the one ahead of it has ended.
-inline cudaError_t launch_overlapped(void (*kernel)(FusedParams), uint32_t grid, int threads,
-                                     size_t shared_bytes, const FusedParams& fp,
-                                     cudaStream_t stream, uint32_t cluster = 1) {
+// Enqueues a kernel that, where fp says so, may start before the one ahead of it has ended. `more`
+// are the kernel's arguments behind fp.
+template <class... More>
+cudaError_t launch_overlapped(void (*kernel)(FusedParams, More...), uint32_t grid, int threads,
+                              size_t shared_bytes, uint32_t cluster, cudaStream_t stream,
+                              const FusedParams& fp, const More&... more) {
   cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(grid);
@@ -77,16 +79,17 @@ inline cudaError_t launch_overlapped(void (*kernel)(FusedParams), uint32_t grid,
     attribute.val.programmaticStreamSerializationAllowed = 1;
   }
 #endif
-  return cudaLaunchKernelEx(&config, kernel, fp);
+  return cudaLaunchKernelEx(&config, kernel, fp, more...);
 }
 
 // One block for each (item, split).
-template <class C, auto KERNEL>
-cudaError_t launch_blocks(const FusedParams& fp, cudaStream_t stream) {
+template <class C, auto KERNEL, class... More>
+cudaError_t launch_blocks(const FusedParams& fp, cudaStream_t stream, const More&... more) {
   const cudaError_t error = prepare_kernel<KERNEL>();
   if (error != cudaSuccess) return error;
   return launch_overlapped(KERNEL, fp.items * fp.splits.divisor, C::LAUNCH_THREADS,
-                           C::shared_bytes(static_cast<int>(fp.cluster)), fp, stream, fp.cluster);
+                           C::shared_bytes(static_cast<int>(fp.cluster)), fp.cluster, stream, fp,
+                           more...);
 }
 
 }  // namespace kbtool::cuda

@@ -213,7 +213,8 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
     wait_for_earlier_kernel();
     admit_next_kernel(fp);
   }
-  copy_queries<C>(fp, at, q_tile, thread);
+  copy_queries<C>(fp, at, C::ALIGNED, thread, C::COPY_THREADS,
+                  [&](int row, int chunk) { return q_tile + C::tile_offset(row, chunk); });
 #pragma unroll 1
   for (int stage = 0; stage < FIRST_STAGES; ++stage) start_copy(key0 + stage * STRIDE, stage);
   wait_copies<FIRST_STAGES>();
@@ -249,7 +250,8 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
     wait_copies<C::STAGES - 1>();
     group_sync<C>();
     if constexpr (CAREFUL) {
-      if (key0 < keys) v_copier.clear_not_finite(region + stage * C::STAGE_BYTES + C::TILE_BYTES);
+      unsigned char* v_tile = region + stage * C::STAGE_BYTES + C::TILE_BYTES;
+      if (key0 < keys) clear_not_finite<C>(v_tile, thread, C::COPY_THREADS);
       group_sync<C>();
     }
     if (key0 < keys) {
@@ -283,7 +285,7 @@ __device__ __noinline__ void attend_carefully(const FusedParams& fp, const Block
                                               int row_warp, int lane) {
   LaneState<C> state;
   attend_split<C, true>(fp, at, region, key_warp, row_warp, lane, state);
-  store_group_state<C>(fp, at, region, ml, row_warp, lane, state);
+  store_group_state<C>(at, region, ml, row_warp, lane, state);
 }
 
 // Whether a value of a row that exists is NaN or infinite.
@@ -318,7 +320,7 @@ __device__ __forceinline__ void attend(const FusedParams& fp, const BlockItem& a
     if (fp.p.causal && fp.p.Sq > 1) {  // rows do not see the same keys
       careful = __syncthreads_or(has_not_finite<C>(at, row_warp, lane, state)) != 0;
     }
-    if (!careful) store_group_state<C>(fp, at, region, ml, row_warp, lane, state);
+    if (!careful) store_group_state<C>(at, region, ml, row_warp, lane, state);
   }
   if (careful) attend_carefully<C>(fp, at, region, ml, key_warp, row_warp, lane);
   block_sync();

@@ -15,7 +15,8 @@ constexpr int64_t ROWS_PER_WARP = 16;
 constexpr int64_t MIN_KEYS = 64;   // one block of 16 keys for each of four warps
 constexpr int64_t PAIR_KEYS = 2048;
 constexpr int64_t FEW_KEYS = 32;   // worth a block where there are four splits of them or more
-constexpr int64_t MERGE_ELEMENTS = 256 * 128;  // of k, worth a block that merges by the workspace
+constexpr int64_t FAR_ELEMENTS = 4096 * 128;   // of k, worth clusters that merge by the workspace
+constexpr int64_t MERGE_ELEMENTS = 128 * 128;  // of k, worth a block of such a cluster
 
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys
@@ -33,9 +34,17 @@ int largest_divisor(int64_t n, int limit) {
   return 1;
 }
 
+int64_t largest_power_of_two(int64_t limit) {
+  int64_t power = 1;
+  while (2 * power <= limit) power *= 2;
+  return power;
+}
+
 // One wave of blocks, each with keys enough to be worth it; above one cluster, whole clusters.
-// Measured on an H100: three quarters of the multiprocessors draw all of the memory's bandwidth,
-// and a fuller wave of clusters puts two blocks on one multiprocessor before others have any.
+// Measured on an H100: 64 blocks, one to a pair of multiprocessors, draw all of the memory's
+// bandwidth; with three quarters of the multiprocessors some pairs have two blocks and end late,
+// which only tiles of more rows are worth, whose products take longer than their keys. Powers of two
+// come nearest to that for any number of items.
 int64_t choose_splits(int64_t items, int row_warps, const Sizes& sizes, const Card& card) {
   const int64_t Skv = sizes.Skv;
   if (items <= 0) return 1;
@@ -47,11 +56,13 @@ int64_t choose_splits(int64_t items, int row_warps, const Sizes& sizes, const Ca
   const int64_t pair_keys = row_warps > 1 ? 2 * MIN_KEYS : PAIR_KEYS;
   const bool pairs = 2 * items <= card.multiprocessors && Skv >= pair_keys;
   if (splits <= 1) return pairs ? 2 : 1;
-  if (card.max_cluster > 1 && splits > card.max_cluster) {
-    splits = std::max<int64_t>(card.max_cluster, std::min(splits, Skv * sizes.D / MERGE_ELEMENTS));
-    splits -= splits % card.max_cluster;
-  }
-  return splits;
+  if (card.max_cluster == 1) return splits;
+  if (row_warps == 1) splits = largest_power_of_two(splits);
+  if (splits <= card.max_cluster) return splits;
+  if (Skv * sizes.D < FAR_ELEMENTS) return card.max_cluster;
+  const int64_t merge_elements = MERGE_ELEMENTS * (row_warps == 1 ? 1 : 2);
+  splits = std::min(splits, std::max<int64_t>(4 * card.max_cluster, Skv * sizes.D / merge_elements));
+  return splits - splits % card.max_cluster;
 }
 
 // Clusters that run at the same time, as large as may be: a second wave would take as long again.
@@ -138,9 +149,12 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // Two warpgroups of a head dimension of 256 have no room for the merge.
   const bool two = rows_of_kv_head(sizes) > ROWS_PER_WARPGROUP && sizes.D <= 128;
   FusedPlan plan = plan_of(true, two ? 2 : 1, ROWS_PER_WARPGROUP, sizes);
+  const bool few_rows = rows_of_kv_head(sizes) <= ROWS_PER_WARP;
   const bool many_values = plan.row_units * ROWS_PER_WARPGROUP * sizes.D >= MANY_VALUES;
   plan.num_splits = splits_of(splits, Tuned::wgmma, sizes, card, [&] {
-    return choose_wgmma_splits(plan.items, many_values, sizes.Skv, card);
+    if (!few_rows) return choose_wgmma_splits(plan.items, many_values, sizes.Skv, card);
+    return std::min(choose_splits(plan.items, 1, sizes, card),
+                    std::max<int64_t>(1, sizes.Skv / WGMMA_MIN_KEYS));
   });
   plan.cluster = largest_divisor(plan.num_splits, MAX_CLUSTER);
   // Measured on an H100: a cluster of two or four that runs in one wave merges such tiles in less
@@ -148,6 +162,9 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   plan.merge_apart = many_values && plan.num_splits > 1 &&
                      (plan.cluster > 4 || plan.items * plan.groups() > card.clusters[plan.cluster]);
   if (plan.merge_apart) plan.cluster = 1;
+  // Measured on an H100: where a multiprocessor has to itself what two share otherwise and does little
+  // but read, four warps of copies bring a hundredth more than its one copy engine.
+  plan.boxes = !few_rows || 2 * plan.items * plan.num_splits > card.multiprocessors;
   plan.overlap = true;
   // Blocks take whole multiprocessors. Where two kernels fit side by side, the second would find the
   // places that are left, several clusters to a slice of the card that feeds them through one port:
@@ -158,16 +175,31 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   return plan;
 }
 
-// Measured on an H100: blocks of 128 keys take 2 to 4 us longer to start and to merge, which some
-// 2e8 multiply-adds make up for. Where clusters merge through the workspace, many rows take longer.
+// Measured on an H100. Up to 16 rows: it reads long keys at 1 to 2 % more of the memory's bandwidth,
+// where its blocks of a whole multiprocessor are spread evenly: one to a pair, or a full wave. More
+// rows: blocks of 128 keys take 2 to 4 us longer to start and to merge, which some 2e8 multiply-adds
+// make up for. Where clusters merge through the workspace, many rows take longer.
 bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
   constexpr int64_t MULTIPLY_ADDS = int64_t{3} << 26;
+  constexpr int64_t KEYS_OF_A_PAIR = 8192;  // a block's, at least
+  constexpr int64_t KEYS_OF_A_WAVE = 1024;
   const int64_t rows = rows_of_kv_head(sizes);
-  if (!card.has_wgmma() || rows <= ROWS_PER_WARP) return false;
+  const bool few_rows = rows <= ROWS_PER_WARP;
+  if (!card.has_wgmma()) return false;
+  if (few_rows && (sizes.D <= 64 || sizes.Skv < KEYS_OF_A_WAVE || sizes.lengths)) return false;
   const FusedPlan plan = plan_wgmma(sizes, 0, card);
-  if (plan_fused(sizes, 0, card).ragged_blocks > 0) return false;
-  return sizes.B * sizes.Hkv * rows * sizes.Skv >= MULTIPLY_ADDS / std::max<int64_t>(1, sizes.D) &&
-         (plan.groups() == 1 || plan.merge_apart);
+  if (plan.groups() > 1 && !plan.merge_apart) return false;
+  if (few_rows) {
+    const int64_t blocks = plan.items * plan.num_splits;
+    const int64_t keys = sizes.Skv / plan.num_splits;
+    const bool even = 2 * blocks <= card.multiprocessors ? keys >= KEYS_OF_A_PAIR
+                                                         : 16 * blocks >= 15 * card.multiprocessors &&
+                                                               keys >= KEYS_OF_A_WAVE;
+    if (!even) return false;
+  } else if (sizes.B * sizes.Hkv * rows * sizes.Skv < MULTIPLY_ADDS / std::max<int64_t>(1, sizes.D)) {
+    return false;
+  }
+  return plan_fused(sizes, 0, card).ragged_blocks == 0;
 }
 
 cudaError_t launch_fused(SplitKParams p, ElementType type, const KvLengths& lengths,
@@ -205,6 +237,7 @@ cudaError_t launch_fused(SplitKParams p, ElementType type, const KvLengths& leng
   fp.rows = static_cast<uint32_t>(rows);
   fp.items = static_cast<uint32_t>(plan.items);
   fp.ragged_blocks = static_cast<uint32_t>(plan.ragged_blocks);
+  fp.boxes = plan.boxes;
   fp.merge_apart = plan.merge_apart;
   fp.overlap = plan.overlap;
   fp.admit_next = plan.admit_next;

@@ -132,7 +132,7 @@ __device__ __forceinline__ void for_each_row(const BlockItem& at, int row_warp, 
 
 // The lanes' states of one group to its region of shared memory, and m and l beside.
 template <class C>
-__device__ __forceinline__ void store_group_state(const FusedParams& fp, const BlockItem& at,
+__device__ __forceinline__ void store_group_state(const BlockItem& at,
                                                   unsigned char* region,  // [BLOCK_M, STATE_STRIDE]
                                                   float2* ml_smem,        // [BLOCK_M]
                                                   int row_warp, int lane,

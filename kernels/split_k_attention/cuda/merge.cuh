@@ -3,7 +3,9 @@
 // its own blocks and the last block to arrive is alone.
 #pragma once
 
-#include "block.cuh"
+#include "block_merge.cuh"
+#include "dependent_launch.cuh"
+#include "lane_state.cuh"
 
 namespace kbtool::cuda {
 
@@ -62,7 +64,7 @@ cudaError_t launch_merge(const FusedParams& fp, cudaStream_t stream) {
   const int64_t threads = fp.p.B * fp.p.H * fp.p.Sq * ceil_div(fp.p.D, 4);
   return launch_overlapped(merge_kernel<Element>,
                            static_cast<uint32_t>(ceil_div(threads, MERGE_THREADS)), MERGE_THREADS,
-                           0, fp, stream);
+                           0, 1, stream, fp);
 }
 
 }  // namespace kbtool::cuda

@@ -194,7 +194,7 @@ cudaError_t launch_ragged(const FusedParams& fp, cudaStream_t stream) {
   const cudaError_t error = prepare_kernel<ragged_kernel<C>>();
   if (error != cudaSuccess) return error;
   return launch_overlapped(ragged_kernel<C>, fp.ragged_blocks, C::THREADS,
-                           C::RECEIVED_ML_OFFSET + fp.p.B * sizeof(RaggedEntry), fp, stream);
+                           C::RECEIVED_ML_OFFSET + fp.p.B * sizeof(RaggedEntry), 1, stream, fp);
 }
 
 }  // namespace kbtool::cuda

@@ -70,26 +70,7 @@ class TileCopier {
     }
   }
 
-  // Makes 0 of what is not finite in this thread's part of a tile that is there. Whether any was.
-  __device__ __forceinline__ bool clear_not_finite(unsigned char* tile) const {
-    constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
-    bool any = false;
-#pragma unroll 1
-    for (int at = row; at < C::BLOCK_KV; at += STEP) {
-      uint4* place = reinterpret_cast<uint4*>(tile + C::tile_offset(at, chunk));
-      const uint4 was = *place;
-      const uint4 now = {finite_or_zero<typename C::Traits>(was.x),
-                         finite_or_zero<typename C::Traits>(was.y),
-                         finite_or_zero<typename C::Traits>(was.z),
-                         finite_or_zero<typename C::Traits>(was.w)};
-      if (now.x == was.x && now.y == was.y && now.z == was.z && now.w == was.w) continue;
-      *place = now;
-      any = true;
-    }
-    return any;
-  }
-
-  // The same, whatever the strides, and at once.
+  // As copy(), whatever the strides, and at once.
   __device__ __forceinline__ void copy_by_element(uint32_t tile, int64_t key0, int keys) const {
     constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
     const Element* from = source + key0 * row_stride;
@@ -133,26 +114,46 @@ class TileCopier {
   }
 };
 
-// The queries of a group's rows into a tile of its ring. Rows past the tile's last stay as they
-// are: what is computed from them is dropped.
+// Makes 0 of what is not finite in a tile that is there, by `threads` threads together. Whether this
+// one found any.
 template <class C>
-__device__ __forceinline__ void copy_queries(const FusedParams& fp, const BlockItem& at,
-                                             uint32_t tile, int thread) {
+__device__ __forceinline__ bool clear_not_finite(unsigned char* tile, int thread, int threads) {
+  using Traits = typename C::Traits;
+  bool any = false;
+#pragma unroll 1
+  for (int chunk = thread; chunk < C::TILE_BYTES / 16; chunk += threads) {
+    uint4* place = reinterpret_cast<uint4*>(tile) + chunk;
+    const uint4 was = *place;
+    const uint4 now = {finite_or_zero<Traits>(was.x), finite_or_zero<Traits>(was.y),
+                       finite_or_zero<Traits>(was.z), finite_or_zero<Traits>(was.w)};
+    if (now.x == was.x && now.y == was.y && now.z == was.z && now.w == was.w) continue;
+    *place = now;
+    any = true;
+  }
+  return any;
+}
+
+// Starts copies of the tile's queries by `threads` threads, chunk by chunk to place(row, chunk). Rows
+// past the tile's last stay as they are: what is computed from them is dropped.
+template <class C, class Place>
+__device__ __forceinline__ void copy_queries(const FusedParams& fp, const BlockItem& at, bool aligned,
+                                             int thread, int threads, const Place& place) {
   using Element = typename C::Element;
   const Strides4& stride = fp.p.q_stride;
   const int chunk = thread % C::CHUNKS;
   const int bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2));
 #pragma unroll 1
-  for (int row = thread / C::CHUNKS; row < at.rows; row += C::COPY_THREADS / C::CHUNKS) {
-    const RowPlace place = place_of(fp, at, row);
+  for (int row = thread / C::CHUNKS; row < at.rows; row += threads / C::CHUNKS) {
+    const RowPlace source = place_of(fp, at, row);
     const Element* from = static_cast<const Element*>(fp.p.q) + at.batch * stride.batch +
-                          place.head * stride.head + place.query * stride.seq +
+                          source.head * stride.head + source.query * stride.seq +
                           chunk * 8 * stride.dim;
-    const uint32_t to = tile + C::tile_offset(row, chunk);
-    if constexpr (C::ALIGNED) {
-      copy_async<16>(to, bytes > 0 ? from : static_cast<const Element*>(fp.p.q), bytes);
+    if (aligned) {
+      copy_async<16>(place(row, chunk), bytes > 0 ? from : static_cast<const Element*>(fp.p.q),
+                     bytes);
     } else {
-      copy_elements(to, reinterpret_cast<const unsigned short*>(from), stride.dim, bytes);
+      copy_elements(place(row, chunk), reinterpret_cast<const unsigned short*>(from), stride.dim,
+                    bytes);
     }
   }
   commit_copies();

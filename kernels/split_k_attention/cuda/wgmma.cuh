@@ -1,8 +1,8 @@
 // Split-K attention on the matrix units of sm_90a, for tiles of 64 or 128 query rows: several
 // queries, or one query of many heads that share a KV head.
 //
-// The block's warps have roles. Producer warps do nothing but copy blocks of keys and values into a
-// ring; each warpgroup (four warps) of consumers takes 64 rows. A product of 64 rows reads its keys
+// The block's warps have roles. Producer warps do nothing but bring blocks of keys and values into a
+// ring, by bulk tensor copies where those can read them; each warpgroup (four warps) of consumers takes 64 rows. A product of 64 rows reads its keys
 // from shared memory, so that a byte of k or v is read from there once for 64 rows, where the fused
 // kernel reads it once for 16; and it runs while its warps do something else: a consumer starts the
 // logits of the next block before the weighted values of the last one, and takes the softmax of the
@@ -12,7 +12,9 @@
 // arrive. Or, for tiles of many values, by a second kernel.
 #pragma once
 
+#include "block.cuh"
 #include "merge.cuh"
+#include "tensor_copy.cuh"
 #include "warpgroup.cuh"
 
 namespace kbtool::cuda {
@@ -27,6 +29,7 @@ struct WgmmaConfig {
 
   static constexpr int BLOCK_M = 64 * WARPGROUPS;
   static constexpr int BLOCK_KV = D == 256 ? 64 : 128;
+  static constexpr int BOX_KEYS = 32;  // so that the halves of a row are read soon after each other
   static constexpr int STAGES = D == 64 ? 4 : D == 256 && WARPGROUPS == 2 ? 2 : 3;
 
   static constexpr int CONSUMER_WARPS = 4 * WARPGROUPS;
@@ -48,7 +51,7 @@ struct WgmmaConfig {
   static constexpr int QUERY_BYTES = BLOCK_M * D * 2;
   static constexpr int TILE_BYTES = BLOCK_KV * D * 2;
   static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * 2 * TILE_BYTES;
-  static constexpr int BARRIERS = 4 * STAGES + 1;
+  static constexpr int BARRIERS = 5 * STAGES + 1;
   static constexpr int CLEARED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
   static constexpr int EXCHANGE_OFFSET = CLEARED_OFFSET + 8 * STAGES;  // a barrier
   static constexpr int LOOP_BYTES = EXCHANGE_OFFSET + 8;
@@ -92,22 +95,27 @@ struct Ring {
   __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(1, stage); }
   __device__ __forceinline__ uint32_t keys_free(int stage) const { return barrier(2, stage); }
   __device__ __forceinline__ uint32_t values_free(int stage) const { return barrier(3, stage); }
-  __device__ __forceinline__ uint32_t queries_full() const { return barrier(4, 0); }
+  // Values that are looked through before consumers have them.
+  __device__ __forceinline__ uint32_t values_landed(int stage) const { return barrier(4, stage); }
+  __device__ __forceinline__ uint32_t queries_full() const { return barrier(5, 0); }
 
   // For each stage, the first key of the last block whose values were cleared of what is not finite.
   __device__ __forceinline__ volatile int64_t* cleared(unsigned char* smem) const {
     return reinterpret_cast<volatile int64_t*>(smem + C::CLEARED_OFFSET);
   }
 
-  __device__ void init(unsigned char* smem) const {
+  __device__ void init(unsigned char* smem, bool boxes) const {
+    const int copiers = boxes ? 1 : C::COPY_THREADS;
     for (int stage = 0; stage < C::STAGES; ++stage) {
       cleared(smem)[stage] = -1;
-      barrier_init(keys_full(stage), C::COPY_THREADS);
-      barrier_init(values_full(stage), C::COPY_THREADS);
+      barrier_init(keys_full(stage), copiers);
+      barrier_init(values_full(stage), copiers);
+      barrier_init(values_landed(stage), 1);
       barrier_init(keys_free(stage), C::CONSUMER_WARPS);
       barrier_init(values_free(stage), C::CONSUMER_WARPS);
     }
     barrier_init(queries_full(), C::THREADS);
+    publish_barriers();
   }
 };
 
@@ -125,6 +133,21 @@ struct RingPosition {
   }
 };
 
+// Of the producers that look through values.
+template <int THREADS>
+__device__ __forceinline__ void searchers_sync() {
+  asm volatile("barrier.sync 3, %0;" ::"n"(THREADS) : "memory");
+}
+
+// Keys from the split's first on among which no row of the tile misses any, and no block reaches past
+// what lies in memory: values beyond may be multiplied by 0, and are looked through first.
+template <class C>
+__device__ __forceinline__ int64_t keys_of_all(const FusedParams& fp, const BlockItem& at) {
+  constexpr int64_t ALL = int64_t{1} << 62;
+  const int64_t seen = seen_keys(fp, at, 0);
+  return seen == fp.p.Skv ? ALL : seen - at.key_begin;
+}
+
 // A producer warp's part: every block of keys of the split, as stages become free.
 template <class C>
 __device__ __forceinline__ void produce(const FusedParams& fp, const BlockItem& at,
@@ -132,7 +155,7 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const BlockItem& 
   const TileCopier<C> k_copier(fp, fp.p.k, fp.p.k_stride, at, thread);
   const TileCopier<C> v_copier(fp, fp.p.v, fp.p.v_stride, at, thread);
   const int64_t keys = at.key_end - at.key_begin;
-  const int64_t seen_by_all = seen_keys(fp, at, 0) - at.key_begin;
+  const int64_t seen_by_all = keys_of_all<C>(fp, at);
   const bool aligned = fp.copy_width == 16;
   const auto copy_block = [&](const TileCopier<C>& copier, uint32_t tile, uint32_t full,
                               int64_t key0, int count, bool search, int stage) {
@@ -148,8 +171,11 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const BlockItem& 
     } else {
       copier.copy_by_element(tile, key0, count);
     }
-    if (search && copier.clear_not_finite(smem + (tile - ring.base))) {
-      ring.cleared(smem)[stage] = key0;
+    if (search) {
+      searchers_sync<C::COPY_THREADS>();  // others' copies are there too
+      if (clear_not_finite<C>(smem + (tile - ring.base), thread, C::COPY_THREADS)) {
+        ring.cleared(smem)[stage] = key0;
+      }
     }
     fence_for_products();
     barrier_arrive(full);
@@ -166,40 +192,80 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const BlockItem& 
     copy_block(k_copier, ring.keys(stage), ring.keys_full(stage), key0, count, false, stage);
     barrier_wait(ring.values_free(stage), position.parity ^ 1);
     copy_block(v_copier, ring.values(stage), ring.values_full(stage), key0, count,
-               key0 + count > seen_by_all, stage);
+               key0 + C::BLOCK_KV > seen_by_all, stage);
     position.advance();
   }
 }
 
-// The tile's queries, by all consumers. Rows past the tile's last stay as they are: what is computed
-// from them is dropped.
+// The same by bulk tensor copies, which one thread asks for. The other warps look through values.
+template <class C>
+__device__ __forceinline__ void produce_boxes(const FusedParams& fp, const TensorMaps& maps,
+                                              const BlockItem& at, const Ring<C>& ring,
+                                              unsigned char* smem, int thread) {
+  constexpr int64_t BLOCK_KV = C::BLOCK_KV;
+  constexpr int SEARCHERS = C::COPY_THREADS - 32;
+  const int64_t seen_by_all = keys_of_all<C>(fp, at);
+  const int64_t blocks = (at.key_end - at.key_begin + BLOCK_KV - 1) / BLOCK_KV;
+  const int64_t first_searched = min(blocks, max(int64_t{0}, seen_by_all) / BLOCK_KV);
+
+  if (thread >= 32) {
+#pragma unroll 1
+    for (int64_t block = first_searched; block < blocks; ++block) {
+      const int stage = static_cast<int>(block % C::STAGES);
+      barrier_wait(ring.values_landed(stage), (block - first_searched) / C::STAGES & 1);
+      unsigned char* tile = smem + (ring.values(stage) - ring.base);
+      if (clear_not_finite<C>(tile, thread - 32, SEARCHERS)) {
+        ring.cleared(smem)[stage] = block * BLOCK_KV;
+      }
+      fence_for_products();
+      searchers_sync<SEARCHERS>();
+      if (thread == 32) barrier_arrive(ring.values_full(stage));
+    }
+    return;
+  }
+  if (thread > 0) return;
+  const auto copy_tile = [&](const CUtensorMap& map, uint32_t tile, int64_t block, uint32_t full) {
+    barrier_arrive_expecting(full, C::TILE_BYTES);
+    const int key0 = static_cast<int>(at.key_begin + block * BLOCK_KV);
+#pragma unroll
+    for (int box = 0; box < C::BLOCK_KV / C::BOX_KEYS; ++box) {
+#pragma unroll
+      for (int panel = 0; panel < C::D / 64; ++panel) {
+        copy_box(tile + (panel * C::BLOCK_KV + box * C::BOX_KEYS) * 128, map, panel * 64,
+                 key0 + box * C::BOX_KEYS, at.head_kv, at.batch, full);
+      }
+    }
+  };
+  RingPosition<C> position;
+  wait_for_earlier_kernel();
+  admit_next_kernel(fp);
+#pragma unroll 1
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int stage = position.stage;
+    barrier_wait(ring.keys_free(stage), position.parity ^ 1);
+    copy_tile(maps.k, ring.keys(stage), block, ring.keys_full(stage));
+    barrier_wait(ring.values_free(stage), position.parity ^ 1);
+    copy_tile(maps.v, ring.values(stage), block,
+              block < first_searched ? ring.values_full(stage) : ring.values_landed(stage));
+    position.advance();
+  }
+}
+
+// The tile's queries, by all consumers.
 template <class C>
 __device__ __forceinline__ void bring_queries(const FusedParams& fp, const BlockItem& at,
                                               const Ring<C>& ring, unsigned char* smem,
                                               int thread) {
   using Element = typename C::Element;
   using Traits = typename C::Traits;
-  const Strides4& stride = fp.p.q_stride;
-  const int chunk = thread % C::CHUNKS;
-  const int bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2));
   wait_for_earlier_kernel();
   admit_next_kernel(fp);
-#pragma unroll 1
-  for (int row = thread / C::CHUNKS; row < at.rows; row += C::THREADS / C::CHUNKS) {
-    const RowPlace place = place_of(fp, at, row);
-    const Element* from = static_cast<const Element*>(fp.p.q) + at.batch * stride.batch +
-                          place.head * stride.head + place.query * stride.seq +
-                          chunk * 8 * stride.dim;
-    const uint32_t to = ring.base + panel_offset(row, chunk, C::BLOCK_M);
-    if (fp.copy_width == 16) {
-      copy_async<16>(to, bytes > 0 ? from : static_cast<const Element*>(fp.p.q), bytes);
-    } else {
-      copy_elements(to, reinterpret_cast<const unsigned short*>(from), stride.dim, bytes);
-    }
-  }
-  commit_copies();
+  copy_queries<C>(fp, at, fp.copy_width == 16, thread, C::THREADS, [&](int row, int chunk) {
+    return ring.base + panel_offset(row, chunk, C::BLOCK_M);
+  });
   wait_copies<0>();
   if (fp.q_factor != 1.0f) {  // -1 and 0 are exact
+    const int chunk = thread % C::CHUNKS;  // whose copies this thread has waited for
 #pragma unroll 1
     for (int row = thread / C::CHUNKS; row < at.rows; row += C::THREADS / C::CHUNKS) {
       Element* q = reinterpret_cast<Element*>(smem + panel_offset(row, chunk, C::BLOCK_M));
@@ -301,9 +367,9 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
     take_logits(s, fp.c, state, alpha);
   };
   // Of the block whose values have just been added.
-  const int64_t seen_by_tile = seen_keys(fp, at, 0) - at.key_begin;
+  const int64_t seen_by_tile = keys_of_all<C>(fp, at);
   const auto finish_values = [&](int64_t key0, int stage) {
-    if (min(key0 + C::BLOCK_KV, keys) <= seen_by_tile) return;
+    if (key0 + C::BLOCK_KV <= seen_by_tile) return;
     if (ring.cleared(smem)[stage] == key0) {
       add_not_finite<C>(fp, at, key0, seen_by_row, lane, state);
     }
@@ -371,14 +437,18 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
 
 template <class C>
 __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
-    wgmma_kernel(const __grid_constant__ FusedParams fp) {
+    wgmma_kernel(const __grid_constant__ FusedParams fp, const __grid_constant__ TensorMaps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char wgmma_smem[];
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // uniform, and seen so
   const int lane = threadIdx.x % 32;
   const Ring<C> ring{shared_address(wgmma_smem)};
   if (threadIdx.x == 0) {
-    ring.init(wgmma_smem);
+    ring.init(wgmma_smem, fp.boxes);
+    if (fp.boxes) {
+      prefetch_map(maps.k);
+      prefetch_map(maps.v);
+    }
     if (fp.cluster > 1) exchange_init(ring.base + C::EXCHANGE_OFFSET);
   }
   const BlockItem at = locate<C>(fp);
@@ -386,8 +456,13 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
 
   if (warp >= C::CONSUMER_WARPS) {
     if constexpr (C::UNEVEN_REGISTERS) give_registers<C::PRODUCER_REGISTERS>();
-    produce<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x) - C::THREADS);
-    wait_copies<0>();
+    const int thread = static_cast<int>(threadIdx.x) - C::THREADS;
+    if (fp.boxes) {
+      produce_boxes<C>(fp, maps, at, ring, wgmma_smem, thread);
+    } else {
+      produce<C>(fp, at, ring, wgmma_smem, thread);
+      wait_copies<0>();
+    }
     // Barriers of the block and of the cluster wait for threads that have not ended.
   } else {
     if constexpr (C::UNEVEN_REGISTERS) take_registers<C::CONSUMER_REGISTERS>();
@@ -403,8 +478,8 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
       }
       block_sync();
       if (fp.cluster > 1) cluster_arrive();  // others may send: the tiles are done with
-      store_group_state<C>(fp, at, wgmma_smem,
-                           reinterpret_cast<float2*>(wgmma_smem + C::ML_OFFSET), warp, lane, state);
+      store_group_state<C>(at, wgmma_smem, reinterpret_cast<float2*>(wgmma_smem + C::ML_OFFSET),
+                           warp, lane, state);
     }
     block_sync();
     finish_block<C>(fp, at, wgmma_smem);
@@ -412,15 +487,22 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
 #endif
 }
 
+template <class C>
+cudaError_t launch_wgmma_config(FusedParams fp, cudaStream_t stream) {
+  constexpr ElementType TYPE =
+      std::is_same_v<typename C::Element, __half> ? ElementType::fp16 : ElementType::bf16;
+  TensorMaps maps{};
+  fp.boxes = fp.boxes && make_tensor_maps(fp.p, TYPE, C::BOX_KEYS, &maps);
+  return launch_blocks<C, wgmma_kernel<C>>(fp, stream, maps);
+}
+
 template <class Element, int D>
 cudaError_t launch_wgmma_bucket(const FusedParams& fp, int warpgroups, cudaStream_t stream) {
   const auto launch = [&] {
     if constexpr (D < 256) {
-      using Two = WgmmaConfig<Element, D, 2>;
-      if (warpgroups == 2) return launch_blocks<Two, wgmma_kernel<Two>>(fp, stream);
+      if (warpgroups == 2) return launch_wgmma_config<WgmmaConfig<Element, D, 2>>(fp, stream);
     }
-    using One = WgmmaConfig<Element, D, 1>;
-    return launch_blocks<One, wgmma_kernel<One>>(fp, stream);
+    return launch_wgmma_config<WgmmaConfig<Element, D, 1>>(fp, stream);
   };
   const cudaError_t error = launch();
   return error == cudaSuccess && fp.merge_apart ? launch_merge<Element>(fp, stream) : error;

@@ -1,0 +1,57 @@
+#include "tensor_maps.h"
+
+#include <cuda_runtime_api.h>
+
+namespace kbtool::cuda {
+namespace {
+
+using Encode = decltype(&cuTensorMapEncodeTiled);
+
+// The driver's function, found through the runtime, so that nothing links against the driver.
+Encode encoder() {
+  static const Encode found = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
+    const bool there = error == cudaSuccess && result == cudaDriverEntryPointSuccess;
+    return there ? reinterpret_cast<Encode>(function) : nullptr;
+  }();
+  return found;
+}
+
+bool make_map(const void* base, const Strides4& stride, const SplitKParams& p, ElementType type,
+              int box_keys, CUtensorMap* map) {
+  constexpr int64_t MAX_SIZE = int64_t{1} << 31;  // coordinates are 32 bits with a sign
+  const int64_t sizes[4] = {p.D, p.Skv, p.Hkv, p.B};
+  const int64_t elements[3] = {stride.seq, stride.head, stride.batch};
+  cuuint64_t dims[4] = {static_cast<cuuint64_t>(p.D)};
+  cuuint64_t strides[3];
+  for (int i = 0; i < 3; ++i) {
+    dims[i + 1] = static_cast<cuuint64_t>(sizes[i + 1]);
+    // The stride over a single element is never taken.
+    strides[i] = sizes[i + 1] == 1 ? 16 : static_cast<cuuint64_t>(elements[i]) * 2;
+    if (sizes[i + 1] > MAX_SIZE || (sizes[i + 1] > 1 && elements[i] <= 0) || strides[i] % 16 != 0) {
+      return false;
+    }
+  }
+  if (stride.dim != 1 || reinterpret_cast<uintptr_t>(base) % 16 != 0) return false;
+  const cuuint32_t box[4] = {64, static_cast<cuuint32_t>(box_keys), 1, 1};
+  const cuuint32_t steps[4] = {1, 1, 1, 1};
+  const CUtensorMapDataType element = type == ElementType::fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  return encoder()(map, element, 4, const_cast<void*>(base), dims, strides, box, steps,
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+}  // namespace
+
+bool make_tensor_maps(const SplitKParams& p, ElementType type, int box_keys, TensorMaps* maps) {
+  if (encoder() == nullptr || p.Skv == 0) return false;
+  return make_map(p.k, p.k_stride, p, type, box_keys, &maps->k) &&
+         make_map(p.v, p.v_stride, p, type, box_keys, &maps->v);
+}
+
+}  // namespace kbtool::cuda
