@@ -18,11 +18,17 @@ from kbtool.gpu.toolchain import cuda_home, find_nvcc
 from kbtool.model.errors import MachineError
 
 SOURCE = """
+#include <vector>
+
 #include "cuda/fused_launch.cpp"
 
 namespace kbtool::cuda {
+static std::vector<FusedParams> launched;
 #define INSTANCE(name) \\
-  cudaError_t name(const FusedParams&, int, cudaStream_t) { return cudaSuccess; }
+  cudaError_t name(const FusedParams& fp, int, cudaStream_t) { \\
+    launched.push_back(fp); \\
+    return cudaSuccess; \\
+  }
 INSTANCE(launch_fused_fp16_d64)
 INSTANCE(launch_fused_fp16_d128)
 INSTANCE(launch_fused_fp16_d256)
@@ -50,6 +56,43 @@ extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, c
   out[8] = plan.ragged_blocks;
   out[9] = plan.boxes;
   out[10] = wgmma_is_faster(sizes, card);
+}
+
+// The parts that a batch of contiguous entries is launched in; -1 if it is refused. Addresses are
+// those of the parts' first entries.
+extern "C" int64_t parts(const int64_t* s, int64_t splits, const int* c, int64_t* out) {
+  using namespace kbtool::cuda;
+  const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], false};
+  const Card card{c[0], c[1], c[2], {}};
+  const FusedPlan plan = plan_fused(sizes, splits, card);
+  kbtool::SplitKParams p{};
+  p.B = sizes.B, p.H = sizes.H, p.Hkv = sizes.Hkv, p.Sq = sizes.Sq, p.Skv = sizes.Skv;
+  p.D = sizes.D;
+  p.q_stride.batch = p.out_stride.batch = p.H * p.Sq * p.D;
+  p.k_stride.batch = p.v_stride.batch = p.Hkv * p.Skv * p.D;
+  p.lse_stride.batch = p.H * p.Sq;
+  float* base = reinterpret_cast<float*>(uintptr_t{1} << 20);  // never read
+  p.q = p.k = p.v = base, p.out = p.lse = base;
+  p.num_splits = plan.num_splits;
+  launched.clear();
+  const KvLengths lengths{base, 3, true};
+  if (launch_fused(p, ElementType::fp16, lengths, plan, nullptr, nullptr, nullptr) != cudaSuccess) {
+    return -1;
+  }
+  const auto from = [&](const void* to) {
+    return static_cast<const char*>(to) - reinterpret_cast<const char*>(base);
+  };
+  int64_t* at = out;
+  for (const FusedParams& fp : launched) {
+    *at++ = fp.p.B;
+    *at++ = fp.items * int64_t{fp.splits.divisor};
+    *at++ = from(fp.p.q);
+    *at++ = from(fp.p.k);
+    *at++ = from(fp.p.out);
+    *at++ = from(fp.p.lse);
+    *at++ = from(fp.lengths.data);
+  }
+  return static_cast<int64_t>(launched.size());
 }
 """
 # Clusters of 0, 1, 2 … blocks that an H100 of 132 multiprocessors runs at a time, as its driver
@@ -106,6 +149,8 @@ def built(folder: Path, rows: str = "") -> Make:
         )  # fmt: skip
         return Plan(*out)
 
+    make.parts = library.parts  # type: ignore[attr-defined]
+    library.parts.restype = ctypes.c_int64
     return make
 
 
@@ -243,6 +288,9 @@ def test_a_query_is_cut_into_about_64_blocks(
     [
         ((1, 32, 8, 1, 65536, 128), True, False),  # 64 blocks: one to a pair of multiprocessors
         ((1, 32, 8, 1, 16384, 128), False, False),  # too short
+        ((1, 32, 32, 1, 16384, 128), False, False),  # the two blocks of a cluster share a pair
+        ((16, 32, 8, 1, 8192, 100), False, True),  # rows of 200 bytes come element by element
+        ((1, 16, 8, 64, 4096, 256), True, False),
         ((16, 32, 8, 1, 8192, 128), True, True),  # 128 blocks: a full wave
         ((64, 32, 8, 1, 1024, 128), True, True),
         ((64, 32, 8, 1, 512, 128), False, True),
@@ -260,6 +308,42 @@ def test_wgmma_is_taken_where_it_was_measured_to_be_faster(
     made = plan(sizes, wgmma=True)
     assert (bool(made.wgmma_is_faster), bool(made.boxes)) == (wgmma, boxes)
     assert not plan(sizes, card=A100).wgmma_is_faster
+
+
+@pytest.mark.parametrize(
+    ("sizes", "splits", "parts"),
+    [
+        ((2, 32, 8, 1, 4096, 128), 0, 1),
+        ((70_000, 32, 32, 1, 64, 8), 1024, 2),  # 2,293,760,000 blocks
+        ((1 << 26, 64, 64, 1, 1, 4), 1, 3),
+        ((0, 32, 8, 1, 4096, 128), 0, 0),
+    ],
+)
+def test_more_blocks_than_a_grid_has_go_in_parts(
+    plan: Make, sizes: tuple[int, ...], splits: int, parts: int
+) -> None:
+    out = (ctypes.c_int64 * 70)()
+    count = plan.parts(  # type: ignore[attr-defined]
+        (ctypes.c_int64 * 6)(*sizes), ctypes.c_int64(splits), (ctypes.c_int * 3)(*A100[:3]), out
+    )
+    assert count == parts
+    B, H, Hkv, Sq, Skv, D = sizes
+    first = 0
+    for part in range(parts):
+        entries, blocks, q, k, o, lse, lengths = out[part * 7 : part * 7 + 7]
+        assert 0 < blocks < 2**31
+        assert q == o == first * H * Sq * D * 2
+        assert k == first * Hkv * Skv * D * 2
+        assert (lse, lengths) == (first * H * Sq * 4, first * 3 * 8)
+        first += entries
+    assert first == B
+
+
+def test_a_batch_entry_of_more_blocks_than_a_grid_has_is_refused(plan: Make) -> None:
+    sizes = (ctypes.c_int64 * 6)(1, 64, 64, 1 << 22, 1, 4)
+    out = (ctypes.c_int64 * 7)()
+    cut = (sizes, ctypes.c_int64(1024), (ctypes.c_int * 3)(*A100[:3]), out)
+    assert plan.parts(*cut) == -1  # type: ignore[attr-defined]
 
 
 def test_a_measured_row_is_taken_before_the_model(tmp_path: Path, harness: Any) -> None:

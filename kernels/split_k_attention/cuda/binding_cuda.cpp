@@ -102,7 +102,12 @@ struct Cuda {
     const Sizes sizes = sizes_of(q, k, lengths);
     const Variant chosen =
         variant.has_value() ? parse(*variant, q) : kbtool::cuda::default_variant(sizes, card);
-    return kbtool::cuda::make_plan(chosen, sizes, num_splits.value_or(0), card);
+    const Plan made = kbtool::cuda::make_plan(chosen, sizes, num_splits.value_or(0), card);
+    const int64_t most = kbtool::cuda::max_splits(made.fused, sizes);  // 2^31 - 1 for the others
+    if (made.num_splits > most) {
+      fail("num_splits must be at most ", most, " for so many query rows, got ", made.num_splits);
+    }
+    return made;
   }
 
   // Only two_pass leaves its states in memory: it is the default here.

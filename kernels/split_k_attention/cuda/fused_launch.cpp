@@ -18,6 +18,8 @@ constexpr int64_t FEW_KEYS = 32;   // worth a block where there are four splits 
 constexpr int64_t FAR_ELEMENTS = 4096 * 128;   // of k, worth clusters that merge by the workspace
 constexpr int64_t MERGE_ELEMENTS = 128 * 128;  // of k, worth a block of such a cluster
 
+constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;  // of a grid
+
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys
 constexpr int64_t MANY_VALUES = 128 * 128;  // of a tile's state
@@ -163,38 +165,42 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
                      (plan.cluster > 4 || plan.items * plan.groups() > card.clusters[plan.cluster]);
   if (plan.merge_apart) plan.cluster = 1;
   // Measured on an H100: where a multiprocessor has to itself what two share otherwise and does little
-  // but read, four warps of copies bring a hundredth more than its one copy engine.
-  plan.boxes = !few_rows || 2 * plan.items * plan.num_splits > card.multiprocessors;
+  // but read, four warps of copies bring a hundredth more than its one copy engine; so they do for
+  // rows of more than two boxes until there is more than a wave of blocks.
+  const int64_t blocks = plan.items * plan.num_splits;
+  plan.boxes = few_rows             ? 2 * blocks > card.multiprocessors
+               : sizes.D <= 2 * 64  ? true
+                                    : blocks > card.multiprocessors;
   plan.overlap = true;
   // Blocks take whole multiprocessors. Where two kernels fit side by side, the second would find the
   // places that are left, several clusters to a slice of the card that feeds them through one port:
   // measured on an H100, 33 us in place of 28 for 64 blocks.
-  plan.admit_next =
-      plan.merge_apart || 2 * plan.items * plan.num_splits > card.multiprocessors;
+  plan.admit_next = plan.merge_apart || 2 * blocks > card.multiprocessors;
   plan.heads_inner = plan.items <= FEW_WAVES * card.multiprocessors;
   return plan;
 }
 
 // Measured on an H100. Up to 16 rows: it reads long keys at 1 to 2 % more of the memory's bandwidth,
-// where its blocks of a whole multiprocessor are spread evenly: one to a pair, or a full wave. More
-// rows: blocks of 128 keys take 2 to 4 us longer to start and to merge, which some 2e8 multiply-adds
-// make up for. Where clusters merge through the workspace, many rows take longer.
+// where its blocks of a whole multiprocessor are spread evenly: one to a pair, which a cluster of two
+// would share, or a full wave. More rows: blocks of 128 keys take 2 to 4 us longer to start and to
+// merge, which some 2e8 multiply-adds make up for. Where clusters merge through the workspace, many
+// rows take longer. So do rows that cannot be copied 16 bytes at a time.
 bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
   constexpr int64_t MULTIPLY_ADDS = int64_t{3} << 26;
   constexpr int64_t KEYS_OF_A_PAIR = 8192;  // a block's, at least
   constexpr int64_t KEYS_OF_A_WAVE = 1024;
   const int64_t rows = rows_of_kv_head(sizes);
   const bool few_rows = rows <= ROWS_PER_WARP;
-  if (!card.has_wgmma()) return false;
+  if (!card.has_wgmma() || sizes.D % 8 != 0) return false;
   if (few_rows && (sizes.D <= 64 || sizes.Skv < KEYS_OF_A_WAVE || sizes.lengths)) return false;
   const FusedPlan plan = plan_wgmma(sizes, 0, card);
   if (plan.groups() > 1 && !plan.merge_apart) return false;
   if (few_rows) {
     const int64_t blocks = plan.items * plan.num_splits;
     const int64_t keys = sizes.Skv / plan.num_splits;
-    const bool even = 2 * blocks <= card.multiprocessors ? keys >= KEYS_OF_A_PAIR
-                                                         : 16 * blocks >= 15 * card.multiprocessors &&
-                                                               keys >= KEYS_OF_A_WAVE;
+    const bool pairs = 2 * blocks <= card.multiprocessors;
+    const bool even = pairs ? plan.cluster != 2 && keys >= KEYS_OF_A_PAIR
+                            : 16 * blocks >= 15 * card.multiprocessors && keys >= KEYS_OF_A_WAVE;
     if (!even) return false;
   } else if (sizes.B * sizes.Hkv * rows * sizes.Skv < MULTIPLY_ADDS / std::max<int64_t>(1, sizes.D)) {
     return false;
@@ -202,17 +208,13 @@ bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
   return plan_fused(sizes, 0, card).ragged_blocks == 0;
 }
 
-cudaError_t launch_fused(SplitKParams p, ElementType type, const KvLengths& lengths,
-                         const FusedPlan& plan, float* workspace, unsigned* counters,
-                         cudaStream_t stream) {
-  constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;
-  constexpr int64_t MAX_KEYS = int64_t{1} << 35;  // in blocks of 16, below 2^31
-  const int64_t rows = p.Hkv == 0 ? 0 : p.H / p.Hkv * p.Sq;
-  if (plan.items == 0) return cudaSuccess;
-  if (p.D > MAX_HEAD_DIM || rows > MAX_BLOCKS || plan.items * plan.num_splits > MAX_BLOCKS ||
-      p.Skv >= MAX_KEYS) {
-    return cudaErrorInvalidConfiguration;
-  }
+namespace {
+
+// Of a call whose blocks fit a grid.
+cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengths,
+                        const FusedPlan& plan, float* workspace, unsigned* counters,
+                        cudaStream_t stream) {
+  const int64_t rows = p.H / p.Hkv * p.Sq;
   if (plan.ragged_blocks > 0) {
     p.partial_o = workspace;
     p.partial_m = workspace + 2 * plan.ragged_blocks * rows * ceil_div(p.D, 4) * 4;
@@ -253,6 +255,54 @@ cudaError_t launch_fused(SplitKParams p, ElementType type, const KvLengths& leng
     fp.c = static_cast<float>(LOG2_E);
   }
   return instance(plan.wgmma, type, p.D)(fp, plan.row_units, stream);
+}
+
+// Batch entries [first, first + count) of a call.
+SplitKParams entries_of(SplitKParams p, int64_t first, int64_t count) {
+  constexpr int64_t ELEMENT_BYTES = 2;
+  const auto bytes = [&](const Strides4& stride) { return first * stride.batch * ELEMENT_BYTES; };
+  p.q = static_cast<const char*>(p.q) + bytes(p.q_stride);
+  p.k = static_cast<const char*>(p.k) + bytes(p.k_stride);
+  p.v = static_cast<const char*>(p.v) + bytes(p.v_stride);
+  p.out = static_cast<char*>(p.out) + bytes(p.out_stride);
+  if (p.lse != nullptr) p.lse += first * p.lse_stride.batch;
+  p.B = count;
+  return p;
+}
+
+KvLengths entries_of(KvLengths lengths, int64_t first) {
+  if (lengths.data == nullptr) return lengths;
+  const int64_t bytes = first * lengths.stride * (lengths.is_64bit ? 8 : 4);
+  lengths.data = static_cast<const char*>(lengths.data) + bytes;
+  return lengths;
+}
+
+}  // namespace
+
+int64_t max_splits(const FusedPlan& plan, const Sizes& sizes) {
+  return plan.items == 0 ? MAX_BLOCKS : MAX_BLOCKS / (plan.items / sizes.B);
+}
+
+cudaError_t launch_fused(const SplitKParams& p, ElementType type, const KvLengths& lengths,
+                         const FusedPlan& plan, float* workspace, unsigned* counters,
+                         cudaStream_t stream) {
+  constexpr int64_t MAX_KEYS = int64_t{1} << 35;  // in blocks of 16, below 2^31
+  if (plan.items == 0) return cudaSuccess;
+  const int64_t items_of_entry = plan.items / p.B;
+  const int64_t entries = MAX_BLOCKS / (items_of_entry * plan.num_splits);
+  if (p.D > MAX_HEAD_DIM || p.H / p.Hkv * p.Sq > MAX_BLOCKS || entries == 0 || p.Skv >= MAX_KEYS) {
+    return cudaErrorInvalidConfiguration;
+  }
+  for (int64_t first = 0; first < p.B; first += entries) {
+    FusedPlan part = plan;
+    const int64_t count = std::min(entries, p.B - first);
+    part.items = items_of_entry * count;
+    const cudaError_t error = launch_grid(entries_of(p, first, count), type,
+                                          entries_of(lengths, first), part, workspace, counters,
+                                          stream);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace kbtool::cuda

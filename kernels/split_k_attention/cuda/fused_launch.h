@@ -49,11 +49,15 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card);
 // Whether wgmma is the faster of the two.
 bool wgmma_is_faster(const Sizes& sizes, const Card& card);
 
-// Enqueues the kernel, and the one that merges where that is apart. `workspace` holds
+// The most splits that the blocks of one batch entry fit a grid with.
+int64_t max_splits(const FusedPlan& plan, const Sizes& sizes);
+
+// Enqueues the kernel, and the one that merges where that is apart; batches of more blocks than a
+// grid has go one part after another. `workspace` holds
 // plan.workspace_numel floats, at a multiple of 16 bytes, and needs no initial value; p.partial_*
 // and p.kv_lengths are not used. `counters` holds plan.num_counters() zeros and holds zeros again
 // when the kernel is done; no two launches that can run at the same time may share it.
-cudaError_t launch_fused(SplitKParams p, ElementType type, const KvLengths& lengths,
+cudaError_t launch_fused(const SplitKParams& p, ElementType type, const KvLengths& lengths,
                          const FusedPlan& plan, float* workspace, unsigned* counters,
                          cudaStream_t stream);
 
