@@ -1,8 +1,10 @@
-# make run     build, validate, benchmark and record the Split-K attention kernel
-# make test    every test, the linters, the type checker, every CUDA source for every card
-# make bench   the tool's own speed, as ratios and medians
-# make site    the site, in site/
-# make focus   FOCUS's own validator, for the tests of its export; needs Python 3.12
+# make run       build, validate, benchmark and record the Split-K attention kernel
+# make test      every test, the linters, the type checker, every CUDA source for every card
+# make test-gpu  the tests that need a card, alone; make test skips them where there is none
+# make bench     the tool's own speed, as ratios and medians
+# make site      the site, in site/
+# make serve     the site, at an address of this machine
+# make focus     FOCUS's own validator, for the tests of its export; needs Python 3.12
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +16,7 @@ export NO_MKDOCS_2_WARNING := 1
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,5s/^# //p' Makefile
+	@sed -n '/^[^#]/q; s/^# //p' Makefile
 
 run: $(VENV)/.ready
 	$(BIN)/python -m kbtool run-recipe split-k

@@ -1,7 +1,8 @@
 """Split-K attention as a function: ``from kbtool.attention import split_k_attention``.
 
-The library is built at the first call, in seconds, and found there afterwards. This module is the
-public face of one attached kernel; nothing else in kbtool knows that kernel.
+The library is built at the first call and found there afterwards. Building compiles every source:
+seconds for the CPU, for a card a minute or, on few cores, several. This module is the public face
+of one attached kernel; nothing else in kbtool knows that kernel.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def split_k_attention(
         causal: bottom-right: query ``i`` sees keys ``j <= i + valid - Sq``, where ``valid`` is the
             number of valid keys of its batch entry.
         scale: factor on ``q . k``; ``1 / sqrt(D)`` by default.
-        num_splits: splits of the key range; by default a function of the shapes alone.
+        num_splits: splits of the key range; by default a function of the shapes, on CUDA also of
+            the card and of whether ``kv_lengths`` is given.
         kv_lengths: valid keys of each batch entry, ``(B,)``, int32 or int64; what lies beyond is
             never read into a result.
         variant: the implementation, by its name in the kernel's ladder of versions; by default the

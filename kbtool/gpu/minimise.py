@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -160,12 +160,31 @@ class Prober:
 
     def parts(self, case_set: str, case: Case) -> list[PartResult]:
         """The operator's parts alone, on the inputs with which a case failed."""
+        offered = self._offered(case_set, case, self.variant)
+        return [self._part(name, run) for name, run in offered.items()]
+
+    def variants_with_parts(self, case_set: str, case: Case) -> list[str]:
+        """The other variants that take the case and have parts that can be run alone."""
+        target = self.search.kernel.targets[self.search.target]
+        return [
+            name
+            for name in target.variants
+            if name != self.variant
+            and target.takes(case, name)
+            and self._offered(case_set, case, name)
+        ]
+
+    def _offered(
+        self, case_set: str, case: Case, variant: str | None
+    ) -> Mapping[str, Callable[[], Any]]:
+        """The parts of a variant, for the inputs with which a case failed."""
         offered = getattr(self.harness, "parts", None)
         if offered is None:
-            return []
+            return {}
         seed = case_seed(self(case_set, case).seed, case_set, str(case["name"]))
         inputs = self.harness.make_inputs(case, device=self.device, seed=seed)
-        return [self._part(name, run) for name, run in offered(inputs, self.variant).items()]
+        found: Mapping[str, Callable[[], Any]] = offered(inputs, variant)
+        return found
 
     def _part(self, name: str, run: Callable[[], Any]) -> PartResult:
         outputs = {}
@@ -268,6 +287,8 @@ def _examine(prober: Prober, failure: Verdict, case_set: str, case: Case) -> dic
     found["text"] = kernel.case_text(shrinker.smallest)
     found["failed_draws"] = prober.rate(*smallest)
     found["parts"] = prober.parts(*smallest)
+    if not found["parts"]:
+        found["parts_of"] = prober.variants_with_parts(*smallest)
     return found
 
 

@@ -32,6 +32,7 @@ def probe_machine() -> MachineInfo:
     card = _card()
     return MachineInfo(
         card=card.get("name"),
+        cards=card.get("cards"),
         compute_capability=card.get("compute_capability"),
         card_memory_bytes=card.get("memory_bytes"),
         multiprocessors=card.get("multiprocessors"),

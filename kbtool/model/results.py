@@ -597,6 +597,8 @@ class MinimiseResult(Model):
     """What becomes of it when one field changes."""
     parts: list[PartResult] = []
     """The operator's parts on it, each alone; empty where the harness offers none."""
+    parts_of: list[str] = []
+    """Where it offers none of this variant: the variants of which it does."""
     probes: int
     """Cases tried in all."""
     deaths: int

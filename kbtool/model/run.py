@@ -37,6 +37,8 @@ class MachineInfo(Model):
 
     card: str | None = None
     """The accelerator's name; null on a machine without one."""
+    cards: int | None = None
+    """Accelerators that the run could use; it is the first that is timed."""
     compute_capability: str | None = None
     """sm_90 and the like."""
     card_memory_bytes: int | None = None

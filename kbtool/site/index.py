@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,12 +16,13 @@ from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.kernel import Kernel
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
-from kbtool.model.results import EnvironmentResult, MutantResult, MutantsResult
+from kbtool.model.results import BuildResult, EnvironmentResult, MutantResult, MutantsResult
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Bug, Fix, Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
 from kbtool.site.glossary import Terms
+from kbtool.store.sources import kernel_hashes
 from kbtool.store.tree import KnowledgeBase
 
 
@@ -215,6 +217,26 @@ class Index:
             for attempts in self.runs.values()
             if all(getattr(attempts[-1], name) == value for name, value in wanted.items())
         ]
+
+    @cached_property
+    def _hashes(self) -> dict[str, dict[str, str]]:
+        """Kernel → its files as they are in the tree, hashed."""
+        return {name: kernel_hashes(self.base, kernel) for name, kernel in self.kernels.items()}
+
+    def is_older(self, run: Run) -> bool:
+        """Whether a run built other sources than the tree has. Of a run that recorded no hashes,
+        nothing is known, and of a kernel that is gone."""
+        built = next((s.result for s in run.steps if isinstance(s.result, BuildResult)), None)
+        if built is None or not built.sources or built.kernel not in self.kernels:
+            return False
+        now = self._hashes[built.kernel]
+        target = self.kernels[built.kernel].targets.get(built.target)
+        new = (
+            {posixpath.normpath(path) for path in [*target.sources, *target.headers]}
+            if target
+            else ()
+        )
+        return any(now.get(path) != built.sources.get(path) for path in [*built.sources, *new])
 
     def _bugs(self) -> dict[tuple[str, str], BugCase]:
         cases = {

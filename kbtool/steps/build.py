@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kbtool.gpu.build import (
     BuildError,
@@ -12,9 +12,13 @@ from kbtool.gpu.build import (
     build,
     choose_architecture,
     choose_target,
+    is_cuda,
     plan_build,
 )
+from kbtool.model.errors import MachineError
+from kbtool.model.kernel import Target
 from kbtool.model.recipe import BuildStep
+from kbtool.model.run import MachineInfo
 from kbtool.steps.base import Context, Outcome
 
 # As NINJA_STATUS asks of ninja: "[3/5] compile /somewhere/binding.cpp".
@@ -78,4 +82,29 @@ def _plan(step: BuildStep, context: Context) -> BuildPlan:
     target = choose_target(context.manifest, step.target, cuda=usable)
     cache = context.root / ".kbtool" / "build"
     architecture = choose_architecture(context.manifest, target, machine.compute_capability)
+    if any(map(is_cuda, context.manifest.targets[target].sources_for(architecture))):
+        _refuse_without_cuda(machine, context.manifest.targets, target)
     return plan_build(context.manifest, context.kernel_folder, target, cache, architecture)
+
+
+def _refuse_without_cuda(machine: MachineInfo, targets: Mapping[str, Target], target: str) -> None:
+    """Compiling takes minutes, and what it makes could be neither linked nor run.
+
+    Raises:
+        MachineError: torch was built without CUDA, or there is no card.
+    """
+    problems = []
+    if machine.cuda is None:
+        problems.append(
+            f"torch {machine.torch} was built without CUDA, and the library is linked against it:"
+            " install a torch with CUDA (https://pytorch.org/get-started)"
+        )
+    if machine.card is None:
+        problems.append("no card to run it on: use a machine with an NVIDIA card and its driver")
+    if problems:
+        others = [name for name in targets if name != target]
+        problems += [f"or build for {name}: --set target={name}" for name in others]
+        raise MachineError(
+            f"target {target}: {'; '.join(problems)}."
+            " `kbtool kernel compile` compiles the sources without either"
+        )

@@ -158,9 +158,12 @@ def headline(result: MinimiseResult) -> str:
 
 
 def fault_of(result: MinimiseResult) -> str | None:
-    """Which part is at fault, in words; ``None`` where no part was tried."""
+    """Which part is at fault, in words; ``None`` where no part was tried, and none could be."""
     if not result.parts:
-        return None
+        if not result.parts_of:
+            return None
+        others = " or ".join(f"variant={name}" for name in result.parts_of)
+        return f"none of its parts can be run alone: try {others}"
     if result.at_fault:
         return f"at fault: {', '.join(result.at_fault)}"
     names = ", ".join(part.name for part in result.parts)
@@ -194,9 +197,10 @@ def report(result: MinimiseResult, recipe: str) -> list[str]:
     lines += [f"  {fault}"] if fault else []
     if result.unfinished:
         lines.append(f"  the search ended early: {result.unfinished}")
+    variant = f" --set variant={result.variant}" if result.variant else ""
     lines.append(
         f"  again: kbtool run-recipe {recipe} --set 'case={result.text}'"
-        f" --set seed={result.smallest_seed}"
+        f" --set seed={result.smallest_seed}{variant}"
     )
     return lines
 

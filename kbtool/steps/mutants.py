@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import tempfile
 import threading
 from collections import Counter
@@ -11,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Literal
 
 from kbtool.gpu.build import BuildError, BuildPlan, BuildTimeoutError, build_all
@@ -33,6 +35,9 @@ from kbtool.steps.validate import library_request
 
 _MOST_ON_A_CARD = 6
 """Processes that validate on one card at once: each keeps a CUDA context and its tensors there."""
+
+_BUILT_TOGETHER = 16
+"""Mutants that are built while those before them are judged."""
 
 
 class Mutants:
@@ -92,6 +97,14 @@ def _selected(step: MutantsStep, context: Context) -> list[tuple[str, Mutant]]:
     return [known[name] for name in dict.fromkeys(names)]
 
 
+def _cards(context: Context) -> list[str]:
+    """The cards that processes may use, as CUDA_VISIBLE_DEVICES names them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible:
+        return visible.split(",")
+    return [str(number) for number in range(context.machine.cards or 1)]
+
+
 @dataclass(frozen=True)
 class _Library:
     path: Path
@@ -120,8 +133,13 @@ class _Trial:
         profiled = names_in(step.profile)
         self.profiled = {n for n, (name, _) in enumerate(self.cases) if name in profiled}
         cores = context.machine.cores
-        on_card = self.plan.target == "cuda"
-        self.at_once = step.at_once or (min(cores, _MOST_ON_A_CARD) if on_card else cores)
+        cards = _cards(context) if self.plan.target == "cuda" else []
+        self.at_once = step.at_once or (min(cores, _MOST_ON_A_CARD * len(cards)) or cores)
+        # A process takes a place, and with it its card, while it validates.
+        self.places: SimpleQueue[dict[str, str]] = SimpleQueue()
+        for place in range(self.at_once):
+            on = {"CUDA_VISIBLE_DEVICES": cards[place % len(cards)]} if len(cards) > 1 else {}
+            self.places.put(on)
         self.stopped = threading.Event()
 
     def run(self) -> Outcome:
@@ -129,25 +147,31 @@ class _Trial:
             # The library as it is: what fails here is no mutant's doing.
             variants = list(dict.fromkeys(mutant.variant for _, mutant in self.chosen))
             controls = [pool.submit(self._control, variant) for variant in variants]
-            built = self._build(Path(folder))
-            self._wait(controls)
+            judged: list[Future[MutantResult]] = []
             passed: list[ValidationResult] = []
-            for control in controls:
-                known = control.result()
-                if isinstance(known, Outcome):
-                    return known
-                passed.append(known)
-            judged = [
-                pool.submit(self._judge, bug, mutant, library)
-                for (bug, mutant), library in zip(self.chosen, built, strict=True)
-            ]
 
-            def on_judged(last: Future[MutantResult]) -> None:
+            def tell(last: Future[MutantResult]) -> None:
                 known = [one.result() for one in judged if one.done()]
                 self.context.on_found(self._result(passed[0], known))
-                self.context.on_progress(len(known), len(judged), _told(last.result()))
+                self.context.on_progress(len(known), len(self.chosen), _told(last.result()))
 
-            self._wait(judged, on_judged)
+            for first in range(0, len(self.chosen), _BUILT_TOGETHER):
+                some = self.chosen[first : first + _BUILT_TOGETHER]
+                built = self._build(some, Path(folder))
+                for control in controls:
+                    self._wait([control])
+                    known = control.result()
+                    if isinstance(known, Outcome):
+                        return known
+                    passed.append(known)
+                controls.clear()
+                judged += [
+                    pool.submit(self._judge, bug, mutant, library)
+                    for (bug, mutant), library in zip(some, built, strict=True)
+                ]
+                # A mutant that is judged is on record before the next ones are built.
+                self._wait([one for one in judged if one.done()], tell)
+            self._wait(judged, tell)
             return self._outcome(self._result(passed[0], [one.result() for one in judged]))
 
     @contextmanager
@@ -178,11 +202,11 @@ class _Trial:
         if self.stopped.is_set():
             raise _StoppedError
 
-    def _build(self, folder: Path) -> list[_Library | str]:
+    def _build(self, some: list[tuple[str, Mutant]], folder: Path) -> list[_Library | str]:
         """Each mutant's library, or why there is none."""
         plans: dict[str, BuildPlan] = {}
         errors: dict[str, str] = {}
-        for _, mutant in self.chosen:
+        for _, mutant in some:
             try:
                 plans[mutant.id] = plan_mutant(self.plan, mutant, folder / mutant.id)
             except ValueError as error:
@@ -202,7 +226,7 @@ class _Trial:
                 libraries[id_] = result.first
             else:
                 libraries[id_] = _Library(plan.library, result.sha256)
-        return [libraries[mutant.id] for _, mutant in self.chosen]
+        return [libraries[mutant.id] for _, mutant in some]
 
     def _control(self, variant: str | None) -> ValidationResult | Outcome:
         """The library as it is over the same cases, or the outcome if one of them is wrong."""
@@ -288,13 +312,18 @@ class _Trial:
             "profiled": [i for i, number in enumerate(numbers) if number in self.profiled],
             "profile_axis": self.step.profile_axis,
         }
-        return run_worker(
-            request,
-            self.context,
-            timeout=min(float(self.step.limit.minutes * 60), self.context.remaining),
-            on_event=on_event,
-            on_tick=self._tick,
-        )
+        place = self.places.get()
+        try:
+            return run_worker(
+                request,
+                self.context,
+                timeout=min(float(self.step.limit.minutes * 60), self.context.remaining),
+                env=place,
+                on_event=on_event,
+                on_tick=self._tick,
+            )
+        finally:
+            self.places.put(place)
 
     def _numbers(self, variant: str | None) -> list[int]:
         """The cases that a variant takes."""

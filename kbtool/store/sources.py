@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import posixpath
+
 from kbtool.model.kernel import Kernel
 from kbtool.store.tree import KnowledgeBase
 
@@ -46,3 +49,13 @@ def kernel_paths(kernel: Kernel) -> dict[str, list[str]]:
         if new:
             found[group] = new
     return found
+
+
+def kernel_hashes(base: KnowledgeBase, kernel: Kernel) -> dict[str, str]:
+    """The files of a kernel that are there → SHA-256, as a build records them."""
+    return {
+        posixpath.normpath(path): hashlib.sha256(text.encode()).hexdigest()
+        for paths in kernel_paths(kernel).values()
+        for path in paths
+        if (text := kernel_file(base, kernel.id, path)) is not None
+    }

@@ -25,7 +25,12 @@ BASELINE_ARM = "sdpa"
 PEERS = tuple(_PEERS.PEERS)
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-_OUT_LAYOUTS = {name: name for name in ("bshd", "bhds", "sliced", "offset")} | {"mixed": "bshd"}
+# By the case's layout that of the output, and of the LSE where it is far.
+_OUT_LAYOUTS = {name: name for name in ("bshd", "bhds", "sliced", "offset", "padded")} | {
+    "mixed": "bshd",
+    "far_batch_out": "far_batch",
+    "far_queries_out": "far_keys",
+}
 _GUARD = 1024  # floats past the workspace that must stay as they are
 _SCORES_AT_A_TIME = 1 << 23  # float64 scores that the reference holds at once: 64 MiB
 
@@ -33,7 +38,8 @@ _SCORES_AT_A_TIME = 1 << 23  # float64 scores that the reference holds at once: 
 
 
 def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> dict[str, Any]:
-    """Fresh inputs of a case; keys and values past the valid length are NaN."""
+    """Fresh inputs of a case; keys and values past the valid length are NaN, or infinite where the
+    case says so."""
     generator = torch.Generator(device=device).manual_seed(seed)
     dtype = _DTYPES[case.get("dtype", "float16")]
     layout = case.get("layout", "bhsd")
@@ -65,18 +71,19 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         q[..., 0], k[0, 0, -1, 0] = 1, math.inf
     if fill in {"nan_key", "nan_value", "nan_and_inf_key"}:
         (v if fill == "nan_value" else k)[0, 0, Skv // 2] = math.nan
+    beyond = math.inf if fill == "inf_beyond" else math.nan
     if layout == "expanded":
         k, v = (t[:1, :1].contiguous().expand(B, Hkv, Skv, D) for t in (k, v))
         if lengths is not None:  # one storage for all: only what no entry sees may be poisoned
             for t in (k, v):
-                t[0, 0, max(lengths) :] = math.nan
+                t[0, 0, max(lengths) :] = beyond
     elif lengths is not None:
         for b, length in enumerate(lengths):
-            k[b, :, length:] = math.nan
-            v[b, :, length:] = math.nan
+            k[b, :, length:] = beyond
+            v[b, :, length:] = beyond
     if layout == "mixed":
         q, v = _stored_as("bhds", q), _stored_as("bshd", v)
-    elif layout != "expanded":
+    elif layout not in {"expanded", "far_batch_out", "far_queries_out"}:
         q, k, v = (_stored_as(layout, t) for t in (q, k, v))
     return {
         "q": q,
@@ -112,15 +119,19 @@ def _stored_as(layout: str, t: Tensor) -> Tensor:
         stored = t.new_full((B, H, S, 2 * D), math.nan)[..., ::2]
     elif layout == "offset":
         stored = t.new_full((B, H, S, D + 3), math.nan)[..., 1 : D + 1]
+    elif layout == "padded":
+        held = t.new_full((B, H, S * D + 4), math.nan)
+        stored = held[..., : S * D].unflatten(-1, (S, D))
     elif layout == "far_batch":
-        # On the CPU pages that nobody writes are never backed by memory; on a card each of q, k and
-        # v takes 4 to 6 GB at 16 bits.
+        # On the CPU pages that nobody writes are never backed by memory; on a card each of q, k, v
+        # and the output takes 4 to 6 GB at 16 bits, and the LSE twice as much.
         stride = 2**31 + 64
         stored = t.new_empty((B - 1) * stride + H * S * D).as_strided(
             t.shape, (stride, S * D, D, 1)
         )
     elif layout == "far_keys":
-        stride = 5 * 2**29 // max(S - 1, 1) + D  # the last fifth of the keys lies beyond 2^31
+        # The last fifth of the keys, or of the queries, lies beyond 2^31.
+        stride = 5 * 2**29 // max(S - 1, 1) + D
         stored = t.new_empty((S - 1) * stride + B * H * D).as_strided(
             t.shape, (H * D, D, stride, 1)
         )
@@ -254,7 +265,9 @@ def call(
     B, H, Sq, _ = q.shape
     out = _stored_as(inputs["out_layout"], q.new_full(q.shape, math.nan))
     lse = q.new_full((B, H, Sq), math.nan, dtype=torch.float32)
-    if inputs["out_layout"] != "bhsd":
+    if inputs["out_layout"].startswith("far"):
+        lse = _stored_as(inputs["out_layout"], lse[..., None])[..., 0]
+    elif inputs["out_layout"] != "bhsd":
         lse = lse.new_full((B, Sq, H), math.nan).transpose(1, 2)
     workspace = q.new_full((numel + _GUARD,), math.nan, dtype=torch.float32)
     torch.ops.kbtool.split_k_attention_out(

@@ -232,13 +232,15 @@ def split_k_attention(
             ``j <= i + valid - Sq``, where ``valid`` is the number of valid keys of its batch entry
             (``Skv`` without ``kv_lengths``). With ``Sq == 1`` that is every valid key.
         scale: Factor on ``q . k``; ``1 / sqrt(D)`` by default.
-        num_splits: Number of splits, 1 to 1024. By default a function of the shapes alone. Give it
-            where rows must not change with the batch they are in.
+        num_splits: Number of splits, 1 to 1024. By default a function of the shapes, on CUDA also
+            of the card and of whether ``kv_lengths`` is given: there long entries of unlike
+            lengths are cut by what all of the batch have. Give it where rows must not change with
+            the batch they are in.
         kv_lengths: Valid keys of each batch entry, ``(B,)``, int32 or int64, each in ``[0, Skv]``.
             What lies beyond is never read into a result and may hold anything, NaN included.
         variant: The implementation to run, by its name in the ladder of versions: ``two_pass`` on
-            the CPU; ``fa1``, ``two_pass``, ``fused`` on CUDA. By default the fastest for the
-            shapes and the device.
+            the CPU; ``fa1``, ``two_pass``, ``fused`` on CUDA, and ``wgmma`` on a card of sm_90. By
+            default the fastest for the shapes and the device.
         return_lse: Also return the log-sum-exp of the logits.
 
     Returns:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 
 from kbtool.cli.main import cli
 
+REPOSITORY = Path(__file__).parents[2]
 HEAVY = {"torch", "git", "mkdocs", "pydantic", "yaml", "rich", "numpy", "asyncio"}
 
 
@@ -67,3 +70,14 @@ def test_check_and_costs_run_without_the_extras(base):
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+
+def test_make_help_has_every_target_that_is_no_part_of_another():
+    said = subprocess.run(
+        ["make", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    ).stdout
+    listed = re.findall(r"^make (\S+)", said, re.MULTILINE)
+    text = (REPOSITORY / "Makefile").read_text()
+    targets = re.search(r"^\.PHONY: (.+)$", text, re.MULTILINE)[1].split()
+    parts = {"lint", "unit", "cuda", "clean"}
+    assert sorted(listed) == sorted(set(targets) - parts)

@@ -18,6 +18,7 @@ from kbtool.gpu import _card
 DRIVER = """
 #include <string.h>
 int cuInit(unsigned flags) { return 0; }
+int cuDeviceGetCount(int* count) { *count = 2; return 0; }
 int cuDeviceGet(int* device, int ordinal) { *device = 7; return 0; }
 int cuDeviceGetName(char* name, int length, int device) { strcpy(name, "Some card"); return 0; }
 int cuDeviceTotalMem_v2(size_t* bytes, int device) { *bytes = 80ull << 30; return 0; }
@@ -91,7 +92,7 @@ def asked(folder: Path, code: str | None = None) -> object:
 
 
 CARD = {
-    "name": "Some card", "compute_capability": "sm_90", "memory_bytes": 80 << 30,
+    "name": "Some card", "cards": 2, "compute_capability": "sm_90", "memory_bytes": 80 << 30,
     "multiprocessors": 132, "l2_bytes": 50 << 20,
 }  # fmt: skip
 CLOCKS = {"sm_clock_mhz": 1980, "memory_clock_mhz": 2619}

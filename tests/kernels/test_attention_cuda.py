@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from attention_rule import MANIFEST, Place, check, on_cuda, same_bits
+from attention_rule import MANIFEST, ON_CUDA, Place, check, on_cuda, same_bits
 from torch import Tensor
 
 from kbtool.gpu.validate import validate_case
@@ -16,10 +16,24 @@ from kbtool.gpu.validate import validate_case
 Attention = Callable[..., Any]
 
 
-def inputs_of(harness: Any, place: Place, seed: int = 1, **fields: Any) -> dict[str, Any]:
-    """A decode step whose splits merge through the workspace where the variant has one."""
-    case = {"B": 2, "H": 8, "Hkv": 2, "Sq": 1, "Skv": 3000, "D": 64, "num_splits": 24}
-    made: dict[str, Any] = harness.make_inputs(case | fields, device=place.device, seed=seed)
+# A decode step whose splits merge through the workspace where the variant has one; a batch that the
+# fused kernel shares out by its lengths; tiles of two warpgroups, which wgmma reads in boxes and
+# merges by a second kernel.
+CALLS: dict[str, dict[str, Any]] = {
+    "splits": {"B": 2, "H": 8, "Hkv": 2, "Sq": 1, "Skv": 3000, "D": 64, "num_splits": 24},
+    "ragged": {"B": 6, "H": 8, "Hkv": 2, "Sq": 1, "Skv": 16400, "D": 64,
+               "kv_lengths": [16400, 3, 0, 700, 1, 9000]},
+    "boxes": {"B": 2, "H": 8, "Hkv": 2, "Sq": 20, "Skv": 3000, "D": 128, "num_splits": 24,
+              "kv_lengths": [3000, 1500]},
+}  # fmt: skip
+each_call = pytest.mark.parametrize("kind", CALLS)
+
+
+def inputs_of(
+    harness: Any, place: Place, seed: int = 1, kind: str = "splits", **fields: Any
+) -> dict[str, Any]:
+    case = CALLS[kind] | fields
+    made: dict[str, Any] = harness.make_inputs(case, device=place.device, seed=seed)
     return made
 
 
@@ -41,22 +55,38 @@ def test_kbtool_validates_the_quick_cases(harness: Any, place: Place) -> None:
         assert result.variant == place.variant
 
 
+REPLAYED = {
+    "splits": ([3000, 3000], [0, 1], [2999, 65], [64, 0], [1500, 3000]),
+    "ragged": (
+        [16400] * 6,
+        [0] * 6,
+        [0, 16400, 0, 1, 700, 9000],
+        [1, 0, 0, 0, 0, 0],
+        [2047, 65, 64, 63, 16399, 8200],
+    ),
+    "boxes": ([3000, 3000], [0, 1], [2999, 65], [64, 0], [129, 2945]),
+}
+
+
 @on_cuda
-def test_a_graph_replays_on_new_inputs(attention: Attention, harness: Any, place: Place) -> None:
+@each_call
+def test_a_graph_replays_on_new_inputs(
+    attention: Attention, harness: Any, place: Place, kind: str
+) -> None:
     """CUDA graph: split count or metadata differ from capture."""
-    # Lengths change between replays: what was captured must cut the keys by what they are then.
-    inputs = inputs_of(harness, place)
-    inputs["kv_lengths"] = torch.tensor([3000, 3000], device=place.device)
+    # Lengths change between replays: what was captured must cut the keys by what they are then, and
+    # what lies behind them is NaN.
+    whole = {"kv_lengths": [CALLS[kind]["Skv"]] * CALLS[kind]["B"], "kv_lengths_dtype": "int64"}
+    inputs = inputs_of(harness, place, kind=kind, **whole)
     call_of(attention, inputs)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         out, lse = call_of(attention, inputs)
-    for seed, lengths in enumerate(([3000, 3000], [0, 1], [2999, 65], [64, 0], [1500, 3000])):
-        fresh = inputs_of(harness, place, seed=seed)
-        for name in ("q", "k", "v"):
+    for seed, lengths in enumerate(REPLAYED[kind]):
+        fresh = inputs_of(harness, place, seed=seed, kind=kind, **whole | {"kv_lengths": lengths})
+        for name in ("q", "k", "v", "kv_lengths"):
             inputs[name].copy_(fresh[name])
-        inputs["kv_lengths"].copy_(torch.tensor(lengths))
         for _ in range(3):
             out.fill_(torch.nan)
             lse.fill_(torch.nan)
@@ -67,10 +97,11 @@ def test_a_graph_replays_on_new_inputs(attention: Attention, harness: Any, place
 
 
 @on_cuda
+@each_call
 def test_graphs_replay_beside_each_other_and_beside_eager_calls(
-    attention: Attention, harness: Any, place: Place
+    attention: Attention, harness: Any, place: Place, kind: str
 ) -> None:
-    inputs = [inputs_of(harness, place, seed=seed) for seed in range(4)]
+    inputs = [inputs_of(harness, place, seed=seed, kind=kind) for seed in range(4)]
     expected = [call_of(attention, one) for one in inputs]
     graphs, outputs = [], []
     for one in inputs:
@@ -96,11 +127,13 @@ def test_graphs_replay_beside_each_other_and_beside_eager_calls(
 
 
 @on_cuda
+@each_call
 def test_side_streams_do_not_disturb_each_other(
-    attention: Attention, harness: Any, place: Place
+    attention: Attention, harness: Any, place: Place, kind: str
 ) -> None:
-    """Split buffers freed before launch."""
-    inputs = [inputs_of(harness, place, seed=seed, H=8 * (1 + seed % 3)) for seed in range(6)]
+    inputs = [
+        inputs_of(harness, place, seed=seed, kind=kind, H=8 * (1 + seed % 3)) for seed in range(6)
+    ]
     expected = [call_of(attention, one) for one in inputs]
     streams = [torch.cuda.Stream() for _ in inputs]
     torch.cuda.synchronize()
@@ -108,28 +141,73 @@ def test_side_streams_do_not_disturb_each_other(
     for _ in range(30):
         for number, (one, stream) in enumerate(zip(inputs, streams, strict=True)):
             with torch.cuda.stream(stream):
-                out, lse = call_of(attention, one)
-                # What was free to be taken again is taken, and overwritten, at once.
-                torch.full((1 << 16,), torch.nan, device=place.device)
-                made.append((number, out, lse))
+                made.append((number, *call_of(attention, one)))
     torch.cuda.synchronize()
     for number, out, lse in made:
         assert same_bits(out, expected[number][0]) and same_bits(lse, expected[number][1])
 
 
 @on_cuda
+@each_call
+def test_what_a_call_has_taken_is_nobody_elses_until_its_kernels_are_done(
+    attention: Attention, harness: Any, place: Place, kind: str
+) -> None:
+    """Split buffers freed before launch."""
+    # What the operator allocates is free to be taken again as soon as it returns. On the call's own
+    # stream that is written to after the call, so all of it must come from that stream's memory.
+    # What other streams can take is overwritten here while the call's kernels wait and run: batches
+    # whose states lie in the workspace for long.
+    large: dict[str, dict[str, Any]] = {
+        "splits": {"B": 64},
+        "ragged": {"B": 40, "kv_lengths": [16400] * 40},
+        "boxes": {"B": 32, "kv_lengths": [3000] * 32},
+    }
+    inputs = inputs_of(harness, place, kind=kind, **large[kind])
+    size = harness.workspace_bytes(inputs, place.variant) // 4
+    if size == 0:
+        pytest.skip(f"{place} takes no workspace")
+    expected, expected_lse = call_of(attention, inputs)
+    stream, other = torch.cuda.Stream(), torch.cuda.Stream()
+    for _ in range(10):
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # so that what is free is what the calls leave
+        done = torch.cuda.Event()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(20_000_000)  # some 10 ms in which memory may change hands
+            made = [call_of(attention, inputs) for _ in range(4)]
+            done.record()
+        taken = []
+        for where in (torch.cuda.current_stream(), other):
+            with torch.cuda.stream(where):
+                for _ in range(3):
+                    taken.append((where, torch.empty(size, device=place.device)))
+        while True:
+            for where, held in taken:
+                with torch.cuda.stream(where):
+                    held.fill_(torch.nan)
+            if done.query():
+                break
+        torch.cuda.synchronize()
+        for out, lse in made:
+            assert same_bits(out, expected) and same_bits(lse, expected_lse)
+        del made, taken, held, out, lse
+
+
+@on_cuda
+@each_call
 def test_a_call_waits_for_its_own_stream_alone(
-    attention: Attention, harness: Any, place: Place
+    attention: Attention, harness: Any, place: Place, kind: str
 ) -> None:
     # Inputs are written late on a side stream; the operator must read them after that.
-    inputs = inputs_of(harness, place)
+    inputs = inputs_of(harness, place, kind=kind)
     expected, expected_lse = call_of(attention, inputs)
-    late = inputs | {name: torch.zeros_like(inputs[name]) for name in ("q", "k", "v")}
+    names = [name for name, value in inputs.items() if isinstance(value, Tensor)]
+    late = inputs | {name: torch.zeros_like(inputs[name]) for name in names}
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(20_000_000)
-        for name in ("q", "k", "v"):
+        for name in names:
             late[name].copy_(inputs[name])
         out, lse = call_of(attention, late)
         # A kernel that may start early must not start before the one ahead of it has written.
@@ -139,22 +217,30 @@ def test_a_call_waits_for_its_own_stream_alone(
     assert same_bits(again, expected) and same_bits(again_lse, expected_lse)
 
 
-@on_cuda
-def test_threads_share_the_operator(attention: Attention, harness: Any, place: Place) -> None:
-    inputs = [inputs_of(harness, place, seed=seed) for seed in range(4)]
+def in_threads(
+    attention: Attention,
+    inputs: list[dict[str, Any]],
+    streams: list[torch.cuda.Stream],
+    turns: int = 50,
+) -> list[str]:
+    """What was wrong where a thread made calls of each inputs, on its stream."""
     expected = [call_of(attention, one) for one in inputs]
     torch.cuda.synchronize()
+    start = threading.Barrier(len(inputs))
     wrong: list[str] = []
 
     def work(number: int) -> None:
         try:
-            with torch.inference_mode(), torch.cuda.stream(torch.cuda.Stream()):
-                for turn in range(50):
-                    out, lse = call_of(attention, inputs[number])
-                    torch.cuda.current_stream().synchronize()
+            with torch.inference_mode(), torch.cuda.stream(streams[number]):
+                start.wait(60)
+                for turn in range(turns):
+                    # Two calls at a time, so that threads do not only wait for each other.
+                    made = [call_of(attention, inputs[number]) for _ in range(2)]
+                    streams[number].synchronize()
                     right, right_lse = expected[number]
-                    if not (same_bits(out, right) and same_bits(lse, right_lse)):
-                        wrong.append(f"thread {number}, turn {turn}")
+                    for out, lse in made:
+                        if not (same_bits(out, right) and same_bits(lse, right_lse)):
+                            wrong.append(f"thread {number}, turn {turn}")
         except Exception as error:
             wrong.append(f"thread {number}: {error!r}")
 
@@ -163,7 +249,40 @@ def test_threads_share_the_operator(attention: Attention, harness: Any, place: P
         worker.start()
     for worker in workers:
         worker.join()
-    assert wrong == []
+    return wrong
+
+
+@on_cuda
+@each_call
+def test_threads_share_the_operator(
+    attention: Attention, harness: Any, place: Place, kind: str
+) -> None:
+    inputs = [inputs_of(harness, place, seed=seed, kind=kind) for seed in range(4)]
+    assert in_threads(attention, inputs, [torch.cuda.Stream() for _ in inputs]) == []
+
+
+@on_cuda
+@each_call
+def test_threads_share_a_stream(
+    attention: Attention, harness: Any, place: Place, kind: str
+) -> None:
+    # And with it the counters of calls that merge through the workspace.
+    inputs = [inputs_of(harness, place, seed=seed, kind=kind) for seed in range(3)]
+    stream = torch.cuda.Stream()
+    assert in_threads(attention, inputs, [stream] * len(inputs)) == []
+
+
+@on_cuda
+def test_threads_share_a_stream_whose_counters_grow(
+    attention: Attention, harness: Any, place: Place
+) -> None:
+    # A stream has 16,384 counters at first; these calls need 17,600 and 75,200 in fused and wgmma.
+    # What the other threads' kernels still use must stay as it is when there is more.
+    few = inputs_of(harness, place)
+    for B in (1100, 4700):
+        many = inputs_of(harness, place, B=B, H=2, Skv=40, D=16, num_splits=16)
+        stream = torch.cuda.Stream()
+        assert in_threads(attention, [few, many, few], [stream] * 3, turns=10) == []
 
 
 @on_cuda
@@ -171,7 +290,15 @@ def test_threads_share_the_operator(attention: Attention, harness: Any, place: P
 def test_results_repeat_to_the_bit(
     attention: Attention, harness: Any, place: Place, causal: bool
 ) -> None:
-    for fields in ({"num_splits": None}, {"Sq": 200, "Skv": 700, "num_splits": 5}, {"D": 256}):
+    calls: tuple[dict[str, Any], ...] = (
+        {"num_splits": None},
+        {"Sq": 200, "Skv": 700, "num_splits": 5},
+        {"D": 256},
+        {"kind": "ragged"},
+        {"kind": "ragged", "Sq": 4, "D": 100},
+        {"kind": "boxes"},
+    )
+    for fields in calls:
         for dtype in place.dtypes:
             named = {"dtype": str(dtype).removeprefix("torch."), "causal": causal}
             inputs = inputs_of(harness, place, **named, **fields)
@@ -195,3 +322,28 @@ def test_every_device_is_served(attention: Attention, harness: Any, place: Place
     far, far_lse = call_of(attention, there)  # the first device is the current one
     assert far.device == second
     assert same_bits(far.to(out.device), out) and same_bits(far_lse.to(out.device), lse)
+
+
+@pytest.mark.parametrize("place", [p for p in ON_CUDA if p.values[0].variant is None])
+@each_call
+def test_compiles_into_graphs(attention: Attention, harness: Any, place: Place, kind: str) -> None:
+    """torch.compile with CUDA graphs: the first call warms up, the second is captured."""
+    pytest.importorskip("triton")
+    counters = pytest.importorskip("torch._dynamo.utils").counters
+    torch.compiler.reset()
+    counters.clear()
+    splits = CALLS[kind].get("num_splits")
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        out, lse = attention(q, k, v, num_splits=splits, kv_lengths=lengths, return_lse=True)
+        return out * 2, lse
+
+    compiled = torch.compile(attend, mode="reduce-overhead", fullgraph=True)
+    for seed, lengths in enumerate(REPLAYED[kind]):
+        inputs = inputs_of(harness, place, seed=seed, kind=kind, kv_lengths=lengths)
+        arguments = [inputs[name] for name in ("q", "k", "v", "kv_lengths")]
+        torch.compiler.cudagraph_mark_step_begin()
+        for got, right in zip(compiled(*arguments), attend(*arguments), strict=True):
+            assert same_bits(got, right)
+    assert counters["inductor"]["cudagraph_skips"] == 0
+    torch.compiler.reset()

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from attention_rule import FOLDER
+from attention_rule import FOLDER, MANIFEST, Place
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_attention_properties import ragged_cases
 
 from kbtool.gpu.toolchain import cuda_home, find_nvcc
 from kbtool.model.errors import MachineError
@@ -35,6 +36,12 @@ INSTANCE(launch_fused_fp16_d256)
 INSTANCE(launch_fused_bf16_d64)
 INSTANCE(launch_fused_bf16_d128)
 INSTANCE(launch_fused_bf16_d256)
+INSTANCE(launch_ragged_fp16_d64)
+INSTANCE(launch_ragged_fp16_d128)
+INSTANCE(launch_ragged_fp16_d256)
+INSTANCE(launch_ragged_bf16_d64)
+INSTANCE(launch_ragged_bf16_d128)
+INSTANCE(launch_ragged_bf16_d256)
 }  // namespace kbtool::cuda
 
 extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, const int* c,
@@ -154,6 +161,33 @@ def built(folder: Path, rows: str = "") -> Make:
     return make
 
 
+def plans_of(make: Make, case: dict[str, Any]) -> tuple[Plan, Plan]:
+    """Of fused and of wgmma, for a case of the manifest on an H100."""
+    sizes = tuple(int(case[name]) for name in ("B", "H", "Hkv", "Sq", "Skv", "D"))
+    splits, lengths = case.get("num_splits") or 0, case.get("kv_lengths") is not None
+    fused, wgmma = (make(sizes, splits, wgmma=wgmma, lengths=lengths) for wgmma in (False, True))
+    return fused, wgmma
+
+
+def bucket(case: dict[str, Any]) -> int:
+    """The head dimension that the case's kernel is compiled for."""
+    return next(D for D in (64, 128, 256) if case["D"] <= D)
+
+
+def read_in_boxes(case: dict[str, Any], made: Plan) -> bool:
+    """Whether bulk tensor copies bring k and v: where the plan wants them, rows must be aligned."""
+    return bool(made.boxes) and case["layout"] == "bhsd" and case["D"] % 8 == 0
+
+
+def is_short(case: dict[str, Any]) -> bool:
+    """Whether something that is not a key lies behind an entry's last key."""
+    return any(0 < length < case["Skv"] for length in case.get("kv_lengths") or [])
+
+
+INSTANCES = {(64, 1), (64, 2), (128, 1), (128, 2), (256, 1)}
+"""Of wgmma: head dimension, warpgroups."""
+
+
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Make:
     """Without a table: what the model chooses."""
@@ -255,6 +289,62 @@ def test_unlike_lengths_are_shared_out_where_a_block_could_keep_others_waiting(
         assert made.workspace_numel == 2 * blocks * (H // Hkv * Sq) * (D + 2)
     assert plan(sizes).ragged_blocks == 0
     assert plan(sizes, splits=3, lengths=True).ragged_blocks == 0
+
+
+@settings(deadline=None)
+@given(case=ragged_cases(Place("cuda")))
+def test_the_ragged_batches_that_are_drawn_are_shared_out(plan: Make, case: dict[str, Any]) -> None:
+    assert plans_of(plan, case)[0].ragged_blocks > 0
+
+
+def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
+    cases = [case for case in MANIFEST.cases("sanitise") if case["B"] * case["Skv"] > 0]
+    fused, wgmma = [], []
+    for case in cases:
+        of_fused, of_wgmma = plans_of(plan, case)
+        fused.append((case, of_fused))
+        wgmma.append((case, of_wgmma))
+
+    # The ragged kernel, and in it entries of several pieces beside others that are empty.
+    ragged = [(case, made) for case, made in fused if made.ragged_blocks > 0]
+    assert {bucket(case) for case, made in ragged if made.row_units == 1} == {64, 128, 256}
+    assert {made.row_units for _, made in ragged} >= {1, 4}
+    assert any(case["D"] % 8 != 0 for case, _ in ragged)  # rows that are not aligned
+    assert any(0 in case["kv_lengths"] for case, _ in ragged)
+    # The kernel that merges apart.
+    apart = [case for case, made in wgmma if made.merge_apart]
+    assert {bucket(case) for case in apart} == {128, 256}
+    # Merges in a cluster, through the workspace, and in both.
+    for plans in (fused, wgmma):
+        cut = [made for _, made in plans if not made.merge_apart and not made.ragged_blocks]
+        assert any(made.cluster > 1 and made.num_splits == made.cluster for made in cut)
+        assert any(made.num_splits > made.cluster > 1 for made in cut)
+        assert any(made.num_splits == 1 for made in cut)
+    assert {(bucket(case), made.row_units) for case, made in fused if not made.ragged_blocks} >= {
+        (D, warps) for D in (64, 128) for warps in (1, 4)
+    }
+    # Keys by bulk tensor copies and one by one, in each instance.
+    boxes = [(case, made) for case, made in wgmma if read_in_boxes(case, made)]
+    assert {(bucket(case), made.row_units) for case, made in boxes if is_short(case)} == INSTANCES
+    assert any(case["D"] not in (64, 128, 256) for case, _ in boxes)  # boxes past the row's end
+    assert any(made.boxes and not read_in_boxes(case, made) for case, made in wgmma)
+    assert any(not made.boxes for _, made in wgmma)
+
+
+def test_boxes_meet_all_that_may_lie_behind_the_keys(plan: Make) -> None:
+    cases = [case for case in MANIFEST.cases("edges") if case["B"] * case["H"] * case["Skv"] > 0]
+    made = [(case, plans_of(plan, case)[1]) for case in cases]
+    for fill in ("random", "inf_beyond"):
+        reached = {
+            (bucket(case), one.row_units)
+            for case, one in made
+            if read_in_boxes(case, one) and is_short(case) and case["fill"] == fill
+        }
+        assert reached == INSTANCES
+    # Where no box can read k and v, in one warpgroup and in two.
+    for layout in ("expanded", "padded"):
+        refused = {one.row_units for case, one in made if case["layout"] == layout and one.boxes}
+        assert refused >= {1, 2}
 
 
 @pytest.mark.parametrize(

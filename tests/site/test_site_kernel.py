@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import re
 from html import unescape
 from pathlib import Path
@@ -16,6 +17,7 @@ from test_site_escape import TEXT
 
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
+from kbtool.site.pages import kernel as kernel_page
 from kbtool.site.pages import pages, source
 from kbtool.site.pages.session import page as session_page
 from kbtool.store.sources import kernel_file
@@ -315,10 +317,101 @@ def test_a_file_names_the_bugs_that_its_edits_put_back(tmp_path: Path) -> None:
     assert f"{trees.session_id(1)}/nan.md#mutants.put-back)" in listed
 
 
-def test_the_newest_run_of_each_recipe_stands_with_the_results(page: str) -> None:
-    newest = sections(page)["results"].partition("that came to its end:")[2]
-    rows = [line for line in newest.split("### ")[0].splitlines() if "-copy</code>](" in line]
-    assert len(rows) == 1 and "20251121T101014Z-copy" in rows[0]
+def newest_of(page: str) -> list[list[str]]:
+    """The cells of the table of newest runs, as text."""
+    below = sections(page)["results"].partition("by what it was set to run.")[2]
+    lines = below.split("### ")[0].splitlines()
+    rows = [line for line in lines if line.startswith("|") and "](" in line]
+    return [[plain(cell).strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def of_tool(
+    number: int, tool: str, status: str = "passed", target: str = "H1", **more: Any
+) -> dict[str, Any]:
+    """A run of one tool, that has no benchmark and may have been interrupted."""
+    made = run(number, {}, target, **more)
+    made["parameters"] = {"tools": tool}
+    made["status"] = status
+    made["steps"] = made["steps"][:2]
+    if status != "passed":
+        made["steps"][1] |= {"status": status, "message": "stopped", "result": None}
+    return made
+
+
+def test_the_newest_run_of_a_recipe_does_not_hide_what_was_run_otherwise(tmp_path: Path) -> None:
+    runs = (
+        of_tool(11, "memory"), of_tool(12, "races", "interrupted"), of_tool(13, "values"),
+        of_tool(14, "memory"), of_tool(15, "values", "interrupted"),
+        of_tool(16, "values", "interrupted"),
+    )  # fmt: skip
+    found = newest_of(make(tmp_path / "kb", *runs)[at.kernel_page("copy")])
+    assert [(row[0].partition("Z-copy")[0][-2:], row[2], row[4]) for row in found] == [
+        ("16", "tools=values", "interrupted"),
+        ("13", "tools=values", "passed"),
+        ("14", "tools=memory", "passed"),
+        ("12", "tools=races", "interrupted"),
+    ]
+
+
+def test_a_number_is_no_other_thing_to_run(tmp_path: Path) -> None:
+    root = trees.make(tmp_path / "first", sessions=1)
+    base = KnowledgeBase(root)
+    (pattern, recipe) = base.recipes()["copy"]
+    assert recipe.parameters["seed"].type == "str"
+    index = Index(base)
+    seed = recipe.parameters["seed"].model_copy(update={"type": "int", "default": "0"})
+    recipe = recipe.model_copy(update={"parameters": {"seed": seed}})
+    index.recipes["copy"] = (pattern, recipe)
+    (newest, *_) = index.runs_of(kernel="copy")
+    assert kernel_page._set(index, newest.model_copy(update={"parameters": {"seed": "9"}})) == []
+    other = newest.model_copy(update={"parameters": {"seed": "9", "target": "cpu", "tools": "x"}})
+    assert kernel_page._set(index, other) == [("tools", "x")]
+
+
+def built(number: int, **sources: str) -> dict[str, Any]:
+    made = copy.deepcopy(run(number, {"s float32": {"ours": 5, "base": 10}}, "H1"))
+    made["steps"][0]["result"]["sources"] = {
+        name.replace("_", "."): hashlib.sha256(text.encode()).hexdigest()
+        for name, text in sources.items()
+    }
+    return made
+
+
+@pytest.mark.parametrize(
+    ("sources", "older"),
+    [
+        ({}, False),  # a record without hashes says nothing
+        ({"copy_cu": COPY, "copy_cpp": COPY, "copy_h": COPY}, True),  # a file that is gone
+        ({"copy_cpp": COPY, "copy_h": "before"}, True),
+        ({"copy_h": COPY}, True),  # a source that the manifest did not have
+        ({"copy_cpp": COPY, "copy_h": COPY, "cuda/copy_cu": COPY}, False),
+    ],
+)
+def test_a_run_of_other_sources_is_marked(
+    tmp_path: Path, sources: dict[str, str], older: bool
+) -> None:
+    made = make(tmp_path / "kb", built(11, **sources))
+    results = sections(made[at.kernel_page("copy")])["results"]
+    assert results.count("older than the sources") == (4 if older else 0)
+    assert [row[4] for row in newest_of(made[at.kernel_page("copy")])] == [
+        "passed older than the sources" if older else "passed"
+    ]
+
+
+def test_the_workspace_of_each_variant_stands_with_it(tmp_path: Path) -> None:
+    needs = copy.deepcopy(NEW)
+    first, second = needs["steps"][2]["result"]["cases"]
+    first["workspace_bytes"] = {"ours": 0, "plain": 4096, "vector": 0}
+    second["workspace_bytes"] = {"ours": 1024, "plain": 65536, "vector": 0}
+    made = make(tmp_path / "kb", needs)[at.kernel_page("copy")]
+    ladder = {
+        line.split("</code>")[0].rpartition(">")[2]: plain(line).rstrip(" |").rpartition("| ")[2]
+        for line in sections(made)["ladder"].splitlines()
+        if line.startswith("| <code>")
+    }
+    assert ladder == {"plain": "4,096–65,536", "vector": "0"}
+    rows = [x for x in sections(made)["results"].splitlines() if x.startswith("| s float16 |")]
+    assert rows[0].endswith("| 1,024 |")
 
 
 def test_a_fix_in_a_file_that_is_shown_leads_to_it(tmp_path: Path) -> None:

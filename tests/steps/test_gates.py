@@ -8,9 +8,12 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from kbtool.gpu.probe import probe_machine
-from kbtool.model.errors import UsageError
+from kbtool.model.errors import MachineError, UsageError
+from kbtool.model.kernel import Kernel
 from kbtool.model.recipe import Recipe, StepSpec
+from kbtool.model.run import MachineInfo
 from kbtool.steps import KINDS
+from kbtool.steps import build as build_step
 from kbtool.steps.base import Context
 
 COMMON = {"id": "s", "title": "S", "expected": "1 s", "timeout": "1 min"}
@@ -50,6 +53,45 @@ def test_too_old_is_unavailable(context):
     assert outcome.status == "unavailable"
     assert "3.99 or newer is needed" in outcome.message
     assert "nvml is nothing that kbtool probes" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("has", "lacks"),
+    [
+        ({}, ["torch 2 was built without CUDA", "no card to run it on"]),
+        ({"card": "X", "compute_capability": "sm_80"}, ["torch 2 was built without CUDA"]),
+        ({"cuda": "13.0"}, ["no card to run it on"]),
+    ],
+)
+def test_cuda_is_refused_before_anything_compiles_where_it_cannot_be_linked_or_run(
+    tmp_path, monkeypatch, has, lacks
+):
+    monkeypatch.setattr(build_step, "build", lambda *_, **__: pytest.fail("it compiles"))
+    machine = MachineInfo(
+        python="3", kbtool="0", os="L", cpu="C", cores=1, torch="2", nvcc="13", **has
+    )
+    manifest = Kernel.model_validate(
+        {
+            "id": "k", "title": "K", "summary": "S", "namespace": "k", "harness": "harness.py",
+            "targets": {
+                "cpu": {"sources": ["k.cpp"]},
+                "cuda": {"sources": ["k.cpp", "k.cu"], "architectures": ["sm_80"]},
+            },
+            "case_fields": {"n": {"type": "int", "help": "how many"}},
+            "case_sets": {"small": {"title": "S", "cases": [{"n": "1"}]}},
+        }
+    )  # fmt: skip
+    context = Context(root=tmp_path, kernel=manifest, machine=machine, seed=1)
+    for act in (KINDS["build"].plan, KINDS["build"].run):
+        with pytest.raises(MachineError) as error:
+            act(step(kind="build", target="cuda"), context)
+        said = str(error.value)
+        every = ("was built without CUDA", "no card to run it on")
+        assert [what in said for what in every] == [
+            any(what in one for one in lacks) for what in every
+        ]
+        assert all(what in said for what in lacks)
+        assert "--set target=cpu" in said and "kbtool kernel compile" in said
 
 
 @pytest.mark.parametrize("field", ["cwd", "produces"])

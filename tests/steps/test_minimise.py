@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbtool.model.results import MinimiseResult
+from kbtool.steps.minimise import report
 
 RIGHT = "out[i] = a * x[i] + y[i]"
 
@@ -139,3 +140,27 @@ def test_the_report_says_what_to_look_at_and_how_to_run_it_again(second_kernel_b
     assert "  fails at every value tried of a" not in done.out
     assert "  at fault: product" in done.out
     assert "again: kbtool run-recipe minimise --set 'case=n=8' --set seed=4" in done.out
+
+
+def test_where_a_variant_has_no_parts_those_that_have_are_named(second_kernel_base, kbtool):
+    folder = second_kernel_base / "kernels" / "scaled_add"
+    put = {
+        "scaled_add.h": (RIGHT, "out[i] = i < 7 ? a * x[i] + y[i] : y[i]"),
+        "kernel.yaml": (
+            "0x020a000000000000]", "0x020a000000000000]\n    variants: {one: {}, two: {}}"
+        ),
+        "harness.py": ("    def run(**known)", "    if variant != 'two':\n        return {}\n\n"
+                       "    def run(**known)"),
+    }  # fmt: skip
+    for name, (old, new) in put.items():
+        text = (folder / name).read_text()
+        assert old in text
+        (folder / name).write_text(text.replace(old, new))
+    done = kbtool("run-recipe", "minimise", "--json", root=second_kernel_base)
+    step = json.loads(done.out)["steps"][1]
+    result = MinimiseResult.model_validate(step["result"])
+    assert (result.parts, result.parts_of) == ([], ["two"])
+    assert step["message"].endswith("none of its parts can be run alone: try variant=two")
+    assert report(result.model_copy(update={"variant": "one"}), "minimise")[-1].endswith(
+        "--set variant=one"
+    )

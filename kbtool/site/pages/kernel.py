@@ -13,6 +13,7 @@ from kbtool.site.escape import code, inline
 from kbtool.site.figures import (
     benchmark,
     cases_passed,
+    headline,
     instant,
     ratios_of,
     span,
@@ -21,14 +22,16 @@ from kbtool.site.figures import (
 )
 from kbtool.site.figures import significant as figure
 from kbtool.site.index import Index
-from kbtool.site.markup import facts, join, nothing, table
+from kbtool.site.markup import chip, facts, join, nothing, stacked_table, table
 from kbtool.site.pages import measured, source
-from kbtool.site.pages.run import rows as run_rows
-from kbtool.site.parts import backlinks, crumb, page_title, section
+from kbtool.site.parts import backlinks, clipped, crumb, page_title, section
 from kbtool.site.prose import rendered
 from kbtool.site.quoted import in_html
 from kbtool.store.prose import readme
 from kbtool.store.sources import kernel_file
+
+_MOST_RUNS = 40
+"""So many, the newest, in the table of what each recipe found."""
 
 
 def listing(index: Index) -> str:
@@ -134,10 +137,8 @@ def _results(index: Index, kernel: Kernel, here: str) -> list[str]:
     runs = index.runs_of(kernel=kernel.id)
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        target = measured.target_of(run)
-        if target:
-            machine = run.machine.card if target != "cpu" and run.machine.card else run.machine.cpu
-            groups.setdefault((target, machine), []).append(run)
+        if measured.target_of(run):
+            groups.setdefault(_where(run), []).append(run)
     rows = [
         [code(target), inline(machine), *_latest(index, group, here)]
         for (target, machine), group in sorted(groups.items())
@@ -145,13 +146,68 @@ def _results(index: Index, kernel: Kernel, here: str) -> list[str]:
     missing = sorted(set(kernel.targets) - {target for target, _ in groups})
     why = "no run in this knowledge base built it" if runs else "the kernel was never run here"
     header = ["Target", "Machine", "Validation of the newest library", "Newest benchmark"]
-    newest = {run.recipe: run for run in reversed(runs) if run.status in {"passed", "failed"}}
     return [
         table(header, rows) if rows else "",
         *(f"Target {code(target)}: no data because {why}." for target in missing),
-        "The newest run of each recipe that came to its end:" if newest else "",
-        run_rows(index, list(newest.values()), here) if newest else "",
+        *_newest(index, runs, here),
     ]
+
+
+def _newest(index: Index, runs: Sequence[Run], here: str) -> list[str]:
+    """By recipe, machine and what was run: the newest run that came to its end, and a newer one
+    that did not."""
+    found: dict[tuple[object, ...], list[Run]] = {}
+    for run in runs:
+        known = found.setdefault((run.recipe, *_where(run), tuple(_set(index, run))), [])
+        ended = run.status in {"passed", "failed"}
+        if not known or (ended and not any(r.status in {"passed", "failed"} for r in known)):
+            known.append(run)
+    if not found:
+        return []
+    every = [run for group in found.values() for run in group]
+    shown = sorted(every[:_MOST_RUNS], key=lambda run: run.recipe)
+    lines = [
+        [
+            _run(index, run, here),
+            index.link(at.recipe_page(run.recipe), here, inline(run.recipe)),
+            inline(clipped(", ".join(f"{name}={value}" for name, value in _set(index, run)), 100)),
+            inline(_where(run)[1]),
+            chip(run.status) + _age(index, run),
+            inline(clipped(headline(run))),
+        ]
+        for run in shown
+    ]
+    rest = f" The newest {len(shown)} of {len(every)}; {at.link('all runs', at.RUNS, here)}."
+    return [
+        "The newest run of each recipe, by what it was set to run."
+        + (rest if len(shown) < len(every) else ""),
+        stacked_table(["Run", "Recipe", "Set to", "Machine", "Status", "Result"], lines),
+    ]
+
+
+def _set(index: Index, run: Run) -> list[tuple[str, str]]:
+    """The parameters that say what was run and are not as the recipe has them. Those that are
+    numbers say how: samples, a seed. The target is told by what was built."""
+    known = index.recipes[run.recipe][1].parameters if run.recipe in index.recipes else {}
+    return sorted(
+        (name, value)
+        for name, value in run.parameters.items()
+        if name != "target"
+        and (
+            name not in known
+            or (known[name].type in {"str", "choice"} and value != known[name].default)
+        )
+    )
+
+
+def _where(run: Run) -> tuple[str, str]:
+    """The target that a run built, empty if none, and the card or the processor it is for."""
+    target = measured.target_of(run) or run.parameters.get("target", "")
+    return target, run.machine.card if target != "cpu" and run.machine.card else run.machine.cpu
+
+
+def _age(index: Index, run: Run) -> str:
+    return f" {chip(measured.OLDER)}" if index.is_older(run) else ""
 
 
 def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
@@ -169,12 +225,12 @@ def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
         run, tested = checked
         worst = worst_error(tested)
         share = f", worst error {figure(worst)} of its bound" if worst is not None else ""
-        left = f"{_run(index, run, here)}: {cases_passed(tested)}{share}"
+        left = f"{_run(index, run, here)}{_age(index, run)}: {cases_passed(tested)}{share}"
     if timed:
         run, bench = timed
         ratios = ratios_of(bench)
         speed = f"{span(ratios)} × {inline(bench.baseline)}" if ratios else "no ratio"
-        right = f"{_run(index, run, here)}: {speed}"
+        right = f"{_run(index, run, here)}{_age(index, run)}: {speed}"
     else:
         right = f"no data because {_why(runs[0], 'benchmark')}"
     return left, right

@@ -32,6 +32,9 @@ _MOST_RUNS = 40
 
 _UNSAID = "the run did not time it"
 
+OLDER = "older than the sources"
+"""Said of a run that built other sources than the tree has now."""
+
 
 class Machine(NamedTuple):
     """What figures are compared on: a target on a card, or on a processor and so many threads."""
@@ -380,6 +383,7 @@ def _figures(newest: Sequence[Group]) -> str:
         for case in group.cases:
             one, best = case.arms[group.result.subject], group.result.best_peer(case)
             ratio, share = group.result.ratio_to_best(case), group.result.share_of_ceiling(case)
+            needs = case.workspace_bytes.get(group.result.subject)
             lines.append(
                 [
                     inline(case.name),
@@ -388,9 +392,13 @@ def _figures(newest: Sequence[Group]) -> str:
                     f" {muted(f'{significant(one.low_us)}–{significant(one.high_us)}')}",
                     f"{significant(ratio)} {muted(inline(best))}" if ratio else "",
                     f"{significant(100 * share)} %" if share else "",
+                    f"{needs:,}" if needs is not None else "",
                 ]
             )
-    header = ["Case", "Least bytes", "Ours (µs)", "Best peer ÷ ours", "Share of read ceiling"]
+    header = [
+        "Case", "Least bytes", "Ours (µs)", "Best peer ÷ ours", "Share of read ceiling",
+        "Workspace (bytes)",
+    ]  # fmt: skip
     return folded("The figures, case by case", slim_table(header, lines, range(1, len(header))))
 
 
@@ -403,6 +411,7 @@ def _again(index: Index, newest: Sequence[Group], here: str) -> list[str]:
         titles = inline(", ".join(group.title for group in of_run))
         comparison = compare_link("compare it", run.id, subject, here)
         changed = " and changes that no commit has" if run.repository.dirty else ""
+        changed += f", {OLDER}" if index.is_older(run) else ""
         parts += [
             f"{titles}: run of {_run(index, run, here)}, commit {_commit(run)}{changed},"
             f" {comparison}. To measure it again:",
@@ -530,11 +539,12 @@ def _rungs(index: Index, kernel: Kernel, machine: Machine, group: Group, here: s
                 _shown(_step(group, order[0], name), len(group.cases)),
                 _shown(_step(group, group.result.baseline, name), len(group.cases)),
                 _shown(_step(group, group.result.subject, name), len(group.cases)),
+                _workspace(group, name),
             ]
         )
     header = [
         "Variant", "Architectures", "Right in the same run", f"{code(order[0])} ÷ it",
-        f"{inline(group.result.baseline)} ÷ it", "Default choice ÷ it",
+        f"{inline(group.result.baseline)} ÷ it", "Default choice ÷ it", "Workspace (bytes)",
     ]  # fmt: skip
     cases = [
         Row(
@@ -549,6 +559,7 @@ def _rungs(index: Index, kernel: Kernel, machine: Machine, group: Group, here: s
         for case in group.cases
     ]
     run = _run(index, group.run, here)
+    age = f", {OLDER}" if index.is_older(group.run) else ""
     title = (
         f"Time of a call of each variant on {machine.name}, {group.title}, with quartiles;"
         " the page of the run has the figures"
@@ -556,8 +567,8 @@ def _rungs(index: Index, kernel: Kernel, machine: Machine, group: Group, here: s
     return join(
         [
             f"{inline(group.label)} on {inline(machine.name)}, run of {run}, commit"
-            f" {_commit(group.run)}. Above 1 the variant is faster.",
-            slim_table(header, lines, {3, 4, 5}),
+            f" {_commit(group.run)}{age}. Above 1 the variant is faster.",
+            slim_table(header, lines, {3, 4, 5, 6}),
             rows(
                 title,
                 Axis("µs a call, log scale", "log10"),
@@ -566,6 +577,15 @@ def _rungs(index: Index, kernel: Kernel, machine: Machine, group: Group, here: s
             ),
         ]
     )
+
+
+def _workspace(group: Group, arm: str) -> str:
+    """The memory that an arm needs beside inputs and outputs, least to most over the cases."""
+    needs = [case.workspace_bytes[arm] for case in group.cases if arm in case.workspace_bytes]
+    if not needs:
+        return ""
+    low, high = min(needs), max(needs)
+    return f"{high:,}" if low == high else nowrap(f"{low:,}–{high:,}")
 
 
 def _step(group: Group, slower: str, faster: str) -> _Ratio | None:

@@ -1,34 +1,34 @@
-// Which instance of the fused kernel, or of the ragged one, runs a call of one type and bucket of
-// the head dimension.
+// Which of the fused kernel's configurations a call of one type and bucket of the head dimension has.
 #pragma once
 
 #include "fused.cuh"
-#include "ragged.cuh"
 
 namespace kbtool::cuda {
 
-template <class C>
-cudaError_t launch_config(const FusedParams& fp, cudaStream_t stream) {
-  if (fp.ragged_blocks > 0) return launch_ragged<C>(fp, stream);
-  return launch_blocks<C, fused_kernel<C>>(fp, stream);
-}
-
-template <class Element, int D, int ROW_WARPS>
-cudaError_t launch_rows(const FusedParams& fp, cudaStream_t stream) {
-  return fp.copy_width == 16 ? launch_config<FusedConfig<Element, D, ROW_WARPS, true>>(fp, stream)
-                             : launch_config<FusedConfig<Element, D, ROW_WARPS, false>>(fp, stream);
+// launch(C{}) for the call's configuration C.
+template <class Element, int D, class Launch>
+cudaError_t with_fused_config(const FusedParams& fp, int row_warps, const Launch& launch) {
+  const auto with_rows = [&](auto rows) {
+    constexpr int ROW_WARPS = decltype(rows)::value;
+    return fp.copy_width == 16 ? launch(FusedConfig<Element, D, ROW_WARPS, true>{})
+                               : launch(FusedConfig<Element, D, ROW_WARPS, false>{});
+  };
+  switch (row_warps) {
+    case 1:
+      return with_rows(std::integral_constant<int, 1>{});
+    case 2:
+      return with_rows(std::integral_constant<int, 2>{});
+    default:
+      return with_rows(std::integral_constant<int, 4>{});
+  }
 }
 
 template <class Element, int D>
-cudaError_t launch_bucket(const FusedParams& fp, int row_warps, cudaStream_t stream) {
-  switch (row_warps) {
-    case 1:
-      return launch_rows<Element, D, 1>(fp, stream);
-    case 2:
-      return launch_rows<Element, D, 2>(fp, stream);
-    default:
-      return launch_rows<Element, D, 4>(fp, stream);
-  }
+cudaError_t launch_fused_bucket(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return with_fused_config<Element, D>(fp, row_warps, [&](auto config) {
+    using C = decltype(config);
+    return launch_blocks<C, fused_kernel<C>>(fp, stream);
+  });
 }
 
 }  // namespace kbtool::cuda

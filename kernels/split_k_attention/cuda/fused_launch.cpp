@@ -22,7 +22,7 @@ constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;  // of a grid
 
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys
-constexpr int64_t MANY_VALUES = 128 * 128;  // of a tile's state
+constexpr int64_t MANY_VALUES = 128 * 128;  // of a tile's state: 128 x 128 or 64 x 256
 constexpr int64_t FEW_WAVES = 4;  // up to here long tiles go first over all heads, not head by head
 
 int64_t rows_of_kv_head(const Sizes& sizes) {
@@ -118,16 +118,24 @@ FusedPlan plan_of(bool wgmma, int row_units, int64_t rows_per_unit, const Sizes&
   return plan;
 }
 
-LaunchFunction instance(bool wgmma, ElementType type, int64_t D) {
-  const bool half = type == ElementType::fp16;
+// By bucket of the head dimension: 64, 128, 256.
+LaunchFunction instance(const FusedPlan& plan, ElementType type, int64_t D) {
+  using Buckets = LaunchFunction[2][3];
+  static constexpr Buckets FUSED = {
+      {launch_fused_fp16_d64, launch_fused_fp16_d128, launch_fused_fp16_d256},
+      {launch_fused_bf16_d64, launch_fused_bf16_d128, launch_fused_bf16_d256}};
+  static constexpr Buckets RAGGED = {
+      {launch_ragged_fp16_d64, launch_ragged_fp16_d128, launch_ragged_fp16_d256},
+      {launch_ragged_bf16_d64, launch_ragged_bf16_d128, launch_ragged_bf16_d256}};
+  const int element = type == ElementType::fp16 ? 0 : 1;
+  const int bucket = D <= 64 ? 0 : D <= 128 ? 1 : 2;
 #if defined(KBTOOL_ARCH_SM_90A)
-  if (wgmma && D <= 64) return half ? launch_wgmma_fp16_d64 : launch_wgmma_bf16_d64;
-  if (wgmma && D <= 128) return half ? launch_wgmma_fp16_d128 : launch_wgmma_bf16_d128;
-  if (wgmma) return half ? launch_wgmma_fp16_d256 : launch_wgmma_bf16_d256;
+  static constexpr Buckets WGMMA = {
+      {launch_wgmma_fp16_d64, launch_wgmma_fp16_d128, launch_wgmma_fp16_d256},
+      {launch_wgmma_bf16_d64, launch_wgmma_bf16_d128, launch_wgmma_bf16_d256}};
+  if (plan.wgmma) return WGMMA[element][bucket];
 #endif
-  if (D <= 64) return half ? launch_fused_fp16_d64 : launch_fused_bf16_d64;
-  if (D <= 128) return half ? launch_fused_fp16_d128 : launch_fused_bf16_d128;
-  return half ? launch_fused_fp16_d256 : launch_fused_bf16_d256;
+  return (plan.ragged_blocks > 0 ? RAGGED : FUSED)[element][bucket];
 }
 
 }  // namespace
@@ -254,7 +262,7 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
     fp.q_factor = 0.0f;
     fp.c = static_cast<float>(LOG2_E);
   }
-  return instance(plan.wgmma, type, p.D)(fp, plan.row_units, stream);
+  return instance(plan, type, p.D)(fp, plan.row_units, stream);
 }
 
 // Batch entries [first, first + count) of a call.

@@ -42,6 +42,13 @@ cudaError_t launch_fused_bf16_d64(const FusedParams& fp, int row_units, cudaStre
 cudaError_t launch_fused_bf16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);
 cudaError_t launch_fused_bf16_d256(const FusedParams& fp, int row_units, cudaStream_t stream);
 
+cudaError_t launch_ragged_fp16_d64(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_ragged_fp16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_ragged_fp16_d256(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_ragged_bf16_d64(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_ragged_bf16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);
+cudaError_t launch_ragged_bf16_d256(const FusedParams& fp, int row_units, cudaStream_t stream);
+
 #if defined(KBTOOL_ARCH_SM_90A)
 cudaError_t launch_wgmma_fp16_d64(const FusedParams& fp, int row_units, cudaStream_t stream);
 cudaError_t launch_wgmma_fp16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);

@@ -17,23 +17,18 @@ __device__ __forceinline__ void store_split_state(const FusedParams& fp, const B
                                                   int row_tile, int lane,
                                                   const LaneState<C>& state) {
   static_assert(C::STATES == 1, "nothing to merge before");
+  // Tiles of so many values have as many columns as the bucket: none is left over.
   for_each_row(at, row_tile, lane, state, [&](int row, int half, float l) {
     const int64_t slot = state_slot(fp, at.split, place_of(fp, at, row));
     if (lane % 4 == 0) {
       fp.p.partial_m[slot] = state.m[half];
       fp.p.partial_l[slot] = l;
     }
-    float* o = fp.p.partial_o + slot * fp.p.D + lane % 4 * 2;
-    const int left = static_cast<int>(fp.p.D) - lane % 4 * 2;
+    float* o = fp.p.partial_o + slot * C::D + lane % 4 * 2;
 #pragma unroll
     for (int tile = 0; tile < C::D / 8; ++tile) {
-      const float* two = &state.o[tile][half * 2];
-      if (fp.p.D % 2 == 0) {
-        if (tile * 8 < left) *reinterpret_cast<float2*>(o + tile * 8) = make_float2(two[0], two[1]);
-      } else {
-        if (tile * 8 < left) o[tile * 8] = two[0];
-        if (tile * 8 + 1 < left) o[tile * 8 + 1] = two[1];
-      }
+      *reinterpret_cast<float2*>(o + tile * 8) =
+          make_float2(state.o[tile][half * 2], state.o[tile][half * 2 + 1]);
     }
   });
 }

@@ -7,7 +7,7 @@
 // several ranges is merged by the last of their blocks to arrive, in the order of its pieces.
 #pragma once
 
-#include "fused.cuh"
+#include "fused_bucket.cuh"
 
 namespace kbtool::cuda {
 
@@ -189,12 +189,15 @@ __global__ void __launch_bounds__(C::THREADS)
 
 static_assert(MAX_RAGGED_ENTRIES * sizeof(RaggedEntry) <= 1920, "beside the tiles in 99 KB");
 
-template <class C>
-cudaError_t launch_ragged(const FusedParams& fp, cudaStream_t stream) {
-  const cudaError_t error = prepare_kernel<ragged_kernel<C>>();
-  if (error != cudaSuccess) return error;
-  return launch_overlapped(ragged_kernel<C>, fp.ragged_blocks, C::THREADS,
-                           C::RECEIVED_ML_OFFSET + fp.p.B * sizeof(RaggedEntry), 1, stream, fp);
+template <class Element, int D>
+cudaError_t launch_ragged_bucket(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return with_fused_config<Element, D>(fp, row_warps, [&](auto config) {
+    using C = decltype(config);
+    const cudaError_t error = prepare_kernel<ragged_kernel<C>>();
+    if (error != cudaSuccess) return error;
+    return launch_overlapped(ragged_kernel<C>, fp.ragged_blocks, C::THREADS,
+                             C::RECEIVED_ML_OFFSET + fp.p.B * sizeof(RaggedEntry), 1, stream, fp);
+  });
 }
 
 }  // namespace kbtool::cuda
