@@ -244,6 +244,15 @@ class Kernel(Model):
                 raw[name] = value
         return self._case(GIVEN, {**raw, "name": text}, [])
 
+    def has_fields(self, case: Mapping[str, CaseValue], text: str) -> bool:
+        """Whether ``case`` has the values of ``FIELD=VALUE …``.
+
+        Raises:
+            ValueError: as ``case_from``.
+        """
+        wanted = self.case_from(text)
+        return all(case[name] == wanted[name] for name in (p.split("=")[0] for p in text.split()))
+
     def case_text(self, case: Mapping[str, CaseValue]) -> str:
         """``case`` as ``case_from`` reads it: the fields that are set and not at their defaults;
         the first field where all are, since a text is never empty."""

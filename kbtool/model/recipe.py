@@ -159,7 +159,12 @@ class MutantsStep(StepBase):
     jobs: Annotated[int, Field(ge=0)] = 0
     """Compilers at once; 0 takes one a core."""
     at_once: Annotated[int, Field(ge=0)] = 0
-    """Mutants validated at once; 0 takes one a core, and on a card no more than 6."""
+    """Mutants validated at once; 0 takes one a core, and no more than 6 a card."""
+    sources: str = "*"
+    """Patterns of source names, separated by commas: what is compiled with a mutant's edit. Objects
+    of other sources stay as they were, which saves their compilation."""
+    where: str = ""
+    """`FIELD=VALUE …` that a case must have to be run: those that reach such sources."""
     seed: int = 0
     """Seed of the inputs; 0 draws a fresh one, which the run records."""
     profile: str = ""

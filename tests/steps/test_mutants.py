@@ -69,6 +69,21 @@ def by_id(result: MutantsResult) -> dict[str, MutantResult]:
     return {one.mutant.id: one for one in result.mutants}
 
 
+def test_only_the_sources_and_the_cases_that_are_asked_for(second_kernel_base, kbtool):
+    put_back(second_kernel_base, "no-sum")
+    chosen = ("--set", "where=n=1000")
+    done = kbtool("run-recipe", "mutants", *chosen, root=second_kernel_base)
+    assert done.code == 0, done.err
+    _, result = mutants_of(second_kernel_base)
+    assert len(result.cases) == 1 and by_id(result)["no-sum"].killed_by == [0]
+    done = kbtool("run-recipe", "mutants", "--set", "sources=*.cu", root=second_kernel_base)
+    assert done.code == 1
+    assert "no source of *.cu reads scaled_add.h" in done.err
+    done = kbtool("run-recipe", "mutants", "--set", "where=m=3", root=second_kernel_base)
+    assert done.code == 2
+    assert "m" in done.err
+
+
 def test_each_bug_is_found_by_the_cases_that_show_it(second_kernel_base, kbtool):
     put_back(second_kernel_base, "no-sum", "last-not-written", "writes-input")
     done = kbtool("run-recipe", "mutants", root=second_kernel_base)
