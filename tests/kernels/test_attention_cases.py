@@ -139,6 +139,24 @@ def test_a_hidden_nan_is_told_from_one_that_is_seen(harness: Any) -> None:
         assert outputs["lse"].isfinite().all()
 
 
+def test_the_yardstick_reads_rows_that_are_aligned(
+    harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A single row in the middle of a storage calls itself contiguous; on a card torch's kernels
+    fail on it with a misaligned address."""
+    case = {"Sq": 1, "Skv": 1, "D": 64, "layout": "offset", "dtype": "float16"}
+    inputs = harness.make_inputs(case, device=CPU, seed=0)
+    assert inputs["q"].is_contiguous() and inputs["q"].data_ptr() % 16 != 0
+    real = harness.scaled_dot_product_attention
+
+    def attention(*tensors: torch.Tensor, **options: Any) -> torch.Tensor:
+        assert all(tensor.data_ptr() % 16 == 0 for tensor in tensors)
+        return real(*tensors, **options)
+
+    monkeypatch.setattr(harness, "scaled_dot_product_attention", attention)
+    harness.baseline(inputs)
+
+
 @pytest.mark.parametrize("fill", ["nan_key", "inf_key", "nan_and_inf_key"])
 def test_a_hidden_key_leaves_torch_to_measure_by(harness: Any, fill: str) -> None:
     """Torch's mask lets a NaN key through to all; such rows would ask for more than float32 has."""
