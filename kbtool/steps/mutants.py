@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from kbtool.gpu.build import BuildError, BuildPlan, BuildTimeoutError, build_all
 from kbtool.gpu.mutants import over_bound, plan_mutant
@@ -33,6 +33,8 @@ from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.build import ninja_progress
 from kbtool.steps.validate import library_request
+
+_Result = TypeVar("_Result")
 
 _MOST_ON_A_CARD = 6
 """Processes that validate on one card at once: each keeps a CUDA context and its tensors there."""
@@ -162,6 +164,7 @@ class _Trial:
             controls = [pool.submit(self._control, variant) for variant in variants]
             judged: list[Future[MutantResult]] = []
             passed: list[ValidationResult] = []
+            libraries: list[_Library | str] = []
 
             def tell(last: Future[MutantResult]) -> None:
                 known = [one.result() for one in judged if one.done()]
@@ -171,13 +174,16 @@ class _Trial:
             for first in range(0, len(self.chosen), _BUILT_TOGETHER):
                 some = self.chosen[first : first + _BUILT_TOGETHER]
                 built = self._build(some, Path(folder))
-                for control in controls:
-                    self._wait([control])
-                    known = control.result()
-                    if isinstance(known, Outcome):
-                        return known
-                    passed.append(known)
-                controls.clear()
+                libraries += built
+                if not passed:
+                    self._wait(controls)
+                    for variant, control in zip(variants, controls, strict=True):
+                        known = control.result()
+                        if isinstance(known, Outcome) and known.status == "unavailable":
+                            known = self._alone(pool.submit(self._control, variant))
+                        if isinstance(known, Outcome):
+                            return known
+                        passed.append(known)
                 judged += [
                     pool.submit(self._judge, bug, mutant, library)
                     for (bug, mutant), library in zip(some, built, strict=True)
@@ -185,7 +191,17 @@ class _Trial:
                 # A mutant that is judged is on record before the next ones are built.
                 self._wait([one for one in judged if one.done()], tell)
             self._wait(judged, tell)
-            return self._outcome(self._result(passed[0], [one.result() for one in judged]))
+            results = [one.result() for one in judged]
+            for n, one in enumerate(results):
+                if one.verdict == "not-judged":
+                    again = pool.submit(self._judge, *self.chosen[n], libraries[n])
+                    results[n] = self._alone(again)
+            return self._outcome(self._result(passed[0], results))
+
+    def _alone(self, future: Future[_Result]) -> _Result:
+        """What could not be judged beside others, for want of memory on the card, by itself."""
+        self._wait([future])
+        return future.result()
 
     @contextmanager
     def _pool(self) -> Iterator[ThreadPoolExecutor]:

@@ -33,6 +33,26 @@ MUTANTS = {
 }
 
 
+CROWDED = """
+
+import atexit, os, pathlib, time
+
+_HERE = pathlib.Path(os.environ["CROWD"])
+_MINE = _HERE / f"in-{os.getpid()}"
+_MINE.touch()
+atexit.register(_MINE.unlink)
+_make_inputs = make_inputs
+
+
+def make_inputs(case, **options):
+    time.sleep(0.5)
+    if len(list(_HERE.glob("in-*"))) > 1:
+        (_HERE / "refused").touch()
+        raise torch.OutOfMemoryError("crowded")
+    return _make_inputs(case, **options)
+"""
+
+
 def put_back(root: Path, *names: str, find: str = LOOP, more: str = "") -> None:
     """A session whose one bug has these mutants; ``more`` goes to the last of them."""
     lines = [
@@ -67,6 +87,20 @@ def mutants_of(root: Path) -> tuple[Run, MutantsResult]:
 
 def by_id(result: MutantsResult) -> dict[str, MutantResult]:
     return {one.mutant.id: one for one in result.mutants}
+
+
+def test_what_finds_no_memory_beside_others_is_judged_alone(second_kernel_base, kbtool):
+    """Processes that validate at once count each other; more than one is more than fits."""
+    harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
+    harness.write_text(harness.read_text() + CROWDED)
+    put_back(second_kernel_base, "no-sum", "last-not-written", "half-a-part")
+    done = kbtool(
+        "run-recipe", "mutants", root=second_kernel_base, env={"CROWD": str(second_kernel_base)}
+    )
+    assert done.code == 0, done.err
+    _, result = mutants_of(second_kernel_base)
+    assert {one.verdict for one in result.mutants} == {"killed"}
+    assert (second_kernel_base / "refused").exists()
 
 
 def test_only_the_sources_and_the_cases_that_are_asked_for(second_kernel_base, kbtool):
