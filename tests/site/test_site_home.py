@@ -235,6 +235,16 @@ def test_a_bug_leads_to_its_source_and_a_run_to_the_edit(root):
     assert "/nan.md#mutants.put-back)" in unescape(run.page(index, attempts))
 
 
+def test_an_edit_that_a_bug_has_no_more_leads_nowhere(root):
+    path = root / "sessions" / trees.session_id(1) / "session.yaml"
+    record = json.loads(path.read_text())
+    record["bugs"][0]["mutants"][0]["id"] = "put-otherwise"
+    path.write_text(json.dumps(record))
+    index = index_of(root)
+    made = unescape(run.page(index, next(iter(index.runs.values()))))
+    assert "put-back" in made and "#mutants.put-back" not in made
+
+
 def test_runs_are_listed_with_their_moment_and_one_line_names_them_all(root):
     put_run(root, 1)
     index = index_of(root)

@@ -64,9 +64,11 @@ def found(index: Index, result: MutantsResult, here: str) -> str:
 
 
 def _edit(index: Index, one: MutantResult, here: str) -> str:
-    """The name of an edit, linked to its lines on the page of its bug."""
+    """The name of an edit, linked to its lines on the page of its bug, if the bug still has it."""
     name, page = code(one.mutant.id), _bug_page(one.bug)
-    if page not in index.titles:
+    session, _, bug = one.bug.partition("#bugs.")
+    case = index.bugs.get((session, bug))
+    if case is None or one.mutant.id not in (mutant.id for mutant in case.bug.mutants):
         return name
     return at.link(name, f"{page}#mutants.{at.fragment(one.mutant.id)}", here)
 
