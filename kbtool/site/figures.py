@@ -13,6 +13,7 @@ from typing import TypeVar
 from kbtool.model.base import Instant, Quantity
 from kbtool.model.results import (
     BenchmarkResult,
+    MutantsResult,
     ProfileResult,
     SanitiseResult,
     TuneResult,
@@ -20,6 +21,7 @@ from kbtool.model.results import (
 )
 from kbtool.model.run import Run
 from kbtool.model.words import many as many
+from kbtool.steps import mutants
 
 UNKNOWN = "unknown"
 T = TypeVar("T")
@@ -145,6 +147,8 @@ def headline(run: Run) -> str:
             said[step.kind] = cases_passed(step.result)
         elif isinstance(step.result, BenchmarkResult):
             said[step.kind] = _speed(step.result)
+        elif isinstance(step.result, MutantsResult) and step.status not in {"passed", "failed"}:
+            said[step.kind] = f"{mutants.headline(step.result)}; {step.message}"
         elif not step.message or step.status == "not-run":
             continue
         elif step.kind in _PREPARES and step.status == "passed":

@@ -71,6 +71,12 @@ def test_a_headline_tells_what_every_step_found() -> None:
     assert headline(found) == "1 of 1 case passed; bottleneck: bytes"
     stopped = run(kind="benchmark", status="interrupted", message="its processes were stopped")
     assert headline(stopped) == "1 of 1 case passed; its processes were stopped"
+    judged = trees.run("2025-01-01-s0", 1, "passed", trees.plain)["steps"]
+    result = next(step["result"] for step in judged if step["kind"] == "mutants")
+    result |= {"not_reached": 3}
+    cut_off = run(kind="mutants", status="interrupted", message="interrupted", result=result)
+    assert "1 of 1 bug put back was found; 3 not reached" in headline(cut_off)
+    assert headline(cut_off).endswith("; interrupted")
     alone = run(kind="command", status="passed")
     alone = alone.model_copy(update={"steps": alone.steps[:1]})
     assert headline(alone) == "words about built"
