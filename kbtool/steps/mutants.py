@@ -163,6 +163,7 @@ class _Trial:
             variants = list(dict.fromkeys(mutant.variant for _, mutant in self.chosen))
             controls = [pool.submit(self._control, variant) for variant in variants]
             judged: list[Future[MutantResult]] = []
+            untold: list[Future[MutantResult]] = []
             passed: list[ValidationResult] = []
             libraries: list[_Library | str] = []
 
@@ -184,13 +185,17 @@ class _Trial:
                         if isinstance(known, Outcome):
                             return known
                         passed.append(known)
-                judged += [
+                under_way = [
                     pool.submit(self._judge, bug, mutant, library)
                     for (bug, mutant), library in zip(some, built, strict=True)
                 ]
+                judged += under_way
+                untold += under_way
                 # A mutant that is judged is on record before the next ones are built.
-                self._wait([one for one in judged if one.done()], tell)
-            self._wait(judged, tell)
+                done = [one for one in untold if one.done()]
+                self._wait(done, tell)
+                untold = [one for one in untold if one not in done]
+            self._wait(untold, tell)
             results = [one.result() for one in judged]
             for n, one in enumerate(results):
                 if one.verdict == "not-judged":
