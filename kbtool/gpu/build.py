@@ -16,8 +16,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fnmatch import fnmatch
+from dataclasses import dataclass
 from pathlib import Path
 
 from kbtool.gpu.process import Completed, run_process
@@ -227,19 +226,6 @@ def plan_build(
         objects=objects,
         key=key,
     )
-
-
-def with_objects_of(plan: BuildPlan, other: BuildPlan, source_patterns: Sequence[str]) -> BuildPlan:
-    """``plan`` with the objects of ``other`` for all sources that no pattern fits; both are of one
-    kernel and target."""
-    objects = {
-        source: own
-        if any(fnmatch(source, one) for one in source_patterns)
-        else other.objects[source]
-        for source, own in plan.objects.items()
-    }
-    key = _hash([plan.key, sorted(str(path.name) for path in objects.values())])
-    return replace(plan, objects=objects, key=key, build_folder=plan.build_folder.with_name(key))
 
 
 def build(

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 
-from kbtool.gpu.build import BuildPlan, plan_build, with_objects_of
+from kbtool.gpu.build import BuildPlan, plan_build
 from kbtool.model.edit import edited
 from kbtool.model.errors import UsageError
 from kbtool.model.mutant import Mutant
 from kbtool.model.results import CaseResult
 
 
-def plan_mutant(
-    plan: BuildPlan, mutant: Mutant, folder: Path, source_patterns: Sequence[str] = ("*",)
-) -> BuildPlan:
+def plan_mutant(plan: BuildPlan, mutant: Mutant, folder: Path) -> BuildPlan:
     """The plan of the library with the mutant's edit, from a copy of the sources.
 
     Args:
         plan: the library without it.
         mutant: of the plan's kernel and target.
         folder: where the copy is written.
-        source_patterns: sources to compile with the edit; the others' objects stay as they were.
 
     Raises:
         ValueError: the edit cannot be made; the message says why.
@@ -43,9 +39,8 @@ def plan_mutant(
         (folder / name).write_bytes(content)
     cache = plan.build_folder.parent.parent
     made = plan_build(plan.kernel, folder, plan.target, cache, plan.architecture)
-    made = with_objects_of(made, plan, source_patterns)
     if made.objects == plan.objects:
-        raise ValueError(f"no source of {','.join(source_patterns)} reads {mutant.file}")
+        raise ValueError(f"no source that is built reads {mutant.file}")
     return made
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -22,6 +23,19 @@ class Variant(Model):
     """CUDA architectures whose builds have it; all of the target's where empty."""
     not_taken: dict[str, list[str]] = {}
     """Case field → values that it does not take, beside those of the target."""
+
+
+class Specialisation(Model):
+    """A part of a target that is built in less time than all of it."""
+
+    without: Annotated[list[str], Field(min_length=1)]
+    """Patterns of sources that are left out. The kernel has to say so where one is called for."""
+    only: dict[str, list[str]]
+    """Case field → the values that what is left takes; other cases are left out, and counted."""
+
+    def left_of(self, sources: Sequence[str]) -> list[str]:
+        """The sources that are built."""
+        return [s for s in sources if not any(fnmatch.fnmatch(s, one) for one in self.without)]
 
 
 class Target(Model):
@@ -46,13 +60,17 @@ class Target(Model):
     """Case field → values that this target does not take; such cases are left out, and counted."""
     variants: dict[Slug, Variant] = {}
     """The versions that can be asked for by name, simplest first."""
+    specialisations: dict[Slug, Specialisation] = {}
+    """The parts that can be built alone."""
+    only: dict[str, list[str]] = {}
+    """Case field → the values that it takes, of a field of which it takes few."""
 
     def takes(self, case: Mapping[str, CaseValue], variant: str | None = None) -> bool:
         """Whether this target, or one variant of it, can run ``case``."""
         refusals = [self.not_taken]
         if variant is not None:
             refusals.append(self.variants[variant].not_taken)
-        return all(
+        return all(str(case.get(field)) in values for field, values in self.only.items()) and all(
             str(case.get(field)) not in values
             for refused in refusals
             for field, values in refused.items()
@@ -69,6 +87,32 @@ class Target(Model):
     def sources_for(self, architecture: str) -> list[str]:
         """The sources that a build for ``architecture`` compiles."""
         return [*self.sources, *self.architecture_sources.get(architecture, [])]
+
+    def specialised(self, name: str) -> Target:
+        """The target that builds one of its specialisations alone."""
+        part = self.specialisations[name]
+        of_architectures = {
+            architecture: part.left_of(sources)
+            for architecture, sources in self.architecture_sources.items()
+        }
+        return self.model_copy(
+            update={
+                "sources": part.left_of(self.sources),
+                "architecture_sources": {a: left for a, left in of_architectures.items() if left},
+                "only": {**self.only, **part.only},
+            }
+        )
+
+    @model_validator(mode="after")
+    def _specialisations_leave_sources(self) -> Self:
+        everything = [*self.sources, *itertools.chain(*self.architecture_sources.values())]
+        for name, part in self.specialisations.items():
+            for pattern in part.without:
+                if not fnmatch.filter(everything, pattern):
+                    raise ValueError(f"specialisations.{name}: no source is named like {pattern!r}")
+            if not part.left_of(self.sources):
+                raise ValueError(f"specialisations.{name}: no source is left")
+        return self
 
     @model_validator(mode="after")
     def _architecture_sources_are_for_architectures(self) -> Self:
@@ -181,9 +225,14 @@ class Kernel(Model):
     @model_validator(mode="after")
     def _refusals_name_fields(self) -> Self:
         for name, target in self.targets.items():
-            refusals = {f"targets.{name}.not_taken": target.not_taken}
+            refusals = {
+                f"targets.{name}.not_taken": target.not_taken,
+                f"targets.{name}.only": target.only,
+            }
             for variant, spec in target.variants.items():
                 refusals[f"targets.{name}.variants.{variant}.not_taken"] = spec.not_taken
+            for part, left in target.specialisations.items():
+                refusals[f"targets.{name}.specialisations.{part}.only"] = left.only
             for place, refused in refusals.items():
                 unknown = sorted(set(refused) - set(self.case_fields))
                 if unknown:
@@ -244,14 +293,24 @@ class Kernel(Model):
                 raw[name] = value
         return self._case(GIVEN, {**raw, "name": text}, [])
 
-    def has_fields(self, case: Mapping[str, CaseValue], text: str) -> bool:
-        """Whether ``case`` has the values of ``FIELD=VALUE …``.
+    def specialised(self, target: str, name: str) -> Kernel:
+        """The kernel with one specialisation of a target in the target's place; all of the target
+        where ``name`` is empty.
 
         Raises:
-            ValueError: as ``case_from``.
+            ValueError: the target has no such specialisation.
         """
-        wanted = self.case_from(text)
-        return all(case[name] == wanted[name] for name in (p.split("=")[0] for p in text.split()))
+        if not name:
+            return self
+        known = self.targets[target].specialisations
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise ValueError(
+                f"target {target} of kernel {self.id} has no specialisation {name!r};"
+                f" it has {there}"
+            )
+        narrowed = {**self.targets, target: self.targets[target].specialised(name)}
+        return self.model_copy(update={"targets": narrowed})
 
     def case_text(self, case: Mapping[str, CaseValue]) -> str:
         """``case`` as ``case_from`` reads it: the fields that are set and not at their defaults;

@@ -91,6 +91,9 @@ class BuildStep(StepBase):
     kind: Literal["build"]
     target: str = "auto"
     """A target of the manifest; auto takes cuda where there are a card, nvcc and CUDA sources."""
+    specialisation: str = ""
+    """A specialisation of the target, to be built alone; all of the target where empty. Later steps
+    leave out cases that it does not take."""
     jobs: Annotated[int, Field(ge=0)] = 0
     """Compilers at once; 0 takes one a core."""
 
@@ -160,11 +163,6 @@ class MutantsStep(StepBase):
     """Compilers at once; 0 takes one a core."""
     at_once: Annotated[int, Field(ge=0)] = 0
     """Mutants validated at once; 0 takes one a core, and no more than 6 a card."""
-    sources: str = "*"
-    """Patterns of source names, separated by commas: what is compiled with a mutant's edit. Objects
-    of other sources stay as they were, which saves their compilation."""
-    where: str = ""
-    """`FIELD=VALUE …` that a case must have to be run: those that reach such sources."""
     seed: int = 0
     """Seed of the inputs; 0 draws a fresh one, which the run records."""
     profile: str = ""

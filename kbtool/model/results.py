@@ -44,6 +44,8 @@ class BuildResult(Model):
     flags: list[str]
     sources: dict[str, Sha256]
     """File → hash."""
+    specialisation: str = ""
+    """The specialisation of the target that was built alone; empty where all of it was."""
 
 
 class OutputError(Model):

@@ -101,7 +101,8 @@ def _same_plan(
     folder = base.root / "kernels" / built.kernel
     cache = base.root / ".kbtool" / "build"
     architecture = choose_architecture(entry.record, built.target, machine.compute_capability)
-    plan = plan_build(entry.record, folder, built.target, cache, architecture)
+    kernel = entry.record.specialised(built.target, built.specialisation)
+    plan = plan_build(kernel, folder, built.target, cache, architecture)
     if plan.sources != built.sources:
         names = sorted(
             name

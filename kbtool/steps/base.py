@@ -89,7 +89,9 @@ class Context:
 
     @property
     def manifest(self) -> Kernel:
-        """The recipe's kernel; recipes with build steps name one."""
+        """The recipe's kernel, as it was built; recipes with build steps name one."""
+        if self.plan is not None:
+            return self.plan.kernel
         if self.kernel is None:
             raise UsageError("the recipe names no kernel")
         return self.kernel

@@ -15,7 +15,7 @@ from kbtool.gpu.build import (
     is_cuda,
     plan_build,
 )
-from kbtool.model.errors import MachineError
+from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Target
 from kbtool.model.recipe import BuildStep
 from kbtool.model.run import MachineInfo
@@ -32,14 +32,16 @@ class Build:
         """The target, the sources, and whether the library is there already."""
         made = _plan(step, context)
         there = "there already" if made.marker.exists() else "to be compiled"
+        part = f" ({step.specialisation} alone)" if step.specialisation else ""
         return [
-            f"build {made.kernel.id} for {made.target} with {made.compiler_version}",
+            f"build {made.kernel.id} for {made.target}{part} with {made.compiler_version}",
             f"library {made.key}: {there}",
             *(f"compile {name}" for name, path in made.objects.items() if not path.exists()),
         ]
 
     def run(self, step: BuildStep, context: Context) -> Outcome:
         """Failed with the first real error if a compiler refuses."""
+        context.plan = None  # whatever was built before: this build's kernel is chosen afresh
         made = _plan(step, context)
         try:
             built = build(
@@ -54,6 +56,7 @@ class Build:
             return Outcome("failed", error.first, error=error.first, output=error.output)
         except BuildTimeoutError as error:
             return Outcome("timeout", str(error))
+        built = built.model_copy(update={"specialisation": step.specialisation})
         context.plan, context.built, context.validated = made, built, []
         count = len(made.compiled) - built.reused
         how = f"{count} source{'s' * (count != 1)} compiled"
@@ -84,7 +87,11 @@ def _plan(step: BuildStep, context: Context) -> BuildPlan:
     architecture = choose_architecture(context.manifest, target, machine.compute_capability)
     if any(map(is_cuda, context.manifest.targets[target].sources_for(architecture))):
         _refuse_without_cuda(machine, context.manifest.targets, target)
-    return plan_build(context.manifest, context.kernel_folder, target, cache, architecture)
+    try:
+        kernel = context.manifest.specialised(target, step.specialisation)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return plan_build(kernel, context.kernel_folder, target, cache, architecture)
 
 
 def _refuse_without_cuda(machine: MachineInfo, targets: Mapping[str, Target], target: str) -> None:

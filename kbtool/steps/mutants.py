@@ -19,7 +19,6 @@ from kbtool.gpu.build import BuildError, BuildPlan, BuildTimeoutError, build_all
 from kbtool.gpu.mutants import over_bound, plan_mutant
 from kbtool.gpu.process import Completed
 from kbtool.model.errors import UsageError
-from kbtool.model.kernel import CaseValue
 from kbtool.model.mutant import Mutant
 from kbtool.model.recipe import MutantsStep, names_in
 from kbtool.model.results import (
@@ -50,7 +49,7 @@ class Mutants:
         """How many bugs are put back, and the cases that they meet."""
         targets = Counter(mutant.target for _, mutant in _selected(step, context))
         known = ", ".join(f"{count} of target {name}" for name, count in targets.items())
-        cases = _where(step, context, context.cases(step.case_sets))
+        cases = context.cases(step.case_sets)
         bound = f", and compare with a fixed bound of {step.bound:g}" if step.bound else ""
         return [
             f"put bugs back into {context.manifest.id}, one at a time: {known or 'none known'}"
@@ -100,18 +99,6 @@ def _selected(step: MutantsStep, context: Context) -> list[tuple[str, Mutant]]:
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def _where(
-    step: MutantsStep, context: Context, cases: list[tuple[str, dict[str, CaseValue]]]
-) -> list[tuple[str, dict[str, CaseValue]]]:
-    """The cases that have the values that the step asks for."""
-    if not step.where:
-        return cases
-    try:
-        return [one for one in cases if context.manifest.has_fields(one[1], step.where)]
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
 def _cards(context: Context) -> list[str]:
     """The cards that processes may use, as CUDA_VISIBLE_DEVICES names them."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -144,7 +131,7 @@ class _Trial:
         self.step, self.context, self.chosen = step, context, chosen
         self.plan, self.built = context.plan, context.built
         self.seed = step.seed or context.seed
-        self.cases = _where(step, context, context.taken(step.case_sets)[0])
+        self.cases = context.taken(step.case_sets)[0]
         profiled = names_in(step.profile)
         self.profiled = {n for n, (name, _) in enumerate(self.cases) if name in profiled}
         cores = context.machine.cores
@@ -242,9 +229,7 @@ class _Trial:
         errors: dict[str, str] = {}
         for _, mutant in some:
             try:
-                plans[mutant.id] = plan_mutant(
-                    self.plan, mutant, folder / mutant.id, names_in(self.step.sources)
-                )
+                plans[mutant.id] = plan_mutant(self.plan, mutant, folder / mutant.id)
             except ValueError as error:
                 errors[mutant.id] = str(error)
         results = build_all(

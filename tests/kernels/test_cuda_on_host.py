@@ -41,6 +41,7 @@ def for_the_host(source: str) -> str:
         ("defined(__CUDACC__)", "1"),
         ("cudaFuncSetAttribute", "host_cuda::set_attribute"),
         ("cudaGetDevice(", "host_cuda::get_device("),
+        ("cudaDeviceGetAttribute(", "host_cuda::get_attribute("),
     ):
         source = source.replace(device, host)
     return source

@@ -13,6 +13,7 @@
 #include "../operators.h"
 #include "../text.h"
 #include "counters.h"
+#include "instance.h"
 #include "launch.h"
 
 // Declared by torch's shim only where it was built with CUDA headers; every CUDA build exports it.
@@ -32,6 +33,10 @@ using kbtool::cuda::Variant;
 
 void check_cuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
+  if (error == kbtool::cuda::NOT_IN_THIS_BUILD) {
+    fail("the kernel for this dtype and head dimension is not in this build, which"
+         " is a specialisation: build the whole target");
+  }
   kbtool::Text message;
   message << "split_k_attention: " << what << ": " << cudaGetErrorString(error) << " ("
           << cudaGetErrorName(error) << ")";

@@ -4,6 +4,7 @@
 
 #include "cluster.cuh"
 #include "fused_params.h"
+#include "kernel_limits.h"
 
 #if !defined(KBTOOL_FUSED_OVERLAP)
 #define KBTOOL_FUSED_OVERLAP 1
@@ -23,33 +24,6 @@ __device__ __forceinline__ void admit_next_kernel(const FusedParams& fp) {
 #if KBTOOL_CLUSTERS && KBTOOL_FUSED_OVERLAP
   if (fp.admit_next) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
-}
-
-// Raises the kernel's limits once a device; the attributes stay.
-template <auto KERNEL>
-cudaError_t prepare_kernel() {
-  constexpr int MAX_DEVICES = 64;
-  static bool prepared[MAX_DEVICES] = {};
-  int device = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  if (device < MAX_DEVICES && __atomic_load_n(&prepared[device], __ATOMIC_ACQUIRE)) {
-    return cudaSuccess;
-  }
-  int limit = 0;
-  error = cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  if (error != cudaSuccess) return error;
-  error = cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize, limit);
-  if (error != cudaSuccess) return error;
-  int major = 0;
-  error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (error != cudaSuccess) return error;
-  if (major >= 9) {
-    error = cudaFuncSetAttribute(KERNEL, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-    if (error != cudaSuccess) return error;
-  }
-  if (device < MAX_DEVICES) __atomic_store_n(&prepared[device], true, __ATOMIC_RELEASE);
-  return cudaSuccess;
 }
 
 // Enqueues a kernel that, where fp says so, may start before the one ahead of it has ended. `more`
@@ -85,7 +59,7 @@ cudaError_t launch_overlapped(void (*kernel)(FusedParams, More...), uint32_t gri
 // One block for each (item, split).
 template <class C, auto KERNEL, class... More>
 cudaError_t launch_blocks(const FusedParams& fp, cudaStream_t stream, const More&... more) {
-  const cudaError_t error = prepare_kernel<KERNEL>();
+  const cudaError_t error = raise_limits<KERNEL>();
   if (error != cudaSuccess) return error;
   return launch_overlapped(KERNEL, fp.items * fp.splits.divisor, C::LAUNCH_THREADS,
                            C::shared_bytes(static_cast<int>(fp.cluster)), fp.cluster, stream, fp,

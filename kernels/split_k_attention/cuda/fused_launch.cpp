@@ -262,7 +262,7 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
     fp.q_factor = 0.0f;
     fp.c = static_cast<float>(LOG2_E);
   }
-  return instance(plan, type, p.D)(fp, plan.row_units, stream);
+  return run_instance(instance(plan, type, p.D), fp, plan.row_units, stream);
 }
 
 // Batch entries [first, first + count) of a call.

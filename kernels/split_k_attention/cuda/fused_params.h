@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fast_divisor.h"
+#include "instance.h"
 #include "launch.h"
 
 namespace kbtool::cuda {
@@ -35,31 +36,37 @@ struct FusedParams {
 
 using LaunchFunction = cudaError_t (*)(const FusedParams& fp, int row_units, cudaStream_t stream);
 
-cudaError_t launch_fused_fp16_d64(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_fused_fp16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_fused_fp16_d256(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_fused_bf16_d64(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_fused_bf16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_fused_bf16_d256(const FusedParams& fp, int row_units, cudaStream_t stream);
+// One source each.
+#define KBTOOL_LAUNCH(name) \
+  KBTOOL_INSTANCE cudaError_t name(const FusedParams& fp, int row_units, cudaStream_t stream)
 
-cudaError_t launch_ragged_fp16_d64(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_ragged_fp16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_ragged_fp16_d256(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_ragged_bf16_d64(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_ragged_bf16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_ragged_bf16_d256(const FusedParams& fp, int row_units, cudaStream_t stream);
+KBTOOL_LAUNCH(launch_fused_fp16_d64);
+KBTOOL_LAUNCH(launch_fused_fp16_d128);
+KBTOOL_LAUNCH(launch_fused_fp16_d256);
+KBTOOL_LAUNCH(launch_fused_bf16_d64);
+KBTOOL_LAUNCH(launch_fused_bf16_d128);
+KBTOOL_LAUNCH(launch_fused_bf16_d256);
+
+KBTOOL_LAUNCH(launch_ragged_fp16_d64);
+KBTOOL_LAUNCH(launch_ragged_fp16_d128);
+KBTOOL_LAUNCH(launch_ragged_fp16_d256);
+KBTOOL_LAUNCH(launch_ragged_bf16_d64);
+KBTOOL_LAUNCH(launch_ragged_bf16_d128);
+KBTOOL_LAUNCH(launch_ragged_bf16_d256);
 
 #if defined(KBTOOL_ARCH_SM_90A)
-cudaError_t launch_wgmma_fp16_d64(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_wgmma_fp16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_wgmma_fp16_d256(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_wgmma_bf16_d64(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_wgmma_bf16_d128(const FusedParams& fp, int row_units, cudaStream_t stream);
-cudaError_t launch_wgmma_bf16_d256(const FusedParams& fp, int row_units, cudaStream_t stream);
+KBTOOL_LAUNCH(launch_wgmma_fp16_d64);
+KBTOOL_LAUNCH(launch_wgmma_fp16_d128);
+KBTOOL_LAUNCH(launch_wgmma_fp16_d256);
+KBTOOL_LAUNCH(launch_wgmma_bf16_d64);
+KBTOOL_LAUNCH(launch_wgmma_bf16_d128);
+KBTOOL_LAUNCH(launch_wgmma_bf16_d256);
 
 // Clusters of `blocks` blocks that the current card runs at a time, where each block takes a whole
 // multiprocessor.
-cudaError_t count_wgmma_clusters(int blocks, int* clusters);
+cudaError_t count_clusters(int blocks, int* clusters);
 #endif
+
+#undef KBTOOL_LAUNCH
 
 }  // namespace kbtool::cuda

@@ -19,7 +19,7 @@ TileParams tile_params(const SplitKParams& p, const KvLengths& lengths) {
 cudaError_t launch_fa1(const SplitKParams& p, ElementType type, const KvLengths& lengths,
                        cudaStream_t stream) {
   const TileLaunch run = type == ElementType::fp16 ? launch_fa1_fp16 : launch_fa1_bf16;
-  return run(tile_params(p, lengths), stream);
+  return run_instance(run, tile_params(p, lengths), stream);
 }
 
 }  // namespace
@@ -99,11 +99,11 @@ cudaError_t launch(SplitKParams p, ElementType type, const KvLengths& lengths, c
 cudaError_t launch_partial(const SplitKParams& p, ElementType type, const KvLengths& lengths,
                            cudaStream_t stream) {
   const TileLaunch run = type == ElementType::fp16 ? launch_partial_fp16 : launch_partial_bf16;
-  return run(tile_params(p, lengths), stream);
+  return run_instance(run, tile_params(p, lengths), stream);
 }
 
 cudaError_t launch_reduce(const SplitKParams& p, ElementType type, cudaStream_t stream) {
-  return type == ElementType::fp16 ? launch_reduce_fp16(p, stream) : launch_reduce_bf16(p, stream);
+  return run_instance(type == ElementType::fp16 ? launch_reduce_fp16 : launch_reduce_bf16, p, stream);
 }
 
 cudaError_t read_card(Card* card) {
@@ -123,7 +123,7 @@ cudaError_t read_card(Card* card) {
   card->max_cluster = major < 9 ? 1 : MAX_CLUSTER;
 #if defined(KBTOOL_ARCH_SM_90A)
   for (int blocks = 1; blocks <= MAX_CLUSTER && card->capability == 90; ++blocks) {
-    error = count_wgmma_clusters(blocks, &card->clusters[blocks]);
+    error = count_clusters(blocks, &card->clusters[blocks]);
     if (error != cudaSuccess) return error;
   }
 #endif

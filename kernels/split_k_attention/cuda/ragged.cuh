@@ -193,7 +193,7 @@ template <class Element, int D>
 cudaError_t launch_ragged_bucket(const FusedParams& fp, int row_warps, cudaStream_t stream) {
   return with_fused_config<Element, D>(fp, row_warps, [&](auto config) {
     using C = decltype(config);
-    const cudaError_t error = prepare_kernel<ragged_kernel<C>>();
+    const cudaError_t error = raise_limits<ragged_kernel<C>>();
     if (error != cudaSuccess) return error;
     return launch_overlapped(ragged_kernel<C>, fp.ragged_blocks, C::THREADS,
                              C::RECEIVED_ML_OFFSET + fp.p.B * sizeof(RaggedEntry), 1, stream, fp);

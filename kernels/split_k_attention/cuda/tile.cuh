@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "../attention_state.h"
+#include "kernel_limits.h"
 #include "mma.cuh"
 #include "tile_params.h"
 
@@ -334,25 +335,6 @@ __device__ __forceinline__ void store_rows(const TileParams& tp, const TileItem&
   }
 }
 
-// The kernel's limit of shared memory, raised once a device; the attribute stays.
-template <class C, auto kernel>
-cudaError_t allow_shared_memory() {
-  constexpr int MAX_DEVICES = 64;
-  static bool allowed[MAX_DEVICES] = {};
-  int device = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  if (device < MAX_DEVICES && __atomic_load_n(&allowed[device], __ATOMIC_ACQUIRE)) {
-    return cudaSuccess;
-  }
-  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               C::SHARED_BYTES);
-  if (error == cudaSuccess && device < MAX_DEVICES) {
-    __atomic_store_n(&allowed[device], true, __ATOMIC_RELEASE);
-  }
-  return error;
-}
-
 // Blocks for `items`; those beyond the limit of a grid are taken by the same blocks in turn.
 inline unsigned grid_of(int64_t items) {
   constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;
@@ -361,7 +343,7 @@ inline unsigned grid_of(int64_t items) {
 
 template <class C, auto kernel>
 cudaError_t launch_tiles(const TileParams& tp, int64_t items, cudaStream_t stream) {
-  const cudaError_t error = allow_shared_memory<C, kernel>();
+  const cudaError_t error = raise_limits<kernel>();
   if (error != cudaSuccess) return error;
   kernel<<<grid_of(items), C::THREADS, C::SHARED_BYTES, stream>>>(tp);
   return cudaGetLastError();

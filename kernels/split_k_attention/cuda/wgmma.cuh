@@ -139,6 +139,11 @@ __device__ __forceinline__ void searchers_sync() {
   asm volatile("barrier.sync 3, %0;" ::"n"(THREADS) : "memory");
 }
 
+// Of a consumers' warpgroup.
+__device__ __forceinline__ void warpgroup_sync(int warpgroup) {
+  asm volatile("barrier.sync %0, 128;" ::"r"(4 + warpgroup) : "memory");
+}
+
 // Keys from the split's first on among which no row of the tile misses any, and no block reaches past
 // what lies in memory: values beyond may be multiplied by 0, and are looked through first.
 template <class C>
@@ -327,6 +332,20 @@ class Turns {
   int warpgroup_;
 };
 
+// Makes the wait for products that follows wait for `sums` too. ptxas moves such a wait ahead of any
+// arithmetic that needs none of the products, and nothing is left to run beside them; it does not move
+// it past this store, which is never made: the sums of weights are not negative.
+__device__ __forceinline__ void hold_back_wait(const float (&sums)[2], uint32_t shared) {
+  asm volatile(
+      "{\n"
+      ".reg .pred never;\n"
+      "setp.lt.f32 never, %0, 0f00000000;\n"
+      "@never st.shared.f32 [%1], %0;\n"
+      "}\n" ::"f"(fminf(sums[0], sums[1])),
+      "r"(shared)
+      : "memory");
+}
+
 // A consumer warp's part: its rows against every block of keys of the split.
 template <class C>
 __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& at,
@@ -419,6 +438,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
     wait_products<1>(s);
     release(ring.keys_free(next.stage));
     take_block(key0);
+    hold_back_wait(state.l, q);
     wait_products<0>(state.o);
     finish_values(key0 - C::BLOCK_KV, last.stage);
     release(ring.values_free(last.stage));
@@ -474,6 +494,11 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
       consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
       if (fp.merge_apart) {
         store_split_state<C>(fp, at, warp, lane, state);
+        return;
+      }
+      if (fp.splits.divisor == 1) {
+        warpgroup_sync(warp / 4);  // its rows of Q are done with
+        store_rows<C>(fp, at, wgmma_smem + warp * (16 * C::D * 2), warp, lane, state);
         return;
       }
       block_sync();

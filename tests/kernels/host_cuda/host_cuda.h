@@ -219,4 +219,10 @@ inline cudaError_t get_device(int* device) {
   *device = 0;
   return cudaSuccess;
 }
+
+// Of a card of sm_80.
+inline cudaError_t get_attribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 8 : static_cast<int>(SHARED_BYTES);
+  return cudaSuccess;
+}
 }  // namespace host_cuda
