@@ -64,6 +64,13 @@ class Harness(Protocol):
         """``bytes``: the least that the case has to move; ``flops``: the operations it needs."""
 
 
+class HarnessWithTerms(Harness, Protocol):
+    """A harness of an operator whose outputs are sums of terms larger than themselves."""
+
+    def terms(self, inputs: Inputs) -> dict[str, float]:
+        """Output → the largest magnitude of its terms, for the outputs where that matters."""
+
+
 class HarnessWithParts(Harness, Protocol):
     """A harness that also runs its operator part by part, for finding the part at fault."""
 
@@ -88,6 +95,12 @@ class HarnessWithSettings(Harness, Protocol):
 
     def tabled(self, table: str, best: Sequence[tuple[Mapping[str, Any], str, str]]) -> str:
         """The table with these settings in it: (case, variant, setting)."""
+
+
+def terms_of(harness: Harness, inputs: Inputs) -> dict[str, float]:
+    """The largest magnitudes of outputs' terms that the harness knows of."""
+    terms = getattr(harness, "terms", None)
+    return {} if terms is None else dict(terms(inputs))
 
 
 def load_harness(path: Path) -> Harness:

@@ -10,7 +10,7 @@ import torch
 
 from kbtool.gpu.benchmark import Calls, Clock, OtherProcesses
 from kbtool.gpu.compare import compare
-from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs
+from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs, terms_of
 from kbtool.gpu.validate import case_seed
 from kbtool.model.results import TuneCase, TuneResult, fastest_apart
 
@@ -96,7 +96,11 @@ def _tune_case(
     inputs = settings[best]
     out = harness.call(inputs, variant=variant, poison=True)
     reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
-    errors = {key: compare(out[key], reference[key], yardstick[key]) for key in reference}
+    terms = terms_of(harness, inputs)
+    errors = {
+        key: compare(out[key], reference[key], yardstick[key], terms.get(key, 0.0))
+        for key in reference
+    }
     wrong = [f"{key}: {error.message}" for key, error in errors.items() if not error.passed]
     return TuneCase(
         name=str(case["name"]),

@@ -164,6 +164,19 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     return {"out": out, "lse": lse}
 
 
+def terms(inputs: Mapping[str, Any]) -> dict[str, float]:
+    """What the LSE is a sum of: products that cancel in a logit are rounded by the size that they
+    have before they do. By Cauchy and Schwarz no partial sum is over |q| |k|."""
+    scale = abs(_scale(inputs))
+    largest = 0.0
+    for b, h, keys, _ in _kv_heads(inputs):
+        norms = [x.double().norm(dim=-1) for x in (inputs["q"][b, h], keys)]
+        lengths = [x[x.isfinite()] for x in norms]
+        if all(x.numel() for x in lengths):
+            largest = max(largest, scale * float(lengths[0].max() * lengths[1].max()))
+    return {"lse": largest}
+
+
 def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     """What torch makes of the same inputs: its attention in their dtype, its LSE in float32.
 

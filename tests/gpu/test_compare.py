@@ -77,6 +77,16 @@ def test_rounding_term_grows_with_the_type():
     assert 0 < terms[0] < terms[1] < terms[2]
 
 
+def test_terms_that_cancel_are_rounded_by_their_own_size():
+    exact = torch.tensor([1.2866], dtype=torch.float64)
+    off = (exact + 7.5e-7).float()
+    assert not compare(off, exact, exact.float()).passed
+    assert compare(off, exact, exact.float(), terms=8.0).passed
+    assert compare(off, exact, exact.float(), terms=0.5).bound == compare(
+        off, exact, exact.float()
+    ).bound
+
+
 def test_same_bits_sees_signed_zeros_and_nan():
     zero = torch.zeros(2)
     assert not same_bits(zero, -zero)
