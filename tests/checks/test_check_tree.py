@@ -341,6 +341,24 @@ def test_a_source_of_one_architecture_is_held_to_the_same_rules(base):
     assert "none of architectures; there is sm_80, sm_90a" in base.findings()[0].message
 
 
+def test_a_specialisation_leaves_out_sources_that_there_are(base):
+    part = (
+        "  cpu: {sources: [add.cpp], specialisations: {one: {without: [%s], only: {%s: ['1']}}}}\n"
+    )
+    cpu = "  cpu: {sources: [add.cpp]}\n"
+
+    def message(without: str, field: str) -> str:
+        base.kernel(KERNEL.replace(cpu, part % (without, field)))
+        return base.findings()[0].message
+
+    assert "specialisations.one: no source is named like 'b*.cpp'" in message("b*.cpp", "n")
+    assert "specialisations.one: no source is left" in message("a*.cpp", "n")
+    two = part.replace("[add.cpp]", "[add.cpp, b.cpp]")
+    base.write("kernels/add/b.cpp", "")
+    base.kernel(KERNEL.replace(cpu, two % ("b.cpp", "m")))
+    assert "specialisations.one.only: 'm' is no case field" in base.findings()[0].message
+
+
 def test_a_manifest_lists_what_its_files_include_target_by_target(base):
     one = "  cpu: {sources: [add.cpp]}\n"
     two = one + "  other:\n    sources: [add.cpp]\n    headers: [./sub/a.h, b.h]\n"

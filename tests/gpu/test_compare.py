@@ -82,9 +82,10 @@ def test_terms_that_cancel_are_rounded_by_their_own_size():
     off = (exact + 7.5e-7).float()
     assert not compare(off, exact, exact.float()).passed
     assert compare(off, exact, exact.float(), terms=8.0).passed
-    assert compare(off, exact, exact.float(), terms=0.5).bound == compare(
-        off, exact, exact.float()
-    ).bound
+    assert (
+        compare(off, exact, exact.float(), terms=0.5).bound
+        == compare(off, exact, exact.float()).bound
+    )
 
 
 def test_same_bits_sees_signed_zeros_and_nan():

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from attention_rule import MANIFEST, ON_CUDA, Place, check, on_cuda, same_bits
+from attention_rule import ARCHITECTURE, FOLDER, MANIFEST, ON_CUDA, Place, check, on_cuda, same_bits
 from torch import Tensor
 
+from kbtool.gpu.build import build, plan_build
 from kbtool.gpu.validate import validate_case
 
 Attention = Callable[..., Any]
@@ -347,3 +351,38 @@ def test_compiles_into_graphs(attention: Attention, harness: Any, place: Place, 
             assert same_bits(got, right)
     assert counters["inductor"]["cudagraph_skips"] == 0
     torch.compiler.reset()
+
+
+IN_A_SPECIALISATION = """
+import sys, torch
+torch.ops.load_library(sys.argv[1])
+for dtype, columns in ((torch.bfloat16, 128), (torch.float16, 128), (torch.bfloat16, 64)):
+    for variant in (None, *sys.argv[2:]):
+        q, k, v = (torch.ones(1, 2, 5, columns, dtype=dtype, device="cuda") for _ in "qkv")
+        try:
+            out, _ = torch.ops.kbtool.split_k_attention(q, k, v, variant=variant)
+            print(variant, dtype, columns, float(out.float().mean()))
+        except RuntimeError as error:
+            print(variant, dtype, columns, error)
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(ARCHITECTURE is None, reason="no CUDA card that the kernel is for")
+def test_a_specialisation_runs_what_it_has_and_refuses_the_rest(tmp_path: Path) -> None:
+    assert ARCHITECTURE is not None
+    kernel = MANIFEST.specialised("cuda", "bf16_d128")
+    plan = plan_build(kernel, FOLDER, "cuda", tmp_path, ARCHITECTURE)
+    build(plan, timeout=600)
+    variants = kernel.targets["cuda"].variants_for(ARCHITECTURE)
+    argv = [sys.executable, "-c", IN_A_SPECIALISATION, str(plan.library), *variants]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    count = 1 + len(variants)
+    assert [line.split()[-1] for line in lines[:count]] == ["1.0"] * count
+    refusal = "is not in this build"
+    assert all(refusal in line for line in lines[count : 2 * count])
+    # fa1 and two_pass have one kernel for all head dimensions.
+    of_64 = {line.split()[0]: refusal in line for line in lines[2 * count :]}
+    assert of_64 == {name: name not in {"fa1", "two_pass"} for name in ("None", *variants)}

@@ -15,7 +15,13 @@ from knowledge import SESSION, SESSION_LINE
 
 from kbtool.gpu.mutants import over_bound
 from kbtool.model.mutant import Mutant
-from kbtool.model.results import CaseResult, MutantResult, MutantsResult, replaceable_cases
+from kbtool.model.results import (
+    BuildResult,
+    CaseResult,
+    MutantResult,
+    MutantsResult,
+    replaceable_cases,
+)
 from kbtool.model.run import Run
 
 LOOP = "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + y[i];"
@@ -103,19 +109,57 @@ def test_what_finds_no_memory_beside_others_is_judged_alone(second_kernel_base, 
     assert (second_kernel_base / "refused").exists()
 
 
-def test_only_the_sources_and_the_cases_that_are_asked_for(second_kernel_base, kbtool):
-    put_back(second_kernel_base, "no-sum")
-    chosen = ("--set", "where=n=1000")
+def specialise(root: Path) -> None:
+    """Give the second kernel a source that its specialisation ``ones`` leaves out."""
+    folder = root / "kernels" / "scaled_add"
+    (folder / "large.cpp").write_text("int large() { return 1; }\n")
+    part = "    specialisations: {ones: {without: [large.*], only: {n: ['1']}}}\n"
+    manifest = (folder / "kernel.yaml").read_text()
+    manifest = manifest.replace("sources: [binding.cpp]", "sources: [binding.cpp, large.cpp]")
+    (folder / "kernel.yaml").write_text(manifest.replace("case_fields:", part + "case_fields:"))
+
+
+def test_a_specialisation_alone_meets_the_cases_that_it_takes(second_kernel_base, kbtool):
+    specialise(second_kernel_base)
+    put_back(second_kernel_base, "no-sum", "same-thing")
+    chosen = ("--set", "specialisation=ones")
     done = kbtool("run-recipe", "mutants", *chosen, root=second_kernel_base)
-    assert done.code == 0, done.err
-    _, result = mutants_of(second_kernel_base)
+    assert done.code == 1, done.err
+    run, result = mutants_of(second_kernel_base)
+    built = run.steps[0].result
+    assert isinstance(built, BuildResult)
+    assert built.specialisation == "ones" and "large.cpp" not in built.sources
     assert len(result.cases) == 1 and by_id(result)["no-sum"].killed_by == [0]
-    done = kbtool("run-recipe", "mutants", "--set", "sources=*.cu", root=second_kernel_base)
-    assert done.code == 1
-    assert "no source of *.cu reads scaled_add.h" in done.err
-    done = kbtool("run-recipe", "mutants", "--set", "where=m=3", root=second_kernel_base)
+    # What a run goes on with is the same part.
+    done = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
+    assert done.code == 1, done.err
+    newest = max(second_kernel_base.glob("sessions/*/runs/*.json"), key=os.path.getmtime)
+    again = Run.model_validate_json(newest.read_bytes())
+    assert again.id != run.id
+    assert isinstance(again.steps[-1].result, MutantsResult)
+    assert len(again.steps[-1].result.cases) == 1
+
+
+def test_a_specialisation_has_to_be_there(second_kernel_base, kbtool):
+    specialise(second_kernel_base)
+    put_back(second_kernel_base, "no-sum")
+    chosen = ("--set", "specialisation=twos")
+    done = kbtool("run-recipe", "mutants", *chosen, root=second_kernel_base)
     assert done.code == 2
-    assert "m" in done.err
+    assert "has no specialisation 'twos'; it has ones" in done.err
+
+
+def test_a_bug_in_what_is_not_built_is_not_judged(second_kernel_base, kbtool):
+    specialise(second_kernel_base)
+    put_back(second_kernel_base, "no-sum")
+    session = second_kernel_base / "sessions/2025-01-01-a/session.yaml"
+    text = session.read_text().replace("file: scaled_add.h", "file: large.cpp")
+    find = json.dumps(LOOP)
+    session.write_text(text.replace(f"find: {find}", 'find: "return 1;"'))
+    chosen = ("--set", "specialisation=ones")
+    done = kbtool("run-recipe", "mutants", *chosen, root=second_kernel_base)
+    assert done.code == 1
+    assert "large.cpp is no source or header of target cpu" in done.err
 
 
 def test_each_bug_is_found_by_the_cases_that_show_it(second_kernel_base, kbtool):
