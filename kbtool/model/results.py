@@ -681,8 +681,8 @@ class ToolReport(Model):
     """Parts of names of kernels that it did not look at."""
     cases: list[str]
     """The cases that ran to their end under it, as `set/name`."""
-    errors: int
-    """Errors; of racecheck, warnings too."""
+    errors: int | None
+    """Errors; of racecheck, warnings too. None where the tool was stopped: it counts at its end."""
     reports: list[str] = []
     """Those that differ in what they say or in the kernel, the first of each, as printed."""
 
@@ -697,7 +697,7 @@ class SanitiseResult(Model):
     """The version of compute-sanitizer."""
     tools: list[ToolReport]
     not_reached: Annotated[int, Field(ge=0)] = 0
-    """Tools that the step did not come to; more than 0 only where it did not end by itself."""
+    """Tools that did not come to their end; more than 0 only where the step did not either."""
 
 
 class CommandResult(Model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,21 +55,27 @@ class Sanitise:
         reports: list[ToolReport] = []
         said: list[str] = []
         output = ""
+        sha256 = context.built.sha256
+
+        def tell(*under_way: ToolReport) -> SanitiseResult:
+            made = SanitiseResult(
+                sha256=sha256,
+                version=version,
+                tools=[*reports, *under_way],
+                not_reached=len(tools) - len(reports),
+            )
+            context.on_found(made)
+            return made
+
         for tool in tools:
-            known = _under(tool, _excluded(step, tool), program, calls, context)
+            known = _under(tool, _excluded(step, tool), program, calls, context, tell)
             if isinstance(known, Outcome):
                 return known
             report, told, printed = known
             reports.append(report)
             said.append(told)
             output = output or (printed if report.errors else "")
-            result = SanitiseResult(
-                sha256=context.built.sha256,
-                version=version,
-                tools=reports,
-                not_reached=len(tools) - len(reports),
-            )
-            context.on_found(result)
+            result = tell()
         first = next((one.reports[0] for one in reports if one.reports), None)
         return Outcome(
             "failed" if any(one.errors for one in reports) else "passed",
@@ -83,9 +90,15 @@ def report(result: SanitiseResult) -> list[str]:
     """What each tool found, in lines."""
     lines = []
     for tool in result.tools:
-        count = many(tool.errors, "error") if tool.errors else "no errors"
-        lines += [f"{tool.tool}: {count} in {many(len(tool.cases), 'case')}", *tool.reports]
+        lines += [f"{tool.tool}: {count(tool)} in {many(len(tool.cases), 'case')}", *tool.reports]
     return lines
+
+
+def count(tool: ToolReport) -> str:
+    """How many errors a tool counted, if it came to count them."""
+    if tool.errors is None:
+        return "no count of errors"
+    return many(tool.errors, "error") if tool.errors else "no errors"
 
 
 def _tools(step: SanitiseStep) -> list[str]:
@@ -110,8 +123,12 @@ def _under(
     program: Path,
     calls: list[tuple[tuple[str, Any], str | None]],
     context: Context,
+    tell: Callable[[ToolReport], object],
 ) -> tuple[ToolReport, str, str] | Outcome:
-    """What one tool reports, in a line too, and all that was printed; or why there is nothing."""
+    """What one tool reports, in a line too, and all that was printed; or why there is nothing.
+
+    ``tell`` is given what there is of it after each call.
+    """
     assert context.built is not None and context.plan is not None
     argv = command(str(program), tool, excluded)
     lines: list[str] = []
@@ -121,6 +138,16 @@ def _under(
     ]
     ran = 0
 
+    def reported(errors: int | None, reports: list[str]) -> ToolReport:
+        return ToolReport(
+            tool=tool,
+            options=argv[3:],
+            excluded=excluded,
+            cases=names[:ran],
+            errors=errors,
+            reports=reports,
+        )
+
     def on_line(line: str) -> None:
         lines.append(line)
         context.on_line(line)
@@ -129,6 +156,7 @@ def _under(
         nonlocal ran
         ran = progress["done"]
         context.on_progress(ran, len(names), f"{tool}: {names[ran - 1]}")
+        tell(reported(*read(lines)))
 
     event, done = run_worker(
         {
@@ -158,14 +186,7 @@ def _under(
         return replace(failure, message=f"{tool}: {failure.message}")
     if errors is None:
         return Outcome("failed", f"{tool} ended without a summary", output=done.output)
-    report = ToolReport(
-        tool=tool,
-        options=argv[3:],
-        excluded=excluded,
-        cases=names[:ran],
-        errors=errors,
-        reports=reports if errors else [],
-    )
+    report = reported(errors, reports if errors else [])
     told = f"{tool}: no errors in {many(ran, 'case')}"
     if errors:
         died = f", which ended {names[ran]}" if ran < len(names) else ""

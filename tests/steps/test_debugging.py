@@ -336,7 +336,26 @@ def test_what_was_found_is_kept_when_a_later_tool_cannot_work(context, sanitiser
     context.on_found = found.append
     outcome = sanitised(context, tools="memcheck,racecheck")
     assert (outcome.status, outcome.message[:10]) == ("crashed", "racecheck:")
-    assert [(one.tools[-1].tool, one.not_reached) for one in found] == [("memcheck", 1)]
+    assert [one.tool for one in found[-1].tools] == ["memcheck"]
+    assert (found[-1].tools[0].errors, found[-1].not_reached) == (1, 1)
+
+
+def test_what_a_tool_had_run_when_it_was_stopped_is_kept(context, sanitiser):
+    sanitiser("========= Invalid x", "========= ERROR SUMMARY: 1 error")
+
+    def interrupt(done: int, total: int, label: str) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    found: list[Any] = []
+    context.on_found, context.on_progress = found.append, interrupt
+    with pytest.raises(KeyboardInterrupt):
+        sanitised(context, tools="memcheck,racecheck")
+    (memcheck,) = found[-1].tools
+    assert (memcheck.cases, memcheck.errors) == (["small/one"], None)
+    assert memcheck.reports == ["Invalid x"]
+    assert found[-1].not_reached == 2
+    assert sanitise.report(found[-1])[0] == "memcheck: no count of errors in 1 case"
 
 
 def test_a_tool_that_there_is_not_is_told(context, sanitiser):

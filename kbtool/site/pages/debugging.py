@@ -9,6 +9,7 @@ from kbtool.site.figures import counted, many, not_reached, significant
 from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table
 from kbtool.site.parts import folded
 from kbtool.steps.minimise import fault_of
+from kbtool.steps.sanitise import count
 
 
 def minimised(result: MinimiseResult) -> str:
@@ -117,12 +118,12 @@ def sanitised(result: SanitiseResult) -> str:
     )
     parts = []
     for tool in result.tools:
-        verdict = chip("fail" if tool.errors else "pass")
+        verdict = chip("stopped" if tool.errors is None else "fail" if tool.errors else "pass")
         options = code(" ".join(tool.options))
         left_out = f", but for kernels with {', '.join(tool.excluded)} in their names"
         parts += [
             f"**{inline(tool.tool)}** ({options}{inline(left_out) if tool.excluded else ''}):"
-            f" {verdict} {many(tool.errors, 'error')} in {many(len(tool.cases), 'case')}",
+            f" {verdict} {count(tool)} in {many(len(tool.cases), 'case')}",
             *(block(report) for report in tool.reports),
         ]
     cases = dict.fromkeys(name for tool in result.tools for name in tool.cases)
