@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import torch
 
-from kbtool.gpu.compare import compare
-from kbtool.gpu.harness import Harness, HarnessError, terms_of
+from kbtool.gpu.compare import compare, compare_all
+from kbtool.gpu.harness import Harness, HarnessError
 from kbtool.gpu.validate import case_seed
 from kbtool.model.results import BenchmarkCase, BenchmarkResult, Timing
 
@@ -190,12 +190,11 @@ def _time_case(
     library = {harness.SUBJECT: None, **{name: name for name in variants if name in timings}}
     reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
     first = next(iter(reference))
-    terms = terms_of(harness, inputs)
     rechecked = all(
-        compare(out[key], reference[key], yardstick[key], terms.get(key, 0.0)).passed
+        error.passed
         for variant in library.values()
         for out in [harness.call(inputs, variant=variant, poison=True)]
-        for key in reference
+        for error in compare_all(harness, inputs, out, reference, yardstick).values()
     )
     calls, _ = runnable(arms_on(inputs))
     errors = {}

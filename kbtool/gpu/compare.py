@@ -8,10 +8,12 @@ held against the same float64 reference, as in FlashAttention's own tests.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
+from kbtool.gpu.harness import Harness, Inputs, terms_of
 from kbtool.model.results import OutputError
 
 RULE = (
@@ -87,6 +89,21 @@ def compare(out: Tensor, reference: Tensor, torch_out: Tensor, terms: float = 0.
     return OutputError(
         passed=passed, error=error, bound=bound, torch_error=torch_error, message=message
     )
+
+
+def compare_all(
+    harness: Harness,
+    inputs: Inputs,
+    out: Mapping[str, Tensor],
+    reference: Mapping[str, Tensor],
+    torch_out: Mapping[str, Tensor],
+) -> dict[str, OutputError]:
+    """Hold every output against its reference, with the terms that the harness knows of."""
+    terms = terms_of(harness, inputs)
+    return {
+        key: compare(out[key], exact, torch_out[key], terms.get(key, 0.0))
+        for key, exact in reference.items()
+    }
 
 
 def same_bits(left: Tensor, right: Tensor) -> bool:

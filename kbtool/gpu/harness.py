@@ -99,8 +99,9 @@ class HarnessWithSettings(Harness, Protocol):
 
 def terms_of(harness: Harness, inputs: Inputs) -> dict[str, float]:
     """The largest magnitudes of outputs' terms that the harness knows of."""
-    terms = getattr(harness, "terms", None)
-    return {} if terms is None else dict(terms(inputs))
+    if not hasattr(harness, "terms"):
+        return {}
+    return cast("HarnessWithTerms", harness).terms(inputs)
 
 
 def load_harness(path: Path) -> Harness:

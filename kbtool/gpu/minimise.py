@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from kbtool.gpu.compare import RULE, compare
-from kbtool.gpu.harness import Harness, HarnessError
+from kbtool.gpu.compare import RULE, compare_all
+from kbtool.gpu.harness import Harness, HarnessError, Inputs
 from kbtool.gpu.shrink import Case, Search, Shrinker, State, Verdict
 from kbtool.gpu.validate import case_seed, validate_case
 from kbtool.model.kernel import GIVEN
-from kbtool.model.results import CaseResult, FailingCase, MinimiseResult, PartResult
+from kbtool.model.results import CaseResult, FailingCase, MinimiseResult, OutputError, PartResult
 
 FEWEST_DRAWS = 3
 """Inputs drawn for a case of a set, and for any case however large."""
@@ -161,7 +161,8 @@ class Prober:
     def parts(self, case_set: str, case: Case) -> list[PartResult]:
         """The operator's parts alone, on the inputs with which a case failed."""
         offered = self._offered(case_set, case, self.variant)
-        return [self._part(name, run) for name, run in offered.items()]
+        inputs = self._inputs(case_set, case)
+        return [self._part(name, run, inputs) for name, run in offered.items()]
 
     def variants_with_parts(self, case_set: str, case: Case) -> list[str]:
         """The other variants that take the case and have parts that can be run alone."""
@@ -181,19 +182,21 @@ class Prober:
         offered = getattr(self.harness, "parts", None)
         if offered is None:
             return {}
-        seed = case_seed(self(case_set, case).seed, case_set, str(case["name"]))
-        inputs = self.harness.make_inputs(case, device=self.device, seed=seed)
-        found: Mapping[str, Callable[[], Any]] = offered(inputs, variant)
+        found: Mapping[str, Callable[[], Any]] = offered(self._inputs(case_set, case), variant)
         return found
 
-    def _part(self, name: str, run: Callable[[], Any]) -> PartResult:
-        outputs = {}
+    def _inputs(self, case_set: str, case: Case) -> Inputs:
+        """The inputs with which a case failed."""
+        seed = case_seed(self(case_set, case).seed, case_set, str(case["name"]))
+        return self.harness.make_inputs(case, device=self.device, seed=seed)
+
+    def _part(self, name: str, run: Callable[[], Any], inputs: Inputs) -> PartResult:
+        outputs: dict[str, OutputError] = {}
 
         def judge() -> Verdict:
             try:
                 out, reference, yardstick = run()
-                for key in reference:
-                    outputs[key] = compare(out[key], reference[key], yardstick[key])
+                outputs.update(compare_all(self.harness, inputs, out, reference, yardstick))
             except Exception as error:
                 message = f"raised {type(error).__name__}: {error}"
                 return Verdict(state="fails", message=message, fatal=self._lost())

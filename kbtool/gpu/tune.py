@@ -9,8 +9,8 @@ from typing import Any, cast
 import torch
 
 from kbtool.gpu.benchmark import Calls, Clock, OtherProcesses
-from kbtool.gpu.compare import compare
-from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs, terms_of
+from kbtool.gpu.compare import compare_all
+from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs
 from kbtool.gpu.validate import case_seed
 from kbtool.model.results import TuneCase, TuneResult, fastest_apart
 
@@ -96,11 +96,7 @@ def _tune_case(
     inputs = settings[best]
     out = harness.call(inputs, variant=variant, poison=True)
     reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
-    terms = terms_of(harness, inputs)
-    errors = {
-        key: compare(out[key], reference[key], yardstick[key], terms.get(key, 0.0))
-        for key in reference
-    }
+    errors = compare_all(harness, inputs, out, reference, yardstick)
     wrong = [f"{key}: {error.message}" for key, error in errors.items() if not error.passed]
     return TuneCase(
         name=str(case["name"]),

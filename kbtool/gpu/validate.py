@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kbtool.gpu.compare import RULE, compare, same_bits
-from kbtool.gpu.harness import Harness, HarnessError, terms_of
+from kbtool.gpu.compare import RULE, compare_all, same_bits
+from kbtool.gpu.harness import Harness, HarnessError
 from kbtool.model.kernel import GIVEN
 from kbtool.model.results import CaseResult, OutputError, ValidationResult
 
@@ -99,11 +99,7 @@ def validate_case(
             f"reference, baseline and call of {name!r} return different outputs:"
             f" {sorted(reference)}, {sorted(yardstick)}, {sorted(first)}"
         )
-    terms = terms_of(harness, inputs)
-    outputs = {
-        key: compare(first[key], reference[key], yardstick[key], terms.get(key, 0.0))
-        for key in reference
-    }
+    outputs = compare_all(harness, inputs, first, reference, yardstick)
     for key, value in _tensors(inputs):
         if not same_bits(value, before[key]):
             return result(False, outputs, message=f"the call changed its input {key}")

@@ -100,6 +100,7 @@ class Target(Model):
                 "sources": part.left_of(self.sources),
                 "architecture_sources": {a: left for a, left in of_architectures.items() if left},
                 "only": {**self.only, **part.only},
+                "specialisations": {},
             }
         )
 

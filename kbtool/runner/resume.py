@@ -101,7 +101,10 @@ def _same_plan(
     folder = base.root / "kernels" / built.kernel
     cache = base.root / ".kbtool" / "build"
     architecture = choose_architecture(entry.record, built.target, machine.compute_capability)
-    kernel = entry.record.specialised(built.target, built.specialisation)
+    try:
+        kernel = entry.record.specialised(built.target, built.specialisation)
+    except ValueError:
+        raise UsageError(_changed(run, f"specialisation {built.specialisation}")) from None
     plan = plan_build(kernel, folder, built.target, cache, architecture)
     if plan.sources != built.sources:
         names = sorted(

@@ -231,6 +231,8 @@ class Index:
             return False
         now = self._hashes[built.kernel]
         target = self.kernels[built.kernel].targets.get(built.target)
+        if target and built.specialisation in target.specialisations:
+            target = target.specialised(built.specialisation)
         new = (
             {posixpath.normpath(path) for path in [*target.sources, *target.headers]}
             if target

@@ -45,11 +45,16 @@ class Benchmark:
         if shut is not None:
             return shut
         assert context.built is not None and context.plan is not None
+        cases, left_out = context.taken(step.case_sets)
+        if not cases:
+            return Outcome(
+                "failed", f"what was built takes none of the {left_out} cases of {step.case_sets}"
+            )
         timing = _Timing(
             {
                 **library_request(context.plan, context.built, context.manifest),
                 "task": "benchmark",
-                "cases": context.taken(step.case_sets)[0],
+                "cases": cases,
                 "seed": context.seed,
                 "threads": step.threads or context.machine.cores,
                 "samples": step.samples,

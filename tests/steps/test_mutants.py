@@ -135,7 +135,7 @@ def test_a_specialisation_alone_meets_the_cases_that_it_takes(second_kernel_base
     assert done.code == 1, done.err
     newest = max(second_kernel_base.glob("sessions/*/runs/*.json"), key=os.path.getmtime)
     again = Run.model_validate_json(newest.read_bytes())
-    assert again.id != run.id
+    assert (again.id, again.attempt) == (run.id, run.attempt + 1)
     assert isinstance(again.steps[-1].result, MutantsResult)
     assert len(again.steps[-1].result.cases) == 1
 

@@ -204,6 +204,7 @@ def _build(result: BuildResult) -> str:
             facts(
                 [
                     ("Target", code(result.target)),
+                    ("Specialisation", result.specialisation and code(result.specialisation)),
                     ("Artifact", code(result.artifact)),
                     ("Hash", code(result.sha256[:12])),
                     ("Size", f"{result.bytes:,} bytes"),

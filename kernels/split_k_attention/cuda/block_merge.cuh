@@ -5,7 +5,6 @@
 #include "async_copy.cuh"
 #include "block_item.cuh"
 #include "cluster.cuh"
-#include "lane_state.cuh"
 #include "mma.cuh"
 #include "softmax.cuh"
 
@@ -114,50 +113,6 @@ __device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, cons
         if (left > 3) value.w = __ldcg(from + 3);
         return value;
       });
-}
-
-// The output and the LSE of a warp's 16 rows where nothing is left to merge.
-template <class C>
-__device__ __forceinline__ void store_rows(const FusedParams& fp, const BlockItem& at,
-                                           unsigned char* region,  // [16, D] of the output's type
-                                           int row_warp, int lane, const LaneState<C>& state) {
-  using Element = typename C::Element;
-  constexpr int ROW_BYTES = C::D * static_cast<int>(sizeof(Element));
-  // Chunks of eight rows that a warp writes at a time lie in all banks.
-  const auto place_in_region = [&](int row, int chunk) {
-    return region + row * ROW_BYTES + (chunk ^ (row % 8)) * 16;
-  };
-  for_each_row(at, row_warp, lane, state, [&](int row, int half, float l) {
-    const float inverse = l == 0.0f ? 0.0f : 1.0f / l;
-    if (lane % 4 == 0) store_lse(fp, place_of(fp, at, row), {state.m[half], l, {}});
-#pragma unroll
-    for (int tile = 0; tile < C::D / 8; ++tile) {
-      const float* o = state.o[tile] + half * 2;
-      *reinterpret_cast<uint32_t*>(place_in_region(row % 16, tile) + lane % 4 * 4) =
-          C::Traits::pack(o[0] * inverse, o[1] * inverse);
-    }
-  });
-  __syncwarp();
-
-  const Strides4& stride = fp.p.out_stride;
-  const int D = static_cast<int>(fp.p.D);
-  const int chunk = lane % C::CHUNKS;
-  const int left = D - chunk * 8;
-  if (left <= 0) return;
-#pragma unroll 1
-  for (int row = lane / C::CHUNKS; row < min(16, at.rows - row_warp * 16); row += 32 / C::CHUNKS) {
-    Element* out = output_at<Element>(fp, place_of(fp, at, row_warp * 16 + row), chunk * 8);
-    const uint4 values = *reinterpret_cast<const uint4*>(place_in_region(row, chunk));
-    if (stride.dim == 1 && left >= 8 && (reinterpret_cast<uintptr_t>(out) & 15) == 0) {
-      *reinterpret_cast<uint4*>(out) = values;
-    } else {
-      const Element* from = reinterpret_cast<const Element*>(&values);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        if (i < left) out[i * stride.dim] = from[i];
-      }
-    }
-  }
 }
 
 // Whether this block is the last of `count` to come here. What every thread of the earlier ones

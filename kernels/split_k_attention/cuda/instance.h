@@ -1,9 +1,10 @@
-// Launch functions that a build may leave out (a specialisation) are weak: null then.
+// Launch functions that a build may leave out (a specialisation) are weak: null then. Hidden,
+// so that no other library that is loaded can fill the place.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
-#define KBTOOL_INSTANCE __attribute__((weak))
+#define KBTOOL_INSTANCE __attribute__((weak, visibility("hidden")))
 
 namespace kbtool::cuda {
 

@@ -8,8 +8,8 @@
 // logits of the next block before the weighted values of the last one, and takes the softmax of the
 // one while the other runs.
 //
-// The merge is the fused kernel's: through a cluster's shared memory, then by the last block to
-// arrive. Or, for tiles of many values, by a second kernel.
+// Rows of one split leave from registers. Else the merge is the fused kernel's: through a cluster's
+// shared memory, then by the last block to arrive. Or, for tiles of many values, by a second kernel.
 #pragma once
 
 #include "block.cuh"
@@ -455,6 +455,51 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
   finish_values((keys - 1) / C::BLOCK_KV * C::BLOCK_KV, last.stage);
 }
 
+// The output and the LSE of a warp's rows where nothing is left to merge. They pass through the places
+// of the same rows of Q, which only this warpgroup reads: another may not be done with its own.
+template <class C>
+__device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const BlockItem& at,
+                                                    unsigned char* smem, int warp, int lane,
+                                                    const LaneState<C>& state) {
+  using Element = typename C::Element;
+  const auto place_in_q = [&](int row, int chunk) {
+    return smem + panel_offset(row, chunk, C::BLOCK_M);
+  };
+  warpgroup_sync(warp / 4);
+  for_each_row(at, warp, lane, state, [&](int row, int half, float l) {
+    const float inverse = l == 0.0f ? 0.0f : 1.0f / l;
+    if (lane % 4 == 0) store_lse(fp, place_of(fp, at, row), {state.m[half], l, {}});
+#pragma unroll
+    for (int tile = 0; tile < C::D / 8; ++tile) {
+      const float* o = state.o[tile] + half * 2;
+      *reinterpret_cast<uint32_t*>(place_in_q(row, tile) + lane % 4 * 4) =
+          C::Traits::pack(o[0] * inverse, o[1] * inverse);
+    }
+  });
+  __syncwarp();
+
+  const Strides4& stride = fp.p.out_stride;
+  const int D = static_cast<int>(fp.p.D);
+  const int chunk = lane % C::CHUNKS;
+  const int left = D - chunk * 8;
+  if (left <= 0) return;
+  const int end = min(warp * 16 + 16, at.rows);
+#pragma unroll 1
+  for (int row = warp * 16 + lane / C::CHUNKS; row < end; row += 32 / C::CHUNKS) {
+    Element* out = output_at<Element>(fp, place_of(fp, at, row), chunk * 8);
+    const uint4 values = *reinterpret_cast<const uint4*>(place_in_q(row, chunk));
+    if (stride.dim == 1 && left >= 8 && (reinterpret_cast<uintptr_t>(out) & 15) == 0) {
+      *reinterpret_cast<uint4*>(out) = values;
+    } else {
+      const Element* from = reinterpret_cast<const Element*>(&values);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        if (i < left) out[i * stride.dim] = from[i];
+      }
+    }
+  }
+}
+
 template <class C>
 __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
     wgmma_kernel(const __grid_constant__ FusedParams fp, const __grid_constant__ TensorMaps maps) {
@@ -497,8 +542,7 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
         return;
       }
       if (fp.splits.divisor == 1) {
-        warpgroup_sync(warp / 4);  // its rows of Q are done with
-        store_rows<C>(fp, at, wgmma_smem + warp * (16 * C::D * 2), warp, lane, state);
+        store_finished_rows<C>(fp, at, wgmma_smem, warp, lane, state);
         return;
       }
       block_sync();
