@@ -48,7 +48,8 @@ class Benchmark:
         cases, left_out = context.taken(step.case_sets)
         if not cases:
             return Outcome(
-                "failed", f"what was built takes none of the {left_out} cases of {step.case_sets}"
+                "failed",
+                f"what was built takes none of {many(left_out, 'case')} of {step.case_sets}",
             )
         timing = _Timing(
             {

@@ -11,9 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from knowledge import SESSION, SESSION_LINE
 
 from kbtool.gpu.mutants import over_bound
+from kbtool.model.kernel import Kernel
 from kbtool.model.mutant import Mutant
 from kbtool.model.results import (
     BuildResult,
@@ -24,6 +26,7 @@ from kbtool.model.results import (
 )
 from kbtool.model.run import Run
 
+SPLIT_K = Path(__file__).parents[2] / "kernels" / "split_k_attention"
 LOOP = "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + y[i];"
 ONE, SOME, NONE = 0, 1, 2  # the cases of the set "small": n = 1, 1000 and 0
 
@@ -138,6 +141,30 @@ def test_a_specialisation_alone_meets_the_cases_that_it_takes(second_kernel_base
     assert (again.id, again.attempt) == (run.id, run.attempt + 1)
     assert isinstance(again.steps[-1].result, MutantsResult)
     assert len(again.steps[-1].result.cases) == 1
+
+
+def test_a_specialised_manifest_can_be_sent_to_another_process():
+    kernel = Kernel.model_validate(
+        yaml.load((SPLIT_K / "kernel.yaml").read_text(encoding="utf-8"), yaml.BaseLoader)
+    )
+    for name, part in kernel.targets["cuda"].specialisations.items():
+        narrowed = kernel.specialised("cuda", name)
+        assert Kernel.model_validate(narrowed.model_dump()) == narrowed
+        sources = narrowed.targets["cuda"].sources_for("sm_90a")
+        assert len(sources) < len(kernel.targets["cuda"].sources_for("sm_90a"))
+        assert narrowed.targets["cuda"].only == part.only
+
+
+def test_a_specialisation_without_a_case_is_not_timed(second_kernel_base, kbtool):
+    specialise(second_kernel_base)
+    recipes = second_kernel_base / "patterns" / "P01.yaml"
+    one = "timeout: 5 min, needs: [compiler, ninja, torch], target: cpu}"
+    text = recipes.read_text()
+    assert one in text
+    recipes.write_text(text.replace(one, one.replace("cpu}", "cpu, specialisation: ones}"), 1))
+    done = kbtool("run-recipe", "add", root=second_kernel_base)
+    assert done.code == 1
+    assert "what was built takes none of 1 case of large" in done.err
 
 
 def test_a_specialisation_has_to_be_there(second_kernel_base, kbtool):
