@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -93,8 +93,11 @@ class HarnessWithSettings(Harness, Protocol):
         """What the library takes by itself, and for each setting worth timing, that one too, the
         inputs that ask for it."""
 
-    def tabled(self, table: str, best: Sequence[tuple[Mapping[str, Any], str, str]]) -> str:
-        """The table with these settings in it: (case, variant, setting)."""
+    def row(self, case: Mapping[str, Any], variant: str) -> Hashable | None:
+        """What the table tells calls apart by, for this case; ``None`` where nothing is tabled."""
+
+    def tabled(self, table: str, best: Mapping[Hashable, str]) -> str:
+        """The table with these settings in it, by row."""
 
 
 def terms_of(harness: Harness, inputs: Inputs) -> dict[str, float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from kbtool.gpu.benchmark import Calls, Clock, OtherProcesses
 from kbtool.gpu.compare import compare_all
 from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs
 from kbtool.gpu.validate import case_seed
-from kbtool.model.results import TuneCase, TuneResult, fastest_apart
+from kbtool.model.results import TuneCase, TuneResult, faster_apart, fastest_apart
 
 
 def tune(
@@ -114,6 +115,9 @@ def _tune_case(
 def tuned_table(harness: Harness, folder: Path, cases: Sequence[TuneCase]) -> str | None:
     """The kernel's table with what was better than the library's own choice put in.
 
+    Cases that share a row, such as two types of one shape, get one setting: the one with the most
+    gain over them of those that are faster in every one.
+
     Args:
         harness: the kernel's harness, with settings.
         folder: the kernel's.
@@ -123,12 +127,28 @@ def tuned_table(harness: Harness, folder: Path, cases: Sequence[TuneCase]) -> st
         ``None`` where the table stays as it is.
     """
     tunable = cast("HarnessWithSettings", harness)
-    better = [
-        (case.case, case.variant, case.best)
-        for case in cases
-        if case.best != case.own and case.wrong is None
-    ]
+    sharing: dict[Hashable, list[TuneCase]] = {}
+    for case in cases:
+        row = tunable.row(case.case, case.variant)
+        if row is not None:
+            sharing.setdefault(row, []).append(case)
+    chosen = {row: _shared_best(alike) for row, alike in sharing.items()}
+    better = {row: setting for row, setting in chosen.items() if setting is not None}
     path = folder / tunable.TABLE
     before = path.read_text(encoding="utf-8") if path.is_file() else ""
     after = tunable.tabled(before, better) if better else before
     return None if after == before else after
+
+
+def _shared_best(cases: Sequence[TuneCase]) -> str | None:
+    """Of the best settings of these cases, whose outputs alone were checked, the one that serves
+    all; ``None`` if none does."""
+    if any(case.wrong for case in cases):
+        return None
+    faster = [set(faster_apart(case.own, case.settings)) for case in cases]
+    serving = [case.best for case in cases if all(case.best in names for names in faster)]
+    return min(
+        serving,
+        key=lambda name: math.prod(case.settings[name].median_us for case in cases),
+        default=None,
+    )

@@ -457,49 +457,50 @@ _ROW = re.compile(r"\s*\{Tuned::(\w+), (\d+(?:, \d+)*)\},")
 
 def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Mapping[str, Any]]]:
     """The number of splits that the variant takes by itself, and the same inputs with each number
-    that is worth timing."""
+    that is worth timing.
+
+    Raises:
+        ValueError: the keys have lengths: without a number entries may be cut by what all have.
+    """
     q, k = inputs["q"], inputs["k"]
+    if inputs["kv_lengths"] is not None:
+        raise ValueError("calls with kv_lengths are not tuned: leave their case sets out")
     own, _ = torch.ops.kbtool.split_k_attention_plan(q, k, num_splits=None, variant=variant)
     most = max(1, k.shape[2] // _LEAST_KEYS)
     counts = sorted({own, *(count for count in _COUNTS if count <= most)})
     return str(own), {str(count): {**inputs, "num_splits": count} for count in counts}
 
 
-def tabled(table: str, best: Sequence[tuple[Mapping[str, Any], str, str]]) -> str:
-    """The table with the best numbers of splits in it, for the card that is current.
+Row = tuple[str, tuple[int, ...]]
+"""Variant, then capability, multiprocessors, D, heads, rows and Skv."""
+
+
+def row(case: Mapping[str, Any], variant: str) -> Row | None:
+    """What the table tells calls apart by, on the card that is current; the type is not in it.
 
     On a CPU no table is read: there the splits must not depend on the machine.
-
-    Args:
-        table: as it is.
-        best: (case, variant, number of splits).
     """
-    if not torch.cuda.is_available():
-        return table
+    if not torch.cuda.is_available() or variant not in _TABLED:
+        return None
     card = torch.cuda.get_device_properties(torch.cuda.current_device())
-    found = []
-    for case, variant, splits in best:
-        B, H, Hkv, Sq, Skv, D = _sizes(case)
-        shape = (D, B * Hkv, H // Hkv * Sq, Skv)
-        place = (10 * card.major + card.minor, card.multi_processor_count)
-        if variant in _TABLED:
-            found.append((variant, (*place, *shape), int(splits)))
-    return with_rows(table, found)
+    B, H, Hkv, Sq, Skv, D = _sizes(case)
+    place = (10 * card.major + card.minor, card.multi_processor_count)
+    return variant, (*place, D, B * Hkv, H // Hkv * Sq, Skv)
 
 
-def with_rows(table: str, found: Sequence[tuple[str, tuple[int, ...], int]]) -> str:
-    """The table's text with these rows put in, or in the place of those of the same key.
+def tabled(table: str, best: Mapping[Row, str]) -> str:
+    """The table's text with these numbers of splits put in, or in the place of those of their rows.
 
     Args:
         table: as it is: a comment, then rows.
-        found: (variant, key, splits); the key is capability, multiprocessors, D, heads, rows, Skv.
+        best: row → number of splits.
     """
     lines = table.splitlines()
-    rows: dict[tuple[str, tuple[int, ...]], int] = {}
+    rows: dict[Row, int] = {}
     for match in filter(None, map(_ROW.fullmatch, lines)):
         *key, splits = (int(number) for number in match[2].split(", "))
         rows[match[1], tuple(key)] = splits
-    rows |= {(variant, key): splits for variant, key, splits in found}
+    rows |= {key: int(splits) for key, splits in best.items()}
     comment = [line for line in lines if line.startswith("//")]
     written = [
         f"    {{Tuned::{variant}, {', '.join(map(str, (*key, splits)))}}},"

@@ -68,7 +68,8 @@ def harness(wrong: int = 0) -> Any:
         reference=lambda inputs: {"out": inputs["x"].double() * 2},
         baseline=lambda inputs: {"out": inputs["x"] * 2},
         work=lambda case: {"bytes": 1, "flops": 1},
-        tabled=lambda table, best: table + "".join(f"{v} {s}\n" for _, v, s in best),
+        row=lambda case, variant: None if variant == "plain" else (variant, case["n"]),
+        tabled=lambda table, best: table + "".join(f"{row}: {s}\n" for row, s in best.items()),
     )
 
 
@@ -88,7 +89,7 @@ def test_the_faster_setting_goes_into_the_table(tmp_path):
     assert (case.own, case.best, case.wrong, case.case) == ("1", "2", None, {"n": 4})
     assert case.gain == pytest.approx(10 / 7)
     (tmp_path / "table.txt").write_text("# of before\n")
-    assert tuned_table(harness(), tmp_path, result.cases) == "# of before\nv 2\n"
+    assert tuned_table(harness(), tmp_path, result.cases) == "# of before\n('v', 4): 2\n"
     alone = result.model_copy(update={"others_busy": 0.0})
     assert headline(alone).startswith("another n is faster in 1 of 1 case: by 1.429×")
     assert report(result) == ["one, v: own 1 10.00 µs, best 2 7.00 µs (1.43×)"]
@@ -111,6 +112,36 @@ def test_what_is_not_faster_leaves_the_table_as_it_is(tmp_path):
     assert tuned_table(harness(), tmp_path, result.cases) is None
     alone = result.model_copy(update={"others_busy": 0.0})
     assert headline(alone) == "1 case timed; no other n is faster"
+
+
+def tuned(settings: dict[str, Any], wrong: str | None = None, **more: Any) -> TuneCase:
+    fields = {"name": "c", "case_set": "s", "case": {"n": 4}, "variant": "v", "own": "1"} | more
+    best = fastest_apart("1", settings)
+    return TuneCase(**fields, settings=settings, best=best, wrong=wrong)
+
+
+@pytest.mark.parametrize(
+    ("other", "row"),
+    [
+        ({"1": SLOW, "2": FAST, "3": SLOW}, "2"),  # both say 2
+        ({"1": SLOW, "2": FASTEST, "3": FAST}, "2"),  # 3 is the best of neither
+        ({"1": SLOW, "2": FAST, "3": FASTEST}, "2"),  # for the first, 3 is no better than its own
+        ({"1": SLOW, "2": NEAR, "3": NEAR}, None),  # for the second, none is better
+        ({"1": FASTEST, "2": SLOW, "3": SLOW}, None),  # for the second, 2 is worse
+    ],
+)
+def test_cases_that_share_a_row_share_its_setting(
+    tmp_path: Any, other: dict[str, Any], row: str | None
+) -> None:
+    cases = [tuned({"1": SLOW, "2": FAST, "3": NEAR}), tuned(other)]
+    assert tuned_table(harness(), tmp_path, cases) == (row and f"('v', 4): {row}\n")
+    assert tuned_table(harness(), tmp_path, [cases[0], tuned(other, wrong="off")]) is None
+
+
+def test_what_is_not_tabled_leaves_the_table_as_it_is(tmp_path: Any) -> None:
+    assert (
+        tuned_table(harness(), tmp_path, [tuned({"1": SLOW, "2": FAST}, variant="plain")]) is None
+    )
 
 
 def test_a_setting_that_is_wrong_is_told_and_stays_out_of_the_table(tmp_path):

@@ -438,7 +438,7 @@ def test_a_batch_entry_of_more_blocks_than_a_grid_has_is_refused(plan: Make) -> 
 
 def test_a_measured_row_is_taken_before_the_model(tmp_path: Path, harness: Any) -> None:
     decode = (1, 32, 8, 1, 16384, 128)
-    row = harness.with_rows("", [("fused", (90, 132, 128, 8, 4, 16384), 12)])
+    row = harness.tabled("", {("fused", (90, 132, 128, 8, 4, 16384)): "12"})
     make = built(tmp_path / "kernel", row)
     assert make(decode).num_splits == 12
     assert make(decode, splits=5).num_splits == 5  # what is asked for stands before both

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,29 +17,29 @@ TABLE = FOLDER / "cuda" / "tuned_splits.inc"
 
 def test_rows_are_put_in_replaced_and_sorted(harness: Any) -> None:
     comment = "// about the table\n"
-    first = harness.with_rows(comment, [("wgmma", (*KEY, 4096), 8), ("fused", (*KEY, 16384), 16)])
+    first = harness.tabled(comment, {("wgmma", (*KEY, 4096)): "8", ("fused", (*KEY, 16384)): "16"})
     assert first == (
         comment
         + "    {Tuned::fused, 90, 132, 128, 8, 4, 16384, 16},\n"
         + "    {Tuned::wgmma, 90, 132, 128, 8, 4, 4096, 8},\n"
     )
-    assert harness.with_rows(first, []) == first
-    second = harness.with_rows(first, [("fused", (*KEY, 16384), 24)])
+    assert harness.tabled(first, {}) == first
+    second = harness.tabled(first, {("fused", (*KEY, 16384)): "24"})
     assert second == first.replace("16384, 16", "16384, 24")
 
 
 def test_the_table_is_as_the_tuner_would_write_it(harness: Any) -> None:
     text = TABLE.read_text(encoding="utf-8")
-    assert harness.with_rows(text, []) == text
+    assert harness.tabled(text, {}) == text
 
 
 def test_what_is_written_is_found_again_by_the_kernel(harness: Any, tmp_path: Path) -> None:
     """The static assertions of the header hold too, or it would not compile."""
     header = tmp_path / "tuned_splits.h"
     header.write_text((FOLDER / "cuda" / "tuned_splits.h").read_text(encoding="utf-8"))
-    text = harness.with_rows(
+    text = harness.tabled(
         TABLE.read_text(encoding="utf-8"),
-        [("fused", (*KEY, 1 << 20), 16), ("wgmma", (*KEY, 1 << 20), 8)],
+        {("fused", (*KEY, 1 << 20)): "16", ("wgmma", (*KEY, 1 << 20)): "8"},
     )
     (tmp_path / "tuned_splits.inc").write_text(text)
     source = tmp_path / "use.cpp"
@@ -67,3 +68,26 @@ def test_the_numbers_worth_timing_hold_the_own_choice(harness: Any, keys: int, m
         assert torch.ops.kbtool.split_k_attention_plan(
             asked["q"], asked["k"], num_splits=asked["num_splits"], variant="two_pass"
         )[0] == int(name)
+
+
+def test_a_row_is_the_card_and_the_shape_but_not_the_type(
+    harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = {"B": 2, "H": 32, "Hkv": 8, "Sq": 3, "Skv": 4096, "D": 128}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert harness.row(case, "fused") is None  # on a CPU no table is read
+    card = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
+    for dtype in ("float16", "bfloat16"):
+        assert harness.row({**case, "dtype": dtype}, "wgmma") == (
+            "wgmma", (90, 132, 128, 16, 12, 4096)
+        )  # fmt: skip
+    assert harness.row(case, "two_pass") is None
+
+
+def test_calls_with_lengths_are_not_tuned(harness: Any) -> None:
+    inputs = harness.make_inputs({"B": 2, "kv_lengths": [3, 5]}, device=CPU, seed=0)
+    with pytest.raises(ValueError, match="not tuned: leave their case sets out"):
+        harness.settings(inputs, "two_pass")
