@@ -444,3 +444,13 @@ def test_a_measured_row_is_taken_before_the_model(tmp_path: Path, harness: Any) 
     assert make(decode, splits=5).num_splits == 5  # what is asked for stands before both
     assert make(decode, card=A100).num_splits != 12  # another card
     assert make((2, 32, 8, 1, 16384, 128)).num_splits != 12  # other heads
+
+
+def test_a_measured_row_cuts_a_variant_and_does_not_choose_it(tmp_path: Path, harness: Any) -> None:
+    decode = (1, 32, 32, 1, 16384, 128)
+    row = harness.tabled("", {("wgmma", (90, 132, 128, 32, 1, 16384)): "6"})
+    without, with_row = (built(tmp_path / name, rows) for name, rows in [("a", ""), ("b", row)])
+    assert without(decode, wgmma=True).num_splits == 2
+    assert with_row(decode, wgmma=True).num_splits == 6
+    for make in (without, with_row):  # six splits would look like whole waves of blocks
+        assert not make(decode).wgmma_is_faster

@@ -85,15 +85,11 @@ int64_t choose_wgmma_splits(int64_t items, bool many_values, int64_t Skv, const 
   return 1;
 }
 
-// What was asked for; else what was measured to be the fastest for such a call; else `model`'s.
-template <class Model>
-int64_t splits_of(int64_t wanted, Tuned variant, const Sizes& sizes, const Card& card,
-                  const Model& model) {
+// What was asked for; else what was measured to be the fastest for such a call; else 0.
+int64_t wanted_or_measured(int64_t wanted, Tuned variant, const Sizes& sizes, const Card& card) {
   if (wanted > 0) return wanted;
-  const int64_t measured =
-      tuned_splits({variant, card.capability, card.multiprocessors, sizes.D,
-                    sizes.B * sizes.Hkv, rows_of_kv_head(sizes), sizes.Skv, 0});
-  return measured > 0 ? measured : model();
+  return tuned_splits({variant, card.capability, card.multiprocessors, sizes.D,
+                       sizes.B * sizes.Hkv, rows_of_kv_head(sizes), sizes.Skv, 0});
 }
 
 // Blocks to share unlike lengths out to on the device; 0 where that does not pay or cannot be.
@@ -138,34 +134,20 @@ LaunchFunction instance(const FusedPlan& plan, ElementType type, int64_t D) {
   return (plan.ragged_blocks > 0 ? RAGGED : FUSED)[element][bucket];
 }
 
-}  // namespace
-
-FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
-  const int64_t rows = rows_of_kv_head(sizes);
-  const int row_warps = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
-  FusedPlan plan = plan_of(false, row_warps, ROWS_PER_WARP, sizes);
-  plan.num_splits = splits_of(splits, Tuned::fused, sizes, card, [&] {
-    return choose_splits(plan.items, row_warps, sizes, card);
-  });
-  plan.cluster = largest_divisor(plan.num_splits, card.max_cluster);
-  if (splits == 0) plan.ragged_blocks = choose_ragged_blocks(sizes, plan, card);
-  plan.overlap = card.max_cluster > 1;  // both came with sm_90
-  plan.admit_next = plan.overlap;
-  plan.heads_inner = plan.items <= FEW_WAVES * card.multiprocessors;
-  return plan;
-}
-
-FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
+// splits == 0: the model's.
+FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // Two warpgroups of a head dimension of 256 have no room for the merge.
   const bool two = rows_of_kv_head(sizes) > ROWS_PER_WARPGROUP && sizes.D <= 128;
   FusedPlan plan = plan_of(true, two ? 2 : 1, ROWS_PER_WARPGROUP, sizes);
   const bool few_rows = rows_of_kv_head(sizes) <= ROWS_PER_WARP;
   const bool many_values = plan.row_units * ROWS_PER_WARPGROUP * sizes.D >= MANY_VALUES;
-  plan.num_splits = splits_of(splits, Tuned::wgmma, sizes, card, [&] {
-    if (!few_rows) return choose_wgmma_splits(plan.items, many_values, sizes.Skv, card);
-    return std::min(choose_splits(plan.items, 1, sizes, card),
-                    std::max<int64_t>(1, sizes.Skv / WGMMA_MIN_KEYS));
-  });
+  plan.num_splits = splits;
+  if (splits == 0 && !few_rows) {
+    plan.num_splits = choose_wgmma_splits(plan.items, many_values, sizes.Skv, card);
+  } else if (splits == 0) {
+    plan.num_splits = std::min(choose_splits(plan.items, 1, sizes, card),
+                               std::max<int64_t>(1, sizes.Skv / WGMMA_MIN_KEYS));
+  }
   plan.cluster = largest_divisor(plan.num_splits, MAX_CLUSTER);
   // Measured on an H100: a cluster of two or four that runs in one wave merges such tiles in less
   // time than a second kernel takes to start; larger clusters, or those that wait, do not.
@@ -188,6 +170,27 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   return plan;
 }
 
+}  // namespace
+
+FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
+  const int64_t rows = rows_of_kv_head(sizes);
+  const int row_warps = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
+  FusedPlan plan = plan_of(false, row_warps, ROWS_PER_WARP, sizes);
+  const int64_t given = wanted_or_measured(splits, Tuned::fused, sizes, card);
+  plan.num_splits = given > 0 ? given : choose_splits(plan.items, row_warps, sizes, card);
+  plan.cluster = largest_divisor(plan.num_splits, card.max_cluster);
+  if (splits == 0) plan.ragged_blocks = choose_ragged_blocks(sizes, plan, card);
+  plan.overlap = card.max_cluster > 1;  // both came with sm_90
+  plan.admit_next = plan.overlap;
+  plan.heads_inner = plan.items <= FEW_WAVES * card.multiprocessors;
+  return plan;
+}
+
+FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
+  return cut_wgmma(sizes, wanted_or_measured(splits, Tuned::wgmma, sizes, card), card);
+}
+
+// The variant is told by the model's cut: a measured one says how to cut it, and nothing of others.
 // Measured on an H100. Up to 16 rows: it reads long keys at 1 to 2 % more of the memory's bandwidth,
 // where its blocks of a whole multiprocessor are spread evenly: one to a pair, which a cluster of two
 // would share, or a full wave. More rows: blocks of 128 keys take 2 to 4 us longer to start and to
@@ -201,7 +204,7 @@ bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
   const bool few_rows = rows <= ROWS_PER_WARP;
   if (!card.has_wgmma() || sizes.D % 8 != 0) return false;
   if (few_rows && (sizes.D <= 64 || sizes.Skv < KEYS_OF_A_WAVE || sizes.lengths)) return false;
-  const FusedPlan plan = plan_wgmma(sizes, 0, card);
+  const FusedPlan plan = cut_wgmma(sizes, 0, card);
   if (plan.groups() > 1 && !plan.merge_apart) return false;
   if (few_rows) {
     const int64_t blocks = plan.items * plan.num_splits;
