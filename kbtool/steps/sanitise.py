@@ -30,7 +30,7 @@ class Sanitise:
             left_out = ", ".join(_excluded(step, tool))
             plan.append(
                 f"{program.name} {version} --tool {' '.join([tool, *OPTIONS[tool]])}"
-                + (f", but for kernels with {left_out} in their names" if left_out else "")
+                + (f", but for {left_out}: calls of it, and kernels of that name" if left_out else "")
             )
         shown = " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
         return [*plan, f"with {shown}, so that each tensor is an allocation of its own"]
@@ -68,7 +68,9 @@ class Sanitise:
             return made
 
         for tool in tools:
-            known = _under(tool, _excluded(step, tool), program, calls, context, tell)
+            excluded = _excluded(step, tool)
+            taken = [call for call in calls if call[1] not in excluded]
+            known = _under(tool, excluded, program, taken, context, tell)
             if isinstance(known, Outcome):
                 return known
             report, told, printed = known

@@ -66,6 +66,8 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         # The sums of the two halves are large, and what is left of them is not.
         v[:, :, : Skv // 2] += 100
         v[:, :, Skv // 2 :] -= 100
+    if fill == "minus_inf_keys":
+        q[..., 0], k[:, :, : Skv // 2, 0] = 1, -math.inf
     if fill in {"inf_key", "nan_and_inf_key"}:
         # 1 times infinity and the rest finite: +inf with every query, of either sign of the rest.
         q[..., 0], k[0, 0, -1, 0] = 1, math.inf
@@ -157,7 +159,7 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
             scores = q[b, h, rows].double() @ k64.T * scale
             hidden = ~_visible(inputs, keys.shape[0])[rows]
             scores.masked_fill_(hidden, -math.inf)
-            some = ~hidden.all(dim=-1)
+            some = ~(scores == -math.inf).all(dim=-1)
             lse[b, h, rows][some] = scores[some].logsumexp(dim=-1)
             out[b, h, rows][some] = scores[some].softmax(dim=-1) @ v64.nan_to_num(nan=0)
         out[b, h][_sees_nan(inputs, values)] = math.nan
@@ -222,6 +224,7 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         scores = q[b, h].float() @ keys.float().T * scale
         scores.masked_fill_(~_visible(inputs, keys.shape[0]), -math.inf)
         lse[b, h] = scores.logsumexp(dim=-1)
+        out[b, h][lse[b, h] == -math.inf] = 0
         out[b, h][_sees_nan(inputs, values)] = math.nan
     return {"out": out, "lse": lse}
 

@@ -362,7 +362,7 @@ for dtype, columns in ((torch.bfloat16, 128), (torch.float16, 128), (torch.bfloa
         try:
             out, _ = torch.ops.kbtool.split_k_attention(q, k, v, variant=variant)
             print(variant, dtype, columns, float(out.float().mean()))
-        except RuntimeError as error:
+        except ValueError as error:
             print(variant, dtype, columns, error)
 """
 

@@ -120,7 +120,7 @@ def sanitised(result: SanitiseResult) -> str:
     for tool in result.tools:
         verdict = chip("stopped" if tool.errors is None else "fail" if tool.errors else "pass")
         options = code(" ".join(tool.options))
-        left_out = f", but for kernels with {', '.join(tool.excluded)} in their names"
+        left_out = f", but for {', '.join(tool.excluded)}"
         parts += [
             f"**{inline(tool.tool)}** ({options}{inline(left_out) if tool.excluded else ''}):"
             f" {verdict} {count(tool)} in {many(len(tool.cases), 'case')}",

@@ -44,6 +44,7 @@ struct WgmmaConfig {
   static constexpr int THREADS = 32 * CONSUMER_WARPS;  // that finish the tile
   static constexpr int LAUNCH_THREADS = THREADS + 32 * PRODUCER_WARPS;
   static constexpr int COPY_THREADS = 32 * PRODUCER_WARPS;
+  static constexpr int SEARCH_THREADS = COPY_THREADS - 32;  // where one thread asks for the copies
   static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
   static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
 
@@ -51,7 +52,7 @@ struct WgmmaConfig {
   static constexpr int QUERY_BYTES = BLOCK_M * D * 2;
   static constexpr int TILE_BYTES = BLOCK_KV * D * 2;
   static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * 2 * TILE_BYTES;
-  static constexpr int BARRIERS = 5 * STAGES + 1;
+  static constexpr int BARRIERS = 6 * STAGES + 1;
   static constexpr int CLEARED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
   static constexpr int EXCHANGE_OFFSET = CLEARED_OFFSET + 8 * STAGES;  // a barrier
   static constexpr int LOOP_BYTES = EXCHANGE_OFFSET + 8;
@@ -95,9 +96,11 @@ struct Ring {
   __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(1, stage); }
   __device__ __forceinline__ uint32_t keys_free(int stage) const { return barrier(2, stage); }
   __device__ __forceinline__ uint32_t values_free(int stage) const { return barrier(3, stage); }
-  // Values that are looked through before consumers have them.
+  // Of values that come by bulk copies and are looked through before consumers have them, in place of
+  // values_full: the copies are there; every searcher is done.
   __device__ __forceinline__ uint32_t values_landed(int stage) const { return barrier(4, stage); }
-  __device__ __forceinline__ uint32_t queries_full() const { return barrier(5, 0); }
+  __device__ __forceinline__ uint32_t values_searched(int stage) const { return barrier(5, stage); }
+  __device__ __forceinline__ uint32_t queries_full() const { return barrier(6, 0); }
 
   // For each stage, the first key of the last block whose values were cleared of what is not finite.
   __device__ __forceinline__ volatile int64_t* cleared(unsigned char* smem) const {
@@ -111,6 +114,7 @@ struct Ring {
       barrier_init(keys_full(stage), copiers);
       barrier_init(values_full(stage), copiers);
       barrier_init(values_landed(stage), 1);
+      barrier_init(values_searched(stage), C::SEARCH_THREADS);
       barrier_init(keys_free(stage), C::CONSUMER_WARPS);
       barrier_init(values_free(stage), C::CONSUMER_WARPS);
     }
@@ -208,7 +212,6 @@ __device__ __forceinline__ void produce_boxes(const FusedParams& fp, const Tenso
                                               const BlockItem& at, const Ring<C>& ring,
                                               unsigned char* smem, int thread) {
   constexpr int64_t BLOCK_KV = C::BLOCK_KV;
-  constexpr int SEARCHERS = C::COPY_THREADS - 32;
   const int64_t seen_by_all = keys_of_all<C>(fp, at);
   const int64_t blocks = (at.key_end - at.key_begin + BLOCK_KV - 1) / BLOCK_KV;
   const int64_t first_searched = min(blocks, max(int64_t{0}, seen_by_all) / BLOCK_KV);
@@ -219,12 +222,11 @@ __device__ __forceinline__ void produce_boxes(const FusedParams& fp, const Tenso
       const int stage = static_cast<int>(block % C::STAGES);
       barrier_wait(ring.values_landed(stage), (block - first_searched) / C::STAGES & 1);
       unsigned char* tile = smem + (ring.values(stage) - ring.base);
-      if (clear_not_finite<C>(tile, thread - 32, SEARCHERS)) {
+      if (clear_not_finite<C>(tile, thread - 32, C::SEARCH_THREADS)) {
         ring.cleared(smem)[stage] = block * BLOCK_KV;
       }
       fence_for_products();
-      searchers_sync<SEARCHERS>();
-      if (thread == 32) barrier_arrive(ring.values_full(stage));
+      barrier_arrive(ring.values_searched(stage));
     }
     return;
   }
@@ -385,13 +387,13 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
     }
     take_logits(s, fp.c, state, alpha);
   };
-  // Of the block whose values have just been added.
   const int64_t seen_by_tile = keys_of_all<C>(fp, at);
+  // Of the block whose values have just been added.
   const auto finish_values = [&](int64_t key0, int stage) {
     if (key0 + C::BLOCK_KV <= seen_by_tile) return;
-    if (ring.cleared(smem)[stage] == key0) {
-      add_not_finite<C>(fp, at, key0, seen_by_row, lane, state);
-    }
+    const bool cleared = ring.cleared(smem)[stage] == key0;
+    __syncwarp();  // every lane has read it before the stage is free
+    if (cleared) add_not_finite<C>(fp, at, key0, seen_by_row, lane, state);
   };
   const auto pack_weights = [&] {
 #pragma unroll
@@ -406,6 +408,15 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
     barrier_wait(full, parity);
     fence_for_products();
     __syncwarp();
+  };
+  RingPosition<C> searched;  // among the blocks whose values are looked through
+  const auto await_values = [&](int64_t key0, const RingPosition<C>& last) {
+    if (fp.boxes && key0 + C::BLOCK_KV > seen_by_tile) {
+      await(ring.values_searched(last.stage), searched.parity);
+      searched.advance();
+    } else {
+      await(ring.values_full(last.stage), last.parity);
+    }
   };
   const auto release = [&](uint32_t free) {
     if (lane == 0) barrier_arrive(free);
@@ -431,7 +442,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
     turns.begin();
     begin_products();
     start_logits<C>(q, ring.keys(next.stage), s);
-    await(ring.values_full(last.stage), last.parity);
+    await_values(key0 - C::BLOCK_KV, last);
     begin_products();
     start_values<C>(weights, ring.values(last.stage), state.o);
     turns.end();
@@ -448,11 +459,12 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
     last.advance();
   }
 
-  await(ring.values_full(last.stage), last.parity);
+  const int64_t last_key0 = (keys - 1) / C::BLOCK_KV * C::BLOCK_KV;
+  await_values(last_key0, last);
   begin_products();
   start_values<C>(weights, ring.values(last.stage), state.o);
   wait_products<0>(state.o);
-  finish_values((keys - 1) / C::BLOCK_KV * C::BLOCK_KV, last.stage);
+  finish_values(last_key0, last.stage);
 }
 
 // The output and the LSE of a warp's rows where nothing is left to merge. They pass through the places
