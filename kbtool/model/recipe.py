@@ -216,8 +216,8 @@ class SanitiseStep(StepBase):
     variants: str = "all"
     """Variants of the target to run, as for validate."""
     exclude_races: str = ""
-    """Variants that racecheck does not call, separated by commas; where the library's own choice falls
-    on one, it leaves out kernels with that in their name."""
+    """Variants that racecheck does not call, separated by commas; where the library's own choice
+    falls on one, it leaves out kernels with that in their name."""
 
 
 class CommandStep(StepBase):

@@ -188,6 +188,9 @@ class _Trial:
                 if one.verdict == "not-judged":
                     again = pool.submit(self._judge, *self.chosen[n], libraries[n])
                     results[n] = self._alone(again)
+                    self.context.on_found(self._result(passed[0], results))
+                    told = f"once more, alone: {_told(results[n])}"
+                    self.context.on_progress(len(results), len(self.chosen), told)
             return self._outcome(self._result(passed[0], results))
 
     def _alone(self, future: Future[_Result]) -> _Result:

@@ -30,7 +30,7 @@ class Sanitise:
             left_out = ", ".join(_excluded(step, tool))
             plan.append(
                 f"{program.name} {version} --tool {' '.join([tool, *OPTIONS[tool]])}"
-                + (f", but for {left_out}: calls of it, and kernels of that name" if left_out else "")
+                + (f", but for calls of {left_out} and kernels of that name" if left_out else "")
             )
         shown = " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
         return [*plan, f"with {shown}, so that each tensor is an allocation of its own"]
