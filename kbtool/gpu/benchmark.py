@@ -20,6 +20,7 @@ from kbtool.gpu.compare import compare, compare_all
 from kbtool.gpu.harness import Harness, HarnessError
 from kbtool.gpu.validate import case_seed
 from kbtool.model.results import BenchmarkCase, BenchmarkResult, Timing
+from kbtool.model.words import without_folders
 
 CEILING_MARGIN = 1.10
 """A result may exceed the measured read rate by so much: both figures are noisy."""
@@ -238,7 +239,7 @@ def tried(
     except Exception as error:  # whatever it raises, it does not take these inputs
         # Where it took the card's context with it, this raises too and ends the process.
         _synchronize(device)
-        return (str(error).strip() or type(error).__name__).splitlines()[0]
+        return without_folders((str(error).strip() or type(error).__name__).splitlines()[0])
     return call
 
 

@@ -17,6 +17,7 @@ import torch
 from kbtool.gpu._card import Management
 from kbtool.gpu.benchmark import Arms, OnArm, runnable, silent, timing
 from kbtool.model.results import Timing
+from kbtool.model.words import without_folders
 
 WARMUP_ROUNDS = 3
 MAX_SETS = 64
@@ -75,7 +76,8 @@ class CudaClock:
             try:
                 graphs[name] = _capture([one[name] for one in sets[:count]])
             except Exception as error:
-                absent[name] = f"cannot be captured: {str(error).splitlines()[0]}"
+                why = without_folders(str(error).splitlines()[0])
+                absent[name] = f"cannot be captured: {why}"
         taken: dict[str, list[float]] = {name: [] for name in graphs}
         names = list(graphs)
         for round_number in range(WARMUP_ROUNDS + self._samples):

@@ -22,7 +22,7 @@ Inputs = Mapping[str, Any]
 Call = Callable[[], Tensor]
 Peer = Callable[[Inputs], Call | str]
 
-_FLASHINFER_WORKSPACE_BYTES = 128 << 20
+_FLASHINFER_WORKSPACE_BYTES = 512 << 20  # one KV head over 64k keys takes 256 MiB of it
 _FLASHINFER_DIMS = (64, 128, 256)
 _PAGE = 16  # keys, as serving systems have it
 

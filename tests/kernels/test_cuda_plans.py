@@ -379,6 +379,7 @@ def test_a_query_is_cut_into_about_64_blocks(
         ((1, 32, 8, 1, 65536, 128), True, False),  # 64 blocks: one to a pair of multiprocessors
         ((1, 32, 8, 1, 16384, 128), False, False),  # too short
         ((1, 32, 32, 1, 16384, 128), False, False),  # the two blocks of a cluster share a pair
+        ((4, 16, 8, 1, 16384, 256), True, False),  # they do, and wgmma is faster all the same
         ((16, 32, 8, 1, 8192, 100), False, True),  # rows of 200 bytes come element by element
         ((1, 16, 8, 64, 4096, 256), True, False),
         ((16, 32, 8, 1, 8192, 128), True, True),  # 128 blocks: a full wave

@@ -210,7 +210,9 @@ bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
     const int64_t blocks = plan.items * plan.num_splits;
     const int64_t keys = sizes.Skv / plan.num_splits;
     const bool pairs = 2 * blocks <= card.multiprocessors;
-    const bool even = pairs ? plan.cluster != 2 && keys >= KEYS_OF_A_PAIR
+    // A cluster of two shares a pair; for rows of 256 columns it is still the faster one.
+    const bool apart = plan.cluster != 2 || sizes.D > 128;
+    const bool even = pairs ? apart && keys >= KEYS_OF_A_PAIR
                             : 16 * blocks >= 15 * card.multiprocessors && keys >= KEYS_OF_A_WAVE;
     if (!even) return false;
   } else if (sizes.B * sizes.Hkv * rows * sizes.Skv < MULTIPLY_ADDS / std::max<int64_t>(1, sizes.D)) {
