@@ -373,6 +373,12 @@ def test_a_query_is_cut_into_about_64_blocks(
     assert (made.num_splits, made.cluster) == (splits, cluster)
 
 
+def test_rows_of_256_columns_take_more_blocks(plan: Make) -> None:
+    sizes = (4, 16, 8, 1, 16384, 256)
+    assert plan(sizes).num_splits == 3  # measured: 184 us, and 243 with two
+    assert plan(sizes, wgmma=True).num_splits == 2  # 185 us, and 193 with three
+
+
 @pytest.mark.parametrize(
     ("sizes", "wgmma", "boxes"),
     [

@@ -45,8 +45,8 @@ int64_t largest_power_of_two(int64_t limit) {
 // One wave of blocks, each with keys enough to be worth it; above one cluster, whole clusters.
 // Measured on an H100: 64 blocks, one to a pair of multiprocessors, draw all of the memory's
 // bandwidth; with three quarters of the multiprocessors some pairs have two blocks and end late,
-// which only tiles of more rows are worth, whose products take longer than their keys. Powers of two
-// come nearest to that for any number of items.
+// which only tiles of more rows are worth, whose products take longer than their keys, and rows of
+// 256 columns, of which a block draws less. Powers of two come nearest to that for any number of items.
 int64_t choose_splits(int64_t items, int row_warps, const Sizes& sizes, const Card& card) {
   const int64_t Skv = sizes.Skv;
   if (items <= 0) return 1;
@@ -59,7 +59,7 @@ int64_t choose_splits(int64_t items, int row_warps, const Sizes& sizes, const Ca
   const bool pairs = 2 * items <= card.multiprocessors && Skv >= pair_keys;
   if (splits <= 1) return pairs ? 2 : 1;
   if (card.max_cluster == 1) return splits;
-  if (row_warps == 1) splits = largest_power_of_two(splits);
+  if (row_warps == 1 && sizes.D <= 128) splits = largest_power_of_two(splits);
   if (splits <= card.max_cluster) return splits;
   if (Skv * sizes.D < FAR_ELEMENTS) return card.max_cluster;
   const int64_t merge_elements = MERGE_ELEMENTS * (row_warps == 1 ? 1 : 2);
@@ -145,7 +145,8 @@ FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   if (splits == 0 && !few_rows) {
     plan.num_splits = choose_wgmma_splits(plan.items, many_values, sizes.Skv, card);
   } else if (splits == 0) {
-    plan.num_splits = std::min(choose_splits(plan.items, 1, sizes, card),
+    const int64_t model = choose_splits(plan.items, 1, sizes, card);
+    plan.num_splits = std::min(model <= MAX_CLUSTER ? largest_power_of_two(model) : model,
                                std::max<int64_t>(1, sizes.Skv / WGMMA_MIN_KEYS));
   }
   plan.cluster = largest_divisor(plan.num_splits, MAX_CLUSTER);
