@@ -240,7 +240,7 @@ def tried(
         # Where it took the card's context with it, this raises too and ends the process.
         _synchronize(device)
         return without_folders((str(error).strip() or type(error).__name__).splitlines()[0])
-    return call
+    return without_folders(call) if isinstance(call, str) else call
 
 
 def _synchronize(device: torch.device) -> None:

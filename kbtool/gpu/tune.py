@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +12,7 @@ from kbtool.gpu.benchmark import Calls, Clock, OtherProcesses
 from kbtool.gpu.compare import compare_all
 from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs
 from kbtool.gpu.validate import case_seed
-from kbtool.model.results import TuneCase, TuneResult, faster_apart, fastest_apart
+from kbtool.model.results import TuneCase, TuneResult, fastest_apart
 
 
 def tune(
@@ -76,7 +75,10 @@ def _tune_case(
 ) -> TuneCase:
     def make(number: int) -> tuple[str, dict[str, Inputs]]:
         inputs = harness.make_inputs(case, device=clock.device, seed=seed + number)
-        return harness.settings(inputs, variant)
+        try:
+            return harness.settings(inputs, variant)
+        except ValueError as error:
+            raise HarnessError(f"{case['name']}: {error}") from error
 
     first: tuple[str, dict[str, Inputs]] | None = None
 
@@ -115,8 +117,7 @@ def _tune_case(
 def tuned_table(harness: Harness, folder: Path, cases: Sequence[TuneCase]) -> str | None:
     """The kernel's table with what was better than the library's own choice put in.
 
-    Cases that share a row, such as two types of one shape, get one setting: the one with the most
-    gain over them of those that are faster in every one.
+    Cases that share a row, such as two types of one shape, have to agree on the best setting.
 
     Args:
         harness: the kernel's harness, with settings.
@@ -141,14 +142,8 @@ def tuned_table(harness: Harness, folder: Path, cases: Sequence[TuneCase]) -> st
 
 
 def _shared_best(cases: Sequence[TuneCase]) -> str | None:
-    """Of the best settings of these cases, whose outputs alone were checked, the one that serves
-    all; ``None`` if none does."""
-    if any(case.wrong for case in cases):
+    """The setting that is the best of each of these cases and was right there, if there is one."""
+    best = cases[0].best
+    if any(case.wrong or case.best != best or case.own == best for case in cases):
         return None
-    faster = [set(faster_apart(case.own, case.settings)) for case in cases]
-    serving = [case.best for case in cases if all(case.best in names for names in faster)]
-    return min(
-        serving,
-        key=lambda name: math.prod(case.settings[name].median_us for case in cases),
-        default=None,
-    )
+    return best

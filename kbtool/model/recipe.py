@@ -216,8 +216,9 @@ class SanitiseStep(StepBase):
     variants: str = "all"
     """Variants of the target to run, as for validate."""
     exclude_races: str = ""
-    """Variants that racecheck does not call, separated by commas; where the library's own choice
-    falls on one, it leaves out kernels with that in their name."""
+    """Variants that racecheck does not call, separated by commas. Where the library's own choice
+    falls on one, it is told to leave out kernels with that in their name, which it may not
+    survive."""
 
 
 class CommandStep(StepBase):

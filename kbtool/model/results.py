@@ -327,12 +327,8 @@ def fastest_apart(own: str, settings: Mapping[str, Timing]) -> str:
     """The fastest setting whose upper quartile is below the lower one of ``own``, or ``own``."""
     if own not in settings:
         raise ValueError(f"{own}, the library's own choice, was not timed")
-    return min(faster_apart(own, settings), key=lambda name: settings[name].median_us, default=own)
-
-
-def faster_apart(own: str, settings: Mapping[str, Timing]) -> list[str]:
-    """The settings whose upper quartile is below the lower one of ``own``."""
-    return [name for name, timing in settings.items() if timing.high_us < settings[own].low_us]
+    faster = [name for name, timing in settings.items() if timing.high_us < settings[own].low_us]
+    return min(faster, key=lambda name: settings[name].median_us, default=own)
 
 
 class TuneResult(Model):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_FOLDERS = re.compile(r"(?<![\w.:/~])(?:/[\w.+@~-]+)+/(?=[\w.+@~-])")
+_FOLDERS = re.compile(r"(?:(?<![\w./~])|(?<=-[IL])|(?<=file://))(?:/[\w.+@~-]+)+/(?=[\w.+@~-])")
 
 
 def many(count: int, noun: str) -> str:

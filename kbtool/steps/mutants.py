@@ -400,7 +400,9 @@ class _Trial:
 def headline(result: MutantsResult) -> str:
     """What became of the bugs, in a line."""
     counts = Counter(one.verdict for one in result.mutants)
-    equivalent = sum(one.mutant.equivalent is not None for one in result.mutants)
+    equivalent = sum(
+        one.mutant.equivalent is not None and one.verdict == "survived" for one in result.mutants
+    )
     were = "was" if counts["killed"] == 1 else "were"
     said = [f"{counts['killed']} of {many(len(result.mutants), 'bug')} put back {were} found"]
     survivors = [one.mutant.id for one in result.mutants if one.finding == "no case finds it"]

@@ -70,6 +70,11 @@ class Sanitise:
         for tool in tools:
             excluded = _excluded(step, tool)
             taken = [call for call in calls if call[1] not in excluded]
+            if calls and not taken:
+                raise UsageError(
+                    f"{tool} is left no call: variants names {', '.join(excluded)} alone, and"
+                    " exclude_races leaves that out"
+                )
             known = _under(tool, excluded, program, taken, context, tell)
             if isinstance(known, Outcome):
                 return known

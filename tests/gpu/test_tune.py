@@ -123,18 +123,18 @@ def tuned(settings: dict[str, Any], wrong: str | None = None, **more: Any) -> Tu
 @pytest.mark.parametrize(
     ("other", "row"),
     [
-        ({"1": SLOW, "2": FAST, "3": SLOW}, "2"),  # both say 2
-        ({"1": SLOW, "2": FASTEST, "3": FAST}, "2"),  # 3 is the best of neither
-        ({"1": SLOW, "2": FAST, "3": FASTEST}, "2"),  # for the first, 3 is no better than its own
+        ({"1": SLOW, "2": FASTEST, "3": FAST}, "2"),  # both say 2
+        ({"1": SLOW, "2": FAST, "3": FASTEST}, None),  # 2 was not checked here, nor 3 there
         ({"1": SLOW, "2": NEAR, "3": NEAR}, None),  # for the second, none is better
         ({"1": FASTEST, "2": SLOW, "3": SLOW}, None),  # for the second, 2 is worse
     ],
 )
-def test_cases_that_share_a_row_share_its_setting(
+def test_cases_that_share_a_row_have_to_agree(
     tmp_path: Any, other: dict[str, Any], row: str | None
 ) -> None:
     cases = [tuned({"1": SLOW, "2": FAST, "3": NEAR}), tuned(other)]
     assert tuned_table(harness(), tmp_path, cases) == (row and f"('v', 4): {row}\n")
+    assert tuned_table(harness(), tmp_path, cases[::-1]) == (row and f"('v', 4): {row}\n")
     assert tuned_table(harness(), tmp_path, [cases[0], tuned(other, wrong="off")]) is None
 
 
@@ -153,6 +153,16 @@ def test_a_setting_that_is_wrong_is_told_and_stays_out_of_the_table(tmp_path):
 def test_an_own_choice_that_cannot_be_timed_is_no_result():
     with pytest.raises(HarnessError, match="own choice, cannot be timed: no memory"):
         measured(harness(), Clock({"2": FAST}, {"1": "no memory"}))
+
+
+def test_inputs_without_settings_are_a_failure_that_names_the_case():
+    def refuse(inputs: Any, variant: str) -> Any:
+        raise ValueError("calls with lengths are not tuned")
+
+    of = harness()
+    of.settings = refuse
+    with pytest.raises(HarnessError, match="one: calls with lengths are not tuned"):
+        measured(of, Clock({"1": SLOW}))
 
 
 def test_a_harness_without_settings_says_so():

@@ -110,6 +110,7 @@ def test_what_finds_no_memory_beside_others_is_judged_alone(second_kernel_base, 
     _, result = mutants_of(second_kernel_base)
     assert {one.verdict for one in result.mutants} == {"killed"}
     assert (second_kernel_base / "refused").exists()
+    assert "once more, alone: " in done.out + done.err
 
 
 def specialise(root: Path) -> None:

@@ -126,9 +126,8 @@ __device__ __forceinline__ void apply_query_factor(const FusedParams& fp,
   }
 }
 
-// The tensor core adds to its accumulator by cutting digits off, which biases a long sum toward 0
-// by more than the LSE may err; adding each product of 16 apart rounds, and frees the products from
-// waiting for each other.
+// The tensor core adds to its accumulator by cutting digits off, which biases a long sum toward 0;
+// adding each product of 16 apart rounds, and frees the products from waiting for each other.
 template <class Traits>
 __device__ __forceinline__ void add_product(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0,
                                             uint32_t b1) {

@@ -85,9 +85,10 @@ int64_t choose_wgmma_splits(int64_t items, bool many_values, int64_t Skv, const 
   return 1;
 }
 
-// What was asked for; else what was measured to be the fastest for such a call; else 0.
+// What was asked for; else what was measured to be the fastest for such a call; else 0. Calls with
+// lengths are not measured: they may be cut otherwise.
 int64_t wanted_or_measured(int64_t wanted, Tuned variant, const Sizes& sizes, const Card& card) {
-  if (wanted > 0) return wanted;
+  if (wanted > 0 || sizes.lengths) return wanted;
   return tuned_splits({variant, card.capability, card.multiprocessors, sizes.D,
                        sizes.B * sizes.Hkv, rows_of_kv_head(sizes), sizes.Skv, 0});
 }
