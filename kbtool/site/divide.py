@@ -83,7 +83,7 @@ _REFERENCE = re.compile(r"&#(?!(?:34|38|39|60|62);)\d+;")
 """What ``lean`` writes as the character that it stands for."""
 _HEADED = 400
 """What a heading costs, here and in the table of contents."""
-_LINK, _CELL, _ITEM = "](", " | ", "\n- "
+_LINK, _CELL, _ITEM, _COLUMN = "](", " | ", "\n- ", "---"
 _HEADINGS = re.compile(r"^#{2,6} ", re.MULTILINE)
 _FENCED = re.compile(r"^```\w.*?^```", re.MULTILINE | re.DOTALL)
 
@@ -96,6 +96,7 @@ def weight(text: str) -> int:
         + 11 * plain.count(_LINK)
         + 2 * plain.count(_CELL)
         + 4 * plain.count(_ITEM)
+        + 30 * plain.count(_COLUMN)
         + _HEADED * len(_HEADINGS.findall(plain))
         + 45 * plain.count("```")
         + sum(map(len, _FENCED.findall(plain)))
