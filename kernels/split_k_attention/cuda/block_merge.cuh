@@ -16,6 +16,31 @@ __device__ __forceinline__ void block_sync() {
   __syncthreads();
 }
 
+// Of the block's first threads, which finish the tile: nothing waits for others, that may have ended.
+template <int THREADS>
+__device__ __forceinline__ void finishers_sync() {
+  __syncwarp();
+  asm volatile("barrier.sync.aligned 0, %0;" ::"n"(THREADS) : "memory");
+}
+
+// The same; whether `value` is true for any of them.
+template <int THREADS>
+__device__ __forceinline__ bool finishers_sync_or(bool value) {
+  __syncwarp();
+  int any;
+  asm volatile(
+      "{\n"
+      ".reg .pred one, any;\n"
+      "setp.ne.s32 one, %1, 0;\n"
+      "barrier.red.or.pred.aligned any, 0, %2, one;\n"
+      "selp.s32 %0, 1, 0, any;\n"
+      "}\n"
+      : "=r"(any)
+      : "r"(static_cast<int>(value)), "n"(THREADS)
+      : "memory");
+  return any != 0;
+}
+
 // Parameters lie in constant memory, which is cold in each launch. While the first keys are on
 // their way, this brings in what is read after the last.
 __device__ __forceinline__ void touch_later_parameters(const FusedParams& fp) {
@@ -115,10 +140,11 @@ __device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, cons
       });
 }
 
-// Whether this block is the last of `count` to come here. What every thread of the earlier ones
-// stored before can then be read; the counter is 0 again.
+// Whether this block is the last of `count` to come here. What the finishing threads of the earlier
+// ones stored before can then be read; the counter is 0 again.
+template <int THREADS>
 __device__ __forceinline__ bool arrive_last(unsigned* counter, unsigned count) {
-  block_sync();
+  finishers_sync<THREADS>();
   bool last = false;
   if (threadIdx.x == 0) {
     unsigned before;
@@ -128,8 +154,7 @@ __device__ __forceinline__ bool arrive_last(unsigned* counter, unsigned count) {
                  : "memory");
     last = before == count - 1;
   }
-  __syncwarp();
-  return __syncthreads_or(last) != 0;
+  return finishers_sync_or<THREADS>(last);
 }
 
 // States of the tile's rows that lie evenly spaced in shared memory.
@@ -240,7 +265,7 @@ __device__ __forceinline__ void finish_block(const FusedParams& fp, const BlockI
     store_partial(fp, at, group, rank, row, column, e == begin || column == 0,
                   merge_here(e, row, column));
   });
-  if (!arrive_last(fp.counters + at.item * fp.cluster + rank, fp.groups)) return;
+  if (!arrive_last<C::THREADS>(fp.counters + at.item * fp.cluster + rank, fp.groups)) return;
   for_each_chunk([&](int, int row, int column) {
     const RowPlace place = place_of(fp, at, row);
     store_output<typename C::Element>(fp, place, column, merge_partials(fp, place, rank, column));

@@ -111,7 +111,7 @@ __device__ __forceinline__ void finish_piece(const FusedParams& fp, const BlockI
     slots.o[place * slots.row + chunk] = state.o;
     if (chunk == 0) slots.ml[place] = make_float2(state.m, state.l);
   });
-  if (!arrive_last(fp.counters + at.item, piece.count)) return;
+  if (!arrive_last<C::THREADS>(fp.counters + at.item, piece.count)) return;
   for_each_chunk([&](int row, int chunk) {
     const auto place = [&](int i) {
       const uint32_t slot = RaggedSlots::slot(piece.first + i, i == 0);

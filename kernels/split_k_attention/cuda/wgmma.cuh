@@ -540,7 +540,13 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
       produce<C>(fp, at, ring, wgmma_smem, thread);
       wait_copies<0>();
     }
-    // Barriers of the block and of the cluster wait for threads that have not ended.
+    // The cluster's barrier counts these threads too. The card takes those that have ended for
+    // arrived; racecheck waits for them without end.
+    if (fp.cluster > 1) {
+      __syncwarp();
+      cluster_arrive();
+      cluster_wait();
+    }
   } else {
     if constexpr (C::UNEVEN_REGISTERS) take_registers<C::CONSUMER_REGISTERS>();
     {
@@ -557,12 +563,12 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
         store_finished_rows<C>(fp, at, wgmma_smem, warp, lane, state);
         return;
       }
-      block_sync();
+      finishers_sync<C::THREADS>();
       if (fp.cluster > 1) cluster_arrive();  // others may send: the tiles are done with
       store_group_state<C>(at, wgmma_smem, reinterpret_cast<float2*>(wgmma_smem + C::ML_OFFSET),
                            warp, lane, state);
     }
-    block_sync();
+    finishers_sync<C::THREADS>();
     finish_block<C>(fp, at, wgmma_smem);
   }
 #endif
