@@ -23,18 +23,18 @@ _SUMMARY = re.compile(
     r"|RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?, (\d+) warnings?\))"
 )
 _NO_DEVICE = re.compile(
-    r"Device not supported|No CUDA-capable device|Target application terminated before first"
+    r"Device not supported|No CUDA-capable device"
     r"|Unable to find (?:a matching|.*injection)|driver version is insufficient"
 )
+_ENDED_EARLY = "Target application terminated before first instrumented API call"
 _NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d+)\b")
 _REPORT_LINES = 30
 _MOST_REPORTS = 20
 
 
-def command(program: str, tool: str, excluded: Sequence[str]) -> list[str]:
+def command(program: str, tool: str) -> list[str]:
     """The command line under which the worker runs."""
-    left_out = [f"--kernel-name-exclude=kernel_substring={name}" for name in excluded]
-    return [program, "--tool", tool, *OPTIONS[tool], *COMMON, *left_out]
+    return [program, "--tool", tool, *OPTIONS[tool], *COMMON]
 
 
 def read(lines: Iterable[str]) -> tuple[int | None, list[str]]:
@@ -64,6 +64,18 @@ def _reports(said: list[str]) -> list[str]:
     return list(found.values())[:_MOST_REPORTS]
 
 
-def lacking(lines: Iterable[str]) -> str | None:
-    """The line with which the tool says that it cannot work here, if it does."""
-    return next((_PREFIX.sub("", line) for line in lines if _NO_DEVICE.search(line)), None)
+def printed_by_program(lines: Iterable[str]) -> list[str]:
+    """What the program under the tool printed itself."""
+    return [line for line in lines if line.strip() and not _PREFIX.match(line)]
+
+
+def lacking(lines: Sequence[str]) -> str | None:
+    """The line with which the tool says that it cannot work here, if it does.
+
+    A program that ended before any call of CUDA is taken for such a tool only if it said nothing.
+    """
+    said = [_PREFIX.sub("", line) for line in lines if _PREFIX.match(line)]
+    why = next((line for line in said if _NO_DEVICE.search(line)), None)
+    if why is None and not printed_by_program(lines):
+        why = next((line for line in said if _ENDED_EARLY in line), None)
+    return why

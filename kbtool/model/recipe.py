@@ -215,10 +215,6 @@ class SanitiseStep(StepBase):
     """One case instead of all: `FIELD=VALUE …`, or the name of a case of the sets."""
     variants: str = "all"
     """Variants of the target to run, as for validate."""
-    exclude_races: str = ""
-    """Variants that racecheck does not call, separated by commas. Where the library's own choice
-    falls on one, it is told to leave out kernels with that in their name, which it may not
-    survive."""
 
 
 class CommandStep(StepBase):

@@ -678,7 +678,8 @@ class ToolReport(Model):
     options: list[str]
     """Its options."""
     excluded: list[str] = []
-    """Variants that it was not given, and parts of the names of kernels that it did not look at."""
+    """Of earlier runs: variants that it was not given, and parts of the names of kernels that it
+    did not look at."""
     cases: list[str]
     """The cases that ran to their end under it, as `set/name`."""
     errors: int | None

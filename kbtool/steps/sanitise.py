@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kbtool.gpu.sanitiser import ENVIRONMENT, OPTIONS, command, lacking, read
+from kbtool.gpu.sanitiser import ENVIRONMENT, OPTIONS, command, lacking, printed_by_program, read
 from kbtool.gpu.toolchain import find_sanitiser
 from kbtool.model.errors import UsageError
 from kbtool.model.recipe import SanitiseStep, names_in
@@ -27,11 +27,7 @@ class Sanitise:
         variants = "" if step.variants == "default" else f", variants {step.variants},"
         plan = [f"call the library once on each of {many(len(cases), 'case')}{variants} under"]
         for tool in _tools(step):
-            left_out = ", ".join(_excluded(step, tool))
-            plan.append(
-                f"{program.name} {version} --tool {' '.join([tool, *OPTIONS[tool]])}"
-                + (f", but for calls of {left_out} and kernels of that name" if left_out else "")
-            )
+            plan.append(f"{program.name} {version} --tool {' '.join([tool, *OPTIONS[tool]])}")
         shown = " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
         return [*plan, f"with {shown}, so that each tensor is an allocation of its own"]
 
@@ -68,14 +64,7 @@ class Sanitise:
             return made
 
         for tool in tools:
-            excluded = _excluded(step, tool)
-            taken = [call for call in calls if call[1] not in excluded]
-            if calls and not taken:
-                raise UsageError(
-                    f"{tool} is left no call: variants names {', '.join(excluded)} alone, and"
-                    " exclude_races leaves that out"
-                )
-            known = _under(tool, excluded, program, taken, context, tell)
+            known = _under(tool, program, calls, context, tell)
             if isinstance(known, Outcome):
                 return known
             report, told, printed = known
@@ -120,13 +109,8 @@ def _tools(step: SanitiseStep) -> list[str]:
     return tools
 
 
-def _excluded(step: SanitiseStep, tool: str) -> list[str]:
-    return names_in(step.exclude_races) if tool == "racecheck" else []
-
-
 def _under(
     tool: str,
-    excluded: list[str],
     program: Path,
     calls: list[tuple[tuple[str, Any], str | None]],
     context: Context,
@@ -137,7 +121,7 @@ def _under(
     ``tell`` is given what there is of it after each call.
     """
     assert context.built is not None and context.plan is not None
-    argv = command(str(program), tool, excluded)
+    argv = command(str(program), tool)
     lines: list[str] = []
     names = [
         f"{case_set}/{case['name']}" + (f" as {variant}" if variant else "")
@@ -149,7 +133,6 @@ def _under(
         return ToolReport(
             tool=tool,
             options=argv[3:],
-            excluded=excluded,
             cases=names[:ran],
             errors=errors,
             reports=reports,
@@ -190,7 +173,12 @@ def _under(
                 f"compute-sanitizer: {why}; run it where it knows the card and the driver",
                 output=done.output,
             )
-        return replace(failure, message=f"{tool}: {failure.message}")
+        printed = printed_by_program(lines)
+        return replace(
+            failure,
+            message=f"{tool}: {failure.message}",
+            error=printed[-1] if printed else failure.error,
+        )
     if errors is None:
         return Outcome("failed", f"{tool} ended without a summary", output=done.output)
     report = reported(errors, reports if errors else [])

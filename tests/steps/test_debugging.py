@@ -294,31 +294,12 @@ def sanitised(context: Context, **fields: Any) -> Outcome:
 
 def test_a_clean_run_passes_and_says_what_ran(context, sanitiser):
     sanitiser("========= COMPUTE-SANITIZER", "========= ERROR SUMMARY: 0 errors")
-    outcome = sanitised(context, tools="memcheck, racecheck", exclude_races="bulk")
+    outcome = sanitised(context, tools="memcheck, racecheck")
     assert outcome.status == "passed", (outcome.message, outcome.output)
     assert isinstance(outcome.result, SanitiseResult)
     memcheck, racecheck = outcome.result.tools
     assert memcheck.cases == racecheck.cases == ["small/one", "small/some", "small/none"]
-    assert (memcheck.excluded, racecheck.excluded) == ([], ["bulk"])
     assert outcome.message == "memcheck: no errors in 3 cases; racecheck: no errors in 3 cases"
-
-
-def test_racecheck_does_not_call_the_variants_that_it_leaves_out(context, sanitiser, monkeypatch):
-    chosen = Context.chosen
-    monkeypatch.setattr(
-        Context, "chosen", lambda self, sets, case, variant: chosen(self, sets, case)
-    )
-    monkeypatch.setattr(Context, "variants", lambda self, names: [None, "bulk"])
-    sanitiser("========= COMPUTE-SANITIZER", "========= ERROR SUMMARY: 0 errors")
-    outcome = sanitised(context, tools="memcheck, racecheck", exclude_races="bulk")
-    assert outcome.status == "passed", (outcome.message, outcome.output)
-    memcheck, racecheck = outcome.result.tools
-    own = ["small/one", "small/some", "small/none"]
-    assert memcheck.cases == [*own, *(f"{name} as bulk" for name in own)]
-    assert racecheck.cases == own
-    monkeypatch.setattr(Context, "variants", lambda self, names: ["bulk"])
-    with pytest.raises(UsageError, match="racecheck is left no call: variants names bulk alone"):
-        sanitised(context, tools="racecheck", exclude_races="bulk")
 
 
 def test_an_error_fails_with_its_first_report(context, sanitiser):

@@ -16,7 +16,8 @@ __device__ __forceinline__ void block_sync() {
   __syncthreads();
 }
 
-// Of the block's first threads, which finish the tile: nothing waits for others, that may have ended.
+// Of the block's first threads, which finish the tile. Others may have ended: a barrier of the block
+// would take those for arrived, but racecheck waits for them without end.
 template <int THREADS>
 __device__ __forceinline__ void finishers_sync() {
   __syncwarp();

@@ -540,13 +540,7 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
       produce<C>(fp, at, ring, wgmma_smem, thread);
       wait_copies<0>();
     }
-    // The cluster's barrier counts these threads too. The card takes those that have ended for
-    // arrived; racecheck waits for them without end.
-    if (fp.cluster > 1) {
-      __syncwarp();
-      cluster_arrive();
-      cluster_wait();
-    }
+    // The cluster's barrier takes threads that have ended for arrived; the finishers' counts them out.
   } else {
     if constexpr (C::UNEVEN_REGISTERS) take_registers<C::CONSUMER_REGISTERS>();
     {
