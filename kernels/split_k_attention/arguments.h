@@ -157,7 +157,12 @@ inline void check_states(const Tensor& o, const Tensor& m, const Tensor& l) {
       fail(names[i], " must have the shape of o without D, ", text_of(rows), ", got ",
            text_of(shape_of(*states[i])));
     }
-    if (!states[i]->is_contiguous()) fail(names[i], " must be contiguous; call .contiguous() on it");
+    if (!states[i]->is_contiguous()) {
+      std::vector<int64_t> strides(states[i]->dim());
+      for (int64_t d = 0; d < states[i]->dim(); ++d) strides[d] = states[i]->stride(d);
+      fail(names[i], " must be contiguous, got strides ", text_of(strides),
+           "; call .contiguous() on it");
+    }
   }
   if (o.size(0) < 1 || o.size(0) > MAX_NUM_SPLITS) {
     fail("o must have S in [1, ", MAX_NUM_SPLITS, "], got shape ", text_of(shape_of(o)));

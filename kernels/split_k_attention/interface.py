@@ -5,18 +5,37 @@ the operators return without running them (for ``torch.compile`` and fake tensor
 :func:`split_k_attention`, the function that users call.
 """
 
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from numbers import Real
 from typing import Any, Literal, overload
 
 import torch
-from torch import SymInt, Tensor
+from torch import SymFloat, SymInt, Tensor
 
 __all__ = ["split_k_attention"]
 
 
 # ---- what the operators return, without running them ----
+
+
+def _check_traced(q: Tensor, k: Tensor, v: Tensor, kv_lengths: Tensor | None) -> None:
+    """What tracing can tell; a tensor on ``meta`` beside real ones comes here too."""
+    for name, t in (("k", k), ("v", v), ("kv_lengths", kv_lengths)):
+        if t is not None and t.device != q.device:
+            raise ValueError(
+                f"split_k_attention: {name} must be on the device of q ({q.device}), got {t.device}"
+            )
+    for name, t in (("q", q), ("k", k), ("v", v)):
+        if t.dim() != 4:
+            raise ValueError(
+                f"split_k_attention: {name} must have 4 dimensions, got {t.dim()}: {tuple(t.shape)}"
+            )
+    if k.shape != v.shape or k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
+        raise ValueError(
+            "split_k_attention: k and v must have one shape, and B and D of q, got"
+            f" {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
+        )
 
 
 def _fake_split_k_attention(
@@ -30,6 +49,7 @@ def _fake_split_k_attention(
     kv_lengths: Tensor | None = None,
     variant: str | None = None,
 ) -> tuple[Tensor, Tensor]:
+    _check_traced(q, k, v, kv_lengths)
     return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
@@ -47,7 +67,7 @@ def _fake_split_k_attention_out(
     lse: Tensor,
     workspace: Tensor,
 ) -> None:
-    pass
+    _check_traced(q, k, v, kv_lengths)
 
 
 def _fake_split_k_attention_partial(
@@ -61,6 +81,7 @@ def _fake_split_k_attention_partial(
     kv_lengths: Tensor | None = None,
     variant: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    _check_traced(q, k, v, kv_lengths)
     if num_splits is None:
         raise NotImplementedError(
             "split_k_attention_partial chooses the number of splits for a real device: give "
@@ -156,7 +177,13 @@ for _name in (
 
 
 def _check_types(
-    q: object, k: object, v: object, num_splits: object, kv_lengths: object, variant: object
+    q: object,
+    k: object,
+    v: object,
+    scale: object,
+    num_splits: object,
+    kv_lengths: object,
+    variant: object,
 ) -> None:
     for name, value in (("q", q), ("k", k), ("v", v), ("kv_lengths", kv_lengths)):
         if isinstance(value, Tensor):
@@ -168,6 +195,8 @@ def _check_types(
             raise TypeError(
                 f"split_k_attention: {name} must be a tensor, got {type(value).__name__}"
             )
+    if scale is not None and not isinstance(scale, (Real, SymFloat, SymInt)):
+        raise TypeError(f"split_k_attention: scale must be a float, got {type(scale).__name__}")
     if num_splits is not None and not isinstance(num_splits, (int, SymInt)):
         raise TypeError(
             f"split_k_attention: num_splits must be an int, got {type(num_splits).__name__}"
@@ -231,13 +260,16 @@ def split_k_attention(
         causal: Align the causal mask bottom-right: query ``i`` sees keys
             ``j <= i + valid - Sq``, where ``valid`` is the number of valid keys of its batch entry
             (``Skv`` without ``kv_lengths``). With ``Sq == 1`` that is every valid key.
-        scale: Factor on ``q . k``; ``1 / sqrt(D)`` by default.
+        scale: Factor on ``q . k``, finite in float32; ``1 / sqrt(D)`` by default.
         num_splits: Number of splits, 1 to 1024. By default a function of the shapes, on CUDA also
             of the card and of whether ``kv_lengths`` is given: there long entries of unlike
             lengths are cut by what all of the batch have. Give it where rows must not change with
             the batch they are in.
-        kv_lengths: Valid keys of each batch entry, ``(B,)``, int32 or int64, each in ``[0, Skv]``.
-            What lies beyond is never read into a result and may hold anything, NaN included.
+        kv_lengths: Valid keys of each batch entry, ``(B,)``, int32 or int64, each in ``[0, Skv]``:
+            others are refused on the CPU and held to it on CUDA, where nobody waits for their
+            values. What lies beyond is never read into a result and may hold anything, NaN
+            included. On CUDA the number of splits is chosen for ``Skv``; long entries of unlike
+            lengths are cut evenly, on the device.
         variant: The implementation to run, by its name in the ladder of versions: ``two_pass`` on
             the CPU; ``fa1``, ``two_pass``, ``fused`` on CUDA, and ``wgmma`` on a card of sm_90. By
             default the fastest for the shapes and the device.
@@ -252,13 +284,11 @@ def split_k_attention(
 
     Raises:
         NotImplementedError: If a gradient is asked for: the operator is for inference.
-        TypeError: If an argument is not a tensor, or ``num_splits`` no int.
+        TypeError: If an argument is not a tensor, ``scale`` no float, or ``num_splits`` no int.
         ValueError: If an argument has a wrong shape, dtype, device or value; the message names
             the argument, what it takes and what it got.
     """
-    _check_types(q, k, v, num_splits, kv_lengths, variant)
-    if scale is not None and not -math.inf < scale < math.inf:
-        raise ValueError(f"split_k_attention: scale must be finite, got {scale}")
+    _check_types(q, k, v, scale, num_splits, kv_lengths, variant)
     _refuse_gradient(q, k, v)
     # Autograd's kernel would do no more than that, and takes as long as half a launch; a compiler
     # finds its own way past it.

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "arguments.h"
@@ -166,7 +167,11 @@ class Operators {
     p.q_stride = strides4(q);
     p.k_stride = strides4(k);
     p.v_stride = strides4(v);
-    p.scale = static_cast<float>(scale.value_or(1.0 / std::sqrt(static_cast<double>(p.D))));
+    const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(p.D)));
+    if (!(std::fabs(factor) <= std::numeric_limits<float>::max())) {  // NaN neither
+      fail("scale must be finite in float32, got ", factor);
+    }
+    p.scale = static_cast<float>(factor);
     p.causal = causal;
     return p;
   }

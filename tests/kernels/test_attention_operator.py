@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -350,6 +351,54 @@ def test_a_mix_of_devices_is_refused(attention: Attention, place: Place) -> None
         attention(q.cpu(), k, v)
     with pytest.raises(ValueError, match=r"kv_lengths must be on the device of q \(cuda:0\)"):
         attention(q, k, v, kv_lengths=torch.tensor([1, 2]))
+
+
+@everywhere
+def test_a_tensor_on_meta_beside_real_ones_is_refused(attention: Attention, place: Place) -> None:
+    q, k, v = operands(place)
+    lengths = torch.tensor([1, 2], device="meta")
+    for name, call in {
+        "k": lambda: attention(q, k.to("meta"), v),
+        "v": lambda: attention(q, k, v.to("meta")),
+        "kv_lengths": lambda: attention(q, k, v, kv_lengths=lengths),
+    }.items():
+        with pytest.raises(ValueError, match=f"{name} must be on the device of q .*, got meta"):
+            call()
+    with pytest.raises(ValueError, match=r"k must be on the device of q \(meta\), got"):
+        attention(q.to("meta"), k, v)
+
+
+def test_wrong_shapes_are_refused_where_they_are_traced(attention: Attention) -> None:
+    q, k = torch.empty(2, 4, 3, 8, device="meta"), torch.empty(2, 2, 9, 8, device="meta")
+    assert attention(q, k, k).shape == q.shape
+    for wrong in (k[..., :4], k[:1], k[:, :1]):
+        with pytest.raises(ValueError, match="k and v must have one shape, and B and D of q"):
+            attention(q, k, wrong)
+    with pytest.raises(ValueError, match="v must have 4 dimensions, got 3"):
+        attention(q, k, k[0])
+
+
+@everywhere
+def test_a_scale_that_float32_does_not_hold_is_refused(attention: Attention, place: Place) -> None:
+    for scale in (1e39, -1e39, math.inf, math.nan):
+        with pytest.raises(ValueError, match="scale must be finite in float32, got"):
+            attention(*operands(place), scale=scale)
+        with pytest.raises(ValueError, match="scale must be finite in float32, got"):
+            OPS.split_k_attention_partial(*operands(place), num_splits=1, scale=scale)
+    with pytest.raises(TypeError, match="scale must be a float, got str"):
+        attention(*operands(place), scale="1")
+
+
+@on_cuda
+def test_sizes_beyond_a_grid_are_refused(attention: Attention, place: Place) -> None:
+    if place.variant not in {"fused", "wgmma"}:
+        pytest.skip("the other variants count their blocks otherwise")
+    one = torch.zeros(1, 1, 1, 1, dtype=torch.float16, device=place.device)
+    keys, queries = 2**35, 2**31
+    with pytest.raises(ValueError, match=rf"k must have Skv of at most {keys - 1} .*, got {keys}"):
+        attention(one, *[one.expand(1, 1, keys, 1)] * 2, variant=place.variant)
+    with pytest.raises(ValueError, match=rf"H / Hkv \* Sq of at most {queries - 1} .* {queries}"):
+        attention(one.expand(1, 1, queries, 1), one, one, variant=place.variant)
 
 
 @on_cuda

@@ -55,8 +55,9 @@ inline int64_t scratch_numel(const SplitKParams& p) { return ScratchLayout(p).nu
 // Copies rows into fp32 with unit stride, padded with zeros to D_pad: how the kernel reads what it
 // cannot read in place.
 template <class Element>
-void pack_rows(const Element* source, int64_t row_stride, int64_t dim_stride, int64_t rows,
-               int64_t D, int64_t D_pad, float* packed) {  // [rows, D_pad]
+void pack_rows(const Element* source,  // [rows, D] by strides
+               int64_t row_stride, int64_t dim_stride, int64_t rows, int64_t D, int64_t D_pad,
+               float* packed) {  // [rows, D_pad]
   for (int64_t row = 0; row < rows; ++row) {
     const Element* from = source + row * row_stride;
     float* to = packed + row * D_pad;
@@ -107,7 +108,8 @@ void store_row(const SplitKParams& p, int64_t batch, int64_t head, int64_t query
 template <class Element>
 class PartialItem {
  public:
-  PartialItem(const SplitKParams& params, int64_t item, float* scratch)
+  PartialItem(const SplitKParams& params, int64_t item,
+              float* scratch)  // [scratch_numel], see ScratchLayout
       : p(params), D_pad(round_up(p.D, LANES)), group(p.H / p.Hkv) {
     const ScratchLayout at(p);
     q_tile = scratch + at.q;
@@ -177,8 +179,9 @@ class PartialItem {
     std::fill(l_tile, l_tile + padded, 0.0f);
   }
 
-  Block<Element> read_block(const void* base, const Strides4& stride, int64_t key0, int64_t keys,
-                            bool last, float* packed) const {
+  Block<Element> read_block(const void* base,  // [B, Hkv, Skv, D] by strides
+                            const Strides4& stride, int64_t key0, int64_t keys, bool last,
+                            float* packed) const {  // [BLOCK_KV, D_pad]
     const Element* source = static_cast<const Element*>(base) + batch * stride.batch +
                             head_kv * stride.head + key0 * stride.seq;
     // Widening once pays when more than two groups of rows read the block.
@@ -245,7 +248,7 @@ class PartialItem {
 };
 
 template <class Element>
-void partial(const SplitKParams& p, int64_t item, float* scratch) {
+void partial(const SplitKParams& p, int64_t item, float* scratch) {  // [scratch_numel]
   PartialItem<Element>(p, item, scratch).run();
 }
 
@@ -271,7 +274,8 @@ inline void merge_splits(const SplitKParams& p, int64_t row, int64_t first, int6
 }
 
 template <class Element>
-void merge(const SplitKParams& p, int64_t begin, int64_t end, float* scratch) {
+void merge(const SplitKParams& p, int64_t begin, int64_t end,
+           float* scratch) {  // [scratch_numel], of which [1 + tree depth, D] is used
   static_assert(MAX_NUM_SPLITS <= int64_t{1} << 10 && 2 * BLOCK_KV >= 11,
                 "a tree of depth 10 needs 11 rows: the scratch of packed keys and values has them");
   for (int64_t row = begin; row < end; ++row) {

@@ -132,7 +132,8 @@ struct Weighted {
 // VECS vectors of columns from d: o = o * alpha + weights . v, the keys in order.
 template <int ROWS, int VECS, class Element>
 inline void accumulate_columns(const Weighted<Element>& block, int64_t d, int64_t D_pad,
-                               const float* alpha, float* o) {
+                               const float* alpha,  // [ROWS]
+                               float* o) {          // [ROWS, D_pad]
   Vec acc[ROWS][VECS] = {};
   for (int64_t key = 0; key < block.keys; ++key) {
     if (d == 0 && block.v.next != nullptr) {
@@ -163,7 +164,8 @@ inline void accumulate_columns(const Weighted<Element>& block, int64_t d, int64_
 // The columns from d on, as many vectors at a time as there are registers for.
 template <int ROWS, int VECS, class Element>
 inline void accumulate_from(const Weighted<Element>& block, int64_t d, int64_t D_pad,
-                            const float* alpha, float* o) {
+                            const float* alpha,  // [ROWS]
+                            float* o) {          // [ROWS, D_pad]
   for (; d + VECS * LANES <= D_pad; d += VECS * LANES) {
     accumulate_columns<ROWS, VECS>(block, d, D_pad, alpha, o);
   }
@@ -173,8 +175,10 @@ inline void accumulate_from(const Weighted<Element>& block, int64_t d, int64_t D
 // Adds a block to l and o. l is summed as if it were a column of ones, in the order of o: over
 // V = 1 the two are equal to the last bit.
 template <int ROWS, class Element>
-void accumulate(const Weighted<Element>& block, int64_t D_pad, const float* alpha, float* l,
-                float* o) {
+void accumulate(const Weighted<Element>& block, int64_t D_pad,
+                const float* alpha,  // [ROWS]
+                float* l,            // [ROWS]
+                float* o) {          // [ROWS, D_pad]
   float sum[ROWS] = {};
   for (int64_t key = 0; key < block.keys; ++key) {
     for (int r = 0; r < ROWS; ++r) sum[r] += block.weights[key * block.weight_stride + r];
@@ -190,7 +194,8 @@ void accumulate(const Weighted<Element>& block, int64_t D_pad, const float* alph
 // a few more each; those are added row by row, so a value that a row does not see cannot reach it
 // even as 0 * NaN.
 template <int ROWS, class Element>
-void accumulate_seen(const float* weights, const int32_t (&seen)[ROWS],
+void accumulate_seen(const float* weights,  // [BLOCK_KV, ROWS]
+                     const int32_t (&seen)[ROWS],
                      const BlockRows<Element>& v, int64_t D_pad, RowStates<ROWS>& state) {
   const int32_t common = seen[0];  // rows are query-major: the first sees fewest
   accumulate<ROWS>(Weighted<Element>{weights, ROWS, v, common}, D_pad, state.alpha, state.l,

@@ -108,7 +108,22 @@ struct Cuda {
     const Variant chosen =
         variant.has_value() ? parse(*variant, q) : kbtool::cuda::default_variant(sizes, card);
     const Plan made = kbtool::cuda::make_plan(chosen, sizes, num_splits.value_or(0), card);
+    if (made.fused.items > 0) {  // of fused or wgmma
+      const int64_t rows = sizes.H / sizes.Hkv * sizes.Sq;
+      if (rows > kbtool::cuda::MAX_BLOCKS) {
+        fail("q must have H / Hkv * Sq of at most ", kbtool::cuda::MAX_BLOCKS, " for variant ",
+             kbtool::cuda::name_of(chosen), ", got ", rows);
+      }
+      if (sizes.Skv > kbtool::cuda::MAX_KEYS) {
+        fail("k must have Skv of at most ", kbtool::cuda::MAX_KEYS, " for variant ",
+             kbtool::cuda::name_of(chosen), ", got ", sizes.Skv);
+      }
+    }
     const int64_t most = kbtool::cuda::max_splits(made.fused, sizes);  // 2^31 - 1 for the others
+    if (most == 0) {
+      fail("q must have fewer heads or queries for variant ", kbtool::cuda::name_of(chosen), ": got ",
+           made.fused.items / sizes.B, " tiles an entry, and a grid has ", kbtool::cuda::MAX_BLOCKS);
+    }
     if (made.num_splits > most) {
       fail("num_splits must be at most ", most, " for so many query rows, got ", made.num_splits);
     }
@@ -128,8 +143,8 @@ struct Cuda {
 
   static void run(const SplitKParams& p, const Tensor& q, const std::optional<Tensor>& kv_lengths,
                   const Plan& plan, float* workspace) {
-    if (reinterpret_cast<uintptr_t>(workspace) % 16 != 0) {
-      fail("workspace must start at a multiple of 16 bytes");
+    if (const auto past = reinterpret_cast<uintptr_t>(workspace) % 16; past != 0) {
+      fail("workspace must start at a multiple of 16 bytes, got one that starts ", past, " past it");
     }
     const cudaStream_t stream = stream_of(q);
     unsigned* counters = nullptr;

@@ -181,7 +181,7 @@ struct SharedStates {
 // barrier once, when nothing of its own lay any more where it receives.
 template <class C>
 __device__ __forceinline__ void finish_block(const FusedParams& fp, const BlockItem& at,
-                                             unsigned char* smem) {
+                                             unsigned char* smem) {  // [shared_bytes], as C says
   const bool clustered = fp.cluster > 1;
   float2* ml_smem = reinterpret_cast<float2*>(smem + C::ML_OFFSET);  // [STATES, BLOCK_M]
   // The states to merge next, in shared memory: first those of this block's groups.

@@ -181,11 +181,13 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
 }
 
 // One group's keys of the split, to the state of each lane. When CAREFUL, what is not finite among
-// the values reaches no row that does not see it.
+// the values reaches no row that does not see it. The ring in `region` holds in each of its STAGES
+// K [BLOCK_KV, D], then V.
 template <class C, bool CAREFUL>
 __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockItem& at,
-                                             unsigned char* region, int key_warp, int row_warp,
-                                             int lane, LaneState<C>& state) {
+                                             unsigned char* region,  // [REGION_BYTES]
+                                             int key_warp, int row_warp, int lane,
+                                             LaneState<C>& state) {
   const uint32_t ring = shared_address(region);
   const int thread = row_warp * 32 + lane;
   const TileCopier<C> k_copier(fp, fp.p.k, fp.p.k_stride, at, thread);
@@ -280,8 +282,9 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
 // of the way of the code that always runs.
 template <class C>
 __device__ __noinline__ void attend_carefully(const FusedParams& fp, const BlockItem& at,
-                                              unsigned char* region, float2* ml, int key_warp,
-                                              int row_warp, int lane) {
+                                              unsigned char* region,  // [REGION_BYTES]
+                                              float2* ml,             // [BLOCK_M]
+                                              int key_warp, int row_warp, int lane) {
   LaneState<C> state;
   attend_split<C, true>(fp, at, region, key_warp, row_warp, lane, state);
   store_group_state<C>(at, region, ml, row_warp, lane, state);
@@ -303,8 +306,9 @@ __device__ __forceinline__ bool has_not_finite(const BlockItem& at, int row_warp
 
 // All groups' keys of the split, to their states in shared memory.
 template <class C>
-__device__ __forceinline__ void attend(const FusedParams& fp, const BlockItem& at,
-                                       unsigned char* smem) {
+__device__ __forceinline__ void attend(
+    const FusedParams& fp, const BlockItem& at,
+    unsigned char* smem) {  // [KEY_WARPS, REGION_BYTES], then m and l: see FusedConfig
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // uniform, and seen so
   const int lane = threadIdx.x % 32;
   const int key_warp = warp / C::ROW_WARPS;

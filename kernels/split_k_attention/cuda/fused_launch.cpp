@@ -18,8 +18,6 @@ constexpr int64_t FEW_KEYS = 32;   // worth a block where there are four splits 
 constexpr int64_t FAR_ELEMENTS = 4096 * 128;   // of k, worth clusters that merge by the workspace
 constexpr int64_t MERGE_ELEMENTS = 128 * 128;  // of k, worth a block of such a cluster
 
-constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;  // of a grid
-
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys
 constexpr int64_t MANY_VALUES = 128 * 128;  // of a tile's state: 128 x 128 or 64 x 256
@@ -97,11 +95,11 @@ int64_t wanted_or_measured(int64_t wanted, Tuned variant, const Sizes& sizes, co
 // Measured on an H100: it costs 5 us, with tiles of more rows 10, where the lengths are all the same;
 // a block that has a whole split of the longest entry to itself may keep the others waiting longer.
 int choose_ragged_blocks(const Sizes& sizes, const FusedPlan& plan, const Card& card) {
-  constexpr int64_t MAX_KEYS = int64_t{1} << 31;  // of all items; a place on the line holds 16
+  constexpr int64_t MAX_LINE_KEYS = int64_t{1} << 31;  // of all items; a place holds 16
   const bool small = plan.row_units == 1;
   const int64_t keys_of_block = sizes.Skv / plan.num_splits;
   if (!sizes.lengths || sizes.B < 2 || sizes.B > MAX_RAGGED_ENTRIES || plan.tiles != 1) return 0;
-  if (sizes.Skv >= MAX_KEYS / plan.items - 1024) return 0;
+  if (sizes.Skv >= MAX_LINE_KEYS / plan.items - 1024) return 0;
   if (keys_of_block < (small ? 2048 : 8192)) return 0;
   return card.multiprocessors * (small ? 2 : 1);
 }
@@ -301,11 +299,10 @@ int64_t max_splits(const FusedPlan& plan, const Sizes& sizes) {
 cudaError_t launch_fused(const SplitKParams& p, ElementType type, const KvLengths& lengths,
                          const FusedPlan& plan, float* workspace, unsigned* counters,
                          cudaStream_t stream) {
-  constexpr int64_t MAX_KEYS = int64_t{1} << 35;  // in blocks of 16, below 2^31
   if (plan.items == 0) return cudaSuccess;
   const int64_t items_of_entry = plan.items / p.B;
   const int64_t entries = MAX_BLOCKS / (items_of_entry * plan.num_splits);
-  if (p.D > MAX_HEAD_DIM || p.H / p.Hkv * p.Sq > MAX_BLOCKS || entries == 0 || p.Skv >= MAX_KEYS) {
+  if (p.D > MAX_HEAD_DIM || p.H / p.Hkv * p.Sq > MAX_BLOCKS || entries == 0 || p.Skv > MAX_KEYS) {
     return cudaErrorInvalidConfiguration;
   }
   for (int64_t first = 0; first < p.B; first += entries) {

@@ -10,6 +10,9 @@
 
 namespace kbtool::cuda {
 
+constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;   // of a grid
+constexpr int64_t MAX_KEYS = (int64_t{1} << 35) - 1;  // in blocks of 16, below 2^31
+
 // A pure function of sizes, card and the wanted splits.
 struct FusedPlan {
   bool wgmma;         // by the kernel of wgmma.cuh, else by that of fused.cuh

@@ -78,8 +78,9 @@ struct RaggedSlots {
 // Merges the states of the block's groups of warps, and those of the item's pieces where this block
 // is the last that has one.
 template <class C>
-__device__ __forceinline__ void finish_piece(const FusedParams& fp, const BlockItem& at,
-                                             const RaggedPiece& piece, unsigned char* smem) {
+__device__ __forceinline__ void finish_piece(
+    const FusedParams& fp, const BlockItem& at, const RaggedPiece& piece,
+    unsigned char* smem) {  // [KEY_WARPS, REGION_BYTES], then m and l: see FusedConfig
   using Element = typename C::Element;
   const SharedStates states{reinterpret_cast<const float2*>(smem + C::ML_OFFSET), C::BLOCK_M, smem,
                             C::STATE_STEP, C::STATES, fp.c};

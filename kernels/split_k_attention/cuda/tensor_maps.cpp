@@ -20,8 +20,9 @@ Encode encoder() {
   return found;
 }
 
-bool make_map(const void* base, const Strides4& stride, const SplitKParams& p, ElementType type,
-              int box_keys, CUtensorMap* map) {
+bool make_map(const void* base,  // [B, Hkv, Skv, D] by strides
+              const Strides4& stride, const SplitKParams& p, ElementType type, int box_keys,
+              CUtensorMap* map) {
   constexpr int64_t MAX_SIZE = int64_t{1} << 31;  // coordinates are 32 bits with a sign
   const int64_t sizes[4] = {p.D, p.Skv, p.Hkv, p.B};
   const int64_t elements[3] = {stride.seq, stride.head, stride.batch};

@@ -81,10 +81,11 @@ __device__ __forceinline__ TileItem locate_tile(const TileParams& tp, int64_t it
 // Rows [row0, row0 + rows) of one head into a tile; what lies past `rows` or past D becomes 0, so
 // that nothing which is not part of the problem can reach a result, as 0 * NaN would.
 template <class C>
-__device__ __forceinline__ void load_tile(const TileParams& tp, const void* base,
-                                          const Strides4& stride, int64_t batch, int64_t head,
-                                          int64_t row0, int rows,
-                                          typename C::Element* tile) {  // [64, ROW_STRIDE]
+__device__ __forceinline__ void load_tile(
+    const TileParams& tp,
+    const void* base,  // [B, H or Hkv, Sq or Skv, D] by strides
+    const Strides4& stride, int64_t batch, int64_t head, int64_t row0, int rows,
+    typename C::Element* tile) {  // [64, ROW_STRIDE]
   const int D = static_cast<int>(tp.p.D);
   const unsigned short* source = static_cast<const unsigned short*>(base) + batch * stride.batch +
                                  head * stride.head + row0 * stride.seq;
@@ -248,7 +249,8 @@ __device__ __forceinline__ void tile_values(const typename C::Element* v,  // [6
 // The states of a thread's rows over the keys of `at`. All threads of the block call this together.
 template <class C>
 __device__ __forceinline__ void attend_tile(const TileParams& tp, const TileItem& at,
-                                            unsigned char* smem, int first_row, int column_thread,
+                                            unsigned char* smem,  // [SHARED_BYTES], see TileConfig
+                                            int first_row, int column_thread,
                                             RowState<C> (&state)[C::ROWS]) {
   using Element = typename C::Element;
   Element* q = reinterpret_cast<Element*>(smem);                  // [BLOCK_M, ROW_STRIDE]

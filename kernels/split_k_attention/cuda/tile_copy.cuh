@@ -28,8 +28,9 @@ class TileCopier {
  public:
   using Element = typename C::Element;
 
-  __device__ TileCopier(const FusedParams& fp, const void* base, const Strides4& stride,
-                        const BlockItem& at, int thread)
+  __device__ TileCopier(const FusedParams& fp,
+                        const void* base,  // [B, Hkv, Skv, D] by strides
+                        const Strides4& stride, const BlockItem& at, int thread)
       : D(static_cast<int>(fp.p.D)), width(fp.copy_width) {
     constexpr int ROWS_AT_A_TIME = C::COPY_THREADS / C::CHUNKS;
     static_assert(ROWS_AT_A_TIME >= 1, "a group copies at least a row at a time");
@@ -83,7 +84,7 @@ class TileCopier {
   }
 
  private:
-  const Element* source;
+  const Element* source;  // [keys of the split from `row` on, 8] by strides
   int64_t row_stride;
   int64_t dim_stride;
   int row;
@@ -117,7 +118,8 @@ class TileCopier {
 // Makes 0 of what is not finite in a tile that is there, by `threads` threads together. Whether this
 // one found any.
 template <class C>
-__device__ __forceinline__ bool clear_not_finite(unsigned char* tile, int thread, int threads) {
+__device__ __forceinline__ bool clear_not_finite(unsigned char* tile,  // Element [BLOCK_KV, D]
+                                                 int thread, int threads) {
   using Traits = typename C::Traits;
   bool any = false;
 #pragma unroll 1

@@ -81,6 +81,7 @@ struct WgmmaConfig {
 };
 
 // The ring's barriers and tiles. A stage's keys and its values are waited for and freed apart.
+// `smem`, here and below: the block's shared memory, [LOOP_BYTES], laid out as WgmmaConfig says.
 template <class C>
 struct Ring {
   uint32_t base;  // of shared memory
