@@ -116,6 +116,8 @@ class ValidationResult(Model):
     cases: list[CaseResult]
     not_reached: Annotated[int, Field(ge=0)] = 0
     """Cases that the step did not come to; more than 0 only where it did not end by itself."""
+    first_seconds: Annotated[float, Field(ge=0)] | None = None
+    """From the step's start to the first verdict, in seconds; null where that was not kept."""
 
     @property
     def passed(self) -> bool:

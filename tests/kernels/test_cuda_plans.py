@@ -25,23 +25,37 @@ SOURCE = """
 
 namespace kbtool::cuda {
 static std::vector<FusedParams> launched;
+static const char* last_instance;
 #define INSTANCE(name) \\
   cudaError_t name(const FusedParams& fp, int, cudaStream_t) { \\
     launched.push_back(fp); \\
+    last_instance = #name; \\
     return cudaSuccess; \\
   }
 INSTANCE(launch_fused_fp16_d64)
+INSTANCE(launch_fused_fp16_d64_unaligned)
 INSTANCE(launch_fused_fp16_d128)
+INSTANCE(launch_fused_fp16_d128_unaligned)
 INSTANCE(launch_fused_fp16_d256)
+INSTANCE(launch_fused_fp16_d256_unaligned)
 INSTANCE(launch_fused_bf16_d64)
+INSTANCE(launch_fused_bf16_d64_unaligned)
 INSTANCE(launch_fused_bf16_d128)
+INSTANCE(launch_fused_bf16_d128_unaligned)
 INSTANCE(launch_fused_bf16_d256)
+INSTANCE(launch_fused_bf16_d256_unaligned)
 INSTANCE(launch_ragged_fp16_d64)
+INSTANCE(launch_ragged_fp16_d64_unaligned)
 INSTANCE(launch_ragged_fp16_d128)
+INSTANCE(launch_ragged_fp16_d128_unaligned)
 INSTANCE(launch_ragged_fp16_d256)
+INSTANCE(launch_ragged_fp16_d256_unaligned)
 INSTANCE(launch_ragged_bf16_d64)
+INSTANCE(launch_ragged_bf16_d64_unaligned)
 INSTANCE(launch_ragged_bf16_d128)
+INSTANCE(launch_ragged_bf16_d128_unaligned)
 INSTANCE(launch_ragged_bf16_d256)
+INSTANCE(launch_ragged_bf16_d256_unaligned)
 }  // namespace kbtool::cuda
 
 extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, const int* c,
@@ -65,6 +79,32 @@ extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, c
   out[10] = wgmma_is_faster(sizes, card);
 }
 
+// Contiguous but for the keys, whose rows are `row` elements apart. Never read.
+static float* const base = reinterpret_cast<float*>(uintptr_t{1} << 20);
+static kbtool::SplitKParams operands(const kbtool::cuda::Sizes& sizes, int64_t row) {
+  kbtool::SplitKParams p{};
+  p.B = sizes.B, p.H = sizes.H, p.Hkv = sizes.Hkv, p.Sq = sizes.Sq, p.Skv = sizes.Skv;
+  p.D = sizes.D;
+  p.q_stride = p.out_stride = {p.H * p.Sq * p.D, p.Sq * p.D, p.D, 1};
+  p.k_stride = p.v_stride = {p.Hkv * p.Skv * row, p.Skv * row, row, 1};
+  p.lse_stride.batch = p.H * p.Sq;
+  p.q = p.k = p.v = base, p.out = p.lse = base;
+  return p;
+}
+
+// The launch function that a call takes.
+extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int64_t row,
+                                   const int* c) {
+  using namespace kbtool::cuda;
+  const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0};
+  const Card card{c[0], c[1], c[2], {}};
+  last_instance = "none";
+  launch_fused(operands(sizes, row), bf16 ? ElementType::bf16 : ElementType::fp16,
+               lengths ? KvLengths{base, 1, true} : KvLengths{}, plan_fused(sizes, 0, card),
+               nullptr, nullptr, nullptr);
+  return last_instance;
+}
+
 // The parts that a batch of contiguous entries is launched in; -1 if it is refused. Addresses are
 // those of the parts' first entries.
 extern "C" int64_t parts(const int64_t* s, int64_t splits, const int* c, int64_t* out) {
@@ -72,14 +112,7 @@ extern "C" int64_t parts(const int64_t* s, int64_t splits, const int* c, int64_t
   const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], false};
   const Card card{c[0], c[1], c[2], {}};
   const FusedPlan plan = plan_fused(sizes, splits, card);
-  kbtool::SplitKParams p{};
-  p.B = sizes.B, p.H = sizes.H, p.Hkv = sizes.Hkv, p.Sq = sizes.Sq, p.Skv = sizes.Skv;
-  p.D = sizes.D;
-  p.q_stride.batch = p.out_stride.batch = p.H * p.Sq * p.D;
-  p.k_stride.batch = p.v_stride.batch = p.Hkv * p.Skv * p.D;
-  p.lse_stride.batch = p.H * p.Sq;
-  float* base = reinterpret_cast<float*>(uintptr_t{1} << 20);  // never read
-  p.q = p.k = p.v = base, p.out = p.lse = base;
+  kbtool::SplitKParams p = operands(sizes, sizes.D);
   p.num_splits = plan.num_splits;
   launched.clear();
   const KvLengths lengths{base, 3, true};
@@ -158,6 +191,8 @@ def built(folder: Path, rows: str = "") -> Make:
 
     make.parts = library.parts  # type: ignore[attr-defined]
     library.parts.restype = ctypes.c_int64
+    make.instance_of = library.instance_of  # type: ignore[attr-defined]
+    library.instance_of.restype = ctypes.c_char_p
     return make
 
 
@@ -405,6 +440,23 @@ def test_wgmma_is_taken_where_it_was_measured_to_be_faster(
     made = plan(sizes, wgmma=True)
     assert (bool(made.wgmma_is_faster), bool(made.boxes)) == (wgmma, boxes)
     assert not plan(sizes, card=A100).wgmma_is_faster
+
+
+@pytest.mark.parametrize("lengths", [False, True])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize(("D", "width"), [(64, 64), (72, 128), (100, 128), (128, 128), (160, 256)])
+@pytest.mark.parametrize("beyond", [0, 8, 1])
+def test_each_call_has_its_instance(
+    plan: Make, D: int, width: int, dtype: str, lengths: bool, beyond: int
+) -> None:
+    sizes = (4, 8, 2, 1, 1 << 17, D)  # long enough that unlike lengths are shared out
+    name = plan.instance_of(  # type: ignore[attr-defined]
+        (ctypes.c_int64 * 6)(*sizes), int(lengths), int(dtype == "bf16"),
+        ctypes.c_int64(D + beyond), (ctypes.c_int * 12)(*H100),
+    )  # fmt: skip
+    kind = "ragged" if lengths else "fused"
+    suffix = "" if (D + beyond) % 8 == 0 else "_unaligned"  # 16 bytes are 8 elements
+    assert name.decode() == f"launch_{kind}_{dtype}_d{width}{suffix}"
 
 
 @pytest.mark.parametrize(

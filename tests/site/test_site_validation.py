@@ -36,6 +36,14 @@ def test_each_set_and_variant_has_a_row_with_its_worst_case():
     assert "| small | fused |" in page and "1 of 1 | 1 of 1 | 0.125 | case 3 |" in page
 
 
+def test_the_first_verdict_has_its_time_where_it_was_kept():
+    result = ValidationResult(
+        sha256="0" * 64, device="cpu", seed=1, rule="r", cases=[case(1, 0.25)], first_seconds=2.5
+    )
+    assert "2.50 s" in unescape(validated(result, HERE))
+    assert "First verdict" not in shown(case(1, 0.25))
+
+
 def test_every_case_that_failed_is_shown():
     page = shown(*(case(n, 1.5 + n) for n in range(2 * NEAREST)), case(99, 0.5))
     assert f"Cases that failed: {2 * NEAREST}" in page

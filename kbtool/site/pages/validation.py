@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kbtool.model.results import CaseResult, ValidationResult
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import cases_passed, significant, worst_error
+from kbtool.site.figures import cases_passed, seconds, significant, worst_error
 from kbtool.site.markup import chip, facts, join, nothing, slim_table
 from kbtool.site.parts import yes_no
 
@@ -28,6 +28,11 @@ def validated(result: ValidationResult, here: str) -> str:
                     ("Cases", cases_passed(result)),
                     ("Worst error ÷ bound", significant(worst) if worst is not None else "none"),
                     ("Device", inline(result.device)),
+                    *(
+                        [("First verdict after", seconds(result.first_seconds))]
+                        if result.first_seconds is not None
+                        else []
+                    ),
                     ("Seed", code(result.seed)),
                     ("Artifact", code(result.sha256[:12])),
                 ]

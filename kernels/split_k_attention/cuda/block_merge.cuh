@@ -17,7 +17,7 @@ __device__ __forceinline__ void block_sync() {
 }
 
 // Of the block's first threads, which finish the tile. Others may have ended: a barrier of the block
-// would take those for arrived, but racecheck waits for them without end.
+// would take those for arrived, but racecheck waits for them without end in clusters.
 template <int THREADS>
 __device__ __forceinline__ void finishers_sync() {
   __syncwarp();

@@ -1,4 +1,6 @@
-// Which of the fused kernel's configurations a call of one type and bucket of the head dimension has.
+// Which of the fused kernel's configurations a call has: of one type, one bucket of the head dimension,
+// and rows of k and v that copy 16 bytes at a time or not. Each has a source, to be compiled beside
+// the others.
 #pragma once
 
 #include "fused.cuh"
@@ -6,26 +8,21 @@
 namespace kbtool::cuda {
 
 // launch(C{}) for the call's configuration C.
-template <class Element, int D, class Launch>
-cudaError_t with_fused_config(const FusedParams& fp, int row_warps, const Launch& launch) {
-  const auto with_rows = [&](auto rows) {
-    constexpr int ROW_WARPS = decltype(rows)::value;
-    return fp.copy_width == 16 ? launch(FusedConfig<Element, D, ROW_WARPS, true>{})
-                               : launch(FusedConfig<Element, D, ROW_WARPS, false>{});
-  };
+template <class Element, int D, bool ALIGNED, class Launch>
+cudaError_t with_fused_config(int row_warps, const Launch& launch) {
   switch (row_warps) {
     case 1:
-      return with_rows(std::integral_constant<int, 1>{});
+      return launch(FusedConfig<Element, D, 1, ALIGNED>{});
     case 2:
-      return with_rows(std::integral_constant<int, 2>{});
+      return launch(FusedConfig<Element, D, 2, ALIGNED>{});
     default:
-      return with_rows(std::integral_constant<int, 4>{});
+      return launch(FusedConfig<Element, D, 4, ALIGNED>{});
   }
 }
 
-template <class Element, int D>
+template <class Element, int D, bool ALIGNED>
 cudaError_t launch_fused_bucket(const FusedParams& fp, int row_warps, cudaStream_t stream) {
-  return with_fused_config<Element, D>(fp, row_warps, [&](auto config) {
+  return with_fused_config<Element, D, ALIGNED>(row_warps, [&](auto config) {
     using C = decltype(config);
     return launch_blocks<C, fused_kernel<C>>(fp, stream);
   });

@@ -113,15 +113,25 @@ FusedPlan plan_of(bool wgmma, int row_units, int64_t rows_per_unit, const Sizes&
   return plan;
 }
 
-// By bucket of the head dimension: 64, 128, 256.
-LaunchFunction instance(const FusedPlan& plan, ElementType type, int64_t D) {
-  using Buckets = LaunchFunction[2][3];
-  static constexpr Buckets FUSED = {
-      {launch_fused_fp16_d64, launch_fused_fp16_d128, launch_fused_fp16_d256},
-      {launch_fused_bf16_d64, launch_fused_bf16_d128, launch_fused_bf16_d256}};
-  static constexpr Buckets RAGGED = {
-      {launch_ragged_fp16_d64, launch_ragged_fp16_d128, launch_ragged_fp16_d256},
-      {launch_ragged_bf16_d64, launch_ragged_bf16_d128, launch_ragged_bf16_d256}};
+// By type and bucket of the head dimension: 64, 128, 256.
+using Buckets = LaunchFunction[2][3];
+constexpr Buckets FUSED = {{launch_fused_fp16_d64, launch_fused_fp16_d128, launch_fused_fp16_d256},
+                           {launch_fused_bf16_d64, launch_fused_bf16_d128, launch_fused_bf16_d256}};
+constexpr Buckets RAGGED = {
+    {launch_ragged_fp16_d64, launch_ragged_fp16_d128, launch_ragged_fp16_d256},
+    {launch_ragged_bf16_d64, launch_ragged_bf16_d128, launch_ragged_bf16_d256}};
+constexpr Buckets FUSED_UNALIGNED = {
+    {launch_fused_fp16_d64_unaligned, launch_fused_fp16_d128_unaligned,
+     launch_fused_fp16_d256_unaligned},
+    {launch_fused_bf16_d64_unaligned, launch_fused_bf16_d128_unaligned,
+     launch_fused_bf16_d256_unaligned}};
+constexpr Buckets RAGGED_UNALIGNED = {
+    {launch_ragged_fp16_d64_unaligned, launch_ragged_fp16_d128_unaligned,
+     launch_ragged_fp16_d256_unaligned},
+    {launch_ragged_bf16_d64_unaligned, launch_ragged_bf16_d128_unaligned,
+     launch_ragged_bf16_d256_unaligned}};
+
+LaunchFunction instance(const FusedPlan& plan, ElementType type, int64_t D, bool aligned) {
   const int element = type == ElementType::fp16 ? 0 : 1;
   const int bucket = D <= 64 ? 0 : D <= 128 ? 1 : 2;
 #if defined(KBTOOL_ARCH_SM_90A)
@@ -130,7 +140,8 @@ LaunchFunction instance(const FusedPlan& plan, ElementType type, int64_t D) {
       {launch_wgmma_bf16_d64, launch_wgmma_bf16_d128, launch_wgmma_bf16_d256}};
   if (plan.wgmma) return WGMMA[element][bucket];
 #endif
-  return (plan.ragged_blocks > 0 ? RAGGED : FUSED)[element][bucket];
+  if (plan.ragged_blocks > 0) return (aligned ? RAGGED : RAGGED_UNALIGNED)[element][bucket];
+  return (aligned ? FUSED : FUSED_UNALIGNED)[element][bucket];
 }
 
 // splits == 0: the model's.
@@ -267,7 +278,7 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
     fp.q_factor = 0.0f;
     fp.c = static_cast<float>(LOG2_E);
   }
-  return run_instance(instance(plan, type, p.D), fp, plan.row_units, stream);
+  return run_instance(instance(plan, type, p.D, fp.copy_width == 16), fp, plan.row_units, stream);
 }
 
 // Batch entries [first, first + count) of a call.

@@ -46,6 +46,12 @@ KBTOOL_LAUNCH(launch_fused_fp16_d256);
 KBTOOL_LAUNCH(launch_fused_bf16_d64);
 KBTOOL_LAUNCH(launch_fused_bf16_d128);
 KBTOOL_LAUNCH(launch_fused_bf16_d256);
+KBTOOL_LAUNCH(launch_fused_fp16_d64_unaligned);
+KBTOOL_LAUNCH(launch_fused_fp16_d128_unaligned);
+KBTOOL_LAUNCH(launch_fused_fp16_d256_unaligned);
+KBTOOL_LAUNCH(launch_fused_bf16_d64_unaligned);
+KBTOOL_LAUNCH(launch_fused_bf16_d128_unaligned);
+KBTOOL_LAUNCH(launch_fused_bf16_d256_unaligned);
 
 KBTOOL_LAUNCH(launch_ragged_fp16_d64);
 KBTOOL_LAUNCH(launch_ragged_fp16_d128);
@@ -53,6 +59,12 @@ KBTOOL_LAUNCH(launch_ragged_fp16_d256);
 KBTOOL_LAUNCH(launch_ragged_bf16_d64);
 KBTOOL_LAUNCH(launch_ragged_bf16_d128);
 KBTOOL_LAUNCH(launch_ragged_bf16_d256);
+KBTOOL_LAUNCH(launch_ragged_fp16_d64_unaligned);
+KBTOOL_LAUNCH(launch_ragged_fp16_d128_unaligned);
+KBTOOL_LAUNCH(launch_ragged_fp16_d256_unaligned);
+KBTOOL_LAUNCH(launch_ragged_bf16_d64_unaligned);
+KBTOOL_LAUNCH(launch_ragged_bf16_d128_unaligned);
+KBTOOL_LAUNCH(launch_ragged_bf16_d256_unaligned);
 
 #if defined(KBTOOL_ARCH_SM_90A)
 KBTOOL_LAUNCH(launch_wgmma_fp16_d64);

@@ -190,9 +190,9 @@ __global__ void __launch_bounds__(C::THREADS)
 
 static_assert(MAX_RAGGED_ENTRIES * sizeof(RaggedEntry) <= 1920, "beside the tiles in 99 KB");
 
-template <class Element, int D>
+template <class Element, int D, bool ALIGNED>
 cudaError_t launch_ragged_bucket(const FusedParams& fp, int row_warps, cudaStream_t stream) {
-  return with_fused_config<Element, D>(fp, row_warps, [&](auto config) {
+  return with_fused_config<Element, D, ALIGNED>(row_warps, [&](auto config) {
     using C = decltype(config);
     const cudaError_t error = raise_limits<ragged_kernel<C>>();
     if (error != cudaSuccess) return error;

@@ -1,0 +1,10 @@
+#include "fused_bucket.cuh"
+
+namespace kbtool::cuda {
+
+cudaError_t launch_fused_bf16_d128_unaligned(const FusedParams& fp, int row_warps,
+                                             cudaStream_t stream) {
+  return launch_fused_bucket<__nv_bfloat16, 128, false>(fp, row_warps, stream);
+}
+
+}  // namespace kbtool::cuda

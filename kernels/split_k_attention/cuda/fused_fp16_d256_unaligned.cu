@@ -1,0 +1,10 @@
+#include "fused_bucket.cuh"
+
+namespace kbtool::cuda {
+
+cudaError_t launch_fused_fp16_d256_unaligned(const FusedParams& fp, int row_warps,
+                                             cudaStream_t stream) {
+  return launch_fused_bucket<__half, 256, false>(fp, row_warps, stream);
+}
+
+}  // namespace kbtool::cuda
