@@ -173,7 +173,7 @@ def _under(
                 f"compute-sanitizer: {why}; run it where it knows the card and the driver",
                 output=done.output,
             )
-        printed = printed_by_program(lines)
+        printed = printed_by_program(lines) if failure.status == "crashed" else []
         return replace(
             failure,
             message=f"{tool}: {failure.message}",

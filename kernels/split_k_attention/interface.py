@@ -8,7 +8,7 @@ the operators return without running them (for ``torch.compile`` and fake tensor
 from collections.abc import Callable
 from contextlib import nullcontext
 from numbers import Real
-from typing import Any, Literal, overload
+from typing import Any, Literal, NoReturn, overload
 
 import torch
 from torch import SymFloat, SymInt, Tensor
@@ -19,23 +19,32 @@ __all__ = ["split_k_attention"]
 # ---- what the operators return, without running them ----
 
 
+def _fail(*parts: object) -> NoReturn:
+    raise ValueError("split_k_attention: " + "".join(map(str, parts)))
+
+
+# A call with any tensor on ``meta`` comes here too, real ones beside it.
+def _check_devices(first: str, of: Tensor, **others: Tensor | None) -> None:
+    for name, t in others.items():
+        if t is not None and t.device != of.device:
+            _fail(name, " must be on the device of ", first, f" ({of.device}), got {t.device}")
+
+
 def _check_traced(q: Tensor, k: Tensor, v: Tensor, kv_lengths: Tensor | None) -> None:
-    """What tracing can tell; a tensor on ``meta`` beside real ones comes here too."""
-    for name, t in (("k", k), ("v", v), ("kv_lengths", kv_lengths)):
-        if t is not None and t.device != q.device:
-            raise ValueError(
-                f"split_k_attention: {name} must be on the device of q ({q.device}), got {t.device}"
-            )
+    """What tracing can tell of the operands."""
+    _check_devices("q", q, k=k, v=v, kv_lengths=kv_lengths)
     for name, t in (("q", q), ("k", k), ("v", v)):
         if t.dim() != 4:
-            raise ValueError(
-                f"split_k_attention: {name} must have 4 dimensions, got {t.dim()}: {tuple(t.shape)}"
-            )
+            _fail(name, f" must have 4 dimensions, got {t.dim()}: {tuple(t.shape)}")
+        if t.dtype != q.dtype:
+            _fail(name, f" must have the dtype of q ({q.dtype}), got {t.dtype}")
+    shapes = f"got {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
     if k.shape != v.shape or k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
-        raise ValueError(
-            "split_k_attention: k and v must have one shape, and B and D of q, got"
-            f" {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
-        )
+        _fail("k and v must have one shape, and B and D of q, ", shapes)
+    if q.shape[1] % k.shape[1] if k.shape[1] else q.shape[1]:
+        _fail("the heads of q must be a multiple of the heads of k and v, ", shapes)
+    if kv_lengths is not None and kv_lengths.shape != q.shape[:1]:
+        _fail(f"kv_lengths must have shape (B,) = ({q.shape[0]},), got {tuple(kv_lengths.shape)}")
 
 
 def _fake_split_k_attention(
@@ -68,6 +77,7 @@ def _fake_split_k_attention_out(
     workspace: Tensor,
 ) -> None:
     _check_traced(q, k, v, kv_lengths)
+    _check_devices("q", q, out=out, lse=lse, workspace=workspace)
 
 
 def _fake_split_k_attention_partial(
@@ -99,6 +109,7 @@ def _fake_split_k_attention_merge(
     *,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
+    _check_devices("o", o, m=m, l=l)
     return o.new_empty(o.shape[1:], dtype=dtype), o.new_empty(o.shape[1:4])
 
 
@@ -260,7 +271,7 @@ def split_k_attention(
         causal: Align the causal mask bottom-right: query ``i`` sees keys
             ``j <= i + valid - Sq``, where ``valid`` is the number of valid keys of its batch entry
             (``Skv`` without ``kv_lengths``). With ``Sq == 1`` that is every valid key.
-        scale: Factor on ``q . k``, finite in float32; ``1 / sqrt(D)`` by default.
+        scale: Factor on ``q . k``, in ``[-2.3e38, 2.3e38]``; ``1 / sqrt(D)`` by default.
         num_splits: Number of splits, 1 to 1024. By default a function of the shapes, on CUDA also
             of the card and of whether ``kv_lengths`` is given: there long entries of unlike
             lengths are cut by what all of the batch have. Give it where rows must not change with

@@ -17,7 +17,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <tuple>
 
 #include "arguments.h"
@@ -37,6 +36,8 @@ inline void set_outputs(SplitKParams& p, const Tensor& out, const Tensor& lse) {
   p.out_stride = strides4(out);
   p.lse_stride = {lse.stride(0), lse.stride(1), lse.stride(2)};
 }
+
+constexpr double MAX_SCALE = 2.3e38;  // times log2(e) it is a float still
 
 template <class Device>
 class Operators {
@@ -168,8 +169,8 @@ class Operators {
     p.k_stride = strides4(k);
     p.v_stride = strides4(v);
     const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(p.D)));
-    if (!(std::fabs(factor) <= std::numeric_limits<float>::max())) {  // NaN neither
-      fail("scale must be finite in float32, got ", factor);
+    if (!(std::fabs(factor) <= MAX_SCALE)) {  // NaN neither
+      fail("scale must lie in [-2.3e38, 2.3e38], got ", factor);
     }
     p.scale = static_cast<float>(factor);
     p.causal = causal;

@@ -366,24 +366,47 @@ def test_a_tensor_on_meta_beside_real_ones_is_refused(attention: Attention, plac
             call()
     with pytest.raises(ValueError, match=r"k must be on the device of q \(meta\), got"):
         attention(q.to("meta"), k, v)
+    given = {"out": q.clone(), "lse": q.new_empty(q.shape[:3]), "workspace": q.new_empty(1)}
+    for name, t in given.items():
+        with pytest.raises(ValueError, match=f"{name} must be on the device of q .*, got meta"):
+            OPS.split_k_attention_out(q, k, v, **{**given, name: t.to("meta")})
+    states = {"o": q.new_empty(2, *q.shape), "m": q.new_empty(2, *q.shape[:3])}
+    states["l"] = states["m"].clone()
+    for name in ("m", "l"):
+        with pytest.raises(ValueError, match=f"{name} must be on the device of o .*, got meta"):
+            OPS.split_k_attention_merge(
+                **{**states, name: states[name].to("meta")}, dtype=torch.float16
+            )
 
 
 def test_wrong_shapes_are_refused_where_they_are_traced(attention: Attention) -> None:
     q, k = torch.empty(2, 4, 3, 8, device="meta"), torch.empty(2, 2, 9, 8, device="meta")
     assert attention(q, k, k).shape == q.shape
-    for wrong in (k[..., :4], k[:1], k[:, :1]):
-        with pytest.raises(ValueError, match="k and v must have one shape, and B and D of q"):
-            attention(q, k, wrong)
+    fit = "k and v must have one shape, and B and D of q"
+    for keys, values in ((k, k[:, :1]), (k[..., :4], k[..., :4]), (k[:1], k[:1])):
+        with pytest.raises(ValueError, match=fit):
+            attention(q, keys, values)
+    three = q[:, :3]
+    with pytest.raises(ValueError, match="the heads of q must be a multiple of the heads of k"):
+        attention(three, k, k)
+    with pytest.raises(ValueError, match=r"k must have the dtype of q \(torch.float32\), got"):
+        attention(q, k.half(), k)
+    for lengths in (torch.empty(3, device="meta"), torch.empty(2, 1, device="meta")):
+        with pytest.raises(ValueError, match=r"kv_lengths must have shape \(B,\) = \(2,\), got"):
+            attention(q, k, k, kv_lengths=lengths.int())
     with pytest.raises(ValueError, match="v must have 4 dimensions, got 3"):
         attention(q, k, k[0])
 
 
 @everywhere
 def test_a_scale_that_float32_does_not_hold_is_refused(attention: Attention, place: Place) -> None:
-    for scale in (1e39, -1e39, math.inf, math.nan):
-        with pytest.raises(ValueError, match="scale must be finite in float32, got"):
+    q, k, v = operands(place)
+    tiny = attention(q * 0, k, v, scale=2.3e38)  # logits of 0: the mean of the values
+    assert same_bits(tiny, attention(q * 0, k, v))
+    for scale in (2.4e38, -2.4e38, 1e39, math.inf, math.nan):
+        with pytest.raises(ValueError, match=r"scale must lie in .*, got"):
             attention(*operands(place), scale=scale)
-        with pytest.raises(ValueError, match="scale must be finite in float32, got"):
+        with pytest.raises(ValueError, match=r"scale must lie in .*, got"):
             OPS.split_k_attention_partial(*operands(place), num_splits=1, scale=scale)
     with pytest.raises(TypeError, match="scale must be a float, got str"):
         attention(*operands(place), scale="1")
@@ -399,6 +422,8 @@ def test_sizes_beyond_a_grid_are_refused(attention: Attention, place: Place) -> 
         attention(one, *[one.expand(1, 1, keys, 1)] * 2, variant=place.variant)
     with pytest.raises(ValueError, match=rf"H / Hkv \* Sq of at most {queries - 1} .* {queries}"):
         attention(one.expand(1, 1, queries, 1), one, one, variant=place.variant)
+    with pytest.raises(ValueError, match=f"q must have fewer heads .* got {queries} tiles"):
+        attention(*[one.expand(1, queries, 1, 1)] * 3, variant=place.variant)
 
 
 @on_cuda

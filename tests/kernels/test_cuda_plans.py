@@ -94,12 +94,15 @@ static kbtool::SplitKParams operands(const kbtool::cuda::Sizes& sizes, int64_t r
 
 // The launch function that a call takes.
 extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int64_t row,
-                                   const int* c) {
+                                   int64_t offset, const int* c) {
   using namespace kbtool::cuda;
   const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0};
   const Card card{c[0], c[1], c[2], {}};
   last_instance = "none";
-  launch_fused(operands(sizes, row), bf16 ? ElementType::bf16 : ElementType::fp16,
+  kbtool::SplitKParams p = operands(sizes, row);
+  p.q_stride = {p.H * p.Sq * row, p.Sq * row, row, 1};
+  p.k = reinterpret_cast<const char*>(base) + 2 * offset;
+  launch_fused(p, bf16 ? ElementType::bf16 : ElementType::fp16,
                lengths ? KvLengths{base, 1, true} : KvLengths{}, plan_fused(sizes, 0, card),
                nullptr, nullptr, nullptr);
   return last_instance;
@@ -445,17 +448,19 @@ def test_wgmma_is_taken_where_it_was_measured_to_be_faster(
 @pytest.mark.parametrize("lengths", [False, True])
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize(("D", "width"), [(64, 64), (72, 128), (100, 128), (128, 128), (160, 256)])
-@pytest.mark.parametrize("beyond", [0, 8, 1])
+@pytest.mark.parametrize("offset", [0, 8, 1])
+@pytest.mark.parametrize("beyond", [0, 8, 4, 1])
 def test_each_call_has_its_instance(
-    plan: Make, D: int, width: int, dtype: str, lengths: bool, beyond: int
+    plan: Make, D: int, width: int, dtype: str, lengths: bool, beyond: int, offset: int
 ) -> None:
     sizes = (4, 8, 2, 1, 1 << 17, D)  # long enough that unlike lengths are shared out
     name = plan.instance_of(  # type: ignore[attr-defined]
         (ctypes.c_int64 * 6)(*sizes), int(lengths), int(dtype == "bf16"),
-        ctypes.c_int64(D + beyond), (ctypes.c_int * 12)(*H100),
+        ctypes.c_int64(D + beyond), ctypes.c_int64(offset), (ctypes.c_int * 12)(*H100),
     )  # fmt: skip
     kind = "ragged" if lengths else "fused"
-    suffix = "" if (D + beyond) % 8 == 0 else "_unaligned"  # 16 bytes are 8 elements
+    aligned = (D + beyond) % 8 == 0 and offset % 8 == 0  # 16 bytes are 8 elements
+    suffix = "" if aligned else "_unaligned"
     assert name.decode() == f"launch_{kind}_{dtype}_d{width}{suffix}"
 
 

@@ -339,6 +339,15 @@ def test_what_was_found_is_kept_when_a_later_tool_cannot_work(context, sanitiser
     assert (found[-1].tools[0].errors, found[-1].not_reached) == (1, 1)
 
 
+def test_a_worker_that_does_not_start_gives_its_own_reason(context, sanitiser):
+    ended = "========= Error: Target application terminated before first instrumented API call"
+    sanitiser("python3: No module named kbtool", ended, runs=False)
+    outcome = sanitised(context)
+    assert (outcome.status, outcome.error) == ("crashed", "python3: No module named kbtool")
+    sanitiser(ended, runs=False)
+    assert sanitised(context).status == "unavailable"
+
+
 def test_what_a_tool_had_run_when_it_was_stopped_is_kept(context, sanitiser):
     sanitiser("========= Invalid x", "========= ERROR SUMMARY: 1 error")
 

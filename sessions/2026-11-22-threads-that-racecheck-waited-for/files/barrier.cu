@@ -1,7 +1,7 @@
 // Which barriers does racecheck not return from when threads have ended before them?
 //   nvcc -arch=sm_90a -o barrier barrier.cu
 //   for all in {0..1}{0..1}{0..1}{0..1}; do
-//     timeout 15 compute-sanitizer --tool racecheck ./barrier $all; echo "$all $?"; done
+//     timeout 20 compute-sanitizer --tool racecheck ./barrier $all; echo "$all $?"; done
 // The four digits: launched as a cluster of two blocks; the second half of each block ends at once;
 // the barrier of the block counts the first half alone; a barrier of the cluster comes after it.
 #include <cstdio>
