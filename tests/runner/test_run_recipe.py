@@ -294,9 +294,11 @@ def test_what_a_step_found_before_it_was_cut_short_is_kept(second_kernel_base, k
     assert (run.status, validate.status) == ("interrupted", "interrupted")
     assert isinstance(validate.result, ValidationResult)
     assert [case.name for case in validate.result.cases] == ["one"]
+    # How long the step took nobody knows who was killed.
+    longest = 3600.0 if validate.seconds is None else validate.seconds
+    assert (validate.seconds is None) == (number == signal.SIGKILL)
     assert validate.result.first_seconds is not None
-    assert validate.seconds is not None
-    assert 0 < validate.result.first_seconds <= validate.seconds
+    assert 0 < validate.result.first_seconds <= longest
     assert validate.result.cases[0].passed
     assert not validate.result.passed
     assert validate.result.not_reached == 2
