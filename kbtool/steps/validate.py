@@ -36,7 +36,7 @@ class Validate:
         by_target = context.taken(step.case_sets)[1]
         total = sum(len(cases) for cases, _ in variants.values())
         known: ValidationResult | None = None
-        start, first_seconds = time.monotonic(), 0.0
+        start = time.monotonic()
         others = f"; {by_target} not taken by this target" if by_target else ""
         for variant, (cases, left_out) in variants.items():
             if left_out > by_target:
@@ -45,12 +45,9 @@ class Validate:
                 continue
 
             def on_event(event: dict[str, Any], variant: str | None = variant) -> None:
-                nonlocal known, first_seconds
-                if known is None:
-                    first_seconds = round(time.monotonic() - start, 3)
-                part = ValidationResult.model_validate(
-                    {**event["part"], "first_seconds": first_seconds}
-                )
+                nonlocal known
+                first = known.first_seconds if known else round(time.monotonic() - start, 3)
+                part = ValidationResult.model_validate({**event["part"], "first_seconds": first})
                 known = with_part(known, part, total)
                 context.on_found(known)
                 label = f"{event['label']} as {variant}" if variant else event["label"]

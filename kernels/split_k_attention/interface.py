@@ -19,32 +19,36 @@ __all__ = ["split_k_attention"]
 # ---- what the operators return, without running them ----
 
 
-def _fail(*parts: object) -> NoReturn:
-    raise ValueError("split_k_attention: " + "".join(map(str, parts)))
+def _fail(message: str) -> NoReturn:
+    raise ValueError(f"split_k_attention: {message}")
 
 
 # A call with any tensor on ``meta`` comes here too, real ones beside it.
 def _check_devices(first: str, of: Tensor, **others: Tensor | None) -> None:
     for name, t in others.items():
         if t is not None and t.device != of.device:
-            _fail(name, " must be on the device of ", first, f" ({of.device}), got {t.device}")
+            _fail(f"{name} must be on the device of {first} ({of.device}), got {t.device}")
 
 
-def _check_traced(q: Tensor, k: Tensor, v: Tensor, kv_lengths: Tensor | None) -> None:
-    """What tracing can tell of the operands."""
+def _check_traced(
+    q: Tensor, k: Tensor, v: Tensor, scale: float | None, kv_lengths: Tensor | None
+) -> None:
+    """What tracing can tell of the arguments."""
     _check_devices("q", q, k=k, v=v, kv_lengths=kv_lengths)
     for name, t in (("q", q), ("k", k), ("v", v)):
         if t.dim() != 4:
-            _fail(name, f" must have 4 dimensions, got {t.dim()}: {tuple(t.shape)}")
+            _fail(f"{name} must have 4 dimensions, got {t.dim()}: {tuple(t.shape)}")
         if t.dtype != q.dtype:
-            _fail(name, f" must have the dtype of q ({q.dtype}), got {t.dtype}")
+            _fail(f"{name} must have the dtype of q ({q.dtype}), got {t.dtype}")
     shapes = f"got {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
     if k.shape != v.shape or k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
-        _fail("k and v must have one shape, and B and D of q, ", shapes)
+        _fail(f"k and v must have one shape, and B and D of q, {shapes}")
     if q.shape[1] % k.shape[1] if k.shape[1] else q.shape[1]:
-        _fail("the heads of q must be a multiple of the heads of k and v, ", shapes)
+        _fail(f"the heads of q must be a multiple of the heads of k and v, {shapes}")
     if kv_lengths is not None and kv_lengths.shape != q.shape[:1]:
         _fail(f"kv_lengths must have shape (B,) = ({q.shape[0]},), got {tuple(kv_lengths.shape)}")
+    if scale is not None and not -2.3e38 <= scale <= 2.3e38:
+        _fail(f"scale must lie in [-2.3e38, 2.3e38], got {scale}")
 
 
 def _fake_split_k_attention(
@@ -58,7 +62,7 @@ def _fake_split_k_attention(
     kv_lengths: Tensor | None = None,
     variant: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    _check_traced(q, k, v, kv_lengths)
+    _check_traced(q, k, v, scale, kv_lengths)
     return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
@@ -76,7 +80,7 @@ def _fake_split_k_attention_out(
     lse: Tensor,
     workspace: Tensor,
 ) -> None:
-    _check_traced(q, k, v, kv_lengths)
+    _check_traced(q, k, v, scale, kv_lengths)
     _check_devices("q", q, out=out, lse=lse, workspace=workspace)
 
 
@@ -91,7 +95,7 @@ def _fake_split_k_attention_partial(
     kv_lengths: Tensor | None = None,
     variant: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    _check_traced(q, k, v, kv_lengths)
+    _check_traced(q, k, v, scale, kv_lengths)
     if num_splits is None:
         raise NotImplementedError(
             "split_k_attention_partial chooses the number of splits for a real device: give "

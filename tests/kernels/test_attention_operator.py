@@ -401,13 +401,15 @@ def test_wrong_shapes_are_refused_where_they_are_traced(attention: Attention) ->
 @everywhere
 def test_a_scale_that_float32_does_not_hold_is_refused(attention: Attention, place: Place) -> None:
     q, k, v = operands(place)
-    tiny = attention(q * 0, k, v, scale=2.3e38)  # logits of 0: the mean of the values
-    assert same_bits(tiny, attention(q * 0, k, v))
+    mean = attention(q * 0, k, v)  # logits of 0, whatever they are multiplied by
+    assert same_bits(attention(q * 0, k, v, scale=2.3e38), mean)
     for scale in (2.4e38, -2.4e38, 1e39, math.inf, math.nan):
         with pytest.raises(ValueError, match=r"scale must lie in .*, got"):
             attention(*operands(place), scale=scale)
         with pytest.raises(ValueError, match=r"scale must lie in .*, got"):
             OPS.split_k_attention_partial(*operands(place), num_splits=1, scale=scale)
+        with pytest.raises(ValueError, match=r"scale must lie in .*, got"):
+            attention(q.to("meta"), k.to("meta"), v.to("meta"), scale=scale)
     with pytest.raises(TypeError, match="scale must be a float, got str"):
         attention(*operands(place), scale="1")
 
