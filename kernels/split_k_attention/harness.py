@@ -475,7 +475,7 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
 
 
 Row = tuple[str, tuple[int, ...]]
-"""Variant, then capability, multiprocessors, D, heads, rows and Skv."""
+"""Variant, then capability, multiprocessors, memory bandwidth in GB/s, D, heads, rows and Skv."""
 
 
 def row(case: Mapping[str, Any], variant: str) -> Row | None:
@@ -487,7 +487,8 @@ def row(case: Mapping[str, Any], variant: str) -> Row | None:
         return None
     card = torch.cuda.get_device_properties(torch.cuda.current_device())
     B, H, Hkv, Sq, Skv, D = _sizes(case)
-    place = (10 * card.major + card.minor, card.multi_processor_count)
+    bandwidth = 2 * card.memory_clock_rate * (card.memory_bus_width // 8) // 1_000_000
+    place = (10 * card.major + card.minor, card.multi_processor_count, bandwidth)
     return variant, (*place, D, B * Hkv, H // Hkv * Sq, Skv)
 
 

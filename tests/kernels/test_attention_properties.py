@@ -43,6 +43,7 @@ def ragged_cases(draw: st.DrawFn, place: Place) -> dict[str, Any]:
     """Batches that a card shares out by their lengths, of so few values that a CPU is soon done."""
     # One query of few heads; where more than 66 KV heads share an H100 none is split, and 2048 keys
     # of one are enough.
+    # More columns would be worth splits that merge by the workspace, of too few keys to share out.
     Hkv, Skv = draw(st.sampled_from([(1, 16400), (2, 16400), (2, 2048)]))
     B = draw(st.integers(2, 6) if Skv > 2048 else st.integers(34, 40))
     lengths = st.integers(0, Skv) | st.integers(0, 200) | st.sampled_from([0, 1, Skv])
@@ -52,7 +53,7 @@ def ragged_cases(draw: st.DrawFn, place: Place) -> dict[str, Any]:
         "Hkv": Hkv,
         "Sq": draw(st.integers(1, 4)),
         "Skv": Skv,
-        "D": draw(st.integers(1, 24)),
+        "D": draw(st.integers(1, 16)),
         "dtype": str(draw(st.sampled_from(place.dtypes))).removeprefix("torch."),
         "causal": draw(st.booleans()),
         "layout": draw(st.sampled_from(LAYOUTS)),

@@ -62,8 +62,8 @@ extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, c
                      int64_t* out) {
   using namespace kbtool::cuda;
   const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0};
-  Card card{c[0], c[1], c[2], {}};
-  for (int blocks = 0; blocks <= MAX_CLUSTER; ++blocks) card.clusters[blocks] = c[3 + blocks];
+  Card card{c[0], c[1], c[2], c[3], {}};
+  for (int blocks = 0; blocks <= MAX_CLUSTER; ++blocks) card.clusters[blocks] = c[4 + blocks];
   const FusedPlan plan =
       wgmma ? plan_wgmma(sizes, splits, card) : plan_fused(sizes, splits, card);
   out[0] = plan.num_splits;
@@ -76,7 +76,8 @@ extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, c
   out[7] = plan.workspace_numel(sizes);
   out[8] = plan.ragged_blocks;
   out[9] = plan.boxes;
-  out[10] = wgmma_is_faster(sizes, card);
+  out[10] = plan.small_ring;
+  out[11] = wgmma_is_faster(sizes, card);
 }
 
 // Contiguous but for the keys, whose rows are `row` elements apart. Never read.
@@ -97,7 +98,7 @@ extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int6
                                    int64_t offset, const int* c) {
   using namespace kbtool::cuda;
   const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0};
-  const Card card{c[0], c[1], c[2], {}};
+  const Card card{c[0], c[1], c[2], c[3], {}};
   last_instance = "none";
   kbtool::SplitKParams p = operands(sizes, row);
   p.q_stride = {p.H * p.Sq * row, p.Sq * row, row, 1};
@@ -113,7 +114,7 @@ extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int6
 extern "C" int64_t parts(const int64_t* s, int64_t splits, const int* c, int64_t* out) {
   using namespace kbtool::cuda;
   const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], false};
-  const Card card{c[0], c[1], c[2], {}};
+  const Card card{c[0], c[1], c[2], c[3], {}};
   const FusedPlan plan = plan_fused(sizes, splits, card);
   kbtool::SplitKParams p = operands(sizes, sizes.D);
   p.num_splits = plan.num_splits;
@@ -138,11 +139,12 @@ extern "C" int64_t parts(const int64_t* s, int64_t splits, const int* c, int64_t
   return static_cast<int64_t>(launched.size());
 }
 """
-# Clusters of 0, 1, 2 … blocks that an H100 of 132 multiprocessors runs at a time, as its driver
-# says, where each block takes a whole one.
+# Clusters of 0, 1, 2 … blocks that an H100 or H200 of 132 multiprocessors runs at a time, as its
+# driver says, where each block takes a whole one.
 CLUSTERS = (0, 132, 66, 39, 30, 22, 17, 15, 15)
-H100 = (90, 132, 8, *CLUSTERS)
-A100 = (80, 108, 1, *[0] * 9)
+H100 = (90, 132, 3352, 8, *CLUSTERS)
+H200 = (90, 132, 4814, 8, *CLUSTERS)
+A100 = (80, 108, 1555, 1, *[0] * 9)
 
 
 class Plan(NamedTuple):
@@ -156,6 +158,7 @@ class Plan(NamedTuple):
     workspace_numel: int
     ragged_blocks: int
     boxes: int
+    small_ring: int
     wgmma_is_faster: int
 
 
@@ -188,7 +191,7 @@ def built(folder: Path, rows: str = "") -> Make:
         out = (ctypes.c_int64 * len(Plan._fields))()
         library.plan(
             int(wgmma), int(lengths), (ctypes.c_int64 * 6)(*sizes), ctypes.c_int64(splits),
-            (ctypes.c_int * 12)(*card), out,
+            (ctypes.c_int * 13)(*card), out,
         )  # fmt: skip
         return Plan(*out)
 
@@ -250,19 +253,19 @@ def calls(draw: st.DrawFn) -> tuple[int, ...]:
     sizes=calls(),
     splits=st.integers(0, 300),
     wgmma=st.booleans(),
-    card=st.sampled_from((H100, A100)),
+    card=st.sampled_from((H100, H200, A100)),
 )
 def test_any_call_is_cut_into_whole_clusters_that_cover_it(
     plan: Make, sizes: tuple[int, ...], splits: int, wgmma: bool, card: tuple[int, ...]
 ) -> None:
     B, H, Hkv, Sq, Skv, _ = sizes
-    wgmma = wgmma and card is H100
+    wgmma = wgmma and card is not A100
     made = plan(sizes, splits, card, wgmma)
     rows, unit = H // Hkv * Sq, 64 if wgmma else 16
     assert made.tiles * made.row_units * unit >= rows > (made.tiles - 1) * made.row_units * unit - 1
     assert made.items == B * Hkv * made.tiles
     assert made.num_splits == splits or splits == 0
-    assert 1 <= made.cluster <= max(card[2], 1)
+    assert 1 <= made.cluster <= max(card[3], 1)
     assert made.num_splits % made.cluster == 0
     groups = made.num_splits // made.cluster
     merged_last = groups > 1 and not made.merge_apart
@@ -413,8 +416,59 @@ def test_a_query_is_cut_into_about_64_blocks(
 
 def test_rows_of_256_columns_take_more_blocks(plan: Make) -> None:
     sizes = (4, 16, 8, 1, 16384, 256)
-    assert plan(sizes).num_splits == 3  # measured: 184 us, and 243 with two
+    assert plan(sizes).num_splits == 4  # measured on an H100: 184 us with three, and 243 with two
     assert plan(sizes, wgmma=True).num_splits == 2  # 185 us, and 193 with three
+
+
+@pytest.mark.parametrize(
+    ("B", "heads_kv", "Skv", "splits", "cluster"),
+    [
+        (1, 8, 4096, 8, 8),  # too few keys for the merge of twelve
+        (1, 8, 8192, 12, 6),
+        (1, 8, 65536, 12, 6),
+        (1, 4, 8192, 24, 8),
+        (1, 1, 32768, 96, 8),
+        (2, 8, 8192, 6, 6),
+        (4, 8, 16384, 4, 2),  # clusters of three are fed unevenly, and 32 of four do not fit
+        (4, 8, 1024, 2, 2),
+        (8, 8, 4096, 2, 2),
+        (16, 8, 8192, 1, 1),
+    ],
+)
+def test_a_faster_memory_takes_more_blocks(
+    plan: Make, B: int, heads_kv: int, Skv: int, splits: int, cluster: int
+) -> None:
+    made = plan((B, 4 * heads_kv, heads_kv, 1, Skv, 128), card=H200)
+    assert (made.num_splits, made.cluster) == (splits, cluster)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "splits", "cluster", "faster"),
+    [
+        ((1, 32, 8, 1, 65536, 128), 16, 2, False),  # fused is, dealt out
+        ((16, 32, 8, 1, 8192, 128), 1, 1, True),
+        ((64, 32, 8, 1, 1024, 128), 1, 1, True),
+        ((1, 32, 8, 16, 16384, 128), 12, 6, True),  # 8 clusters of 8 draw too little
+        ((1, 32, 8, 16, 4096, 128), 8, 8, True),
+        ((1, 32, 8, 64, 16384, 128), 8, 1, True),
+    ],
+)
+def test_a_faster_memory_takes_more_blocks_of_wgmma(
+    plan: Make, sizes: tuple[int, ...], splits: int, cluster: int, faster: bool
+) -> None:
+    made = plan(sizes, card=H200, wgmma=True)
+    assert (made.num_splits, made.cluster) == (splits, cluster)
+    assert bool(made.wgmma_is_faster) == faster
+
+
+def test_small_rings_are_for_more_blocks_of_a_query_than_multiprocessors(plan: Make) -> None:
+    def small(*sizes: int) -> bool:
+        return bool(plan(sizes, wgmma=True).small_ring)
+
+    assert small(64, 32, 8, 1, 1024, 128) and small(17, 32, 8, 1, 100, 72)
+    assert not small(16, 32, 8, 1, 1024, 128)  # 128 blocks
+    assert not small(64, 32, 8, 5, 1024, 128)  # more than 16 rows
+    assert not small(64, 32, 8, 1, 1024, 64) and not small(64, 32, 8, 1, 1024, 256)
 
 
 @pytest.mark.parametrize(
@@ -456,7 +510,7 @@ def test_each_call_has_its_instance(
     sizes = (4, 8, 2, 1, 1 << 17, D)  # long enough that unlike lengths are shared out
     name = plan.instance_of(  # type: ignore[attr-defined]
         (ctypes.c_int64 * 6)(*sizes), int(lengths), int(dtype == "bf16"),
-        ctypes.c_int64(D + beyond), ctypes.c_int64(offset), (ctypes.c_int * 12)(*H100),
+        ctypes.c_int64(D + beyond), ctypes.c_int64(offset), (ctypes.c_int * 13)(*H100),
     )  # fmt: skip
     kind = "ragged" if lengths else "fused"
     aligned = (D + beyond) % 8 == 0 and offset % 8 == 0  # 16 bytes are 8 elements
@@ -478,7 +532,7 @@ def test_more_blocks_than_a_grid_has_go_in_parts(
 ) -> None:
     out = (ctypes.c_int64 * 70)()
     count = plan.parts(  # type: ignore[attr-defined]
-        (ctypes.c_int64 * 6)(*sizes), ctypes.c_int64(splits), (ctypes.c_int * 3)(*A100[:3]), out
+        (ctypes.c_int64 * 6)(*sizes), ctypes.c_int64(splits), (ctypes.c_int * 4)(*A100[:4]), out
     )
     assert count == parts
     B, H, Hkv, Sq, Skv, D = sizes
@@ -496,13 +550,13 @@ def test_more_blocks_than_a_grid_has_go_in_parts(
 def test_a_batch_entry_of_more_blocks_than_a_grid_has_is_refused(plan: Make) -> None:
     sizes = (ctypes.c_int64 * 6)(1, 64, 64, 1 << 22, 1, 4)
     out = (ctypes.c_int64 * 7)()
-    cut = (sizes, ctypes.c_int64(1024), (ctypes.c_int * 3)(*A100[:3]), out)
+    cut = (sizes, ctypes.c_int64(1024), (ctypes.c_int * 4)(*A100[:4]), out)
     assert plan.parts(*cut) == -1  # type: ignore[attr-defined]
 
 
 def test_a_measured_row_is_taken_before_the_model(tmp_path: Path, harness: Any) -> None:
     decode = (1, 32, 8, 1, 16384, 128)
-    row = harness.tabled("", {("fused", (90, 132, 128, 8, 4, 16384)): "12"})
+    row = harness.tabled("", {("fused", (90, 132, 3352, 128, 8, 4, 16384)): "12"})
     make = built(tmp_path / "kernel", row)
     assert make(decode).num_splits == 12
     assert make(decode, splits=5).num_splits == 5  # what is asked for stands before both
@@ -512,7 +566,7 @@ def test_a_measured_row_is_taken_before_the_model(tmp_path: Path, harness: Any) 
 
 def test_a_measured_row_cuts_a_variant_and_does_not_choose_it(tmp_path: Path, harness: Any) -> None:
     decode = (1, 32, 32, 1, 16384, 128)
-    row = harness.tabled("", {("wgmma", (90, 132, 128, 32, 1, 16384)): "6"})
+    row = harness.tabled("", {("wgmma", (90, 132, 3352, 128, 32, 1, 16384)): "6"})
     without, with_row = (built(tmp_path / name, rows) for name, rows in [("a", ""), ("b", row)])
     assert without(decode, wgmma=True).num_splits == 2
     assert with_row(decode, wgmma=True).num_splits == 6

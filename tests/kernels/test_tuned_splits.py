@@ -11,7 +11,7 @@ import pytest
 import torch
 from attention_rule import CPU, FOLDER
 
-KEY = (90, 132, 128, 8, 4)  # capability, multiprocessors, D, heads, rows
+KEY = (90, 132, 3352, 128, 8, 4)  # capability, multiprocessors, GB/s, D, heads, rows
 TABLE = FOLDER / "cuda" / "tuned_splits.inc"
 
 
@@ -20,8 +20,8 @@ def test_rows_are_put_in_replaced_and_sorted(harness: Any) -> None:
     first = harness.tabled(comment, {("wgmma", (*KEY, 4096)): "8", ("fused", (*KEY, 16384)): "16"})
     assert first == (
         comment
-        + "    {Tuned::fused, 90, 132, 128, 8, 4, 16384, 16},\n"
-        + "    {Tuned::wgmma, 90, 132, 128, 8, 4, 4096, 8},\n"
+        + "    {Tuned::fused, 90, 132, 3352, 128, 8, 4, 16384, 16},\n"
+        + "    {Tuned::wgmma, 90, 132, 3352, 128, 8, 4, 4096, 8},\n"
     )
     assert harness.tabled(first, {}) == first
     second = harness.tabled(first, {("fused", (*KEY, 16384)): "24"})
@@ -48,7 +48,7 @@ def test_what_is_written_is_found_again_by_the_kernel(harness: Any, tmp_path: Pa
         #include "tuned_splits.h"
         using namespace kbtool::cuda;
         constexpr int64_t of(Tuned variant, int64_t Skv) {
-          return tuned_splits({variant, 90, 132, 128, 8, 4, Skv, 0});
+          return tuned_splits({variant, 90, 132, 3352, 128, 8, 4, Skv, 0});
         }
         static_assert(of(Tuned::fused, 1 << 20) == 16, "the row");
         static_assert(of(Tuned::wgmma, 1 << 20) == 8, "the other variant's");
@@ -76,13 +76,16 @@ def test_a_row_is_the_card_and_the_shape_but_not_the_type(
     case = {"B": 2, "H": 32, "Hkv": 8, "Sq": 3, "Skv": 4096, "D": 128}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert harness.row(case, "fused") is None  # on a CPU no table is read
-    card = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
+    card = SimpleNamespace(
+        major=9, minor=0, multi_processor_count=132, memory_clock_rate=3_201_000,
+        memory_bus_width=6016,
+    )  # fmt: skip
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
     for dtype in ("float16", "bfloat16"):
         assert harness.row({**case, "dtype": dtype}, "wgmma") == (
-            "wgmma", (90, 132, 128, 16, 12, 4096)
+            "wgmma", (90, 132, 4814, 128, 16, 12, 4096)
         )  # fmt: skip
     assert harness.row(case, "two_pass") is None
 

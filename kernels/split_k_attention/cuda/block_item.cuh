@@ -15,7 +15,8 @@ __host__ __device__ __forceinline__ int share_of(int chunks, int cluster) {
   return share > 2 ? share : 2;
 }
 
-// Keys are counted from the first of the split's.
+// Blocks of keys are dealt out to the splits in turn, or each split has its own in a row. Keys are
+// counted from the first of the split's.
 struct BlockItem {
   uint32_t item;
   uint32_t split;
@@ -27,7 +28,8 @@ struct BlockItem {
   uint32_t share_inverse;  // 2^32 / share, rounded up
   int64_t valid;           // keys of this batch entry
   int64_t key_begin;       // first key of the split
-  int64_t key_end;         // one past the last key of the split
+  int64_t key_end;         // one past the last key that the split may have
+  uint32_t key_step;       // blocks of keys from one of the split's to its next
 };
 
 // A row of q and of the output.
@@ -71,6 +73,12 @@ __device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
 
   // What any row of the tile sees is cut evenly, in whole blocks, whatever the batch's longest.
   const int64_t seen = seen_keys(fp, at, at.rows - 1);
+  if constexpr (C::DEALT) {
+    at.key_begin = static_cast<int64_t>(at.split) * C::BLOCK_KV;
+    at.key_end = seen;
+    at.key_step = fp.splits.divisor;
+    return at;
+  }
   const uint32_t blocks = static_cast<uint32_t>((seen + C::BLOCK_KV - 1) / C::BLOCK_KV);
   const uint32_t each = fp.splits.divide(blocks);
   const uint32_t more = blocks - each * fp.splits.divisor;  // splits that take one block more
@@ -78,6 +86,7 @@ __device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
   const uint32_t count = each + (at.split < more ? 1 : 0);
   at.key_begin = static_cast<int64_t>(first) * C::BLOCK_KV;
   at.key_end = min(static_cast<int64_t>(first + count) * C::BLOCK_KV, seen);
+  at.key_step = 1;
   return at;
 }
 

@@ -34,6 +34,8 @@ struct FusedConfig {
   static constexpr int D = D_;  // the bucket; the head dimension may be less
   static constexpr int ROW_WARPS = ROW_WARPS_;
   static constexpr bool ALIGNED = ALIGNED_;  // rows of k and v copy in pieces of 16 bytes
+  // Splits read one window of the keys together: measured on an H200, 1 to 1.5 % over 64 MB and more.
+  static constexpr bool DEALT = true;
 
   static constexpr int BLOCK_M = 16 * ROW_WARPS;
   static constexpr int KEY_WARPS =
@@ -193,7 +195,8 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
   const TileCopier<C> k_copier(fp, fp.p.k, fp.p.k_stride, at, thread);
   const TileCopier<C> v_copier(fp, fp.p.v, fp.p.v_stride, at, thread);
   const int64_t keys = at.key_end - at.key_begin;
-  constexpr int64_t STRIDE = C::KEY_WARPS * C::BLOCK_KV;
+  const int64_t step = static_cast<int64_t>(at.key_step) * C::BLOCK_KV;  // to the next group's block
+  const int64_t stride = C::KEY_WARPS * step;                            // to this group's next
 
   state.clear();
   const auto start_copy = [&](int64_t key0, int stage) {
@@ -206,7 +209,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
     commit_copies();
   };
 
-  int64_t key0 = key_warp * C::BLOCK_KV;
+  int64_t key0 = key_warp * step;
   // The queries come by way of the ring's last stages, which take their first keys after that.
   constexpr int FIRST_STAGES = C::STAGES - C::QUERY_STAGES;
   const uint32_t q_tile = ring + FIRST_STAGES * C::STAGE_BYTES;
@@ -217,7 +220,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
   copy_queries<C>(fp, at, C::ALIGNED, thread, C::COPY_THREADS,
                   [&](int row, int chunk) { return q_tile + C::tile_offset(row, chunk); });
 #pragma unroll 1
-  for (int stage = 0; stage < FIRST_STAGES; ++stage) start_copy(key0 + stage * STRIDE, stage);
+  for (int stage = 0; stage < FIRST_STAGES; ++stage) start_copy(key0 + stage * stride, stage);
   wait_copies<FIRST_STAGES>();
   group_sync<C>();
   uint32_t q[C::D / 16][4];
@@ -225,7 +228,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
   group_sync<C>();
 #pragma unroll 1
   for (int stage = FIRST_STAGES; stage < C::STAGES; ++stage) {
-    start_copy(key0 + stage * STRIDE, stage);
+    start_copy(key0 + stage * stride, stage);
   }
   apply_query_factor<C>(fp, q);
   touch_later_parameters(fp);
@@ -247,7 +250,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
   // A group of one warp is done when its own keys are.
   const int64_t rounds_from = C::ROW_WARPS == 1 ? key0 : 0;
 #pragma unroll 1
-  for (int64_t round = rounds_from; round < keys; round += STRIDE, key0 += STRIDE) {
+  for (int64_t round = rounds_from; round < keys; round += stride, key0 += stride) {
     wait_copies<C::STAGES - 1>();
     group_sync<C>();
     if constexpr (CAREFUL) {
@@ -270,7 +273,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
       if constexpr (CAREFUL) add_not_finite<C>(fp, at, key0, seen_by_row, lane, state);
     }
     group_sync<C>();
-    start_copy(key0 + C::STAGES * STRIDE, stage);
+    start_copy(key0 + C::STAGES * stride, stage);
     stage = stage + 1 == C::STAGES ? 0 : stage + 1;
   }
   // The loop ends with a barrier of the group, and copies still under way hold nothing.

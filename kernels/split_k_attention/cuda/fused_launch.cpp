@@ -15,8 +15,7 @@ constexpr int64_t ROWS_PER_WARP = 16;
 constexpr int64_t MIN_KEYS = 64;   // one block of 16 keys for each of four warps
 constexpr int64_t PAIR_KEYS = 2048;
 constexpr int64_t FEW_KEYS = 32;   // worth a block where there are four splits of them or more
-constexpr int64_t FAR_ELEMENTS = 4096 * 128;   // of k, worth clusters that merge by the workspace
-constexpr int64_t MERGE_ELEMENTS = 128 * 128;  // of k, worth a block of such a cluster
+constexpr int64_t MERGE_ELEMENTS = 128 * 128;  // of k, worth a block of a cluster that merges by the workspace
 
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys
@@ -40,35 +39,94 @@ int64_t largest_power_of_two(int64_t limit) {
   return power;
 }
 
-// One wave of blocks, each with keys enough to be worth it; above one cluster, whole clusters.
-// Measured on an H100: 64 blocks, one to a pair of multiprocessors, draw all of the memory's
-// bandwidth; with three quarters of the multiprocessors some pairs have two blocks and end late,
-// which only tiles of more rows are worth, whose products take longer than their keys, and rows of
-// 256 columns, of which a block draws less. Powers of two come nearest to that for any number of items.
+// Whether so many clusters run at the same time, each of whole multiprocessors.
+bool fit_at_once(int64_t clusters, int64_t blocks, const Card& card) {
+  return card.clusters[blocks] == 0 || clusters <= card.clusters[blocks];
+}
+
+// Splits that merge through shared memory: as many as divide them and, up to a block for each
+// multiprocessor, fit at once. Measured on an H200: 16 clusters of 8 take 1.3 times as long as 64 of
+// 2, for 15 fit.
+int choose_cluster(int64_t items, int64_t splits, const Card& card) {
+  const bool waves = items * splits > card.multiprocessors;
+  for (int blocks = std::min<int64_t>(splits, card.max_cluster); blocks > 1; --blocks) {
+    if (splits % blocks != 0) continue;
+    if (waves || fit_at_once(items * splits / blocks, blocks, card)) return blocks;
+  }
+  return 1;
+}
+
+// Blocks whose copies under way keep the card's memory busy: when it is, it answers in some 1.85 us.
+// By measurement: 64 on an H100, 91 on an H200.
+int64_t blocks_that_draw(const Card& card) {
+  constexpr int64_t RING_BYTES = 96 << 10;  // of fused
+  constexpr int64_t ANSWER_NS = 1850;
+  return ceil_div(card.bandwidth * ANSWER_NS, RING_BYTES);
+}
+
+// One wave of blocks, each with keys enough to be worth it: as many as draw all of the memory's
+// bandwidth, for more end unevenly; three quarters of the multiprocessors for tiles of more rows,
+// whose products take longer than their keys, and for rows of 256 columns, of which a block draws less.
 int64_t choose_splits(int64_t items, int row_warps, const Sizes& sizes, const Card& card) {
   const int64_t Skv = sizes.Skv;
   if (items <= 0) return 1;
-  const int64_t blocks = card.max_cluster > 1 ? card.multiprocessors * 3 / 4 : card.multiprocessors;
-  const int64_t most = Skv / (Skv >= 4 * FEW_KEYS ? FEW_KEYS : MIN_KEYS);
-  int64_t splits = std::min({blocks / items, most, MAX_NUM_SPLITS});
+  const int64_t wave = card.max_cluster == 1                ? card.multiprocessors / items
+                       : row_warps == 1 && sizes.D <= 128 ? ceil_div(blocks_that_draw(card), items)
+                                                          : card.multiprocessors * 3 / 4 / items;
+  const int64_t least_keys = Skv >= 4 * FEW_KEYS ? FEW_KEYS : MIN_KEYS;
+  const int64_t most =
+      std::min({card.multiprocessors / items, Skv / least_keys, MAX_NUM_SPLITS});
+  int64_t splits = std::min(wave, most);
   // Pairs of blocks fill what one tile each leaves: larger tiles have one block a multiprocessor, and
   // over many keys a merge is worth the evener load.
   const int64_t pair_keys = row_warps > 1 ? 2 * MIN_KEYS : PAIR_KEYS;
   const bool pairs = 2 * items <= card.multiprocessors && Skv >= pair_keys;
   if (splits <= 1) return pairs ? 2 : 1;
   if (card.max_cluster == 1) return splits;
-  if (row_warps == 1 && sizes.D <= 128) splits = largest_power_of_two(splits);
-  if (splits <= card.max_cluster) return splits;
-  if (Skv * sizes.D < FAR_ELEMENTS) return card.max_cluster;
+
+  // Where one cluster merges all. Two neighbours share a port to the memory, so that many clusters of an
+  // odd number are fed unevenly.
+  const auto in_one_cluster = [&](int64_t n) {
+    const bool even = n % 2 == 0 || 2 * items * n <= card.multiprocessors;
+    return n <= card.max_cluster && even && fit_at_once(items, n, card);
+  };
+  for (int64_t n = splits; n <= std::min<int64_t>(most, card.max_cluster); ++n) {
+    if (in_one_cluster(n)) return n;
+  }
+  int64_t one = std::min<int64_t>(splits, card.max_cluster);
+  while (one > 1 && !in_one_cluster(one)) --one;
+  // The merge through the workspace takes as long as a block takes for 2 merge_elements of k.
   const int64_t merge_elements = MERGE_ELEMENTS * (row_warps == 1 ? 1 : 2);
-  splits = std::min(splits, std::max<int64_t>(4 * card.max_cluster, Skv * sizes.D / merge_elements));
-  return splits - splits % card.max_cluster;
+  const int64_t elements = Skv * sizes.D;
+  if (elements * (splits - one) < one * splits * 2 * merge_elements) return one;
+  splits = std::min(splits, std::max<int64_t>(4 * card.max_cluster, elements / merge_elements));
+  // Of the numbers from there on the first that is cut into the largest clusters.
+  int64_t best = splits;
+  int largest = 1;
+  for (int64_t n = splits; n < splits + card.max_cluster && n <= most; ++n) {
+    const int cluster = choose_cluster(items, n, card);
+    if (cluster % 2 != 0 || cluster <= largest) continue;
+    best = n;
+    largest = cluster;
+  }
+  return best;
 }
 
-// Clusters that run at the same time, as large as may be: a second wave would take as long again.
+// Up to 16 rows: blocks that take whole multiprocessors, one to each pair of them where that draws all
+// of the memory's bandwidth, or one to each.
+int64_t choose_even_splits(int64_t items, const Sizes& sizes, const Card& card) {
+  if (items <= 0) return 1;
+  const int64_t pairs = largest_power_of_two(card.multiprocessors / 2 / items);
+  const bool drawn = 16 * pairs * items >= 15 * blocks_that_draw(card);
+  const int64_t splits = drawn ? pairs : largest_power_of_two(card.multiprocessors / items);
+  return std::max<int64_t>(1, std::min(splits, sizes.Skv / WGMMA_MIN_KEYS));
+}
+
+// Clusters that run at the same time, as large as may be: a second wave would take as long again. Two to
+// an item where one draws too little of the memory's bandwidth, over keys that are worth their merge.
 // Tiles of many values need no cluster to merge, so they fill the card.
-int64_t choose_wgmma_splits(int64_t items, bool many_values, int64_t Skv, const Card& card) {
-  const int64_t most = Skv / WGMMA_MIN_KEYS;
+int64_t choose_wgmma_splits(int64_t items, bool many_values, const Sizes& sizes, const Card& card) {
+  const int64_t most = sizes.Skv / WGMMA_MIN_KEYS;
   if (items <= 0 || most <= 1) return 1;
   if (many_values) {
     const int64_t blocks = std::min<int64_t>(card.multiprocessors / items, MAX_CLUSTER);
@@ -77,17 +135,22 @@ int64_t choose_wgmma_splits(int64_t items, bool many_values, int64_t Skv, const 
   if (const int64_t clusters = card.clusters[MAX_CLUSTER] / items; clusters > 1) {
     if (most >= MAX_CLUSTER) return MAX_CLUSTER * std::min(clusters, most / MAX_CLUSTER);
   }
-  for (int64_t blocks = std::min<int64_t>(MAX_CLUSTER, most); blocks > 1; --blocks) {
-    if (card.clusters[blocks] >= items) return blocks;
-  }
-  return 1;
+  const auto largest_cluster = [&](int64_t clusters, int64_t limit) {
+    int64_t blocks = std::min<int64_t>(MAX_CLUSTER, limit);
+    while (blocks > 1 && card.clusters[blocks] < clusters) --blocks;
+    return std::max<int64_t>(blocks, 1);
+  };
+  const int64_t one = largest_cluster(items, most);
+  const int64_t two = 2 * largest_cluster(2 * items, most / 2);
+  const bool worth = sizes.Skv * sizes.D * (two - one) >= one * two * 2 * MERGE_ELEMENTS;
+  return items * one < blocks_that_draw(card) && two > one && worth ? two : one;
 }
 
 // What was asked for; else what was measured to be the fastest for such a call; else 0. Calls with
 // lengths are not measured: they may be cut otherwise.
 int64_t wanted_or_measured(int64_t wanted, Tuned variant, const Sizes& sizes, const Card& card) {
   if (wanted > 0 || sizes.lengths) return wanted;
-  return tuned_splits({variant, card.capability, card.multiprocessors, sizes.D,
+  return tuned_splits({variant, card.capability, card.multiprocessors, card.bandwidth, sizes.D,
                        sizes.B * sizes.Hkv, rows_of_kv_head(sizes), sizes.Skv, 0});
 }
 
@@ -151,15 +214,11 @@ FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   FusedPlan plan = plan_of(true, two ? 2 : 1, ROWS_PER_WARPGROUP, sizes);
   const bool few_rows = rows_of_kv_head(sizes) <= ROWS_PER_WARP;
   const bool many_values = plan.row_units * ROWS_PER_WARPGROUP * sizes.D >= MANY_VALUES;
-  plan.num_splits = splits;
-  if (splits == 0 && !few_rows) {
-    plan.num_splits = choose_wgmma_splits(plan.items, many_values, sizes.Skv, card);
-  } else if (splits == 0) {
-    const int64_t model = choose_splits(plan.items, 1, sizes, card);
-    plan.num_splits = std::min(model <= MAX_CLUSTER ? largest_power_of_two(model) : model,
-                               std::max<int64_t>(1, sizes.Skv / WGMMA_MIN_KEYS));
-  }
-  plan.cluster = largest_divisor(plan.num_splits, MAX_CLUSTER);
+  plan.num_splits = splits > 0 ? splits
+                    : few_rows ? choose_even_splits(plan.items, sizes, card)
+                               : choose_wgmma_splits(plan.items, many_values, sizes, card);
+  plan.cluster = many_values ? largest_divisor(plan.num_splits, MAX_CLUSTER)
+                             : choose_cluster(plan.items, plan.num_splits, card);
   // Measured on an H100: a cluster of two or four that runs in one wave merges such tiles in less
   // time than a second kernel takes to start; larger clusters, or those that wait, do not.
   plan.merge_apart = many_values && plan.num_splits > 1 &&
@@ -169,6 +228,8 @@ FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // but read, four warps of copies bring a hundredth more than its one copy engine; so they do for
   // rows of more than two boxes until there is more than a wave of blocks.
   const int64_t blocks = plan.items * plan.num_splits;
+  // Measured on an H200: 66 us in place of 69 for 512 blocks of 1024 keys.
+  plan.small_ring = few_rows && sizes.D > 64 && sizes.D <= 128 && blocks > card.multiprocessors;
   plan.boxes = few_rows             ? 2 * blocks > card.multiprocessors
                : sizes.D <= 2 * 64  ? true
                                     : blocks > card.multiprocessors;
@@ -189,7 +250,7 @@ FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
   FusedPlan plan = plan_of(false, row_warps, ROWS_PER_WARP, sizes);
   const int64_t given = wanted_or_measured(splits, Tuned::fused, sizes, card);
   plan.num_splits = given > 0 ? given : choose_splits(plan.items, row_warps, sizes, card);
-  plan.cluster = largest_divisor(plan.num_splits, card.max_cluster);
+  plan.cluster = choose_cluster(plan.items, plan.num_splits, card);
   if (splits == 0) plan.ragged_blocks = choose_ragged_blocks(sizes, plan, card);
   plan.overlap = card.max_cluster > 1;  // both came with sm_90
   plan.admit_next = plan.overlap;
@@ -205,8 +266,8 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
 // Measured on an H100. Up to 16 rows: it reads long keys at 1 to 2 % more of the memory's bandwidth,
 // where its blocks of a whole multiprocessor are spread evenly: one to a pair, which a cluster of two
 // would share, or a full wave. More rows: blocks of 128 keys take 2 to 4 us longer to start and to
-// merge, which some 2e8 multiply-adds make up for. Where clusters merge through the workspace, many
-// rows take longer. So do rows that cannot be copied 16 bytes at a time.
+// merge, which some 2e8 multiply-adds make up for. Where more than two clusters merge through the
+// workspace, many rows take longer; few do by fused where it is more than one. So do rows that cannot be copied 16 bytes at a time.
 bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
   constexpr int64_t MULTIPLY_ADDS = int64_t{3} << 26;
   constexpr int64_t KEYS_OF_A_PAIR = 8192;  // a block's, at least
@@ -216,7 +277,7 @@ bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
   if (!card.has_wgmma() || sizes.D % 8 != 0) return false;
   if (few_rows && (sizes.D <= 64 || sizes.Skv < KEYS_OF_A_WAVE || sizes.lengths)) return false;
   const FusedPlan plan = cut_wgmma(sizes, 0, card);
-  if (plan.groups() > 1 && !plan.merge_apart) return false;
+  if (plan.groups() > (few_rows ? 1 : 2) && !plan.merge_apart) return false;
   if (few_rows) {
     const int64_t blocks = plan.items * plan.num_splits;
     const int64_t keys = sizes.Skv / plan.num_splits;
@@ -263,6 +324,7 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
   fp.rows = static_cast<uint32_t>(rows);
   fp.items = static_cast<uint32_t>(plan.items);
   fp.ragged_blocks = static_cast<uint32_t>(plan.ragged_blocks);
+  fp.small_ring = plan.small_ring;
   fp.boxes = plan.boxes;
   fp.merge_apart = plan.merge_apart;
   fp.overlap = plan.overlap;

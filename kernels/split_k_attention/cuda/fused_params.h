@@ -24,6 +24,7 @@ struct FusedParams {
   uint32_t items;
   bool heads_inner;        // neighbouring items differ in batch entry or head, not in the tile
   uint32_t ragged_blocks;  // of the kernel of ragged.cuh; 0 where the other is meant
+  bool small_ring;         // of wgmma: two blocks share a multiprocessor
   bool boxes;              // k and v come by bulk tensor copies, where those can read them
   bool merge_apart;        // the states of all splits go to the workspace, for a second kernel
   bool overlap;            // may start before the kernel ahead of it in the stream has ended

@@ -112,6 +112,13 @@ cudaError_t read_card(Card* card) {
   if (error != cudaSuccess) return error;
   error = cudaDeviceGetAttribute(&card->multiprocessors, cudaDevAttrMultiProcessorCount, device);
   if (error != cudaSuccess) return error;
+  int clock = 0;  // kHz, two transfers each
+  error = cudaDeviceGetAttribute(&clock, cudaDevAttrMemoryClockRate, device);
+  if (error != cudaSuccess) return error;
+  int width = 0;  // bits
+  error = cudaDeviceGetAttribute(&width, cudaDevAttrGlobalMemoryBusWidth, device);
+  if (error != cudaSuccess) return error;
+  card->bandwidth = static_cast<int>(int64_t{2} * clock * (width / 8) / 1'000'000);
   int major = 0;
   error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   if (error != cudaSuccess) return error;

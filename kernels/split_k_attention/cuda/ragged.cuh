@@ -179,6 +179,7 @@ __global__ void __launch_bounds__(C::THREADS)
         at.key_begin = static_cast<int64_t>(from - keys_begin) * C::BLOCK_KV;
         at.key_end = min(static_cast<int64_t>(to - keys_begin) * C::BLOCK_KV, at.valid);
       }
+      at.key_step = 1;
       attend<C>(fp, at, smem);
       finish_piece<C>(fp, at, piece, smem);
       block_sync();  // before the next piece's keys come

@@ -12,6 +12,7 @@ struct TunedSplits {
   Tuned variant;
   int capability;  // 90 for sm_90
   int multiprocessors;
+  int bandwidth;  // GB/s, by the memory's clock and width: an H100 and an H200 differ in nothing else
   int64_t D;
   int64_t heads;  // batch entries x KV heads
   int64_t rows;   // query rows that share a KV head: H / Hkv x Sq
@@ -19,13 +20,17 @@ struct TunedSplits {
   int64_t splits;
 };
 
+// Within a tenth: one card is sold with parts of its memory's width switched off.
+constexpr bool alike_bandwidth(int64_t a, int64_t b) { return 10 * (a < b ? b : a) <= 11 * (a < b ? a : b); }
+
 // The splits of the row that is alike in all but the number of keys, and nearest in that: within
 // half as many again, above or below. 0 where there is none. A pure function.
 constexpr int64_t find_tuned_splits(const TunedSplits* rows, size_t count, const TunedSplits& call) {
   const TunedSplits* nearest = nullptr;
   for (const TunedSplits* row = rows; row != rows + count; ++row) {
     if (row->variant != call.variant || row->capability != call.capability ||
-        row->multiprocessors != call.multiprocessors || row->D != call.D ||
+        row->multiprocessors != call.multiprocessors ||
+        !alike_bandwidth(row->bandwidth, call.bandwidth) || row->D != call.D ||
         row->heads != call.heads || row->rows != call.rows) {
       continue;
     }
@@ -45,7 +50,7 @@ constexpr int64_t find_tuned_splits(const TunedSplits* rows, size_t count, const
 // An empty table would be no array: the last row is no card's.
 constexpr TunedSplits TUNED_SPLITS[] = {
 #include "tuned_splits.inc"
-    {Tuned::fused, 0, 0, 0, 0, 0, 0, 0},
+    {Tuned::fused, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 
 constexpr int64_t tuned_splits(const TunedSplits& call) {
@@ -53,10 +58,10 @@ constexpr int64_t tuned_splits(const TunedSplits& call) {
 }
 
 namespace tuned_example {
-constexpr TunedSplits ROWS[] = {{Tuned::fused, 90, 132, 128, 8, 4, 4096, 16},
-                                {Tuned::fused, 90, 132, 128, 8, 4, 5000, 24}};
-constexpr int64_t find(Tuned variant, int64_t heads, int64_t Skv) {
-  return find_tuned_splits(ROWS, 2, {variant, 90, 132, 128, heads, 4, Skv, 0});
+constexpr TunedSplits ROWS[] = {{Tuned::fused, 90, 132, 3352, 128, 8, 4, 4096, 16},
+                                {Tuned::fused, 90, 132, 3352, 128, 8, 4, 5000, 24}};
+constexpr int64_t find(Tuned variant, int64_t heads, int64_t Skv, int bandwidth = 3352) {
+  return find_tuned_splits(ROWS, 2, {variant, 90, 132, bandwidth, 128, heads, 4, Skv, 0});
 }
 static_assert(find(Tuned::fused, 8, 4096) == 16, "measured");
 static_assert(find(Tuned::fused, 8, 4500) == 16, "4500 / 4096 is less than 5000 / 4500");
@@ -65,6 +70,8 @@ static_assert(find(Tuned::fused, 8, 7500) == 24, "half as many again as 5000");
 static_assert(find(Tuned::fused, 8, 7501) == 0, "too far from both");
 static_assert(find(Tuned::fused, 4, 4096) == 0, "other heads");
 static_assert(find(Tuned::wgmma, 8, 4096) == 0, "another variant");
+static_assert(find(Tuned::fused, 8, 4096, 3300) == 16, "the same card");
+static_assert(find(Tuned::fused, 8, 4096, 4814) == 0, "a faster memory");
 }  // namespace tuned_example
 
 }  // namespace kbtool::cuda

@@ -19,30 +19,37 @@
 
 namespace kbtool::cuda {
 
-template <class Element_, int D_, int WARPGROUPS_>
+// SMALL_RING: two blocks share a multiprocessor, so that one reads while the other starts or ends.
+template <class Element_, int D_, int WARPGROUPS_, bool SMALL_RING_ = false>
 struct WgmmaConfig {
   using Element = Element_;
   using Traits = ElementTraits<Element>;
   static constexpr int D = D_;  // the bucket; the head dimension may be less
   static constexpr int WARPGROUPS = WARPGROUPS_;
   static constexpr bool ALIGNED = true;
+  static constexpr bool DEALT = false;
+  static constexpr bool SMALL_RING = SMALL_RING_;
+  static constexpr int BLOCKS = SMALL_RING ? 2 : 1;  // of a multiprocessor
 
   static constexpr int BLOCK_M = 64 * WARPGROUPS;
-  static constexpr int BLOCK_KV = D == 256 ? 64 : 128;
+  static constexpr int BLOCK_KV = D == 256 || SMALL_RING ? 64 : 128;
   static constexpr int BOX_KEYS = 32;  // so that the halves of a row are read soon after each other
   static constexpr int STAGES = D == 64 ? 4 : D == 256 && WARPGROUPS == 2 ? 2 : 3;
 
   static constexpr int CONSUMER_WARPS = 4 * WARPGROUPS;
   static constexpr int PRODUCER_WARPS = 4;
-  // With two warpgroups of consumers the registers that the launch gave, 168 a thread, are dealt out
-  // unevenly: 2 x 232 + 40 = 3 x 168. One more would be waited for without end.
-  static constexpr bool UNEVEN_REGISTERS = WARPGROUPS == 2;
-  static constexpr int CONSUMER_REGISTERS = 232;
-  static constexpr int PRODUCER_REGISTERS = 40;
-  static_assert(2 * CONSUMER_REGISTERS + PRODUCER_REGISTERS <= 3 * (65536 / (3 * 128) / 8 * 8),
-                "what the launch gives three warpgroups");
   static constexpr int THREADS = 32 * CONSUMER_WARPS;  // that finish the tile
   static constexpr int LAUNCH_THREADS = THREADS + 32 * PRODUCER_WARPS;
+  // With three warpgroups on a multiprocessor, or four, the registers that the launch gave a thread are
+  // dealt out unevenly: 2 x 232 + 40 = 3 x 168, 208 + 48 = 2 x 128. One more would be waited for
+  // without end.
+  static constexpr bool UNEVEN_REGISTERS = WARPGROUPS == 2 || SMALL_RING;
+  static constexpr int LAUNCH_REGISTERS = 65536 / (BLOCKS * LAUNCH_THREADS) / 8 * 8;
+  static constexpr int CONSUMER_REGISTERS = SMALL_RING ? 208 : 232;
+  static constexpr int PRODUCER_REGISTERS = SMALL_RING ? 48 : 40;
+  static_assert(!UNEVEN_REGISTERS || WARPGROUPS * CONSUMER_REGISTERS + PRODUCER_REGISTERS <=
+                                         (WARPGROUPS + 1) * LAUNCH_REGISTERS,
+                "what the launch gives a block");
   static constexpr int COPY_THREADS = 32 * PRODUCER_WARPS;
   static constexpr int SEARCH_THREADS = COPY_THREADS - 32;  // where one thread asks for the copies
   static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
@@ -56,7 +63,8 @@ struct WgmmaConfig {
   static constexpr int CLEARED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
   static constexpr int EXCHANGE_OFFSET = CLEARED_OFFSET + 8 * STAGES;  // a barrier
   static constexpr int LOOP_BYTES = EXCHANGE_OFFSET + 8;
-  static_assert(LOOP_BYTES <= 227 * 1024, "what a block of sm_90 may have");
+  static_assert(BLOCKS * (LOOP_BYTES + 1024) <= 228 * 1024,
+                "what a multiprocessor of sm_90 has, of which it keeps 1 KB a block");
   static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0, "panels keep the swizzle");
 
   // Once the loop is done the state lies where the tiles were.
@@ -514,7 +522,7 @@ __device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const
 }
 
 template <class C>
-__global__ void __launch_bounds__(C::LAUNCH_THREADS, 1)
+__global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
     wgmma_kernel(const __grid_constant__ FusedParams fp, const __grid_constant__ TensorMaps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char wgmma_smem[];
@@ -583,6 +591,9 @@ cudaError_t launch_wgmma_bucket(const FusedParams& fp, int warpgroups, cudaStrea
   const auto launch = [&] {
     if constexpr (D < 256) {
       if (warpgroups == 2) return launch_wgmma_config<WgmmaConfig<Element, D, 2>>(fp, stream);
+    }
+    if constexpr (D == 128) {
+      if (fp.small_ring) return launch_wgmma_config<WgmmaConfig<Element, D, 1, true>>(fp, stream);
     }
     return launch_wgmma_config<WgmmaConfig<Element, D, 1>>(fp, stream);
   };
