@@ -427,7 +427,8 @@ def test_rows_of_256_columns_take_more_blocks(plan: Make) -> None:
         (1, 8, 8192, 12, 6),
         (1, 8, 65536, 12, 6),
         (1, 4, 8192, 24, 8),
-        (1, 1, 32768, 96, 8),
+        (1, 1, 32768, 64, 8),  # the last to arrive reads eight clusters' states at once
+        (1, 1, 131072, 96, 8),
         (2, 8, 8192, 6, 6),
         (4, 8, 16384, 4, 2),  # clusters of three are fed unevenly, and 32 of four do not fit
         (4, 8, 1024, 2, 2),
@@ -446,10 +447,16 @@ def test_a_faster_memory_takes_more_blocks(
     ("sizes", "splits", "cluster", "faster"),
     [
         ((1, 32, 8, 1, 65536, 128), 16, 2, False),  # fused is, dealt out
+        ((4, 32, 8, 1, 8192, 128), 4, 2, True),
+        ((4, 32, 8, 1, 4096, 128), 4, 2, False),  # too few keys for the merge of two clusters
         ((16, 32, 8, 1, 8192, 128), 1, 1, True),
         ((64, 32, 8, 1, 1024, 128), 1, 1, True),
         ((1, 32, 8, 16, 16384, 128), 12, 6, True),  # 8 clusters of 8 draw too little
         ((1, 32, 8, 16, 4096, 128), 8, 8, True),
+        ((1, 32, 8, 16, 8192, 128), 8, 8, True),  # too few keys for the merge of two clusters
+        ((1, 16, 4, 16, 16384, 128), 24, 8, True),
+        ((1, 8, 2, 16, 16384, 128), 56, 8, False),  # seven clusters merge through the workspace
+        ((1, 8, 2, 16, 65536, 128), 56, 8, True),
         ((1, 32, 8, 64, 16384, 128), 8, 1, True),
     ],
 )
@@ -459,6 +466,17 @@ def test_a_faster_memory_takes_more_blocks_of_wgmma(
     made = plan(sizes, card=H200, wgmma=True)
     assert (made.num_splits, made.cluster) == (splits, cluster)
     assert bool(made.wgmma_is_faster) == faster
+
+
+@pytest.mark.parametrize(
+    ("heads_kv", "rows", "Skv", "splits"),
+    [(1, 32, 4096, 64), (1, 32, 16384, 64), (1, 32, 32768, 104), (1, 64, 4096, 64), (2, 64, 4096, 56)],
+)
+def test_tiles_of_more_rows_take_more_blocks(
+    plan: Make, heads_kv: int, rows: int, Skv: int, splits: int
+) -> None:
+    made = plan((1, heads_kv * rows, heads_kv, 1, Skv, 128), card=H200)
+    assert (made.num_splits, made.cluster) == (splits, 8)
 
 
 def test_small_rings_are_for_more_blocks_of_a_query_than_multiprocessors(plan: Make) -> None:

@@ -15,7 +15,7 @@ constexpr int64_t ROWS_PER_WARP = 16;
 constexpr int64_t MIN_KEYS = 64;   // one block of 16 keys for each of four warps
 constexpr int64_t PAIR_KEYS = 2048;
 constexpr int64_t FEW_KEYS = 32;   // worth a block where there are four splits of them or more
-constexpr int64_t MERGE_ELEMENTS = 128 * 128;  // of k, worth a block of a cluster that merges by the workspace
+constexpr int64_t MERGE_ELEMENTS = 256 * 128;  // of k; see choose_splits
 
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys
@@ -95,11 +95,17 @@ int64_t choose_splits(int64_t items, int row_warps, const Sizes& sizes, const Ca
   }
   int64_t one = std::min<int64_t>(splits, card.max_cluster);
   while (one > 1 && !in_one_cluster(one)) --one;
-  // The merge through the workspace takes as long as a block takes for 2 merge_elements of k.
-  const int64_t merge_elements = MERGE_ELEMENTS * (row_warps == 1 ? 1 : 2);
+  // The merge through the workspace takes as long as a block takes for so many elements of k, and again
+  // where the last to arrive has more than the states of eight clusters to read.
+  const int64_t merge_elements = row_warps == 1 ? MERGE_ELEMENTS : MERGE_ELEMENTS / 2;
   const int64_t elements = Skv * sizes.D;
-  if (elements * (splits - one) < one * splits * 2 * merge_elements) return one;
-  splits = std::min(splits, std::max<int64_t>(4 * card.max_cluster, elements / merge_elements));
+  const auto worth = [&](int64_t from, int64_t to) {
+    return elements * (to - from) >= from * to * merge_elements;
+  };
+  if (!worth(one, splits)) return one;
+  splits = std::min(splits, std::max<int64_t>(4 * card.max_cluster, 2 * elements / merge_elements));
+  const int64_t eight = 8 * card.max_cluster;
+  if (splits > eight && !worth(eight, splits)) splits = eight;
   // Of the numbers from there on the first that is cut into the largest clusters.
   int64_t best = splits;
   int largest = 1;
@@ -263,31 +269,34 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
 }
 
 // The variant is told by the model's cut: a measured one says how to cut it, and nothing of others.
-// Measured on an H100. Up to 16 rows: it reads long keys at 1 to 2 % more of the memory's bandwidth,
-// where its blocks of a whole multiprocessor are spread evenly: one to a pair, which a cluster of two
-// would share, or a full wave. More rows: blocks of 128 keys take 2 to 4 us longer to start and to
-// merge, which some 2e8 multiply-adds make up for. Where more than two clusters merge through the
-// workspace, many rows take longer; few do by fused where it is more than one. So do rows that cannot be copied 16 bytes at a time.
+// Measured on an H100 and an H200. Up to 16 rows: it reads long keys at 1 to 2 % more of the memory's
+// bandwidth, where its blocks of a whole multiprocessor are spread evenly: one to a pair, which a
+// cluster of two would share, or a full wave; and where no more than two clusters merge. More rows:
+// blocks of 128 keys take 2 to 4 us longer to start and to merge, which some 2e8 multiply-adds make up
+// for, twice as many where more than four clusters merge through the workspace. Rows that cannot be
+// copied 16 bytes at a time take longer.
 bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
   constexpr int64_t MULTIPLY_ADDS = int64_t{3} << 26;
   constexpr int64_t KEYS_OF_A_PAIR = 8192;  // a block's, at least
-  constexpr int64_t KEYS_OF_A_WAVE = 1024;
+  constexpr int64_t KEYS_OF_A_WAVE = 1024;  // and twice that for each cluster that merges with others
   const int64_t rows = rows_of_kv_head(sizes);
   const bool few_rows = rows <= ROWS_PER_WARP;
   if (!card.has_wgmma() || sizes.D % 8 != 0) return false;
   if (few_rows && (sizes.D <= 64 || sizes.Skv < KEYS_OF_A_WAVE || sizes.lengths)) return false;
   const FusedPlan plan = cut_wgmma(sizes, 0, card);
-  if (plan.groups() > (few_rows ? 1 : 2) && !plan.merge_apart) return false;
+  const int64_t groups = plan.merge_apart ? 1 : plan.groups();
   if (few_rows) {
     const int64_t blocks = plan.items * plan.num_splits;
     const int64_t keys = sizes.Skv / plan.num_splits;
     const bool pairs = 2 * blocks <= card.multiprocessors;
     // A cluster of two shares a pair; for rows of 256 columns it is still the faster one.
     const bool apart = plan.cluster != 2 || sizes.D > 128;
-    const bool even = pairs ? apart && keys >= KEYS_OF_A_PAIR
-                            : 16 * blocks >= 15 * card.multiprocessors && keys >= KEYS_OF_A_WAVE;
+    const bool even = pairs ? groups == 1 && apart && keys >= KEYS_OF_A_PAIR
+                            : groups <= 2 && 16 * blocks >= 15 * card.multiprocessors &&
+                                  keys >= KEYS_OF_A_WAVE * groups;
     if (!even) return false;
-  } else if (sizes.B * sizes.Hkv * rows * sizes.Skv < MULTIPLY_ADDS / std::max<int64_t>(1, sizes.D)) {
+  } else if (sizes.B * sizes.Hkv * rows * sizes.Skv <
+             MULTIPLY_ADDS * (groups > 4 ? 2 : 1) / std::max<int64_t>(1, sizes.D)) {
     return false;
   }
   return plan_fused(sizes, 0, card).ragged_blocks == 0;
