@@ -225,8 +225,13 @@ def is_short(case: dict[str, Any]) -> bool:
     return any(0 < length < case["Skv"] for length in case.get("kv_lengths") or [])
 
 
-INSTANCES = {(64, 1), (64, 2), (128, 1), (128, 2), (256, 1)}
-"""Of wgmma: head dimension, warpgroups."""
+INSTANCES = {(64, 1, 0), (64, 2, 0), (128, 1, 0), (128, 1, 1), (128, 2, 0), (256, 1, 0)}
+"""Of wgmma: head dimension, warpgroups, whether the ring is small."""
+
+
+def instance(case: dict[str, Any], made: Plan) -> tuple[int, int, int]:
+    """That runs the case by wgmma."""
+    return bucket(case), made.row_units, made.small_ring
 
 
 @pytest.fixture(scope="module")
@@ -290,16 +295,17 @@ def test_the_clusters_of_wgmma_run_at_the_same_time(plan: Make, sizes: tuple[int
 @pytest.mark.parametrize(
     ("sizes", "splits", "cluster", "apart"),
     [
-        ((1, 32, 8, 16, 16384, 128), 8, 8, False),  # one warpgroup: a cluster merges in no time
+        ((1, 32, 8, 16, 16384, 128), 8, 1, True),  # a cluster of 8 is slow to merge 64 rows
         ((1, 32, 8, 64, 16384, 128), 8, 1, True),  # 16 clusters of 8 would be one too many
-        ((1, 32, 8, 32, 16384, 128), 8, 1, True),  # 8 clusters of 8 would fit, and merge slower
+        ((1, 32, 8, 32, 16384, 128), 16, 1, True),  # two warpgroups: all multiprocessors
         ((1, 32, 8, 256, 4096, 128), 2, 2, False),  # pairs fit and merge faster
         ((1, 16, 8, 64, 4096, 256), 8, 1, True),
-        ((1, 32, 8, 64, 16384, 64), 6, 6, False),  # half as many values
+        ((1, 32, 8, 64, 16384, 64), 8, 1, True),  # half as many values
+        ((1, 8, 2, 16, 16384, 128), 56, 8, False),  # so many states that clusters merge faster
         ((1, 32, 8, 64, 300, 128), 1, 1, False),
     ],
 )
-def test_a_second_kernel_merges_tiles_of_many_values_that_fill_the_card(
+def test_a_second_kernel_merges_tiles_of_more_rows(
     plan: Make, sizes: tuple[int, ...], splits: int, cluster: int, apart: bool
 ) -> None:
     made = plan(sizes, wgmma=True)
@@ -354,7 +360,8 @@ def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
     assert any(0 in case["kv_lengths"] for case, _ in ragged)
     # The kernel that merges apart.
     apart = [case for case, made in wgmma if made.merge_apart]
-    assert {bucket(case) for case in apart} == {128, 256}
+    assert {bucket(case) for case in apart} == {64, 128, 256}
+    assert any(case["D"] % 2 == 1 for case in apart)  # columns stored one by one
     # Merges in a cluster, through the workspace, and in both.
     for plans in (fused, wgmma):
         cut = [made for _, made in plans if not made.merge_apart and not made.ragged_blocks]
@@ -366,7 +373,7 @@ def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
     }
     # Keys by bulk tensor copies and one by one, in each instance.
     boxes = [(case, made) for case, made in wgmma if read_in_boxes(case, made)]
-    assert {(bucket(case), made.row_units) for case, made in boxes if is_short(case)} == INSTANCES
+    assert {instance(case, made) for case, made in boxes if is_short(case)} == INSTANCES
     assert any(case["D"] not in (64, 128, 256) for case, _ in boxes)  # boxes past the row's end
     assert any(made.boxes and not read_in_boxes(case, made) for case, made in wgmma)
     assert any(not made.boxes for _, made in wgmma)
@@ -377,7 +384,7 @@ def test_boxes_meet_all_that_may_lie_behind_the_keys(plan: Make) -> None:
     made = [(case, plans_of(plan, case)[1]) for case in cases]
     for fill in ("random", "inf_beyond"):
         reached = {
-            (bucket(case), one.row_units)
+            instance(case, one)
             for case, one in made
             if read_in_boxes(case, one) and is_short(case) and case["fill"] == fill
         }
@@ -451,13 +458,17 @@ def test_a_faster_memory_takes_more_blocks(
         ((4, 32, 8, 1, 4096, 128), 4, 2, False),  # too few keys for the merge of two clusters
         ((16, 32, 8, 1, 8192, 128), 1, 1, True),
         ((64, 32, 8, 1, 1024, 128), 1, 1, True),
-        ((1, 32, 8, 16, 16384, 128), 12, 6, True),  # 8 clusters of 8 draw too little
-        ((1, 32, 8, 16, 4096, 128), 8, 8, True),
-        ((1, 32, 8, 16, 8192, 128), 8, 8, True),  # too few keys for the merge of two clusters
-        ((1, 16, 4, 16, 16384, 128), 24, 8, True),
+        ((1, 32, 8, 16, 4096, 128), 8, 1, True),
+        ((1, 32, 8, 16, 16384, 128), 12, 1, True),  # 64 blocks draw too little
+        ((1, 32, 8, 16, 65536, 128), 16, 1, True),  # 96 leave some multiprocessors without a second
+        ((1, 32, 8, 64, 16384, 128), 8, 1, True),
+        ((1, 16, 4, 16, 16384, 128), 16, 1, True),
+        ((1, 8, 2, 16, 4096, 128), 16, 1, True),
         ((1, 8, 2, 16, 16384, 128), 56, 8, False),  # seven clusters merge through the workspace
         ((1, 8, 2, 16, 65536, 128), 56, 8, True),
-        ((1, 32, 8, 64, 16384, 128), 8, 1, True),
+        ((1, 32, 8, 5, 2048, 128), 8, 1, False),  # 20 rows over few keys
+        ((1, 32, 8, 8, 4096, 128), 8, 1, True),
+        ((1, 32, 8, 16, 1024, 128), 4, 4, False),
     ],
 )
 def test_a_faster_memory_takes_more_blocks_of_wgmma(

@@ -19,18 +19,11 @@ constexpr int64_t MERGE_ELEMENTS = 256 * 128;  // of k; see choose_splits
 
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys
-constexpr int64_t MANY_VALUES = 128 * 128;  // of a tile's state: 128 x 128 or 64 x 256
+constexpr int64_t MANY_CLUSTERS = 4;
 constexpr int64_t FEW_WAVES = 4;  // up to here long tiles go first over all heads, not head by head
 
 int64_t rows_of_kv_head(const Sizes& sizes) {
   return sizes.Hkv == 0 ? 0 : sizes.H / sizes.Hkv * sizes.Sq;
-}
-
-int largest_divisor(int64_t n, int limit) {
-  for (int64_t divisor = std::min<int64_t>(n, limit); divisor > 1; --divisor) {
-    if (n % divisor == 0) return static_cast<int>(divisor);
-  }
-  return 1;
 }
 
 int64_t largest_power_of_two(int64_t limit) {
@@ -128,28 +121,29 @@ int64_t choose_even_splits(int64_t items, const Sizes& sizes, const Card& card) 
   return std::max<int64_t>(1, std::min(splits, sizes.Skv / WGMMA_MIN_KEYS));
 }
 
-// Clusters that run at the same time, as large as may be: a second wave would take as long again. Two to
-// an item where one draws too little of the memory's bandwidth, over keys that are worth their merge.
-// Tiles of many values need no cluster to merge, so they fill the card.
-int64_t choose_wgmma_splits(int64_t items, bool many_values, const Sizes& sizes, const Card& card) {
+// More rows. Tiles of two warpgroups are worth every multiprocessor. Of one it is half of them, then as
+// many blocks as draw the memory's bandwidth, and where some pairs of multiprocessors have two of those
+// and others one, all: each where the keys are worth the merge of more splits. Of three items or fewer
+// clusters of eight, more than four to each.
+int64_t choose_wgmma_splits(int64_t items, bool two, const Sizes& sizes, const Card& card) {
+  constexpr int64_t LEAST = 8;
+  constexpr int64_t MOST_OF_HALF = 16;
+  constexpr int64_t MERGE_KEYS = 128;  // what one more split costs, in keys of a block
   const int64_t most = sizes.Skv / WGMMA_MIN_KEYS;
   if (items <= 0 || most <= 1) return 1;
-  if (many_values) {
-    const int64_t blocks = std::min<int64_t>(card.multiprocessors / items, MAX_CLUSTER);
-    return std::max<int64_t>(1, std::min(blocks, most));
+  const int64_t clusters = card.clusters[MAX_CLUSTER] / items;
+  if (clusters > MANY_CLUSTERS && most >= MAX_CLUSTER) {
+    return MAX_CLUSTER * std::min(clusters, most / MAX_CLUSTER);
   }
-  if (const int64_t clusters = card.clusters[MAX_CLUSTER] / items; clusters > 1) {
-    if (most >= MAX_CLUSTER) return MAX_CLUSTER * std::min(clusters, most / MAX_CLUSTER);
-  }
-  const auto largest_cluster = [&](int64_t clusters, int64_t limit) {
-    int64_t blocks = std::min<int64_t>(MAX_CLUSTER, limit);
-    while (blocks > 1 && card.clusters[blocks] < clusters) --blocks;
-    return std::max<int64_t>(blocks, 1);
+  const int64_t all = card.multiprocessors / items;
+  const int64_t half = std::min(std::max(all / 2, LEAST), MOST_OF_HALF);
+  int64_t splits = two ? all : std::min(all, half);
+  const auto take = [&](int64_t more) {
+    if (more > splits && sizes.Skv >= splits * more * MERGE_KEYS) splits = more;
   };
-  const int64_t one = largest_cluster(items, most);
-  const int64_t two = 2 * largest_cluster(2 * items, most / 2);
-  const bool worth = sizes.Skv * sizes.D * (two - one) >= one * two * 2 * MERGE_ELEMENTS;
-  return items * one < blocks_that_draw(card) && two > one && worth ? two : one;
+  take(std::min(ceil_div(blocks_that_draw(card), items), all));
+  if (2 * items * splits > card.multiprocessors) take(all);
+  return std::max<int64_t>(1, std::min(splits, most));
 }
 
 // What was asked for; else what was measured to be the fastest for such a call; else 0. Calls with
@@ -219,16 +213,17 @@ FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   const bool two = rows_of_kv_head(sizes) > ROWS_PER_WARPGROUP && sizes.D <= 128;
   FusedPlan plan = plan_of(true, two ? 2 : 1, ROWS_PER_WARPGROUP, sizes);
   const bool few_rows = rows_of_kv_head(sizes) <= ROWS_PER_WARP;
-  const bool many_values = plan.row_units * ROWS_PER_WARPGROUP * sizes.D >= MANY_VALUES;
   plan.num_splits = splits > 0 ? splits
                     : few_rows ? choose_even_splits(plan.items, sizes, card)
-                               : choose_wgmma_splits(plan.items, many_values, sizes, card);
-  plan.cluster = many_values ? largest_divisor(plan.num_splits, MAX_CLUSTER)
-                             : choose_cluster(plan.items, plan.num_splits, card);
-  // Measured on an H100: a cluster of two or four that runs in one wave merges such tiles in less
-  // time than a second kernel takes to start; larger clusters, or those that wait, do not.
-  plan.merge_apart = many_values && plan.num_splits > 1 &&
-                     (plan.cluster > 4 || plan.items * plan.groups() > card.clusters[plan.cluster]);
+                               : choose_wgmma_splits(plan.items, two, sizes, card);
+  plan.cluster = choose_cluster(plan.items, plan.num_splits, card);
+  // Measured on an H100 and an H200: a cluster of two or four that runs in one wave merges tiles of more
+  // rows in less time than a second kernel takes to start; larger clusters, those that wait, and several
+  // that merge through the workspace take longer, unless that kernel had many states to read.
+  const bool one_cluster = plan.cluster == plan.num_splits && plan.cluster <= 4 &&
+                           fit_at_once(plan.items, plan.cluster, card);
+  plan.merge_apart = (!few_rows || sizes.D > 128) && plan.num_splits > 1 && !one_cluster &&
+                     plan.num_splits <= MANY_CLUSTERS * MAX_CLUSTER;
   if (plan.merge_apart) plan.cluster = 1;
   // Measured on an H100: where a multiprocessor has to itself what two share otherwise and does little
   // but read, four warps of copies bring a hundredth more than its one copy engine; so they do for
@@ -273,10 +268,12 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
 // bandwidth, where its blocks of a whole multiprocessor are spread evenly: one to a pair, which a
 // cluster of two would share, or a full wave; and where no more than two clusters merge. More rows:
 // blocks of 128 keys take 2 to 4 us longer to start and to merge, which some 2e8 multiply-adds make up
-// for, twice as many where more than four clusters merge through the workspace. Rows that cannot be
-// copied 16 bytes at a time take longer.
+// for, half as many over many keys, twice as many where more than four clusters merge through the
+// workspace; over many keys a tile of 64 rows always does. Rows that cannot be copied 16 bytes at a
+// time take longer.
 bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
-  constexpr int64_t MULTIPLY_ADDS = int64_t{3} << 26;
+  constexpr int64_t MULTIPLY_ADDS = int64_t{3} << 25;
+  constexpr int64_t MANY_KEYS = 2048;
   constexpr int64_t KEYS_OF_A_PAIR = 8192;  // a block's, at least
   constexpr int64_t KEYS_OF_A_WAVE = 1024;  // and twice that for each cluster that merges with others
   const int64_t rows = rows_of_kv_head(sizes);
@@ -295,9 +292,10 @@ bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
                             : groups <= 2 && 16 * blocks >= 15 * card.multiprocessors &&
                                   keys >= KEYS_OF_A_WAVE * groups;
     if (!even) return false;
-  } else if (sizes.B * sizes.Hkv * rows * sizes.Skv <
-             MULTIPLY_ADDS * (groups > 4 ? 2 : 1) / std::max<int64_t>(1, sizes.D)) {
-    return false;
+  } else if (groups > MANY_CLUSTERS || rows <= 2 * ROWS_PER_WARP || sizes.Skv < MANY_KEYS) {
+    const int64_t least = groups > MANY_CLUSTERS ? 4 : sizes.Skv < MANY_KEYS ? 2 : 1;
+    const int64_t multiply_adds = MULTIPLY_ADDS / std::max<int64_t>(1, sizes.D);  // over columns
+    if (sizes.B * sizes.Hkv * rows * sizes.Skv < least * multiply_adds) return false;
   }
   return plan_fused(sizes, 0, card).ragged_blocks == 0;
 }

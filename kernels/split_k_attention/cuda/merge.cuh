@@ -1,5 +1,5 @@
 // The merge of the splits' states in the workspace by a kernel of its own, right behind the one
-// that made them. For tiles of many values: every multiprocessor takes part, where a cluster has
+// that made them. For tiles of more rows: every multiprocessor takes part, where a cluster has
 // its own blocks and the last block to arrive is alone.
 #pragma once
 
@@ -17,18 +17,24 @@ __device__ __forceinline__ void store_split_state(const FusedParams& fp, const B
                                                   int row_tile, int lane,
                                                   const LaneState<C>& state) {
   static_assert(C::STATES == 1, "nothing to merge before");
-  // Tiles of so many values have as many columns as the bucket: none is left over.
+  const int D = static_cast<int>(fp.p.D);
   for_each_row(at, row_tile, lane, state, [&](int row, int half, float l) {
     const int64_t slot = state_slot(fp, at.split, place_of(fp, at, row));
     if (lane % 4 == 0) {
       fp.p.partial_m[slot] = state.m[half];
       fp.p.partial_l[slot] = l;
     }
-    float* o = fp.p.partial_o + slot * C::D + lane % 4 * 2;
+    float* o = fp.p.partial_o + slot * D;
 #pragma unroll
     for (int tile = 0; tile < C::D / 8; ++tile) {
-      *reinterpret_cast<float2*>(o + tile * 8) =
-          make_float2(state.o[tile][half * 2], state.o[tile][half * 2 + 1]);
+      const int column = tile * 8 + lane % 4 * 2;
+      const float* two = state.o[tile] + half * 2;
+      if (D % 2 == 0) {
+        if (column < D) *reinterpret_cast<float2*>(o + column) = make_float2(two[0], two[1]);
+      } else {
+        if (column < D) o[column] = two[0];
+        if (column + 1 < D) o[column + 1] = two[1];
+      }
     }
   });
 }
