@@ -18,7 +18,7 @@ constexpr int64_t FEW_KEYS = 32;   // worth a block where there are four splits 
 constexpr int64_t MERGE_ELEMENTS = 256 * 128;  // of k; see choose_splits
 
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
-constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys
+constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys, or four small ones
 constexpr int64_t MANY_CLUSTERS = 4;
 constexpr int64_t FEW_WAVES = 4;  // up to here long tiles go first over all heads, not head by head
 
@@ -32,9 +32,10 @@ int64_t largest_power_of_two(int64_t limit) {
   return power;
 }
 
-// Whether so many clusters run at the same time, each of whole multiprocessors.
+// Whether so many clusters run at the same time, each of whole multiprocessors. A build without wgmma
+// does not know.
 bool fit_at_once(int64_t clusters, int64_t blocks, const Card& card) {
-  return card.clusters[blocks] == 0 || clusters <= card.clusters[blocks];
+  return !card.has_wgmma() || clusters <= card.clusters[blocks];
 }
 
 // Splits that merge through shared memory: as many as divide them and, up to a block for each
@@ -50,22 +51,25 @@ int choose_cluster(int64_t items, int64_t splits, const Card& card) {
 }
 
 // Blocks whose copies under way keep the card's memory busy: when it is, it answers in some 1.85 us.
-// By measurement: 64 on an H100, 91 on an H200.
+// By measurement: 64 on an H100, 91 on an H200. Three quarters of a card that does not tell.
 int64_t blocks_that_draw(const Card& card) {
   constexpr int64_t RING_BYTES = 96 << 10;  // of fused
   constexpr int64_t ANSWER_NS = 1850;
-  return ceil_div(card.bandwidth * ANSWER_NS, RING_BYTES);
+  if (card.bandwidth <= 0) return card.multiprocessors * 3 / 4;
+  return std::min<int64_t>(card.multiprocessors, ceil_div(card.bandwidth * ANSWER_NS, RING_BYTES));
 }
 
 // One wave of blocks, each with keys enough to be worth it: as many as draw all of the memory's
 // bandwidth, for more end unevenly; three quarters of the multiprocessors for tiles of more rows,
 // whose products take longer than their keys, and for rows of 256 columns, of which a block draws less.
 int64_t choose_splits(int64_t items, int row_warps, const Sizes& sizes, const Card& card) {
-  const int64_t Skv = sizes.Skv;
+  const int64_t Skv = std::min(sizes.Skv, MAX_KEYS);
   if (items <= 0) return 1;
-  const int64_t wave = card.max_cluster == 1                ? card.multiprocessors / items
-                       : row_warps == 1 && sizes.D <= 128 ? ceil_div(blocks_that_draw(card), items)
-                                                          : card.multiprocessors * 3 / 4 / items;
+  const bool reads = row_warps == 1 && sizes.D <= 128;  // and does little else
+  const int64_t blocks = reads ? blocks_that_draw(card) : card.multiprocessors * 3 / 4;
+  const int64_t wave = card.max_cluster == 1 ? card.multiprocessors / items
+                       : reads               ? ceil_div(blocks, items)
+                                             : blocks / items;
   const int64_t least_keys = Skv >= 4 * FEW_KEYS ? FEW_KEYS : MIN_KEYS;
   const int64_t most =
       std::min({card.multiprocessors / items, Skv / least_keys, MAX_NUM_SPLITS});
@@ -88,6 +92,7 @@ int64_t choose_splits(int64_t items, int row_warps, const Sizes& sizes, const Ca
   }
   int64_t one = std::min<int64_t>(splits, card.max_cluster);
   while (one > 1 && !in_one_cluster(one)) --one;
+  if (16 * items * one >= 15 * blocks) return one;
   // The merge through the workspace takes as long as a block takes for so many elements of k, and again
   // where the last to arrive has more than the states of eight clusters to read.
   const int64_t merge_elements = row_warps == 1 ? MERGE_ELEMENTS : MERGE_ELEMENTS / 2;
@@ -99,24 +104,29 @@ int64_t choose_splits(int64_t items, int row_warps, const Sizes& sizes, const Ca
   splits = std::min(splits, std::max<int64_t>(4 * card.max_cluster, 2 * elements / merge_elements));
   const int64_t eight = 8 * card.max_cluster;
   if (splits > eight && !worth(eight, splits)) splits = eight;
-  // Of the numbers from there on the first that is cut into the largest clusters.
+  // Of the numbers from there on the first that is cut into the largest clusters; of those below where
+  // that leaves many to merge.
   int64_t best = splits;
   int largest = 1;
-  for (int64_t n = splits; n < splits + card.max_cluster && n <= most; ++n) {
+  const auto consider = [&](int64_t n) {
     const int cluster = choose_cluster(items, n, card);
-    if (cluster % 2 != 0 || cluster <= largest) continue;
+    if (cluster % 2 != 0 || cluster <= largest) return;
     best = n;
     largest = cluster;
-  }
-  return best;
+  };
+  for (int64_t n = splits; n < splits + card.max_cluster && n <= most; ++n) consider(n);
+  if (best <= 8 * largest && largest > 1) return best;
+  for (int64_t n = splits - 1; n > splits - card.max_cluster && n > one; --n) consider(n);
+  return largest == 1 && one > 1 && best > 4 ? one : best;
 }
 
 // Up to 16 rows: blocks that take whole multiprocessors, one to each pair of them where that draws all
-// of the memory's bandwidth, or one to each.
+// of the memory's bandwidth or leaves two clusters to merge already, or one to each.
 int64_t choose_even_splits(int64_t items, const Sizes& sizes, const Card& card) {
   if (items <= 0) return 1;
   const int64_t pairs = largest_power_of_two(card.multiprocessors / 2 / items);
-  const bool drawn = 16 * pairs * items >= 15 * blocks_that_draw(card);
+  const bool drawn =
+      16 * pairs * items >= 15 * blocks_that_draw(card) || pairs >= 2 * MAX_CLUSTER;
   const int64_t splits = drawn ? pairs : largest_power_of_two(card.multiprocessors / items);
   return std::max<int64_t>(1, std::min(splits, sizes.Skv / WGMMA_MIN_KEYS));
 }
@@ -135,7 +145,8 @@ int64_t choose_wgmma_splits(int64_t items, bool two, const Sizes& sizes, const C
   if (clusters > MANY_CLUSTERS && most >= MAX_CLUSTER) {
     return MAX_CLUSTER * std::min(clusters, most / MAX_CLUSTER);
   }
-  const int64_t all = card.multiprocessors / items;
+  const int64_t all =
+      std::min<int64_t>(card.multiprocessors / items, MANY_CLUSTERS * MAX_CLUSTER);
   const int64_t half = std::min(std::max(all / 2, LEAST), MOST_OF_HALF);
   int64_t splits = two ? all : std::min(all, half);
   const auto take = [&](int64_t more) {
@@ -225,17 +236,17 @@ FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   plan.merge_apart = (!few_rows || sizes.D > 128) && plan.num_splits > 1 && !one_cluster &&
                      plan.num_splits <= MANY_CLUSTERS * MAX_CLUSTER;
   if (plan.merge_apart) plan.cluster = 1;
-  // Measured on an H100: where a multiprocessor has to itself what two share otherwise and does little
-  // but read, four warps of copies bring a hundredth more than its one copy engine; so they do for
-  // rows of more than two boxes until there is more than a wave of blocks.
   const int64_t blocks = plan.items * plan.num_splits;
   // Measured on an H200: 66 us in place of 69 for 512 blocks of 1024 keys.
   plan.small_ring = few_rows && sizes.D > 64 && sizes.D <= 128 && blocks > card.multiprocessors;
+  // Measured on an H100: where a multiprocessor has to itself what two share otherwise and does little
+  // but read, four warps of copies bring a hundredth more than its one copy engine; so they do for
+  // rows of more than two boxes until there is more than a wave of blocks.
   plan.boxes = few_rows             ? 2 * blocks > card.multiprocessors
                : sizes.D <= 2 * 64  ? true
                                     : blocks > card.multiprocessors;
   plan.overlap = true;
-  // Blocks take whole multiprocessors. Where two kernels fit side by side, the second would find the
+  // Blocks take whole multiprocessors or halves. Where two kernels fit side by side, the second would find the
   // places that are left, several clusters to a slice of the card that feeds them through one port:
   // measured on an H100, 33 us in place of 28 for 64 blocks.
   plan.admit_next = plan.merge_apart || 2 * blocks > card.multiprocessors;
@@ -275,7 +286,7 @@ bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
   constexpr int64_t MULTIPLY_ADDS = int64_t{3} << 25;
   constexpr int64_t MANY_KEYS = 2048;
   constexpr int64_t KEYS_OF_A_PAIR = 8192;  // a block's, at least
-  constexpr int64_t KEYS_OF_A_WAVE = 1024;  // and twice that for each cluster that merges with others
+  constexpr int64_t KEYS_OF_A_WAVE = 1024;  // for each of the clusters that merge
   const int64_t rows = rows_of_kv_head(sizes);
   const bool few_rows = rows <= ROWS_PER_WARP;
   if (!card.has_wgmma() || sizes.D % 8 != 0) return false;
@@ -294,8 +305,8 @@ bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
     if (!even) return false;
   } else if (groups > MANY_CLUSTERS || rows <= 2 * ROWS_PER_WARP || sizes.Skv < MANY_KEYS) {
     const int64_t least = groups > MANY_CLUSTERS ? 4 : sizes.Skv < MANY_KEYS ? 2 : 1;
-    const int64_t multiply_adds = MULTIPLY_ADDS / std::max<int64_t>(1, sizes.D);  // over columns
-    if (sizes.B * sizes.Hkv * rows * sizes.Skv < least * multiply_adds) return false;
+    const double multiply_adds = static_cast<double>(sizes.rows()) * sizes.Skv * sizes.D;
+    if (multiply_adds < static_cast<double>(least * MULTIPLY_ADDS)) return false;
   }
   return plan_fused(sizes, 0, card).ragged_blocks == 0;
 }

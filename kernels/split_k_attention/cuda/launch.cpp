@@ -113,11 +113,11 @@ cudaError_t read_card(Card* card) {
   error = cudaDeviceGetAttribute(&card->multiprocessors, cudaDevAttrMultiProcessorCount, device);
   if (error != cudaSuccess) return error;
   int clock = 0;  // kHz, two transfers each
-  error = cudaDeviceGetAttribute(&clock, cudaDevAttrMemoryClockRate, device);
-  if (error != cudaSuccess) return error;
   int width = 0;  // bits
-  error = cudaDeviceGetAttribute(&width, cudaDevAttrGlobalMemoryBusWidth, device);
-  if (error != cudaSuccess) return error;
+  if (cudaDeviceGetAttribute(&clock, cudaDevAttrMemoryClockRate, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&width, cudaDevAttrGlobalMemoryBusWidth, device) != cudaSuccess) {
+    cudaGetLastError();  // no card is refused for that
+  }
   card->bandwidth = static_cast<int>(int64_t{2} * clock * (width / 8) / 1'000'000);
   int major = 0;
   error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);

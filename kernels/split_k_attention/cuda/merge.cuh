@@ -1,5 +1,5 @@
 // The merge of the splits' states in the workspace by a kernel of its own, right behind the one
-// that made them. For tiles of more rows: every multiprocessor takes part, where a cluster has
+// that made them. For tiles of more than 16 rows or 128 columns: every multiprocessor takes part, where a cluster has
 // its own blocks and the last block to arrive is alone.
 #pragma once
 

@@ -29,7 +29,7 @@ constexpr int MAX_CLUSTER = 8;  // what every card with clusters has
 struct Card {
   int capability;  // 90 for sm_90
   int multiprocessors;
-  int bandwidth;    // of its memory by clock and width, GB/s
+  int bandwidth;    // of its memory by clock and width, GB/s; 0 where it does not tell
   int max_cluster;  // blocks of a cluster, 1 where the card has none
   // clusters[n]: clusters of n blocks that run at a time where each block takes a whole
   // multiprocessor; 0 where this build has no wgmma for the card.

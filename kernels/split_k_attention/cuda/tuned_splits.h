@@ -12,7 +12,7 @@ struct TunedSplits {
   Tuned variant;
   int capability;  // 90 for sm_90
   int multiprocessors;
-  int bandwidth;  // GB/s, by the memory's clock and width: an H100 and an H200 differ in nothing else
+  int bandwidth;  // GB/s, by the memory's clock and width: what tells an H200 from an H100
   int64_t D;
   int64_t heads;  // batch entries x KV heads
   int64_t rows;   // query rows that share a KV head: H / Hkv x Sq
@@ -20,11 +20,13 @@ struct TunedSplits {
   int64_t splits;
 };
 
+constexpr int64_t gap(int64_t a, int64_t b) { return a < b ? b - a : a - b; }
+
 // Within a tenth: one card is sold with parts of its memory's width switched off.
 constexpr bool alike_bandwidth(int64_t a, int64_t b) { return 10 * (a < b ? b : a) <= 11 * (a < b ? a : b); }
 
 // The splits of the row that is alike in all but the number of keys, and nearest in that: within
-// half as many again, above or below. 0 where there is none. A pure function.
+// half as many again, above or below; of two as near, that of the nearer bandwidth. 0 where there is none. A pure function.
 constexpr int64_t find_tuned_splits(const TunedSplits* rows, size_t count, const TunedSplits& call) {
   const TunedSplits* nearest = nullptr;
   for (const TunedSplits* row = rows; row != rows + count; ++row) {
@@ -40,7 +42,12 @@ constexpr int64_t find_tuned_splits(const TunedSplits* rows, size_t count, const
     if (nearest != nullptr) {  // the nearer of two has the smaller high / low
       const int64_t held_low = nearest->Skv < call.Skv ? nearest->Skv : call.Skv;
       const int64_t held_high = nearest->Skv < call.Skv ? call.Skv : nearest->Skv;
-      if (static_cast<double>(held_high) * low <= static_cast<double>(high) * held_low) continue;
+      const double held = static_cast<double>(held_high) * low;
+      const double found = static_cast<double>(high) * held_low;
+      if (held < found) continue;
+      if (held == found && gap(nearest->bandwidth, call.bandwidth) <= gap(row->bandwidth, call.bandwidth)) {
+        continue;
+      }
     }
     nearest = row;
   }
@@ -59,9 +66,10 @@ constexpr int64_t tuned_splits(const TunedSplits& call) {
 
 namespace tuned_example {
 constexpr TunedSplits ROWS[] = {{Tuned::fused, 90, 132, 3352, 128, 8, 4, 4096, 16},
-                                {Tuned::fused, 90, 132, 3352, 128, 8, 4, 5000, 24}};
+                                {Tuned::fused, 90, 132, 3352, 128, 8, 4, 5000, 24},
+                                {Tuned::fused, 90, 132, 3430, 128, 8, 4, 4096, 20}};
 constexpr int64_t find(Tuned variant, int64_t heads, int64_t Skv, int bandwidth = 3352) {
-  return find_tuned_splits(ROWS, 2, {variant, 90, 132, bandwidth, 128, heads, 4, Skv, 0});
+  return find_tuned_splits(ROWS, 3, {variant, 90, 132, bandwidth, 128, heads, 4, Skv, 0});
 }
 static_assert(find(Tuned::fused, 8, 4096) == 16, "measured");
 static_assert(find(Tuned::fused, 8, 4500) == 16, "4500 / 4096 is less than 5000 / 4500");
@@ -71,6 +79,7 @@ static_assert(find(Tuned::fused, 8, 7501) == 0, "too far from both");
 static_assert(find(Tuned::fused, 4, 4096) == 0, "other heads");
 static_assert(find(Tuned::wgmma, 8, 4096) == 0, "another variant");
 static_assert(find(Tuned::fused, 8, 4096, 3300) == 16, "the same card");
+static_assert(find(Tuned::fused, 8, 4096, 3430) == 20, "its own row, not that of one alike");
 static_assert(find(Tuned::fused, 8, 4096, 4814) == 0, "a faster memory");
 }  // namespace tuned_example
 

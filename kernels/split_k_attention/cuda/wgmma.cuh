@@ -9,7 +9,7 @@
 // one while the other runs.
 //
 // Rows of one split leave from registers. Else the merge is the fused kernel's: through a cluster's
-// shared memory, then by the last block to arrive. Or, for tiles of many values, by a second kernel.
+// shared memory, then by the last block to arrive. Or, for tiles of more rows or columns, by a second kernel.
 #pragma once
 
 #include "block.cuh"
