@@ -11,7 +11,6 @@ from __future__ import annotations
 import html
 import posixpath
 import re
-import unicodedata
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -19,7 +18,7 @@ from typing import NamedTuple
 
 from kbtool.site import addresses as at
 from kbtool.site.escape import attribute
-from kbtool.site.markup import heading, join
+from kbtool.site.markup import heading, join, slug
 
 BUDGET = 20_800
 """Bytes of HTML that a part may have, by ``weight``: with the theme around it less than 40 kB."""
@@ -183,13 +182,7 @@ def _named(found: re.Match[str]) -> tuple[str, str]:
     """The words of a heading and its anchor: the one it states, or the one Markdown makes of it."""
     stated = _SPAN.findall(found["name"])
     words = _SPAN.sub("", found["name"])
-    return words, found["id"] or (stated[0] if stated else _slug(html.unescape(words)))
-
-
-def _slug(words: str) -> str:
-    """The anchor that Markdown makes of a heading that states none."""
-    plain = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode()
-    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
+    return words, found["id"] or (stated[0] if stated else slug(html.unescape(words)))
 
 
 _MORE = ", continued"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 from kbtool.site.escape import attribute, inline
@@ -59,6 +60,12 @@ def heading(level: int, text: str, name: str) -> str:
         # Markdown would read the underscores before it reads the attribute list.
         return f"{'#' * level} {anchor(name)}{text or '–'}"
     return f"{'#' * level} {text or '–'} {{#{name}}}"
+
+
+def slug(words: str) -> str:
+    """The anchor that Markdown makes of a heading that states none."""
+    plain = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode()
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[int] = ()) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from kbtool.model.prose import SCHEME
 from kbtool.site.escape import attribute, block, inline, raw
-from kbtool.site.markup import heading, join
+from kbtool.site.markup import heading, join, slug
 from kbtool.site.maths import formula
 
 if TYPE_CHECKING:
@@ -53,10 +53,17 @@ def rendered(
         file: where a file that the text links to, or names as code, has its page: the same.
         drawing: the HTML of an image that the text shows; ``None`` names the image instead.
     """
-    env = {"figure": figure, "file": file, "drawing": drawing}
     tokens = _parser().parse(text)
-    headings = [t for t in tokens if t.type == "heading_open" and t.level == 0]
-    highest = min((int(token.tag[1]) for token in headings), default=1)
+    headings = [
+        (token, _plain(tokens[position + 1].children or []))
+        for position, token in enumerate(tokens)
+        if token.type == "heading_open" and token.level == 0
+    ]
+    highest = min((int(token.tag[1]) for token, _ in headings), default=1)
+    anchors: dict[str, str] = {}
+    for number, (_, title) in enumerate(headings, 1):
+        anchors.setdefault(f"#{slug(title)}", f"#{prefix}-{number}")
+    env = {"figure": figure, "file": file, "drawing": drawing, "anchors": anchors}
     blocks: list[str] = []
     pending: list[Token] = []
     position = count = 0
@@ -67,8 +74,7 @@ def rendered(
             pending = []
             count += 1
             depth = min(level + int(token.tag[1]) - highest, 6)
-            title = inline(_plain(tokens[position + 1].children or []))
-            blocks.append(heading(depth, title, f"{prefix}-{count}"))
+            blocks.append(heading(depth, inline(headings[count - 1][1]), f"{prefix}-{count}"))
             position += 3
             continue
         pending.append(token)
@@ -143,7 +149,10 @@ def _link_open(self: Any, tokens: Sequence[Token], idx: int, options: Any, env: 
 
 
 def _stands_at(target: str, env: Any) -> str | None:
-    """The page of a figure or of a file."""
+    """The page of a figure or of a file, or a heading of this text."""
+    if target.startswith("#"):
+        anchor: str | None = env["anchors"].get(unquote(target))
+        return anchor
     find = env["figure"] if target.startswith(SCHEME) else env["file"]
     found: str | None = find(unquote(target.removeprefix(SCHEME)))
     return found

@@ -196,6 +196,16 @@ def test_prose_is_markdown_without_its_teeth() -> None:
     assert ("h3", {"id": "notes-2"}) in page.elements
 
 
+def test_a_link_to_a_heading_of_the_same_text_leads_there() -> None:
+    text = "# A: *what* it is\n\n[there](#limits-of-a) [here](#a-what-it-is) [no](#gone)\n\n"
+    text += "## Limits of `a`\n\nfew\n\n## Limits of `a`\n\nmore"
+    page = render(rendered(text, "about", 3))
+    assert ("a", {"href": "#about-2"}) in page.elements
+    assert ("a", {"href": "#about-1"}) in page.elements
+    assert {"about-1", "about-2", "about-3"} <= page.ids
+    assert ("span", {"class": "kb-file", "title": "#gone"}) in page.elements
+
+
 @pytest.mark.parametrize("name", ["bugs._x_.y", "measurements.a__b", "a_b", "x-_y"])
 def test_an_anchor_with_underscores(name: str) -> None:
     assert name in render(markup.heading(3, "x", name)).ids
