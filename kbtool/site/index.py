@@ -22,6 +22,7 @@ from kbtool.model.session import Bug, Fix, Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
 from kbtool.site.glossary import Terms
+from kbtool.store.prose import documents, notes
 from kbtool.store.sources import kernel_hashes
 from kbtool.store.tree import KnowledgeBase
 
@@ -195,6 +196,32 @@ class Index:
         """The page of a run, if there is such a run."""
         session = self._session_of.get(run)
         return at.run_page(session, run) if session else None
+
+    def page_of_file(self, path: str) -> str | None:
+        """The page of a record, of a session's notes, of a kernel's README or of a document.
+
+        Args:
+            path: of the file, relative to the root.
+        """
+        return self._pages_of_files.get(path)
+
+    @cached_property
+    def _pages_of_files(self) -> dict[str, str]:
+        base = self.base
+        pages = {f"docs/{path}": path for path in documents(base)}
+        for run in base.runs:
+            pages[run.path] = at.run_page(run.record.session, run.record.id)
+        for pattern in base.patterns.values():
+            pages[pattern.path] = at.pattern_page(pattern.record.id)
+        for session in base.sessions.values():
+            page = at.session_page(session.record.id)
+            pages[session.path] = page
+            if notes(base, session.record.id) is not None:
+                pages[f"{posixpath.dirname(session.path)}/notes.md"] = f"{page}#notes"
+        for kernel in base.kernels.values():
+            pages[kernel.path] = at.kernel_page(kernel.record.id)
+            pages[f"{posixpath.dirname(kernel.path)}/README.md"] = at.kernel_page(kernel.record.id)
+        return pages
 
     def _place_in_run(self, session: str, run: str, path: str) -> str:
         """The page of a run, at the step that ``path`` leads into."""

@@ -1,7 +1,9 @@
-"""Figures that prose takes from records (``kbtool.model.prose``), as links to where they stand."""
+"""Figures that prose takes from records (``kbtool.model.prose``), and files that it names, as links
+to where they stand."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable
 
@@ -73,6 +75,23 @@ def in_html(index: Index, own: str | None, page: str) -> Callable[[str], str | N
         if stands_at is None:
             return None
         return at.published(at.relative(stands_at, page))
+
+    return find
+
+
+def files_beside(index: Index, own: str, page: str) -> Callable[[str], str | None]:
+    """What finds the pages of files that a text names, from where the text itself stands.
+
+    Args:
+        index: the records.
+        own: the path of the text, or of another file in its folder, relative to the root.
+        page: the page that the text is put into, as finished HTML.
+    """
+
+    def find(path: str) -> str | None:
+        named = posixpath.normpath(posixpath.join(posixpath.dirname(own), path))
+        found = index.page_of_file(named)
+        return at.published(at.relative(found, page)) if found and found != page else None
 
     return find
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from html import unescape
 from pathlib import Path
 
@@ -92,6 +93,32 @@ def test_every_kind_of_page(tmp_path: Path):
     html = f'<a href="../sessions/{first}.html&#35;evidence.P01">5 ms</a>'
     assert html in files["kernels/copy.md"].decode()
     assert '<a href="&#35;evidence.P01">5 ms</a>' in files[f"sessions/{first}.md"].decode()
+
+
+def test_links_to_files_that_have_a_page(tmp_path: Path) -> None:
+    root = trees.make(tmp_path)
+    first, second = session_id(0), session_id(1)
+    run = next((root / "sessions").glob("*/runs/*.json"))
+    (root / "docs" / "adr").mkdir(parents=True)
+    (root / "docs" / "adr" / "0001-why.md").write_text("# Why\n")
+    (root / "sessions" / second / "notes.md").write_text(
+        f"[it](session.yaml) [before](../{first}/session.yaml)"
+        f" [run](../{run.parts[-3]}/runs/{run.name})"
+    )
+    (root / "kernels" / "copy" / "README.md").write_text(
+        f"[why](../../docs/adr/0001-why.md) [told](../../sessions/{second}/notes.md)"
+        " [not](../../sessions/gone.md) [out](../../../etc/passwd)"
+    )
+    files = source_files(KnowledgeBase(root))
+    about, told = (files[page].decode() for page in ("kernels/copy.md", f"sessions/{second}.md"))
+    assert '<a href="../adr/0001-why.html">why</a>' in about
+    assert f'<a href="../sessions/{second}.html&#35;notes">told</a>' in about
+    assert '<span class="kb-file" title="../../sessions/gone.md">not</span>' in about
+    assert '<span class="kb-file" title="../../../etc/passwd">out</span>' in about
+    assert '<span class="kb-file" title="session.yaml">it</span>' in told
+    assert f'<a href="{first}.html">before</a>' in told
+    told_by = json.loads(run.read_text())["id"]
+    assert f'<a href="../runs/{run.parts[-3]}/{told_by}.html">run</a>' in told
 
 
 def test_patterns_have_the_figures_of_the_ledger(index):

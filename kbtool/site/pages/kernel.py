@@ -26,7 +26,7 @@ from kbtool.site.markup import chip, facts, join, nothing, stacked_table, table
 from kbtool.site.pages import measured, source
 from kbtool.site.parts import backlinks, clipped, crumb, page_title, section
 from kbtool.site.prose import rendered
-from kbtool.site.quoted import in_html
+from kbtool.site.quoted import files_beside, in_html
 from kbtool.store.prose import readme
 from kbtool.store.sources import kernel_file
 
@@ -114,13 +114,14 @@ def page(index: Index, kernel: Kernel) -> str:
 def _about(index: Index, kernel: Kernel, text: str, files: Mapping[str, Mapping[str, str]]) -> str:
     """The README: figures and files linked, drawings put in."""
     here = at.kernel_page(kernel.id)
+    elsewhere = files_beside(index, index.base.kernels[kernel.id].path, here)
     known = {path for paths in files.values() for path in paths}
 
     def file(path: str) -> str | None:
         name = posixpath.normpath(path) if path else ""
-        if name not in known:
-            return None
-        return at.published(at.relative(at.source_page(kernel.id, name), here))
+        if name in known:
+            return at.published(at.relative(at.source_page(kernel.id, name), here))
+        return elsewhere(path)
 
     def drawing(path: str) -> str | None:
         found = kernel_file(index.base, kernel.id, path) if path.endswith(".svg") else None

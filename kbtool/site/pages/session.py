@@ -42,7 +42,7 @@ from kbtool.site.parts import (
     yes_no,
 )
 from kbtool.site.prose import rendered
-from kbtool.site.quoted import in_html, line, paragraphs
+from kbtool.site.quoted import files_beside, in_html, line, paragraphs
 from kbtool.site.sums import stated, unstated
 from kbtool.store.prose import notes
 
@@ -378,8 +378,10 @@ def _notes(index: Index, session: Session) -> str:
     text = notes(index.base, session.id)
     if not text:
         return ""
-    figure = in_html(index, session.id, at.session_page(session.id))
-    return section("Notes", "notes", rendered(text, "notes", 3, figure))
+    here = at.session_page(session.id)
+    figure = in_html(index, session.id, here)
+    file = files_beside(index, index.base.sessions[session.id].path, here)
+    return section("Notes", "notes", rendered(text, "notes", 3, figure, file))
 
 
 def _sources(session: Session) -> str:
