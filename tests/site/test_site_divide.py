@@ -10,7 +10,7 @@ from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 
 from kbtool.site import divide
 from kbtool.site.divide import BUDGET, divided, weight
-from kbtool.site.markup import stacked_table
+from kbtool.site.markup import slug, stacked_table
 
 FRONT = (
     '---\ntitle: "A"\nhide:\n  - navigation\ntags:\n  - "t"\ntag_pages:\n  "t": "x.html"\n'
@@ -113,4 +113,4 @@ def test_a_last_part_of_little_stays_where_it_is() -> None:
 
 @pytest.mark.parametrize("words", ["Right or wrong", "Q, K, V", "Why <x>?", "Größe – a_b", "A  B"])
 def test_a_heading_without_an_anchor_has_the_one_that_markdown_makes(words: str) -> None:
-    assert divide._slug(words) == slugify(words, "-")
+    assert slug(words) == slugify(words, "-")
