@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,7 @@ def test_the_sessions_n_to_n7a_of_the_logs():
     base = KnowledgeBase(REPOSITORY)
     ordered = [entry.record for entry in base.sessions.values()]
     first, last = base.session("N").record.id, base.session("N+7A").record.id
-    table = as_json(roll_up(select_range(ordered, first, last), "session"))
+    table: dict[str, Any] = as_json(roll_up(select_range(ordered, first, last), "session"))
     total = table["total"]
     assert [row["label"] for row in table["rows"]] == [
         "N", "N+1", "N+2", "N+3", "N+4", "N+5", "N+6", "N+7A",

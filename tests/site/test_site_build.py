@@ -11,6 +11,8 @@ import site_trees as trees
 from site_html import Site
 from site_trees import attack
 
+from kbtool.model.pattern import Pattern
+from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
@@ -116,7 +118,8 @@ def test_every_reference_of_a_claim_leads_to_its_item(real_site: Site) -> None:
     nowhere = []
     from kbtool.site.index import references
 
-    for record in [*index.sessions.values(), *index.patterns.values()]:
+    records: list[Pattern | Session] = [*index.sessions.values(), *index.patterns.values()]
+    for record in records:
         for claim in record.claims:
             for reference in references(claim.of):
                 place = index.place(reference, record.id)
