@@ -6,6 +6,7 @@ the float64 reference, runs torch's own implementation, and calls the operator u
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -34,7 +35,8 @@ class Harness(Protocol):
     BASELINE_ARM: str
     """The peer that ratios are taken against."""
     PEERS: Sequence[str]
-    """The names of all peers that there can be."""
+    """The names of all peers that there can be; a literal, so that a plan can read them without
+    running the harness."""
 
     def make_inputs(self, case: Mapping[str, Any], *, device: Device, seed: int) -> dict[str, Any]:
         """Fresh random inputs of a case; what must not be read is poisoned."""
@@ -67,8 +69,9 @@ class Harness(Protocol):
 class HarnessWithTerms(Harness, Protocol):
     """A harness of an operator whose outputs are sums of terms larger than themselves."""
 
-    def terms(self, inputs: Inputs) -> dict[str, float]:
-        """Output → the largest magnitude of its terms, for the outputs where that matters."""
+    def terms(self, inputs: Inputs) -> dict[str, Tensor]:
+        """Output → the magnitudes of what its elements are sums of, for the outputs where they are
+        not those of the largest element; each broadcasts to its output."""
 
 
 class HarnessWithParts(Harness, Protocol):
@@ -100,8 +103,8 @@ class HarnessWithSettings(Harness, Protocol):
         """The table with these settings in it, by row."""
 
 
-def terms_of(harness: Harness, inputs: Inputs) -> dict[str, float]:
-    """The largest magnitudes of outputs' terms that the harness knows of."""
+def terms_of(harness: Harness, inputs: Inputs) -> dict[str, Tensor]:
+    """The magnitudes of outputs' terms that the harness knows of."""
     if not hasattr(harness, "terms"):
         return {}
     return cast("HarnessWithTerms", harness).terms(inputs)
@@ -117,7 +120,34 @@ def load_harness(path: Path) -> Harness:
     lacking = [name for name in (*FUNCTIONS, *NAMES) if not hasattr(module, name)]
     if lacking:
         raise HarnessError(f"{path.name} of {path.parent.name} lacks {', '.join(lacking)}")
-    return cast("Harness", module)
+    harness = cast("Harness", module)
+    if harness.BASELINE_ARM not in harness.PEERS:
+        raise HarnessError(
+            f"{path.name} of {path.parent.name}: BASELINE_ARM is {harness.BASELINE_ARM!r}, which is"
+            f" none of its PEERS: {', '.join(harness.PEERS)}"
+        )
+    return harness
+
+
+def unknown_peer(wanted: Sequence[str], peers: Sequence[str]) -> str | None:
+    """Which of the wanted peers is none, in words with those that there are, or ``None``."""
+    unknown = [name for name in wanted if name not in peers]
+    return f"the harness has no peer {unknown[0]!r}; it has {', '.join(peers)}" if unknown else None
+
+
+def peers_named_in(path: Path) -> list[str] | None:
+    """The peers of a harness as its text names them, without running it.
+
+    ``None`` where it cannot be read so: then only its run can tell.
+    """
+    try:
+        tree = ast.parse(path.read_bytes())
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PEERS":
+                return [str(name) for name in ast.literal_eval(node.value)]
+    except (OSError, SyntaxError, ValueError, TypeError):
+        pass
+    return None
 
 
 def load_module(path: Path, name: str) -> ModuleType:

@@ -22,7 +22,19 @@ _PEERS = load_module(Path(__file__).with_name("peers.py"), "kbtool_split_k_atten
 
 SUBJECT = "split_k"
 BASELINE_ARM = "sdpa"
-PEERS = tuple(_PEERS.PEERS)
+PEERS = (
+    "sdpa",
+    "sdpa_repeated",
+    "flash",
+    "cudnn",
+    "efficient",
+    "math",
+    "fa3",
+    "flashinfer",
+    "flashinfer_fa2",
+    "flashinfer_batch",
+    "flex",
+)
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 # By the case's layout that of the output, and of the LSE where it is far.
@@ -148,35 +160,60 @@ def _stored_as(layout: str, t: Tensor) -> Tensor:
 def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     """Attention in float64 with an exact softmax; shares nothing with the implementation."""
     q = inputs["q"]
-    scale = _scale(inputs)
     out = torch.zeros(q.shape, dtype=torch.float64, device=q.device)
     lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float64, device=q.device)
+    for b, h, rows, scores, values in _scores(inputs):
+        some = ~(scores == -math.inf).all(dim=-1)
+        lse[b, h, rows][some] = scores[some].logsumexp(dim=-1)
+        out[b, h, rows][some] = scores[some].softmax(dim=-1) @ values.nan_to_num(nan=0)
+        out[b, h, rows][_sees_nan(inputs, values)[rows]] = math.nan
+    return {"out": out, "lse": lse}
+
+
+def terms(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The size of what each element is a sum of, before anything cancels.
+
+    An LSE sums the products of a logit. By Cauchy and Schwarz no partial sum of them is over
+    ``|scale| |q| |k|``, ``(B, H, Sq)``, of the longest key.
+
+    An output's row sums weights times values. Each product is rounded by its own size, which add up
+    as their squares do: ``sqrt(sum w² v²)``, ``(B, H, Sq, 1)``, of the largest column. For a row that
+    sees one key that is its value, and for many keys alike it falls as the output does. Logits and
+    sums are kept in float32: a logit's last digits move its weight, a sum of n terms is rounded n
+    times. An output in float32 tells, a shorter one hardly.
+    """
+    q, scale = inputs["q"], abs(_scale(inputs))
+    digits = torch.finfo(torch.float32).eps / torch.finfo(q.dtype).eps
+    of_lse = torch.zeros(q.shape[:3], dtype=torch.float64, device=q.device)
+    of_out = torch.zeros(*q.shape[:3], 1, dtype=torch.float64, device=q.device)
+    for b, h, keys, _ in _kv_heads(inputs):
+        longest = _finite(keys.double().norm(dim=-1)).max()
+        of_lse[b, h] = scale * _finite(q[b, h].double().norm(dim=-1)) * longest
+    for b, h, rows, scores, values in _scores(inputs):
+        some = ~(scores == -math.inf).all(dim=-1)
+        weights = scores[some].softmax(dim=-1)
+        columns = (weights.square() @ values.nan_to_num(nan=0).square()).sqrt()
+        in_float32 = 1 + digits * (of_lse[b, h, rows][some] + values.shape[0] ** 0.5)
+        of_out[b, h, rows][some] = (in_float32 * _finite(columns).amax(dim=-1))[:, None]
+    return {"out": of_out, "lse": of_lse}
+
+
+def _finite(x: Tensor) -> Tensor:
+    return torch.where(x.isfinite(), x, 0)
+
+
+def _scores(inputs: Mapping[str, Any]) -> Iterator[tuple[int, int, slice, Tensor, Tensor]]:
+    """Of each (batch entry, query head) some rows at a time: their logits in float64, -inf where a
+    key is hidden, and the head's values."""
+    q, scale = inputs["q"], _scale(inputs)
     for b, h, keys, values in _kv_heads(inputs):
         k64, v64 = keys.double(), values.double()
+        visible = _visible(inputs, keys.shape[0])
         rows_at_a_time = max(1, _SCORES_AT_A_TIME // max(1, keys.shape[0]))
         for row in range(0, q.shape[2], rows_at_a_time):
             rows = slice(row, row + rows_at_a_time)
             scores = q[b, h, rows].double() @ k64.T * scale
-            hidden = ~_visible(inputs, keys.shape[0])[rows]
-            scores.masked_fill_(hidden, -math.inf)
-            some = ~(scores == -math.inf).all(dim=-1)
-            lse[b, h, rows][some] = scores[some].logsumexp(dim=-1)
-            out[b, h, rows][some] = scores[some].softmax(dim=-1) @ v64.nan_to_num(nan=0)
-        out[b, h][_sees_nan(inputs, values)] = math.nan
-    return {"out": out, "lse": lse}
-
-
-def terms(inputs: Mapping[str, Any]) -> dict[str, float]:
-    """What the LSE is a sum of: products that cancel in a logit are rounded by the size that they
-    have before they do. By Cauchy and Schwarz no partial sum is over |q| |k|."""
-    scale = abs(_scale(inputs))
-    largest = 0.0
-    for b, h, keys, _ in _kv_heads(inputs):
-        norms = [x.double().norm(dim=-1) for x in (inputs["q"][b, h], keys)]
-        lengths = [x[x.isfinite()] for x in norms]
-        if all(x.numel() for x in lengths):
-            largest = max(largest, scale * float(lengths[0].max() * lengths[1].max()))
-    return {"lse": largest}
+            yield b, h, rows, scores.masked_fill_(~visible[rows], -math.inf), v64
 
 
 def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:

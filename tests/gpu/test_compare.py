@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from kbtool.gpu.compare import compare, rounding_term, same_bits
+from kbtool.gpu.compare import compare, rounding_unit, same_bits
 
 
 def reference() -> torch.Tensor:
@@ -71,21 +71,39 @@ def test_a_nan_in_torchs_own_result_does_not_open_the_bound():
     assert not verdict.passed
 
 
-def test_rounding_term_grows_with_the_type():
-    exact = reference()
-    terms = [rounding_term(exact, t) for t in (torch.float32, torch.float16, torch.bfloat16)]
-    assert 0 < terms[0] < terms[1] < terms[2]
+def test_the_unit_is_an_ulp_of_the_type():
+    exact = torch.tensor([1.5, 0.25, 0.0], dtype=torch.float64)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        limits = torch.finfo(dtype)
+        alone = rounding_unit(exact, dtype)
+        assert alone.tolist() == [limits.eps] * 3  # of the largest element
+        own = rounding_unit(exact, dtype, torch.zeros(3))
+        least = limits.eps * limits.smallest_normal
+        assert own.tolist() == [limits.eps, limits.eps / 4, least]
 
 
 def test_terms_that_cancel_are_rounded_by_their_own_size():
     exact = torch.tensor([1.2866], dtype=torch.float64)
     off = (exact + 7.5e-7).float()
     assert not compare(off, exact, exact.float()).passed
-    assert compare(off, exact, exact.float(), terms=8.0).passed
-    assert (
-        compare(off, exact, exact.float(), terms=0.5).bound
-        == compare(off, exact, exact.float()).bound
-    )
+    assert compare(off, exact, exact.float(), terms=torch.tensor([8.0])).passed
+    small = compare(off, exact, exact.float(), terms=torch.tensor([0.5]))
+    assert small.bound == compare(off, exact, exact.float()).bound
+
+
+def test_a_large_row_does_not_open_the_bound_of_a_small_one():
+    """A row of one key is as large as a value, one of many keys is their mean."""
+    exact = torch.stack([reference()[0], reference()[1] / 500])
+    terms = exact.abs().amax(dim=1, keepdim=True)
+    rounded = exact.bfloat16()
+    assert compare(rounded, exact, rounded, terms).passed
+    wrong = torch.stack([rounded[0], rounded[1] * 0.9])
+    assert compare(wrong, exact, rounded).passed  # beside the large row nobody sees it
+    verdict = compare(wrong, exact, rounded, terms)
+    assert not verdict.passed
+    assert "(1, " in str(verdict.message)
+    assert verdict.bound is not None
+    assert verdict.bound < 1e-3
 
 
 def test_same_bits_sees_signed_zeros_and_nan():
