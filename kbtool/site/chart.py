@@ -6,8 +6,10 @@ Every part has a title that says what it is, and no word of a chart enters the s
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import pairwise
 from typing import NamedTuple
 
 from kbtool.site import axes
@@ -18,9 +20,16 @@ WIDTH = 720
 SPARK_WIDTH, SPARK_HEIGHT = 96, 24
 SPARK_POINTS = 48
 """So many of the newest values a sparkline shows: more would be less than two pixels each."""
+SPARK_SPAN = 0.05
+"""A sparkline's height is at least so much of its middle, up and down: what repeats to within the
+noise of a measurement is flat."""
 _LEFT, _RIGHT, _TOP, _FOOT = 56, 8, 28, 216
-_FLAT, _TURNED = 24, 64
-"""Room for the names below the bars, where they lie flat and where they are turned."""
+_LINES, _LINE = 3, 14
+"""Names below bars lie flat in so many lines at most, each so high; longer ones are turned."""
+_TURN = 35
+"""Degrees that a name is turned by."""
+_LONGEST = 24
+"""Letters of a name that is turned."""
 _TICKS = 5
 _LETTER = 8
 """So wide is a letter, nearly."""
@@ -39,6 +48,11 @@ class Bar(NamedTuple):
     sofar: Decimal | None = None
     """The sum of all bars up to this one."""
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether no record says anything of it."""
+        return bool(self.unknown) and not self.parts
+
 
 def sparkline(title: str, values: Sequence[float]) -> str:
     """The course of ``values``, oldest first, small enough for a line of text; the last is marked.
@@ -47,17 +61,20 @@ def sparkline(title: str, values: Sequence[float]) -> str:
 
     Args:
         title: what they are, for those who do not see it.
-        values: in one unit; they span the height, so that a sparkline has no zero.
+        values: in one unit; they span the height, so that a sparkline has no zero, unless they are
+            nearly equal.
     """
-    shown = [float(value) for value in values if math.isfinite(value)][-SPARK_POINTS:]
+    # Halved, because the distance of two floats may be more than a float can hold.
+    shown = [value / 2 for value in map(float, values) if math.isfinite(value)][-SPARK_POINTS:]
     if not shown:
         return ""
-    low, high, room = min(shown), max(shown), 3
+    middle, room = min(shown) / 2 + max(shown) / 2, 3
+    low = min(*shown, middle - SPARK_SPAN * abs(middle))
+    high = max(*shown, middle + SPARK_SPAN * abs(middle))
     step = (SPARK_WIDTH - 2 * room) / max(len(shown) - 1, 1)
 
     def y(value: float) -> float:
-        # Halved, because the distance of two floats may be more than a float can hold.
-        share = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
+        share = (value - low) / (high - low) if high > low else 0.5
         return SPARK_HEIGHT - room - share * (SPARK_HEIGHT - 2 * room)
 
     places = [f"{room + step * at:.1f},{y(value):.1f}" for at, value in enumerate(shown)]
@@ -86,22 +103,17 @@ def stacked(title: str, bars: Sequence[Bar], currency: str) -> str:
     top = ticks[-1] or Decimal(1)
     step = (WIDTH - _LEFT - _RIGHT) / len(bars)
     wide = min(step * 0.7, 48)
-    flat = all(_LETTER * len(_short(bar.label)) < step for bar in bars)
+    names, foot = _names([bar.label for bar in bars], step)
 
     def y(amount: Decimal) -> float:
         return _FOOT - float(amount / top) * (_FOOT - _TOP)
 
-    names = ((y(tick), f"{tick.normalize():f}") for tick in ticks)
-    parts = [_legend(bars), *axes.levels(names, _LEFT, WIDTH - _RIGHT)]
+    levels = ((y(tick), f"{tick.normalize():f}") for tick in ticks)
+    parts = [_legend(bars), *axes.levels(levels, _LEFT, WIDTH - _RIGHT), *names]
     line = []
     for at, bar in enumerate(bars):
         middle = _LEFT + step * (at + 0.5)
         parts.append(_bar(bar, middle - wide / 2, wide, y, currency))
-        turn, end = ("", "middle") if flat else (" rotate(-35)", "end")
-        parts.append(
-            f'<text transform="translate({middle:.1f} {_FOOT + 14}){turn}"'
-            f' text-anchor="{end}">{attribute(_short(bar.label))}</text>'
-        )
         if bar.limit is not None:
             said = f"{bar.label}: box {money(bar.limit, currency)}"
             parts.append(
@@ -110,21 +122,62 @@ def stacked(title: str, bars: Sequence[Bar], currency: str) -> str:
                 f' y2="{y(bar.limit):.1f}"><title>{attribute(said)}</title></line>'
             )
         if bar.sofar is not None:
-            line.append((middle, y(bar.sofar), f"{bar.label}: {money(bar.sofar, currency)} so far"))
-    if line:
-        points = " ".join(f"{x:.1f},{height:.1f}" for x, height, _ in line)
-        parts.append(f'<polyline class="kb-sofar" points="{points}"/>')
-        parts += [
-            f'<circle class="kb-sofar" cx="{x:.1f}" cy="{height:.1f}" r="3">'
-            f"<title>{attribute(said)}</title></circle>"
-            for x, height, said in line
-        ]
-    height = _FOOT + (_FLAT if flat else _TURNED)
+            line.append((middle, y(bar.sofar), bar))
+    parts += _sofar(line, currency)
+    height = _FOOT + foot
     parts.append(f'<text x="{_LEFT - 6}" y="{_TOP - 12}" text-anchor="end">{currency}</text>')
     return raw(
         f'<div class="kb-chart" data-search-exclude><svg role="img" viewBox="0 0 {WIDTH} {height}"'
         f' aria-label="{attribute(title)}">{"".join(parts)}</svg></div>'
     )
+
+
+def _names(labels: Sequence[str], step: float) -> tuple[list[str], int]:
+    """What stands below the bars, and the room that it takes: in lines where all fit so, else
+    turned and, if long, cut in the middle, for names that are alike differ at one of their ends."""
+    fit = int(step / _LETTER)
+    lines = [
+        textwrap.wrap(label, max(fit, 1), break_long_words=False, break_on_hyphens=False)
+        for label in labels
+    ]
+    across = [_LEFT + step * (at + 0.5) for at in range(len(labels))]
+    if all(len(parts) <= _LINES and max(map(len, parts), default=0) <= fit for parts in lines):
+        drawn = [
+            f'<text x="{x:.1f}" y="{_FOOT + _LINE * (number + 1)}" text-anchor="middle">'
+            f"{attribute(part)}</text>"
+            for x, parts in zip(across, lines, strict=True)
+            for number, part in enumerate(parts)
+        ]
+        return drawn, _LINE * max(map(len, lines), default=1) + 10
+    run, fall = math.cos(math.radians(_TURN)), math.sin(math.radians(_TURN))
+    # The first names have only the room up to the edge.
+    shown = [
+        _cut(label, min(_LONGEST, int(x / (_LETTER * run))))
+        for x, label in zip(across, labels, strict=True)
+    ]
+    drawn = [
+        f'<text transform="translate({x:.1f} {_FOOT + _LINE}) rotate(-{_TURN})" text-anchor="end">'
+        f"{attribute(name)}<title>{attribute(label)}</title></text>"
+        for x, name, label in zip(across, shown, labels, strict=True)
+    ]
+    return drawn, _LINE + math.ceil(_LETTER * fall * max(map(len, shown))) + 4
+
+
+def _sofar(line: Sequence[tuple[float, float, Bar]], currency: str) -> list[str]:
+    """The sum so far; dashed on the way to a bar of which nothing is known, for it is not in it."""
+    drawn = [
+        f'<polyline class="kb-sofar{" kb-unknown" * bar.is_unknown}"'
+        f' points="{x:.1f},{y:.1f} {to_x:.1f},{to_y:.1f}"/>'
+        for (x, y, _), (to_x, to_y, bar) in pairwise(line)
+    ]
+    for x, y, bar in line:
+        if not bar.is_unknown:
+            said = f"{bar.label}: {money(bar.sofar, currency)} so far"
+            drawn.append(
+                f'<circle class="kb-sofar" cx="{x:.1f}" cy="{y:.1f}" r="3">'
+                f"<title>{attribute(said)}</title></circle>"
+            )
+    return drawn
 
 
 def _bar(bar: Bar, left: float, wide: float, y: object, currency: str) -> str:
@@ -140,7 +193,7 @@ def _bar(bar: Bar, left: float, wide: float, y: object, currency: str) -> str:
             f' height="{high:.1f}"><title>{attribute(said)}</title></rect>'
         )
         foot += amount
-    if bar.unknown and not bar.parts:
+    if bar.is_unknown:
         drawn.append(
             f'<text x="{left + wide / 2:.1f}" y="{y(Decimal(0)) - 4:.1f}" text-anchor="middle">?'
             f"<title>{attribute(f'{bar.label}: not known: {bar.unknown}')}</title></text>"
@@ -153,6 +206,8 @@ def _legend(bars: Sequence[Bar]) -> str:
     entries = [(f"kb-{name}", name) for name in dict.fromkeys(n for bar in bars for n in bar.parts)]
     if any(bar.sofar is not None for bar in bars):
         entries.append(("kb-sofar", "so far"))
+    if any(bar.sofar is not None and bar.is_unknown for bar in bars):
+        entries.append(("kb-sofar kb-unknown", "nothing known"))
     if any(bar.limit is not None for bar in bars):
         entries.append(("kb-limit", "box"))
     drawn = []
@@ -160,7 +215,7 @@ def _legend(bars: Sequence[Bar]) -> str:
     for css, name in entries:
         shape = (
             f'<line class="{css}" x1="{x}" x2="{x + 14}" y1="11" y2="11"/>'
-            if css in {"kb-sofar", "kb-limit"}
+            if css.startswith(("kb-sofar", "kb-limit"))
             else f'<rect class="{css}" x="{x}" y="5" width="12" height="12"/>'
         )
         drawn.append(f'{shape}<text x="{x + 18}" y="15">{attribute(name)}</text>')
@@ -179,5 +234,8 @@ def _ticks(most: Decimal) -> list[Decimal]:
     return [step * n for n in range(count + 1)]
 
 
-def _short(label: str) -> str:
-    return label if len(label) <= 14 else label[:13].rstrip() + "…"
+def _cut(label: str, most: int) -> str:
+    if len(label) <= most:
+        return label
+    end = (most - 1) // 2
+    return f"{label[: most - 1 - end].rstrip()}…{label[len(label) - end :].lstrip()}"

@@ -11,17 +11,20 @@ from __future__ import annotations
 import html
 import posixpath
 import re
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 from kbtool.site import addresses as at
-from kbtool.site.escape import attribute
-from kbtool.site.markup import heading, join, slug
+from kbtool.site.escape import attribute, inline
+from kbtool.site.markup import bullets, heading, join, slug
+from kbtool.site.parts import clipped
 
 BUDGET = 20_800
-"""Bytes of HTML that a part may have, by ``weight``: with the theme around it less than 40 kB."""
+"""Bytes of HTML that a part may have, by ``weight``: with the theme around it, and the list of
+parts, less than 40 kB."""
 
 _TAIL = 1_500
 """A last part of so little goes on the page before it."""
@@ -29,28 +32,36 @@ _TAIL = 1_500
 _LIGHT = BUDGET // 4
 """Characters that are never heavy, whatever they are: most pages are not looked at closely."""
 
+_LONGEST = 100
+"""Characters of a heading that the title of a part, and a list of parts, have."""
+
+_LISTED = 2_500
+"""A list of parts that is heavier names no more than it has to."""
+
+
+class _Heading(NamedTuple):
+    level: int
+    name: str
+    anchor: str
+
 
 class _Piece(NamedTuple):
     """What stands together: a heading and what is under it, or a table's rows."""
 
     text: str
-    name: str
-    """The heading's words."""
-    anchor: str
-    """The heading's anchor; empty where a page begins."""
+    under: tuple[_Heading, ...] = ()
+    """The headings that it is under, its own last; none where a page begins."""
+    goes_on: bool = False
+    """Whether its rows are of a table that began before it."""
 
 
 class _Part(NamedTuple):
     """What is one page of several."""
 
     page: str
+    name: str
+    """The heading that it begins with; of the first the page's title."""
     pieces: Sequence[_Piece]
-
-    @property
-    def name(self) -> str:
-        """What is in it."""
-        names = list(dict.fromkeys(piece.name for piece in self.pieces if piece.name))
-        return " … ".join(names[:1] + names[1:][-1:]) or "Summary"
 
 
 def divided(pages: Mapping[str, str]) -> dict[str, str]:
@@ -77,7 +88,7 @@ def divided(pages: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-_CHART = re.compile(r"<svg role=.*?</svg>")
+_CHART = re.compile(r'(<(?:div|span) class="kb-(?:chart|spark|bars)\b[^>]*>)<svg.*?</svg>')
 _REFERENCE = re.compile(r"&#(?!(?:34|38|39|60|62);)\d+;")
 """What ``lean`` writes as the character that it stands for."""
 _HEADED = 400
@@ -89,7 +100,7 @@ _FENCED = re.compile(r"^```\w.*?^```", re.MULTILINE | re.DOTALL)
 
 def weight(text: str) -> int:
     """Bytes of HTML, nearly, that Markdown becomes; charts do not count."""
-    plain = _REFERENCE.sub("x", _CHART.sub("", text))
+    plain = _REFERENCE.sub("x", _CHART.sub(r"\1", text))
     return (
         len(plain.encode())
         + 11 * plain.count(_LINK)
@@ -113,30 +124,55 @@ _TITLE = re.compile(r"^# (?P<name>.*?)(?P<id> \{#[^}]*\})?$", re.MULTILINE)
 _HEADING = re.compile(r"(?P<level>#+) (?P<name>.*?)(?: \{#(?P<id>\S+?)\})?$")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _SPAN = re.compile(r"<span id=\"([^\"]*)\"></span>")
+_ELEMENT = re.compile(r"<[^>]*>")
+_LINKED = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
 def _parts(path: str, text: str) -> list[_Part]:
     if len(text) < _LIGHT or weight(text) <= BUDGET:
-        return [_Part(path, ())]
-    queue = deque([_Piece(_FRONT.sub("", text, count=1), "", "")])
+        return [_Part(path, "", ())]
+    queue = deque([_Piece(_FRONT.sub("", text, count=1))])
     parts: list[list[_Piece]] = [[]]
     room, left = BUDGET, weight(text)
+    times: Counter[tuple[_Heading, ...]] = Counter()
     while queue:
         piece = queue.popleft()
-        heavy = weight(piece.text)
+        heavy = weight(piece.text) + _HEADED * piece.goes_on
         if heavy > room and (finer := _finer(piece, heavy, room)):
             queue.extendleft(reversed(finer))
             continue
         if heavy > room and parts[-1] and left > _TAIL:
             parts.append([])
             room = BUDGET
-        parts[-1].append(piece)
         room -= heavy
         left -= heavy
+        if piece.goes_on:
+            times[piece.under] += 1
+            piece = _continued(piece, times[piece.under])
+        parts[-1].append(piece)
+    names = Counter(_named(found).name for _, found in _lines(text) if found)
+    first, *others = parts
     return [
-        _Part(path if number == 0 else _beside(path, part[0].anchor), part)
-        for number, part in enumerate(parts)
+        _Part(path, _title(text)["name"], first),
+        *(
+            _Part(_beside(path, part[0].under[-1].anchor), _told(part[0].under, names), part)
+            for part in others
+        ),
     ]
+
+
+def _title(text: str) -> re.Match[str]:
+    found = _TITLE.search(text)
+    assert found is not None, "a page has no title"
+    return found
+
+
+def _told(under: Sequence[_Heading], names: Mapping[str, int]) -> str:
+    """The last of these headings, with the one above it where others on the page have its name."""
+    own = under[-1]
+    above = [one.name for one in under if one.level < own.level][-1:]
+    alike = any(names[one.name] > 1 for one in under if one.level == own.level)
+    return " › ".join([*(above if alike else []), own.name])
 
 
 def _beside(path: str, anchor: str) -> str:
@@ -158,36 +194,52 @@ def _finer(piece: _Piece, heavy: int, room: int) -> list[_Piece]:
 def _cut(piece: _Piece, level: int) -> Iterator[_Piece]:
     """A piece before each heading of ``level`` or above, and at each mark."""
     lines: list[str] = []
-    name, anchor = piece.name, piece.anchor
-    fenced = False
-    for line in piece.text.splitlines():
-        fenced ^= bool(_FENCE.match(line))
-        found = None if fenced else _HEADING.match(line)
+    under = piece.under
+    for line, found in _lines(piece.text):
         start = None
         if found and 2 <= len(found["level"]) <= level:
             start = _named(found)
         elif marked := _MARK.fullmatch(line):
-            start = marked["name"], marked["anchor"]
+            start = _Heading(2, marked["name"], marked["anchor"])
         if start:
             if any(lines):
-                yield _Piece("\n".join(lines), name, anchor)
+                yield piece._replace(text="\n".join(lines), under=under)
             lines = []
-            name, anchor = start
-        if not (start and found is None):
+            under = (*(above for above in under if above.level < start.level), start)
+        if found or not start:
             lines.append(line)
-    yield _Piece("\n".join(lines), name, anchor)
+    yield piece._replace(text="\n".join(lines), under=under)
 
 
-def _named(found: re.Match[str]) -> tuple[str, str]:
-    """The words of a heading and its anchor: the one it states, or the one Markdown makes of it."""
+def _lines(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
+    """Each line, matched where it is a heading, which no line of a block of code is."""
+    fenced = False
+    for line in text.splitlines():
+        fenced ^= bool(_FENCE.match(line))
+        yield line, None if fenced else _HEADING.match(line)
+
+
+def _named(found: re.Match[str]) -> _Heading:
+    """A heading without its links, and no longer than a title may be; its anchor is the one it
+    states, or the one Markdown makes."""
     stated = _SPAN.findall(found["name"])
-    words = _SPAN.sub("", found["name"])
-    return words, found["id"] or (stated[0] if stated else slug(html.unescape(words)))
+    name = _LINKED.sub(r"\1", _SPAN.sub("", found["name"]))
+    anchor = found["id"] or (stated[0] if stated else slug(html.unescape(name)))
+    words = _words(name)
+    if len(words) > _LONGEST:
+        name = inline(clipped(words, _LONGEST))
+    return _Heading(len(found["level"]), name, anchor)
 
 
-_MORE = ", continued"
+def _words(name: str) -> str:
+    return html.unescape(_ELEMENT.sub("", name))
+
+
 _ROWS = re.compile(r"(?:^\|.*\|\n?){4,}", re.MULTILINE)
-_OPENING = re.compile(r"(?:^<(?:div|details|summary)\b[^\n]*\n+)+\Z", re.MULTILINE)
+_OPENING = re.compile(
+    r"(?:^(?:<(?:div|details)\b[^>\n]*>|<summary>[^\n]*</summary>)\n+)+\Z", re.MULTILINE
+)
+"""Alone on their lines: a chart is a ``div`` as well, and belongs to no table."""
 _SHUTTING = re.compile(r"\A(?:\s*</(?:div|details)>)+")
 
 
@@ -214,61 +266,120 @@ def _by_rows(piece: _Piece, room: int) -> list[_Piece]:
             groups.append([])
             room = BUDGET - frame - 2 * _HEADED - weight(f"{row}\n")
         groups[-1].append(row)
-    if len(groups) == 1:
-        return []
     texts = [f"{opening}{head}\n{rule}\n" + "\n".join(group) + f"\n{shutting}" for group in groups]
-    first = piece._replace(text=f"{before}{texts[0]}")
-    more = []
-    for number, text in enumerate(texts[1:], 2):
-        name, anchor = (
-            f"{piece.name.removesuffix(_MORE) or 'List'}{_MORE}",
-            f"{piece.anchor or 'list'}-{number}",
-        )
-        more.append(_Piece(join([heading(2, name, anchor), text]), name, anchor))
-    more[-1] = more[-1]._replace(text=f"{more[-1].text}\n{after}")
-    return [first, *more]
+    if weight(after) > max(room, _TAIL):
+        texts.append(after)
+    else:
+        texts[-1] += f"\n{after}"
+    first, *more = texts
+    if not more:
+        return []
+    return [
+        piece._replace(text=f"{before}{first}"),
+        *(piece._replace(text=text, goes_on=True) for text in more),
+    ]
+
+
+def _continued(piece: _Piece, time: int) -> _Piece:
+    """A piece that goes on for the so manieth time, under a heading of its own."""
+    own = piece.under[-1] if piece.under else _Heading(2, "List", "list")
+    again = f" ({time})" if time > 1 else ""
+    more = _Heading(own.level, f"{own.name}, continued{again}", f"{own.anchor}-{time + 1}")
+    return piece._replace(text=join([heading(*more), piece.text]), under=(*piece.under, more))
 
 
 def _written(text: str, parts: Sequence[_Part]) -> dict[str, str]:
     """Each part as a page that says where the others are."""
     front = _FRONT.match(text)
     head = front[0] if front else ""
-    title = _TITLE.search(text)
-    assert title is not None, f"{parts[0].page} has no title"
     # What is said of a record once: its tags, and where its JSON is.
     others = re.sub(r"^(?:tags|tag_pages):\n(?:  .*\n)+|^twin: .*\n", "", head, flags=re.MULTILINE)
+    title = _title(text)
     made = {}
-    for number, part in enumerate(parts, 1):
+    for part, after in zip(parts, [*parts[1:], None], strict=True):
         body = [piece.text for piece in part.pieces]
-        if number == 1:
-            body.insert(1, _turn(parts, part))
+        listed = _listed(parts, part)
+        if part is parts[0]:
+            body.insert(1, listed)
         else:
-            named = f"{title['name']}, part {number}"
-            others_front = re.sub(
-                r'^title: "(.*)"$', rf'title: "\1, part {number}"', others, flags=re.MULTILINE
-            )
-            body = [f"# {named}{title['id'] or ''}", _turn(parts, part), *body]
-        if number < len(parts):
-            after = parts[number]
+            body = [f"# {title['name']}: {part.name}{title['id'] or ''}", listed, *body]
+            named = inline(_words(part.name))
+            head = re.sub(r'^title: "(.*)"$', rf'title: "\1: {named}"', others, flags=re.MULTILINE)
+        if after:
             linked = at.link(after.name, after.page, part.page)
             body.append(f"Goes on with {linked}{{ .kb-next }}.")
-        made[part.page] = (head if number == 1 else others_front) + join(body)
+        made[part.page] = head + _levelled(join(body))
     return made
 
 
-def _turn(parts: Sequence[_Part], here: _Part) -> str:
-    """The parts by what is in them."""
-    names = (
-        f"**{part.name}**" if part is here else at.link(part.name, part.page, here.page)
-        for part in parts
+def _levelled(text: str) -> str:
+    """Headings as deep as they are nested here: what was above one may be on another part."""
+    above: list[int] = []
+    lines = []
+    for line, found in _lines(text):
+        if found:
+            level = len(found["level"])
+            above = [*(one for one in above if one < level), level]
+            line = "#" * len(above) + line[level:]
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _listed(parts: Sequence[_Part], here: _Part) -> str:
+    """What is on which part: every heading that the page was cut at, or those of the second level
+    and those that parts begin with."""
+    pieces = [(part, piece) for part in parts for piece in part.pieces if piece.under]
+    listed = _lines_of(pieces, here)
+    if weight(listed) > _LISTED:
+        listed = _lines_of(
+            [
+                (part, piece)
+                for part, piece in pieces
+                if len(piece.under) == 1 or piece is part.pieces[0]
+            ],
+            here,
+        )
+    place = f"Part {parts.index(here) + 1} of {len(parts)}"
+    if here is not parts[0]:
+        place += f" of {at.link(parts[0].name, parts[0].page, here.page)}"
+    return join(
+        [
+            '<nav aria-label="Parts of this page" data-search-exclude markdown="block">',
+            f"{place}:",
+            listed,
+            "</nav>",
+        ]
     )
-    return f"In {len(parts)} parts: {' · '.join(names)}"
+
+
+def _lines_of(pieces: Iterable[tuple[_Part, _Piece]], here: _Part) -> str:
+    """A line for headings side by side on a part, and for each with what is cut from it."""
+    lines: list[str] = []
+    side_by_side: _Part | None = None
+    for _, group in groupby(pieces, lambda one: one[1].under[0]):
+        (part, top), *inner = group
+        entry = _entry(part, top, here)
+        if inner:
+            entry += f": {' · '.join(_entry(part, piece, here) for part, piece in inner)}"
+        elif part is side_by_side:
+            entry = f"{lines.pop()} · {entry}"
+        lines.append(entry)
+        side_by_side = None if inner else part
+    return bullets(lines)
+
+
+def _entry(part: _Part, piece: _Piece, here: _Part) -> str:
+    """A link to a piece; bold where it is on the part at hand."""
+    *above, own = piece.under
+    # What goes on needs no name again: it stands after what it goes on with.
+    name = own.name.removeprefix(f"{above[-1].name}, ") if above else own.name
+    linked = at.link(name, f"{part.page}#{own.anchor}", here.page)
+    return f"**{linked}**" if part is here else linked
 
 
 def _anchors(text: str) -> set[str]:
-    found = {*re.findall(r'id="([^"]+)"', text)}
-    headings = filter(None, map(_HEADING.match, text.splitlines()))
-    return {*found, *(_named(line)[1] for line in headings)} - {"title"}
+    stated = {*re.findall(r'id="([^"]+)"', text)}
+    return {*stated, *(_named(found).anchor for _, found in _lines(text) if found)} - {"title"}
 
 
 _IN_MARKDOWN = re.compile(r"\]\((?P<path>[^()\s#]*)#(?P<anchor>[^()\s]+)\)")

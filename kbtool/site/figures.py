@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
+from statistics import geometric_mean
 from typing import TypeVar
 
 from kbtool.model.base import Instant, Quantity
@@ -177,10 +177,10 @@ def ratios_of(result: BenchmarkResult) -> list[float]:
     return [r for case in result.cases if (r := result.ratio(case)) is not None]
 
 
-def span(values: Iterable[float]) -> str:
-    """Least to largest: ``0.8–1.9 (median 1.2)``."""
-    ordered = sorted(values)
+def span(ratios: Iterable[float]) -> str:
+    """Least to largest: ``0.8–1.9 (geometric mean 1.2)``, the mean that steps report too."""
+    ordered = sorted(ratios)
     low, high = significant(ordered[0]), significant(ordered[-1])
     if len(ordered) == 1:
         return low
-    return f"{low}–{high} (median {significant(statistics.median(ordered))})"
+    return f"{low}–{high} (geometric mean {significant(geometric_mean(ordered))})"

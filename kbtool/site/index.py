@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from kbtool.model.recipe import Recipe
 from kbtool.model.results import BuildResult, EnvironmentResult, MutantResult, MutantsResult
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Bug, Fix, Session
+from kbtool.runner.history import Match, matching
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
 from kbtool.site.glossary import Terms
@@ -48,26 +49,49 @@ OPEN = frozenset({"open", "fix unconfirmed"})
 """What a bug's status is while the fault may be there."""
 
 
-class BugCase(NamedTuple):
-    """A bug, and what later records say of it."""
+class Meeting(NamedTuple):
+    """A session that met a fault, and the bug that it is in the session's record."""
 
     session: Session
     bug: Bug
+
+
+class BugCase(NamedTuple):
+    """A bug, and what other records say of it."""
+
+    session: Session
+    bug: Bug
+    meetings: list[Meeting]
+    """Every meeting of the same fault, this one too, in the order of the work."""
     fixes: list[tuple[Session, Fix]]
-    recurrences: list[tuple[Session, Bug]]
+    standing: list[Fix]
+    """Those of the fixes that were made when the fault was last met, or since."""
+
+    @property
+    def recurrences(self) -> list[Meeting]:
+        """The later meetings."""
+        place = next(at for at, one in enumerate(self.meetings) if one.bug is self.bug)
+        return self.meetings[place + 1 :]
 
     @property
     def status(self) -> str:
-        """What the fixes make of it; without one, as its session left it."""
-        if not self.fixes:
-            return self.bug.status
-        tested = [fix.confirmed for _, fix in self.fixes]
-        return "fix unconfirmed" if all(seen is False for seen in tested) else "fixed"
+        """What became of it. A fix that stands mends it unless no test confirmed that; of a fault
+        met again the newest meeting speaks; without either it is as its session left it."""
+        if any(fix.confirmed is not False for fix in self.standing):
+            return "fixed"
+        if self.recurrences:
+            return "met again"
+        return "fix unconfirmed" if self.fixes else self.bug.status
 
     @property
     def is_open(self) -> bool:
-        """Whether the fault is still there; of one met again, the newest meeting speaks."""
-        return self.status in OPEN and not self.recurrences
+        """Whether the fault is still there, as far as this meeting has to say."""
+        return self.status in OPEN
+
+    @property
+    def title(self) -> str:
+        """Its title, told from those of other meetings by the session's label."""
+        return f"{self.session.label}: {self.bug.title}"
 
     @property
     def page(self) -> str:
@@ -192,6 +216,41 @@ class Index:
         anchor = self.anchors(record).find(path)
         return page_of(record) + (f"#{anchor}" if anchor else "")
 
+    def cited_run(self, session: Session, cited: str | None) -> Run | None:
+        """The run whose record a citation in ``session`` names, if it names one."""
+        source = session.sources.get((cited or "").partition(":")[0])
+        return self._run_files.get(source.file) if source else None
+
+    @cached_property
+    def _run_files(self) -> dict[str, Run]:
+        return {posixpath.basename(entry.path): entry.record for entry in self.base.runs}
+
+    def searches(self, case: BugCase) -> list[Run]:
+        """The runs that hypotheses about a fault cite, over all its meetings."""
+        cited = (
+            self.cited_run(session, item.source)
+            for session, bug in case.meetings
+            for item in bug.hypotheses
+        )
+        return list({run.id: run for run in cited if run}.values())
+
+    @cached_property
+    def recognised(self) -> dict[tuple[str, str], list[Match]]:
+        """Bug → the symptoms of patterns that its error message shows."""
+        return {
+            key: matching(self.patterns.values(), case.bug.error_text or "")
+            for key, case in self.bugs.items()
+        }
+
+    def showing(self, pattern: Pattern) -> list[tuple[BugCase, Match]]:
+        """The bugs whose error message shows a symptom of a pattern, in the order of the work."""
+        return [
+            (self.bugs[key], match)
+            for key, matches in self.recognised.items()
+            for match in matches
+            if match.pattern.id == pattern.id
+        ]
+
     def run_page(self, run: str) -> str | None:
         """The page of a run, if there is such a run."""
         session = self._session_of.get(run)
@@ -268,22 +327,41 @@ class Index:
         return any(now.get(path) != built.sources.get(path) for path in [*built.sources, *new])
 
     def _bugs(self) -> dict[tuple[str, str], BugCase]:
-        cases = {
-            (session.id, bug.id): BugCase(session, bug, [], [])
-            for session in self.sessions.values()
-            for bug in reversed(session.bugs)
-        }
+        met: dict[tuple[str, str], Meeting] = {}
+        fixes: dict[tuple[str, str], list[tuple[Session, Fix]]] = defaultdict(list)
         for session in self.sessions.values():
-            for fix in session.fixes:
-                key = self.bug_key(fix.bug, session.id)
-                if key in cases:
-                    cases[key].fixes.append((session, fix))
             for bug in session.bugs:
-                key = self.bug_key(bug.recurrence_of, session.id)
-                if key in cases and bug is not cases[key].bug:
-                    cases[key].recurrences.append((session, bug))
-        in_order = [(s.id, bug.id) for s in self.sessions.values() for bug in s.bugs]
-        return {key: cases[key] for key in dict.fromkeys(in_order)}
+                met.setdefault((session.id, bug.id), Meeting(session, bug))
+            for fix in session.fixes:
+                fixes[self.bug_key(fix.bug, session.id)].append((session, fix))
+        faults = {key: self._first_met(key, met) for key in met}
+        meetings: dict[tuple[str, str], list[Meeting]] = defaultdict(list)
+        for key, fault in faults.items():
+            meetings[fault].append(met[key])
+        order = {name: place for place, name in enumerate(self.sessions)}
+        cases = {}
+        for key, (session, bug) in met.items():
+            every = meetings[faults[key]]
+            last = every[-1]
+            standing = [
+                fix
+                for by, fix in fixes[key]
+                if last.bug is bug or order[by.id] >= order[last.session.id]
+            ]
+            cases[key] = BugCase(session, bug, every, fixes[key], standing)
+        return cases
+
+    def _first_met(
+        self, key: tuple[str, str], met: Mapping[tuple[str, str], Meeting]
+    ) -> tuple[str, str]:
+        """The first meeting of the fault that a bug is."""
+        seen = {key}
+        while (before := self.bug_key(met[key].bug.recurrence_of, key[0])) in met:
+            if before in seen:
+                break  # a circle; `check` refuses it
+            seen.add(before)
+            key = before
+        return key
 
     def bug_key(self, reference: str | None, own: str) -> tuple[str, str]:
         """(session, bug) of a reference to a bug; a pair that no bug has where it names none."""
@@ -299,8 +377,10 @@ class Index:
             yield at.kernel_page(kernel.id), inline(kernel.title)
         for name, (_, recipe) in self.recipes.items():
             yield at.recipe_page(name), inline(recipe.title)
+        alike = Counter(case.bug.title for case in self.bugs.values())
         for case in self.bugs.values():
-            yield case.page, inline(case.bug.title)
+            title = case.bug.title
+            yield case.page, inline(case.title if alike[title] > 1 else title)
         for session_id, run in self.runs:
             yield at.run_page(session_id, run), inline(run)
 
@@ -345,9 +425,22 @@ class Index:
             if before:
                 yield own, at.bug_page(*before), "recurrence"
                 yield own, at.session_page(before[0]), "recurrence of a bug met here"
+            yield from self._bug_edges(own, session, bug_met)
         for claim in session.claims:
             place = anchors.get(claim)
             yield from self._claim_edges(claim, f"{page}#{place or 'claims'}", session.id)
+
+    def _bug_edges(self, own: str, session: Session, bug: Bug) -> Iterator[tuple[str, str, str]]:
+        """Between a bug and what judged its hypotheses; from it to what knows its error."""
+        for item in bug.hypotheses:
+            run = self.cited_run(session, item.source)
+            if run:
+                yield own, at.run_page(run.session, run.id), "hypotheses judged by it"
+                for page in (at.session_page(run.session), at.recipe_page(run.recipe)):
+                    yield own, page, "hypotheses judged by it"
+                    yield page, own, "judged its hypotheses"
+        for match in self.recognised.get((session.id, bug.id), []):
+            yield own, at.pattern_page(match.pattern.id), "error with its symptoms"
 
     def _pattern_edges(self, pattern: Pattern) -> Iterator[tuple[str, str, str]]:
         page, anchors = at.pattern_page(pattern.id), self.anchors(pattern)

@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeVar
 
 from kbtool.site import addresses as at
 
-ROWS = 40
-"""Rows of one page."""
+ROWS = 24
+"""Rows of one page at most: so few that no page of a list is heavy (``divide``)."""
 
 T = TypeVar("T")
 
@@ -34,8 +34,10 @@ class Part(NamedTuple):
         return f", page {self.number}" if self.number > 1 else ""
 
     def rows(self, every: Sequence[T]) -> Sequence[T]:
-        """Those of ``every`` that this page shows."""
-        return every[(self.number - 1) * ROWS : self.number * ROWS]
+        """Those of ``every`` that this page shows: on each as many, but for one."""
+        size, more = divmod(len(every), self.of)
+        start = (self.number - 1) * size + min(self.number - 1, more)
+        return every[start : start + size + (self.number <= more)]
 
     def turn(self) -> str:
         """Links to the other pages; nothing where there are none."""

@@ -21,6 +21,10 @@ _ROW = 48
 _APART = 18
 _FAR = 4
 _LEGEND_ROW = 18
+_TALL = 12
+"""Rows that one screen shows: of more, axis and legend stand at both ends."""
+_AXIS = 32
+"""Room for an axis above its rows."""
 _LETTER = 8.0
 """Width of a letter of a chart, on average."""
 SERIES = 8
@@ -92,7 +96,8 @@ def plot(
         title: what the chart shows, for those who do not see it.
         x_axis: the horizontal one.
         y_axis: the vertical one.
-        series: in the order of their colours. What a logarithm cannot show is left out.
+        series: in the order of their colours, the first on top. What a logarithm cannot show is
+            left out.
         ceiling: what the machine allows: its name, and the ends of the line that it is.
     """
     kept = [
@@ -128,7 +133,7 @@ def plot(
             f'<polyline class="kb-ceiling" points="{drawn}"><title>{attribute(ceiling[0])}</title>'
             "</polyline>"
         )
-    for at, one in enumerate(kept):
+    for at, one in reversed([*enumerate(kept)]):
         if one.joined and len(one.points) > 1:
             drawn = " ".join(f"{x(p.x):.1f},{y(p.y):.1f}" for p in one.points)
             parts.append(f'<polyline class="kb-series-{_number(at)}" points="{drawn}"/>')
@@ -155,7 +160,7 @@ def rows(
     Args:
         title: what the chart shows, for those who do not see it.
         axis: the horizontal one.
-        names: the series, in the order of their colours.
+        names: the series, in the order of their colours, the first on top.
         cases: from above. A ceiling beyond a quarter of the least mark is an arrow at the edge.
         reference: where a line stands: what the others are held against.
     """
@@ -179,19 +184,26 @@ def rows(
     values += [reference] if reference is not None else []
     near = [value for value in ceilings if value >= min(values) / _FAR]
     ceiling = "ceiling" + (", < where it is beyond the axis" if len(near) < len(ceilings) else "")
-    legend, top = _legend(used, ceiling if ceilings else None)
+    legend, under = _legend(used, ceiling if ceilings else None)
+    is_tall = len(cases) > _TALL
+    top = under + _AXIS * is_tall
     foot = top + _ROW * len(cases)
     x = _Scale(axis, [*values, *near], (24, WIDTH - 24))
     parts = [legend]
     parts += axes.columns(x.ticks(), top, foot + 4)
+    if is_tall:
+        parts += [
+            f'<text x="{at:.1f}" y="{top - 4}" text-anchor="middle">{attribute(name)}</text>'
+            for at, name in x.ticks()
+        ]
+        parts.append(_axis_title(axis, top - 19))
+        parts.append(f'<g transform="translate(0 {foot + 44})">{legend}</g>')
     if reference is not None:
         parts.append(
             f'<line class="kb-reference" x1="{x(reference):.1f}" x2="{x(reference):.1f}"'
             f' y1="{top}" y2="{foot + 4}"/>'
         )
-    parts.append(
-        f'<text x="{WIDTH / 2}" y="{foot + 36}" text-anchor="middle">{attribute(axis.title)}</text>'
-    )
+    parts.append(_axis_title(axis, foot + 36))
     for at, case in enumerate(cases):
         middle = top + _ROW * at + 32
         parts.append(
@@ -206,7 +218,7 @@ def rows(
                 f'<path class="kb-ceiling" d="M{place},{middle - 8}{shape}"><title>'
                 f"{attribute(case.ceiling.said)}</title></path>"
             )
-        for number, name in enumerate(names):
+        for number, name in reversed([*enumerate(names)]):
             mark = case.marks.get(name)
             if mark is None or not _fits(mark.value, axis.scale):
                 continue
@@ -218,7 +230,11 @@ def rows(
                 for low, high in _bar(mark.low, mark.high, axis.scale)
             )
             parts.append(_mark(number, x(mark.value), place_y, bar, mark.said))
-    return _svg(title, foot + 44, parts, links=False)
+    return _svg(title, foot + 44 + under * is_tall, parts, links=False)
+
+
+def _axis_title(axis: Axis, y: float) -> str:
+    return f'<text x="{WIDTH / 2}" y="{y}" text-anchor="middle">{attribute(axis.title)}</text>'
 
 
 def _svg(title: str, height: float, parts: Iterable[str], links: bool) -> str:

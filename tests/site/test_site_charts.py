@@ -58,6 +58,22 @@ def test_a_sparkline_follows_its_values_and_marks_the_last() -> None:
     assert dot is not None and (float(dot.get("cx", "")), float(dot.get("cy", ""))) == points[-1]
 
 
+def heights(values: list[float]) -> list[float]:
+    line = parsed(sparkline("t", values)).find("polyline")
+    assert line is not None
+    return [float(one.split(",")[1]) for one in line.get("points", "").split()]
+
+
+@pytest.mark.parametrize("values", [[11.93, 11.88], [1.327, 1.333], [-2.0, -2.01], [5, 5]])
+def test_what_repeats_to_within_noise_is_flat(values: list[float]) -> None:
+    first, last = heights(values)
+    assert abs(first - last) < 1.5 and abs((first + last) / 2 - SPARK_HEIGHT / 2) < 1
+
+
+def test_what_moves_has_the_height_of_a_sparkline() -> None:
+    assert heights([1, 1.2]) == [SPARK_HEIGHT - 3, 3]
+
+
 @given(st.lists(FLOAT, max_size=200))
 def test_a_sparkline_stays_inside_and_small(values: list[float]) -> None:
     drawn = sparkline("t", values)
@@ -169,6 +185,36 @@ def test_rows_put_values_to_scale_and_equal_ones_below_each_other() -> None:
     at = places(parsed(rows("t", Axis("x", "log2"), ["a", "b", "c"], cases, 2.0)))
     assert at["a 1"][0] == at["b 1"][0] < at["c 8"][0]
     assert at["a 1"][1] < at["b 1"][1] < at["c 8"][1]
+
+
+def test_the_first_series_is_on_top() -> None:
+    one = {name: Mark(1, name) for name in "abc"}
+    drawn = [
+        rows("t", Axis("x", "log2"), list("abc"), [Row("one", one)]),
+        plot("t", Axis("x"), Axis("y"), [Series(name, [Point(1, 1, name)]) for name in "abc"]),
+    ]
+    for chart in drawn:
+        marks = [title for title in titles(parsed(chart)) if title in one]
+        assert marks == ["c", "b", "a"]  # what is drawn last is on top
+
+
+def test_a_tall_chart_has_its_axis_and_its_legend_at_both_ends() -> None:
+    def words(count: int) -> tuple[list[str], list[float]]:
+        cases = [Row(f"r{at}", {"ours": Mark(1 + at, "m")}) for at in range(count)]
+        svg = parsed(rows("t", Axis("µs", "log2"), ["ours"], cases))
+        texts = [one for one in svg.iter("text") if one.get("class") != "kb-case"]
+        _, _, _, height = map(float, svg.get("viewBox", "").split())
+        shift = svg.find("g[@transform]")
+        if shift is not None:
+            moved = float(re.search(r" (\d+)\)", shift.get("transform", ""))[1])  # type: ignore[index]
+            assert moved + float(shift.find("text").get("y", "")) < height  # type: ignore[union-attr]
+        return [one.text or "" for one in texts], [float(one.get("y", "")) for one in texts]
+
+    said, places_of = words(13)
+    assert said.count("ours") == said.count("µs") == said.count("8") == 2
+    eight = [y for text, y in zip(said, places_of, strict=True) if text == "8"]
+    assert max(eight) - min(eight) > 13 * 40
+    assert words(12)[0].count("ours") == words(12)[0].count("8") == 1
 
 
 def test_a_ceiling_far_off_is_an_arrow_at_the_edge() -> None:

@@ -65,7 +65,40 @@ def test_whatever_is_drawn_is_inside_the_chart(bars):
                 assert 0 <= float(one.get(name, 0)) <= most, (one.tag, one.attrib)
         if one.tag == "rect":
             assert float(one.get("y")) + float(one.get("height")) <= high
-    assert len(list(svg.iter("circle"))) == sum(bar.sofar is not None for bar in bars)
+    known = [bar for bar in bars if bar.parts or not bar.unknown]
+    assert len(list(svg.iter("circle"))) == sum(bar.sofar is not None for bar in known)
+    for x, y, name in turned(svg):  # letters of 8, at 35 degrees
+        assert x - 6.5 * len(name) >= 0 and y + 4.5 * len(name) <= high
+
+
+def turned(svg: ElementTree.Element) -> list[tuple[float, float, str]]:
+    """Where each name that is turned ends, and the name."""
+    found = []
+    for one in svg.iter("text"):
+        place = re.match(r"translate\(([\d.]+) (\d+)\) rotate", one.get("transform", ""))
+        if place:
+            found.append((float(place[1]), float(place[2]), one.text or ""))
+    return found
+
+
+def names(labels: list[str]) -> list[str]:
+    """What stands below the bars, line by line."""
+    svg = drawn(stacked("t", [Bar(label, {"gpu": Decimal(1)}) for label in labels], "USD"))
+    return [one.text or "" for one in svg.iter("text") if float(one.get("y", 300)) > 220]
+
+
+def test_a_name_of_several_words_is_told_in_lines():
+    assert names(["H100 80GB HBM3", "H100 80GB HBM3, and H200 for the checks", "a", "b", "c"]) == [
+        "H100 80GB HBM3", "H100 80GB HBM3,", "and H200 for the", "checks", "a", "b", "c",
+    ]  # fmt: skip
+
+
+def test_names_that_begin_alike_are_told_apart_by_their_ends():
+    alike = [f"run-of-recipe-split-k-on-the-card{end}" for end in ("", "-2", "-3")]
+    shown = names(["N"] * 10 + alike)
+    assert shown[10:] == [
+        "run-of-recip…on-the-card", "run-of-recip…-the-card-2", "run-of-recip…-the-card-3",
+    ]  # fmt: skip
 
 
 def test_names_that_lie_flat_leave_no_empty_foot():
@@ -77,8 +110,25 @@ def test_names_that_lie_flat_leave_no_empty_foot():
 
     assert foot("a") == 24
 
-    turned = drawn(stacked("t", [Bar("long name", {"gpu": Decimal(1)})] * 20, "USD"))
-    assert float(turned.get("viewBox").split()[3]) > 260
+    long = drawn(stacked("t", [Bar("long-name", {"gpu": Decimal(1)})] * 20, "USD"))
+    assert float(long.get("viewBox").split()[3]) > 260
+
+
+def test_the_sum_so_far_is_dashed_where_nothing_is_known():
+    known, unknown = {"gpu": Decimal(1)}, "gpu in 1"
+    bars = [
+        Bar("a", known, sofar=Decimal(1)), Bar("b", known, "ai in 1", sofar=Decimal(2)),
+        Bar("c", {}, unknown, sofar=Decimal(2)), Bar("d", {}, unknown, sofar=Decimal(2)),
+    ]  # fmt: skip
+    svg = drawn(stacked("t", bars, "USD"))
+    lines = [one.get("class", "") for one in svg.iter("polyline")]
+    assert ["kb-unknown" in one for one in lines] == [False, True, True]
+    assert {one.get("class") for one in svg.iter("line")} >= {"kb-sofar", "kb-sofar kb-unknown"}
+    assert "nothing known" in [one.text for one in svg.iter("text")]
+    said = [one.text for one in svg.iter("title") if "so far" in (one.text or "")]
+    assert said == ["a: 1.00 USD so far", "b: 2.00 USD so far"]
+    every = drawn(stacked("t", bars[:2], "USD"))
+    assert "nothing known" not in [one.text for one in every.iter("text")]
 
 
 def test_what_is_not_known_is_a_mark_and_no_bar_of_nothing():

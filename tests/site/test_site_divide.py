@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from html import unescape
 
 import pytest
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
+from site_html import Site
 
 from kbtool.site import divide
 from kbtool.site.divide import BUDGET, divided, weight
 from kbtool.site.markup import slug, stacked_table
+from kbtool.site.parts import folded
 
 FRONT = (
     '---\ntitle: "A"\nhide:\n  - navigation\ntags:\n  - "t"\ntag_pages:\n  "t": "x.html"\n'
@@ -42,12 +45,79 @@ def test_every_section_is_on_one_part_and_no_part_is_heavy() -> None:
 def test_a_part_is_a_page_of_its_own_and_says_where_the_others_are() -> None:
     first, second = divided({"f/a.md": HEAVY}).values()
     assert first.startswith(FRONT) and "# A {#title}" in first
-    assert second.startswith('---\ntitle: "A, part 2"\nhide:\n  - navigation\n---\n')
-    assert "# A, part 2 {#title}" in second
-    assert "In 2 parts: **B … C** · [D … E](a~d.md)" in first
-    assert "In 2 parts: [B … C](a.md) · **D … E**" in second
-    assert "Goes on with [D … E](a~d.md){ .kb-next }." in first
+    assert second.startswith('---\ntitle: "A: D"\nhide:\n  - navigation\n---\n')
+    assert "# A: D {#title}" in second
+    assert "Part 1 of 2:" in first
+    assert "- **[B](#b)** · **[C](#c)**\n- [D](a~d.md#d) · [E](a~d.md#e)\n" in first
+    assert "Part 2 of 2 of [A](a.md):" in second
+    assert "- [B](a.md#b) · [C](a.md#c)\n- **[D](#d)** · **[E](#e)**\n" in second
+    assert "Goes on with [D](a~d.md){ .kb-next }." in first
     assert "Goes on" not in second
+
+
+def titles(made: Mapping[str, str]) -> list[str]:
+    return [re.findall("^# (.*)", text, re.MULTILINE)[0] for text in made.values()]
+
+
+def test_a_part_is_named_after_its_first_heading_and_the_one_above_where_two_are_alike() -> None:
+    heads = (
+        "### <code>X</code> {#x}",
+        "### Only <i>Y</i> {#y}",
+        "## C {#c}\n\n### <code>X</code> {#cx}",
+    )
+    text = "\n\n".join(f"{head}\n\n{LONG}\n\n{LONG}" for head in (*heads, "### [Z](z.md) {#z}"))
+    made = divided({"a.md": f"{FRONT}# A\n\n## B {{#b}}\n\n{LONG}\n\n{text}\n"})
+    assert titles(made) == [
+        "A", "A: B › <code>X</code>", "A: Only <i>Y</i>", "A: C › <code>X</code>", "A: Z",
+    ]  # fmt: skip
+    named = [text.split('"')[1] for text in made.values()]
+    assert named == ["A", "A: B › X", "A: Only Y", "A: C › X", "A: Z"]
+    assert (
+        "- [B](a.md#b): **[<code>X</code>](#x)** · [Only <i>Y</i>](a~y.md#y)\n"
+        "- [C](a~y.md#c): [<code>X</code>](a~cx.md#cx) · [Z](a~z.md#z)\n"
+    ) in made["a~x.md"]  # a link in a link is none
+
+
+def test_the_name_of_a_part_is_no_longer_than_one_can_read() -> None:
+    long = f"<code>{'word ' * 60}&#60;x&#62;</code>"
+    made = divided({"a.md": f"{FRONT}# A\n\n{sections('b', 'c')}\n\n## {long} {{#d}}\n\n{LONG}"})
+    short = f"{'word ' * 20}…"
+    assert f'title: "A: {short}"' in made["a~d.md"] and f"# A: {short}\n" in made["a~d.md"]
+    assert f"[{short}](a~d.md#d)" in made["a.md"]
+    assert f"## {long} {{#d}}" in made["a~d.md"]
+
+
+def test_what_goes_on_says_so() -> None:
+    made = divided({"a.md": f"# A\n\n## B {{#b}}\n\n{table(600)}\n\n### C {{#c}}\n\n{table(300)}"})
+    named = [title.removeprefix("A: ") for title in titles(made)]
+    assert named[:4] == ["A", "B, continued", "B, continued (2)", "B, continued (3)"]
+    assert named[-1].startswith("C, continued") and len({*named}) == len(named)
+    assert "**[B](#b)**: [continued](a~b-2.md#b-2) · [continued (2)](a~b-3.md#b-3)" in made["a.md"]
+
+
+def test_headings_are_as_deep_as_they_are_nested_on_their_part() -> None:
+    deep = sections("u", "v", "w", "x", level=4).replace("#### V", "##### V")
+    code = "```sh\n#### no heading\n```"
+    made = divided(
+        {"a.md": f"# A\n\n## B {{#b}}\n\n### C {{#c}}\n\n{deep}\n\n{code}\n\n## D {{#d}}"}
+    )
+    levels = {
+        path: re.findall(r"^(#+) (\w)", text, re.MULTILINE)[1:] for path, text in made.items()
+    }
+    assert levels["a.md"] == [("##", "B"), ("###", "C"), ("####", "U"), ("#####", "V")]
+    assert levels["a~w.md"][:2] == [("##", "W"), ("##", "X")]
+    assert levels["a~w.md"][-1] == ("##", "D")
+    assert code in made["a~w.md"]
+
+
+def test_a_long_list_of_parts_names_what_parts_begin_with() -> None:
+    many = sections("b", "c", "d") + "\n\n### {0} {{#{0}}}\n\n".join(["", *map(str, range(300))])
+    made = divided({"a.md": f"# A\n\n{many}"})
+    for text in made.values():
+        listed = text.partition("<nav")[2].partition("</nav>")[0]
+        assert all(name in listed for name in ("[B]", "[C]", "[D]"))
+        assert all(f"{page}#" in text for page in made if made[page] != text)
+        assert weight(listed) < BUDGET // 8
 
 
 def test_links_lead_to_the_part_that_has_the_anchor() -> None:
@@ -71,13 +141,16 @@ def test_a_section_that_is_heavy_itself_is_cut_at_its_own_headings() -> None:
     inner = sections("x", "y", "z", level=3)
     made = divided({"a.md": f"# A\n\n## B {{#b}}\n\n{inner}\n"})
     assert list(made) == ["a.md", "a~z.md"]
-    assert "### Z {#z}" in made["a~z.md"]
+    assert "## Z {#z}" in made["a~z.md"]
+
+
+def table(rows: int, name: str = "row") -> str:
+    lines = [[f"{name} {n} {'word ' * 30}", str(n)] for n in range(rows)]
+    return stacked_table(["What", "Many"], lines, {1}, filtered=True)
 
 
 def test_a_long_table_is_cut_between_rows() -> None:
-    rows = [[f"row {n} {'word ' * 30}", str(n)] for n in range(300)]
-    table = stacked_table(["What", "Many"], rows, {1}, filtered=True)
-    made = divided({"a.md": f"# A\n\n## B {{#b}}\n\nbefore\n\n{table}\n\nafter\n"})
+    made = divided({"a.md": f"# A\n\n## B {{#b}}\n\nbefore\n\n{table(300)}\n\nafter\n"})
     assert len(made) > 2
     assert list(made)[:2] == ["a.md", "a~b-2.md"]
     shown = "\n".join(made.values())
@@ -92,6 +165,39 @@ def test_a_long_table_is_cut_between_rows() -> None:
     ]
 
 
+def test_two_long_tables_under_one_heading_are_cut_into_parts_of_their_own() -> None:
+    both = f"{table(200)}\n\n{table(300, 'line')}"
+    made = divided({"a.md": f"# A\n\n## B {{#b}}\n\n{both}\n\n## C {{#c}}\n\nlast\n"})
+    shown = "\n".join(made.values())
+    for name, rows in (("row", 200), ("line", 300)):
+        assert re.findall(rf"^\| .*{name} (\d+) ", shown, re.M) == [str(n) for n in range(rows)]
+    anchors = re.findall(r"\{#(b[-\d]*)\}", shown)
+    assert len({*anchors}) == len(anchors) >= 5
+
+
+def test_what_follows_a_long_table_is_not_on_a_part_that_its_rows_fill() -> None:
+    made = divided({"a.md": f"# A\n\n## B {{#b}}\n\n{table(95)}\n\n{LONG}\n\nafter\n"})
+    assert all(weight(text) < BUDGET + 1_000 for text in made.values())
+    assert [("row" in text, "after" in text) for text in made.values()] == [
+        (True, False), (False, True),
+    ]  # fmt: skip
+
+
+def test_a_chart_before_a_table_that_is_cut_is_on_the_first_part_alone() -> None:
+    chart = '<div class="kb-chart kb-plot" tabindex="0"><svg role="img">drawn</svg></div>'
+    made = divided(
+        {"a.md": f"# A\n\n## B {{#b}}\n\n{chart}\n\n{chart}\n\n{folded('Rows', table(250))}\n"}
+    )
+    assert [text.count("drawn") for text in made.values()] == [2, *[0] * (len(made) - 1)]
+    assert all(text.count("<summary>Rows</summary>") == 1 for text in made.values())
+
+
+def test_a_drawing_weighs_and_a_chart_does_not() -> None:
+    drawing = f'<svg role="img">{"x" * 500}</svg>'
+    assert weight(drawing) > 500
+    assert weight(f'<div class="kb-chart" tabindex="0">{drawing}</div>') < 100
+
+
 def test_what_is_no_heading_is_no_place_to_cut() -> None:
     code = "```sh\n## no heading\n" + "echo word word word\n" * 2_000 + "```"
     assert list(divided({"a.md": f"# A\n\n{code}\n"})) == ["a.md"]
@@ -101,7 +207,7 @@ def test_a_page_may_say_itself_where_it_may_be_cut() -> None:
     pieces = [f"{divide.mark(f'L{n}', f'Lines {n}')}\n\n<pre>{LONG}{LONG}</pre>" for n in (1, 9)]
     made = divided({"a.md": "# A {#title}\n\n" + "\n\n".join(pieces)})
     assert list(made) == ["a.md", "a~L9.md"]
-    assert "**Lines 1** · [Lines 9](a~L9.md)" in made["a.md"]
+    assert "- **[Lines 1](#L1)**\n- [Lines 9](a~L9.md#L9)\n" in made["a.md"]
     assert not any("<!--" in text for text in made.values())
 
 
@@ -114,3 +220,17 @@ def test_a_last_part_of_little_stays_where_it_is() -> None:
 @pytest.mark.parametrize("words", ["Right or wrong", "Q, K, V", "Why <x>?", "Größe – a_b", "A  B"])
 def test_a_heading_without_an_anchor_has_the_one_that_markdown_makes(words: str) -> None:
     assert slug(words) == slugify(words, "-")
+
+
+def test_no_heading_of_the_site_skips_a_level_and_no_two_parts_have_one_title(
+    real_site: Site,
+) -> None:
+    told = []
+    for path, page in real_site.pages.items():
+        above = 0
+        for tag, _ in page.elements:
+            if re.fullmatch("h[1-6]", tag):
+                assert int(tag[1]) <= above + 1, path
+                above = int(tag[1])
+        told += [page.title] if "~" in path else []
+    assert len({*told}) == len(told) > 50

@@ -13,7 +13,7 @@ from kbtool.model.base import Instant, Quantity
 from kbtool.model.results import KernelLaunch, ProfileCase, ProfileResult
 from kbtool.model.run import Run
 from kbtool.site.escape import inline
-from kbtool.site.figures import counted, figure, headline, many
+from kbtool.site.figures import counted, figure, headline, many, span
 from kbtool.site.pages.debugging import profiled
 
 
@@ -80,6 +80,11 @@ def test_a_headline_tells_what_every_step_found() -> None:
     alone = run(kind="command", status="passed")
     alone = alone.model_copy(update={"steps": alone.steps[:1]})
     assert headline(alone) == "words about built"
+
+
+def test_ratios_have_the_mean_that_their_step_reports() -> None:
+    assert span([4.0, 1.0, 1.0]) == "1.00–4.00 (geometric mean 1.59)"
+    assert span([2.0]) == "2.00"
 
 
 def profile(*launches: dict[str, float]) -> str:

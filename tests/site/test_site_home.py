@@ -72,12 +72,52 @@ def test_the_latest_result_is_the_newest_run_s_and_the_history_is_of_the_same_ca
     put_run(root, 1, steps=slower(template(root), 4))
     put_run(root, 2, steps=slower(template(root), 2))
     (row,) = (r for r in part(home_page(root), "results").splitlines() if "kernels/" in r)
-    assert (
-        "| 2.00 <br>" in row and ">2.00–2.00<" in row and "| 2.50 |" in row and "| 1 of 1 |" in row
-    )
+    assert "| 2.00 <br>" in row and ">2.00–2.00<" in row and "| 2.50 |" in row
     assert "2025-11-24 10:10 UTC" in row
     assert "words about cpu, 2 threads: 1.00, 4.00, 2.00" in row  # what the sparkline says
     assert len(re.findall(r"[\d.]+,[\d.]+", re.search(r'points="([^"]*)"', row)[1])) == 3
+
+
+def results_of(root: Path) -> tuple[list[str], list[str]]:
+    """The header of the latest results, and the cells of their only row."""
+    table = [line for line in part(home_page(root), "results").splitlines() if line[:1] == "|"]
+    header, _, row = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table)
+    return header, row
+
+
+def test_a_result_is_held_against_the_best_peer_where_peers_were_timed(root):
+    assert "Best peer ÷ ours" not in results_of(root)[0]  # the baseline alone was timed
+    steps = slower(template(root), 4)
+    case = next(step for step in steps if step["id"] == "time")["result"]["cases"][0]
+    theirs = case["arms"]["words about theirs"]
+    half = {
+        key: value / 2 for key, value in theirs.items() if key.endswith("_us") and key[0] != "s"
+    }
+    case["arms"]["best"] = {**theirs, **half, "samples_us": [v / 2 for v in theirs["samples_us"]]}
+    put_run(root, 1, steps=steps)
+    header, row = results_of(root)
+    told = dict(zip(header, row, strict=True))
+    assert told["Best peer ÷ ours"].startswith("2.00 <br>")
+    assert told["Baseline ÷ ours"].startswith("4.00 <br>")
+
+
+def test_a_result_of_a_run_that_was_cut_short_says_so(root):
+    assert "not reached" not in part(home_page(root), "results")
+    steps = copy.deepcopy(template(root)["steps"])
+    timed = next(step for step in steps if step["id"] == "time")
+    timed["status"], timed["result"]["not_reached"] = "interrupted", 16
+    for step in steps[steps.index(timed) + 1 :]:
+        step["status"] = "not-run"
+    put_run(root, 1, steps=steps, status="interrupted")
+    _, row = results_of(root)
+    assert ">interrupted</span> <small>16 more not reached</small>" in row[-1]
+
+
+def test_home_says_first_what_it_is_and_where_to_start(root):
+    made = home_page(root)
+    title, about, *_ = made.split("\n\n")
+    assert title.startswith("# ") and "work on GPU kernels" in about
+    assert made.index("Where the work stands") < made.index("kb-figure") < made.index("{#running}")
 
 
 def test_another_case_is_another_result(root):
@@ -161,7 +201,9 @@ def test_expected_times_are_the_medians_of_runs_alike_on_one_machine(root):
     index = index_of(root)
     made = unescape("\n".join(recipe.steps(index, index.recipes["copy"][1], settings=False)))
     header = next(line for line in made.splitlines() if "Declared" in line)
-    assert header.split(" | ")[4:] == ["Took on faster", "Took on words about cpu |"]
+    assert header.split(" | ")[4:] == [
+        "Took on faster, 2 cores", "Took on words about cpu, 2 cores |"
+    ]  # fmt: skip
     # The template's run built in its first attempt, 4.2 s, and failed to validate there; what the
     # second attempt kept says nothing new.
     assert steps_of(made)["build"] == [
@@ -169,6 +211,30 @@ def test_expected_times_are_the_medians_of_runs_alike_on_one_machine(root):
         "5.20 s <small>n = 2</small> |",
     ]  # fmt: skip
     assert steps_of(made)["validate"][3] == "6.20 s <small>n = 1</small> |"
+
+
+def test_machines_of_one_card_are_told_apart(root):
+    for number, (cpu, cores) in enumerate((("a", 16), ("b", 16), ("b", 32)), 1):
+        machine = {**template(root)["machine"], "card": "H200", "cpu": cpu, "cores": cores}
+        put_run(root, number, machine=machine)
+    index = index_of(root)
+    made = unescape("\n".join(recipe.steps(index, index.recipes["copy"][1], settings=False)))
+    header = next(line for line in made.splitlines() if "Declared" in line)
+    assert re.findall(r"Took on ([^|]*) \|", header) == [
+        "H200, 32 cores", "H200, 16 cores, b", "H200, 16 cores, a"
+    ]  # fmt: skip
+
+
+def test_a_recipe_s_command_repeats_no_default_and_an_empty_one_is_a_word(root):
+    path = root / "patterns" / "p01.yaml"
+    record = json.loads(path.read_text())
+    record["recipes"][0]["parameters"]["part"] = {"type": "str", "default": "", "help": "a part"}
+    path.write_text(json.dumps(record))
+    index = index_of(root)
+    made = unescape(recipe.page(index, *index.recipes["copy"]))
+    assert "<code>kbtool run-recipe copy</code>" in made
+    assert "| <code>part</code> | str | empty | a part |" in made
+    assert "<code></code>" not in made
 
 
 def test_a_recipe_that_never_ran_says_that_its_times_are_declared(root):
@@ -197,7 +263,8 @@ def test_the_statuses_of_the_list_of_bugs_add_up_with_what_is_open(root):
     index = index_of(root)
     made = unescape(bug.listing(index, next(parts(at.BUGS, 1))))
     card = made.partition("kb-facts")[2].partition("</div>")[0]
-    counts = {word: int(n) for word, n in re.findall(r">([\w -]+)</span> </small><br>(\d+)", card)}
+    found = re.findall(r">([\w -]+)</span> </small><br>\[?(\d+)", card)
+    counts = {word: int(n) for word, n in found}
     told = int(re.search(r"bugs, (\d+) open", made)[1])
     assert counts["met again"] == 1 and sum(counts.values()) == len(index.bugs)
     assert counts.get("open", 0) + counts.get("fix unconfirmed", 0) == told
@@ -271,6 +338,32 @@ def test_a_probe_that_misses_nothing_takes_no_section(root):
     (name,) = {name for _, name in index.runs if name.startswith("20251123")}
     assert "#" not in index.place(f"{name}#steps.environment.missing", "")
     assert index.place(f"{name}#steps.build.bytes", "").endswith("#step-2")
+
+
+def test_a_run_says_at_its_head_where_it_was_measured_and_at_which_commit(root):
+    def card():
+        return unescape(newest(root)).partition("kb-facts")[2].partition("</div>")[0]
+
+    assert "[words about cpu, 2 cores](#machine)" in card()
+    assert "[<code>7e12345</code>, work tree changed](#machine)" in card()
+    machine = {**template(root)["machine"], "card": "H200", "driver": "580"}
+    state = {**template(root)["repository"], "commit": None}
+    put_run(root, 1, machine=machine, repository=state)
+    assert "[H200, driver 580](#machine)" in card() and "[unknown](#machine)" in card()
+
+
+def test_how_it_was_timed_stands_before_the_charts_of_which_each_set_has_one(root):
+    made = unescape(newest(root))
+    assert made.index("Protocol: words about protocol") < made.index("kb-plot")
+    assert made.count("kb-plot") == 1
+    steps = copy.deepcopy(template(root)["steps"])
+    cases = next(step for step in steps if step["id"] == "time")["result"]["cases"]
+    cases[0]["case_set"] = "one"
+    cases.append({**cases[0], "case_set": "two", "name": "another"})
+    put_run(root, 1, steps=steps)
+    made = unescape(newest(root))
+    assert made.count("kb-plot") == 2
+    assert made.index("**one**") < made.index("kb-plot") < made.index("**two**")
 
 
 def test_what_a_case_comes_to_stands_before_the_times_of_the_others(root):

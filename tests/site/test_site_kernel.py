@@ -42,7 +42,7 @@ KERNEL = {
 
 README = (
     "# Copy\n\nSee [the header](copy.h), `cuda/copy.cu` and [what is not there](gone.h).\n\n"
-    "$x_j$\n\n![how it copies](how.svg)\n\n![another](evil.svg)\n"
+    "## How\n\n$x_j$\n\n![how it copies](how.svg)\n\n![another](evil.svg)\n"
 )
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><title>How it copies</title>'
@@ -223,6 +223,17 @@ def test_case_sets_are_as_the_manifest_has_them(page: str, made: dict[str, str])
     assert "<summary>2 cases</summary>" in cases and "| s | 64 |" in cases
 
 
+def test_headings_are_those_of_the_page_and_of_its_readme_below_its_title(page: str) -> None:
+    headings = re.findall(r"^(#+) (.*) \{#(.*)\}$", page, re.MULTILINE)
+    assert [(len(level), plain(name)) for level, name, _ in headings] == [
+        (1, "Copy"), (2, "Results"), (3, "Newest runs"), (3, "a processor, 2 threads, cpu"),
+        (3, "H1, cuda"), (2, "History"), (3, "a processor, 2 threads, cpu"), (3, "H1, cuda"),
+        (2, "Variants"), (3, "cuda"), (2, "About"), (3, "How"), (2, "Files"), (2, "Cases"),
+        (2, "Mentioned by"),
+    ]  # fmt: skip
+    assert "### How {#about-2}" in page
+
+
 def test_readme_links_files_and_shows_drawings(page: str) -> None:
     about = sections(page)["about"]
     assert '<a href="copy/src/copy.h.html">the header</a>' in about
@@ -351,6 +362,11 @@ def test_the_newest_run_of_a_recipe_does_not_hide_what_was_run_otherwise(tmp_pat
         ("14", "tools=memory", "passed"),
         ("12", "tools=races", "interrupted"),
     ]
+
+
+def test_the_date_of_a_run_is_not_cut_into_lines(tmp_path: Path) -> None:
+    page = make(tmp_path / "kb", of_tool(11, "memory"))[at.kernel_page("copy")]
+    assert re.search(r'\| <span class="kb-nowrap">\[[-\d]+ [\d:]+ UTC\]\([^)]*\)</span> \|', page)
 
 
 def test_a_number_is_no_other_thing_to_run(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import site_trees as trees
+from site_html import Site
 
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
@@ -13,10 +16,12 @@ from kbtool.store.tree import KnowledgeBase
 
 
 @pytest.mark.parametrize("count", [0, 1, ROWS, ROWS + 1, 7 * ROWS + 3])
-def test_the_pages_of_a_list_show_every_row_once(count: int) -> None:
+def test_the_pages_of_a_list_show_every_row_once_and_as_many_each(count: int) -> None:
     rows = list(range(count))
     made = list(parts(at.RUNS, count))
     assert [row for part in made for row in part.rows(rows)] == rows
+    sizes = {len(part.rows(rows)) for part in made}
+    assert max(sizes) <= ROWS and max(sizes) - min(sizes) <= 1
     assert made[0].here == at.RUNS
     assert len({part.here for part in made}) == len(made) == made[0].of
     assert all(bool(part.turn()) == (len(made) > 1) for part in made)
@@ -40,4 +45,9 @@ def test_sessions_that_are_too_many_for_a_page_go_on_to_the_next(tmp_path) -> No
     for number in range(ROWS + 2):
         page = at.session_page(trees.session_id(number)).removeprefix("sessions/")
         shown = (f"]({page})" in first, f"](../{page})" in second)
-        assert shown == ((True, False) if number > 1 else (False, True)), number
+        assert shown == ((True, False) if number > ROWS // 2 else (False, True)), number
+
+
+def test_no_page_of_a_list_is_cut_for_its_weight(real_site: Site) -> None:
+    listed = re.compile(r"(bugs|sessions|runs|tags/[^/]+)/(index|page/\d+)~")
+    assert not [page for page in real_site.pages if listed.match(page)]

@@ -263,7 +263,9 @@ def test_what_became_of_a_bug(root: Path) -> None:
     last.write_text(json.dumps({**record, "fixes": [unconfirmed]}))
     change(root, fixes=[])
     assert statuses()[second, "nan"] == ("fix unconfirmed", True)
-    assert statuses()[first, "nan"] == ("open", False)
+    assert statuses()[first, "nan"] == ("met again", False)
+    change(root, fixes=[{"bug": "#bugs.nan", "change": "x", "source": "log:1"}])
+    assert statuses()[first, "nan"] == ("met again", False), "fixed before it was met again"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from kbtool.site.plot import Axis, Mark, Row, rows, timed
 _MOST_ROWS = 60
 """Cases in one chart."""
 
+_AXIS = Axis("µs a call, log scale", "log10")
+
 _FEW = 4
 """Cases that are named where a peer was not timed; of more, how many."""
 
@@ -72,16 +74,16 @@ def timed_beside(result: BenchmarkResult) -> str:
                     ("Artifact", code(result.sha256[:12])),
                 ]
             ),
+            f"Protocol: {inline(result.protocol)}",
+            _sets(result),
+            *_plotted(result, arms),
             "Median, with the 25th and the 75th percentile in small type. Speed above 1 is faster"
             f" than {inline(result.baseline)}.",
-            _plotted(result, arms),
             slim_table(header, lines, right) if lines else nothing(
                 "No case was timed."
             ),
-            _sets(result),
             bullets(remarks),
             _workspaces(result),
-            f"Protocol: {inline(result.protocol)}",
         ]
     )  # fmt: skip
 
@@ -97,25 +99,31 @@ def with_others(run: Run, result: BenchmarkResult, here: str) -> str | None:
     return f"Compare with other arms, runs and cards: {', '.join(links)}" if links else None
 
 
-def _plotted(result: BenchmarkResult, arms: Sequence[str]) -> str:
-    """A row a case: the time of every arm, and the least that the machine's memory allows."""
-    cases = [
-        Row(
-            case.name,
-            {
-                arm: timed(arm, timing.median_us, timing.low_us, timing.high_us)
-                for arm, timing in case.arms.items()
-            },
-            ceiling(result, case),
-        )
-        for case in result.cases
-        if not case.refused
-    ]
-    drawn, left = cases[:_MOST_ROWS], len(cases[_MOST_ROWS:])
-    device = f"on {result.device}" if result.device else ""
-    title = f"Time of a call {device}, for each case and arm, with quartiles; the table has them"
-    chart = rows(title, Axis("µs a call, log scale", "log10"), arms, drawn)
-    return chart + (f"\n\n{many(left, 'more case')} in the table alone." if left else "")
+def _plotted(result: BenchmarkResult, arms: Sequence[str]) -> list[str]:
+    """A chart a case set, for sets differ most in how long they take. A row a case: the time of
+    every arm, and the least that the machine's memory allows."""
+    by_set: dict[str | None, list[Row]] = {}
+    for case in result.cases:
+        marks = {
+            arm: timed(arm, timing.median_us, timing.low_us, timing.high_us)
+            for arm, timing in case.arms.items()
+        }
+        if not case.refused:
+            row = Row(case.name, marks, ceiling(result, case))
+            by_set.setdefault(case.case_set, []).append(row)
+    device = f" on {result.device}" if result.device else ""
+    parts = []
+    for name, cases in by_set.items():
+        of = f" of {name}" if name else ""
+        title = f"Time of a call{device}, for each case{of} and arm, with quartiles;"
+        chart = rows(f"{title} the table has them", _AXIS, arms, cases[:_MOST_ROWS])
+        left = len(cases[_MOST_ROWS:])
+        parts += [
+            f"**{inline(name)}**" if len(by_set) > 1 and name else "",
+            chart,
+            f"{many(left, 'more case')} in the table alone." if left else "",
+        ]
+    return parts
 
 
 def ceiling(result: BenchmarkResult, case: BenchmarkCase) -> Mark:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from functools import reduce
 
+from kbtool.ledger.patterns import Span
+from kbtool.model.base import Quantity
+from kbtool.model.session import Bug
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline, prose
 from kbtool.site.figures import many
 from kbtool.site.index import OPEN, BugCase, Index
 from kbtool.site.markup import (
     anchor,
-    bullets,
     chip,
     facts,
     join,
     muted,
     nothing,
     outward,
-    slim_table,
     stacked_table,
 )
 from kbtool.site.pages import mutants
@@ -25,6 +28,7 @@ from kbtool.site.paging import Part
 from kbtool.site.parts import (
     backlinks,
     cite,
+    clipped,
     crumb,
     fixed_place,
     optional,
@@ -37,48 +41,74 @@ from kbtool.site.parts import (
 
 
 def listing(index: Index, part: Part) -> str:
-    """A page of the bugs, the last met first; a status is derived from the fixes."""
-    if not index.bugs:
-        return join([page_title("Bugs"), nothing("No session's record names a bug.")])
-    rows = [
-        [
-            index.link(case.page, part.here),
-            chip(case.status),
-            inline(case.bug.symptom or "") or muted(f"Cause: {inline(case.bug.cause)}")
-            if case.bug.symptom or case.bug.cause
-            else "",
-            session_cell(index, case.session, part.here),
-            ", ".join(_fixers(index, case, part.here)),
-            ", ".join(
-                index.link(at.bug_page(again.id, bug.id), part.here, inline(again.label))
-                for again, bug in case.recurrences
-            ),
-            optional(case.bug.minutes_lost),
-            ", ".join(_words(index, case)),
-        ]
-        for case in part.rows(list(reversed(index.bugs.values())))
-    ]
-    header = [
-        "Bug", "Status", "Symptom", "Recorded in", "Fixed in", "Met again in", "Lost", "Put back",
-    ]  # fmt: skip
-    count = sum(case.is_open for case in index.bugs.values())
-    statuses = Counter(
-        "met again" if case.recurrences and case.status in OPEN else case.status
-        for case in index.bugs.values()
+    """A page of the bugs: those that are open first, and the last met before others."""
+    latest = list(reversed(index.bugs.values()))
+    still = [case for case in latest if case.is_open]
+    shown = part.rows(still + [case for case in latest if not case.is_open])
+    statuses = Counter(case.status for case in latest)
+    to_open = at.relative(f"{at.BUGS}#open", part.here)
+    nowhere = "No bug is open." if latest else "No session's record names a bug."
+    about = (
+        f"{many(len(latest), 'bug')}, {len(still)} open. A bug is fixed as soon as a fix refers to"
+        " it, unless the record says that no test confirmed the fix. Met again: a later session met"
+        " the fault after that; what became of it, its newest meeting says. Every other bug stands"
+        " as its session left it; unknown where no record says what became of it, or that it was"
+        " ever met here. Put back: what validation makes of the edits that bring the bug back, in"
+        " the newest run of each."
     )
     return join(
         [
             page_title(f"Bugs{part.suffix}"),
-            f"{many(len(index.bugs), 'bug')}, {count} open. A bug is fixed as soon as a fix refers"
-            " to it, unless the record says that no test confirmed the fix; until then it stands as"
-            " its session left it; unknown where no record says what became of it, or that it was"
-            " ever met here. Of a bug met again, the newest meeting speaks. Put back: what"
-            " validation makes of the edits that bring the bug back, in the newest run of each.",
-            facts((chip(word), str(count)) for word, count in statuses.most_common()),
-            stacked_table(header, rows, {6}),
+            about if latest else None,
+            facts(
+                (chip(word), f"[{count}]({to_open})" if word in OPEN else str(count))
+                for word, count in statuses.most_common()
+            ),
+            section(
+                "Open", "open",
+                _table(index, [case for case in shown if case.is_open], part.here)
+                or (nothing(nowhere) if part.number == 1 else None),
+            ),
+            section(
+                "The others", "others",
+                _table(index, [case for case in shown if not case.is_open], part.here),
+            ),
             part.turn(),
         ]
-    )
+    )  # fmt: skip
+
+
+def _table(index: Index, cases: Sequence[BugCase], here: str) -> str | None:
+    rows = [
+        [
+            index.link(case.page, here),
+            chip(case.status),
+            _seen(case.bug),
+            session_cell(index, case.session, here),
+            ", ".join(_fixers(index, case, here)),
+            ", ".join(_again(index, case, here)),
+            optional(case.bug.minutes_lost),
+            ", ".join(_words(index, case)),
+        ]
+        for case in cases
+    ]
+    header = [
+        "Bug", "Status", "Symptom", "Recorded in", "Fixed in", "Met again in", "Lost", "Put back",
+    ]  # fmt: skip
+    # A cell that says nothing says so here: the columns are then the same on every page.
+    filled = [[cell or "–" for cell in row] for row in rows]
+    return stacked_table(header, filled, {6}) if rows else None
+
+
+def _seen(bug: Bug) -> str:
+    """What was seen, or else the cause; clipped, for a page has many."""
+    if bug.symptom:
+        return inline(clipped(bug.symptom, _SEEN))
+    return muted(f"Cause: {inline(clipped(bug.cause, _SEEN))}") if bug.cause else ""
+
+
+_SEEN = 160
+"""Characters of a symptom that the list has."""
 
 
 def page(index: Index, case: BugCase) -> str:
@@ -92,14 +122,18 @@ def page(index: Index, case: BugCase) -> str:
     cause = link(prose(bug.cause)) if bug.cause else None
     if cause is None and why:
         cause = f"Unknown: {inline(reason)}"
+    lost = lost_in_all(case) if len(case.meetings) > 1 else ""
     return join(
         [
-            page_title(inline(bug.title)),
+            page_title(inline(case.title)),
             crumb(here, at.BUGS, "Bugs", f"{session.id}#bugs.{bug.id}"),
             facts(
                 [
                     ("Status", chip(case.status)),
-                    ("As the session left it", chip(bug.status) if case.fixes else ""),
+                    (
+                        "As the session left it",
+                        chip(bug.status) if bug.status != case.status else "",
+                    ),
                     (
                         "Recorded in",
                         at.link(
@@ -107,10 +141,17 @@ def page(index: Index, case: BugCase) -> str:
                             here,
                         ),
                     ),
+                    (
+                        "Recurrence of",
+                        index.link(before.page, here, inline(before.title)) if before else "",
+                    ),
+                    ("Met again in", ", ".join(_again(index, case, here))),
                     ("Component", optional(bug.component)),
                     ("Time lost", optional(bug.minutes_lost)),
-                    ("Recurrence of", index.link(before.page, here) if before else ""),
+                    ("Lost in all", f"[{lost}](#recurrences)" if lost else ""),
                     ("Fixed in", ", ".join(_fixers(index, case, here))),
+                    ("Cause sought in", ", ".join(_searches(index, case, here))),
+                    ("Error known to", ", ".join(_known(index, case, here))),
                     ("Put back", _put_back(index, case)),
                 ]
             ),
@@ -118,20 +159,87 @@ def page(index: Index, case: BugCase) -> str:
             section("Symptom", "symptom", symptom),
             section("Error message", "error", block(bug.error_text) if bug.error_text else None),
             section("Cause", "cause", cause or nothing("The record gives none.")),
-            _hypotheses(case),
+            _meetings(index, case, here),
+            _hypotheses(index, case, here),
             _fixes(index, case, here),
             mutants.edits(index, case, here),
-            section(
-                "Met again", "recurrences",
-                bullets(
-                    index.link(at.bug_page(again.id, other.id), here)
-                    + f" in {session_cell(index, again, here)}"
-                    for again, other in case.recurrences
-                ),
-            ),
             backlinks(index, here),
         ]
     )  # fmt: skip
+
+
+def lost_in_all(case: BugCase) -> str:
+    """The time that a fault cost over all its meetings, and which do not say; empty where none
+    says."""
+    times: list[Span] = []
+    told: dict[str, None] = {}
+    silent: dict[str, None] = {}
+    for session, bug in case.meetings:
+        lost = bug.minutes_lost
+        (silent if lost is None else told)[session.label] = None
+        if lost is not None:
+            times.append(Span.of(lost, Quantity.MINUTES[lost.unit]))
+    if not times:
+        return ""
+    said = f"{inline(reduce(Span.__add__, times))} min over {many(len(told), 'session')}"
+    if not silent:
+        return said
+    return f"{said}; {inline(', '.join(silent))} {'does' if len(silent) == 1 else 'do'} not say"
+
+
+def _meetings(index: Index, case: BugCase, here: str) -> str:
+    """Every meeting of the fault: what each made of it, and what it cost in all."""
+    if len(case.meetings) == 1:
+        return ""
+    rows = []
+    for session, bug in case.meetings:
+        other = index.bugs[session.id, bug.id]
+        counts = Counter(item.verdict for item in bug.hypotheses)
+        judged = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+        rows.append(
+            [
+                session_cell(index, session, here),
+                "this one" if other is case else index.link(other.page, here, inline(bug.title)),
+                chip(other.status),
+                inline(clipped(bug.cause or "")) or "unknown",
+                at.link(judged, f"{other.page}#hypotheses", here) if judged else "",
+                optional(bug.minutes_lost) or "not said",
+            ]
+        )
+    lost = lost_in_all(case)
+    return section(
+        "Every meeting of this fault", "recurrences",
+        stacked_table(["Session", "Bug", "Status", "Cause", "Hypotheses", "Lost"], rows, {5}),
+        f"Time lost in all: **{lost}**." if lost else None,
+    )  # fmt: skip
+
+
+def _again(index: Index, case: BugCase, here: str) -> list[str]:
+    """The later meetings, each by its session's label and linked to its bug."""
+    return [
+        index.link(at.bug_page(session.id, bug.id), here, inline(session.label))
+        for session, bug in case.recurrences
+    ]
+
+
+def _searches(index: Index, case: BugCase, here: str) -> list[str]:
+    """The sessions whose runs judged hypotheses, and the recipes of those runs."""
+    runs = index.searches(case)
+    sessions = dict.fromkeys(run.session for run in runs)
+    recipes = dict.fromkeys(run.recipe for run in runs)
+    return [
+        session_cell(index, index.sessions[name], here)
+        for name in sessions
+        if name in index.sessions
+    ] + [f"recipe {index.link(at.recipe_page(name), here, inline(name))}" for name in recipes]
+
+
+def _known(index: Index, case: BugCase, here: str) -> list[str]:
+    """The patterns with a symptom that the error message shows."""
+    return [
+        index.link(f"{at.pattern_page(match.pattern.id)}#symptoms", here, inline(match.pattern.id))
+        for match in index.recognised[case.session.id, case.bug.id]
+    ]
 
 
 def _fixers(index: Index, case: BugCase, here: str) -> list[str]:
@@ -165,20 +273,28 @@ def _put_back(index: Index, case: BugCase) -> str:
     return said + ", ".join(_words(index, case))
 
 
-def _hypotheses(case: BugCase) -> str:
+def _hypotheses(index: Index, case: BugCase, here: str) -> str:
     rows = [
         [
             anchor(f"hypotheses.{at.fragment(item.id)}") + inline(item.statement),
             optional(item.likelihood),
             chip(item.verdict) if item.verdict != "open" else "open",
             optional(item.note),
-            cite(item.source),
+            _cited(index, case, item.source, here),
         ]
         for item in case.bug.hypotheses
     ]
     header = ["Hypothesis", "Held likely", "Verdict", "Remark", "Source"]
-    body = slim_table(header, rows, {1}) if rows else None
+    body = stacked_table(header, rows, {1}) if rows else None
     return section("Hypotheses", "hypotheses", body)
+
+
+def _cited(index: Index, case: BugCase, source: str | None, here: str) -> str:
+    """A citation; where it names a run, linked to that."""
+    run = index.cited_run(case.session, source)
+    if run is None:
+        return cite(source)
+    return index.link(at.run_page(run.session, run.id), here, cite(source))
 
 
 def _fixes(index: Index, case: BugCase, here: str) -> str:
@@ -195,5 +311,5 @@ def _fixes(index: Index, case: BugCase, here: str) -> str:
         for session, fix in case.fixes
     ]
     header = ["Session", "Change", "Place", "Commit", "Confirmed by a test", "Remark", "Source"]
-    body = slim_table(header, rows) if rows else None
+    body = stacked_table(header, rows) if rows else None
     return section("Fixes", "fixes", body or nothing("No session's record has a fix for it."))

@@ -75,7 +75,10 @@ def _over_time(index: Index) -> list[str]:
         title = f"Money by {by} in {table.currency}, stacked by kind, and the sum so far"
         charts.append(stacked(title, bars, table.currency or ""))
     if charts:
-        about = f"A bar a {by}, in the order of the work; `?` where nothing is known."
+        about = (
+            f"A bar a {by}, in the order of the work; `?` where nothing is known: there the line of"
+            " the sum so far is dashed."
+        )
         charts.append(f"{about} The figures: [by {by}](#by-{by}).")
     return charts
 

@@ -1,4 +1,4 @@
-"""The first page: what is going on, what it cost, where to start."""
+"""The first page: what this is, where to start, what is going on, what it cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.chart import sparkline
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import UNKNOWN, headline, instant, many, significant, validation
+from kbtool.site.figures import UNKNOWN, headline, instant, many, significant
 from kbtool.site.index import Index
 from kbtool.site.markup import (
     admonition,
@@ -33,20 +33,27 @@ NEWEST = 5
 RESULTS = 12
 LEFT_OUT = 20
 
+_ABOUT = (
+    "Records of work on GPU kernels, for those who do it and for whoever goes on with it: what each"
+    " session cost, what was measured, and which lessons held. Every figure leads to the record"
+    " that it is from."
+)
+
 
 def page(index: Index, today: date | None) -> str:
     """The home page; every figure leads to what it is made of."""
     return join(
         [
             page_title("Lab notebook"),
+            _ABOUT,
             _left_out(index),
+            _start(index),
             _figures(index, today),
             section("Running or paused", "running", _running(index)),
             section("Latest results", "results", *_results(index)),
             section("Newest runs", "runs", _runs(index)),
             section("Open bugs", "open-bugs", _bugs(index)),
             section("What the audit finds", "audit", _audit(index)),
-            section("Where to start", "start", _start(index)),
         ]
     )
 
@@ -138,16 +145,18 @@ def _results(index: Index) -> list[str]:
     found.sort(key=lambda one: one[2].run.started, reverse=True)
     rows = [_result(index, *one) for one in found[:RESULTS]]
     header = [
-        "Kernel", "Machine", "Cases", "Ours (µs)", "Speed (×)", "Against", "History",
-        "Right in the same run", "When",
+        "Kernel", "Machine", "Cases", "Ours (µs)", "Best peer ÷ ours", "Baseline ÷ ours",
+        "Baseline", "History", "When",
     ]  # fmt: skip
     about = (
-        "Geometric means over the cases. Speed: the baseline's time ÷ ours, above 1 is faster;"
-        " least and most in small type. History: that speed in every run of the same cases, the"
-        " last one marked."
+        "Geometric means over the cases, of times; least and most in small type. Above 1 ours is"
+        " faster. Best peer: in each case the fastest of the peers, the baseline among them, that"
+        " the run timed and found right. History: baseline ÷ ours in every run of the same cases,"
+        " the last one marked; its height is 10 % at least. What was timed had passed validation"
+        " in the same run."
     )
     more = f"[Every kernel]({at.KERNELS})." if len(found) > RESULTS else None
-    return [stacked_table(header, rows, {3, 4}), muted(about), *([more] if more else [])]
+    return [stacked_table(header, rows, {3, 4, 5}), muted(about), *([more] if more else [])]
 
 
 def _result(
@@ -163,19 +172,39 @@ def _result(
     ]
     baseline, subject = newest.result.baseline, newest.result.subject
     ours = geometric_mean(case.arms[subject].median_us for case in newest.cases)
-    checked = validation(run)
     told = f"Speed against {baseline} on {machine.name}: {', '.join(map(significant, alike))}"
     return [
         index.link(at.kernel_page(kernel.id), at.HOME),
         at.link(inline(machine.name), f"{at.kernel_page(kernel.id)}#{machine.anchor}", at.HOME),
         inline(newest.label),
         significant(ours),
+        _best(newest),
         against(newest, newest.result.baseline),
         inline(baseline) + (f" {chip('noisy')}" if newest.result.noise else ""),
         sparkline(told, alike) if len(alike) > 1 else muted("one run so far"),
-        f"{checked.cases_passed} of {len(checked.cases)}" if checked else "",
-        index.link(at.run_page(run.session, run.id), at.HOME, nowrap(instant(run.started))),
+        index.link(at.run_page(run.session, run.id), at.HOME, nowrap(instant(run.started)))
+        + _cut_short(newest),
     ]
+
+
+def _best(group: Group) -> str:
+    """The best peer's time ÷ ours; empty where the run timed none beside the baseline."""
+    result = group.result
+    arms = {arm for case in group.cases for arm in case.arms}
+    ratios = [ratio for case in group.cases if (ratio := result.ratio_to_best(case)) is not None]
+    if not ratios or arms <= {result.subject, *result.variants, result.baseline}:
+        return ""
+    spread = nowrap(f"{significant(min(ratios))}–{significant(max(ratios))}")
+    return f"{significant(geometric_mean(ratios))} <br>{muted(spread)}"
+
+
+def _cut_short(group: Group) -> str:
+    """That the run did not come to its end, and how many cases it left beside those it timed."""
+    run, missed = group.run, group.result.not_reached
+    if run.status == "passed":
+        return ""
+    left = muted(f"{missed} more not reached") if missed else ""
+    return f" <br>{chip(run.status)} {left}".rstrip()
 
 
 def _audit(index: Index) -> str:

@@ -22,7 +22,7 @@ from kbtool.site.figures import (
 )
 from kbtool.site.figures import significant as figure
 from kbtool.site.index import Index
-from kbtool.site.markup import chip, facts, join, nothing, stacked_table, table
+from kbtool.site.markup import chip, facts, heading, join, nothing, nowrap, stacked_table, table
 from kbtool.site.pages import measured, source
 from kbtool.site.parts import backlinks, clipped, crumb, page_title, section
 from kbtool.site.prose import rendered
@@ -112,7 +112,8 @@ def page(index: Index, kernel: Kernel) -> str:
 
 
 def _about(index: Index, kernel: Kernel, text: str, files: Mapping[str, Mapping[str, str]]) -> str:
-    """The README: figures and files linked, drawings put in."""
+    """The README without its title, which is the page's: figures and files linked, drawings put
+    in."""
     here = at.kernel_page(kernel.id)
     elsewhere = files_beside(index, index.base.kernels[kernel.id].path, here)
     known = {path for paths in files.values() for path in paths}
@@ -131,7 +132,10 @@ def _about(index: Index, kernel: Kernel, text: str, files: Mapping[str, Mapping[
             return None
 
     link = index.terms.linker(here)
-    return link(rendered(text, "about", 3, in_html(index, None, here), file, drawing))
+    titled = text.startswith("# ")
+    level = 2 if titled else 3
+    shown = link(rendered(text, "about", level, in_html(index, None, here), file, drawing))
+    return shown.partition("\n")[2] if titled else shown
 
 
 def _results(index: Index, kernel: Kernel, here: str) -> list[str]:
@@ -180,6 +184,7 @@ def _newest(index: Index, runs: Sequence[Run], here: str) -> list[str]:
     ]
     rest = f" The newest {len(shown)} of {len(every)}; {at.link('all runs', at.RUNS, here)}."
     return [
+        heading(3, "Newest runs", "results.newest"),
         "The newest run of each recipe, by what it was set to run."
         + (rest if len(shown) < len(every) else ""),
         stacked_table(["Run", "Recipe", "Set to", "Machine", "Status", "Result"], lines),
@@ -238,7 +243,7 @@ def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
 
 
 def _run(index: Index, run: Run, here: str) -> str:
-    return index.link(at.run_page(run.session, run.id), here, instant(run.started))
+    return nowrap(index.link(at.run_page(run.session, run.id), here, instant(run.started)))
 
 
 def _why(run: Run, kind: str) -> str:

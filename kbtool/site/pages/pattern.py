@@ -30,6 +30,7 @@ from kbtool.site.markup import (
     stacked_table,
     table,
 )
+from kbtool.site.pages.bug import lost_in_all
 from kbtool.site.pages.recipe import command, steps
 from kbtool.site.parts import (
     backlinks,
@@ -121,7 +122,7 @@ def page(index: Index, pattern: Pattern) -> str:
             link(_rules(pattern)),
             link(_list(pattern, "When to use it", "when_to_use")),
             link(_list(pattern, "When not", "when_not")),
-            _symptoms(pattern),
+            _symptoms(index, pattern, here),
             _recipes(index, pattern, here),
             _evidence(index, pattern, here),
             _superseding(index, pattern, here),
@@ -156,6 +157,7 @@ def _summary(index: Index, pattern: Pattern, here: str) -> str:
             ("Lost, as claimed", _minutes(lost) if lost else ""),
             ("Money saved, as claimed", _claimed_money(account)),
             ("Expected to save", _expected(account)),
+            ("Lost to bugs with its symptoms", ", ".join(_lost(index, pattern, here))),
             ("By step times", "" if timed is None else f"[{saving_text(timed)}](#step-times)"),
             ("Stated status", chip(pattern.stated_status)),
             ("Supersedes", patterns([older.pattern for older in pattern.supersedes])),
@@ -205,14 +207,27 @@ def _rules(pattern: Pattern) -> str:
     return section("Rules", "rules", "\n".join(f"1. {line}" for line in lines))
 
 
-def _symptoms(pattern: Pattern) -> str:
+def _lost(index: Index, pattern: Pattern, here: str) -> list[str]:
+    """What the faults cost whose error shows a symptom, each linked to its bug."""
+    faults = {id(case.meetings): case for case, _ in index.showing(pattern)}
+    return [
+        at.link(lost, case.page, here) for case in faults.values() if (lost := lost_in_all(case))
+    ]
+
+
+def _symptoms(index: Index, pattern: Pattern, here: str) -> str:
     shown = []
     for symptom in pattern.symptoms:
+        bugs = [case for case, match in index.showing(pattern) if match.symptom is symptom]
         shown += [
             anchor(f"symptoms.{symptom.id}") + f"Matched by {code(symptom.match)},"
             f" as in: {cite(symptom.source)}",
             block(symptom.example),
             f"First thing to do: {inline(symptom.advice)}" if symptom.advice else None,
+            "Seen in: "
+            + ", ".join(index.link(case.page, here, inline(case.title)) for case in bugs)
+            if bugs
+            else None,
         ]
     return section("Symptoms", "symptoms", *shown)
 

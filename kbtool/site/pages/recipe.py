@@ -8,25 +8,20 @@ from typing import NamedTuple
 
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe, StepBase
-from kbtool.model.run import Run
+from kbtool.model.run import MachineInfo, Run
 from kbtool.runner.history import PAST_RUNS, place, seconds_taken
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline, prose
-from kbtool.site.figures import seconds
+from kbtool.site.figures import many, seconds
 from kbtool.site.index import Index
 from kbtool.site.markup import chip, facts, join, muted, nothing, slim_table, table
 from kbtool.site.pages.run import rows as run_rows
 from kbtool.site.parts import backlinks, crumb, page_title, section
 
 
-def command(recipe: Recipe, values: dict[str, str] | None = None) -> str:
-    """The command that runs a recipe, with these parameters, or with its defaults."""
-    from shlex import quote
-
-    bound = {name: spec.default for name, spec in recipe.parameters.items()}
-    bound.update(values or {})
-    settings = [f"--set {quote(f'{name}={value}')}" for name, value in bound.items()]
-    return " ".join([f"kbtool run-recipe {recipe.name}", *settings])
+def command(recipe: Recipe) -> str:
+    """The command that runs a recipe as it is: the table of its parameters has what can be set."""
+    return f"kbtool run-recipe {recipe.name}"
 
 
 def listing(index: Index) -> str:
@@ -66,7 +61,7 @@ def page(index: Index, pattern: Pattern, recipe: Recipe) -> str:
         [
             code(name),
             inline(spec.type),
-            code(spec.default),
+            code(spec.default) if spec.default else "empty",
             ", ".join(code(choice) for choice in spec.choices),
             inline(spec.help),
         ]
@@ -95,6 +90,7 @@ def page(index: Index, pattern: Pattern, recipe: Recipe) -> str:
                 "Parameters", "parameters",
                 slim_table(header, parameters) if parameters
                 else nothing("The recipe has no parameters."),
+                f"To set one: {code('--set NAME=VALUE')}." if parameters else None,
             ),
             section("Steps", "steps", *steps(index, recipe, settings=True)),
             section(
@@ -120,7 +116,7 @@ _MACHINES = 3
 class History(NamedTuple):
     """The runs of a recipe on one machine with the parameters of the newest of them."""
 
-    machine: str
+    machine: MachineInfo
     runs: list[Run]
 
 
@@ -131,8 +127,7 @@ def histories(index: Index, recipe: Recipe) -> list[History]:
         newest = attempts[-1]
         if newest.recipe != recipe.name:
             continue
-        machine = newest.machine
-        known = found.setdefault(place(machine), History(machine.card or machine.cpu, []))
+        known = found.setdefault(place(newest.machine), History(newest.machine, []))
         if not known.runs or newest.parameters == known.runs[0].parameters:
             known.runs.extend(reversed(attempts))
     return [one._replace(runs=one.runs[:PAST_RUNS]) for one in found.values()]
@@ -149,6 +144,7 @@ def steps(index: Index, recipe: Recipe, *, settings: bool) -> list[str]:
     past = histories(index, recipe)[:_MACHINES]
     taken = [[seconds_taken(step, one.runs) for step in recipe.steps] for one in past]
     shown = [at for at, times in enumerate(taken) if any(times)]
+    names = _names([one.machine for one in past])
     rows = [
         [
             str(number + 1),
@@ -161,11 +157,20 @@ def steps(index: Index, recipe: Recipe, *, settings: bool) -> list[str]:
         for number, step in enumerate(recipe.steps)
     ]
     header = [
-        "No.", "Step", "Kind", "Declared", *(f"Took on {inline(past[at].machine)}" for at in shown),
+        "No.", "Step", "Kind", "Declared", *(f"Took on {names[at]}" for at in shown),
         *(["Stopped after", "Needs", "Settings"] * settings),
     ]  # fmt: skip
     numeric = {0, *range(3, 5 + len(shown))}
     return [slim_table(header, rows, numeric), _basis(bool(past), bool(shown))]
+
+
+def _names(machines: Sequence[MachineInfo]) -> list[str]:
+    """Machines by card and cores, and by processor where those are alike."""
+    names = [f"{inline(one.card or one.cpu)}, {many(one.cores, 'core')}" for one in machines]
+    return [
+        name if names.count(name) == 1 else f"{name}, {inline(one.cpu)}"
+        for name, one in zip(names, machines, strict=True)
+    ]
 
 
 def _median(times: Sequence[float]) -> str:
@@ -187,7 +192,7 @@ def _settings(step: StepBase) -> str:
     said = []
     for name in type(step).model_fields:
         value = getattr(step, name)
-        if name in StepBase.model_fields or name == "kind" or value in ([], {}, None):
+        if name in StepBase.model_fields or name == "kind" or value in ("", [], {}, None):
             continue
         shown = value
         if isinstance(value, list):

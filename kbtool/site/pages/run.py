@@ -20,11 +20,7 @@ from kbtool.model.results import (
 from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
-from kbtool.site.figures import (
-    headline,
-    instant,
-    seconds,
-)
+from kbtool.site.figures import UNKNOWN, headline, instant, many, seconds
 from kbtool.site.index import Index, has_section
 from kbtool.site.markup import (
     admonition,
@@ -109,6 +105,8 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
                     ),
                     ("Began", instant(run.started)),
                     ("Took", seconds((run.ended - run.started).total_seconds())),
+                    ("Machine", f"[{_where(run)}](#machine)"),
+                    ("Commit", f"[{_commit(run)}](#machine)"),
                     ("Attempt", str(run.attempt) if run.attempt > 1 else ""),
                 ]
             ),
@@ -124,6 +122,20 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
             backlinks(index, here),
         ]
     )
+
+
+def _where(run: Run) -> str:
+    machine = run.machine
+    if machine.card is None:
+        return f"{inline(machine.cpu)}, {many(machine.cores, 'core')}"
+    return inline(machine.card) + (f", driver {inline(machine.driver)}" if machine.driver else "")
+
+
+def _commit(run: Run) -> str:
+    state = run.repository
+    if state.commit is None:
+        return UNKNOWN
+    return code(state.commit[:7]) + (", work tree changed" if state.dirty else "")
 
 
 def commands(run: Run) -> list[str]:

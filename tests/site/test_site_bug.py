@@ -1,0 +1,201 @@
+"""The list of bugs and the page of each: what other records say of the same fault."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+import site_trees as trees
+
+from kbtool.site import addresses as at
+from kbtool.site.divide import BUDGET, weight
+from kbtool.site.index import Index
+from kbtool.site.pages import bug, pattern, recipe, session
+from kbtool.site.paging import ROWS, parts
+from kbtool.store.tree import KnowledgeBase
+
+FIRST, SECOND, LAST = (trees.session_id(number) for number in range(3))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return trees.make(tmp_path / "kb", sessions=3)
+
+
+def change(root: Path, name: str, **fields: Any) -> None:
+    path = root / "sessions" / name / "session.yaml"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def named(name: str, **fields: Any) -> dict[str, Any]:
+    return {"id": name, "title": name, "status": "open", "source": "log:1", **fields}
+
+
+def index_of(root: Path) -> Index:
+    return Index(KnowledgeBase(root))
+
+
+def bug_page(index: Index, name: str, of: str = "nan") -> str:
+    return unescape(bug.page(index, index.bugs[name, of]))
+
+
+def listing(index: Index) -> list[str]:
+    return [unescape(bug.listing(index, one)) for one in parts(at.BUGS, len(index.bugs))]
+
+
+def part(page: str, name: str) -> str:
+    return page.split(f"{{#{name}}}")[1].split("\n## ")[0]
+
+
+def card(page: str, label: str) -> str:
+    return page.partition(f"<small>{label} </small><br>")[2].partition("\n")[0]
+
+
+def test_every_meeting_leads_to_the_others_above_the_edits(root):
+    index = index_of(root)
+    for own in (FIRST, SECOND, LAST):
+        page = bug_page(index, own)
+        told = part(page, "recurrences")
+        for other in {FIRST, SECOND, LAST} - {own}:
+            assert f"](../{other}/nan.md)" in told
+        assert page.index("{#recurrences}") < page.index("{#mutants}")
+    assert f"[words about label 2](../{LAST}/nan.md)" in card(
+        bug_page(index, FIRST), "Met again in"
+    )
+    assert f"(../{FIRST}/nan.md)" in card(bug_page(index, SECOND), "Recurrence of")
+    assert not card(bug_page(index, LAST), "Met again in")
+    assert "{#recurrences}" not in bug_page(index, FIRST, "odd_.x")
+
+
+def test_two_recurrences_of_one_bug_are_meetings_of_one_fault(root):
+    change(root, FIRST, bugs=[named("a")], fixes=[], unknown={})
+    change(root, SECOND, bugs=[named("b", recurrence_of=f"{FIRST}#bugs.a")], fixes=[], unknown={})
+    change(root, LAST, bugs=[named("c", recurrence_of=f"{FIRST}#bugs.a")], fixes=[], unknown={})
+    index = index_of(root)
+    assert [case.status for case in index.bugs.values()] == ["met again", "met again", "open"]
+    assert [one.bug.id for one in index.bugs[SECOND, "b"].recurrences] == ["c"]
+
+
+def test_a_fix_in_a_record_that_comes_before_mends_what_was_not_met_again(root):
+    change(root, LAST, bugs=[named("a")], fixes=[], unknown={})
+    early = {"bug": f"{LAST}#bugs.a", "change": "x", "source": "log:1"}
+    change(root, FIRST, bugs=[], fixes=[early], unknown={})
+    assert index_of(root).bugs[LAST, "a"].status == "fixed"
+
+
+def test_recurrences_in_a_circle_come_to_an_end(root):
+    change(root, FIRST, bugs=[named("a", recurrence_of=f"{SECOND}#bugs.b")], unknown={})
+    change(root, SECOND, bugs=[named("b", recurrence_of=f"{FIRST}#bugs.a")], unknown={})
+    change(root, LAST, bugs=[named("c", recurrence_of="#bugs.c")], fixes=[], unknown={})
+    assert [len(case.meetings) for case in index_of(root).bugs.values()] == [1, 1, 1]
+
+
+def test_the_time_that_a_fault_cost_is_added_up_with_who_does_not_say(root):
+    for name, lost in ((FIRST, "2 h"), (SECOND, "60 min"), (LAST, None)):
+        before = {SECOND: FIRST, LAST: SECOND}.get(name)
+        of = {"recurrence_of": f"{before}#bugs.a"} if before else {}
+        time = {"minutes_lost": lost} if lost else {}
+        change(root, name, bugs=[named("a", **of, **time)], fixes=[], unknown={})
+    index = index_of(root)
+    told = "180 min over 2 sessions; words about label 2 does not say"
+    for name in (FIRST, SECOND, LAST):
+        page = bug_page(index, name, "a")
+        assert card(page, "Lost in all") == f"[{told}](#recurrences)"
+        assert f"Time lost in all: **{told}**." in part(page, "recurrences")
+    change(root, LAST, bugs=[named("a", minutes_lost="5..10 min")])
+    alone = index_of(root).bugs[LAST, "a"]
+    assert unescape(bug.lost_in_all(alone)) == "5–10 min over 1 session"
+    assert "Lost in all" not in bug_page(index_of(root), LAST, "a")
+
+
+def test_bugs_of_one_title_are_told_apart_by_their_sessions(root):
+    index = index_of(root)
+    for number, name in enumerate((FIRST, SECOND)):
+        title = f"words about label {number}: words about bug"
+        assert f"# {title} {{#title}}" in bug_page(index, name)
+        assert unescape(index.titles[at.bug_page(name, "nan")]) == title
+    change(root, FIRST, bugs=[named("a")], fixes=[], unknown={})
+    assert index_of(root).titles[at.bug_page(FIRST, "a")] == "a"
+
+
+def test_a_pattern_adds_up_what_bugs_cost_that_show_its_symptoms(root):
+    before = index_of(root)
+    made = unescape(pattern.page(before, before.patterns["P01"]))
+    assert "Lost to bugs" not in made and "Seen in:" not in made
+    change(root, FIRST, bugs=[named("a", minutes_lost="20 min")], fixes=[], unknown={})
+    seen = named("b", recurrence_of=f"{FIRST}#bugs.a", error_text="x\nundefined symbol y")
+    change(root, SECOND, bugs=[seen], fixes=[], unknown={})
+    index = index_of(root)
+    made = unescape(pattern.page(index, index.patterns["P01"]))
+    there = f"../bugs/{SECOND}/b.md"
+    told = f"[20 min over 1 session; words about label 1 does not say]({there})"
+    assert card(made, "Lost to bugs with its symptoms") == told
+    assert f"Seen in: [words about label 1: b]({there})" in part(made, "symptoms")
+    assert "../../patterns/P01.md#symptoms" in card(bug_page(index, SECOND, "b"), "Error known to")
+    mentions = [mention.source for mention in index.mentions[at.pattern_page("P01")]]
+    assert at.bug_page(SECOND, "b") in mentions
+
+
+def test_a_bug_and_what_judged_its_hypotheses_lead_to_each_other(root):
+    run = next(iter(index_of(root).runs.values()))[-1]
+    path = root / "sessions" / FIRST / "session.yaml"
+    record = json.loads(path.read_text())
+    record["sources"]["search"] = {"file": "two.json", "about": "a run"}
+    record["bugs"][0]["hypotheses"][0]["source"] = "search"
+    path.write_text(json.dumps(record))
+    index = index_of(root)
+    page, own = bug_page(index, FIRST), at.bug_page(FIRST, "nan")
+    cited = f'[<small class="kb-cite">search</small>](../../runs/{LAST}/{run.id}.md)'
+    assert cited in part(page, "hypotheses")
+    for shown in (page, bug_page(index, SECOND)):
+        sought = card(shown, "Cause sought in")
+        assert f"../../sessions/{LAST}.md" in sought and "../../recipes/copy.md" in sought
+    mentioned = part(page, "mentioned-by")
+    assert f"sessions/{LAST}.md) (judged its hypotheses)" in mentioned
+    assert "recipes/copy.md) (judged its hypotheses)" in mentioned
+    owner, procedure = index.recipes["copy"]
+    for other in (
+        session.page(index, index.sessions[LAST]), recipe.page(index, owner, procedure)
+    ):  # fmt: skip
+        assert f"{own}) (hypotheses judged by it)" in part(unescape(other), "mentioned-by")
+
+
+def test_open_bugs_come_first_and_have_a_place_to_lead_to(root):
+    change(root, FIRST, fixes=[], bugs=[named("a"), named("b", status="unknown")], unknown={})
+    (made,) = listing(index_of(root))
+    still = [line for line in part(made, "open").splitlines() if ".md)" in line]
+    others = [line for line in part(made, "others").splitlines() if ".md)" in line]
+    assert len(still) == 4 and len(others) == 2
+    assert all(">open</span>" in line for line in still)
+    assert not [line for line in others if ">open</span>" in line]
+    assert [name for line in still for name in (FIRST, SECOND, LAST) if f"({name}/" in line] == [
+        LAST, LAST, SECOND, FIRST,
+    ]  # fmt: skip
+    assert "open</span> </small><br>[4](#open)" in made
+    for name in (FIRST, SECOND, LAST):
+        change(root, name, bugs=[named("a", status="fixed")], fixes=[], unknown={})
+    (made,) = listing(index_of(root))
+    assert part(made, "open").strip() == "*No bug is open.*"
+    (made,) = listing(index_of(trees.empty(root / "empty")))
+    assert "No session's record names a bug." in part(made, "open")
+
+
+def test_a_list_has_the_same_columns_on_every_page_and_none_is_cut(root):
+    long = "word " * 200
+    bugs = [
+        named(f"b{number}", title="x" * 80, symptom=long, **extra)
+        for number in range(2 * ROWS)
+        for extra in [{"minutes_lost": "5 min"} if number == 0 else {}]
+    ]
+    change(root, FIRST, bugs=bugs, fixes=[], unknown={})
+    for name in (SECOND, LAST):
+        change(root, name, bugs=[], fixes=[], unknown={})
+    made = listing(index_of(root))
+    heads = {line for page in made for line in re.findall(r"^\| Bug \|.*$", page, re.MULTILINE)}
+    assert len(made) == 2 and len(heads) == 1 and "| Lost |" in heads.pop()
+    assert max(map(weight, made)) <= BUDGET
+    assert f"open</span> </small><br>[{2 * ROWS}](../index.md#open)" in made[1]
