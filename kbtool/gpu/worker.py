@@ -100,6 +100,11 @@ def main() -> int:
             if request.interface:
                 load_module(Path(request.interface), "kbtool_interface")
             harness = load_harness(Path(request.harness))
+            try:
+                torch.zeros(1, device=request.device)
+            except RuntimeError as error:  # torch has no type of its own for a card that is full
+                send("unavailable", message=f"{request.device} does not start: {error}")
+                return 0
             result = _do(request, harness, send)
         except HarnessError as error:
             send("failed", message=str(error), error=str(error))

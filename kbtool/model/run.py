@@ -87,7 +87,8 @@ class RepositoryState(Model):
     branch: str | None = None
     """The branch; null if detached."""
     dirty: bool | None = None
-    """Whether the work tree differed from the commit when the run began."""
+    """Whether the work tree differed from the commit when the run began; a file of a kernel or a
+    pattern that no commit has is a difference."""
     changed_during_run: bool | None = None
     """Whether commit or work tree changed before the run ended."""
 

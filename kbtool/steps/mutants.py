@@ -284,10 +284,14 @@ class _Trial:
                 profiles[numbers[event["case"]]] = event["errors"]
 
         event, done = self._validate(library, mutant.variant, on_event)
-        if event["event"] in {"unavailable", "failed"}:
+        unjudged = event["message"] if event["event"] in {"unavailable", "failed"} else None
+        if done.died == "SIGKILL" and not done.timed_out:
+            # Whoever is short of memory kills so; no kernel does.
+            unjudged = self._how_it_ended(numbers, len(cases), done)
+        if unjudged is not None:
             return MutantResult(
                 bug=bug, mutant=mutant, sha256=library.sha256, verdict="not-judged",
-                cases_run=len(cases), message=event["message"],
+                cases_run=len(cases), message=unjudged,
             )  # fmt: skip
         seen = list(zip(numbers, cases, strict=False))
         killed_by = [number for number, case in seen if not case.passed]

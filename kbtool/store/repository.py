@@ -15,8 +15,9 @@ def repository_state(root: Path) -> RepositoryState:
     """The state of the git repository that ``root`` stands in.
 
     Whatever cannot be told is ``None``: there is no git or no repository, nothing is committed,
-    HEAD is detached, or git refuses a folder that belongs to somebody else. Dirty means what
-    ``git describe --dirty`` means: a tracked file differs from the commit.
+    HEAD is detached, or git refuses a folder that belongs to somebody else. Dirty means that a
+    tracked file differs from the commit, or that a file of a kernel or a pattern, which are what
+    runs are made of, is in no commit.
     """
     # Without this, importing GitPython fails where there is no git program.
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
@@ -27,7 +28,7 @@ def repository_state(root: Path) -> RepositoryState:
     except (git.GitError, OSError, ValueError):
         return RepositoryState()
     with repo:
-        return RepositoryState(commit=_commit(repo), branch=_branch(repo), dirty=_dirty(repo))
+        return RepositoryState(commit=_commit(repo), branch=_branch(repo), dirty=_dirty(repo, root))
 
 
 def files_at(root: Path, commit: str, paths: Iterable[str]) -> dict[str, bytes | None] | None:
@@ -106,12 +107,18 @@ def _branch(repo: Any) -> str | None:
         return None
 
 
-def _dirty(repo: Any) -> bool | None:
+def _dirty(repo: Any, root: Path) -> bool | None:
     import git
 
     if repo.bare or _commit(repo) is None:
         return None
     try:
-        return bool(repo.is_dirty(submodules=False))
+        return bool(repo.is_dirty(submodules=False) or _untracked(repo, root))
     except (git.GitError, OSError, ValueError):  # git refuses the folder, or is not there
         return None
+
+
+def _untracked(repo: Any, root: Path) -> bool:
+    """Whether a file that a run may be made of is neither tracked nor ignored."""
+    folders = [str(Path(root).resolve() / name) for name in ("kernels", "patterns")]
+    return bool(repo.git.ls_files("--others", "--exclude-standard", "--", *folders))

@@ -76,11 +76,21 @@ def test_whatever_it_is_called_it_passes_check(base, keys):
 
 def test_the_hints_are_sound_once_uncommented(base):
     path = base.root / create(base).path
-    hints = ("# costs", "# bugs", "# fixes", "# evidence", "# lessons", "#   ")
+    keys = ("costs", "steps", "measurements", "bugs", "fixes", "commits", "decisions", "evidence",
+            "claims", "plans", "lessons")  # fmt: skip
+    hints = (*(f"# {key}:" for key in keys), "# engineer:", "#   ")
     lines = path.read_text().splitlines()
     text = "\n".join(line[2:] if line.startswith(hints) else line for line in lines)
     path.write_text(text)
     base.pattern()
+    assert base.findings() == []
+    record = KnowledgeBase(base.root).session("fix-the-nan").record
+    assert all(getattr(record, key) for key in keys)
+
+
+def test_who_works_is_recorded_where_it_is_known(base):
+    assert create(base, engineer="M. C.").record.engineer == "M. C."
+    assert create(base).record.engineer is None
     assert base.findings() == []
 
 
@@ -145,6 +155,24 @@ def test_clean_dirty_and_a_folder_inside(repository):
     assert (state.branch, state.dirty) == ("main", False)
     (repository / "a").write_text("two")
     assert repository_state(repository).dirty is True
+
+
+@pytest.mark.parametrize("path", ["kernels/k/k.cu", "patterns/P01.yaml"])
+def test_a_kernel_that_no_commit_has_makes_the_tree_dirty(repository, path):
+    """What was measured has to be in the commit that the record names."""
+    base = repository / "sub"
+    (base / path).parent.mkdir(parents=True)
+    (base / path).write_text("x")
+    (repository / "a").write_text("ignored")
+    (repository / ".gitignore").write_text("*.so\n")
+    (base / "kernels").mkdir(exist_ok=True)
+    (base / "kernels/built.so").write_text("x")
+    git(repository, "add", ".gitignore")
+    commit(repository)
+    assert repository_state(base).dirty is True
+    git(repository, "add", f"sub/{path}")
+    git(repository, "commit", "--quiet", "--message", "two")
+    assert repository_state(base).dirty is False
 
 
 def test_a_detached_head(repository):
