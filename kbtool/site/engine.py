@@ -258,7 +258,8 @@ _TAG = re.compile(r"<[^>]*>")
 
 def _without_tags(entry: dict[str, Any]) -> dict[str, Any]:
     """An entry of the search index with words only: a third smaller, and a tag is not found."""
-    return {**entry, "text": " ".join(_TAG.sub(" ", entry["text"]).split())}
+    text = " ".join(_TAG.sub(" ", entry["text"]).split())
+    return {**entry, "title": _TAG.sub("", entry["title"]), "text": text}
 
 
 class Listening(logging.Handler):

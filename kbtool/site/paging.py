@@ -7,8 +7,11 @@ from typing import NamedTuple, TypeVar
 
 from kbtool.site import addresses as at
 
-ROWS = 24
-"""Rows of one page at most: so few that no page of a list is heavy (``divide``)."""
+ROWS = 40
+"""Rows of one page at most."""
+
+HEAVY_ROWS = 24
+"""The same where a row holds sentences: ``divide`` would cut a page of more."""
 
 T = TypeVar("T")
 
@@ -55,8 +58,8 @@ class Part(NamedTuple):
         return f"Page {' '.join(shown)} of {self.of}; the search finds what is on any of them."
 
 
-def parts(listing: str, count: int) -> Iterator[Part]:
-    """The pages of a list of ``count`` rows; one, where there are none."""
-    of = max(1, -(-count // ROWS))
+def parts(listing: str, count: int, rows: int = ROWS) -> Iterator[Part]:
+    """The pages of a list of ``count`` rows, ``rows`` on each; one, where there are none."""
+    of = max(1, -(-count // rows))
     for number in range(1, of + 1):
         yield Part(listing, number, of)

@@ -133,6 +133,14 @@ def test_a_missing_page_is_the_sites_own_from_any_depth(own: Served, visit: Open
         seen.faults[:] = [fault for fault in seen.faults if "status of 404" not in fault]
         assert response.status == 404
         assert seen.page.locator("article h1").inner_text().startswith("404")
+        assert "kbtool has no page at this address" in seen.page.locator("article").inner_text()
+        links = seen.page.locator("article a").all()
+        names = {link.inner_text(): link.get_attribute("href") for link in links}
+        assert set(names) >= {"Home", "Patterns", "Sessions", "Kernels", "Bugs"}
+        for name, address in names.items():
+            assert seen.page.request.get(f"{own.http}{address}").ok, name
+        assert seen.ask("pattern").first.get_attribute("href").startswith(f"{own.http}/")
+        seen.page.keyboard.press("Escape")
         seen.page.locator(".md-header__button.md-logo").first.click()
         seen.page.wait_for_url(f"{own.http}/index.html")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from browsing import Served, Visit
+from browsing import SETTLED, Served, Visit
 
 Open = Callable[..., Visit]
 
@@ -33,6 +33,23 @@ MAKE = """([cells, number]) => {
   head.querySelector("button").click();
   return [...body.rows].map(row => row.cells[0].textContent);
 }"""
+
+
+FRAMED = """([rows, columns, cell]) => {
+  const row = (tag) => `<tr>${`<${tag}>${cell}</${tag}>`.repeat(columns)}</tr>`;
+  document.querySelector("article").innerHTML =
+    `<h2>Figures<a class="headerlink">¶</a></h2><div class="md-typeset__scrollwrap">
+    <div class="md-typeset__table"><table data-long="1"><thead>${row("th")}</thead>
+    <tbody>${row("td").repeat(rows)}</tbody></table></div></div><p style="height: 200vh">`;
+}"""
+"""A table in the theme's frame, in the place of what the page has."""
+
+
+def framed(seen: Visit, base: str, rows: int, columns: int, cell: str) -> Any:
+    seen.goto(f"{base}/tags.html")
+    seen.page.evaluate(FRAMED, [rows, columns, cell])
+    seen.page.evaluate(SETTLED)
+    return seen.page.locator(".md-typeset__scrollwrap")
 
 
 def column(seen: Visit, title: str, nth: int = 0) -> list[str]:
@@ -162,3 +179,81 @@ def test_cells_sort_by_what_they_mean(own: Served, visit: Open, ordered: list[An
     shown = [cell[0] if isinstance(cell, list) else cell for cell in ordered]
     for number, given in enumerate((ordered[::-1], ordered[1:] + ordered[:1]), 8):
         assert seen.page.evaluate(MAKE, [given, number]) == shown
+
+
+def test_a_keyboard_scrolls_a_frame_that_is_too_narrow(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    frame = framed(seen, own.http, 3, 30, "figures")
+    region = seen.page.get_by_role("region", name="Figures, table 1")
+    region.focus()
+    assert "kb-more" in frame.get_attribute("class")
+    seen.page.keyboard.press("ArrowRight")
+    seen.page.wait_for_function("document.activeElement.scrollLeft > 0")
+    frame.evaluate("frame => { frame.scrollLeft = frame.scrollWidth }")
+    seen.page.evaluate(SETTLED)
+    assert "kb-more" not in frame.get_attribute("class")
+
+
+def test_a_frame_that_fits_is_no_stop_of_the_keyboard(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    frame = framed(seen, own.http, 3, 5, "figures")
+    attributes = ("tabindex", "role", "aria-label")
+    assert [frame.get_attribute(name) for name in attributes] == [None] * 3
+    seen.page.set_viewport_size({"width": 200, "height": 600})
+    seen.page.evaluate(SETTLED)
+    assert [frame.get_attribute(name) for name in attributes] == ["0", "region", "Figures, table 1"]
+    seen.page.set_viewport_size({"width": 1280, "height": 600})
+    seen.page.evaluate(SETTLED)
+    assert frame.get_attribute("tabindex") is None
+
+
+def test_what_was_not_shown_is_looked_at_when_it_is(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    frame = framed(seen, own.http, 3, 30, "figures")
+    for hidden, tabindex in (("true", None), ("false", "0")):
+        seen.page.evaluate(f"document.querySelector('.md-typeset__scrollwrap').hidden = {hidden}")
+        seen.page.evaluate(SETTLED)
+        seen.page.evaluate(SETTLED)
+        assert frame.get_attribute("tabindex") == tabindex
+
+
+def test_something_long_is_cut_into_lines_not_the_table(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    frame = framed(seen, own.http, 3, 1, "<code>" + "long-" + "x" * 300 + "</code> and more")
+    assert frame.evaluate("frame => frame.scrollWidth <= frame.clientWidth")
+
+
+@pytest.mark.parametrize("columns", [5, 30])
+def test_the_heads_of_a_long_table_stay(own: Served, visit: Open, columns: int) -> None:
+    """Below the header of the site where the table fits, else at the top of its frame."""
+    seen = visit(own.http)
+    frame = framed(seen, own.http, 100, columns, "figures")
+    wide = columns == 30
+    if wide:
+        frame.evaluate("frame => { frame.scrollTop = 500 }")
+    else:
+        seen.page.evaluate("scrollTo(0, 900)")
+    seen.page.evaluate(SETTLED)
+    above = frame if wide else seen.page.locator(".md-header")
+    box = above.bounding_box()
+    top = frame.locator("th").first.bounding_box()["y"]
+    assert 0 <= top - (box["y"] if wide else box["y"] + box["height"]) < 3
+    assert frame.locator("tbody tr").first.bounding_box()["y"] < top
+
+
+def test_paper_cuts_no_table(own: Served, visit: Open) -> None:
+    paper = {"width": 718, "height": 1000}  # A4 less margins of 1 cm
+    seen = visit(own.http, viewport=paper)
+    seen.page.emulate_media(media="print")
+    for page in own.one_of_each_kind():
+        seen.goto(f"{own.http}/{page}")
+        cut = "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).length"
+        assert seen.page.locator(".md-typeset__scrollwrap").evaluate_all(cut) == 0, page
+
+
+def test_the_underscores_of_a_link_can_be_seen(own: Served, visit: Open) -> None:
+    seen = visit(own.http)
+    framed(seen, own.http, 1, 1, '<a href="#">num_splits</a>')
+    style = "e => { const s = getComputedStyle(e); return [s.textUnderlineOffset, s.fontSize] }"
+    offset, size = seen.page.locator("td a").evaluate(style)
+    assert float(offset.removesuffix("px")) > 0.25 * float(size.removesuffix("px"))

@@ -15,7 +15,7 @@ from kbtool.site import addresses as at
 from kbtool.site.divide import BUDGET, weight
 from kbtool.site.index import Index
 from kbtool.site.pages import bug, pattern, recipe, session
-from kbtool.site.paging import ROWS, parts
+from kbtool.site.paging import HEAVY_ROWS, parts
 from kbtool.store.tree import KnowledgeBase
 
 FIRST, SECOND, LAST = (trees.session_id(number) for number in range(3))
@@ -44,7 +44,9 @@ def bug_page(index: Index, name: str, of: str = "nan") -> str:
 
 
 def listing(index: Index) -> list[str]:
-    return [unescape(bug.listing(index, one)) for one in parts(at.BUGS, len(index.bugs))]
+    return [
+        unescape(bug.listing(index, one)) for one in parts(at.BUGS, len(index.bugs), HEAVY_ROWS)
+    ]
 
 
 def part(page: str, name: str) -> str:
@@ -188,7 +190,7 @@ def test_a_list_has_the_same_columns_on_every_page_and_none_is_cut(root):
     long = "word " * 200
     bugs = [
         named(f"b{number}", title="x" * 80, symptom=long, **extra)
-        for number in range(2 * ROWS)
+        for number in range(2 * HEAVY_ROWS)
         for extra in [{"minutes_lost": "5 min"} if number == 0 else {}]
     ]
     change(root, FIRST, bugs=bugs, fixes=[], unknown={})
@@ -198,4 +200,4 @@ def test_a_list_has_the_same_columns_on_every_page_and_none_is_cut(root):
     heads = {line for page in made for line in re.findall(r"^\| Bug \|.*$", page, re.MULTILINE)}
     assert len(made) == 2 and len(heads) == 1 and "| Lost |" in heads.pop()
     assert max(map(weight, made)) <= BUDGET
-    assert f"open</span> </small><br>[{2 * ROWS}](../index.md#open)" in made[1]
+    assert f"open</span> </small><br>[{2 * HEAVY_ROWS}](../index.md#open)" in made[1]

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 import site_trees as trees
-from site_html import Site
+from site_html import Site, read_site
 from site_trees import attack
 
 from kbtool.model.pattern import Pattern
 from kbtool.model.session import Session
 from kbtool.site import addresses as at
+from kbtool.site.build import build
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
+from kbtool.site.tree import packaged
 from kbtool.store.tree import KnowledgeBase
 
 SITES = ["plain_site", "hostile_site", "empty_site", "real_site"]
@@ -93,6 +97,22 @@ def test_search_works_without_a_server(plain_site: Site) -> None:
     index = (plain_site.out / "search" / "search_index.js").read_text(encoding="utf-8")
     assert index.startswith("var __index = ")
     assert "words about objective" in index
+
+
+def test_titles_of_the_search_are_words(site: Site) -> None:
+    index = json.loads((site.out / "search" / "search_index.json").read_text(encoding="utf-8"))
+    assert [doc["title"] for doc in index["docs"] if "<" in doc["title"]] == []
+
+
+def test_a_missing_page_leads_back_from_below_the_path_of_the_site(tmp_path: Path) -> None:
+    root = trees.empty(tmp_path / "kb")
+    own = packaged("mkdocs.yml").read_text(encoding="utf-8")
+    own = own.replace("site_name: kbtool", "site_name: A & B\nsite_url: https://example.org/kb/")
+    (root / "mkdocs.yml").write_text(own, encoding="utf-8")
+    build(root, root / "site")
+    page = read_site(root / "site")["404.html"]
+    assert "A & B has no page at this address" in page.text
+    assert {"/kb/index.html", "/kb/patterns/index.html", "/kb/bugs/index.html"} <= set(page.links)
 
 
 def test_backlinks_both_ways(plain_site: Site) -> None:

@@ -92,6 +92,21 @@ def test_the_clock_of_a_card_is_a_condition(
     assert ("SM clock" in shown) == bool(words)
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_host_weighs_where_it_is_what_was_timed(tmp_path: Path, device: str) -> None:
+    root = trees.make(tmp_path / "kb")
+    path = root / "sessions" / trees.session_id(1) / "runs" / "two.json"
+    record = json.loads(path.read_text())
+    del record["digest"]
+    record["machine"]["card"] = "a card"
+    record["steps"][3]["result"].update(device=device)
+    trees.put(path, trees.sealed(record))
+    scripts = compare.scripts(Index(KnowledgeBase(root)))
+    _, run = called(scripts[at.timings(trees.session_id(1), RUN)])
+    weighs = {one["name"]: one["weighs"] for one in run["conditions"]}
+    assert weighs["Threads"] == weighs["Processor"] == (device == "cpu")
+
+
 def test_every_benchmark_of_a_run_counts(tmp_path: Path) -> None:
     root = trees.make(tmp_path / "kb")
     path = root / "sessions" / trees.session_id(1) / "runs" / "two.json"

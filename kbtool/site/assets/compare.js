@@ -180,9 +180,9 @@
     return el("table", {}, el("thead", {}, head), body);
   }
 
-  function framed(made, about) {
-    return el("div", { class: "md-typeset__scrollwrap", tabindex: "0", role: "region", "aria-label": about },
-      el("div", { class: "md-typeset__table" }, made));
+  /* As the theme frames the tables of a page; theme.js lets a keyboard scroll it. */
+  function framed(made) {
+    return el("div", { class: "md-typeset__scrollwrap" }, el("div", { class: "md-typeset__table" }, made));
   }
 
   function warning(text) {
@@ -315,7 +315,7 @@
     var hidden = found.pairs.length - shown.length;
     var count = el("p", { "aria-live": "polite" }, shown.length + " of " + found.pairs.length + (found.pairs.length === 1 ? " case" : " cases") + " shown"
       + (hidden && pairs.length > shown.length ? "; the figures above count those within noise too" : "") + ". ", button, " ", said);
-    var frame = framed(made, "Case by case");
+    var frame = framed(made);
     window.kbTables.enhance(made, 1, false);
     return [facts, count, frame];
   }
@@ -328,7 +328,7 @@
     } else if (unlike.length) {
       parts.push(framed(table(["What differs", "A", "B"], unlike.map(function (row) {
         return el("tr", {}, el("th", { scope: "row" }, row.name), el("td", {}, row.a), el("td", {}, row.b));
-      }), []), "Conditions that differ"));
+      }), [])));
     }
     var alike = same.map(function (row) {
       return row.name + " " + row.a + (row.a === row.b ? "" : " and " + row.b);
@@ -338,7 +338,7 @@
     [["A", a], ["B", b]].forEach(function (one) {
       if (one[0] === "B" && b.name === a.name) return;
       parts.push(el("p", {}, one[0] + ": ", el("a", { href: one[1].data.page }, "run " + one[1].name)));
-      parts.push(el("pre", { class: "kb-block", tabindex: "0" }, el("code", {}, one[1].data.again)));
+      parts.push(el("pre", { class: "kb-block" }, el("code", {}, one[1].data.again)));
     });
     return parts;
   }

@@ -2,14 +2,17 @@
  *
  * It takes the place of the theme's worker and speaks its messages. There is no index to be made
  * before the first answer: reading through ten megabytes takes less time than typing a letter
- * (ADR 0018). A page is found where all words of the query stand, anywhere on it; where there is
- * no such page, those with the most of them. "Words in quotes" are looked for as they stand.
+ * (ADR 0018). A record, all parts of its page together, is found where all words of the query stand
+ * anywhere on it; where there is none, those with the most of them. Function words are left out.
+ * "Words in quotes" are looked for as they stand.
  */
 "use strict";
 (() => {
   const SETUP = 0, READY = 1, QUERY = 2, RESULT = 3;
   const AROUND = 60, TEASER = 240, SECTIONS = 6;
-  let pages = [];
+  const FEW = 10; // a compound that fewer records have is looked for by its longer part as well
+  const COMMON = 3; // a heading that more records have, as Evidence, tells none of them from another
+  let records = [];
 
   const CODED = { "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&amp;": "&" };
   const decode = (text) =>
@@ -24,50 +27,60 @@
   };
 
   const setup = (docs) => {
-    const byPath = new Map();
+    const byRecord = new Map(), having = new Map();
     for (const doc of docs) {
-      const path = doc.location.split("#")[0];
+      const [page, anchor] = doc.location.split("#");
+      const record = page.replace(/~[^/]*(?=\.html$)/, "");
+      // The head of a further part says the record's title again, and where the other parts are.
+      if (record !== page && !anchor) continue;
       const title = decode(doc.title), text = decode(doc.text);
       const section = { doc, title, text, inTitle: fold(title), inText: fold(text) };
-      section.inTags = (doc.tags || []).map(fold);
-      if (!byPath.has(path)) byPath.set(path, []);
-      byPath.get(path).push(section);
+      section.inTags = anchor ? [] : (doc.tags || []).map(fold); // each section has the page's
+      if (!byRecord.has(record)) byRecord.set(record, []);
+      byRecord.get(record).push(section);
+      if (!having.has(section.inTitle)) having.set(section.inTitle, new Set());
+      having.get(section.inTitle).add(record);
     }
-    pages = [...byPath.values()];
+    records = [...byRecord.values()];
+    for (const [first, ...others] of records)
+      for (const section of others) section.isCommon = having.get(section.inTitle).size > COMMON;
   };
 
   const WORD = /[\p{L}\p{N}_]/u;
   const startsWord = (text, at) => at === 0 || !WORD.test(text[at - 1]);
 
-  /* Where `word` stands in `text`, at the beginning of a word if it does anywhere; or -1. */
-  const find = (text, word) => {
-    const first = text.indexOf(word);
-    let at = first;
-    for (let tries = 0; at > 0 && tries < 8; tries++) {
-      if (startsWord(text, at)) return at;
-      at = text.indexOf(word, at + 1);
-    }
-    return at === 0 ? 0 : first;
+  /* Where `pattern` stands in `text` from a place on; or null. */
+  const next = (text, pattern, from) => {
+    pattern.lastIndex = from;
+    return pattern.exec(text);
   };
 
-  const weigh = (section, word) => {
-    const inTitle = find(section.inTitle, word);
+  /* Where `pattern` stands in `text`, at the beginning of a word if it does anywhere; or -1. */
+  const find = (text, pattern) => {
+    const first = next(text, pattern, 0);
+    for (let tries = 0, at = first; at && tries < 8; at = next(text, pattern, at.index + 1), tries++)
+      if (startsWord(text, at.index)) return at.index;
+    return first ? first.index : -1;
+  };
+
+  const weigh = (section, { word, pattern }) => {
+    const inTitle = find(section.inTitle, pattern);
     let weight = 0;
     if (inTitle >= 0) {
-      weight += startsWord(section.inTitle, inTitle) ? 30 : 8;
-      if (section.inTitle.length === word.length) weight += 30;
+      weight += section.isCommon ? 1 : startsWord(section.inTitle, inTitle) ? 30 : 8;
+      if (section.inTitle.length === word.length && !section.isCommon) weight += 30;
     }
     if (section.inTags.some((tag) => tag.startsWith(word))) weight += 20;
-    const inText = find(section.inText, word);
+    const inText = find(section.inText, pattern);
     if (inText >= 0) weight += startsWord(section.inText, inText) ? 3 : 1;
     return weight;
   };
 
   const marked = (text, folded, words, from, to) => {
     const spans = [];
-    for (const word of words)
-      for (let at = folded.indexOf(word, from); at >= 0 && at < to; at = folded.indexOf(word, at + word.length))
-        spans.push([at, Math.min(at + word.length, to)]);
+    for (const { pattern } of words)
+      for (let at = next(folded, pattern, from); at && at.index < to; at = next(folded, pattern, pattern.lastIndex))
+        spans.push([at.index, Math.min(pattern.lastIndex, to)]);
     spans.sort((a, b) => a[0] - b[0]);
     let out = "", done = from;
     for (const [start, end] of spans) {
@@ -79,7 +92,7 @@
   };
 
   const teaser = ({ text, inText }, words) => {
-    const places = words.map((word) => find(inText, word)).filter((at) => at >= 0);
+    const places = words.map(({ pattern }) => find(inText, pattern)).filter((at) => at >= 0);
     let from = Math.max(0, Math.min(...places, text.length) - AROUND);
     if (!places.length) from = 0;
     if (from > 0) from = text.indexOf(" ", from) + 1 || from;
@@ -92,32 +105,69 @@
     location: section.doc.location,
     title: marked(section.title, section.inTitle, words, 0, section.title.length),
     text: teaser(section, words),
-    // A page's tags are on each of its sections; they are shown once.
-    ...(section.doc.tags && !section.doc.location.includes("#") && { tags: section.doc.tags.map(encode) }),
+    ...(section.inTags.length && { tags: section.doc.tags.map(encode) }),
     score,
     terms,
   });
 
-  const wordsOf = (query) =>
-    (query.match(/"[^"]+"?|[^\s"]+/g) || [])
-      .map((word) => fold(word.replace(/^"|"$/g, "").trim()))
-      .filter((word, at, all) => word && all.indexOf(word) === at);
+  const FUNCTION_WORDS = new Set(
+    ("a an and are as at be been by can could did do does for from had has have how i if in into is it its my of on " +
+      "or our should so than that the their them there these they this those to was we were what when where which " +
+      "who why will with would you your").split(" "),
+  );
+  /* Words in quotes, a comparison with its spaces, or a word. */
+  const TOKENS = /"[^"]+"?|[^\s"<>=≤≥]+(?:\s*[<>=≤≥]+\s*[^\s"<>=≤≥]+)*/g;
+
+  /* A word to look for. What is compared with what counts, not by which sign: S>64 is in "S=64". */
+  const wordOf = (token) => {
+    const quoted = token.startsWith('"');
+    const word = fold(quoted ? token.replace(/"/g, "").trim() : token.replace(/[?!,;:.]+$/, ""));
+    const exact = word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    const pattern = quoted ? exact : exact.replace(/\s*[<>=≤≥]+\s*/g, "\\s?[<>=≤≥]+\\s?");
+    return { word, quoted, pattern: new RegExp(pattern, "g") };
+  };
+
+  const wordsOf = (query) => {
+    const words = (query.match(TOKENS) || []).map(wordOf)
+      .filter(({ word }, at, all) => word && all.findIndex((other) => other.word === word) === at);
+    const telling = words.filter(({ word, quoted }) => quoted || !FUNCTION_WORDS.has(word));
+    return telling.length ? telling : words;
+  };
+
+  /* The words of which a record has to have all or most; those that count besides, where they are.
+     Of two that are joined, as latency-bound, one may be written where few records have both. */
+  const asked = (query) => {
+    const words = wordsOf(query), besides = [];
+    const needed = words.map((whole) => {
+      const parts = whole.word.split(/\s*[-<>=≤≥]+\s*/).filter(Boolean);
+      if (whole.quoted || parts.length !== 2) return whole;
+      const having = records.filter((sections) => sections.some((section) => weigh(section, whole)));
+      if (having.length >= FEW) return whole;
+      besides.push(whole);
+      return wordOf(parts[1].length > parts[0].length ? parts[1] : parts[0]);
+    });
+    return { needed, besides };
+  };
+
+  /* Of two that are as good, what says less else first: a symptom before a listing of many. */
+  const better = (a, b) => b.score - a.score || a.section.text.length - b.section.text.length;
 
   const search = (query, suggesting) => {
-    const words = wordsOf(query);
-    if (!words.length) return { items: [] };
+    const { needed, besides } = asked(query);
+    if (!needed.length) return { items: [] };
     let most = 1, found = [];
-    for (const sections of pages) {
-      const has = words.map(() => false);
+    for (const sections of records) {
+      const has = needed.map(() => false);
       const hits = [];
       for (const section of sections) {
-        let score = 0;
-        words.forEach((word, nth) => {
-          const weight = weigh(section, word);
-          if (weight) has[nth] = true;
-          score += weight;
-        });
-        if (score) hits.push({ section, score });
+        const weights = needed.map((word) => weigh(section, word));
+        weights.forEach((weight, nth) => { has[nth] ||= weight > 0; });
+        const held = weights.filter(Boolean).length;
+        if (!held) continue;
+        for (const word of besides) weights.push(weigh(section, word));
+        const sum = weights.reduce((total, weight) => total + weight);
+        // Words that stand together are more likely what is meant.
+        hits.push({ section, score: sum * held / needed.length });
       }
       const count = has.filter(Boolean).length;
       if (count < most) continue;
@@ -125,25 +175,24 @@
         most = count;
         found = [];
       }
-      found.push({ sections, hits, has, score: Math.max(...hits.map((hit) => hit.score)) });
+      hits.sort(better);
+      found.push({ sections, hits, has });
     }
-    const own = ({ hits, sections }) => hits[0].section === sections[0];
-    found.sort((a, b) => b.score - a.score || own(b) - own(a));
-    const items = found.map(({ sections, hits, has }) => {
-      const terms = Object.fromEntries(words.map((word, nth) => [word, has[nth]]));
-      const best = hits.sort((a, b) => b.score - a.score).slice(0, SECTIONS);
-      const group = best.map(({ section, score }) => item(section, score, terms, words));
-      if (!best.some(({ section }) => section === sections[0]))
-        group.push(item(sections[0], 0, {}, []));
+    found.sort((a, b) => better(a.hits[0], b.hits[0]));
+    const items = found.map(({ sections: [first], hits, has }) => {
+      const terms = Object.fromEntries(needed.map(({ word }, nth) => [word, has[nth]]));
+      const best = hits.slice(0, SECTIONS);
+      const group = best.map(({ section, score }) => item(section, score, terms, [...needed, ...besides]));
+      if (!best.some(({ section }) => section === first)) group.push(item(first, 0, {}, []));
       return group;
     });
-    return { items, ...(suggesting && { suggest: suggestion(found, words[words.length - 1]) }) };
+    return { items, ...(suggesting && { suggest: suggestion(found, needed[needed.length - 1]) }) };
   };
 
-  const suggestion = (found, word) => {
+  const suggestion = (found, { pattern }) => {
     for (const { hits } of found.slice(0, 20))
       for (const { section } of hits) {
-        const at = find(section.inTitle, word);
+        const at = find(section.inTitle, pattern);
         if (at >= 0 && startsWord(section.inTitle, at))
           return [section.inTitle.slice(at).match(/^[\p{L}\p{N}_-]*/u)[0]];
       }

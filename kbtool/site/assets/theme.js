@@ -1,21 +1,47 @@
 /* What the theme and our scripts make in the browser, told to a screen reader and a keyboard. */
 "use strict";
 (() => {
+  const article = document.querySelector("article");
+  if (!article) return;
+
+  const scrolls = (box) => box.scrollWidth > box.clientWidth + 1;
+
+  /* The fade that says that there is more to the right (tables.css). */
+  const hint = ({ currentTarget: frame }) =>
+    frame.classList.toggle("kb-more", frame.scrollLeft + frame.clientWidth < frame.scrollWidth - 1);
+
+  /* The frame of a table is something to go to only where there is something to scroll. */
+  const tendFrame = (frame, name) => {
+    const wide = scrolls(frame);
+    frame.classList.toggle("kb-scrolls", wide);
+    frame.classList.toggle("kb-fits", !wide);
+    if (wide) {
+      frame.tabIndex = 0;
+      frame.setAttribute("role", "region");
+      frame.setAttribute("aria-label", name);
+    } else for (const attribute of ["tabindex", "role", "aria-label"]) frame.removeAttribute(attribute);
+    frame.addEventListener("scroll", hint, { passive: true });
+    hint({ currentTarget: frame });
+  };
+
   const tend = () => {
     // Landmarks without a name: a button to copy is no landmark at all.
     for (const nav of document.querySelectorAll(".md-code__nav:not([role])"))
       nav.setAttribute("role", "none");
     // What scrolls sideways can be reached, and so scrolled, without a mouse.
     for (const code of document.querySelectorAll("pre > code:not([tabindex])"))
-      if (code.scrollWidth > code.clientWidth) code.tabIndex = 0;
+      if (scrolls(code)) code.tabIndex = 0;
+    let heading = "", tables = 0;
+    for (const part of article.querySelectorAll("h1, h2, h3, h4, .md-typeset__scrollwrap"))
+      if (part.matches("h1, h2, h3, h4")) heading = part.textContent.replace("¶", "").trim();
+      else tendFrame(part, `${heading}, table ${(tables += 1)}`);
   };
   let asked = 0;
   const soon = () => {
     cancelAnimationFrame(asked);
     asked = requestAnimationFrame(tend);
   };
-  const article = document.querySelector("article");
-  if (article) new MutationObserver(soon).observe(article, { childList: true, subtree: true });
-  addEventListener("resize", soon);
+  new MutationObserver(soon).observe(article, { childList: true, subtree: true });
+  new ResizeObserver(soon).observe(article); // the window's width, and what is unfolded
   tend();
 })();

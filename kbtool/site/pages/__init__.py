@@ -28,7 +28,7 @@ from kbtool.site.pages import (
     source,
     tags,
 )
-from kbtool.site.paging import Part, parts
+from kbtool.site.paging import HEAVY_ROWS, ROWS, Part, parts
 from kbtool.site.parts import TITLE, front_matter
 
 
@@ -57,13 +57,13 @@ def pages(
         at.TAGS: partial(tags.listing, index),
         at.DECISIONS: partial(decisions.listing, documents or {}),
     }
-    lists: list[tuple[str, int, Callable[[Index, Part], str]]] = [
-        (at.SESSIONS, len(index.sessions), session.listing),
-        (at.BUGS, len(index.bugs), bug.listing),
-        (at.RUNS, len(index.runs), run.listing),
+    lists: list[tuple[str, int, int, Callable[[Index, Part], str]]] = [
+        (at.SESSIONS, len(index.sessions), ROWS, session.listing),
+        (at.BUGS, len(index.bugs), HEAVY_ROWS, bug.listing),
+        (at.RUNS, len(index.runs), ROWS, run.listing),
     ]
-    for path, count, listing in lists:
-        made |= {part.here: partial(listing, index, part) for part in parts(path, count)}
+    for path, count, rows, listing in lists:
+        made |= {part.here: partial(listing, index, part) for part in parts(path, count, rows)}
     for tag, records in tags.tagged(index).items():
         for part in parts(at.tag_page(tag), len(records)):
             made[part.here] = partial(tags.page, index, tag, records, part)

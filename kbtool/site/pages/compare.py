@@ -156,11 +156,13 @@ def _conditions(run: Run, results: list[BenchmarkResult]) -> Iterator[tuple[str,
         return "; ".join(dict.fromkeys(str(getattr(result, name)) for result in results))
 
     machine, state = run.machine, run.repository
+    # What a card takes for a call does not depend on who calls it.
+    on_processor = any(result.device != "cuda" for result in results)
     yield "Kernel", run.kernel or "", True
     yield "Card", machine.card or "", True
     yield "Device", all_of("device"), True
-    yield "Processor", machine.cpu, machine.card is None
-    yield "Threads", all_of("threads"), True
+    yield "Processor", machine.cpu, on_processor
+    yield "Threads", all_of("threads"), on_processor
     yield "Read ceiling", ", ".join(f"{significant(r.read_gb_s)} GB/s" for r in results), False
     yield "Driver", machine.driver or "", True
     yield "CUDA", machine.cuda or "", True

@@ -1,0 +1,127 @@
+"""What the search finds, over texts made for it and over this repository's records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from browsing import Served, Visit
+
+Open = Callable[..., Visit]
+
+ANSWERS = """([docs, queries]) => new Promise((done) => {
+  const worker = new Worker("assets/search.js"), answers = [];
+  worker.onmessage = ({ data }) => {
+    if (data.type === 3) answers.push(data.data.items);
+    if (answers.length === queries.length) { worker.terminate(); done(answers); }
+    else worker.postMessage({ type: 2, data: queries[answers.length] });
+  };
+  worker.postMessage({ type: 0, data: { docs } });
+})"""
+
+
+def doc(location: str, title: str, text: str = "", tags: list[str] | None = None) -> dict[str, Any]:
+    return {"location": location, "title": title, "text": text, **({"tags": tags} if tags else {})}
+
+
+DOCS = [
+    doc("bugs/index.html", "Bugs", "Split-K differs wrong at S=64 and a list of many others"),
+    doc("bugs/b4.html", "Split-K differs from the reference"),
+    doc("bugs/b4.html#symptom", "Symptom", "wrong at S=64"),
+    doc("patterns/p8.html", "P08 Build", "one command", ["linker", "cuda"]),
+    doc("patterns/p8.html#symptoms", "Symptoms", "an error says what is undefined", ["linker"]),
+    doc("patterns/p8~steps.html", "P08 Build, part 2", "In 2 parts"),
+    doc("patterns/p8~steps.html#steps", "Step times", "what it cost"),
+    doc("patterns/p16.html", "P16 One remedy", "the latency of a launch"),
+    doc("guide/glossary.html#latency-bound", "Latency-bound", "of small work"),
+    *(doc(f"runs/{n}.html", f"Run {n}") for n in range(4)),
+    *(doc(f"runs/{n}.html#evidence-for", "For", "nothing") for n in range(4)),
+    *(doc(f"runs/{n}.html#evidence-against", "Against", "nothing") for n in range(4)),
+    doc("adr/1.html#against", "What speaks against it", "it is slow"),
+]
+
+
+def answers(seen: Visit, base: str, *queries: str) -> list[list[list[dict[str, Any]]]]:
+    seen.goto(f"{base}/index.html")
+    found: list[list[list[dict[str, Any]]]] = seen.page.evaluate(ANSWERS, [DOCS, list(queries)])
+    return found
+
+
+def first(groups: list[list[dict[str, Any]]]) -> list[str]:
+    """Where the best of each record is."""
+    return [group[0]["location"] for group in groups]
+
+
+def test_function_words_are_not_needed_but_where_there_are_no_others(
+    own: Served, visit: Open
+) -> None:
+    asked, quoted, alone = answers(
+        visit(own.http),
+        own.http,
+        "Cost of the linker error is what?",
+        '"what is" error',
+        "what is?",
+    )
+    assert first(asked) == ["patterns/p8.html"]
+    assert asked[0][0]["terms"] == {"cost": True, "linker": True, "error": True}
+    assert quoted[0][0]["terms"] == {"what is": True, "error": True}
+    assert alone[0][0]["terms"] == {"what": True, "is": True}
+
+
+@pytest.mark.parametrize("query", ["S>64", "S > 64", "s<=64", "S=64", "wrong for S>64"])
+def test_a_comparison_is_found_whichever_its_sign(own: Served, visit: Open, query: str) -> None:
+    (found,) = answers(visit(own.http), own.http, query)
+    # Both say it; the bug says less else.
+    assert first(found) == ["bugs/b4.html#symptom", "bugs/index.html"]
+    assert "<mark>S=64</mark>" in found[0][0]["text"]
+
+
+def test_one_part_of_a_compound_that_few_have_is_enough(own: Served, visit: Open) -> None:
+    (found,) = answers(visit(own.http), own.http, "latency-bound")
+    assert first(found) == ["guide/glossary.html#latency-bound", "patterns/p16.html"]
+
+
+def test_what_is_in_quotes_is_looked_for_as_it_stands(own: Served, visit: Open) -> None:
+    compound, sign, other = answers(
+        visit(own.http), own.http, '"latency-bound"', '"S=64"', '"S>64"'
+    )
+    assert first(compound) == ["guide/glossary.html#latency-bound"]
+    assert len(sign) == 2 and other == []
+
+
+def test_a_heading_that_many_records_have_tells_nothing(own: Served, visit: Open) -> None:
+    for_, against = answers(visit(own.http), own.http, "for", "against")
+    assert max(group[0]["score"] for group in for_) < 8
+    assert first(against)[0] == "adr/1.html#against"
+
+
+def test_parts_of_a_page_are_one_record(own: Served, visit: Open) -> None:
+    found, none = answers(visit(own.http), own.http, "command cost", "command nowhere")
+    assert [item["location"] for item in found[0]] == [
+        "patterns/p8.html", "patterns/p8~steps.html#steps",
+    ]  # fmt: skip
+    assert none[0][0]["terms"] == {"command": True, "nowhere": False}
+
+
+def test_a_tag_is_the_pages_not_each_sections(own: Served, visit: Open) -> None:
+    (found,) = answers(visit(own.http), own.http, "linker")
+    assert [item["location"] for item in found[0]] == ["patterns/p8.html"]
+    assert found[0][0]["tags"] == ["linker", "cuda"]
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("wrong for S>64", "/bugs/2025-10-12-n7d/bug-4.html"),
+        ("what did the linker error cost", "/patterns/P08"),
+        ("fastest decode H100", "/kernels/split_k_attention"),
+        ("latency-bound", "/patterns/P"),
+    ],
+)
+def test_these_records_answer(own: Served, visit: Open, query: str, wanted: str) -> None:
+    seen = visit(own.http)
+    seen.goto(f"{own.http}/runs/index.html")
+    links = seen.ask(query).all()
+    assert any(wanted in str(link.get_attribute("href")) for link in links)
+    assert not any("<" in link.inner_text() for link in links)
