@@ -6,6 +6,7 @@ import difflib
 import os
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -115,6 +116,19 @@ class _Library:
 
 class _TimeUpError(Exception):
     """The step has no time left."""
+
+
+def tells_nothing(process: Completed, silent: float, limit: float) -> bool:
+    """Whether how a process ended says nothing of the kernel that it validated.
+
+    Args:
+        process: how it ended.
+        silent: seconds since its last case came to an end.
+        limit: seconds that it was given for all of its cases.
+    """
+    if process.timed_out:
+        return 2 * silent < limit  # case after case ended: the machine is slow, nothing hangs
+    return process.died == "SIGKILL"  # the machine ran out of memory: no kernel does that itself
 
 
 class _StoppedError(Exception):
@@ -276,18 +290,26 @@ class _Trial:
         numbers = self._numbers(mutant.variant)
         cases: list[CaseResult] = []
         profiles: dict[int, list[float | None]] = {}
+        last_heard = time.monotonic()
 
         def on_event(event: dict[str, Any]) -> None:
+            nonlocal last_heard
+            last_heard = time.monotonic()
             if event["event"] == "progress":
                 cases.extend(ValidationResult.model_validate(event["part"]).cases)
             else:
                 profiles[numbers[event["case"]]] = event["errors"]
 
         event, done = self._validate(library, mutant.variant, on_event)
-        unjudged = event["message"] if event["event"] in {"unavailable", "failed"} else None
-        if done.died == "SIGKILL" and not done.timed_out:
-            # Whoever is short of memory kills so; no kernel does.
+        if done.timed_out and not self.context.remaining:
+            raise _TimeUpError
+        limit = float(self.step.limit.minutes * 60)
+        if event["event"] in {"unavailable", "failed"}:
+            unjudged = event["message"]
+        elif tells_nothing(done, time.monotonic() - last_heard, limit):
             unjudged = self._how_it_ended(numbers, len(cases), done)
+        else:
+            unjudged = None
         if unjudged is not None:
             return MutantResult(
                 bug=bug, mutant=mutant, sha256=library.sha256, verdict="not-judged",
@@ -299,8 +321,6 @@ class _Trial:
         said = [f"{self._name(n)}: {case.message}" for n, case in seen if not case.passed]
         cut_short: Literal["died", "hung"] | None = None
         if event["event"] != "result":
-            if done.timed_out and not self.context.remaining:
-                raise _TimeUpError
             cut_short = "hung" if done.timed_out else "died"
             if len(cases) < len(numbers):
                 # The case under way is the one that ended it.

@@ -15,6 +15,7 @@ import yaml
 from knowledge import SESSION, SESSION_LINE
 
 from kbtool.gpu.mutants import over_bound
+from kbtool.gpu.process import Completed
 from kbtool.model.kernel import Kernel
 from kbtool.model.mutant import Mutant
 from kbtool.model.results import (
@@ -25,6 +26,7 @@ from kbtool.model.results import (
     replaceable_cases,
 )
 from kbtool.model.run import Run
+from kbtool.steps.mutants import tells_nothing
 
 SPLIT_K = Path(__file__).parents[2] / "kernels" / "split_k_attention"
 LOOP = "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + y[i];"
@@ -118,6 +120,23 @@ def test_what_finds_no_memory_beside_others_is_judged_alone(second_kernel_base, 
     assert {one.verdict for one in result.mutants} == {"killed"}
     assert (second_kernel_base / "refused").exists()
     assert "once more, alone: " in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("returncode", "timed_out", "silent", "tells"),
+    [
+        (-signal.SIGSEGV, False, 1.0, True),
+        (1, False, 1.0, True),
+        (-signal.SIGKILL, False, 1.0, False),
+        (-signal.SIGKILL, True, 119.0, True),  # one case took all the time: it hangs
+        (-signal.SIGKILL, True, 2.0, False),  # 72 of 97 cases were done when it was up
+    ],
+)
+def test_what_a_slow_or_full_machine_ends_is_not_the_kernels_doing(
+    returncode, timed_out, silent, tells
+):
+    ended = Completed(returncode=returncode, output="", seconds=120.0, timed_out=timed_out)
+    assert tells_nothing(ended, silent, 120.0) is not tells
 
 
 def specialise(root: Path) -> None:
