@@ -217,11 +217,8 @@ def _print_costs(table: Rollup, extras: list[Extra]) -> None:
         cells = ["–" if figures[c] is None else f"{figures[c]}" for c in columns]
         said = _said(row, extras)
         rows.append([*labels, *cells, *(said.get(column, "–") for column in shown)])
-    # The total is set off by a rule of its own.
-    widths = [max(len(r[i]) for r in [header, *rows]) for i in range(len(header))]
-    rows.insert(-1, ["─" * width for width in widths])
     text = {header.index(column) for column in shown if column in _TEXT_COLUMNS}
-    print_table(header, rows, set(range(len(table.by), len(header))) - text)
+    print_table(header, rows, set(range(len(table.by), len(header))) - text, total=True)
 
 
 _EXTRA_COLUMNS = (
@@ -331,7 +328,7 @@ def _print_csv(table: Rollup, extras: list[Extra]) -> None:
                 *("" if said.get(name) is None else said[name] for name in more),
             ]
         )
-    click.echo(text.getvalue(), nl=False)
+    click.echo(text.getvalue().encode(), nl=False)  # a file for programs is UTF-8, as exports are
 
 
 def _flat(values: object) -> dict[str, object]:

@@ -10,6 +10,7 @@ from kbtool.cli.common import json_option, knowledge_base, print_json, print_tab
 
 if TYPE_CHECKING:
     from kbtool.ledger.keep_or_stop import Answer, Name, Span, Turn
+    from kbtool.model.session import CostKind
     from kbtool.store.tree import KnowledgeBase
 
 EPILOG = """\b
@@ -104,12 +105,12 @@ def _inputs(
     def ends(quantity: Quantity, scale: Fraction = Fraction(1)) -> Span:
         return Span(Fraction(quantity.low) * scale, Fraction(quantity.high or quantity.low) * scale)
 
-    def price(name: Name, text: str) -> Span:
+    def price(name: Name, text: str, kind: CostKind) -> Span:
         option = f"--{name}"
         rate = (
             find_figure(base, option, Rate, text)
             if "#" in text
-            else find_rate(ledger, option, text).rate
+            else find_rate(ledger, option, text, kind).rate
         )
         currencies.add(currency_of(rate))
         return Span(*ends_per_hour(rate))
@@ -150,12 +151,12 @@ def _inputs(
         )
     people = nothing
     for one in waiting or ():
-        each = price("people", one)
+        each = price("people", one, "engineer")
         people = Span(people.low + each.low, people.high + each.high)
     chance = given("preemption")
     inputs: dict[Name, Span] = {
         "idle": idle or nothing,
-        "rate": price("rate", card),
+        "rate": price("rate", card, "gpu"),
         "restart": restart or nothing,
         "people": people,
         "restart_cost": restart_cost or nothing,

@@ -7,6 +7,7 @@ the functions that need them, so that ``kbtool --help`` answers at once.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from typing import Any
@@ -81,6 +82,9 @@ def cli(ctx: click.Context, root: str | None) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with kbtool's exit status."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # What a terminal that is not UTF-8 cannot show is a question mark, and no crash.
+        sys.stdout.reconfigure(errors="replace")
     sys.exit(run(argv))
 
 

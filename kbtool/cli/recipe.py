@@ -37,6 +37,10 @@ EXIT_CODES = {
 }
 
 
+NEW = "new"
+"""What ``--session`` takes for a session that is made for the run."""
+
+
 @click.command()
 @json_option
 @click.pass_context
@@ -114,9 +118,10 @@ def recipes(ctx: click.Context, as_json: bool) -> None:
     "--session",
     "session_name",
     metavar="ID",
-    help="The session to append the run to: id or label. Without it the one that is running,"
-    " or a new one.",
+    help="The session to append the run to: id or label; 'new' makes one for it. Without it the one"
+    " that is running, or a new one.",
 )
+@click.option("--force", is_flag=True, default=False, help="Append to a session that is not open.")
 @click.option(
     "--resume", metavar="RUN", help="Go on with this run at the first step that did not pass."
 )
@@ -136,6 +141,7 @@ def run_recipe(
     name: str | None,
     settings: tuple[str, ...],
     session_name: str | None,
+    force: bool,
     resume: str | None,
     dry_run: bool,
     progress: Any,
@@ -149,6 +155,7 @@ def run_recipe(
       kbtool run-recipe split-k
       kbtool run-recipe split-k --set case_sets=quick --dry-run
       kbtool run-recipe split-k --session N+8 --json > run.json
+      kbtool run-recipe split-k --session new
       kbtool run-recipe --resume 20261121T101530Z-split-k-3f9a
 
     The record goes to sessions/ID/runs/. Exit status: 0 passed, 1 a step failed, 2 usage,
@@ -169,8 +176,10 @@ def run_recipe(
         if not dry_run:
             _tell_recovered(recover_runs(base))
         earlier = last_attempt(base, resume)
-        if values or session_name or name not in (None, earlier.recipe):
-            raise UsageError("--resume goes on as the run began: leave out recipe and settings")
+        if values or session_name or force or name not in (None, earlier.recipe):
+            raise UsageError(
+                "--resume goes on as the run began: leave out recipe, settings and session"
+            )
         name, values = earlier.recipe, earlier.parameters
     pattern, recipe = _find(base, name)
     try:
@@ -178,9 +187,8 @@ def run_recipe(
     except ValueError as error:
         raise UsageError(_first_problem(error)) from None
     job = Job(base, pattern, bound, parameters, probe_machine())
+    wanted = earlier.session if earlier else _wanted(base, session_name, force)
     if dry_run:
-        if session_name is not None:
-            base.session(session_name)
         steps = list(plan(job))
         _print_plan(job, steps, as_json)
         ctx.exit(3 if steps[-1][2] else 0)
@@ -188,11 +196,11 @@ def run_recipe(
     resumption = resume_run(base, earlier, bound, job.machine) if earlier else None
     if resumption is None:
         _tell_recovered(recover_runs(base))
-    session, made_here = (earlier.session, False) if earlier else _session(base, job, session_name)
+    session = wanted or _made_for(job)
     try:
         run, path = execute(job, session, reporter(progress, verbose=verbose), resumption)
     finally:
-        if made_here:
+        if wanted is None:
             _end(base, session)
     if as_json:
         print_json({**run.model_dump(mode="json"), "path": base.shown(path)})
@@ -261,37 +269,62 @@ def _first_problem(error: ValueError) -> str:
     return str(error)
 
 
-def _session(base: KnowledgeBase, job: Job, name: str | None) -> tuple[str, bool]:
-    """The session to append to, and whether it was made for this run."""
+def _wanted(base: KnowledgeBase, name: str | None, force: bool) -> str | None:
+    """The id of the session to append to; ``None`` for one of the run's own.
+
+    Raises:
+        UsageError: the session is not open, or nothing tells which one is meant.
+    """
+    from kbtool.cli.session.common import OPTION, of_status, only
+    from kbtool.cli.session.history import engineer
     from kbtool.model.errors import UsageError
+
+    if name == NEW:
+        return None
+    if name is not None:
+        given = base.session(name).record
+        if given.status in ("running", "paused") or force:
+            return given.id
+        verb = "start" if given.status == "planned" else "resume"
+        raise UsageError(
+            f"{given.id} is {given.status}: `kbtool session {verb} {given.id}` opens it, --session"
+            f" {NEW} makes one for this run, and --force appends the run to it as it is"
+        )
+    running = only(base, "running", f"{OPTION}, or --session {NEW}")
+    if running is not None:
+        return running.record.id
+    paused = [entry.record for entry in of_status(base, "paused")]
+    if paused:
+        names = ", ".join(record.id for record in paused)
+        which = names if len(paused) == 1 else "ID"
+        choice = (
+            f"`kbtool session resume {which}` goes on with it, --session {which} appends the run to"
+            f" it as it is, --session {NEW} makes one for this run"
+        )
+        me = engineer(base.root)
+        if me is not None and me in {record.engineer for record in paused}:
+            raise UsageError(f"paused: {names}. Say where the run goes: {choice}")
+        # Whose they are is not known, or others: no reason to stop the run.
+        click.echo(f"kbtool: paused: {names}; the run goes into a session of its own. {choice}",
+                   err=True)  # fmt: skip
+    return None
+
+
+def _made_for(job: Job) -> str:
+    """The id of a session made for the run."""
     from kbtool.store.repository import repository_state
     from kbtool.store.sessions import create_session
 
-    if name is not None:
-        given = base.session(name).record
-        if given.origin in ("log", "mention"):
-            click.echo(
-                f"kbtool: {given.label} is the record of an old log; the run of today is appended"
-                " to it as you ask",
-                err=True,
-            )
-        return given.id, False
-    running = [e.record for e in base.sessions.values() if e.record.status == "running"]
-    if len(running) > 1:
-        names = ", ".join(session.id for session in running)
-        raise UsageError(f"more than one session is running ({names}); say which: --session ID")
-    if running:
-        return running[0].id, False
     # Complete from the start: what runs beside this must not take it for somebody's sitting.
     entry = create_session(
-        base,
+        job.base,
         status="complete",
         title=f"Run of recipe {job.recipe.name}",
         objective=job.recipe.title,
         machine=job.machine,
-        repository=repository_state(base.root),
+        repository=repository_state(job.base.root),
     )
-    return entry.record.id, True
+    return entry.record.id
 
 
 def _end(base: KnowledgeBase, session: str) -> None:

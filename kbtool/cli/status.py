@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, print_json
+from kbtool.model.words import many
 
 if TYPE_CHECKING:
     from datetime import datetime
     from fractions import Fraction
 
-    from kbtool.ledger.budget import Account, Box, Status
+    from kbtool.ledger.budget import Account, Box, Sitting, Status
+
+RECENT_DAYS = 7
+"""What was paused earlier is counted, and not named."""
 
 EPILOG = """\b
 Examples:
-  kbtool status                     the running sessions and this month
+  kbtool status                     the running and paused sessions, and this month
   kbtool status --short             one line; nothing where nothing runs
   kbtool status --json | jq .stop   when the first box is full, and which
   */5 * * * *  cd ~/kb && kbtool status --short || wall "stop the card"
@@ -39,7 +43,7 @@ that nobody can say; 2 usage."""
 @click.option("--short", is_flag=True, default=False, help="One line, for a prompt.")
 @click.pass_context
 def status(ctx: click.Context, as_json: bool, short: bool) -> None:
-    """Show the running sessions: time, money, burn rate, what is left, when to stop."""
+    """Show the running and paused sessions: time, money, burn rate, what is left, when to stop."""
     from datetime import datetime
 
     from kbtool.ledger import budget
@@ -52,14 +56,15 @@ def status(ctx: click.Context, as_json: bool, short: bool) -> None:
         raise UsageError("--json and --short: take one")
     read = read_sittings(find_root(ctx.find_root().obj))
     found = budget.status(read.sittings, read.months, datetime.now().astimezone())
+    paused = [one for one in read.sittings if one.status == "paused"]
     if as_json:
-        print_json(_json(found, [finding.path for finding in read.findings]))
+        print_json(_json(found, paused, [finding.path for finding in read.findings]))
     elif short:
         line = _short(found, [finding.path for finding in read.findings])
         if line:
             click.echo(line)
     else:
-        _print(found, [finding.path for finding in read.findings])
+        _print(found, paused, [finding.path for finding in read.findings])
     if read.findings:
         many = f" and {len(read.findings) - 1} more" if len(read.findings) > 1 else ""
         click.echo(f"kbtool: left out: {read.findings[0]}{many}; see `kbtool check`", err=True)
@@ -67,11 +72,13 @@ def status(ctx: click.Context, as_json: bool, short: bool) -> None:
         ctx.exit(1)
 
 
-def _print(found: Status, unread: list[str]) -> None:
+def _print(found: Status, paused: list[Sitting], unread: list[str]) -> None:
     for going in found.going:
         _print_going(going)
     if not found.going:
         click.echo("no session is running")
+    goes_on = _print_paused(paused, found.now)
+    if not found.going and not goes_on:
         click.echo("kbtool: `kbtool session new TITLE` starts one", err=True)
     if found.month_boxes:
         click.echo(found.month)
@@ -97,6 +104,41 @@ def _print(found: Status, unread: list[str]) -> None:
         click.echo("nothing says when to stop: set budget_time or budget_money")
     if unread:
         click.echo(f"not in it, because it does not load: {_named(unread)}")
+
+
+def _print_paused(paused: list[Sitting], now: datetime) -> bool:
+    """Whether there is one that the work may go on with."""
+    recent = [
+        (one, since)
+        for one in paused
+        if (since := _paused_at(one)) is not None and (now - since).days < RECENT_DAYS
+    ]
+    for one, since in recent:
+        after = "" if one.minutes is None else f", after {_amount(Decimal(one.minutes), 'min')}"
+        click.echo(f"{one.label} is paused since {_clock(since.astimezone(), now)}{after}")
+    if recent:
+        which = recent[0][0].id if len(recent) == 1 else "ID"
+        click.echo(
+            f"kbtool: `kbtool session resume {which}` goes on, `kbtool session close {which}` ends"
+            " it as it was paused",
+            err=True,
+        )
+    if len(recent) < len(paused):
+        left = many(len(paused) - len(recent), "session")
+        click.echo(
+            f"paused {RECENT_DAYS} days ago or earlier, or nobody knows when: {left}; see `kbtool"
+            " session list --status paused`"
+        )
+    return bool(recent)
+
+
+def _paused_at(sitting: Sitting) -> datetime | None:
+    """When it was paused; ``None`` if nobody knows, or its times name no zone."""
+    from datetime import datetime
+
+    ended = sitting.stretches[-1][1] if sitting.stretches else None
+    at = datetime.fromisoformat(ended) if ended is not None else None
+    return at if at is not None and at.tzinfo is not None else None
 
 
 def _named(paths: list[str]) -> str:
@@ -189,7 +231,7 @@ def _short_box(box: Box) -> str:
     return f"{spent}/{box.limit:.{digits}f}{box.unit}{'!' if box.exceeded else ''}"
 
 
-def _json(found: Status, left_out: list[str]) -> dict[str, object]:
+def _json(found: Status, paused: list[Sitting], left_out: list[str]) -> dict[str, object]:
     return {
         "now": found.now.isoformat(timespec="seconds"),
         "running": [
@@ -203,6 +245,15 @@ def _json(found: Status, left_out: list[str]) -> dict[str, object]:
                 "boxes": [_box_json(box, found.now) for box in going.boxes],
             }
             for going in found.going
+        ],
+        "paused": [
+            {
+                "id": one.id,
+                "label": one.label,
+                "minutes": _number(None if one.minutes is None else Decimal(one.minutes)),
+                "since": None if (at := _paused_at(one)) is None else at.isoformat(),
+            }
+            for one in paused
         ],
         "month": {
             "month": found.month,

@@ -1,4 +1,4 @@
-"""The life of a session: start, pause, resume, close; costs and notes as they arise.
+"""The life of a session: start, pause, resume, close; notes, costs, bugs, fixes as they arise.
 
 A command changes what it must in ``session.yaml`` and leaves every other character alone. The
 record has to be sound before and after, and two commands at once wait for each other.
@@ -7,11 +7,12 @@ record has to be sound before and after, and two commands at once wait for each 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from kbtool.model.base import Instant
 from kbtool.model.errors import RecordError, UsageError
 from kbtool.model.finding import Finding
 from kbtool.model.session import Session
@@ -36,22 +37,31 @@ def start_session(path: Path, now: datetime | None = None) -> Session:
 
 def pause_session(path: Path, now: datetime | None = None) -> Session:
     """Stop the clock of a running session."""
-    with _edited(path, "pause", ("running",)) as (edit, _):
+    with _edited(path, "pause", ("running",)) as (edit, session):
         edit.set("status", "paused", _ORDER)
-        _end(edit, _moment(now))
+        _end(edit, _moment(now, session))
     return _read(path)
 
 
 def resume_session(path: Path, now: datetime | None = None) -> Session:
-    """Start the clock of a paused session again; the pause does not count as work."""
-    with _edited(path, "resume", ("paused",)) as (edit, session):
+    """Start the clock again, of a session that was paused or closed.
+
+    The time between does not count as work.
+    """
+    with _edited(path, "resume", ("paused", "complete", "terminated")) as (edit, session):
+        known = session.stretches or (session.started and session.ended)
+        if session.duration is not None or not known:
+            raise UsageError(
+                f"the clock of {session.id} cannot go on: its record states how long it took, or"
+                " does not say when it began and ended; make a session that follows it"
+            )
         edit.set("status", "running", _ORDER)
         if not session.stretches and session.started and session.ended:
             first = {"started": session.started.text, "ended": session.ended.text}
             edit.append("stretches", first, _ORDER)
         edit.remove(["ended"])
         edit.remove(["unknown", "ended"])
-        edit.append("stretches", {"started": _moment(now)}, _ORDER)
+        edit.append("stretches", {"started": _moment(now, session)}, _ORDER)
     return _read(path)
 
 
@@ -60,14 +70,25 @@ def close_session(
     now: datetime | None = None,
     status: Literal["complete", "terminated"] = "complete",
     outcome: str | None = None,
+    commits: Sequence[Mapping[str, str]] = (),
 ) -> Session:
-    """End a session. One that was paused ended when it was paused."""
+    """End a session. One that was paused ended when it was paused.
+
+    Args:
+        path: its record.
+        now: when it ended; the present moment where not given.
+        status: how.
+        outcome: what came of it.
+        commits: the commits made in it; keys as in the record.
+    """
     with _edited(path, "close", ("running", "paused")) as (edit, session):
         edit.set("status", status, _ORDER)
         if session.status == "running":
-            _end(edit, _moment(now))
+            _end(edit, _moment(now, session))
         if outcome is not None:
             _set_known(edit, "outcome", outcome)
+        for commit in commits:
+            edit.append("commits", commit, _ORDER)
     return _read(path)
 
 
@@ -83,6 +104,37 @@ def add_cost(path: Path, line: Mapping[str, str]) -> Session:
     with _edited(path, "cost", None) as (edit, _):
         edit.append("costs", line, _ORDER)
     return _read(path)
+
+
+def add_bug(path: Path, bug: Mapping[str, str]) -> Session:
+    """Add a bug; keys as in the record."""
+    with _edited(path, "bug", None) as (edit, session):
+        if any(bug["id"] == known.id for known in session.bugs):
+            raise UsageError(
+                f"{session.id} has a bug {bug['id']!r}; give another one another --id, or add what"
+                f" you know of this one to sessions/{session.id}/session.yaml"
+            )
+        edit.append("bugs", bug, _ORDER)
+    return _read(path)
+
+
+def add_fix(path: Path, fix: Mapping[str, str]) -> Session:
+    """Add a fix; keys as in the record. A bug of the same session that it mends is fixed then."""
+    with _edited(path, "fix", None) as (edit, session):
+        edit.append("fixes", fix, _ORDER)
+        if fix.get("confirmed") != "false":
+            for at, bug in enumerate(session.bugs):
+                if fix["bug"] == f"#bugs.{bug.id}" and bug.status != "fixed":
+                    edit.set_in("bugs", at, "status", "fixed")
+    return _read(path)
+
+
+def last_mark(session: Session) -> Instant | None:
+    """The latest moment that a record has of its session, of those that name their zone."""
+    times = [session.started, session.ended]
+    times += [time for one in session.stretches for time in (one.started, one.ended)]
+    known = [time for time in times if time is not None and time.zoned]
+    return max(known, key=lambda time: time.at, default=None)
 
 
 def add_note(path: Path, text: str, now: datetime | None = None) -> str:
@@ -132,7 +184,7 @@ def _edited(
 def _end(edit: Splice, moment: str) -> None:
     _set_known(edit, "ended", moment)
     if edit.data.get("stretches"):
-        edit.set_in_last("stretches", "ended", moment)
+        edit.set_in("stretches", -1, "ended", moment)
 
 
 def _set_known(edit: Splice, key: str, value: str) -> None:
@@ -164,5 +216,14 @@ def _shown(path: Path) -> str:
     return f"sessions/{path.parent.name}/{path.name}"
 
 
-def _moment(now: datetime | None) -> str:
-    return (now or datetime.now().astimezone()).isoformat(timespec="seconds")
+def _moment(now: datetime | None, session: Session | None = None) -> str:
+    """The moment as a record has it; refused if ``session`` was changed after it."""
+    at = now or datetime.now().astimezone()
+    moment = at.isoformat(timespec="seconds")
+    mark = None if session is None else last_mark(session)
+    if session is not None and mark is not None and at < mark.at:
+        raise UsageError(
+            f"{moment} is before {mark}, the last time that {session.id} has; give a later one, or"
+            " change that one in its record"
+        )
+    return moment

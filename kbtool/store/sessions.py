@@ -29,7 +29,21 @@ _HINTS = """\
 #   - {kind: gpu, basis: estimated, rate: 0.20 USD/h}
 #   - {kind: ai, amount: "0.40", basis: billed}
 
-# Faults met, and what mended them. An id stays with its bug.
+# What was to take how long, and what it took.
+# steps:
+#   - {id: build, title: Build it, target: 5 min, actual: 12 min, status: done}
+
+# Figures measured by hand; what kbtool measures is under runs/.
+# measurements:
+#   - id: latency
+#     title: Latency of one call
+#     kind: benchmark
+#     columns: {ours: {title: Two passes, unit: us}}
+#     rows:
+#       - {id: s4096, case: {S: 4096}, values: {ours: 12.5}}
+
+# Faults met, and what mended them: `kbtool session bug TITLE`, `kbtool session fix BUG` add them.
+# An id stays with its bug.
 # bugs:
 #   - id: nan-in-last-tile
 #     title: NaN in the last query tile
@@ -43,12 +57,32 @@ _HINTS = """\
 #     commit: "0123abc"
 #     confirmed: true
 
+# Commits made; `kbtool session close` adds those that git knows.
+# commits:
+#   - {id: bound, sha: "0123abc", title: Bound the loop by the rows that are left}
+
+# What was decided, between which options, and why.
+# decisions:
+#   - id: card
+#     question: Keep the card until tomorrow?
+#     options: [{id: keep, title: Keep it}, {id: stop, title: Stop it}]
+#     chosen: stop
+#     reason: nobody waits for it
+
 # What this sitting says of a pattern: discovered, applied, proved, contradicted, not_reproduced.
 # evidence:
 #   - pattern: P01
 #     verdict: applied
 #     note: it failed at once instead of after the build
 #     saved: 20 min
+
+# A figure that others determine, as stated; `kbtool audit` recomputes it.
+# claims:
+#   - {id: card, says: Ten cents, stated: 0.10 USD, how: product, of: ["#costs.gpu.rate", 30 min]}
+
+# What a later sitting is to do.
+# plans:
+#   - {id: next, title: Merge on the card, target: 2 h, steps: [{id: merge, title: Write it}]}
 
 # What was learned, a sentence each.
 # lessons:
@@ -74,6 +108,7 @@ def create_session(
     objective: str | None = None,
     budget_time: str | None = None,
     budget_money: str | None = None,
+    engineer: str | None = None,
     now: datetime | None = None,
     machine: MachineInfo | None = None,
     repository: RepositoryState | None = None,
@@ -89,6 +124,7 @@ def create_session(
         objective: what it sets out to do.
         budget_time: the time box: ``2 h``.
         budget_money: the money box: ``5 USD``.
+        engineer: who works.
         now: the moment, with its zone; the present one where not given.
         machine: the machine, as probed.
         repository: the code, as found; left out of the record where not given.
@@ -103,6 +139,7 @@ def create_session(
     wanted = f"{now:%Y-%m-%d}-{name}"
     given: dict[str, str | None] = {
         "objective": objective, "budget_time": budget_time, "budget_money": budget_money,
+        "engineer": engineer,
     }  # fmt: skip
     started = now.isoformat(timespec="seconds") if status != "planned" else None
 
@@ -123,13 +160,18 @@ def create_session(
     return entry
 
 
-def slug(title: str) -> str:
-    """``title`` as the name in an id: ``Fix NaN (S=4)`` → ``fix-nan-s-4``."""
+def slug(title: str, otherwise: str = "session") -> str:
+    """``title`` as the name in an id: ``Fix NaN (S=4)`` → ``fix-nan-s-4``.
+
+    Args:
+        title: any text.
+        otherwise: the name where the title has no letter that an id may hold.
+    """
     plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
     if len(words) > _SLUG_LENGTH:
         words = words[: _SLUG_LENGTH + 1].rpartition("-")[0] or words[:_SLUG_LENGTH]
-    return words or "session"
+    return words or otherwise
 
 
 def environment(machine: MachineInfo) -> dict[str, str]:
@@ -164,6 +206,7 @@ def _record(
         "outcome": "# outcome: what came of it",
         "budget_time": "# budget_time: 2 h",
         "budget_money": "# budget_money: 5 USD",
+        "engineer": "# engineer: who works, a name or initials",
     }
     lines = [modeline("session")]
     lines += [

@@ -15,7 +15,7 @@ import yaml
 
 from kbtool.model.errors import UsageError
 from kbtool.store.document import Document, DocumentError, parse
-from kbtool.store.dump import flow, scalar
+from kbtool.store.dump import dump, flow, scalar
 
 
 class Splice:
@@ -40,11 +40,7 @@ class Splice:
         if found is None:
             self._insert(self._place(key, order), f"{key}: {scalar(value)}\n")
         else:
-            node = found[1]
-            start, end = node.start_mark.index, node.end_mark.index
-            space = "" if self.text[start - 1] in " \n" else " "
-            tail = "\n" if isinstance(node, yaml.ScalarNode) and node.style in _BLOCK else ""
-            self._replace(start, end, space + scalar(value) + tail)
+            self._put(found[1], value)
 
     def remove(self, path: Sequence[str]) -> None:
         """Take away the key at ``path``, and a mapping that this leaves empty."""
@@ -75,34 +71,43 @@ class Splice:
     def append(self, key: str, item: Mapping[str, str], order: Sequence[str]) -> None:
         """Add an item to a list at the top."""
         self.data[key] = [*(self.data.get(key) or ()), dict(item)]
-        line = f"- {flow(item)}"
         found = self._find(self._node, key)
         if found is None:
-            self._insert(self._place(key, order), f"{key}:\n  {line}\n")
+            self._insert(self._place(key, order), f"{key}:\n{_entry(item, 2)}")
             return
         node = found[1]
         if not isinstance(node, yaml.SequenceNode) or not node.value:
             start = found[0].end_mark.index + 1
-            self._replace(start, max(start, node.end_mark.index), f"\n  {line}")
+            entry = _entry(item, 2).removesuffix("\n")
+            self._replace(start, max(start, node.end_mark.index), f"\n{entry}")
         elif node.flow_style:
             end = node.value[-1].end_mark.index
             self._replace(end, end, f", {flow(item)}")
         else:
-            margin = " " * node.start_mark.column
-            self._insert(self._after(node), f"{margin}{line}\n")
+            self._insert(self._after(node), _entry(item, node.start_mark.column))
 
-    def set_in_last(self, key: str, name: str, value: str) -> None:
-        """Add a key to the last item, a mapping, of a list at the top."""
-        self.data[key][-1][name] = value
+    def set_in(self, key: str, at: int, name: str, value: str) -> None:
+        """Give a key of one item, a mapping, of a list at the top a value."""
+        self.data[key][at][name] = value
         found = self._find(self._node, key)
         assert found is not None
-        item = found[1].value[-1]
-        if item.flow_style:
+        item = found[1].value[at]
+        there = self._find(item, name)
+        if there is not None:
+            self._put(there[1], value)
+        elif item.flow_style:
             end = item.value[-1][1].end_mark.index
             self._replace(end, end, f", {flow({name: value})[1:-1]}")
         else:
             margin = " " * item.value[0][0].start_mark.column
             self._insert(self._after(item), f"{margin}{name}: {scalar(value)}\n")
+
+    def _put(self, node: Any, value: str) -> None:
+        """``value`` in the place of another."""
+        start, end = node.start_mark.index, node.end_mark.index
+        space = "" if self.text[start - 1] in " \n" else " "
+        tail = "\n" if isinstance(node, yaml.ScalarNode) and node.style in _BLOCK else ""
+        self._replace(start, end, space + scalar(value) + tail)
 
     @staticmethod
     def _find(node: Any, key: str) -> tuple[Any, Any] | None:
@@ -156,4 +161,15 @@ class Splice:
         self._node = document.node
 
 
+def _entry(item: Mapping[str, str], margin: int) -> str:
+    """An item of a list: in braces if that is one line, else a key a line."""
+    line = f"{' ' * margin}- {flow(item)}\n"
+    if len(line) <= _LINE:
+        return line
+    block = dump(item, margin + 2)
+    return f"{' ' * margin}- {block[margin + 2 :]}"
+
+
+_LINE = 100
+"""As long as a line of a record gets."""
 _BLOCK = ("|", ">")

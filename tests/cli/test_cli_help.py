@@ -11,6 +11,7 @@ import click
 import pytest
 
 from kbtool.cli.main import cli
+from kbtool.cli.session import session
 
 REPOSITORY = Path(__file__).parents[2]
 HEAVY = {"torch", "git", "mkdocs", "pydantic", "yaml", "rich", "numpy", "asyncio"}
@@ -37,8 +38,9 @@ def test_every_command_says_what_it_does(path, kbtool):
     assert len(said[1].strip()) > 10
 
 
-OWN = [("init",), ("check",), ("session",), ("session", "new"), ("session", "cost"),
-       ("session", "note"), ("costs",), ("status",), ("keep-or-stop",), ("schema",),
+OWN = [("init",), ("check",), ("session",), *(("session", name) for name in session.commands),
+       ("recipes",), ("run-recipe",), ("recover",), ("costs",), ("status",), ("keep-or-stop",),
+       ("schema",),
        ("export",), ("export", "focus"), ("export", "beancount"), ("export", "jsonl"),
        ("export", "parquet"), ("export", "corpus")]  # fmt: skip
 

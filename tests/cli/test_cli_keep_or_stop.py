@@ -110,3 +110,13 @@ def test_a_ledger_that_does_not_load_is_told(base, kbtool):
     done = kbtool("keep-or-stop", "--idle", "12 h", root=base.root)
     assert (done.code, done.out) == (1, "")
     assert "sessions/ledger.yaml:6: schema: price" in done.err
+
+
+def test_an_engineers_rate_is_no_cards(base, kbtool):
+    base.write("sessions/ledger.yaml", LEDGER)
+    done = kbtool(
+        "keep-or-stop", "--idle", "12 h", "--rate", "engineer", "--restart", "10 min",
+        "--people", "engineer", root=base.root,
+    )  # fmt: skip
+    assert done.code == 2
+    assert "engineer is a rate of engineer, not of gpu; of gpu there is l4" in done.err

@@ -137,6 +137,8 @@ def test_costs_at_a_rate_of_the_ledger(base, kbtool):
             "0.20; mend",
         ),
         (["gpu", "--rate", "l4", "--currency", "EUR"], "is not in EUR"),
+        (["gpu", "1.00", "--basis", "claimed", "--invoice", "I-7"], "give --basis billed"),
+        (["gpu", "--rate", "l4", "--invoice", "I-7"], "give --basis billed"),
     ],
 )
 def test_a_cost_that_does_not_follow_is_refused(base, kbtool, arguments, said):
@@ -149,12 +151,23 @@ def test_a_cost_that_does_not_follow_is_refused(base, kbtool, arguments, said):
     assert path.read_bytes() == before
 
 
+def test_the_invoice_of_a_cost_is_recorded(base, kbtool):
+    base.session()
+    done = kbtool("session", "cost", "gpu", "2.50", "--basis", "billed", "--invoice", "2026-118",
+                  "--session", "A", root=base.root)  # fmt: skip
+    assert done.out == "2025-01-01-a: gpu 2.50 USD (billed) [invoice 2026-118]\n"
+    exported = kbtool("export", "focus", root=base.root)
+    assert "2026-118" in exported.out
+
+
 def test_two_running_sessions_need_a_name(base, kbtool):
-    for title in ("One", "Two"):
-        kbtool("session", "new", title, root=base.root)
+    for title, who in (("One", "Marie"), ("Two", "Bob")):
+        kbtool("session", "new", title, "--engineer", who, root=base.root)
     done = kbtool("session", "note", "x", root=base.root)
     assert done.code == 2
-    assert "more than one session is running" in done.err
+    assert "more than one session is running: " in done.err
+    assert "-one (Marie), " in done.err and "say which: --session ID" in done.err
+    assert "say which: add its ID" in kbtool("session", "close", root=base.root).err
     assert kbtool("session", "note", "x", "--session", "one", root=base.root).code == 0
 
 
@@ -191,6 +204,9 @@ def test_the_list(base, kbtool):
 
 FULL = """\
 updated: 2025-01-01T10:00Z
+engineer: M. C.
+environment: {cpu: EPYC}
+sources: {log: {file: a.md, about: A log}}
 costs:
   - {kind: gpu, amount: 1.40, basis: claimed, duration: 7 h, rate: 0.20 USD/h}
 steps:
@@ -210,6 +226,7 @@ bugs:
     status: open
     symptom: NaN
     cause: the loop bound
+    error_text: NaN at 112
     hypotheses: [{id: h, statement: A race, likelihood: 80 %, verdict: rejected}]
 claims:
   - id: cost
@@ -253,9 +270,77 @@ def test_what_show_prints(base, kbtool):
         "  - next for N+9: Go on [target 45..60 min, budget 5 USD]\n"
         "      look: Look [target 10 min]\n",
         "  - lib (partial): The library [binary 240 KB]",
-        "not shown: tags, notes and sources of single figures; --json has all",
+        "  engineer:  M. C.\n",
+        "  tags:      l4\n",
+        "\nnot shown: sources, environment (cpu), measurements (columns.title), bugs (error_text);"
+        " --json has all\n",
     ):
         assert part in text, text
+
+
+def test_what_show_says_of_money_and_of_what_mended_a_bug(base, kbtool):
+    base.session(
+        more="costs: [{kind: gpu, amount: 2.00, basis: billed, invoice: I-7, note: the card}]\n"
+        "bugs: [{id: tail, title: The tail, status: open}, {id: race, title: R, status: open}]\n"
+        "evidence:\n"
+        "  - {pattern: P01, verdict: applied, note: n, saved: 20 min, money: 3 USD,"
+        " expected: true}\n"
+        "  - {pattern: P01, verdict: applied, note: m, lost: 5 min}\n"
+        "decisions:\n"
+        "  - {id: d, question: Keep it?, options: [{id: a, title: A}], chosen: a, reason: cheap}\n"
+        "commits: [{id: one, sha: 0123abc, title: Bound it}]\n"
+    )
+    base.session(
+        "2025-01-02-b",
+        "follows: 2025-01-01-a\n"
+        "fixes:\n  - {bug: 2025-01-01-a#bugs.tail, change: bound it, commit: 0123abc,"
+        " confirmed: true, note: by hand}\n"
+        "  - {bug: 2025-01-01-a#bugs.race, change: a lock, confirmed: false}\n",
+    )
+    text = kbtool("session", "show", "A", root=base.root).out
+    for part in (
+        "gpu 2.00 USD (billed) [invoice I-7]: the card\n",
+        "  - tail (fixed; the session left it open): The tail\n"
+        "      fix in B: bound it [commit 0123abc, confirmed yes]: by hand\n",
+        "      fix in B: a lock [confirmed no]\n",
+        "P01 applied: n [saved 20 min, money 3 USD, expected]\n",
+        "P01 applied: m [lost 5 min]\n",
+        "  - d: Keep it? → a\n      options: a\n      reason: cheap\n",
+        "  - 0123abc (made): Bound it\n",
+        "not shown: decisions (options.title); --json has all",
+    ):
+        assert part in text, text
+    own = kbtool("session", "show", "B", root=base.root).out
+    assert "2025-01-01-a#bugs.tail: bound it [commit 0123abc, confirmed yes]" in own
+    answer = json.loads(kbtool("session", "show", "A", "--json", root=base.root).out)
+    assert answer["bugs"]["tail"] == "fixed"
+
+
+def test_what_counts_as_shown_is_there_to_be_shown():
+    """A key that was renamed would be left out, and the last line would not say so."""
+    from kbtool.cli.session.look import _SHOWN
+    from kbtool.model.session import Session
+
+    def keys(model, place=""):
+        for name, field in model.model_fields.items():
+            path = f"{place}.{name}" if place else name
+            inner = [a for a in models_in(field.annotation) if a is not model]
+            yield from (key for one in inner for key in keys(one, path))
+            yield path
+
+    def models_in(annotation):
+        from kbtool.model.base import Model
+
+        for part in getattr(annotation, "__args__", ()):
+            yield from models_in(part)
+        if isinstance(annotation, type) and issubclass(annotation, Model):
+            yield annotation
+
+    there = set(keys(Session))
+    said = {
+        f"{place}.{name}" if place else name for place, names in _SHOWN.items() for name in names
+    }
+    assert said <= there, said - there
 
 
 def test_a_benchmark_on_a_busy_machine_is_shown_as_noisy(base, kbtool):

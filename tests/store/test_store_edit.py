@@ -6,6 +6,7 @@ import difflib
 import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from kbtool.model.errors import RecordError, UsageError
 from kbtool.model.session import Session
 from kbtool.store.document import parse
 from kbtool.store.edit import (
+    add_bug,
     add_cost,
+    add_fix,
     add_note,
     close_session,
     pause_session,
@@ -156,6 +159,77 @@ def test_the_whole_life_of_a_session(tmp_path):
     assert "status: complete # it runs" in path.read_text()
 
 
+def test_a_closed_session_goes_on_where_it_is_resumed(tmp_path):
+    path = write(tmp_path, PLAIN)
+    close_session(path, NOW, outcome="done")
+    resume_session(path, NOW + timedelta(hours=5))
+    record = close_session(path, NOW + timedelta(hours=6))
+    assert record.minutes == 6 * 60 + 4 + Decimal(5) / 60 + 60
+    assert [str(one.started.at.hour) for one in record.stretches] == ["9", "20"]
+    with pytest.raises(UsageError, match="is before 2026-01-02T21:04:05"):
+        resume_session(path, NOW)
+
+
+@pytest.mark.parametrize(
+    "more", ["duration: 2 h\nended: 2026-01-02T11:00+01:00\n", ""], ids=["stated", "no end"]
+)
+def test_a_clock_that_cannot_go_on_is_left_alone(tmp_path, more):
+    """Its time would count twice, or what came before would be lost."""
+    path = write(tmp_path, PLAIN.replace("running", "complete") + more)
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="the clock of 2026-01-02-a cannot go on"):
+        resume_session(path, NOW)
+    assert path.read_bytes() == before
+
+
+BUG = {"id": "tail", "title": "The tail", "status": "open"}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_bug_and_its_fix_are_added_and_nothing_else(tmp_path, name):
+    path = write(tmp_path, ODD[name])
+    before = path.read_bytes().decode()
+    long = "the last 16 rows, or so; are NaN {x} # when the length is no multiple of 64: always"
+    add_bug(path, {**BUG, "symptom": long})
+    add_bug(path, {**BUG, "id": "second"})
+    record = add_fix(path, {"bug": "#bugs.tail", "change": "bound it"})
+    assert [(bug.id, bug.status) for bug in record.bugs] == [("tail", "fixed"), ("second", "open")]
+    assert record.bugs[0].symptom == long
+    assert record.fixes[0].change == "bound it"
+    after = path.read_bytes().decode()
+    removed, added = changed(before, after)
+    assert removed == []
+    assert [line.strip() for line in added[:3]] == ["bugs:", "- id: tail", "title: The tail"]
+    assert max(map(len, added)) <= 100
+    with pytest.raises(UsageError, match="has a bug 'tail'; give another one another --id"):
+        add_bug(path, BUG)
+    assert path.read_bytes().decode() == after
+
+
+def test_a_fix_that_a_test_refutes_leaves_its_bug_open(tmp_path):
+    path = write(tmp_path, PLAIN)
+    add_bug(path, BUG)
+    fix = {"bug": "#bugs.tail", "change": "c"}
+    assert add_fix(path, {**fix, "confirmed": "false"}).bugs[0].status == "open"
+    assert add_fix(path, {**fix, "confirmed": "true"}).bugs[0].status == "fixed"
+
+
+def test_a_status_in_a_block_is_changed_in_its_place(tmp_path):
+    bug = "bugs:\n  - id: tail\n    title: T\n    status: open  # still\n    cause: c\n"
+    path = write(tmp_path, PLAIN + bug)
+    add_fix(path, {"bug": "#bugs.tail", "change": "c"})
+    assert "    status: fixed  # still\n    cause: c\n" in path.read_text()
+
+
+def test_commits_are_recorded_when_it_closes(tmp_path):
+    path = write(tmp_path, PLAIN)
+    commits = [{"id": "7e12345", "sha": "7e12345" + "0" * 33, "title": "One: a, b"}]
+    record = close_session(path, NOW, commits=commits)
+    assert [(one.sha, one.title, one.role) for one in record.commits] == [
+        ("7e12345" + "0" * 33, "One: a, b", "made")
+    ]
+
+
 def test_closing_a_paused_session_keeps_the_time_of_the_pause(tmp_path):
     path = write(tmp_path, PLAIN)
     pause_session(path, NOW)
@@ -168,6 +242,7 @@ def test_closing_a_paused_session_keeps_the_time_of_the_pause(tmp_path):
 @pytest.mark.parametrize(
     ("status", "command"),
     [
+        ("planned", resume_session),
         ("complete", close_session),
         ("complete", pause_session),
         ("running", resume_session),
@@ -195,7 +270,7 @@ def test_an_unsound_record_is_refused_with_its_findings(tmp_path):
 def test_a_change_that_would_make_it_unsound_is_refused(tmp_path):
     path = write(tmp_path, PLAIN)
     before = path.read_bytes()
-    with pytest.raises(RecordError, match="nothing was written"):
+    with pytest.raises(UsageError, match=r"is before 2026-01-02T09:00\+01:00, the last time"):
         close_session(path, NOW - timedelta(days=1))  # the end before the start
     with pytest.raises(RecordError, match="nothing was written"):
         add_cost(path, {"kind": "gpu", "amount": "a lot", "basis": "billed"})

@@ -1,47 +1,156 @@
-"""What the commands share: finding a session, refusing texts, words for what a record holds."""
+"""What the commands share: finding a session, times, refusing texts, words for a record."""
 
 from __future__ import annotations
 
+import re
+from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kbtool.cli.common import knowledge_base
+import click
+
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    import click
-
+    from kbtool.model.base import Model
     from kbtool.model.run import Run
     from kbtool.model.session import CostLine, Session
     from kbtool.store.tree import Entry, KnowledgeBase
 
+ARGUMENT, OPTION = "add its ID", "--session ID"
+"""How a command is told which session it is for."""
 
-def named(base: KnowledgeBase, name: str | None, status: str) -> Entry[Session]:
-    """The session of that name, or without one the only session of that status."""
+
+def session_option(command: Any) -> Any:
+    """Add ``--session`` to a command; it comes as ``name``."""
+    return click.option(
+        "--session", "name", metavar="ID|LABEL", help="The session, if not the running one."
+    )(command)
+
+
+def named(
+    base: KnowledgeBase, name: str | None, status: str, how: str = ARGUMENT
+) -> Entry[Session]:
+    """The session of that name, or without one the session of that status (see ``only``)."""
     from kbtool.model.errors import UsageError
 
     if name is not None:
         return base.session(name)
-    there = [entry for entry in base.sessions.values() if entry.record.status == status]
-    if len(there) == 1:
-        return there[0]
-    if there:
-        names = ", ".join(entry.record.id for entry in there)
-        raise UsageError(f"more than one session is {status}: {names}; name one")
-    raise UsageError(f"no session is {status}; name one (see `kbtool session list`)")
+    found = only(base, status, how)
+    if found is not None:
+        return found
+    resting = [] if status == "paused" else of_status(base, "paused")
+    if resting:
+        names = ", ".join(entry.record.id for entry in resting)
+        which = "" if len(resting) == 1 else " ID"
+        raise UsageError(
+            f"no session is {status}; paused: {names}. `kbtool session resume{which}` goes on with"
+            f" it, or say which one you mean: {how}"
+        )
+    raise UsageError(f"no session is {status}; say which one you mean: {how} (see `kbtool session"
+                     " list`)")  # fmt: skip
 
 
-def path_of(ctx: click.Context, name: str | None, status: str) -> tuple[Path, Session]:
+def only(base: KnowledgeBase, status: str, how: str) -> Entry[Session] | None:
+    """The session of that status; of several that of who works here, as git is told.
+
+    Args:
+        base: the knowledge base.
+        status: what it has to be.
+        how: how the command is told which one, for the message.
+
+    Returns:
+        ``None`` if there is none.
+
+    Raises:
+        UsageError: there are several, and nothing tells which is meant.
+    """
+    from kbtool.cli.session.history import engineer
+    from kbtool.model.errors import UsageError
+
+    there = of_status(base, status)
+    if len(there) > 1:
+        me = engineer(base.root)
+        own = [entry for entry in there if me is not None and entry.record.engineer == me]
+        if len(own) != 1:
+            names = ", ".join(_whose(entry.record) for entry in there)
+            raise UsageError(f"more than one session is {status}: {names}; say which: {how}")
+        there = own
+    return there[0] if there else None
+
+
+def of_status(base: KnowledgeBase, status: str) -> list[Entry[Session]]:
+    """The sittings of that status; the record of an old log is none that could go on."""
+    return [
+        entry
+        for entry in base.sessions.values()
+        if entry.record.status == status and entry.record.origin not in ("log", "mention")
+    ]
+
+
+def _whose(record: Session) -> str:
+    return record.id if record.engineer is None else f"{record.id} ({record.engineer})"
+
+
+def path_of(
+    base: KnowledgeBase, name: str | None, status: str, how: str = ARGUMENT
+) -> tuple[Path, Session]:
     """Where that session's record is, and what it says; refused if it is not sound."""
-    base = knowledge_base(ctx)
     if name is not None:
         # An unsound record has no label to go by; its folder leads to it, and to its findings.
         path = base.root / "sessions" / name / "session.yaml"
         if "/" not in name and path.is_file() and name not in base.sessions:
             _refuse_unsound(base, name)
-    entry = named(base, name, status)
+    entry = named(base, name, status, how)
     return base.root / entry.path, entry.record
+
+
+def _moment(ctx: click.Context, option: click.Parameter, text: str | None) -> datetime | None:
+    """The moment that ``--at`` names; refused if it is yet to come."""
+    from kbtool.model.errors import UsageError
+
+    if text is None:
+        return None
+    now = datetime.now().astimezone()
+    try:
+        at = _read_moment(text.strip(), now)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"--at: {text!r} is no time; write 14:30 (today), '2 h ago', now, or"
+            f" {now:%Y-%m-%d}T14:30 (in the zone of this machine, if it names none)"
+        ) from None
+    if at > now:
+        raise UsageError(
+            f"--at: {text} is in the future, it is {now:%H:%M}; of another day write that too:"
+            f" {now:%Y-%m-%d}T14:30"
+        )
+    return at
+
+
+def _read_moment(text: str, now: datetime) -> datetime:
+    from kbtool.ledger.rates import figure
+    from kbtool.model.base import ExactDuration, Instant
+
+    if text == "now":
+        return now
+    ago = re.fullmatch(r"(.+?)\s+ago", text)
+    if ago:
+        return now - timedelta(minutes=float(figure(ExactDuration, ago[1]).minutes))
+    if re.fullmatch(r"\d?\d:\d\d", text):
+        return datetime.combine(now.date(), time.fromisoformat(text.zfill(5))).astimezone()
+    at = Instant(text).at
+    # Without a zone it is that of this machine: whoever types a time reads it off a clock here.
+    return at if at.tzinfo is not None else at.astimezone()
+
+
+at_option = click.option(
+    "--at",
+    metavar="TIME",
+    callback=_moment,
+    help="When, if not now: '14:30' of today, '2 h ago', 2025-10-12T14:30.",
+)
 
 
 def _refuse_unsound(base: KnowledgeBase, name: str) -> None:
@@ -71,15 +180,34 @@ def refuse_prose(what: str, text: str) -> None:
         raise UsageError(f"the {what} has more than one line; prose goes into notes.md")
 
 
+def refuse_unfit(kind: type[Model], data: Mapping[str, str]) -> None:
+    """Raise if the model of an item of a record does not take ``data``."""
+    from kbtool.model.errors import UsageError
+    from kbtool.store.document import parse
+    from kbtool.store.dump import dump
+    from kbtool.store.load import validate
+
+    # As a document, so that it is refused in the words of `kbtool check`.
+    found = validate(parse(dump(data).encode(), ""), kind)
+    if isinstance(found, list):
+        raise UsageError(found[0].message)
+
+
 def refuse_secrets(*texts: str) -> None:
     """Raise if a text breaks a rule for all texts of records."""
-    from kbtool.checks.text_rules import TEXT_RULES
     from kbtool.model.errors import UsageError
 
     for text in texts:
-        for rule in TEXT_RULES:
-            for finding in rule("", text):
-                raise UsageError(f"the text {finding.message}")
+        found = secret_in(text)
+        if found is not None:
+            raise UsageError(f"the text {found}")
+
+
+def secret_in(text: str) -> str | None:
+    """What rule for all texts of records it breaks, or ``None``."""
+    from kbtool.checks.text_rules import TEXT_RULES
+
+    return next((finding.message for rule in TEXT_RULES for finding in rule("", text)), None)
 
 
 def minutes(record: Session) -> str:
@@ -132,8 +260,8 @@ def cost_line(line: CostLine) -> str:
     """A line of the costs, in words."""
     unknown = f"{'so far ' if line.is_open else ''}unknown, in {line.currency}"
     amount = unknown if line.amount is None else f"{line.amount} {line.currency}"
-    said = f"{line.kind} {amount} ({line.basis})"
-    return said + told(duration=line.duration, rate=line.rate, card=line.card)
+    facts = told(duration=line.duration, rate=line.rate, card=line.card, invoice=line.invoice)
+    return f"{line.kind} {amount} ({line.basis}){facts}" + (f": {line.note}" if line.note else "")
 
 
 def told(**figures: object) -> str:

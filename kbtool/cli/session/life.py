@@ -8,17 +8,27 @@ import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json
 from kbtool.cli.session.common import (
+    at_option,
     minutes,
     path_of,
     refuse_prose,
     refuse_secrets,
     refuse_title,
+    secret_in,
     stored,
 )
+from kbtool.model.words import many
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from kbtool.cli.session.history import Made
     from kbtool.model.session import Session
     from kbtool.store.tree import KnowledgeBase
+
+LONGEST_HOURS = 24
+"""A stretch of work that lasted longer was most likely never closed."""
 
 
 @click.command(
@@ -26,6 +36,7 @@ if TYPE_CHECKING:
 Examples:
   kbtool session new "Fix the NaN at S=4"
   kbtool session new "Two passes" --label N+8 --objective "reach 1.2 times SDPA" --budget-time '2 h'
+  kbtool session new "Yesterday's sweep" --at 2026-11-21T14:00
   cd "$(kbtool session new Profile --json | jq -r .folder)"
 """
 )
@@ -34,6 +45,8 @@ Examples:
 @click.option("--objective", help="What it sets out to do.")
 @click.option("--budget-time", metavar="TIME", help="The time box: '2 h'.")
 @click.option("--budget-money", metavar="MONEY", help="The money box: '5 USD'.")
+@click.option("--engineer", metavar="NAME", help="Who works; git's user.name if not given.")
+@at_option
 @click.option("--planned", is_flag=True, default=False, help="Plan it; do not start it yet.")
 @json_option
 @click.pass_context
@@ -44,10 +57,13 @@ def new(
     objective: str | None,
     budget_time: str | None,
     budget_money: str | None,
+    engineer: str | None,
+    at: datetime | None,
     planned: bool,
     as_json: bool,
 ) -> None:
     """Make a session: a record with the machine and the commit filled in, and notes."""
+    from kbtool.cli.session.history import engineer as who_works
     from kbtool.gpu.probe import probe_machine
     from kbtool.model.errors import UsageError
     from kbtool.store.repository import repository_state
@@ -55,10 +71,14 @@ def new(
 
     base = knowledge_base(ctx)
     refuse_title(title)
-    for what, text in (("label", label), ("objective", objective)):
+    for what, text in (("label", label), ("objective", objective), ("engineer", engineer)):
         refuse_prose(what, text or "")
     if label is not None:
         _refuse_taken_label(base, label)
+    if planned and at is not None:
+        raise UsageError("--at says when it began, and --planned that it has not: take one")
+    # Of another time nobody knows here what machine it was on, and what was checked out.
+    unseen = planned or at is not None
     try:
         entry = create_session(
             base,
@@ -68,8 +88,10 @@ def new(
             objective=objective.strip() if objective is not None else None,
             budget_time=budget_time,
             budget_money=budget_money,
-            machine=None if planned else probe_machine(),
-            repository=None if planned else repository_state(base.root),
+            engineer=engineer.strip() if engineer is not None else who_works(base.root),
+            now=at,
+            machine=None if unseen else probe_machine(),
+            repository=None if unseen else repository_state(base.root),
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
@@ -79,44 +101,89 @@ def new(
         return
     click.echo(entry.path)
     click.echo(f"{entry.record.id} is {entry.record.status}", err=True)
-    click.echo("fill in session.yaml; `kbtool session note TEXT` keeps notes; then"
+    if at is not None:
+        click.echo("the machine and the commit of that time are for you to fill in: `environment`,"
+                   " `repository`", err=True)  # fmt: skip
+    click.echo("fill in session.yaml; `kbtool session` note, cost, bug, fix add to it; then"
                " `kbtool session close`", err=True)  # fmt: skip
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+Examples:
+  kbtool session start N+8
+  kbtool session start N+8 --at 9:30
+"""
+)
 @click.argument("name", metavar="ID|LABEL")
+@at_option
 @click.pass_context
-def start(ctx: click.Context, name: str) -> None:
-    """Begin a planned session now."""
+def start(ctx: click.Context, name: str, at: datetime | None) -> None:
+    """Begin a planned session."""
+    from kbtool.model.errors import UsageError
     from kbtool.store.edit import start_session
 
-    path, _ = path_of(ctx, name, "planned")
-    _say_status(start_session(path))
+    path, record = path_of(knowledge_base(ctx), name, "planned")
+    if record.status in ("paused", "complete", "terminated"):
+        raise UsageError(
+            f"{record.id} is {record.status}; `kbtool session resume {record.id}` starts its clock"
+            " again"
+        )
+    _say_status(start_session(path, at))
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+Examples:
+  kbtool session pause
+  kbtool session pause N+8 --at '20 min ago'
+"""
+)
 @click.argument("name", metavar="[ID|LABEL]", required=False)
+@at_option
 @click.pass_context
-def pause(ctx: click.Context, name: str | None) -> None:
+def pause(ctx: click.Context, name: str | None, at: datetime | None) -> None:
     """Stop the clock."""
     from kbtool.store.edit import pause_session
 
-    path, _ = path_of(ctx, name, "running")
-    _say_status(pause_session(path))
+    path, record = path_of(knowledge_base(ctx), name, "running")
+    _refuse_forgotten(record, at)
+    _say_status(pause_session(path, at))
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+Examples:
+  kbtool session resume
+  kbtool session resume N+8 --at 13:30
+"""
+)
 @click.argument("name", metavar="[ID|LABEL]", required=False)
+@at_option
 @click.pass_context
-def resume(ctx: click.Context, name: str | None) -> None:
-    """Start the clock again; the pause does not count as work."""
+def resume(ctx: click.Context, name: str | None, at: datetime | None) -> None:
+    """Start the clock again, of a paused session or, by its name, of a closed one.
+
+    The time between does not count as work.
+    """
     from kbtool.store.edit import resume_session
 
-    path, _ = path_of(ctx, name, "paused")
-    _say_status(resume_session(path))
+    path, _ = path_of(knowledge_base(ctx), name, "paused")
+    _say_status(resume_session(path, at))
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+Examples:
+  kbtool session close --outcome "fixed; validated at 1e-3"
+  kbtool session close N+8 --at 2026-11-21T18:40    # it was forgotten
+  kbtool session close --as terminated --no-commits
+
+\b
+The commits that HEAD holds of the session's time, and whose author is who works here, as git is
+told, are recorded as made in it. A session that was closed too early goes on with `kbtool session
+resume`; a time that is wrong is mended in session.yaml."""
+)
 @click.argument("name", metavar="[ID|LABEL]", required=False)
 @click.option("--outcome", help="What came of it.")
 @click.option(
@@ -127,18 +194,120 @@ def resume(ctx: click.Context, name: str | None) -> None:
     show_default=True,
     help="How it ended.",
 )
+@at_option
+@click.option(
+    "--commits/--no-commits",
+    "with_commits",
+    default=True,
+    help="Record the commits made in it; the default.",
+)
+@click.option("--force", is_flag=True, default=False, help="Even while a run of it is under way.")
 @click.pass_context
-def close(ctx: click.Context, name: str | None, outcome: str | None, status: str) -> None:
-    """End a session now."""
+def close(
+    ctx: click.Context,
+    name: str | None,
+    outcome: str | None,
+    status: str,
+    at: datetime | None,
+    with_commits: bool,
+    force: bool,
+) -> None:
+    """End a session."""
+    from kbtool.model.errors import UsageError
     from kbtool.store.edit import close_session
 
-    path, record = path_of(ctx, name, "running")
+    base = knowledge_base(ctx)
+    path, record = path_of(base, name, "running")
     refuse_secrets(outcome or "")
-    closed = close_session(path, status=status, outcome=outcome)  # type: ignore[arg-type]
+    if record.status in ("complete", "terminated"):
+        raise UsageError(
+            f"{record.id} is {record.status} already; `kbtool session resume {record.id}` goes on"
+            f" with it, and when it ended stands in {base.shown(path)}"
+        )
+    if record.status == "paused" and at is not None:
+        raise UsageError(
+            f"{record.id} ended when it was paused, {record.ended}; if the work went on after that,"
+            f" `kbtool session resume {record.id} --at TIME` first"
+        )
+    _refuse_forgotten(record, at)
+    _refuse_while_a_run_goes(path, record, force)
+    made = _commits(base, record, at) if with_commits else []
+    closed = close_session(path, at, status, outcome, [_entry(one) for one in made])  # type: ignore[arg-type]
     _say_status(closed)
+    for one in made:
+        click.echo(f"  commit {one.sha[:7]} {one.title}")
     if not record.costs:
         click.echo("no cost is recorded: `kbtool session cost gpu 0.40 --basis billed"
                    f" --session {record.id}`", err=True)  # fmt: skip
+
+
+def _refuse_forgotten(record: Session, at: datetime | None) -> None:
+    """Raise if it runs for so long that its end is unlikely to be now, and nobody says when."""
+    from datetime import datetime, timedelta
+
+    from kbtool.model.errors import UsageError
+    from kbtool.store.edit import last_mark
+
+    mark = last_mark(record)
+    if at is not None or record.status != "running" or mark is None:
+        return
+    lasts = datetime.now().astimezone() - mark.at
+    if lasts > timedelta(hours=LONGEST_HOURS):
+        raise UsageError(
+            f"{record.id} has run since {mark}, {lasts / timedelta(hours=1):.0f} h without a pause:"
+            " say when the work ended, --at TIME; or --at now"
+        )
+
+
+def _refuse_while_a_run_goes(path: Path, record: Session, force: bool) -> None:
+    """Raise if a run of the session is under way; with ``force`` say so."""
+    from kbtool.model.errors import UsageError
+    from kbtool.runner.journal import SUFFIX
+    from kbtool.store.lock import is_locked
+
+    for journal in sorted((path.parent / "runs").glob(f".*{SUFFIX}")):
+        if is_locked(journal):
+            run = journal.name.removesuffix(SUFFIX).removeprefix(".")
+            if not force:
+                raise UsageError(
+                    f"a run of {record.id} is under way, {run}: wait for it, or end it with Ctrl-C;"
+                    " --force closes the session before its run ends"
+                )
+            click.echo(f"kbtool: {run} is under way and will end after its session", err=True)
+
+
+def _commits(base: KnowledgeBase, record: Session, at: datetime | None) -> list[Made]:
+    """The commits made in a session that ends now, as git knows them, and that it does not have."""
+    from datetime import datetime
+
+    from kbtool.cli.session.history import commits_between
+
+    begun = record.started
+    if begun is None or not begun.zoned:
+        return []
+    until = at or datetime.now().astimezone()
+    if record.ended is not None:
+        if not record.ended.zoned:
+            return []
+        until = record.ended.at
+    # What was checked out at the start was not made in it, and may be of the same second.
+    known = {one.sha for one in record.commits} | {record.repository and record.repository.commit}
+    found = [
+        one
+        for one in commits_between(base.root, begun.at, until)
+        if not any(one.sha.startswith(sha) for sha in known if sha)
+    ]
+    own = [one for one in found if one.own]
+    if len(own) < len(found):
+        left = many(len(found) - len(own), "commit")
+        click.echo(f"kbtool: not recorded, because others made them: {left}", err=True)
+    return own
+
+
+def _entry(commit: Made) -> dict[str, str]:
+    """A commit as the record has it; without a subject line that may not be told."""
+    entry = {"id": commit.sha[:7], "sha": commit.sha}
+    return entry if secret_in(commit.title) else {**entry, "title": commit.title}
 
 
 def _refuse_taken_label(base: KnowledgeBase, label: str) -> None:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import knowledge_base
-from kbtool.cli.session.common import cost_line, path_of, refuse_secrets
+from kbtool.cli.session.common import (
+    OPTION,
+    cost_line,
+    path_of,
+    refuse_secrets,
+    refuse_unfit,
+    session_option,
+)
 
 if TYPE_CHECKING:
     from kbtool.model.session import Session
@@ -20,13 +27,13 @@ Example:
 """
 )
 @click.argument("text")
-@click.option("--session", "name", metavar="ID|LABEL", help="The session, if not the running one.")
+@session_option
 @click.pass_context
 def note(ctx: click.Context, text: str, name: str | None) -> None:
     """Add a line with the time to notes.md."""
     from kbtool.store.edit import add_note
 
-    path, _ = path_of(ctx, name, "running")
+    path, _ = path_of(knowledge_base(ctx), name, "running", OPTION)
     refuse_secrets(text)
     click.echo(add_note(path, text))
 
@@ -34,14 +41,18 @@ def note(ctx: click.Context, text: str, name: str | None) -> None:
 @click.command(
     epilog="""\b
 Examples:
-  kbtool session cost gpu 0.40 --basis billed
-  kbtool session cost gpu --rate l4                       for as long as the session lasts
+  kbtool session cost gpu 0.40 --basis billed --invoice 2026-118
+  kbtool session cost gpu --rate l4    # for as long as the session lasts
   kbtool session cost engineer --rate '50 USD/h' --duration '90 min' --session N+7A
   kbtool session cost gpu 0.36 --basis estimated --rate l4 --duration '107 min'
 
 \b
 An estimate may leave AMOUNT out: it is the rate times the duration, or times the session's own time
-without its pauses, to the cent. Where both are given they must agree."""
+without its pauses, to the cent. Where both are given they must agree.
+
+\b
+A line that is wrong is mended, or taken out, under `costs` in session.yaml; `kbtool check` then
+tells whether the record is sound."""
 )
 @click.argument("kind", type=click.Choice(["gpu", "ai", "engineer", "other"]))
 @click.argument("amount", required=False)
@@ -62,8 +73,9 @@ without its pauses, to the cent. Where both are given they must agree."""
     help="A rate of sessions/ledger.yaml, or the price of a unit of time: '0.20 USD/h'.",
 )
 @click.option("--card", help="The card paid for, if not the session's.")
+@click.option("--invoice", metavar="NUMBER", help="The number of the invoice, of what is billed.")
 @click.option("--note", "remark", help="What the line covers.")
-@click.option("--session", "name", metavar="ID|LABEL", help="The session, if not the running one.")
+@session_option
 @click.pass_context
 def cost(
     ctx: click.Context,
@@ -74,26 +86,28 @@ def cost(
     duration: str | None,
     rate: str | None,
     card: str | None,
+    invoice: str | None,
     remark: str | None,
     name: str | None,
 ) -> None:
     """Add a line to the costs of a session: AMOUNT, a decimal number, of KIND."""
-    from pydantic import ValidationError
-
     from kbtool.ledger.rates import find_rate, sound_ledger
     from kbtool.model.errors import UsageError
     from kbtool.model.price import currency_of
     from kbtool.model.session import CostLine
     from kbtool.store.edit import add_cost
 
-    path, record = path_of(ctx, name, "running")
+    base = knowledge_base(ctx)
+    path, record = path_of(base, name, "running", OPTION)
     if amount is None and rate is None:
         raise UsageError("give the amount, or --rate to derive it from")
     if basis is None and amount is not None:
         raise UsageError("say what the amount rests on: --basis billed, estimated or claimed")
     if amount is None and basis not in (None, "estimated"):
         raise UsageError(f"an amount that is {basis} is known; give it")
-    ledger = sound_ledger(knowledge_base(ctx))
+    if invoice is not None and basis != "billed":
+        raise UsageError("what an invoice says is billed: give --basis billed, or no --invoice")
+    ledger = sound_ledger(base)
     found = None if rate is None else find_rate(ledger, "--rate", rate)
     given = {
         "kind": kind,
@@ -102,6 +116,7 @@ def cost(
         "duration": duration,
         "rate": None if found is None else found.rate.text,
         "card": card,
+        "invoice": invoice,
         "note": remark,
     }
     if found is not None and found.price is not None:
@@ -116,13 +131,7 @@ def cost(
     if paid_in != "USD":
         line["currency"] = paid_in
     refuse_secrets(*line.values())
-    try:
-        CostLine.model_validate(line)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        place = problem["loc"][0] if problem["loc"] else "cost"
-        said = problem["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{place}: {said}") from None
+    refuse_unfit(CostLine, line)
     # Read back: what an open line comes to follows from the session's time.
     added = add_cost(path, line).costs[-1]
     click.echo(f"{record.id}: {cost_line(added)}")

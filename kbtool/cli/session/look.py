@@ -24,17 +24,26 @@ from kbtool.cli.session.common import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kbtool.model.claim import Claim
     from kbtool.model.run import Run
-    from kbtool.model.session import Bug, Measurement, Plan, Session
-    from kbtool.store.tree import Entry
+    from kbtool.model.session import Decision, Evidence, Fix, Measurement, Plan, Session
+    from kbtool.site.index import BugCase
+    from kbtool.store.tree import Entry, KnowledgeBase
 
 STATUSES = ["planned", "running", "paused", "complete", "terminated", "unknown"]
 
 
-@click.command("list")
+@click.command(
+    "list",
+    epilog="""\b
+Examples:
+  kbtool session list
+  kbtool session list --status paused
+  kbtool session list --json | jq -r '.sessions[] | select(.engineer == "Marie") | .id'
+""",
+)
 @click.option("--status", type=click.Choice(STATUSES), help="Only sessions of this status.")
 @json_option
 @click.pass_context
@@ -54,7 +63,17 @@ def list_(ctx: click.Context, status: str | None, as_json: bool) -> None:
         click.echo(f"kbtool: no session is {status}", err=True)
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+Examples:
+  kbtool session show
+  kbtool session show N+7A
+  kbtool session show N+7A --json | jq .session.bugs
+
+\b
+What became of a bug is derived from the fixes and the bugs of all sessions; where that is not what
+the session itself says, both are told. The last line names what the record has and is not shown."""
+)
 @click.argument("name", metavar="[ID|LABEL]", required=False)
 @json_option
 @click.pass_context
@@ -63,15 +82,28 @@ def show(ctx: click.Context, name: str | None, as_json: bool) -> None:
     base = knowledge_base(ctx)
     entry = named(base, name, "running")
     runs = [e for e in base.runs if e.record.session == entry.record.id]
+    cases = _cases(base, entry.record)
     if as_json:
         print_json({
             "path": entry.path,
             "session": stored(entry.record),
+            "bugs": {case.bug.id: case.status for case in cases},
             "runs": [{"path": run.path, **run_summary(run.record)} for run in runs],
         })  # fmt: skip
     else:
-        _print_session(entry, [run.record for run in runs])
+        notes = (base.root / entry.path).with_name("notes.md")
+        shown = base.shown(notes) if notes.is_file() else None
+        _print_session(entry, shown, cases, [run.record for run in runs])
     warn_unreadable(base)
+
+
+def _cases(base: KnowledgeBase, record: Session) -> list[BugCase]:
+    """The bugs of a session, with what other sessions made of them."""
+    if not record.bugs:
+        return []
+    from kbtool.site.index import Index
+
+    return [case for (session, _), case in Index(base).bugs.items() if session == record.id]
 
 
 def _summary(record: Session) -> dict[str, Any]:
@@ -84,19 +116,25 @@ def _summary(record: Session) -> dict[str, Any]:
         "status": record.status,
         "day": record.day,
         "minutes": number(record.minutes),
+        "engineer": record.engineer,
         "follows": record.follows,
         "tags": record.tags,
     }
 
 
-def _print_session(entry: Entry[Session], runs: list[Run]) -> None:
+def _print_session(
+    entry: Entry[Session], notes: str | None, cases: list[BugCase], runs: list[Run]
+) -> None:
     record = entry.record
     click.echo(f"{record.label}: {record.title}")
     times = " to ".join(str(t) for t in (record.started, record.ended) if t is not None)
     budget = [str(b) for b in (record.budget_time, record.budget_money) if b is not None]
     facts = {
         "record": entry.path,
+        "notes": notes,
+        "origin": record.origin,
         "status": record.status,
+        "engineer": record.engineer,
         "follows": record.follows,
         "time": times,
         "updated": record.updated,
@@ -107,12 +145,15 @@ def _print_session(entry: Entry[Session], runs: list[Run]) -> None:
         "objective": record.objective,
         "outcome": record.outcome,
         "grade": record.grade,
+        "kernels": ", ".join(record.kernels),
+        "tags": ", ".join(record.tags),
     }
     for name, value in facts.items():
         if value:
             click.echo(f"  {name + ':':<11}{value}")
     for reason, why in record.unknown.items():
         click.echo(f"  {'unknown:':<11}{reason}: {why}")
+    _print_list("stretches", [str(stretch) for stretch in record.stretches])
     _print_list("costs", [cost_line(line) for line in record.costs])
     _print_list("steps", [
         f"{step.id} ({step.status}): {step.title}{told(target=step.target, actual=step.actual)}"
@@ -120,12 +161,16 @@ def _print_session(entry: Entry[Session], runs: list[Run]) -> None:
     ])  # fmt: skip
     for measurement in record.measurements:
         _print_measurement(measurement)
-    _print_nested("bugs", [_bug_lines(bug) for bug in record.bugs])
-    _print_list("fixes", [f"{fix.bug}: {fix.change}" for fix in record.fixes])
-    _print_list("decisions", [
-        f"{d.question} → {d.chosen or 'open'}" for d in record.decisions
+    _print_nested("bugs", [_bug_lines(case) for case in cases])
+    _print_list("fixes", [f"{fix.bug}: {_fix(fix)}" for fix in record.fixes])
+    _print_list("commits", [
+        f"{commit.sha or commit.id} ({commit.role}): {commit.title or 'no title'}"
+        for commit in record.commits
     ])  # fmt: skip
-    _print_list("evidence", [f"{e.pattern} {e.verdict}: {e.note}" for e in record.evidence])
+    _print_nested("decisions", [_decision_lines(decision) for decision in record.decisions])
+    _print_list("evidence", [
+        f"{e.pattern} {e.verdict}: {e.note}{_gained(e)}" for e in record.evidence
+    ])  # fmt: skip
     _print_nested("claims", [_claim_lines(claim) for claim in record.claims])
     _print_nested("plans", [_plan_lines(plan) for plan in record.plans])
     _print_list("deliverables", [
@@ -137,13 +182,80 @@ def _print_session(entry: Entry[Session], runs: list[Run]) -> None:
         f"{run.started:%Y-%m-%d %H:%M}  {run.recipe}  {run.status}"
         f"{'  ' + head if (head := headline(run)) else ''}  ({run.id})" for run in runs
     ])  # fmt: skip
-    left = [name for name in _NOT_SHOWN if getattr(record, name)]
+    left = _left_out(record)
     if left:
-        click.echo(f"\nnot shown: {', '.join(left)}, notes and sources of single figures;"
-                   " --json has all")  # fmt: skip
+        click.echo(f"\nnot shown: {', '.join(left)}; --json has all")
 
 
-_NOT_SHOWN = ("environment", "repository", "stretches", "commits", "tags")
+_SHOWN: dict[str, tuple[str, ...]] = {
+    "": (
+        "id", "label", "title", "origin", "status", "engineer", "follows", "started", "ended",
+        "updated", "duration", "budget_time", "budget_money", "objective", "outcome", "grade",
+        "kernels", "tags", "lessons", "unknown",
+    ),
+    "environment": ("card",),
+    "repository": ("commit",),
+    "stretches": ("started", "ended"),
+    "costs": (
+        "kind", "amount", "currency", "basis", "duration", "rate", "card", "invoice", "note",
+    ),
+    "steps": ("id", "title", "target", "actual", "status"),
+    "measurements": ("id", "title", "kind", "validated"),
+    "measurements.columns": ("unit",),
+    "measurements.rows": ("id", "case", "values", "verdict"),
+    "bugs": ("id", "title", "status", "symptom", "cause", "recurrence_of", "minutes_lost"),
+    "bugs.hypotheses": ("id", "statement", "likelihood", "verdict"),
+    "fixes": ("bug", "change", "place", "commit", "confirmed", "note"),
+    "commits": ("id", "sha", "title", "role"),
+    "decisions": ("id", "question", "chosen", "reason"),
+    "decisions.options": ("id",),
+    "evidence": ("pattern", "verdict", "note", "saved", "lost", "money", "expected"),
+    "claims": ("id", "says", "stated", "how", "of"),
+    "plans": ("id", "title", "for_session", "target", "budget", "expected", "figures"),
+    "plans.steps": ("id", "title", "target"),
+    "deliverables": ("id", "title", "sizes", "state"),
+}  # fmt: skip
+"""Place in a record → what is printed of it; the last line names the rest."""
+
+
+def _left_out(record: Session) -> list[str]:
+    """What the record has and is not printed: ``environment (cpu, cuda)``."""
+    found: dict[str, dict[str, None]] = {}
+    for path in _not_shown(record):
+        parts = path.split(".")
+        if parts[-1] in ("source", "cites") or parts[0] == "sources":
+            found["sources"] = {}
+            continue
+        # Of what is not printed at all the name is enough.
+        whole = next((n for n in range(1, len(parts)) if not _some_of(parts[:n])), len(parts))
+        key, *rest = parts[:whole]
+        found.setdefault(key, {})[".".join(rest)] = None
+    return [f"{key} ({', '.join(rest)})" if any(rest) else key for key, rest in found.items()]
+
+
+def _some_of(parts: list[str]) -> bool:
+    place = ".".join(parts)
+    return any(one == place or one.startswith(f"{place}.") for one in _SHOWN)
+
+
+def _not_shown(item: Any, path: str = "") -> Iterator[str]:
+    """Where ``item`` has values that are no defaults and are not printed; lists by their name."""
+    from kbtool.model.base import Model
+
+    if isinstance(item, Model):
+        for name, field in type(item).model_fields.items():
+            value = getattr(item, name)
+            if value not in (None, field.default) and name not in _SHOWN.get(path, ()):
+                yield from _not_shown(value, f"{path}.{name}" if path else name)
+    elif isinstance(item, list | dict) and any(isinstance(one, Model) for one in _values(item)):
+        for one in _values(item):
+            yield from _not_shown(one, path)
+    else:
+        yield path
+
+
+def _values(items: list[Any] | dict[str, Any]) -> Iterable[Any]:
+    return items.values() if isinstance(items, dict) else items
 
 
 def _print_measurement(measurement: Measurement) -> None:
@@ -162,8 +274,12 @@ def _print_measurement(measurement: Measurement) -> None:
     print_table(header, rows, set(range(1, len(columns) + 1)), indent="  ")
 
 
-def _bug_lines(bug: Bug) -> list[str]:
-    lines = [f"{bug.id} ({bug.status}): {bug.title}{told(lost=bug.minutes_lost)}"]
+def _bug_lines(case: BugCase) -> list[str]:
+    bug = case.bug
+    status = case.status
+    if status != bug.status:
+        status += f"; the session left it {bug.status}"
+    lines = [f"{bug.id} ({status}): {bug.title}{told(lost=bug.minutes_lost)}"]
     for name in ("symptom", "cause", "recurrence_of"):
         value = getattr(bug, name)
         if value is not None:
@@ -171,7 +287,30 @@ def _bug_lines(bug: Bug) -> list[str]:
     for guess in bug.hypotheses:
         held = f", {guess.likelihood}" if guess.likelihood else ""
         lines.append(f"hypothesis {guess.id} ({guess.verdict}{held}): {guess.statement}")
+    lines += [
+        f"fix in {by.label}: {_fix(fix)}" for by, fix in case.fixes if by.id != case.session.id
+    ]
     return lines
+
+
+def _fix(fix: Fix) -> str:
+    """What was changed, and whether a test showed that it helped."""
+    tested = None if fix.confirmed is None else "yes" if fix.confirmed else "no"
+    facts = told(place=fix.place, commit=fix.commit, confirmed=tested)
+    return fix.change + facts + (f": {fix.note}" if fix.note else "")
+
+
+def _gained(edge: Evidence) -> str:
+    """Time and money, as stated; what was only hoped for says so."""
+    said = told(saved=edge.saved, lost=edge.lost, money=edge.money)
+    return f"{said[:-1]}, expected]" if said and edge.expected else said
+
+
+def _decision_lines(decision: Decision) -> list[str]:
+    lines = [f"{decision.id}: {decision.question} → {decision.chosen or 'open'}"]
+    if decision.options:
+        lines.append(f"options: {', '.join(option.id for option in decision.options)}")
+    return [*lines, f"reason: {decision.reason}"] if decision.reason else lines
 
 
 def _claim_lines(claim: Claim) -> list[str]:

@@ -1,0 +1,205 @@
+"""``kbtool session`` ``bug``, ``fix``: what broke, and what mended it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from kbtool.cli.common import knowledge_base
+from kbtool.cli.session.common import OPTION, path_of, refuse_prose, refuse_unfit, session_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kbtool.cli.session.history import Made
+    from kbtool.model.session import Session
+    from kbtool.store.tree import KnowledgeBase
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kbtool session bug "NaN in the last tile"
+  kbtool session bug "NaN in the last tile" --symptom "the last 16 rows are NaN" --lost '40 min'
+  kbtool session bug "Undefined symbol again" --again N+7A#bugs.undefined-symbol
+
+\b
+The bug is open until `kbtool session fix` mends it. What else a record can say of it (hypotheses,
+the error's text, mutants) is written in session.yaml, and so is what turns out to be wrong."""
+)
+@click.argument("title")
+@click.option("--symptom", metavar="TEXT", help="What was seen.")
+@click.option("--cause", metavar="TEXT", help="Why, where it is known.")
+@click.option("--lost", metavar="TIME", help="The time spent on it in this session: '40 min'.")
+@click.option("--again", metavar="BUG", help="The same fault met earlier: ID, SESSION#bugs.ID.")
+@click.option(
+    "--id", "id_", metavar="ID", help="Its name for references; made of TITLE if not given."
+)
+@session_option
+@click.pass_context
+def bug(
+    ctx: click.Context,
+    title: str,
+    symptom: str | None,
+    cause: str | None,
+    lost: str | None,
+    again: str | None,
+    id_: str | None,
+    name: str | None,
+) -> None:
+    """Add a bug to a session: a fault that it met, TITLE in a few words."""
+    from kbtool.model.session import Bug
+    from kbtool.store.edit import add_bug
+    from kbtool.store.sessions import slug
+
+    base = knowledge_base(ctx)
+    path, record = path_of(base, name, "running", OPTION)
+    given = {
+        "id": id_ or slug(title, "bug"),
+        "title": title.strip(),
+        "symptom": symptom,
+        "cause": cause,
+        "status": "open",
+        "recurrence_of": again and _bug_named(base, record, again),
+        "minutes_lost": lost,
+    }
+    item = {key: value for key, value in given.items() if value is not None}
+    for key, text in item.items():
+        refuse_prose(key, text)
+    refuse_unfit(Bug, item)
+    add_bug(path, item)
+    click.echo(f"{record.id}: bug {item['id']}: {item['title']}")
+    click.echo(f"once it is mended: `kbtool session fix {item['id']}`", err=True)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kbtool session fix nan-in-the-last-tile --confirmed
+  kbtool session fix N+7A#bugs.undefined-symbol "link libcudart" --commit 0123abc
+  kbtool session fix nan-in-the-last-tile "bound the loop" --commit none
+
+\b
+BUG is the id of a bug: of this session, or of another if it is the only one of that id; or
+SESSION#bugs.ID. CHANGE is the commit's subject line if not given. A bug of this session is fixed
+then, unless --unconfirmed says that a test still shows it. What is wrong is mended in
+session.yaml."""
+)
+@click.argument("bug", metavar="BUG")
+@click.argument("change", required=False)
+@click.option(
+    "--commit",
+    "revision",
+    metavar="REVISION",
+    help="The commit that holds it; HEAD, where that was made in the session. 'none': it is in none"
+    " yet.",
+)
+@click.option(
+    "--confirmed/--unconfirmed",
+    default=None,
+    help="Whether a test showed that the fault was gone; not recorded without either.",
+)
+@click.option("--note", "remark", metavar="TEXT", help="How it was shown, or what remained.")
+@session_option
+@click.pass_context
+def fix(
+    ctx: click.Context,
+    bug: str,
+    change: str | None,
+    revision: str | None,
+    confirmed: bool | None,
+    remark: str | None,
+    name: str | None,
+) -> None:
+    """Add a fix to a session: the CHANGE that mends BUG."""
+    from kbtool.model.errors import UsageError
+    from kbtool.model.session import Fix
+    from kbtool.store.edit import add_fix
+
+    base = knowledge_base(ctx)
+    path, record = path_of(base, name, "running", OPTION)
+    reference = _bug_named(base, record, bug)
+    sha, subject = _commit(base.root, record, revision)
+    said = subject if change is None else change.strip()
+    if said is None:
+        raise UsageError(
+            "say what was changed, no commit of this session does: `kbtool session fix BUG CHANGE`"
+        )
+    given = {
+        "bug": reference,
+        "change": said,
+        "commit": sha,
+        "confirmed": None if confirmed is None else str(confirmed).lower(),
+        "note": remark,
+    }
+    item = {key: value for key, value in given.items() if value is not None}
+    for key, text in item.items():
+        refuse_prose(key, text)
+    refuse_unfit(Fix, item)
+    add_fix(path, item)
+    held = "in no commit" if sha is None else f"commit {sha[:7]}"
+    click.echo(f"{record.id}: fix of {reference}: {said} ({held})")
+    if sha is None and revision is None:
+        click.echo(
+            "HEAD was not made in this session, so the fix names no commit; once there is one, add"
+            f" `commit` to it in sessions/{record.id}/session.yaml",
+            err=True,
+        )
+
+
+def _bug_named(base: KnowledgeBase, own: Session, text: str) -> str:
+    """The reference, from ``own``, to the bug that ``text`` names."""
+    from kbtool.model.address import split_reference
+    from kbtool.model.errors import UsageError
+
+    where, path = split_reference(text) if "#" in text else (None, text)
+    name = path.removeprefix("bugs.")
+    if where is not None:
+        sessions = [base.session(where).record]
+    elif "#" in text or any(known.id == name for known in own.bugs):
+        sessions = [own]
+    else:
+        sessions = [entry.record for entry in base.sessions.values()]
+    met = [one for one in sessions if any(known.id == name for known in one.bugs)]
+    if len(met) > 1:
+        names = ", ".join(f"{one.id}#bugs.{name}" for one in met)
+        raise UsageError(f"more than one session met a bug {name!r}; say which: {names}")
+    if not met:
+        meant = own if where is None else sessions[0]
+        known = ", ".join(bug.id for bug in meant.bugs) or "none"
+        raise UsageError(
+            f"there is no bug {text!r}; {meant.id} has {known}. `kbtool session bug TITLE` adds one"
+        )
+    return f"#bugs.{name}" if met[0].id == own.id else f"{met[0].id}#bugs.{name}"
+
+
+def _commit(root: Path, record: Session, revision: str | None) -> tuple[str | None, str | None]:
+    """The commit that ``--commit`` names, and its subject; ``None`` what nobody knows."""
+    from kbtool.cli.session.history import find_commit
+    from kbtool.model.errors import UsageError
+
+    if revision == "none":
+        return None, None
+    found = find_commit(root, revision or "HEAD")
+    if revision is None:
+        # HEAD as it was before the session cannot hold what was changed in it.
+        return (found.sha, found.title) if found and _within(found, record) else (None, None)
+    if found is not None:
+        return found.sha, found.title
+    if re.fullmatch("[0-9a-f]{7,40}", revision):
+        return revision, None  # a commit of another repository, or one that is not here yet
+    raise UsageError(
+        f"--commit: there is no {revision!r} in this repository; give a commit's id, or none"
+    )
+
+
+def _within(commit: Made, record: Session) -> bool:
+    """Whether it is known to be made in the session."""
+    begun, ended = record.started, record.ended
+    if begun is None or not begun.zoned or commit.at < begun.at:
+        return False
+    if record.repository is not None and record.repository.commit == commit.sha:
+        return False
+    return ended is None or (ended.zoned and commit.at <= ended.at)

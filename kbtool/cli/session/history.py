@@ -1,0 +1,81 @@
+"""What git knows of the work: who does it, and which commits were made."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+
+class Made(NamedTuple):
+    """A commit."""
+
+    sha: str
+    title: str
+    """Its subject line."""
+    at: datetime
+    """When it was committed."""
+    own: bool
+    """Whether its author is who works here, by the address that git is told."""
+
+
+def engineer(root: Path) -> str | None:
+    """Who works here, as git is told (``user.name``); ``None`` where it is not."""
+    with _repository(root) as repo:
+        return _told(repo, "name") if repo is not None else None
+
+
+def find_commit(root: Path, revision: str) -> Made | None:
+    """The commit that ``revision`` names in the repository of ``root``."""
+    with _repository(root) as repo, contextlib.suppress(*_errors(), IndexError):
+        if repo is not None:
+            return _made(repo.commit(revision), _told(repo, "email"))
+    return None
+
+
+def commits_between(root: Path, since: datetime, until: datetime) -> list[Made]:
+    """The commits that HEAD holds of a time, oldest first; none where git cannot tell."""
+    with _repository(root) as repo, contextlib.suppress(*_errors()):
+        if repo is not None:
+            ages = {"max_age": int(since.timestamp()), "min_age": int(until.timestamp())}
+            email = _told(repo, "email")
+            return [_made(one, email) for one in repo.iter_commits("HEAD", reverse=True, **ages)]
+    return []
+
+
+@contextlib.contextmanager
+def _repository(root: Path) -> Iterator[Any]:
+    """The repository that ``root`` stands in; ``None`` where there is none that can be read."""
+    # Without this, importing GitPython fails where there is no git program.
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    import git
+
+    try:
+        repo = git.Repo(root, search_parent_directories=True)
+    except _errors():
+        yield None
+        return
+    with repo:
+        yield repo
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """What GitPython raises for what is not there, or what git refuses."""
+    import git
+
+    return (git.GitError, git.exc.ODBError, OSError, ValueError)
+
+
+def _told(repo: Any, what: str) -> str | None:
+    with repo.config_reader() as config:
+        return str(config.get_value("user", what, "")).strip() or None
+
+
+def _made(commit: Any, email: str | None) -> Made:
+    own = email is None or commit.author.email == email
+    return Made(commit.hexsha, str(commit.summary).strip(), commit.committed_datetime, own)

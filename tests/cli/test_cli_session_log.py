@@ -1,0 +1,158 @@
+"""``kbtool session bug``, ``fix``, and what git knows of a sitting."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta
+
+import pytest
+
+from kbtool.store.tree import KnowledgeBase
+
+NOW = datetime.now().astimezone()
+
+
+def record(base, name):
+    return KnowledgeBase(base.root).session(name).record
+
+
+def test_what_broke_and_what_mended_it(base, git, kbtool):
+    def session(*arguments):
+        done = kbtool("session", *arguments, root=base.root)
+        assert done.code == 0, done.err
+        return done
+
+    session("new", "Fix the NaN", "--label", "N+8")
+    done = session("bug", "NaN in the last tile", "--symptom", "16 rows: NaN", "--lost", "40 min")
+    assert done.out.endswith(": bug nan-in-the-last-tile: NaN in the last tile\n")
+    assert "kbtool session fix nan-in-the-last-tile" in done.err
+    git("commit", "--quiet", "--allow-empty", "--message", "Bound the loop")
+    sha = git("rev-parse", "HEAD").strip()
+    done = session("fix", "nan-in-the-last-tile", "--confirmed", "--note", "the case passes")
+    assert f"fix of #bugs.nan-in-the-last-tile: Bound the loop (commit {sha[:7]})" in done.out
+    done = session("close")
+    assert f"  commit {sha[:7]} Bound the loop\n" in done.out
+    written = record(base, "N+8")
+    (bug,), (fix,), (commit,) = written.bugs, written.fixes, written.commits
+    assert (bug.status, str(bug.minutes_lost), bug.symptom) == ("fixed", "40 min", "16 rows: NaN")
+    assert (fix.commit, fix.confirmed, fix.change) == (sha, True, "Bound the loop")
+    assert (commit.sha, commit.title, commit.role) == (sha, "Bound the loop", "made")
+    assert written.engineer == "Marie"
+    git("add", "-A")
+    assert kbtool("check", root=base.root).code == 0, kbtool("check", root=base.root).out
+
+
+def test_a_bug_of_an_earlier_session_is_found_by_its_id(base, git, kbtool):
+    base.session(more="bugs: [{id: tail, title: T, status: open}]\n")
+    base.session("2025-01-02-b", "follows: 2025-01-01-a\n")
+    for named in ("tail", "A#bugs.tail", "2025-01-01-a#bugs.tail"):
+        done = kbtool("session", "fix", named, "bound it", "--session", "B", root=base.root)
+        assert done.code == 0, done.err
+        # HEAD is of no time that the record has: it may hold anything.
+        assert done.out.endswith(": fix of 2025-01-01-a#bugs.tail: bound it (in no commit)\n")
+        assert "the fix names no commit" in done.err
+    kbtool("session", "bug", "Again", "--again", "tail", "--session", "B", root=base.root)
+    (again,) = record(base, "B").bugs
+    assert again.recurrence_of == "2025-01-01-a#bugs.tail"
+    assert record(base, "A").bugs[0].status == "open"
+    assert base.findings() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["bug", "T", "--lost", "soon"], "minutes_lost: 'soon' is not a quantity"),
+        (["bug", "T", "--id", "Bad!"], "id: 'Bad!' is no name"),
+        (["bug", " "], "title"),
+        (["bug", "one\ntwo"], "more than one line"),
+        (["bug", "ssh 10.0.0.1"], "the text"),
+        (["bug", "T", "--id", "tail"], "has a bug 'tail'; give another one another --id"),
+        (["bug", "T", "--again", "none"], "there is no bug 'none'; 2025-01-01-a has tail"),
+        (["fix", "none", "c"], "there is no bug 'none'; 2025-01-01-a has tail"),
+        (["fix", "B#bugs.none", "c"], "there is no bug 'B#bugs.none'; 2025-01-02-b has race, two"),
+        (["fix", "two", "c"], "more than one session met a bug 'two'; say which: .*-b#bugs.two"),
+        (["fix", "tail"], "say what was changed"),
+        (["fix", "tail", "c", "--commit", "nowhere"], "there is no 'nowhere' in this repository"),
+    ],
+)
+def test_what_does_not_fit_is_refused(base, git, kbtool, arguments, said):
+    path = base.session(more="bugs: [{id: tail, title: T, status: open}]\n")
+    two = "{id: two, title: T, status: open}"
+    base.session("2025-01-02-b", f"bugs: [{{id: race, title: R, status: open}}, {two}]\n")
+    base.session("2025-01-03-c", f"bugs: [{two}]\n")
+    before = path.read_bytes()
+    done = kbtool("session", *arguments, "--session", "A", root=base.root)
+    assert (done.code, done.out) == (2, ""), done
+    assert re.search(said, done.err), done.err
+    assert path.read_bytes() == before
+
+
+def test_a_commit_is_named_by_what_git_takes_or_by_its_id(base, git, kbtool):
+    base.session(more="bugs: [{id: tail, title: T, status: open}]\n")
+    sha = git("rev-parse", "HEAD").strip()
+    for given in ("main", sha[:8], "0123abc", "none"):
+        done = kbtool("session", "fix", "tail", "c", "--commit", given, "--session", "A",
+                      root=base.root)  # fmt: skip
+        assert done.code == 0, done.err
+    commits = [fix.commit for fix in record(base, "A").fixes]
+    assert commits == [sha, sha, "0123abc", None]
+    assert [fix.confirmed for fix in record(base, "A").fixes] == [None] * 4
+
+
+def commit(git, minutes_ago: float, title: str, **env: str) -> None:
+    at = (NOW - timedelta(minutes=minutes_ago)).isoformat(timespec="seconds")
+    dates = {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at}
+    git("commit", "--quiet", "--allow-empty", "--message", title, **dates, **env)
+
+
+def test_the_commits_of_a_sitting_are_those_of_its_time_and_of_who_works_here(base, git, kbtool):
+    commit(git, 90, "too early")
+    commit(git, 50, "the first")
+    commit(git, 40, "of Bob", GIT_AUTHOR_NAME="Bob", GIT_AUTHOR_EMAIL="bob@example.org")
+    commit(git, 30, "password = hunter2hunter2")
+    commit(git, 5, "too late")
+    kbtool("session", "new", "T", "--at", "1 h ago", root=base.root)
+    done = kbtool("session", "close", "--at", "20 min ago", root=base.root)
+    assert done.code == 0, done.err
+    assert "not recorded, because others made them: 1 commit" in done.err
+    (first, second) = record(base, "t").commits
+    assert first.title == "the first"
+    # What a record may not hold is not taken over; the commit is a fact all the same.
+    assert second.title is None and second.sha is not None
+    assert base.findings() == []
+
+
+def test_commits_are_recorded_once_and_only_if_wanted(base, git, kbtool):
+    def session(*arguments):
+        assert kbtool("session", *arguments, root=base.root).code == 0
+
+    session("new", "T", "--at", "1 h ago")
+    commit(git, 30, "one")
+    session("close", "--no-commits")
+    assert record(base, "t").commits == []
+    for _ in range(2):
+        session("resume", "t")
+        session("close", "t")
+    assert [one.title for one in record(base, "t").commits] == ["before", "one"]
+
+
+def test_without_a_repository_there_is_nothing_to_record(base, kbtool):
+    kbtool("session", "new", "T", "--engineer", " M. C. ", root=base.root)
+    assert kbtool("session", "close", root=base.root).code == 0
+    assert (record(base, "t").engineer, record(base, "t").commits) == ("M. C.", [])
+
+
+def test_of_two_who_sit_at_once_each_writes_into_his_own(base, git, kbtool):
+    for title, who in (("One", []), ("Two", ["--engineer", "Bob"])):
+        kbtool("session", "new", title, *who, root=base.root)
+    kbtool("session", "note", "from Marie", root=base.root)
+    git("config", "user.name", "Bob")
+    kbtool("session", "note", "from Bob", root=base.root)
+    for name, said in (("one", "from Marie"), ("two", "from Bob")):
+        (notes,) = base.root.glob(f"sessions/*-{name}/notes.md")
+        assert notes.read_text().endswith(f"{said}\n")
+    listed = json.loads(kbtool("session", "list", "--json", root=base.root).out)["sessions"]
+    assert [one["engineer"] for one in listed] == ["Marie", "Bob"]
+    git("config", "user.name", "Zoe")
+    assert "(Marie), " in kbtool("session", "note", "x", root=base.root).err
