@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kbtool.checks.facts import Facts, Location, MutantFacts, RateFacts, RecipeFacts, Ref
+from kbtool.checks.facts import (
+    Facts,
+    InvoiceFacts,
+    Location,
+    MutantFacts,
+    RateFacts,
+    RecipeFacts,
+    Ref,
+)
 from kbtool.checks.paths import claim_at, locate
 from kbtool.checks.prose_rules import figures_have_sources, figures_in, prose_of
 from kbtool.checks.record_rules import (
     RECORD_RULES,
     RecordFile,
+    benchmarks_are_possible,
     promised_id,
     raw_id,
     run_is_in_its_place,
@@ -75,6 +84,7 @@ def _examine_run(facts: Facts, raw: bytes) -> None:
         facts.findings.append(run)
         return
     facts.findings.extend(run_is_in_its_place(facts.path, run))
+    facts.findings.extend(benchmarks_are_possible(facts.path, run))
     facts.id = run.id
     facts.run = {
         "attempt": run.attempt,
@@ -83,6 +93,9 @@ def _examine_run(facts: Facts, raw: bytes) -> None:
         "pattern": run.pattern,
         "kernel": run.kernel,
         "matched": sorted({name for step in run.steps for name in step.patterns}),
+        "started": run.started.isoformat(),
+        "ended": run.ended.isoformat(),
+        "taken_in": run.taken_in is not None,
     }
 
 
@@ -115,7 +128,8 @@ def _examine_record(facts: Facts, raw: bytes) -> None:
         _describe_kernel(facts, record)
     if isinstance(record, Ledger):
         facts.prices = {
-            price.id: [price.kind, price.rate.text, price.until] for price in record.rates
+            price.id: [price.kind, price.rate.text, price.until, price.card]
+            for price in record.rates
         }
 
 
@@ -155,11 +169,23 @@ def _describe_session(facts: Facts, session: Session) -> None:
             MutantFacts(["bugs", at, "mutants", index], *(getattr(mutant, key) for key in _EDIT))
             for index, mutant in enumerate(bug.mutants)
         ]
-    facts.rates = [
-        RateFacts(["costs", at, "rate_id"], line.rate_id, line.kind, line.rate.text, session.day)
-        for at, line in enumerate(session.costs)
-        if line.rate_id is not None and line.rate is not None
-    ]
+    for at, line in enumerate(session.costs):
+        if line.rate_id is not None and line.rate is not None:
+            place: Location = ["costs", at, "rate_id"]
+            card = session.card_of(line.card)
+            facts.rates.append(
+                RateFacts(place, line.rate_id, line.kind, line.rate.text, session.day, card)
+            )
+        if line.invoice is not None and line.amount is not None:
+            place = ["costs", at, "invoice"]
+            facts.invoices.append(
+                InvoiceFacts(place, line.invoice, str(line.amount), line.currency, line.note)
+            )
+    facts.times = {
+        name: moment.text
+        for name, moment in (("started", session.started), ("ended", session.ended))
+        if moment is not None and moment.zoned
+    }
     facts.unended = (
         session.origin == "tool"
         and session.status in {"complete", "terminated"}

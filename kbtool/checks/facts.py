@@ -23,7 +23,7 @@ class Ref(NamedTuple):
     """A link from a place in this record to a record, or to a place in one."""
 
     role: str
-    """What the link is: follows, supersedes, claim …"""
+    """What the link is: follows, supersedes, claim …; ``label`` where it names no id."""
     location: Location
     target: str
     """``RECORD``, ``RECORD#path``; never ``#path``, which the file's own check resolves."""
@@ -62,6 +62,18 @@ class RateFacts(NamedTuple):
     """The rate, as the line has it."""
     day: str | None
     """Of the session."""
+    card: str | None
+    """That the line pays for, its own or the session's."""
+
+
+class InvoiceFacts(NamedTuple):
+    """A cost line that names an invoice."""
+
+    location: Location
+    number: str
+    amount: str
+    currency: str
+    note: str | None
 
 
 class FigureFacts(NamedTuple):
@@ -97,18 +109,23 @@ class Facts:
     """Edits that put bugs back, of a session's bugs."""
     rates: list[RateFacts] = field(default_factory=list)
     """A session's cost lines that name a rate."""
+    invoices: list[InvoiceFacts] = field(default_factory=list)
+    """A session's cost lines that name an invoice."""
     prices: dict[str, list[Any]] = field(default_factory=dict)
-    """The ledger's rates: id → kind, rate, last day or null."""
+    """The ledger's rates: id → kind, rate, last day or null, card or null."""
     label: str = ""
     """A session's label."""
     unended: bool = False
     """Whether a session that kbtool made is over, and has a start but no end."""
+    times: dict[str, str] = field(default_factory=dict)
+    """Of a session: when it ``started`` and ``ended``, as stated, where the zone is known."""
     files: list[tuple[Location, str]] = field(default_factory=list)
     """Files that a kernel's manifest names, relative to its folder."""
     names: dict[str, list[str]] = field(default_factory=dict)
     """What a kernel offers: ``case_sets``, ``targets``, ``variants`` as TARGET/VARIANT."""
     run: dict[str, Any] = field(default_factory=dict)
-    """What a run names: attempt, session, recipe, pattern, kernel."""
+    """What a run names: attempt, session, recipe, pattern, kernel; when it started and ended, and
+    whether it was taken in from another session."""
     figures: list[FigureFacts] = field(default_factory=list)
     """The figures that its prose takes from records."""
     judged: dict[str, str] = field(default_factory=dict)
@@ -141,11 +158,12 @@ class Facts:
             facts.recipes = [RecipeFacts(*recipe) for recipe in facts.recipes]
             facts.mutants = [MutantFacts(*mutant) for mutant in facts.mutants]
             facts.rates = [RateFacts(*rate) for rate in facts.rates]
+            facts.invoices = [InvoiceFacts(*invoice) for invoice in facts.invoices]
             facts.figures = [FigureFacts(*figure) for figure in facts.figures]
         return facts
 
 
 _REST = (
-    "recipes", "bugs", "claims", "mutants", "rates", "prices", "label", "unended", "files", "names",
-    "run", "figures", "judged", "values", "answers",
+    "recipes", "bugs", "claims", "mutants", "rates", "invoices", "prices", "label", "unended",
+    "times", "files", "names", "run", "figures", "judged", "values", "answers",
 )  # fmt: skip

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from kbtool.checks.ceiling import refusal
 from kbtool.checks.facts import BUG_ROLES, Ref
 from kbtool.checks.paths import Location, item_name, locate, spell
 from kbtool.checks.references import references
@@ -29,6 +30,7 @@ from kbtool.model.base import (
 )
 from kbtool.model.finding import Finding
 from kbtool.model.pattern import Pattern
+from kbtool.model.results import BenchmarkResult
 from kbtool.model.run import Run
 from kbtool.model.session import Bug, Environment, Repository, Session
 from kbtool.store.document import Document
@@ -134,7 +136,14 @@ def file_name(path: str, kind: FileKind) -> str:
 def has_modeline(file: RecordFile) -> Iterator[Finding]:
     """The first line names the schema, so that editors complete and check while one types."""
     wanted = modeline(file.kind)  # type: ignore[arg-type]
-    if file.document.text.split("\n", 1)[0].rstrip() != wanted:
+    first = file.document.text.split("\n", 1)[0].rstrip()
+    if first == f"\ufeff{wanted}":
+        yield Finding(
+            file.path, 1, "encoding",
+            "begins with a byte order mark (U+FEFF), which no editor shows; save the file as UTF-8"
+            " without BOM",
+        )  # fmt: skip
+    elif first != wanted:
         yield Finding(file.path, 1, "modeline", f"the first line must be: {wanted}")
 
 
@@ -338,6 +347,19 @@ def run_is_in_its_place(path: str, run: Run) -> Iterator[Finding]:
         yield Finding(path, 1, "run", f"must be called {wanted}, as its id and attempt say")
 
 
+def benchmarks_are_possible(path: str, run: Run) -> Iterator[Finding]:
+    """No case of a benchmark that counts would have been refused while it was measured."""
+    for step in run.steps:
+        result = step.result
+        if not isinstance(result, BenchmarkResult):
+            continue
+        for case in result.cases:
+            why = refusal(case, result.subject, result.read_gb_s)
+            if case.refused is None and why is not None:
+                message = f"step {step.id}, case {case.name!r}: {why}, and yet it is not refused"
+                yield Finding(path, 1, "run", message)
+
+
 _TRANSCRIBED = frozenset(("log", "mention"))
 _TOP_FIGURES = (
     "started", "ended", "updated", "duration", "budget_time", "budget_money", "grade"
@@ -373,7 +395,8 @@ def _broken_in_raw(file: RecordFile, ref: Ref) -> str | None:
         return "is no bug; write #bugs.ID"
     below = file.data.get(keys[0])
     if keys[0] in fields and (
-        not isinstance(below, list)
+        len(keys) == 1
+        or not isinstance(below, list)
         or not all(isinstance(item, dict) and isinstance(item.get("id"), str) for item in below)
     ):
         return None

@@ -19,7 +19,8 @@ _REFERENCE = re.compile(pattern_of(Reference))
 
 
 def references(data: dict[str, Any], kind: FileKind, id_: str) -> Iterator[Ref]:
-    """The links in a record's plain data; what has not the form of one is left to the schema.
+    """The links in a record's plain data; what has not the form of one is left to the schema, and
+    comes as a link by a label: a session is called that by people.
 
     A link into the record itself comes as ``#path``, whether or not its id was spelled out.
 
@@ -33,6 +34,8 @@ def references(data: dict[str, Any], kind: FileKind, id_: str) -> Iterator[Ref]:
         if not isinstance(ref.target, str):
             continue
         if not _FORMS.get(ref.role, _REFERENCE).fullmatch(ref.target):
+            if ref.target[:1] not in {"", "#"}:
+                yield ref._replace(role="label")  # the label of a session, for all that is known
             continue
         if ref.target.startswith(own):
             yield ref._replace(target=ref.target[len(own) - 1 :])
@@ -54,6 +57,9 @@ def _links(data: dict[str, Any], kind: FileKind) -> Iterator[Ref]:
             against = evidence.get("verdict") in ("contradicted", "not_reproduced")
             role = "evidence against" if against else "evidence"
             yield _raw(role, ["evidence", index, "pattern"], evidence.get("pattern"))
+            shown = evidence.get("shown_by")
+            for place, target in enumerate(shown if isinstance(shown, list) else ()):
+                yield _raw("shown_by", ["evidence", index, "shown_by", place], target)
         for index, step in _items(data, "steps"):
             yield _raw("step", ["steps", index, "pattern"], step.get("pattern"))
     elif kind == "pattern":

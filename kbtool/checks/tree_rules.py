@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +20,14 @@ from kbtool.checks.facts import (
     SESSION_ROLES,
     Facts,
     FigureFacts,
+    InvoiceFacts,
     Location,
     MutantFacts,
     Ref,
 )
 from kbtool.checks.paths import claim_at, locate
 from kbtool.checks.prose_rules import judged, own_record
+from kbtool.model.cards import are_unlike
 from kbtool.model.edit import edited
 from kbtool.model.finding import Finding
 from kbtool.model.prose import addresses, expression
@@ -262,6 +266,44 @@ def sessions_end(tree: Tree) -> Iterator[Finding]:
             yield tree.at(facts, ["started"], "times", message)
 
 
+def runs_lie_within_their_session(tree: Tree) -> Iterator[Finding]:
+    """A run was made while its session lasted, unless it was made in another one and taken in."""
+    there = {file.path for file in tree.scan.files}
+    for facts in tree.runs:
+        session = tree.sessions.get(facts.run.get("session", ""))
+        # Of one that is about to be taken in, the import tells.
+        if session is None or facts.run["taken_in"] or facts.path not in there:
+            continue
+        said = _outside(facts.run, session.times)
+        if said is not None:
+            yield Finding(
+                facts.path, 1, "times",
+                f"{said}: mend the times of {session.id}, with `stretches` where the work paused",
+            )  # fmt: skip
+
+
+def _outside(run: Mapping[str, str], times: Mapping[str, str]) -> str | None:
+    """How a run lies outside the times of its session, or ``None``."""
+    run_started, run_ended = (datetime.fromisoformat(run[key]) for key in ("started", "ended"))
+    if "started" in times:
+        began = datetime.fromisoformat(times["started"])
+        if run_ended < began - _CLOCK:
+            return f"was made before the session began ({times['started']})"
+        if run_started < began - _CLOCK:
+            return f"began before the session did ({times['started']})"
+    if "ended" in times:
+        ended = datetime.fromisoformat(times["ended"]) + _CLOCK
+        if run_started > ended:
+            return f"was made after the session ended ({times['ended']})"
+        if run_ended > ended:
+            return f"ended after the session did ({times['ended']})"
+    return None
+
+
+_CLOCK = timedelta(minutes=1)
+"""Times are stated to the minute at times, and the clocks of two machines differ."""
+
+
 def figures_agree_with_records(tree: Tree) -> Iterator[Finding]:
     """A figure in prose is the one that stands in the record that it names, at its own digits."""
     for facts in tree.facts:
@@ -362,7 +404,8 @@ def mutants_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
 
 
 def lines_take_rates_of_the_ledger(tree: Tree) -> Iterator[Finding]:
-    """A rate that a cost line names is in the ledger, of its kind, of its price, and of its day."""
+    """A rate that a cost line names is in the ledger, of its kind, of its price, of its day, and of
+    no other card."""
     ledgers = [facts for facts in tree.facts if facts.kind == "ledger"]
     if any(not facts.valid for facts in ledgers):
         return
@@ -374,16 +417,55 @@ def lines_take_rates_of_the_ledger(tree: Tree) -> Iterator[Finding]:
                 known = ", ".join(prices) or "none"
                 said = f"there is no rate {line.id!r} in sessions/ledger.yaml; there is {known}"
             else:
-                kind, rate, until = price
+                kind, rate, until, card = price
                 if line.kind != kind:
                     said = f"{line.id} is a rate of {kind}, the line is of {line.kind}"
                 elif line.rate != rate:
                     said = f"{line.id} is {rate}, the line says {line.rate}: name another"
                 elif until is not None and line.day is not None and line.day > until:
                     said = f"{line.id} held until {until}; name the rate that replaced it"
+                elif card is not None and line.card is not None and are_unlike(card, line.card):
+                    said = (
+                        f"{line.id} is the price of card {card}; the line pays for card"
+                        f" {line.card}: name a rate of that card, or mend the card"
+                    )
                 else:
                     continue
             yield tree.at(facts, line.location, "rate", said)
+
+
+def invoices_are_counted_once(tree: Tree) -> Iterator[Finding]:
+    """No two cost lines have one invoice and one amount, unless their notes tell them apart."""
+    seen: dict[Hashable, list[tuple[str, InvoiceFacts]]] = {}
+    for facts in tree.sessions.values():
+        for line in facts.invoices:
+            others = seen.setdefault((line.number, Decimal(line.amount), line.currency), [])
+            for session, other in others:
+                if line.note is None or other.note is None or line.note == other.note:
+                    yield tree.at(
+                        facts, line.location, "invoice",
+                        f"{line.amount} {line.currency} of invoice {line.number!r} is counted in"
+                        f" {session}#costs.{other.location[1]} already: delete one of the two; if"
+                        " the invoice charges it twice, say in the note of each what it is for",
+                    )  # fmt: skip
+                    break
+            others.append((facts.id, line))
+
+
+def committed_runs_stay(tree: Tree) -> Iterator[Finding]:
+    """A run file that git has committed is not changed."""
+    sound = {facts.path for facts in tree.runs if facts.valid}
+    if not sound:
+        return
+    from kbtool.store.history import changed_since_commit
+
+    for path in changed_since_commit(tree.root, "sessions/*/runs/*.json"):
+        if path in sound:  # of the others, their own fault tells
+            yield Finding(
+                path, 1, "run",
+                "is not what git has committed; runs are written once and never changed: restore it"
+                f" (git restore --source=HEAD {path})",
+            )  # fmt: skip
 
 
 def runs_name_what_is_there(tree: Tree) -> Iterator[Finding]:
@@ -445,6 +527,7 @@ TREE_RULES: tuple[Rule, ...] = (
     bugs_recur_in_a_line,
     claims_derive_in_a_line,
     sessions_end,
+    runs_lie_within_their_session,
     figures_agree_with_records,
     recipes_name_what_is_there,
     commands_stay_inside,
@@ -452,6 +535,8 @@ TREE_RULES: tuple[Rule, ...] = (
     manifests_list_what_is_included,
     mutants_edit_what_is_there,
     lines_take_rates_of_the_ledger,
+    invoices_are_counted_once,
+    committed_runs_stay,
     runs_name_what_is_there,
     attempts_are_complete,
     runs_are_finished,
@@ -497,7 +582,12 @@ def _chose_label(facts: Facts) -> bool:
 
 def _broken(tree: Tree, ref: Ref) -> str | None:
     """What is wrong with a link, or ``None``."""
-    id_, _, path = ref.target.partition("#")
+    id_, mark, path = ref.target.partition("#")
+    if ref.role == "label":
+        called = [facts.id for facts in tree.sessions.values() if facts.label == id_]
+        if len(called) != 1:
+            return None  # the schema says what is wrong
+        return f"{id_} is the label of {called[0]}; write {called[0]}{mark}{path}"
     if ref.role == "kernel":
         known = ", ".join(sorted(tree.kernels)) or "none"
         return None if id_ in tree.kernels else f"there is no kernel {id_!r}; there is {known}"

@@ -37,6 +37,7 @@ from kbtool.model.claim import Claim, Derivation
 from kbtool.model.figures import Figure, NoFigure, WrongUnits
 from kbtool.model.run import Run
 from kbtool.model.session import Session
+from kbtool.store.history import commits_known
 from kbtool.store.pool import collector_off
 from kbtool.store.tree import Entry, KnowledgeBase
 
@@ -219,6 +220,8 @@ class _Audit:
         self.corrected: dict[Key, Figure] = {}
         """Claim → the figure that it should have been."""
         self.turns: dict[Key, dict[str, None]] = defaultdict(dict)
+        self.typed: set[Key] = set()
+        """Claims whose operands stand in no record but in claims like them, with no source."""
         self.stale: list[Stale] = []
 
     def report(self) -> Report:
@@ -265,6 +268,8 @@ class _Audit:
     def _judge_node(self, key: Key) -> None:
         node = self.nodes[key]
         claim = node.claim
+        if claim.source is None and self._is_typed(key):
+            self.typed.add(key)
         if claim.how is None:
             record = self.all[node.own]
             reason = record.unknown.get(f"claims.{claim.id}.how")
@@ -272,6 +277,9 @@ class _Audit:
             node.item = _item(node, Judged(None, None, None, why))
             return
         judged = judge(claim.how, claim.of, claim.stated, node.own, self.records, where=claim.where)
+        if judged.holds and key in self.typed:
+            why = "rests on typed figures alone: name where they stand, or the source of the claim"
+            judged = Judged(None, None, None, why)
         node.item = _item(node, judged)
         again = judged
         if any(need in self.corrected for need in node.needs):
@@ -289,6 +297,13 @@ class _Audit:
                 for need in node.needs:
                     self.turns[need].update(self.rests[key])
 
+    def _is_typed(self, key: Key) -> bool:
+        node = self.nodes[key]
+        return all(
+            self.records.claim(reference, node.own) in self.typed
+            for reference in _references(node.claim.of)
+        )
+
     def _turn(self, ordered: Sequence[Key]) -> None:
         """Hand what a figure turns down to the wrong figures that it derives from, and grade."""
         for key in reversed(ordered):
@@ -304,8 +319,8 @@ class _Audit:
                     self.turns[need].update(turned)
 
     def _items(self) -> Iterator[Item]:
-        links = Links()
         sessions = [record for record in self.all.values() if isinstance(record, Session)]
+        links = Links(self.records.faults, commits_known(str(self.base.root), _commits(sessions)))
         links.take(sessions)
         for id_, record in self.all.items():
             if isinstance(record, Session):
@@ -318,9 +333,10 @@ class _Audit:
 
     def _implied(self, id_: str, claim: Implied) -> Item:
         if claim.how == "fact":
-            judged = Judged(claim.holds, None, claim.derived, None)
+            said = (None, claim.derived) if claim.holds is None else (claim.derived, None)
+            judged = Judged(claim.holds, None, *said)
         else:
-            assert isinstance(claim.stated, Quantity)
+            assert not isinstance(claim.stated, str)
             judged = judge(claim.how, claim.of, claim.stated, id_, self.records)
         return Item(
             id_, claim.path, claim.path, claim.says, claim.stated, claim.how, claim.of,
@@ -440,6 +456,15 @@ def _item(node: _Node, judged: Judged) -> Item:
         _GRADES[judged.holds], False, judged.figure, judged.said, judged.why,
         fields=claim.where,
     )  # fmt: skip
+
+
+def _commits(sessions: Iterable[Session]) -> Iterator[str]:
+    """Every commit that a session names."""
+    for session in sessions:
+        of_repository = [session.repository.commit] if session.repository else []
+        of_fixes = [fix.commit for fix in session.fixes]
+        of_entries = [entry.sha for entry in session.commits]
+        yield from filter(None, (*of_repository, *of_fixes, *of_entries))
 
 
 def _runs(base: KnowledgeBase) -> dict[str, Run]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from kbtool.ledger.faults import Faults
 from kbtool.model import figures
 from kbtool.model.address import AddressError, item_key, resolve, split_reference
 from kbtool.model.base import Instant, Quantity
@@ -94,6 +95,12 @@ class Records:
             if record.claims
         }
         self._place = {id_: place for place, id_ in enumerate(order)}
+
+    @cached_property
+    def faults(self) -> Faults:
+        """What became of every bug."""
+        named = (self.by_id[id_] for id_ in self._place or self.by_id)
+        return Faults([record for record in named if isinstance(record, Session)])
 
     @cached_property
     def _runs(self) -> Mapping[str, Run]:
@@ -336,9 +343,15 @@ class Reckoning:
             value = self.records.at(operand, self.own)
             self._note(value, operand)
             name = split_reference(operand)[0]
+            word = word_of(value)
+            if isinstance(value, Bug) and "status" in where:
+                # As its session left it, later ones may not have left it.
+                word = self.records.faults.status((name or self.own, value.id))
+                value = value.model_copy(update={"status": word})
             when = self.records.when(name, self.own) if name else ""
             speaks = _is(value, where) if where else bears_out(value)
-            found = said[speaks].setdefault((name or "", shown(value), when), [])
+            text = f"{shown(value)}, {word}" if word else shown(value)
+            found = said[speaks].setdefault((name or "", text, when), [])
             found.append(operand.removeprefix("#"))
         if said[False] and said[True]:
             both = f"{_findings(said[False])}; and yet {_findings(said[True])}"
@@ -436,28 +449,39 @@ _GOOD = frozenset(
     ("done", "pass", "passed", "fixed", "complete", "confirmed", "proved", "applied", "true")
 )
 _BAD = frozenset(
-    ("failed", "fail", "open", "rejected", "terminated", "skipped", "contradicted",
-     "not_reproduced", "false")
+    ("failed", "fail", "timeout", "crashed", "open", "rejected", "terminated", "skipped",
+     "contradicted", "not_reproduced", "false")
 )  # fmt: skip
 
 
 def bears_out(value: Any) -> bool | None:
     """Whether what a record says speaks for a claim of success; ``None`` if it says neither.
 
-    A status speaks by its word, a fix by its test, a figure by being more than nothing; a bug that
-    was met speaks against the claim that it is gone.
+    A status speaks by its word, and so does what has one, as a step; a fix by its test, a figure by
+    being more than nothing; a bug that was met speaks against the claim that it is gone.
     """
+    value = word_of(value) or value
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
         return True if value in _GOOD else False if value in _BAD else None
     if isinstance(value, Quantity):
         return bool(value.high or value.low)
-    if isinstance(value, Bug):
-        return False
+    return False if isinstance(value, Bug) else None
+
+
+def word_of(value: Any) -> str | None:
+    """The word by which a thing says how it ended; ``None`` of what has none."""
     if isinstance(value, Fix):
-        return value.confirmed
-    return None
+        return {True: "confirmed", False: "failed", None: "untested"}[value.confirmed]
+    if isinstance(value, Bug) or not isinstance(value, BaseModel):
+        return None
+    for name in ("status", "verdict", "state"):
+        word = getattr(value, name, None)
+        if isinstance(word, str):
+            return word
+    passed = getattr(value, "passed", None)
+    return None if passed is None else "passed" if passed else "failed"
 
 
 def shown(value: Any) -> str:
@@ -467,13 +491,20 @@ def shown(value: Any) -> str:
     if isinstance(value, CostLine):
         return "unknown" if value.amount is None else f"{value.amount} {value.currency}"
     if isinstance(value, BaseModel):
-        title = getattr(value, "title", None) or getattr(value, "id", None)
-        return f"{type(value).__name__.lower()} {title!r}" if title else type(value).__name__
+        names = (getattr(value, key, None) for key in ("title", "id", "name"))
+        name = next(filter(None, names), None)
+        return f"{_kind_of(value)} {name!r}" if name else _kind_of(value)
     if isinstance(value, (list, dict)):
         return f"{len(value)} items"
     if isinstance(value, bool):
         return str(value).lower()
     return "unknown" if value is None else str(value)
+
+
+def _kind_of(value: BaseModel) -> str:
+    """What a thing is, as people call it: a StepRecord is a step, a PlannedStep a planned step."""
+    words = re.findall("[A-Z][a-z]*", type(value).__name__)
+    return " ".join(words[:-1] if words[-1] in {"Record", "Result", "Entry"} else words).lower()
 
 
 _VERSION = re.compile(r"\d+(\.\d+)*")

@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple
 
+from kbtool.ledger.faults import Faults
 from kbtool.ledger.rollup import KINDS, Row, money
-from kbtool.model.address import split_reference
 from kbtool.model.base import Quantity
 from kbtool.model.results import BenchmarkResult
 from kbtool.model.run import Run
@@ -54,29 +54,12 @@ class Speed:
 
 def mended(sessions: Sequence[Session]) -> dict[str, Mended]:
     """Session id → the bugs that it mended; sessions in the order of the work, all of them."""
-    fault: dict[tuple[str, str], tuple[str, str]] = {}
-    """(session, bug) → the first meeting of the same fault."""
-    met: dict[tuple[str, str], int] = {}
-    """Fault → place of the last session that met it."""
-    fixed: dict[tuple[str, str], tuple[int, bool | None]] = {}
-    """Fault → place of the session of its last fix, and whether a test confirmed that."""
-
-    def first(reference: str, own: str) -> tuple[str, str]:
-        record, path = split_reference(reference)
-        key = (record or own, path.removeprefix("bugs."))
-        return fault.get(key, key)
-
-    for at, session in enumerate(sessions):
-        for bug in session.bugs:
-            key = (session.id, bug.id)
-            fault[key] = first(bug.recurrence_of, session.id) if bug.recurrence_of else key
-            met[fault[key]] = at
-        for fix in session.fixes:
-            fixed[first(fix.bug, session.id)] = (at, fix.confirmed)
+    faults = Faults(sessions)
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for key, (at, confirmed) in fixed.items():
-        if confirmed is not False and met.get(key, at) <= at:
-            counts[sessions[at].id][0 if confirmed else 1] += 1
+    for fault in faults.mends:
+        last = faults.mended(fault)
+        if last is not None:
+            counts[sessions[last.at].id][0 if last.fix.confirmed else 1] += 1
     return {name: Mended(*count) for name, count in counts.items()}
 
 

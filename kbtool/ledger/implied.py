@@ -8,25 +8,28 @@ the same way is left to that claim.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from kbtool.ledger.cards import (
+from kbtool.ledger.derive import Given
+from kbtool.ledger.faults import Faults, bug_at
+from kbtool.model import figures
+from kbtool.model.address import item_key
+from kbtool.model.base import Instant, Model, Quantity
+from kbtool.model.cards import (
     CAPABILITIES,
     LEAST_VISIBLE,
     MOST_VISIBLE,
     capability_of,
     card_of,
 )
-from kbtool.ledger.derive import Given
-from kbtool.model import figures
-from kbtool.model.address import item_key, split_reference
-from kbtool.model.base import Instant, Quantity
 from kbtool.model.claim import Derivation
-from kbtool.model.session import Bug, Environment, Fix, Session
+from kbtool.model.session import Bug, CostLine, Environment, Session
+
+M = TypeVar("M", bound=Model)
 
 
 class Implied(NamedTuple):
@@ -42,19 +45,19 @@ class Implied(NamedTuple):
     of: tuple[Any, ...] = ()
     """Operands of a derivation."""
     holds: bool | None = None
-    """Of a fact: whether it is one."""
+    """Of a fact: whether it is one; ``None`` where nobody can tell."""
     derived: str = ""
-    """Of a fact: what is one."""
+    """Of a fact: what is one, or why nobody can tell."""
 
 
 @dataclass
 class Links:
     """What rules about one session need to know of others; filled as sessions come in order."""
 
-    fixes: dict[tuple[str, str], list[tuple[str, Fix]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    """(session, bug) → the fixes of it, each with its session."""
+    faults: Faults
+    """What became of the bugs."""
+    commits: Mapping[str, bool] = field(default_factory=dict)
+    """Commit that a record names → whether the repository has it; nothing where it cannot tell."""
     recurrences: dict[tuple[str, str], list[tuple[str, Bug]]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -66,17 +69,10 @@ class Links:
     def take(self, sessions: Iterable[Session]) -> None:
         """Note what refers to bugs."""
         for session in sessions:
-            for fix in session.fixes:
-                self.fixes[_bug(fix.bug, session.id)].append((session.id, fix))
             for bug in session.bugs:
                 if bug.recurrence_of is not None:
-                    key = _bug(bug.recurrence_of, session.id)
+                    key = bug_at(bug.recurrence_of, session.id)
                     self.recurrences[key].append((session.id, bug))
-
-
-def _bug(reference: str, own: str) -> tuple[str, str]:
-    record, path = split_reference(reference)
-    return record or own, path.removeprefix("bugs.")
 
 
 def implied(session: Session, links: Links) -> Iterator[Implied]:
@@ -160,11 +156,7 @@ def cost_is_rate_times_time(session: Session, links: Links) -> Iterator[Implied]
 
     An estimate is not judged here: a record whose estimate is not that product does not load.
     """
-    names = [item_key(line) for line in session.costs]
-    for place, line in enumerate(session.costs):
-        # Each line has a path of its own: its place, from 0, where several share a name.
-        own = names[place] if names.count(names[place]) == 1 else str(place)
-        name = f"costs.{own}"
+    for name, line in _named("costs", session.costs):
         time: Given | Derivation | None = (
             Given(f"{name}.duration", line.duration) if line.duration else _time(session)
         )
@@ -177,6 +169,61 @@ def cost_is_rate_times_time(session: Session, links: Links) -> Iterator[Implied]
             "product",
             (time, Given(f"{name}.rate", line.rate)),
         )
+
+
+def _named(key: str, items: Sequence[M]) -> Iterator[tuple[str, M]]:
+    """The items of a list by paths of their own: the place, from 0, of several of one name."""
+    names = [item_key(item) for item in items]
+    for place, item in enumerate(items):
+        name = names[place] if names.count(names[place]) == 1 else None
+        yield f"{key}.{name or place}", item
+
+
+def lines_pay_for_one_thing_each(session: Session, links: Links) -> Iterator[Implied]:
+    """No cost is counted twice: no line stands there again, no bill beside its estimate, and no
+    card is paid for by two lines that last as long as the session."""
+    named = list(_named("costs", session.costs))
+    for place, (path, line) in enumerate(named):
+        said = [
+            f"{other_path} {why}"
+            for other_path, other in named[:place]
+            if (why := _counted_twice(session, other, line)) is not None
+        ]
+        if said:
+            yield Implied(
+                f"{path}.basis", f"{path} pays for something of its own", line.basis, "fact",
+                holds=False, derived="; ".join(said),
+            )  # fmt: skip
+
+
+def _counted_twice(session: Session, first: CostLine, second: CostLine) -> str | None:
+    """What ``first`` is to a later line that pays for the same, or ``None``."""
+    wherever = {"source": None}
+    if first.model_copy(update=wherever) == second.model_copy(update=wherever):
+        return "is the same line: delete one, or say in the note of each what it pays for"
+    is_gpu = first.kind == "gpu"
+    cards = (session.card_of(first.card), session.card_of(second.card))
+    if first.kind != second.kind or (is_gpu and not _may_be_one(*cards)):
+        return None
+    if is_gpu and first.is_open and second.is_open:
+        return "lasts as long as the session too, and a card is paid for once: delete one"
+    if (first.basis == "billed") == (second.basis == "billed"):
+        return None
+    bill, other = (first, second) if first.basis == "billed" else (second, first)
+    if other.basis == "estimated" or other.rate is not None or other.amount == bill.amount:
+        says = "estimates" if other.basis == "estimated" else "claims"
+        if other is first:
+            return f"{says} what this bills: delete it, the bill settles it"
+        return f"bills what this {says}: delete this line, the bill settles it"
+    return None
+
+
+def _may_be_one(one: str | None, other: str | None) -> bool:
+    """Whether two lines may pay for one card: a line need not name it."""
+    if one is None or other is None or one == other:
+        return True
+    first, second = card_of(one), card_of(other)
+    return first is not None and first == second
 
 
 def times_run_forwards(session: Session, links: Links) -> Iterator[Implied]:
@@ -294,22 +341,58 @@ def _fact(key: str, says: str, stated: str, holds: bool, derived: str) -> Implie
 
 
 def fixed_bugs_are_gone(session: Session, links: Links) -> Iterator[Implied]:
-    """A bug called fixed was not seen to be there still, and is not met again."""
+    """A bug called fixed has a fix, the last test of one was passed, and it is not met again."""
     for bug in session.bugs:
         if bug.status != "fixed":
             continue
         key = (session.id, bug.id)
-        tests = [fix.confirmed for _, fix in links.fixes.get(key, ())]
-        again = links.recurrences.get(key, ())
-        if not again and not any(tested is not None for tested in tests):
+        fixes = links.faults.since(key)
+        tests = [fix.confirmed for fix in fixes if fix.confirmed is not None]
+        said = [f"met again as {record}#bugs.{met.id}" for record, met in links.recurrences[key]]
+        if not fixes:
+            said.append("no record has a fix of it")
+        elif tests and not tests[-1]:
+            said.append("the last fix of it that was tested was seen to fail")
+        if not said and not tests:
             continue  # nothing speaks for it or against it
-        said = [f"met again as {record}#bugs.{met.id}" for record, met in again]
-        if tests and all(tested is False for tested in tests):
-            said.append("no fix of it was confirmed by a test, and one was seen to fail")
+        passed = "a test confirmed the fix" + ("" if all(tests) else ", after one that failed")
         yield Implied(
             f"bugs.{bug.id}.status", f"Fixed: {bug.title}", "fixed", "fact",
-            holds=not said, derived="; ".join(said) or "a test confirmed the fix",
+            holds=not said, derived="; ".join(said) or passed,
         )  # fmt: skip
+
+
+def proofs_show(session: Session, links: Links) -> Iterator[Implied]:
+    """What shows that a pattern proved itself bears that out."""
+    for path, evidence in _named("evidence", session.evidence):
+        if evidence.verdict == "proved" and evidence.shown_by:
+            says = f"{evidence.pattern} proved itself"
+            of = tuple(evidence.shown_by)
+            yield Implied(f"{path}.shown_by", says, None, "outcome", of)
+
+
+def commits_are_there(session: Session, links: Links) -> Iterator[Implied]:
+    """A commit that a fix or the session names is in the repository that the session names."""
+    own = session.repository.commit if session.repository else None
+    named = [
+        *((f"{path}.commit", fix.commit) for path, fix in _named("fixes", session.fixes)),
+        *((f"commits.{entry.id}.sha", entry.sha) for entry in session.commits),
+    ]
+    for path, commit in named:
+        if commit is None:
+            continue
+        holds: bool | None = None
+        if links.commits.get(commit):
+            holds, said = True, "the repository has it"
+        elif own is not None and links.commits.get(own):
+            holds, said = False, f"the repository, which has the session's {own[:12]}, has none"
+        elif links.commits:
+            said = "this repository does not have it, and the session names none that does"
+        else:
+            said = "there is no repository here that can tell, or a shallow one"
+        yield Implied(
+            path, f"There is a commit {commit}", commit, "fact", holds=holds, derived=said
+        )
 
 
 Rule = Callable[[Session, Links], Iterator[Implied]]
@@ -317,9 +400,12 @@ RULES: tuple[Rule, ...] = (
     duration_is_the_time_between,
     steps_fit_the_duration,
     cost_is_rate_times_time,
+    lines_pay_for_one_thing_each,
     times_run_forwards,
     day_is_that_of_the_start,
     card_is_as_stated,
     fixed_bugs_are_gone,
+    proofs_show,
+    commits_are_there,
 )
 """The rules."""

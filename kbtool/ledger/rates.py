@@ -10,6 +10,7 @@ from kbtool.model.address import AddressError, resolve, split_reference
 from kbtool.model.base import Quantity, Rate
 from kbtool.model.errors import RecordError, UsageError
 from kbtool.model.ledger import Ledger, Price
+from kbtool.model.session import CostKind
 from kbtool.store.scan import LEDGER
 
 if TYPE_CHECKING:
@@ -36,18 +37,25 @@ def sound_ledger(base: KnowledgeBase) -> Ledger:
     return ledger
 
 
-def find_rate(ledger: Ledger, option: str, text: str) -> Found:
+def find_rate(ledger: Ledger, option: str, text: str, kind: CostKind | None = None) -> Found:
     """The rate that an option gives: by its id in the ledger, or as a price.
 
     Args:
         ledger: the ledger.
         option: the option's name, for the message.
         text: what it was given.
+        kind: what a rate of the ledger has to be of; anything if ``None``.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: it is neither, or of another kind.
     """
     price = ledger.price(text)
+    if price is not None and kind is not None and price.kind != kind:
+        known = ", ".join(one.id for one in ledger.rates if one.kind == kind) or "none yet"
+        raise UsageError(
+            f"{option}: {price.id} is a rate of {price.kind}, not of {kind}; of {kind} there is"
+            f" {known}"
+        )
     if price is not None:
         return Found(price.rate, price)
     try:

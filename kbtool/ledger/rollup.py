@@ -267,7 +267,7 @@ class _Summing:
         if place not in self.places:
             keys = [
                 (kind,) if by == "kind"
-                else (card_of(session, card) or NOWHERE["card"],) if by == "card"
+                else (session.card_of(card) or NOWHERE["card"],) if by == "card"
                 else _KEYS[by](session, self.links)
                 for by in self.by
             ]  # fmt: skip
@@ -313,18 +313,6 @@ class _Summing:
         )  # fmt: skip
 
 
-def card_of(session: Session, stated: str | None = None) -> str | None:
-    """The card, by one name: logs say L4, drivers NVIDIA L4; ``None`` where there is none.
-
-    Args:
-        session: the session.
-        stated: the card that one of its cost lines names; the session's own without it.
-    """
-    environment = session.environment
-    card = stated or (environment.card if environment else None)
-    return card.removeprefix("NVIDIA ") if card and card != "none" else None
-
-
 def _week(session: Session, links: Links) -> tuple[str, ...]:
     if session.day is None:
         return (NOWHERE["week"],)
@@ -337,7 +325,7 @@ _KEYS: dict[By, Callable[[Session, Links], tuple[str, ...]]] = {
     "day": lambda session, links: (session.day or NOWHERE["day"],),
     "week": _week,
     "month": lambda session, links: (session.day[:7] if session.day else NOWHERE["month"],),
-    "card": lambda session, links: (card_of(session) or NOWHERE["card"],),
+    "card": lambda session, links: (session.card_of() or NOWHERE["card"],),
     "pattern": lambda session, links: links.patterns.get(session.id) or (NOWHERE["pattern"],),
     "kernel": lambda session, links: links.kernels.get(session.id) or (NOWHERE["kernel"],),
     "outcome": lambda session, links: (session.status,),

@@ -131,10 +131,16 @@ class Ledger(Model):
         if twice is not None:
             raise ValueError(f"budgets: {twice} has two; keep one")
         if self.keep_or_stop is not None:
-            wanted = [self.keep_or_stop.rate, *self.keep_or_stop.people]
-            for name in wanted:
-                if name is not None and self.price(name) is None:
+            card, people = self.keep_or_stop.rate, self.keep_or_stop.people
+            for key, name in [("rate", card), *(("people", one) for one in people)]:
+                price = None if name is None else self.price(name)
+                if name is not None and price is None:
                     raise ValueError(f"keep_or_stop: there is no rate {name!r}")
+                if price is not None and (price.kind == "gpu") != (key == "rate"):
+                    takes = "takes the rate of a card" if key == "rate" else "takes no card"
+                    raise ValueError(
+                        f"keep_or_stop.{key} {takes} (kind: gpu), and {name} is one of {price.kind}"
+                    )
         return self
 
     def price(self, name: str) -> Price | None:

@@ -409,7 +409,7 @@ class Evidence(Cited):
     pattern: PatternId
     """The pattern."""
     verdict: Literal["discovered", "applied", "proved", "contradicted", "not_reproduced"]
-    """discovered: first written down here; applied: followed; proved: it paid, with figures;
+    """discovered: first written down here; applied: followed; proved: it paid, and figures show it;
     contradicted: it was followed and failed, or the figures speak against it; not_reproduced: a
     stated gain was sought and not found."""
     note: Text
@@ -422,6 +422,19 @@ class Evidence(Cited):
     """Money saved, as stated."""
     expected: bool = False
     """Whether the time and the money were still expected when it was written, not yet seen."""
+    shown_by: list[Reference] = []
+    """Where it shows: a step of a run, a measurement, a fix, a step (RUN#steps.validate, #fixes.f);
+    a proof that states neither time nor money that was saved needs one."""
+
+    @model_validator(mode="after")
+    def _proof_shows(self) -> Self:
+        saved = not self.expected and (self.saved is not None or self.money is not None)
+        if self.verdict == "proved" and not saved and not self.shown_by:
+            raise ValueError(
+                "proved, and nothing shows it: give saved or money, seen and not expected, or"
+                " shown_by: [RUN#steps.validate]; without proof the verdict is applied"
+            )
+        return self
 
 
 class Deliverable(Cited):
@@ -592,6 +605,15 @@ class Session(Model):
     def day(self) -> str | None:
         """The day of the session, ``YYYY-MM-DD``, from its id; ``None`` where undated."""
         return None if self.id.startswith("undated-") else self.id[:10]
+
+    def card_of(self, stated: str | None = None) -> str | None:
+        """The card, by one name: logs say L4, drivers NVIDIA L4; ``None`` where there is none.
+
+        Args:
+            stated: the card that one of the cost lines names; the session's own without it.
+        """
+        card = stated or (self.environment.card if self.environment else None)
+        return card.removeprefix("NVIDIA ") if card and card != "none" else None
 
     @property
     def minutes(self) -> Decimal | None:

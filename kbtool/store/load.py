@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from kbtool.model.base import Model
+from kbtool.model.base import (
+    Commit,
+    Model,
+    PatternId,
+    Quantity,
+    Reference,
+    SessionId,
+    Slug,
+    pattern_of,
+)
 from kbtool.model.finding import Finding
 from kbtool.store.document import Document
 
@@ -27,7 +38,16 @@ def schema_findings(document: Document, error: ValidationError) -> Iterator[Find
     told: set[tuple[Any, ...]] = set()
     for problem in error.errors(include_url=False):
         location = [part for part in problem["loc"] if _in_document(part)]
-        message = _message(problem)
+        form = _FORM_OF_OPERAND.fullmatch(str(problem["loc"][-1])) if problem["loc"] else None
+        if form and not isinstance(problem["input"], dict):
+            # Each form that an operand may have refuses it in its own words: told once, in ours.
+            message = _no_operand(problem["input"])
+        elif form and "Derivation" not in form[0]:
+            continue  # a mapping is a derivation, and that form tells
+        elif problem["type"] == "decimal_parsing":
+            message = _no_number(problem["input"], _unit_at(document.data, location))
+        else:
+            message = _message(problem)
         place = (tuple(location), message)
         if place not in told:
             told.add(place)
@@ -51,7 +71,20 @@ _WORDINGS = {
     "list_type": _Wording("is {what}; it takes a list"),
     "union_tag_invalid": _Wording("kind {tag!r} is not one of {expected_tags}"),
     "union_tag_not_found": _Wording("has no kind"),
+    "int_parsing": _Wording("{input!r} is no whole number; write its digits alone"),
+    "bool_parsing": _Wording("{input!r} is neither true nor false"),
 }
+
+_FORM_OF_OPERAND = re.compile(r"constrained-str|function-(plain|after)\[.*]")
+"""What Pydantic calls the members of ``Operand`` in its locations."""
+_REFERENCE = pattern_of(Reference)
+_FORMS = {
+    pattern_of(SessionId): "is no id of a session; write the whole id: 2026-11-02-name",
+    pattern_of(PatternId): "is no id of a pattern; write P and two digits: P07",
+    pattern_of(Slug): "is no name; write small letters, digits, dots, underscores and hyphens",
+    pattern_of(Commit): "is no commit; write 7 to 40 digits, 0 to 9 and a to f",
+}
+"""A form that a text has to have → what to say of one that has not."""
 
 
 def _message(problem: Any) -> str:
@@ -61,15 +94,67 @@ def _message(problem: Any) -> str:
         return message.removeprefix("Value error, ")
     context = dict(problem.get("ctx") or {})
     given = problem.get("input")
+    if context.get("pattern") == _REFERENCE:
+        return _no_reference(given)
+    if context.get("pattern") in _FORMS:
+        return f"{given!r} {_FORMS[context['pattern']]}"
     what = "null" if given is None else f"the text {given!r}"
     what = {list: "a list", dict: "a mapping"}.get(type(given), what)  # type: ignore[call-overload]
     return wording.text.format(**context, input=given, what=what)
 
 
+def _no_reference(text: object) -> str:
+    """What to say of a text that is no reference."""
+    record, mark, _ = str(text).partition("#")
+    if mark and not re.fullmatch(_REFERENCE, f"{record}#path"):
+        return (
+            f"{text!r}: {record!r} is no id; a record goes by its id and not by its label:"
+            " 2026-11-02-name#path, P07#path, or #path in this record; `kbtool session list` has"
+            " the ids"
+        )
+    return f"{text!r} is no reference; write ID#path, or #path in this record, without spaces"
+
+
+def _no_operand(given: object) -> str:
+    """What to say of an operand that has none of the forms that one may have."""
+    if isinstance(given, str) and "#" in given:
+        return _no_reference(given)
+    what = "null" if given is None else "a list" if isinstance(given, list) else repr(given)
+    return (
+        f"{what} is no operand; write a reference (#path, or ID#path of another record), a figure"
+        " with its unit ('0.20 USD/h'), a time, or a derivation (how, of)"
+    )
+
+
+def _no_number(text: str, unit: str | None) -> str:
+    """What to say of a text that is no number; ``unit`` is that of its column, if it has one."""
+    if unit is None:
+        return f"{text!r} is no number; write its digits alone"
+    digits = "its digits alone"
+    with suppress(ValueError):
+        figure = Quantity(text)
+        if figure.unit == unit and figure.is_single:
+            digits = str(figure.low)
+    column = f"the column's unit is {unit}" if unit else "the column has no unit"
+    return f"{text!r} is no number: {column}; write {digits}"
+
+
+def _unit_at(data: Any, location: list[Any]) -> str | None:
+    """The unit of the column of a measured figure; ``None`` of anything else."""
+    match location:
+        case ["measurements", int(table), "rows", int(), "values", column]:
+            try:
+                unit = data["measurements"][table]["columns"][column]["unit"]
+            except (LookupError, TypeError):
+                return None
+            return unit if isinstance(unit, str) else None
+    return None
+
+
 def _in_document(part: str | int) -> bool:
     # Pydantic names union members and validators in its locations; records have no such keys.
     return isinstance(part, int) or not (
-        part == "[key]" or "(" in part or "[" in part or part in {"Quantity", "Derivation"}
+        part in {"[key]", "constrained-str"} or "(" in part or "[" in part
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from kbtool.model.base import Model
-from kbtool.model.errors import NotFoundError
+from kbtool.model.errors import NotFoundError, RecordError
 from kbtool.model.finding import Finding
 from kbtool.model.kernel import Kernel
 from kbtool.model.ledger import Ledger
@@ -141,6 +142,7 @@ class KnowledgeBase:
 
         Raises:
             NotFoundError: there is none, or more than one.
+            RecordError: it is there and does not load.
         """
         if name in self.sessions:
             return self.sessions[name]
@@ -152,7 +154,23 @@ class KnowledgeBase:
             if found:
                 names = ", ".join(entry.record.id for entry in found[:5])
                 raise NotFoundError(f"{name!r} is more than one session: {names}")
+        unsound = self._unsound_session(name)
+        if unsound is not None:
+            raise RecordError(
+                f"session {name!r} is there and does not load; mend it first:\n  {unsound}"
+            )
         raise NotFoundError(f"there is no session {name!r}; see `kbtool session list`")
+
+    def _unsound_session(self, name: str) -> Finding | None:
+        """What is wrong first with a session of that name that was left out, if there is one."""
+        for finding in self.findings:
+            folder, _, file = finding.path.rpartition("/")
+            id_ = folder.removeprefix("sessions/")
+            if file != "session.yaml":
+                continue
+            if id_.startswith(name) or name == _label_in(self.root / finding.path):
+                return finding
+        return None
 
     def shown(self, path: Path) -> str:
         """``path`` as messages show it: relative to the root."""
@@ -169,6 +187,15 @@ class KnowledgeBase:
                 else:
                     self.findings.extend(loaded)
         return entries
+
+
+def _label_in(path: Path) -> str | None:
+    """The label that stands in the text of a record that does not load, if any."""
+    try:
+        found = re.search(r"^label:[ \t]*(.+?)[ \t]*$", path.read_text("utf-8", "replace"), re.M)
+    except OSError:
+        return None
+    return found[1].strip("\"'") if found else None
 
 
 def load_record(path: Path, shown: str, kind: type[R]) -> Entry[R] | list[Finding]:

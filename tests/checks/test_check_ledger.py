@@ -48,6 +48,55 @@ def test_a_line_that_does_not_fit_its_rate_is_found(ledger, day, old, new, said)
         assert re.search(said, finding.message)
 
 
+@pytest.mark.parametrize(
+    ("session", "line", "found"),
+    [
+        ("", ", card: H100", True),
+        ("environment: {card: NVIDIA H100 80GB HBM3}\n", "", True),
+        ("environment: {card: NVIDIA H100 80GB HBM3}\n", ", card: L4", False),
+        ("environment: {card: NVIDIA L4}\n", "", False),
+        ("environment: {card: none}\n", "", False),
+        ("environment: {card: a card of no table}\n", "", False),
+    ],
+)
+def test_a_rate_is_of_the_card_that_the_line_pays_for(ledger, session, line, found):
+    ledger.path.write_text(LINE + RATES.replace("id: l4,", "id: l4, card: L4,"))
+    ledger.session(more=session + COSTS.replace("1 h}", f"1 h{line}}}"))
+    said = [finding.message for finding in ledger.findings()]
+    assert len(said) == found
+    assert all("l4 is the price of card L4; the line pays for card H100" in one for one in said)
+
+
+BILL = "  - {{kind: gpu, basis: billed, amount: {}, invoice: {}{}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("amount", "number", "notes", "found"),
+    [
+        ("3.740", "INV-1", ("", ""), True),
+        ("3.74", "INV-1", (", note: a", ""), True),
+        ("3.74", "INV-1", (", note: a", ", note: a"), True),
+        ("3.74", "INV-1", (", note: the first hour", ", note: the second"), False),
+        ("3.75", "INV-1", ("", ""), False),
+        ("3.74", "INV-2", ("", ""), False),
+        ("3.74", "INV-1, currency: EUR", ("", ""), False),
+    ],
+)
+@pytest.mark.parametrize("apart", [True, False])
+def test_an_amount_of_an_invoice_is_counted_once(base, amount, number, notes, found, apart):
+    first = "costs:\n" + BILL.format("3.74", "INV-1", notes[0])
+    second = BILL.format(amount, number, notes[1])
+    path = base.session(more=first + ("" if apart else second))
+    if apart:
+        path = base.session("2025-01-02-b", "costs:\n" + second)
+    for cached in (True, True, False):
+        said = base.findings(cached=cached)
+        assert [(one.rule, one.line) for one in said] == (
+            [("invoice", line_of(path, "INV-1", 1 if apart else 2))] if found else []
+        )
+    assert not found or "2025-01-01-a#costs.0 already: delete one" in said[0].message
+
+
 def test_a_rate_without_a_ledger_is_found(base):
     base.session(more=COSTS)
     assert [finding.rule for finding in base.findings()] == ["rate"]

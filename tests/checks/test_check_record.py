@@ -107,6 +107,14 @@ def test_the_first_line_names_the_schema(base):
     assert base.rules() == [("modeline", 1), ("modeline", 1)]
 
 
+def test_a_byte_order_mark_is_named(base):
+    path = base.session()
+    path.write_bytes("\ufeff".encode() + path.read_bytes())
+    (finding,) = base.findings()
+    assert (finding.rule, finding.line) == ("encoding", 1)
+    assert "byte order mark" in finding.message
+
+
 def test_an_id_is_the_name_of_its_folder_or_file(base):
     base.pattern().rename(base.root / "patterns/P01-a-lesson.yaml")
     base.session().parent.rename(base.root / "sessions/2025-01-01-b")
@@ -331,6 +339,85 @@ deliverables: [{id: a, title: T, sizes: {a: 316 lines, b: 240 kB, c: 6}}]
 """
     )
     assert base.findings() == []
+
+
+TABLE = """\
+measurements:
+  - id: m
+    title: M
+    kind: benchmark
+    columns: {ours: {title: O, unit: us}, ratio: {title: R, unit: ''}}
+    rows: [{id: r, values: {%s}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (TABLE % "ours: 41.2 us", "'41.2 us' is no number: the column's unit is us; write 41.2"),
+        (TABLE % "ours: 41.2 ms", "the column's unit is us; write its digits alone"),
+        (TABLE % "ours: 41..42 us", "the column's unit is us; write its digits alone"),
+        (TABLE % "ratio: 3x", "'3x' is no number: the column has no unit; write its digits alone"),
+        (TABLE % "nobody: 3x", "'3x' is no number; write its digits alone"),
+        ("commits: [{id: a, files: few}]", "'few' is no whole number; write its digits alone"),
+        ("commits: [{id: a, sha: deadbeef0z}]", "is no commit; write 7 to 40 digits"),
+        ("commits: [{id: A}]", "'A' is no name; write small letters"),
+        ("follows: N+2", "'N+2' is no id of a session; write the whole id: 2026-11-02-name"),
+        ("fixes: [{bug: 'N+2#bugs.x', change: C}]", "'N+2' is no id; a record goes by its id"),
+        ("fixes: [{bug: bugs.x, change: C}]", "'bugs.x' is no reference; write ID#path"),
+        ("fixes: [{bug: '#bugs.x', change: C, confirmed: so}]", "'so' is neither true nor false"),
+    ],
+)
+def test_a_value_of_the_wrong_form_is_told_what_to_write(base, lines, said):
+    base.session(more=lines + "\n")
+    assert said in base.findings()[0].message
+
+
+@pytest.mark.parametrize(
+    ("operand", "said"),
+    [
+        ("N+2#bugs.x", "of[0]: 'N+2#bugs.x': 'N+2' is no id; a record goes by its id and not by"),
+        ("'# x'", "of[0]: '# x' is no reference; write ID#path"),
+        ("soon", "of[0]: 'soon' is no operand; write a reference"),
+        ("[1]", "of[0]: a list is no operand"),
+        ("{how: guess, of: ['#duration']}", "of[0].how: 'guess' is not one of 'sum'"),
+        ("{how: ratio, of: ['#duration']}", "of[0]: ratio takes 2 operands, not 1"),
+        ("{how: sum, of: [soon]}", "of[0].of[0]: 'soon' is no operand"),
+    ],
+)
+def test_an_operand_of_no_form_is_told_once(base, operand, said):
+    base.session(more=f"claims: [{{id: a, says: S, stated: 1 h, how: sum, of: [{operand}]}}]\n")
+    (finding,) = base.findings()
+    assert finding.rule == "schema" and said in finding.message
+
+
+def test_a_list_is_there_though_the_record_does_not_load(base):
+    claim = "claims: [{id: a, says: S, stated: 1, how: count, of: ['#bugs']}]\n"
+    base.session(more=f"bugs: [{{id: b, title: B, status: open}}]\nnonsense: 1\n{claim}")
+    assert [finding.rule for finding in base.findings()] == ["schema"]
+
+
+@pytest.mark.parametrize(
+    ("more", "rules"),
+    [
+        ("", ["schema"]),
+        (", lost: 5 min", ["schema"]),
+        (", saved: 5 min, expected: true", ["schema"]),
+        (", saved: 5 min", []),
+        (", money: 5 USD", []),
+        (", shown_by: ['#fixes.f']", []),
+        (", shown_by: ['#fixes.g']", ["link"]),
+        (", shown_by: ['20250101T090000Z-look#steps.look']", ["link"]),
+    ],
+)
+def test_a_proof_is_shown(base, more, rules):
+    base.pattern()
+    base.session(
+        more="bugs: [{id: b, title: B, status: fixed}]\n"
+        "fixes: [{id: f, bug: '#bugs.b', change: C}]\n"
+        f"evidence: [{{pattern: P01, verdict: proved, note: N{more}}}]\n"
+    )
+    assert [finding.rule for finding in base.findings()] == rules
 
 
 @pytest.mark.parametrize(

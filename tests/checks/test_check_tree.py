@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from knowledge import KERNEL, LOOK, RECIPE, RUN, Knowledge, line_of, sealed
 
-from kbtool.model.run import Run, digest_of
+from kbtool.model.run import Run, digest_of, digest_of_record, taken_into
 from kbtool.store.tree import parse_run
 
 
@@ -73,6 +73,24 @@ claims:
         ]
     assert "there is no 'head'" in found[0].message
     assert "is no bug" in found[1].message
+
+
+def test_a_link_by_a_label_is_told_the_id(base):
+    base.session(more="bugs: [{id: tail, title: T, status: open}]\n", label="N+2")
+    path = base.session(
+        "2025-01-02-b",
+        "follows: N+2\nfixes: [{bug: N+2#bugs.tail, change: C}]\n"
+        "claims: [{id: c, says: S, stated: 1, how: count, of: ['N+2#bugs', 'N+3#bugs']}]\n",
+    )
+    for _ in range(2):  # the second time, from the cache
+        said = {f.line: f.message for f in base.findings(cached=True) if f.rule == "link"}
+        assert said == {
+            line_of(path, "follows"): "N+2 is the label of 2025-01-01-a; write 2025-01-01-a",
+            line_of(path, "fixes"): (
+                "N+2 is the label of 2025-01-01-a; write 2025-01-01-a#bugs.tail"
+            ),
+            line_of(path, "claims"): "N+2 is the label of 2025-01-01-a; write 2025-01-01-a#bugs",
+        }
 
 
 def test_an_unsound_record_is_told_once_and_not_by_those_that_link_to_it(base):
@@ -487,6 +505,91 @@ def test_figures_that_do_not_follow_from_each_other(base, changed, said):
     (finding,) = base.findings()
     assert finding.rule == "run"
     assert said in finding.message
+
+
+def test_a_benchmark_that_would_have_been_refused_is_found(base):
+    base.pattern(more=LOOK)
+    base.session()
+    fast = {"median_us": 0.0025, "low_us": 0.00175, "high_us": 0.00475,
+            "samples_us": [0.003, 0.001, 0.002, 0.01]}  # fmt: skip
+    went = steps(arm=fast)
+    (case,) = went[1]["result"]["cases"]
+    case["bytes"] = 3  # 1.2 GB/s, beside a ceiling of 1.0
+    add_run(base, steps=went)
+    (finding,) = base.findings()
+    assert finding.rule == "run"
+    assert "step b, case 'c': 1.2 GB/s is over the measured read ceiling" in finding.message
+    case["refused"] = "1.2 GB/s is over the measured read ceiling of 1.0 GB/s"
+    add_run(base, steps=went)
+    assert base.findings() == []
+    case |= {"refused": None, "bytes": 1, "rechecked": False}
+    add_run(base, steps=went)
+    assert "the result was wrong after timing" in base.findings()[0].message
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ("ended: 2025-01-01T08:30Z", "was made after the session ended (2025-01-01T08:30Z)"),
+        ("started: 2025-01-01T10:05+01:00", "was made before the session began (2025-01-01T10:05"),
+        ("ended: 2025-01-01T09:00:30Z", "ended after the session did"),
+        ("started: 2025-01-01T09:02Z", "began before the session did"),
+        ("started: 2025-01-01T09:00:30Z\nended: 2025-01-01T09:01Z", None),  # clocks differ
+        (
+            "started: 2025-01-01T12:00\nended: 2025-01-01T13:00",
+            None,
+        ),  # in a zone that nobody states
+        ("started: 2025-01-01T08:00Z", None),
+        ("", None),
+    ],
+)
+def test_a_run_lies_within_its_session(base, times, said):
+    base.pattern(more=LOOK)
+    base.session(more=f"{times}\n")
+    add_run(base, ended="2025-01-01T09:01:40Z")
+    for cached in (True, True, False):
+        found = base.findings(cached=cached)
+        assert [finding.rule for finding in found] == (["times"] if said else [])
+        assert not said or said in found[0].message
+
+
+def test_a_run_that_was_taken_in_was_made_in_the_time_of_another_session(base):
+    base.pattern(more=LOOK)
+    base.session(more="ended: 2025-01-01T08:30Z\n")
+    moved = taken_into({**RUN, "session": "2025-01-02-b", "digest": digest_of_record(
+        {**RUN, "session": "2025-01-02-b"})}, "2025-01-01-a")  # fmt: skip
+    base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", json.dumps(moved))
+    assert base.findings() == []
+
+
+def git(root: Path, *arguments: str) -> str:
+    config = ("-c", "user.name=T", "-c", "user.email=t@example.org")
+    done = subprocess.run(["git", *config, *arguments], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("above", ["", "base"])
+def test_a_run_that_git_has_committed_stays_as_it_is(tmp_path, above):
+    base = Knowledge(tmp_path / above)  # at the root of the repository, or in a folder of it
+    base.pattern(more=LOOK)
+    base.session()
+    path = add_run(base)
+    git(tmp_path, "init", "--quiet")
+    assert base.findings() == []  # nothing is committed yet
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "-m", "one")
+    path.touch()
+    add_run(base, f"{RUN['id']}.2", attempt=2)
+    assert base.findings(cached=True) == []
+    add_run(base, ended="2025-01-01T09:00:03Z")
+    for cached in (True, True, False):
+        (finding,) = base.findings(cached=cached)
+        assert (finding.path, finding.rule) == (path.relative_to(base.root).as_posix(), "run")
+        assert "is not what git has committed" in finding.message
+    path.write_text("{}")  # told once, by its own fault
+    own = [f.message for f in base.findings() if f.path.endswith(path.name)]
+    assert len(own) == 1 and own[0].startswith("id: Field required")
 
 
 def went(*statuses: str) -> list[dict[str, object]]:

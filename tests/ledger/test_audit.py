@@ -11,7 +11,7 @@ import pytest
 from audited import COSTS, ID, as_yaml, audited, claim, grades, report
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from knowledge import Knowledge, line_of
+from knowledge import LOOK, RUN, Knowledge, line_of, sealed
 from pydantic import ValidationError
 
 from kbtool.ledger.audit import GRADES, as_json, audit
@@ -78,7 +78,7 @@ def test_the_mean_that_gives_the_figure_is_named(base: Knowledge) -> None:
         base,
         claims=[
             claim("a", "mean", of, stated="6.0 ×"),
-            claim("b", "mean", of, stated="6.5 ×"),
+            claim("b", "mean", of, stated="6.5 ×", source="log:1"),
             claim("c", "mean", of, stated="8.0 ×"),
         ],
     )
@@ -199,11 +199,133 @@ def test_claims_of_success(base: Knowledge) -> None:
     assert report(base).reckoned(items["gone"]).derived == f"{later}#bugs.b is bug 'NaN' (later)"
 
 
+def test_a_step_of_a_run_speaks_by_its_status(base: Knowledge) -> None:
+    base.pattern(more=LOOK)
+    statuses = ("passed", "failed", "timeout", "crashed", "unavailable")
+    for number, status in enumerate(statuses):
+        run = {**RUN, "id": f"20250101T09000{number}Z-look", "status": status,
+               "steps": [{**RUN["steps"][0], "status": status}]}  # fmt: skip
+        base.write(f"sessions/{ID}/runs/{run['id']}.json", sealed(run))
+    items = audited(
+        base,
+        claims=[
+            claim(status, "outcome", [f"20250101T09000{number}Z-look#steps.look"])
+            for number, status in enumerate(statuses)
+        ],
+    )
+    assert {name: item.grade for name, item in items.items()} == {
+        "passed": "consistent", "failed": "inconsistent", "timeout": "inconsistent",
+        "crashed": "inconsistent", "unavailable": "undetermined",
+    }  # fmt: skip
+    found = report(base)
+    said = "20250101T090001Z-look#steps.look is step 'Look', failed"
+    assert found.reckoned(items["failed"]).derived == said
+    why = found.reckoned(items["unavailable"]).why
+    assert why is not None and why.endswith("is step 'Look', unavailable")
+
+
+def test_a_thing_speaks_by_its_own_word_and_has_its_name(base: Knowledge) -> None:
+    guess = {"id": "h", "statement": "S", "verdict": "rejected"}
+    items = audited(
+        base,
+        claims=[
+            claim("step", "outcome", ["#steps.s"]),
+            claim("guess", "outcome", ["#bugs.b.h"]),
+            claim("fix", "outcome", ["#fixes.f"]),
+            claim("untested", "outcome", ["#fixes.g"]),
+            claim("thing", "outcome", ["#deliverables.d"]),
+            claim("plan", "outcome", ["#plans.p.q"]),
+        ],
+        bugs=[{"id": "b", "title": "B", "status": "open", "hypotheses": [guess]}],
+        fixes=[
+            {"id": "f", "bug": "#bugs.b", "change": "c", "confirmed": False},
+            {"id": "g", "bug": "#bugs.b", "change": "c"},
+        ],
+        steps=[{"id": "s", "title": "S", "status": "done"}],
+        deliverables=[{"id": "d", "title": "D"}],
+        plans=[{"id": "p", "title": "P", "steps": [{"id": "q", "title": "Q"}]}],
+    )
+    found = report(base)
+    said = {
+        name: (item.grade, found.reckoned(item).derived or found.reckoned(item).why)
+        for name, item in items.items()
+    }
+    nothing = "neither borne out nor contradicted: "
+    assert said == {
+        "step": ("consistent", "steps.s is step 'S', done"),
+        "guess": ("inconsistent", "bugs.b.h is hypothesis 'h', rejected"),
+        "fix": ("inconsistent", "fixes.f is fix 'f', failed"),
+        "untested": ("undetermined", f"{nothing}fixes.g is fix 'g', untested"),
+        "thing": ("consistent", "deliverables.d is deliverable 'D', done"),
+        "plan": ("undetermined", f"{nothing}plans.p.q is planned step 'Q'"),
+    }
+
+
+def test_the_status_of_a_bug_is_what_later_sessions_made_of_it(base: Knowledge) -> None:
+    bugs = [{"id": n, "title": n, "status": "open"} for n in ("mended", "failed", "back", "open")]
+    bugs.append({"id": "hoped", "title": "hoped", "status": "fixed"})
+    fixes = [
+        {"bug": f"{ID}#bugs.mended", "change": "c", "confirmed": True},
+        {"bug": f"{ID}#bugs.failed", "change": "c", "confirmed": False},
+        {"bug": f"{ID}#bugs.back", "change": "c"},
+        {"bug": f"{ID}#bugs.hoped", "change": "c", "confirmed": False},
+    ]
+    base.session("2025-01-02-b", f"follows: {ID}\n" + as_yaml({"fixes": fixes}))
+    again = {"id": "z", "title": "Z", "status": "worked-around", "recurrence_of": f"{ID}#bugs.back"}
+    base.session("2025-01-03-c", "follows: 2025-01-02-b\n" + as_yaml({"bugs": [again]}))
+    where = {"where": {"status": "fixed"}}
+    items = audited(
+        base,
+        bugs=bugs,
+        claims=[claim(bug["id"], "outcome", [f"#bugs.{bug['id']}"], **where) for bug in bugs]
+        # A count is of what stands here.
+        + [claim("count", "count", ["#bugs"], stated="1", **where)],
+    )
+    said = {name: (item.grade, item.said) for name, item in items.items() if "." not in name}
+    assert said == {
+        "mended": ("consistent", "bugs.mended is bug 'mended', fixed"),
+        "failed": ("inconsistent", "bugs.failed is bug 'failed', open"),
+        "back": ("inconsistent", "bugs.back is bug 'back', worked-around"),
+        "open": ("inconsistent", "bugs.open is bug 'open', open"),
+        "hoped": ("inconsistent", "bugs.hoped is bug 'hoped', open"),
+        "count": ("consistent", None),
+    }
+
+
+def test_what_rests_on_typed_figures_alone_is_not_borne_out(base: Knowledge) -> None:
+    literals = ["50 us", "1 us"]
+    items = audited(
+        base,
+        claims=[
+            claim("typed", "ratio", literals, stated="50"),
+            claim("wrong", "ratio", literals, stated="49"),
+            claim("cited", "ratio", literals, stated="50", source="log:3"),
+            claim("deep", "sum", [{"how": "ratio", "of": literals}, "1"], stated="51"),
+            claim("order", "order", ["2025-01-01T09:00Z", "2025-01-01T10:00Z"]),
+            claim("stated", None, None, stated="50 us"),
+            claim("through", "ratio", ["#claims.stated", "1 us"], stated="50"),
+            claim("twice", "same", ["#claims.through.stated"], stated="50"),
+            claim("recorded", "ratio", ["#duration", "1 min"], stated="5"),
+            claim("after", "same", ["#claims.recorded"], stated="5"),
+        ],
+        duration="5 min",
+    )
+    grades_ = {name: item.grade for name, item in items.items()}
+    assert grades_ == {
+        "typed": "undetermined", "wrong": "inconsistent", "cited": "consistent",
+        "deep": "undetermined", "order": "undetermined", "stated": "undetermined",
+        "through": "undetermined", "twice": "undetermined", "recorded": "consistent",
+        "after": "consistent",
+    }  # fmt: skip
+    assert str(items["typed"].why).startswith("rests on typed figures alone")
+
+
 BUGS = [
     {"id": "a", "title": "A", "status": "open", "component": "partial"},
     {"id": "b", "title": "B", "status": "fixed", "component": "reduction"},
     {"id": "c", "title": "C", "status": "open"},
 ]
+FIXES = [{"bug": "#bugs.b", "change": "c"}]
 
 
 def test_a_count_counts_what_is_known_and_what_is_asked_for(base: Knowledge) -> None:
@@ -216,7 +338,7 @@ def test_a_count_counts_what_is_known_and_what_is_asked_for(base: Knowledge) -> 
         claim("no-such-field", "count", ["#bugs"], stated="1", where={"colour": "red"}),
         claim("null", "count", ["#duration", "#budget_time"], stated="2"),
         claim("absent", "count", ["#bugs.z"], stated="1"),
-        bugs=BUGS, duration=None, budget_time="1 h",
+        bugs=BUGS, fixes=FIXES, duration=None, budget_time="1 h",
     )  # fmt: skip
     assert found == {
         "two-fixed": "inconsistent", "one-fixed": "consistent", "unsaid": "undetermined",
@@ -235,7 +357,7 @@ def test_evidence_on_both_sides_is_shown_and_turns_no_decision(base: Knowledge) 
             claim("elsewhere", "outcome", ["#bugs.b"], **at_fault),
             claim("both", "outcome", ["#bugs.a", "#bugs.b"], **at_fault),
         ],
-        bugs=BUGS, decisions=[DECISION],
+        bugs=BUGS, fixes=FIXES, decisions=[DECISION],
         rests_on={"decisions.keep": ["#claims.there", "#claims.elsewhere", "#claims.both"]},
     )  # fmt: skip
     assert {name: item.grade for name, item in items.items()} == {
@@ -349,7 +471,7 @@ def test_a_record_says_what_rests_on_a_claim_of_an_earlier_one(base: Knowledge) 
 
 def test_acknowledgements(base: Knowledge) -> None:
     wrong = claim("wrong", "sum", ["2 min"], stated="1 min")
-    right = claim("right", "sum", ["2 min"], stated="2 min")
+    right = claim("right", "sum", ["#duration"], stated="25 min")
     unknown = claim("unknown", None, None, stated="2 min")
     base.session(
         more=as_yaml(
@@ -461,13 +583,13 @@ def test_a_long_chain_of_running_totals_takes_no_stack_and_no_square_of_time(
     base: Knowledge,
 ) -> None:
     many = 3000
-    claims = [claim("c0", "sum", ["1 USD"], stated="2 USD")]  # the first is wrong
+    claims = [claim("c0", "sum", ["#costs.gpu"], stated="2 USD")]  # the first is wrong
     claims += [
         claim(f"c{n}", "sum", [f"#claims.c{n - 1}.stated", "1 USD"], stated=f"{n + 2} USD")
         for n in range(1, many)
     ]
     claims.append(claim("fits", "same", [f"#claims.c{many - 1}.stated"], stated=f">{many} USD"))
-    base.session(more=as_yaml({"claims": claims, "outcome": "x",
+    base.session(more=as_yaml({"claims": claims, "costs": COSTS, "outcome": "x",
                                       "rests_on": {"outcome": ["#claims.fits"]}}))  # fmt: skip
     loaded = KnowledgeBase(base.root)
     assert len(loaded.sessions) == 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from audited import ID, as_yaml, audited, claim, grades, report
 from knowledge import Knowledge
 
-from kbtool.ledger.cards import capability_of, card_of
+from kbtool.model.cards import capability_of, card_of
 
 
 def test_duration_start_and_end(base: Knowledge) -> None:
@@ -68,6 +70,47 @@ def test_cost_lines_of_one_kind_have_paths_and_lines_of_their_own(base: Knowledg
     assert found.counts["acknowledged"] == 1 and not found.stale
     lines = [found.place(item.record, item.where)[1] for item in found.items]
     assert len(set(lines)) == 4
+
+
+GPU = {"kind": "gpu", "basis": "estimated", "rate": "2.49 USD/h"}
+BILL = {"kind": "gpu", "basis": "billed", "amount": "3.74"}
+
+
+@pytest.mark.parametrize(
+    ("costs", "said"),
+    [
+        ([{**GPU, "duration": "90 min"}] * 2, "costs.0 is the same line"),
+        ([GPU, GPU], "costs.0 is the same line"),
+        ([{**BILL, "kind": "ai"}] * 2, "costs.0 is the same line"),
+        ([GPU, {**GPU, "rate": "1 USD/h"}], "costs.0 lasts as long as the session too"),
+        ([{**GPU, "duration": "90 min"}, BILL], "costs.0 estimates what this bills"),
+        ([BILL, {**GPU, "duration": "1 h", "card": "H100"}], "costs.0 bills what this estimates"),
+        ([{**BILL, "basis": "claimed"}, BILL], "costs.0 claims what this bills"),
+        ([{**BILL, "basis": "claimed", "rate": "1 USD/h", "amount": "3"}, BILL], "costs.0 claims"),
+        ([{**GPU, "kind": "ai", "id": "a"}, {**BILL, "kind": "ai"}], "costs.a estimates what"),
+        ([{**BILL, "source": "log:1"}, {**BILL, "source": "log:2"}], "costs.0 is the same line"),
+        ([{**BILL, "note": "first card"}, {**BILL, "note": "second card"}], None),
+        ([BILL, {**BILL, "amount": "1.00"}], None),
+        ([{**GPU, "duration": "1 h"}, {**BILL, "kind": "ai"}], None),
+        ([{**GPU, "duration": "1 h", "card": "L4"}, {**BILL, "card": "H100"}], None),
+        ([{**GPU, "duration": "1 h", "card": "Gaudi3"}, {**BILL, "card": "MI300X"}], None),
+        ([{**GPU, "card": "L4"}, {**GPU, "card": "H100"}], None),
+        ([{**GPU, "kind": "ai"}, {**GPU, "kind": "ai", "rate": "1 USD/h"}], None),
+        ([{**BILL, "basis": "claimed", "amount": "1.00"}, BILL], None),
+    ],
+)
+def test_no_cost_is_counted_twice(base: Knowledge, costs: list[dict], said: str | None) -> None:
+    found = audited(base, costs=costs, environment={"card": "NVIDIA H100 80GB HBM3"})
+    twice = {path: item for path, item in found.items() if path.endswith(".basis")}
+    assert [(item.grade, str(item.said).startswith(said)) for item in twice.values()] == (
+        [("inconsistent", True)] if said else []
+    )
+    if said:
+        (path,) = twice
+        base.session(more=as_yaml({"costs": costs, "acknowledged": {path: "two cards"}}))
+        kept = report(base)
+        assert kept.counts["unacknowledged"] == 0 and not kept.stale
+        assert kept.place(ID, path)[1] > 6
 
 
 def test_start_and_end_stand_in_for_a_duration_that_nobody_states(base: Knowledge) -> None:
@@ -158,6 +201,76 @@ def test_cards_by_their_names() -> None:
     assert [capability_of(c) for c in ("sm_90a", "8.9", "SM89", "compute_100", "Ada")] == [
         "90", "89", "89", "100", None
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fixes", "grade", "said"),
+    [
+        ([], "inconsistent", "no record has a fix of it"),
+        ([True], "consistent", "a test confirmed the fix"),
+        ([False, True], "consistent", "a test confirmed the fix, after one that failed"),
+        ([True, False], "inconsistent", "the last fix of it that was tested was seen to fail"),
+        ([True, None], "consistent", "a test confirmed the fix"),
+        ([None], None, None),
+    ],
+)
+def test_a_bug_is_fixed_by_its_last_fix(base: Knowledge, fixes, grade, said) -> None:
+    bugs = [{"id": "b", "title": "B", "status": "fixed"}]
+    made = [{"bug": "#bugs.b", "change": "c", "confirmed": tested} for tested in fixes]
+    item = audited(base, bugs=bugs, fixes=made).get("bugs.b.status")
+    assert (item.grade, item.said) == (grade, said) if item else grade is None
+
+
+def test_a_fix_of_a_bug_may_stand_at_another_meeting_of_it(base: Knowledge) -> None:
+    met = {"id": "b", "title": "B", "status": "open"}
+    again = {**met, "status": "fixed", "recurrence_of": f"{ID}#bugs.b"}
+    fix = {"bug": f"{ID}#bugs.b", "change": "c", "confirmed": True}
+    base.session("2025-01-02-b", f"follows: {ID}\n" + as_yaml({"bugs": [again], "fixes": [fix]}))
+    assert grades(base, bugs=[met]) == {"bugs.b.status": "consistent"}
+    # One that was made before it was met again mends it no more.
+    base.session("2025-01-02-b", f"follows: {ID}\n" + as_yaml({"bugs": [again]}))
+    audited(base, bugs=[met], fixes=[{**fix, "bug": "#bugs.b"}])
+    (item,) = [item for item in report(base).items if item.record == "2025-01-02-b"]
+    assert (item.grade, item.said) == ("inconsistent", "no record has a fix of it")
+
+
+def test_what_shows_a_proof_bears_it_out(base: Knowledge) -> None:
+    steps = [{"id": n, "title": n, "status": n} for n in ("done", "failed", "unknown")]
+    evidence = [
+        {"pattern": "P01", "verdict": "proved", "note": "n", "shown_by": [f"#steps.{step['id']}"]}
+        for step in steps
+    ]
+    assert grades(base, steps=steps, evidence=evidence) == {
+        "evidence.0.shown_by": "consistent", "evidence.1.shown_by": "inconsistent",
+        "evidence.2.shown_by": "undetermined",
+    }  # fmt: skip
+
+
+def test_a_commit_is_in_the_repository_that_the_session_names(base: Knowledge) -> None:
+    fields = {
+        "bugs": [{"id": "b", "title": "B", "status": "open"}],
+        "fixes": [{"bug": "#bugs.b", "change": "c", "commit": "deadbee"}],
+        "commits": [{"id": "made", "sha": "7e12345"}, {"id": "unsaid"}],
+    }
+    made = ["fixes.0.commit", "commits.made.sha"]
+    found = audited(base, **fields)
+    assert [(path, item.grade) for path, item in found.items()] == [
+        (path, "undetermined") for path in made
+    ]
+    assert str(found[made[0]].why).startswith("there is no repository here")
+    run = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run([*run, *arguments], cwd=base.root, check=True)
+    head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=base.root, text=True).strip()
+    found = audited(base, **fields)
+    assert {item.grade for item in found.values()} == {"undetermined"}
+    assert "the session names none that does" in str(found[made[0]].why)
+    found = audited(base, **fields, repository={"commit": "f" * 40})
+    assert {item.grade for item in found.values()} == {"undetermined"}
+    fields["commits"][0]["sha"] = head[:8]
+    found = audited(base, **fields, repository={"commit": head})
+    assert [item.grade for item in found.values()] == ["inconsistent", "consistent"]
+    assert head[:12] in str(found[made[0]].said)
 
 
 def test_a_bug_called_fixed(base: Knowledge) -> None:

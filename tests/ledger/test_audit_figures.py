@@ -293,7 +293,8 @@ def test_moved_by_more_than_the_rounding_is_always_inconsistent(
     step = Fraction(1, 10**places)
     edge = max(reach) + step / 2 if up else min(reach) - step / 2
     # The nearest figure of so many places that lies beyond.
-    stated = Decimal(int(edge // step) + 1 if up else -int(-edge // step) - 1).scaleb(-places)
+    beyond = int(edge // step) + 1 if up else -int(-edge // step) - 1
+    stated = Decimal(f"{beyond}e-{places}")  # as it is: the context would round it to 28 digits
     unit = "" if how == "product" else "ms"
     in_unit = {"ratio": "×", "percent": "%", "change": "%", "saving": "%"}.get(how, unit)
     said = [f"{operand:f} {unit}".strip() for operand in operands]

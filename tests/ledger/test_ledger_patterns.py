@@ -47,7 +47,8 @@ def session(name: str = "a", **more: object) -> Session:
 
 
 def says(verdict: str, pattern: str = "P01", **more: object) -> dict[str, object]:
-    return {"pattern": pattern, "verdict": verdict, "note": "N", **more}
+    shown = {"shown_by": ["#duration"]} if verdict == "proved" else {}
+    return {"pattern": pattern, "verdict": verdict, "note": "N", **shown, **more}
 
 
 def account(

@@ -142,6 +142,8 @@ def test_the_ledger_refuses_what_is_no_price():
         ({"budgets": [{"month": "2025-12", "time": "1 h"}] * 2}, "2025-12 has two"),
         ({"keep_or_stop": {"rate": "h100"}}, "there is no rate 'h100'"),
         ({"keep_or_stop": {"people": ["cursor"]}}, "there is no rate 'cursor'"),
+        ({"keep_or_stop": {"rate": "engineer"}}, "rate takes .* a card .* engineer is one of eng"),
+        ({"keep_or_stop": {"people": ["l4"]}}, "people takes no card .* l4 is one of gpu"),
     ):
         with pytest.raises(ValidationError, match=said):
             Ledger.model_validate({**LEDGER, **more})
@@ -154,6 +156,9 @@ def test_a_rate_goes_by_its_id_or_as_a_price():
     assert find_rate(ledger, "--rate", "3 USD/h") == (Quantity("3 USD/h"), None)
     with pytest.raises(UsageError, match=r"--rate: 'h100' is neither .*\(l4, engineer\)"):
         find_rate(ledger, "--rate", "h100")
+    assert find_rate(ledger, "--rate", "l4", "gpu") == found
+    with pytest.raises(UsageError, match="is a rate of engineer, not of gpu; of gpu there is l4"):
+        find_rate(ledger, "--rate", "engineer", "gpu")
     with pytest.raises(ValueError, match="money per s, min, h or day"):
         figure(Rate, "3 USD")
 

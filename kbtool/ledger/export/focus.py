@@ -22,7 +22,7 @@ from kbtool.ledger.export.lines import (
     month_after,
     one_line,
 )
-from kbtool.ledger.rollup import Links, card_of, money
+from kbtool.ledger.rollup import Links, money
 from kbtool.model.session import Session
 from kbtool.model.words import many
 
@@ -177,7 +177,7 @@ def _row(
         "ServiceCategory": category,
         "ServiceName": name,
         "ServiceSubcategory": subcategory,
-        "x_Card": card_of(session, line.card) if line.kind == "gpu" else None,
+        "x_Card": session.card_of(line.card) if line.kind == "gpu" else None,
         "x_CostBasis": line.basis,
         "x_CostKind": line.kind,
         "x_CostLine": entry.reference,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbtool.ledger.export.lines import Entry, Export, entries
-from kbtool.ledger.rollup import Links, card_of, money, number
+from kbtool.ledger.rollup import Links, money, number
 from kbtool.model.session import Session
 
 
@@ -35,7 +35,7 @@ def fields(entry: Entry) -> dict[str, Any]:
         "rate": None if line.rate is None else line.rate.text,
         "rate_id": line.rate_id,
         "invoice": line.invoice,
-        "card": card_of(session, line.card),
+        "card": session.card_of(line.card),
         "patterns": list(entry.patterns),
         "note": line.note,
         "source": line.source,

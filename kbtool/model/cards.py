@@ -85,6 +85,12 @@ def card_of(stated: str) -> Card | None:
     return None
 
 
+def are_unlike(one: str, other: str) -> bool:
+    """Whether two names are known to be those of two cards."""
+    first, second = card_of(one), card_of(other)
+    return first is not None and second is not None and first != second
+
+
 def capability_of(stated: str) -> str | None:
     """Major and minor of a compute capability as written: sm_89, 8.9, sm_90a → 89, 89, 90."""
     found = re.fullmatch(r"(?:sm|compute)?[_ ]?(\d+)\.?(\d)[a-z]?", stated.strip().lower())

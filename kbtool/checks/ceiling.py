@@ -1,0 +1,29 @@
+"""What memory allows: a benchmark's figures held against the read rate measured beside them.
+
+No torch here: a benchmark asks while it measures, and ``check`` asks again of its record.
+"""
+
+from __future__ import annotations
+
+from kbtool.model.results import BenchmarkCase
+
+CEILING_MARGIN = 1.10
+"""A result may exceed the measured read rate by so much: both figures are noisy."""
+
+
+def refusal(case: BenchmarkCase, subject: str, ceiling: float) -> str | None:
+    """Why a case's figures are refused, or ``None``.
+
+    Args:
+        case: the timed case.
+        subject: the arm that runs the library.
+        ceiling: the measured read rate, 10⁹ bytes a second.
+    """
+    if subject not in case.arms:
+        return f"the library was not timed: {case.absent.get(subject, 'no such arm')}"
+    if not case.rechecked:
+        return "the result was wrong after timing"
+    rate = case.bytes / (case.arms[subject].median_us * 1e3)
+    if rate > CEILING_MARGIN * ceiling:
+        return f"{rate:.1f} GB/s is over the measured read ceiling of {ceiling:.1f} GB/s"
+    return None

@@ -1,0 +1,60 @@
+"""What git has committed, asked of git itself: importing GitPython takes as long as a check."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+
+
+def changed_since_commit(root: str, pattern: str) -> list[str]:
+    """The committed files that the work tree has with other content; none where there is no git.
+
+    Args:
+        root: a folder of a git repository.
+        pattern: which files, as a glob relative to ``root``.
+    """
+    found = _git(
+        root, "diff", "--no-ext-diff", "--no-renames", "--name-only", "--relative", "-z",
+        "--diff-filter=MT", "HEAD", "--", f":(glob){pattern}",
+    )  # fmt: skip
+    return found.rstrip("\0").split("\0") if found else []
+
+
+def commits_known(root: str, commits: Iterable[str]) -> Mapping[str, bool]:
+    """Commit → whether the repository has it; empty where it cannot tell.
+
+    That is where there is no repository, or a shallow one.
+
+    Args:
+        root: a folder of a git repository.
+        commits: ids, which may be cut short.
+    """
+    wanted = [commit for commit in set(commits) if re.fullmatch("[0-9a-f]{7,40}", commit)]
+    if not wanted or _git(root, "rev-parse", "--is-shallow-repository") != "false\n":
+        return {}
+    asked = "".join(f"{commit}^{{commit}}\n" for commit in wanted)
+    found = _git(root, "cat-file", "--batch-check=%(objecttype)", given=asked)
+    if found is None:
+        return {}
+    answers = found.splitlines()
+    # An id that is short enough for two of them is one that is there.
+    return {
+        commit: not answer.endswith(" missing")
+        for commit, answer in zip(wanted, answers, strict=True)
+    }
+
+
+def _git(root: str, *arguments: str, given: str = "") -> str | None:
+    """What git says; ``None`` if there is no git, no repository, or it refuses."""
+    command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", *arguments]
+    try:
+        done = subprocess.run(
+            command, cwd=root, input=given, capture_output=True, check=False,
+            encoding="utf-8", errors="surrogateescape",
+            env={**os.environ, "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"},
+        )  # fmt: skip
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None

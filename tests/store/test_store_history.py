@@ -1,0 +1,62 @@
+"""What git is asked: which commits it has, which committed files the work tree has otherwise."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from kbtool.store.history import changed_since_commit, commits_known
+
+
+def git(root: Path, *arguments: str) -> str:
+    config = ("-c", "user.name=T", "-c", "user.email=t@example.org")
+    done = subprocess.run(["git", *config, *arguments], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def repository(root: Path, commits: int = 1) -> str:
+    root.mkdir()
+    git(root, "init", "--quiet")
+    for number in range(commits):
+        (root / "a.txt").write_text(f"{number}\n")
+        git(root, "add", ".")
+        git(root, "commit", "--quiet", "-m", str(number))
+    return git(root, "rev-parse", "HEAD")
+
+
+def test_which_commits_there_are(tmp_path):
+    root = tmp_path / "base"
+    head = repository(root)
+    blob = git(root, "rev-parse", "HEAD:a.txt")
+    asked = [head, head[:7], "deadbee", blob, "--help", "f" * 40]
+    assert commits_known(str(root), asked) == {
+        head: True, head[:7]: True, "deadbee": False, blob: False, "f" * 40: False,
+    }  # fmt: skip
+    assert commits_known(str(root), []) == {}
+
+
+def test_a_shallow_repository_and_none_at_all_cannot_tell(tmp_path, monkeypatch):
+    head = repository(tmp_path / "base", commits=2)
+    git(tmp_path, "clone", "--quiet", "--depth=1", (tmp_path / "base").as_uri(), "shallow")
+    assert commits_known(str(tmp_path / "shallow"), [head]) == {}
+    (tmp_path / "none").mkdir()
+    assert commits_known(str(tmp_path / "none"), [head]) == {}
+    assert changed_since_commit(str(tmp_path / "none"), "*") == []
+    monkeypatch.setenv("PATH", "")
+    assert commits_known(str(tmp_path / "base"), [head]) == {}
+    assert changed_since_commit(str(tmp_path / "base"), "*") == []
+
+
+def test_what_differs_from_the_commit(tmp_path):
+    root = tmp_path / "base"
+    repository(root)
+    (root / "new.txt").write_text("new")
+    assert changed_since_commit(str(root), "*.txt") == []
+    (root / "a.txt").write_text("other")
+    assert changed_since_commit(str(root), "*.txt") == ["a.txt"]
+    git(root, "add", ".")  # what is staged is not committed
+    assert changed_since_commit(str(root), "*.txt") == ["a.txt"]
+    assert changed_since_commit(str(root), "b*") == []
+    (root / "a.txt").unlink()
+    assert changed_since_commit(str(root), "*.txt") == []

@@ -1,0 +1,34 @@
+"""Finding a session by its id, its label, or the beginning of its id."""
+
+from __future__ import annotations
+
+import pytest
+from knowledge import line_of
+
+from kbtool.model.errors import NotFoundError, RecordError
+from kbtool.store.tree import KnowledgeBase
+
+
+@pytest.mark.parametrize("name", ["2025-01-02-b", "2025-01-02", "N+2"])
+@pytest.mark.parametrize("label", ["label: N+2", 'label: "N+2"  '])
+def test_a_session_that_does_not_load_is_told_with_its_first_fault(base, name, label):
+    base.session("2025-01-01-a", label="N+1")
+    path = base.session("2025-01-02-b", "nonsense: 1\n")
+    path.write_text(path.read_text().replace("label: B", label))
+    with pytest.raises(RecordError) as told:
+        KnowledgeBase(base.root).session(name)
+    at = f"sessions/2025-01-02-b/session.yaml:{line_of(path, 'nonsense')}: schema: nonsense: is no"
+    assert f"session {name!r} is there and does not load; mend it first:\n  {at}" in str(told.value)
+    # A sound one of that name comes first, and what nobody is called is not there.
+    assert KnowledgeBase(base.root).session("2025").record.label == "N+1"
+    with pytest.raises(NotFoundError, match="there is no session 'N'; see"):
+        KnowledgeBase(base.root).session("N")
+
+
+def test_a_session_that_cannot_be_parsed_has_its_label_all_the_same(base):
+    base.write("sessions/2025-01-02-b/session.yaml", "id: 2025-01-02-b\nlabel: N+2\nlist: [1\n")
+    base.pattern(more="nonsense: 1\n")  # a fault of another record
+    known = KnowledgeBase(base.root)
+    assert not known.patterns
+    with pytest.raises(RecordError, match=r"session.yaml:4: yaml: "):
+        known.session("N+2")
