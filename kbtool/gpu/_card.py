@@ -81,11 +81,13 @@ def card() -> dict[str, object] | None:
     sized = cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device) == 0
     count = ctypes.c_int()
     counted = cuda.cuDeviceGetCount(ctypes.byref(count)) == 0
-    identity = (ctypes.c_ubyte * 16)()
-    known = cuda.cuDeviceGetUuid_v2(identity, device) == 0
-    limits = Management(str(uuid.UUID(bytes=bytes(identity)))).limits() if known else {}
+    digits = (ctypes.c_ubyte * 16)()
+    known = cuda.cuDeviceGetUuid_v2(digits, device) == 0
+    identity = str(uuid.UUID(bytes=bytes(digits))) if known else None
+    limits = Management(identity).limits() if identity else {}
     major, minor = attribute(_CAPABILITY_MAJOR), attribute(_CAPABILITY_MINOR)
     return {
+        "uuid": identity,
         "name": name.value.decode("utf-8", "replace") if named else "unnamed card",
         "cards": count.value if counted else None,
         "compute_capability": f"sm_{major}{minor}" if None not in (major, minor) else None,

@@ -1,8 +1,8 @@
 """Benchmarks: arms in turn over the same inputs, caches cold, the result right again afterwards.
 
 What differs between devices, how a call is timed and how fast memory can be read, is in a ``Clock``
-(``cpu_clock``, ``cuda_clock``). What is here holds for all: the order of things, what is checked
-again, and what is refused.
+(``cpu_clock``, ``cuda_clock``). What is here holds for all: the order of things, what is held
+against the reference, and what is refused.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 
+from kbtool.checks.ceiling import refusal
 from kbtool.gpu.compare import compare, compare_all
-from kbtool.gpu.harness import Harness, HarnessError
+from kbtool.gpu.harness import Harness, HarnessError, Inputs, terms_of, unknown_peer
 from kbtool.gpu.validate import case_seed
-from kbtool.model.results import BenchmarkCase, BenchmarkResult, Timing
+from kbtool.model.results import BenchmarkCase, BenchmarkResult, OutputError, Timing
 from kbtool.model.words import without_folders
-
-CEILING_MARGIN = 1.10
-"""A result may exceed the measured read rate by so much: both figures are noisy."""
 
 Calls = Mapping[str, Callable[[], Any] | str]
 """Arm → the call to time, or why there is none."""
@@ -35,6 +34,27 @@ OnArm = Callable[[str], None]
 
 def silent(arm: str) -> None:
     """Tell nobody."""
+
+
+CHECKED = (
+    "then each arm's output is filled with NaN, what was timed runs once more on the case's first"
+    " inputs, and the output is held against the reference"
+)
+"""What a clock does for ``Timed.outputs`` and this module with them, for protocols."""
+
+
+@dataclass
+class Timed:
+    """What timing the arms of a case brought."""
+
+    timings: dict[str, Timing]
+    absent: dict[str, str]
+    """Arm that cannot be timed → the reason."""
+    outputs: dict[str, torch.Tensor]
+    """Arm → a copy of its first output, which was filled with NaN before the very thing that was
+    timed ran once more, on the inputs of number 0."""
+    sm_clock_mhz: int | None = None
+    """The card's multiprocessor clock right after the timed samples."""
 
 
 class Clock(Protocol):
@@ -50,11 +70,14 @@ class Clock(Protocol):
     def sm_clock_mhz(self) -> int | None:
         """The card's multiprocessor clock now; ``None`` where it cannot be told."""
 
-    def time(
-        self, arms: Arms, least_bytes: int, on_arm: OnArm = silent
-    ) -> tuple[dict[str, Timing], dict[str, str]]:
-        """Timings by arm, and for an arm that cannot be timed the reason; ``on_arm`` is called
-        ahead of every turn, well before its time is taken."""
+    def others_on_card(self) -> int | None:
+        """How many other processes hold the card to compute; ``None`` where it cannot be told."""
+
+    def time(self, arms: Arms, least_bytes: int, on_arm: OnArm = silent) -> Timed:
+        """Time every arm; ``on_arm`` is called ahead of every turn, well before its time is taken.
+
+        ``least_bytes`` is what one call has to move at least.
+        """
 
 
 def benchmark(
@@ -92,9 +115,8 @@ def benchmark(
     Raises:
         HarnessError: there is no such peer.
     """
-    unknown = [name for name in peers or () if name not in harness.PEERS]
-    if unknown:
-        raise HarnessError(f"no peer {unknown[0]!r}; the harness has {', '.join(harness.PEERS)}")
+    if unknown := unknown_peer(peers or (), harness.PEERS):
+        raise HarnessError(unknown)
     rivals = list(
         dict.fromkeys([harness.BASELINE_ARM, *(harness.PEERS if peers is None else peers)])
     )
@@ -103,13 +125,15 @@ def benchmark(
     results = list(known.cases) if known else []
     before = known.sm_clocks_mhz if known else None
     clocks: list[int | None] = [None] * len(results) if before is None else [*before]
+    on_card = known.others_on_card if known else None
 
     def measure_machine() -> None:
         # A shared machine's memory is faster at one time than at another: the ceiling is the best
         # rate of the whole run.
-        nonlocal ceiling
+        nonlocal ceiling, on_card
         ceiling = max(ceiling, clock.read_bandwidth())
         clocks.append(clock.sm_clock_mhz())
+        on_card = more(on_card, clock.others_on_card())
 
     def of(cases: list[BenchmarkCase]) -> BenchmarkResult:
         return BenchmarkResult(
@@ -120,11 +144,14 @@ def benchmark(
             baseline=harness.BASELINE_ARM,
             variants=variants,
             read_gb_s=ceiling,
-            protocol=clock.protocol + "; result checked again after timing",
+            protocol=f"{clock.protocol}; {CHECKED}, as are all outputs of a call of the library",
             sm_clocks_mhz=None if None in clocks else clocks,
-            others_busy=_more(known.others_busy if known else None, others.share()),
+            others_busy=more(known.others_busy if known else None, others.share()),
+            others_on_card=on_card,
             cases=[
-                case.model_copy(update={"refused": refusal(case, harness.SUBJECT, ceiling)})
+                case.model_copy(
+                    update={"refused": _wrong(case) or refusal(case, harness.SUBJECT, ceiling)}
+                )
                 for case in cases
             ],
         )
@@ -165,7 +192,9 @@ def _time_case(
     def on_arm(name: str) -> None:
         on_peer(name if name in peers else None)
 
-    def arms_on(inputs: Mapping[str, Any]) -> Calls:
+    def arms(number: int) -> Calls:
+        on_peer(None)
+        inputs = make(number)
         calls = dict(harness.arms(inputs, variants))
         for name in peers:
             if name in refused:
@@ -180,44 +209,60 @@ def _time_case(
                 refused[name] = str(calls[name])
         return {**calls, **refused}
 
-    def arms(number: int) -> Calls:
-        on_peer(None)
-        return arms_on(make(number))
-
     work = harness.work(case)
-    timings, absent = clock.time(arms, work["bytes"], on_arm)
+    timed = clock.time(arms, work["bytes"], on_arm)
     on_peer(None)
+    # Made anew: an arm that changed its inputs is held against what they were.
     inputs = make(0)
-    library = {harness.SUBJECT: None, **{name: name for name in variants if name in timings}}
+    ours = [name for name in variants if name in timed.timings]
+    library = {harness.SUBJECT: None, **{name: name for name in ours}}
     reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
-    first = next(iter(reference))
-    rechecked = all(
-        error.passed
+    called = [
+        error
         for variant in library.values()
         for out in [harness.call(inputs, variant=variant, poison=True)]
         for error in compare_all(harness, inputs, out, reference, yardstick).values()
-    )
-    calls, _ = runnable(arms_on(inputs))
-    errors = {}
-    for name in peers:
-        if name in timings and name in calls:
-            on_arm(name)
-            errors[name] = compare(_first(calls[name]()), reference[first], yardstick[first])
-    on_peer(None)
+    ]
+    held = compare_first(harness, inputs, timed.outputs, reference, yardstick)
+    own = {name: held[name] for name in library if name in held}
     return BenchmarkCase(
         name=str(case["name"]),
         case_set=case_set,
         case={key: value for key, value in case.items() if key != "name"},
-        arms=timings,
+        arms=timed.timings,
         bytes=work["bytes"],
         flops=work["flops"],
-        rechecked=rechecked,
-        peers=errors,
-        absent=absent,
+        rechecked=all(error.passed for error in (*called, *own.values())),
+        peers={name: held[name] for name in peers if name in held},
+        timed=own,
+        sm_clock_mhz=timed.sm_clock_mhz,
+        absent=timed.absent,
         workspace_bytes={
             arm: harness.workspace_bytes(inputs, variant) for arm, variant in library.items()
         },
     )
+
+
+def compare_first(
+    harness: Harness,
+    inputs: Inputs,
+    outputs: Mapping[str, torch.Tensor],
+    reference: Mapping[str, torch.Tensor],
+    yardstick: Mapping[str, torch.Tensor],
+) -> dict[str, OutputError]:
+    """Hold each arm's first output against the reference, by the rule of validation."""
+    first = next(iter(reference))
+    terms = terms_of(harness, inputs).get(first)
+    return {
+        name: compare(out, reference[first], yardstick[first], terms)
+        for name, out in outputs.items()
+    }
+
+
+def _wrong(case: BenchmarkCase) -> str | None:
+    """What is wrong with what was timed of the library, or ``None``."""
+    wrong = [(arm, error) for arm, error in case.timed.items() if not error.passed]
+    return f"what was timed as {wrong[0][0]} is wrong: {wrong[0][1].message}" if wrong else None
 
 
 def tried(
@@ -232,9 +277,9 @@ def tried(
         device: where the inputs are.
     """
     try:
-        call = harness.arms(inputs, (), [name])[name]
+        call = harness.arms(inputs, (), [name]).get(name, "the harness has no arm of that name")
         if not isinstance(call, str):
-            call()
+            first_output(name, call())
             _synchronize(device)
     except Exception as error:  # whatever it raises, it does not take these inputs
         # Where it took the card's context with it, this raises too and ends the process.
@@ -248,8 +293,12 @@ def _synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _more(one: float | None, other: float | None) -> float | None:
-    return max((share for share in (one, other) if share is not None), default=None)
+N = TypeVar("N", int, float)
+
+
+def more(one: N | None, other: N | None) -> N | None:
+    """The larger of two figures, either of which may be unknown."""
+    return max((figure for figure in (one, other) if figure is not None), default=None)
 
 
 def runnable(calls: Calls) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
@@ -264,9 +313,18 @@ def runnable(calls: Calls) -> tuple[dict[str, Callable[[], Any]], dict[str, str]
     return there, absent
 
 
-def _first(output: Any) -> torch.Tensor:
-    """The first output of an arm's call."""
-    first: torch.Tensor = output[0] if isinstance(output, tuple) else output
+def first_output(arm: str, output: Any) -> torch.Tensor:
+    """The first output of what a call of an arm returned.
+
+    Raises:
+        HarnessError: it returned none.
+    """
+    first = output[0] if isinstance(output, tuple) and output else output
+    if not isinstance(first, torch.Tensor):
+        raise HarnessError(
+            f"a call of arm {arm!r} is to return its first output, or a tuple that begins with it;"
+            f" it returns {type(first).__name__}"
+        )
     return first
 
 
@@ -284,46 +342,39 @@ def timing(seconds: list[float], calls_per_sample: int = 1, host_us: float | Non
     )
 
 
-def refusal(case: BenchmarkCase, subject: str, ceiling: float) -> str | None:
-    """Why a case's figures are refused, or ``None``.
-
-    Args:
-        case: the timed case.
-        subject: the arm that runs the library.
-        ceiling: the measured read rate, 10⁹ bytes a second.
-    """
-    if subject not in case.arms:
-        return f"the library was not timed: {case.absent.get(subject, 'no such arm')}"
-    if not case.rechecked:
-        return "the result was wrong after timing"
-    rate = case.bytes / (case.arms[subject].median_us * 1e3)
-    if rate > CEILING_MARGIN * ceiling:
-        return f"{rate:.1f} GB/s is over the measured read ceiling of {ceiling:.1f} GB/s"
-    return None
-
-
 class OtherProcesses:
-    """How busy the machine was with something else, since this object was made."""
+    """How busy others kept the cores that this process may use, since this object was made.
 
-    def __init__(self) -> None:
+    The system may have more cores than that, and what happens on those is not what is measured.
+    """
+
+    def __init__(self, stat: Path = Path("/proc/stat")) -> None:
+        self._stat = stat
+        affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+        self._cores = {f"cpu{core}" for core in affinity}
         self._start = self._now()
 
-    @staticmethod
-    def _now() -> tuple[float, float, float] | None:
-        """Seconds: of the clock, of all processors' work, of this process's own."""
+    def _now(self) -> tuple[float, float, float] | None:
+        """Seconds: of the clock, of the cores' work, of this process's own and its children's."""
         try:
-            fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+            lines = self._stat.read_text().splitlines()
         except OSError:
             return None
-        user, nice, system, _, _, irq, softirq, steal = (int(field) for field in fields[:8])
-        ticks = user + nice + system + irq + softirq + steal
-        own = os.times()
-        return time.monotonic(), ticks / os.sysconf("SC_CLK_TCK"), own.user + own.system
+        busy = [
+            # user, nice, system, irq, softirq, steal
+            sum(int(fields[number]) for number in (1, 2, 3, 6, 7, 8))
+            for fields in map(str.split, lines)
+            if fields and fields[0] in self._cores
+        ]
+        if not busy:
+            return None
+        own = sum(os.times()[:4])
+        return time.monotonic(), sum(busy) / os.sysconf("SC_CLK_TCK"), own
 
     def share(self) -> float | None:
-        """Their share of all cores; ``None`` where the system does not tell."""
+        """Their share of these cores; ``None`` where the system does not tell."""
         now = self._now()
         if now is None or self._start is None or now[0] == self._start[0]:
             return None
         clock, everyone, own = (new - old for new, old in zip(now, self._start, strict=True))
-        return round(max(everyone - own, 0.0) / (clock * (os.cpu_count() or 1)), 3)
+        return round(max(everyone - own, 0.0) / (clock * len(self._cores)), 3)

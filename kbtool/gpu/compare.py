@@ -91,8 +91,9 @@ def compare(
     message = None
     if not passed:
         message = (
-            f"error {error:.3g} is over the bound {bound:.3g} (torch errs {torch_error:.3g} at most,"
-            f" for like terms) at {index}: {float(out64[index]):.6g} for {float(reference[index]):.6g}"
+            f"error {error:.3g} is over the bound {bound:.3g} at {index}:"
+            f" {float(out64[index]):.6g} for {float(reference[index]):.6g}"
+            f" (torch errs {torch_error:.3g} at most, for like terms)"
         )
     return OutputError(
         passed=passed, error=error, bound=bound, torch_error=torch_error, message=message

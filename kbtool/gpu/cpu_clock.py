@@ -6,6 +6,7 @@ order is reversed every other round, so that drift of the machine falls on all o
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,8 +14,7 @@ from typing import Any
 
 import torch
 
-from kbtool.gpu.benchmark import Arms, OnArm, runnable, silent, timing
-from kbtool.model.results import Timing
+from kbtool.gpu.benchmark import Arms, OnArm, Timed, first_output, runnable, silent, timing
 
 WARMUP_ROUNDS = 3
 _FALLBACK_CACHE_BYTES = 64 << 20
@@ -50,9 +50,11 @@ class CpuClock:
         """There is no card."""
         return None
 
-    def time(
-        self, arms: Arms, least_bytes: int, on_arm: OnArm = silent
-    ) -> tuple[dict[str, Timing], dict[str, str]]:
+    def others_on_card(self) -> int | None:
+        """There is no card."""
+        return None
+
+    def time(self, arms: Arms, least_bytes: int, on_arm: OnArm = silent) -> Timed:
         """Every arm that takes the inputs."""
         calls, absent = runnable(arms(0))
 
@@ -61,7 +63,13 @@ class CpuClock:
             self._flush.sum()
 
         taken = interleave(calls, self._samples, before)
-        return {arm: timing(seconds) for arm, seconds in taken.items()}, absent
+        outputs = {}
+        for arm, call in calls.items():
+            on_arm(arm)
+            # It may write to the same memory each time, or find there what it wrote before.
+            first_output(arm, call()).fill_(math.nan)
+            outputs[arm] = first_output(arm, call()).clone()
+        return Timed({arm: timing(seconds) for arm, seconds in taken.items()}, absent, outputs)
 
 
 def interleave(

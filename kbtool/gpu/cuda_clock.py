@@ -1,12 +1,15 @@
 """Timing on a card: replays of CUDA graphs over rotated inputs, caches cold, by device events.
 
-A graph holds as many calls as take about a millisecond, each on inputs of its own, so that launch
-gaps shrink; a buffer larger than the L2 cache is written before each replay, so that no call finds
-its inputs there. The arms take turns and the order is reversed every other round.
+A graph holds as many calls as take the card about a millisecond, so that what a replay costs beside
+its calls is the same share of every arm's time, however long Python takes to make a call. The calls
+go from one set of inputs to the next, so many that none is still in the L2 cache when its turn
+comes again; a buffer larger than that cache is written before each replay. The arms take turns and
+the order is reversed every other round.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -15,16 +18,20 @@ from typing import Any
 import torch
 
 from kbtool.gpu._card import Management
-from kbtool.gpu.benchmark import Arms, OnArm, runnable, silent, timing
-from kbtool.model.results import Timing
+from kbtool.gpu.benchmark import Arms, OnArm, Timed, first_output, runnable, silent, timing
+from kbtool.gpu.probe import processes_on
 from kbtool.model.words import without_folders
 
 WARMUP_ROUNDS = 3
-MAX_SETS = 64
+MAX_CALLS = 256
+"""Of a graph; and so many sets of inputs at most."""
 REPLAY_SECONDS = 1e-3
-"""How long one replay is to take: long beside the events around it."""
-_SET_BYTES = 24 << 30
-"""Device memory that the input sets of a case may take together."""
+"""How long one replay is to take: long beside its start and its end."""
+PROBE_CALLS = 16
+"""Of the graph that tells how long a call takes."""
+_PROBES = 4
+_SPIN_CYCLES = 1_000_000
+"""The card waits for half a millisecond before a replay: so long the host may take to launch it."""
 _HOST_CALLS = 50
 
 
@@ -34,18 +41,22 @@ class CudaClock:
     def __init__(self, samples: int) -> None:
         self.device = torch.device("cuda", torch.cuda.current_device())
         self._samples = samples
-        identity = torch.cuda.get_device_properties(self.device).uuid
-        self._management = Management(str(identity))
-        self._l2 = torch.cuda.get_device_properties(self.device).L2_cache_size
-        self._flush = torch.empty(4 * self._l2, dtype=torch.int8, device=self.device)
+        card = torch.cuda.get_device_properties(self.device)
+        self._card = str(card.uuid)
+        self._management = Management(self._card)
+        self._room = card.total_memory // 2
+        self._flush = torch.empty(4 * card.L2_cache_size, dtype=torch.int8, device=self.device)
         self._reader = torch.ones(1 << 29, dtype=torch.float32, device=self.device)
+        flushed = f"{self._flush.nbytes >> 20} MiB"
         self.protocol = (
             f"{samples} samples an arm after {WARMUP_ROUNDS} warm-up rounds, arms in turn, order"
             " reversed every other round; a sample is one replay of a CUDA graph of as many calls"
-            f" as take about {REPLAY_SECONDS * 1e3:g} ms, {MAX_SETS} at most, each on inputs of its"
-            f" own, by device events, {self._flush.nbytes >> 20} MiB written before it so that the"
-            " L2 cache is cold; host time: one eager call with synchronisation, median of"
-            f" {_HOST_CALLS}"
+            f" as take the card about {REPLAY_SECONDS * 1e3:g} ms by a replay of {PROBE_CALLS},"
+            f" {MAX_CALLS} at most, each on inputs of its own, or on inputs since whose last use"
+            f" calls have moved {flushed} of others; fewer calls where half of the card's memory"
+            f" does not hold as many inputs; by device events, {flushed} written before it so that"
+            " the L2 cache is cold, launched while the card still waits; host time: one eager call"
+            f" with synchronisation, median of {_HOST_CALLS}"
         )
 
     def read_bandwidth(self) -> float:
@@ -57,62 +68,95 @@ class CudaClock:
         """The multiprocessors' clock now, by the driver."""
         return self._management.sm_clock_mhz()
 
-    def time(
-        self, arms: Arms, least_bytes: int, on_arm: OnArm = silent
-    ) -> tuple[dict[str, Timing], dict[str, str]]:
+    def others_on_card(self) -> int | None:
+        """By nvidia-smi, which lists this process too; a list without any says nothing."""
+        there = processes_on(self._card)
+        return there - 1 if there else None
+
+    def time(self, arms: Arms, least_bytes: int, on_arm: OnArm = silent) -> Timed:
         """Every arm that takes the inputs and can be captured."""
         before = torch.cuda.memory_allocated()
-        calls, absent = runnable(arms(0))
+        first, absent = runnable(arms(0))
         taken_up = max(torch.cuda.memory_allocated() - before, least_bytes, 1)
-        most = max(1, min(MAX_SETS, _SET_BYTES // taken_up))
-        counts = {}
-        for name, call in calls.items():
-            on_arm(name)
-            counts[name] = _calls_a_replay(call, most)
-        sets = [calls, *(runnable(arms(number))[0] for number in range(1, max(counts.values())))]
-        graphs = {}
-        for name, count in counts.items():
+        room = max(1, self._room // taken_up)
+        enough = 1 + math.ceil(self._flush.nbytes / max(least_bytes, 1))
+        most = MAX_CALLS if enough <= room else min(room, MAX_CALLS)
+        sets = [first]
+
+        def turns(name: str, count: int) -> list[Callable[[], Any]]:
+            """So many calls of an arm, from set to set, the first set last."""
+            used = min(count, enough)
+            return [sets[turn % used][name] for turn in reversed(range(count))]
+
+        def make_sets(count: int) -> None:
+            """What ``turns`` takes for so many calls."""
+            sets.extend(runnable(arms(n))[0] for n in range(len(sets), min(count, enough)))
+
+        def captured(name: str, count: int) -> _Replay | None:
             on_arm(name)
             try:
-                graphs[name] = _capture([one[name] for one in sets[:count]])
+                return _Replay(name, turns(name, count))
             except Exception as error:
                 why = without_folders(str(error).splitlines()[0])
                 absent[name] = f"cannot be captured: {why}"
-        taken: dict[str, list[float]] = {name: [] for name in graphs}
-        names = list(graphs)
+                return None
+
+        counts = {}
+        few = min(PROBE_CALLS, most)
+        make_sets(few)
+        for name in first:
+            if probe := captured(name, few):
+                seconds = min(self._cold_seconds(probe) for _ in range(_PROBES)) / few
+                counts[name] = max(1, min(most, round(REPLAY_SECONDS / seconds)))
+        make_sets(max(counts.values(), default=0))
+        replays = {
+            name: replay for name, count in counts.items() if (replay := captured(name, count))
+        }
+        taken: dict[str, list[float]] = {name: [] for name in replays}
         for round_number in range(WARMUP_ROUNDS + self._samples):
-            for name in names if round_number % 2 else reversed(names):
+            for name in replays if round_number % 2 else reversed(replays):
                 on_arm(name)
-                self._flush.zero_()
-                elapsed = _device_seconds(graphs[name].replay) / counts[name]
+                elapsed = self._cold_seconds(replays[name]) / counts[name]
                 if round_number >= WARMUP_ROUNDS:
                     taken[name].append(elapsed)
-        timings = {}
-        for name, seconds in taken.items():
+        clock = self.sm_clock_mhz()
+        timings, outputs = {}, {}
+        for name, samples in taken.items():
             on_arm(name)
-            timings[name] = timing(seconds, counts[name], _host_us(calls[name]))
-        return timings, absent
+            outputs[name] = replays[name].output_anew()
+            timings[name] = timing(samples, counts[name], _host_us(first[name]))
+        return Timed(timings, absent, outputs, clock)
+
+    def _cold_seconds(self, replay: _Replay) -> float:
+        """One replay, launched before the card comes to it, with nothing of it in the cache."""
+        self._flush.zero_()
+        torch.cuda._sleep(_SPIN_CYCLES)  # type: ignore[no-untyped-call]
+        return _device_seconds(replay.graph.replay)
 
 
-def _calls_a_replay(call: Callable[[], Any], most: int) -> int:
-    """How many calls take ``REPLAY_SECONDS``."""
-    call()
-    seconds = min(_device_seconds(call) for _ in range(3))
-    return max(1, min(most, round(REPLAY_SECONDS / seconds)))
+class _Replay:
+    """A graph of calls, one after the other, and the output of the last."""
 
+    def __init__(self, arm: str, calls: list[Callable[[], Any]]) -> None:
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(stream):
+            for call in calls[:2]:  # what is set up at a first call is not captured
+                call()
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            for call in calls[:-1]:
+                call()
+            # Held, so that its memory stays its own; the others' is used again.
+            self._output = first_output(arm, calls[-1]())
 
-def _capture(calls: list[Callable[[], Any]]) -> Any:
-    """A graph of the calls, one after the other; outputs stay alive in its pool."""
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    with torch.cuda.stream(stream):
-        for call in calls[:2]:  # what is set up at a first call is not captured
-            call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for call in calls:
-            call()
-    return graph
+    def output_anew(self) -> torch.Tensor:
+        """A copy of the output that a replay writes over NaN."""
+        self._output.fill_(math.nan)
+        self.graph.replay()
+        copy = self._output.clone()
+        torch.cuda.synchronize()
+        return copy
 
 
 def _device_seconds(call: Callable[[], Any]) -> float:

@@ -55,6 +55,24 @@ def probe_machine() -> MachineInfo:
     )
 
 
+def card_uuid() -> str | None:
+    """What tells the first card that this process may use from all others. No record has it."""
+    identity = _card().get("uuid")
+    return identity if isinstance(identity, str) else None
+
+
+def processes_on(card: str) -> int | None:
+    """How many processes hold the card with this UUID to compute, by nvidia-smi; ``None`` where it
+    is not there or fails."""
+    found = shutil.which("nvidia-smi")
+    if found is None:
+        return None
+    query = ["-i", f"GPU-{card}", "--query-compute-apps=pid", "--format=csv,noheader"]
+    said = _output([found, *query])
+    # In a container it may name what it cannot tell by other words than a number.
+    return None if said is None else sum(line.strip().isdigit() for line in said.splitlines())
+
+
 def _card() -> dict[str, Any]:
     """The first card that this process may use, as the driver describes it."""
     script = Path(__file__).with_name("_card.py")

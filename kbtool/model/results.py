@@ -183,6 +183,11 @@ class Timing(Model):
                 raise ValueError(f"{name} is {stated}, but the samples give {figure}")
         return self
 
+    @property
+    def sample_ms(self) -> float:
+        """How long a sample took, all its calls together, in the median."""
+        return self.calls_per_sample * self.median_us / 1e3
+
 
 class BenchmarkCase(Model):
     """One case of a benchmark: every arm in turn, over the same inputs."""
@@ -206,6 +211,18 @@ class BenchmarkCase(Model):
     """Arm of the library → device or main memory that it needs beside inputs and outputs."""
     peers: dict[str, OutputError] = {}
     """Peer → its output against the reference, under the rule of validation."""
+    timed: dict[str, OutputError] = {}
+    """Arm of the library → the output of what was timed, likewise; empty in older records."""
+    sm_clock_mhz: int | None = None
+    """The card's multiprocessor clock right after the timed samples; null where there is no card,
+    where it does not tell, and in older records."""
+
+    @model_validator(mode="after")
+    def _rechecked_follows(self) -> Self:
+        wrong = [arm for arm, output in self.timed.items() if not output.passed]
+        if self.rechecked and wrong:
+            raise ValueError(f"rechecked, although what was timed as {wrong[0]} is wrong")
+        return self
 
 
 class BenchmarkResult(Model):
@@ -231,6 +248,9 @@ class BenchmarkResult(Model):
     memory; null where there is no card or it does not tell."""
     others_busy: Annotated[float, Field(ge=0)] | None = None
     """Share of the cores that other processes used meanwhile; null where it cannot be told."""
+    others_on_card: Annotated[int, Field(ge=0)] | None = None
+    """The most other processes that held the card to compute, as asked before each case and after
+    the last; null where there is no card or nobody tells."""
     cases: list[BenchmarkCase]
     not_reached: Annotated[int, Field(ge=0)] = 0
     """Cases that the step did not come to; more than 0 only where it did not end by itself."""
@@ -241,9 +261,12 @@ class BenchmarkResult(Model):
         return [None, *self.variants]
 
     def ratio(self, case: BenchmarkCase) -> float | None:
-        """Baseline time ÷ subject time: above 1 the subject is faster; ``None`` without both."""
+        """Baseline time ÷ subject time: above 1 the subject is faster.
+
+        ``None`` without both, and where others were busy: noise can turn which is faster.
+        """
         subject, baseline = case.arms.get(self.subject), case.arms.get(self.baseline)
-        if case.refused or subject is None or baseline is None:
+        if self.noise or case.refused or subject is None or baseline is None:
             return None
         return baseline.median_us / subject.median_us
 
@@ -258,9 +281,9 @@ class BenchmarkResult(Model):
         return min(right, key=lambda arm: case.arms[arm].median_us, default=None)
 
     def ratio_to_best(self, case: BenchmarkCase) -> float | None:
-        """The best peer's time ÷ subject time; ``None`` without both."""
+        """The best peer's time ÷ subject time; ``None`` where :meth:`ratio` would be."""
         best, subject = self.best_peer(case), case.arms.get(self.subject)
-        if case.refused or best is None or subject is None:
+        if self.noise or case.refused or best is None or subject is None:
             return None
         return case.arms[best].median_us / subject.median_us
 
@@ -283,10 +306,12 @@ class BenchmarkResult(Model):
     @property
     def noise(self) -> str | None:
         """Why the figures say little, or ``None``: others were busy on the same machine."""
-        return _noise(self.others_busy)
+        return _noise(self.others_busy, self.others_on_card)
 
 
-def _noise(others_busy: float | None) -> str | None:
+def _noise(others_busy: float | None, others_on_card: int | None) -> str | None:
+    if others_on_card:
+        return f"noisy: other processes on the card meanwhile: {others_on_card}"
     if others_busy is None or others_busy <= QUIET:
         return None
     return f"noisy: other processes used {others_busy:.0%} of the cores meanwhile"
@@ -307,22 +332,34 @@ class TuneCase(Model):
     absent: dict[str, str] = {}
     """Setting → why it could not be timed."""
     best: str
-    """The fastest setting whose quartiles lie apart from those of the library's own choice; the own
-    choice where there is none."""
+    """The fastest setting whose quartiles lie apart from those of the library's own choice, in
+    `settings` and again in `retimed`; the own choice where there is none."""
+    retimed: dict[str, Timing] = {}
+    """The own choice and the fastest setting apart from it, timed again alone: of many settings one
+    looks faster by luck. Empty where there is none, and in older records."""
     wrong: str | None = None
     """What the best setting's output is off by, if it is wrong: such a case proves nothing."""
 
     @model_validator(mode="after")
     def _best_follows_from_times(self) -> Self:
         wanted = fastest_apart(self.own, self.settings)
+        if self.retimed:
+            if wanted == self.own or self.retimed.keys() != {self.own, wanted}:
+                raise ValueError(f"retimed {', '.join(self.retimed)}; the times call for {wanted}")
+            wanted = fastest_apart(self.own, self.retimed)
         if self.best != wanted:
             raise ValueError(f"best is {self.best}; the times make it {wanted}")
         return self
 
     @property
+    def times(self) -> Mapping[str, Timing]:
+        """The times that own and best are compared by: the later ones, which did not choose."""
+        return self.retimed or self.settings
+
+    @property
     def gain(self) -> float:
         """The own choice's time ÷ the best setting's: 1 where that is the own choice."""
-        return self.settings[self.own].median_us / self.settings[self.best].median_us
+        return self.times[self.own].median_us / self.times[self.best].median_us
 
 
 def fastest_apart(own: str, settings: Mapping[str, Timing]) -> str:
@@ -347,6 +384,8 @@ class TuneResult(Model):
     """How it was timed, in words."""
     others_busy: Annotated[float, Field(ge=0)] | None = None
     """Share of the cores that other processes used meanwhile; null where it cannot be told."""
+    others_on_card: Annotated[int, Field(ge=0)] | None = None
+    """As for a benchmark."""
     cases: list[TuneCase]
     not_reached: Annotated[int, Field(ge=0)] = 0
     """Cases that the step did not come to; more than 0 only where it did not end by itself."""
@@ -357,7 +396,7 @@ class TuneResult(Model):
     @property
     def noise(self) -> str | None:
         """Why the figures say little, or ``None``: others were busy on the same machine."""
-        return _noise(self.others_busy)
+        return _noise(self.others_busy, self.others_on_card)
 
     @property
     def ran(self) -> list[str | None]:

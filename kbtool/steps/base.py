@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
 import tempfile
 import time
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from kbtool.gpu.build import BuildPlan
+from kbtool.gpu.probe import card_uuid
 from kbtool.gpu.process import Completed, run_process
 from kbtool.gpu.worker import EVENT
 from kbtool.model.errors import UsageError
@@ -126,22 +129,26 @@ class Context:
 
     def variants(self, wanted: str) -> list[str | None]:
         """The variants of the built target in a comma-separated list; ``None`` is the kernel's own
-        choice, ``default`` in the list.
+        choice, ``default`` in the list. Before anything is built, those of any target.
 
         Raises:
-            UsageError: the build has no such variant.
+            UsageError: there is no such variant.
         """
         names = names_in(wanted)
-        offered = []
         if self.plan is not None:
             target = self.manifest.targets[self.plan.target]
             offered = target.variants_for(self.plan.architecture)
+            whose = f"this build, for {self.plan.target},"
+        else:
+            targets = self.kernel.targets.values() if self.kernel else ()
+            offered = list(dict.fromkeys(name for target in targets for name in target.variants))
+            whose = "the kernel"
         if names == ["all"]:
             return [None, *offered]
         for name in names:
             if name != "default" and name not in offered:
                 raise UsageError(
-                    f"this build has no variant {name!r}; it has"
+                    f"{whose} has no variant {name!r}; it has"
                     f" {', '.join(['default', *offered])}, or all"
                 )
         if not names:
@@ -328,13 +335,23 @@ def run_alone(
     Returns:
         The worker's result, or the outcome of a worker that brought none.
     """
-    try:
-        with lock(
-            context.root / ".kbtool" / "benchmark.lock",
-            on_wait=lambda: context.on_waiting("another benchmark on this machine"),
-            timeout=context.remaining,
-        ):
-            event, done = run_worker(request, context, on_event=on_event, on_tick=on_tick)
-    except LockTimeoutError:
-        return None, Outcome("timeout", "another benchmark kept this machine busy")
+    with contextlib.ExitStack() as held:
+        try:
+            for path in [context.root / ".kbtool" / "benchmark.lock", *_card_lock(request)]:
+                held.enter_context(
+                    lock(
+                        path,
+                        on_wait=lambda: context.on_waiting("another benchmark on this machine"),
+                        timeout=context.remaining,
+                    )
+                )
+        except LockTimeoutError:
+            return None, Outcome("timeout", "another benchmark kept this machine busy")
+        event, done = run_worker(request, context, on_event=on_event, on_tick=on_tick)
     return event.get("result"), worker_failure(event, done, doing)
+
+
+def _card_lock(request: Mapping[str, Any]) -> list[Path]:
+    """What a benchmark of another checkout on the same card holds, if it is the same user's."""
+    card = card_uuid() if request.get("device") == "cuda" else None
+    return [Path(tempfile.gettempdir()) / f"kbtool-{os.getuid()}-{card}.lock"] if card else []

@@ -7,6 +7,8 @@ from collections import Counter
 from statistics import geometric_mean
 from typing import Any
 
+from kbtool.gpu.harness import peers_named_in, unknown_peer
+from kbtool.model.errors import UsageError
 from kbtool.model.recipe import BenchmarkStep, names_in
 from kbtool.model.results import BenchmarkResult
 from kbtool.model.words import many
@@ -30,7 +32,14 @@ class Benchmark:
     def plan(self, step: BenchmarkStep, context: Context) -> list[str]:
         """The cases and the samples."""
         cases = context.cases(step.case_sets)
+        context.variants(step.variants)
         threads = step.threads or context.machine.cores
+        if threads > context.machine.cores:
+            cores = many(context.machine.cores, "core")
+            raise UsageError(f"{threads} threads are more than this machine has: {cores}")
+        known = peers_named_in(context.kernel_folder / context.manifest.harness)
+        if known and (unknown := unknown_peer(_peers(step) or (), known)):
+            raise UsageError(unknown)
         return [
             f"time {many(len(cases), 'case')} of {step.case_sets},"
             f" {many(step.samples, 'sample')} an arm, {many(threads, 'thread')}{_named(step)},"
@@ -60,7 +69,7 @@ class Benchmark:
                 "threads": step.threads or context.machine.cores,
                 "samples": step.samples,
                 "variants": named,
-                "peers": None if step.peers == "all" else names_in(step.peers),
+                "peers": _peers(step),
             },
             context,
         )
@@ -154,6 +163,11 @@ class _Timing:
         self.context.on_waiting(f"another process: {self.peer}: {how}, in {case}")
 
 
+def _peers(step: BenchmarkStep) -> list[str] | None:
+    """The peers by name; ``None`` for all."""
+    return None if step.peers == "all" else names_in(step.peers)
+
+
 def _named(step: BenchmarkStep) -> str:
     return "" if step.variants == "default" else f", variants {step.variants} an arm each"
 
@@ -200,6 +214,13 @@ def remarks(result: BenchmarkResult) -> list[str]:
     ]
     if result.not_reached:
         lines.append(f"{many(result.not_reached, 'case')} not reached")
+    timings = [timing for case in result.cases for timing in case.arms.values()]
+    calls = [timing.calls_per_sample for timing in timings]
+    if max(calls, default=1) > 1:
+        took = [timing.sample_ms for timing in timings]
+        lines.append(
+            f"a sample: {min(calls)} to {max(calls)} calls, {min(took):.2f} to {max(took):.2f} ms"
+        )
     return lines
 
 

@@ -25,6 +25,7 @@ class Minimise:
     def plan(self, step: MinimiseStep, context: Context) -> list[str]:
         """The cases, and how far the search may go."""
         cases = context.chosen(step.case_sets, step.case)
+        context.variants(step.variant)
         several = f"{many(len(cases), 'case')} of {step.case_sets}"
         where = f"the case {step.case!r}" if step.case else several
         return [

@@ -23,6 +23,7 @@ class Sanitise:
     def plan(self, step: SanitiseStep, context: Context) -> list[str]:
         """The cases and the tools."""
         cases = context.chosen(step.case_sets, step.case)
+        context.variants(step.variants)
         program, version = find_sanitiser()
         variants = "" if step.variants == "default" else f", variants {step.variants},"
         plan = [f"call the library once on each of {many(len(cases), 'case')}{variants} under"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import geometric_mean
 from typing import Any
 
+from kbtool.model.errors import UsageError
 from kbtool.model.recipe import TuneStep
 from kbtool.model.results import TuneResult
 from kbtool.model.words import many
@@ -19,23 +20,22 @@ class Tune:
     def plan(self, step: TuneStep, context: Context) -> list[str]:
         """The cases and the samples."""
         cases = context.chosen(step.case_sets, step.case)
+        _variants(step, context)
         writes = "write the table that it chooses by" if step.write else "leave its table as it is"
         return [
             f"time the library's own choice beside every other on {many(len(cases), 'case')},"
-            f" variants {step.variants}, {many(step.samples, 'sample')} a setting; refused unless"
-            " validate passed this very library",
+            f" variants {step.variants}, {many(step.samples, 'sample')} a setting, and again beside"
+            " the fastest alone; refused unless validate passed this very library",
             writes,
         ]
 
     def run(self, step: TuneStep, context: Context) -> Outcome:
         """Passed whether anything is gained or not; failed if a setting's output is wrong."""
-        variants = context.variants(step.variants)
+        variants = _variants(step, context)
         shut = context.gate(variants)
         if shut is not None:
             return shut
         assert context.built is not None and context.plan is not None
-        if None in variants:
-            return Outcome("failed", "default is no variant to tune; name variants of the target")
         calls = [
             (entry, variant)
             for variant in variants
@@ -76,6 +76,18 @@ class Tune:
         return Outcome("passed", headline(result), result)
 
 
+def _variants(step: TuneStep, context: Context) -> list[str | None]:
+    """The variants to tune.
+
+    Raises:
+        UsageError: the build has no such variant, or it is the kernel's own choice of one.
+    """
+    variants = context.variants(step.variants)
+    if None in variants:
+        raise UsageError(f"{step.variants} is no variant to tune; name variants of the target")
+    return variants
+
+
 def headline(result: TuneResult) -> str:
     """What there is to gain, in a line."""
     cases = many(len(result.cases), "case")
@@ -96,7 +108,7 @@ def headline(result: TuneResult) -> str:
 def report(result: TuneResult) -> list[str]:
     """Each case with its own choice and the best, in lines."""
     return [
-        f"{case.name}, {case.variant}: own {case.own} {case.settings[case.own].median_us:.2f} µs,"
-        f" best {case.best} {case.settings[case.best].median_us:.2f} µs ({case.gain:.2f}×)"
+        f"{case.name}, {case.variant}: own {case.own} {case.times[case.own].median_us:.2f} µs,"
+        f" best {case.best} {case.times[case.best].median_us:.2f} µs ({case.gain:.2f}×)"
         for case in result.cases
     ]

@@ -20,6 +20,7 @@ class Validate:
     def plan(self, step: ValidateStep, context: Context) -> list[str]:
         """The case sets and how many cases they hold."""
         counts = Counter(name for name, _ in context.cases(step.case_sets))
+        context.variants(step.variants)
         variants = "" if step.variants == "default" else f", variants {step.variants}"
         return [
             f"hold {many(count, 'case')} of {name} against the float64 reference{variants}"

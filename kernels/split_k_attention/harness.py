@@ -177,10 +177,10 @@ def terms(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     ``|scale| |q| |k|``, ``(B, H, Sq)``, of the longest key.
 
     An output's row sums weights times values. Each product is rounded by its own size, which add up
-    as their squares do: ``sqrt(sum w² v²)``, ``(B, H, Sq, 1)``, of the largest column. For a row that
-    sees one key that is its value, and for many keys alike it falls as the output does. Logits and
-    sums are kept in float32: a logit's last digits move its weight, a sum of n terms is rounded n
-    times. An output in float32 tells, a shorter one hardly.
+    as their squares do: ``sqrt(sum w² v²)``, ``(B, H, Sq, 1)``, of the largest column. For a row
+    that sees one key that is its value, and for many keys alike it falls as the output does. Logits
+    and sums are kept in float32: a logit's last digits move its weight, a sum of n terms is rounded
+    n times. An output in float32 tells, a shorter one hardly.
     """
     q, scale = inputs["q"], abs(_scale(inputs))
     digits = torch.finfo(torch.float32).eps / torch.finfo(q.dtype).eps

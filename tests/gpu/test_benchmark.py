@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
+from kbtool.checks.ceiling import CEILING_MARGIN, refusal
 from kbtool.cli.recipe import _print_benchmark
-from kbtool.gpu.benchmark import CEILING_MARGIN, benchmark, refusal, runnable, timing
+from kbtool.gpu import benchmark as benchmarks
+from kbtool.gpu.benchmark import (
+    OtherProcesses,
+    Timed,
+    benchmark,
+    first_output,
+    runnable,
+    timing,
+)
 from kbtool.gpu.calls import profiled_call
-from kbtool.gpu.cpu_clock import interleave
+from kbtool.gpu.cpu_clock import WARMUP_ROUNDS as CPU_ROUNDS
+from kbtool.gpu.cpu_clock import CpuClock, interleave
 from kbtool.gpu.harness import HarnessError
 from kbtool.model.results import BenchmarkCase, BenchmarkResult, OutputError
 from kbtool.steps.benchmark import remarks, report
@@ -106,6 +119,23 @@ def test_what_was_not_timed_and_who_is_wrong_is_told_once_a_reason():
     assert remarks(result.model_copy(update={"not_reached": 4}))[2:] == ["4 cases not reached"]
 
 
+def test_how_long_samples_really_were_is_told_where_they_hold_several_calls():
+    one = measured(ours=2.0, torch=4.0)
+    counts = {"ours": 200, "torch": 256}
+    arms = {n: t.model_copy(update={"calls_per_sample": counts[n]}) for n, t in one.arms.items()}
+    result = result_of(one.model_copy(update={"arms": arms}))
+    assert remarks(result) == ["a sample: 200 to 256 calls, 0.40 to 1.02 ms"]
+
+
+def test_who_shares_the_card_makes_noise_however_quiet_the_cores_are():
+    result = result_of(measured(ours=2.0, torch=4.0))
+    quiet = result.model_copy(update={"others_busy": 0.0, "others_on_card": 0})
+    assert quiet.noise is None
+    shared = quiet.model_copy(update={"others_on_card": 2})
+    assert shared.noise == "noisy: other processes on the card meanwhile: 2"
+    assert shared.ratio(shared.cases[0]) is None
+
+
 def test_each_group_has_a_table_of_its_own_arms_with_host_time_and_ceiling(capsys):
     first, second = measured(ours=2.0, torch=4.0), measured(ours=2.0, torch=3.0, quick=2.5)
     hosted = {arm: t.model_copy(update={"host_us": 9.5}) for arm, t in second.arms.items()}
@@ -133,14 +163,17 @@ class Clock:
     device = torch.device("cpu")
     protocol = "none"
 
-    def __init__(self, read_gb_s: float, sm_clock_mhz: int) -> None:
-        self.read_gb_s, self.clock = read_gb_s, sm_clock_mhz
+    def __init__(self, read_gb_s: float, sm_clock_mhz: int, others: Sequence[int] = ()) -> None:
+        self.read_gb_s, self.clock, self.others = read_gb_s, sm_clock_mhz, list(others)
 
-    def time(self, arms: Any, least_bytes: int, on_arm: Any) -> Any:
+    def time(self, arms: Any, least_bytes: int, on_arm: Any) -> Timed:
         calls, absent = runnable(arms(0))
-        for name in calls:
+        outputs = {}
+        for name, call in calls.items():
             on_arm(name)
-        return {name: timing([1e-3] * 3) for name in calls}, absent
+            outputs[name] = first_output(name, call())
+        timings = {name: timing([1e-3] * 3) for name in calls}
+        return Timed(timings, absent, outputs, self.clock - 5)
 
     def read_bandwidth(self) -> float:
         return self.read_gb_s
@@ -148,9 +181,15 @@ class Clock:
     def sm_clock_mhz(self) -> int:
         return self.clock
 
+    def others_on_card(self) -> int | None:
+        return self.others.pop(0) if self.others else None
 
-def doubling() -> Any:
-    """A harness that doubles a tensor, with a peer that is right and one that raises."""
+
+def doubling(factor: float = 2) -> Any:
+    """A harness that doubles a tensor, with a peer that is right and one that raises.
+
+    What is timed of the library, and as its variant ``half``, takes it times ``factor``.
+    """
 
     def make_inputs(case: Any, *, device: Any, seed: int) -> Any:
         return {"x": torch.ones(4)}
@@ -158,12 +197,18 @@ def doubling() -> Any:
     def twice(inputs: Any, **_: Any) -> Any:
         return {"out": inputs["x"] * 2}
 
+    def ours(inputs: Any, times: float) -> Any:
+        return lambda: (inputs["x"] * times, "a second output")
+
     def raising() -> Any:
         raise ValueError("not these, /opt/its/folder/x.h:3\nat all")
 
     def arms(inputs: Any, variants: Any = (), peers: Any = ()) -> Any:
-        calls = {"ours": list, "torch": lambda: inputs["x"] * 2, "quick": raising}
-        return {name: calls[name] for name in ("ours", *peers)}
+        calls = {
+            "ours": ours(inputs, 2 if variants else factor), "half": ours(inputs, factor),
+            "torch": lambda: inputs["x"] * 2, "quick": raising, "empty": list,
+        }  # fmt: skip
+        return {name: calls[name] for name in ("ours", *variants, *peers)}
 
     return SimpleNamespace(
         SUBJECT="ours", BASELINE_ARM="torch", PEERS=("torch", "quick"), make_inputs=make_inputs,
@@ -173,17 +218,114 @@ def doubling() -> Any:
     )  # fmt: skip
 
 
-def timed(clock: Clock, **options: Any) -> BenchmarkResult:
+def timed(clock: Clock, harness: Any = None, **options: Any) -> BenchmarkResult:
+    defaults = {"variants": [], "peers": None, "on_case": lambda n, part: None}
     return benchmark(
-        doubling(), [("s", {"name": "a"}), ("s", {"name": "b"})], clock, sha256="0" * 64,
-        threads=1, seed=0, variants=[], peers=None, **{"on_case": lambda n, part: None, **options},
+        harness or doubling(), [("s", {"name": "a"}), ("s", {"name": "b"})], clock, sha256="0" * 64,
+        threads=1, seed=0, **{**defaults, **options},
     )  # fmt: skip
+
+
+def test_what_was_timed_is_itself_held_against_the_reference():
+    """The operator is right, and a call of it too; what the arm calls is not."""
+    case = timed(Clock(1.0, 1), doubling(factor=1)).cases[0]
+    assert not case.rechecked and not case.timed["ours"].passed
+    assert str(case.refused).startswith("what was timed as ours is wrong: ")
+    assert case.peers["torch"].passed
+    right = timed(Clock(1.0, 1)).cases[0]
+    assert (right.rechecked, right.refused, right.timed["ours"].passed) == (True, None, True)
+
+
+def test_a_variant_that_is_wrong_where_it_is_timed_refuses_the_case():
+    case = timed(Clock(1.0, 1), doubling(factor=1), variants=["half"]).cases[0]
+    assert case.timed["ours"].passed and not case.timed["half"].passed
+    assert str(case.refused).startswith("what was timed as half is wrong: ")
+
+
+def test_a_record_cannot_call_right_what_was_timed_wrong():
+    case = timed(Clock(1.0, 1), doubling(factor=1)).cases[0]
+    fields = case.model_dump() | {"rechecked": True}
+    with pytest.raises(ValidationError, match="what was timed as ours is wrong"):
+        BenchmarkCase.model_validate(fields)
+
+
+def test_an_arm_that_returns_no_output_is_named():
+    with pytest.raises(HarnessError, match=r"arm 'ours' is to return .* it returns NoneType"):
+        first_output("ours", None)
+    harness = doubling()
+    harness.PEERS = ("torch", "empty")
+    case = timed(Clock(1.0, 1), harness).cases[0]
+    assert "it returns list" in case.absent["empty"]
+
+
+def test_a_peer_that_the_arms_do_not_know_is_absent_with_the_reason():
+    harness = doubling()
+    harness.PEERS, arms = ("torch", "ghost"), harness.arms
+    harness.arms = lambda inputs, variants=(), peers=(): arms(
+        inputs, variants, [peer for peer in peers if peer != "ghost"]
+    )
+    absent = timed(Clock(1.0, 1), harness).cases[0].absent
+    assert absent == {"ghost": "the harness has no arm of that name"}
+
+
+def test_the_most_who_shared_the_card_are_recorded_and_the_clock_after_each_case():
+    result = timed(Clock(1.0, 1980, others=[0, 3, 1]))
+    assert result.others_on_card == 3
+    assert [case.sm_clock_mhz for case in result.cases] == [1975, 1975]
+    assert timed(Clock(1.0, 1)).others_on_card is None
+
+
+def test_a_clock_of_the_cpu_runs_each_arm_once_more_over_nan():
+    """Arms that write to memory of their own: one does, one only did while it was timed."""
+    honest, lazy = torch.empty(3), torch.empty(3)
+    runs = {"lazy": 0}
+
+    def tires() -> torch.Tensor:
+        runs["lazy"] += 1
+        return lazy.fill_(1) if runs["lazy"] <= CPU_ROUNDS + 5 else lazy
+
+    both = {"honest": lambda: honest.fill_(1), "lazy": tires}
+    outputs = CpuClock(5).time(lambda number: both, 1).outputs
+    assert outputs["honest"].tolist() == [1, 1, 1]
+    assert outputs["lazy"].isnan().all()
+
+
+def test_arms_that_share_their_output_are_told_apart():
+    shared = torch.empty(2)
+    both = {"one": lambda: shared.fill_(1), "two": lambda: shared.fill_(2)}
+    outputs = CpuClock(5).time(lambda number: both, 1).outputs
+    assert (outputs["one"].tolist(), outputs["two"].tolist()) == ([1, 1], [2, 2])
+
+
+def test_others_are_those_on_the_cores_that_this_process_may_use(tmp_path, monkeypatch):
+    """Of four cores, two are its own; another works on one of these for half of the time."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1, 2})
+    monkeypatch.setattr(os, "times", lambda: (0.0, 0.0, 0.0, 0.0, 0.0))
+    now = [100.0]
+    monkeypatch.setattr(benchmarks.time, "monotonic", lambda: now[0])
+    hertz = os.sysconf("SC_CLK_TCK")
+    stat = tmp_path / "stat"
+
+    def ticked(seconds: float) -> None:
+        busy = round(seconds * hertz)
+        rest = "0 0 999 999 0 0 0 0 0"
+        cores = [9 * busy, busy, 0, 9 * busy]
+        lines = [f"cpu{n} {ticks} {rest}" for n, ticks in enumerate(cores)]
+        stat.write_text("\n".join([f"cpu  {sum(cores)} {rest}", *lines, "intr 1 2 3"]))
+
+    ticked(0)
+    others = OtherProcesses(stat)
+    now[0] += 10
+    ticked(5)
+    assert others.share() == 0.25
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {77})
+    assert OtherProcesses(stat).share() is None
 
 
 def test_whose_code_runs_is_said_before_it_runs():
     said: list[str | None] = []
     timed(Clock(1.0, 1), on_peer=said.append)
-    one = [None, "torch", "quick", None, "torch", None, "torch", "torch", None]
+    one = [None, "torch", "quick", None, "torch", None]
     assert said == one * 2
 
 

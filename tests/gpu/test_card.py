@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kbtool.gpu import _card
+from kbtool.gpu import _card, probe
 
 DRIVER = """
 #include <string.h>
@@ -92,8 +92,9 @@ def asked(folder: Path, code: str | None = None) -> object:
 
 
 CARD = {
-    "name": "Some card", "cards": 2, "compute_capability": "sm_90", "memory_bytes": 80 << 30,
-    "multiprocessors": 132, "l2_bytes": 50 << 20,
+    "uuid": "10111213-1415-1617-1819-1a1b1c1d1e1f", "name": "Some card", "cards": 2,
+    "compute_capability": "sm_90", "memory_bytes": 80 << 30, "multiprocessors": 132,
+    "l2_bytes": 50 << 20,
 }  # fmt: skip
 CLOCKS = {"sm_clock_mhz": 1980, "memory_clock_mhz": 2619}
 
@@ -123,3 +124,22 @@ def test_the_clock_now_is_another_than_the_highest(folder):
         " ('10111213-1415-1617-1819-1a1b1c1d1e1f', 'another')]))"
     )
     assert asked(folder / "both", code) == [1755, None]
+
+
+@pytest.mark.parametrize(
+    ("prints", "there"),
+    [("echo 17; echo 4711", 2), ("true", 0), ("echo '[Not Supported]'", 0), ("exit 6", None)],
+)
+def test_who_computes_on_a_card_is_counted_by_nvidia_smi(tmp_path, monkeypatch, prints, there):
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\n{prints}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert probe.processes_on("1-2") == there
+    asked = (tmp_path / "asked").read_text()
+    assert asked == "-i GPU-1-2 --query-compute-apps=pid --format=csv,noheader\n"
+
+
+def test_without_nvidia_smi_nobody_tells_who_computes(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert probe.processes_on("1-2") is None

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from attention_rule import FOLDER
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
+
+from kbtool.gpu.harness import peers_named_in
 
 D, HKV, H = 64, 2, 8
 
@@ -112,6 +115,12 @@ def test_the_older_kernels_are_an_arm_only_where_flashinfer_chooses_newer(
     monkeypatch.setattr(peers, "_on_hopper", lambda t: True)
     assert_right(harness, inputs, peers.flashinfer_fa2(inputs))
     assert isinstance(peers.flashinfer_fa2(made(harness, Sq=1, Skv=300)), str)
+
+
+def test_the_harness_names_every_peer_that_there_is(harness):
+    """It does so once more, in a literal that a plan reads."""
+    assert list(harness.PEERS) == list(harness._PEERS.PEERS)
+    assert peers_named_in(FOLDER / "harness.py") == list(harness.PEERS)
 
 
 def test_flex_attention_is_compiled_for_every_shape(harness, monkeypatch):

@@ -113,6 +113,63 @@ def test_the_kernels_own_death_fails_the_step_at_once(second_kernel_base):
     assert step.result.not_reached == 2
 
 
+# What is timed of the library is something else.
+ELSE = """
+
+_sound = arms
+
+
+def arms(inputs, variants=(), peers=()):
+    def ours(**changed):
+        return _sound({**inputs, **changed})[SUBJECT]()
+
+    return {**_sound(inputs, variants, peers), SUBJECT: lambda: TIMED}
+"""
+
+
+@pytest.mark.parametrize(
+    ("instead", "told"),
+    [
+        ("ours(x=inputs['x'][::2], y=inputs['y'][::2])", "has shape (500000,), not (1000000,)"),
+        ("1.5 * ours()", "is over the bound"),
+    ],
+)
+def test_a_kernel_that_is_timed_otherwise_than_it_is_validated_is_refused(
+    second_kernel_base, instead, told
+):
+    """The operator is right; what is timed reads half of the inputs, or makes more of them."""
+    with (second_kernel_base / "kernels" / "scaled_add" / "harness.py").open("a") as file:
+        file.write(ELSE.replace("TIMED", instead))
+    assert kbtool(["--root", str(second_kernel_base), "run-recipe", "add"]) == 1
+    (path,) = second_kernel_base.glob("sessions/*/runs/*.json")
+    step = Run.model_validate_json(path.read_bytes()).steps[3]
+    assert step.status == "failed"
+    assert "1 of 1 figure refused" in step.message and told in step.message
+    assert isinstance(step.result, BenchmarkResult)
+    case = step.result.cases[0]
+    assert str(case.refused).startswith("what was timed as scaled_add is wrong: ")
+    assert not case.rechecked and case.peers["torch"].passed
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [("peers", "nope", "no peer 'nope'; it has torch"), ("threads", "1000", "1000 threads are")],
+)
+def test_a_usage_that_no_run_could_meet_is_told_by_the_dry_run(
+    second_kernel_base, capsys, name, value, told
+):
+    recipes = second_kernel_base / "patterns" / "P01.yaml"
+    text = recipes.read_text().replace("threads: 1}", 'threads: "${threads}", peers: "${peers}"}')
+    more = (
+        "threads: {type: int, default: 1, help: t}\n      peers: {type: str, default: all, help: p}"
+    )
+    recipes.write_text(text.replace("samples: {type", f"{more}\n      samples: {{type", 1))
+    argv = ["--root", str(second_kernel_base), "run-recipe", "add", "--dry-run"]
+    assert kbtool(argv) == 0
+    assert kbtool([*argv, "--set", f"{name}={value}"]) == 2
+    assert told in capsys.readouterr().err
+
+
 def part(name: str) -> dict[str, Any]:
     """What the worker tells of one timed case."""
     case = BenchmarkCase(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from kbtool.gpu.probe import probe_machine
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Kernel
 from kbtool.model.recipe import Recipe, StepSpec
+from kbtool.model.results import BuildResult
 from kbtool.model.run import MachineInfo
 from kbtool.steps import KINDS
 from kbtool.steps import build as build_step
 from kbtool.steps.base import Context
 
+KERNELS = Path(__file__).parents[2] / "kernels"
 COMMON = {"id": "s", "title": "S", "expected": "1 s", "timeout": "1 min"}
 
 
@@ -44,6 +48,45 @@ def test_nothing_is_validated_or_timed_before_it_is_built(context, spec):
     outcome = KINDS[spec["kind"]].run(step(**spec), context)
     assert outcome.status == "refused"
     assert "nothing was built" in outcome.message
+
+
+@pytest.fixture
+def attention(tmp_path: Path) -> Context:
+    """Before anything is built of the attached kernel, on two cores."""
+    (tmp_path / "kernels").symlink_to(KERNELS)
+    manifest = (KERNELS / "split_k_attention" / "kernel.yaml").read_text()
+    kernel = Kernel.model_validate(yaml.load(manifest, yaml.BaseLoader))
+    machine = MachineInfo(python="3", kbtool="0", os="L", cpu="C", cores=2)
+    return Context(root=tmp_path, kernel=kernel, machine=machine, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"peers": "sdpa,nope"}, "no peer 'nope'; it has sdpa, .*, flex$"),
+        (
+            {"variants": "two_pass,nope"},
+            "the kernel has no variant 'nope'; it has default, ",
+        ),
+        ({"threads": 1000}, "1000 threads are more than this machine has: 2 cores"),
+    ],
+)
+def test_what_a_benchmark_cannot_time_is_refused_before_anything_is_built(attention, fields, told):
+    with pytest.raises(UsageError, match=told):
+        KINDS["benchmark"].plan(step(kind="benchmark", case_sets="quick", **fields), attention)
+
+
+def test_what_a_benchmark_can_time_is_planned(attention):
+    fields = {"peers": "sdpa, flex", "variants": "wgmma", "threads": 2}
+    lines = KINDS["benchmark"].plan(step(kind="benchmark", case_sets="quick", **fields), attention)
+    assert "2 threads, variants wgmma an arm each, peers sdpa, flex" in lines[0]
+
+
+def test_once_the_target_is_known_its_variants_alone_are_taken(attention):
+    attention.plan = SimpleNamespace(kernel=attention.kernel, target="cpu", architecture="")
+    spec = step(kind="benchmark", case_sets="quick", variants="wgmma")
+    with pytest.raises(UsageError, match="this build, for cpu, has no variant 'wgmma'; it has"):
+        KINDS["benchmark"].plan(spec, attention)
 
 
 def test_too_old_is_unavailable(context):
@@ -92,6 +135,25 @@ def test_cuda_is_refused_before_anything_compiles_where_it_cannot_be_linked_or_r
         ]
         assert all(what in said for what in lacks)
         assert "--set target=cpu" in said and "kbtool kernel compile" in said
+
+
+def test_auto_leaves_to_the_cpu_a_card_that_cuda_does_not_compile_for(attention, monkeypatch):
+    attention.machine = attention.machine.model_copy(
+        update={"card": "Card", "compute_capability": "sm_120", "cuda": "13", "nvcc": "13"}
+    )
+    told = "Card is passed over: target cuda of kernel split_k_attention does not compile for sm_"
+    first, second, *_ = KINDS["build"].plan(step(kind="build"), attention)
+    assert first.startswith("build split_k_attention for cpu with ")
+    assert second.startswith(f"{told}120; it does for sm_90a, ")
+
+    def build(plan, **_):
+        return BuildResult.model_construct(target=plan.target, sha256="0" * 64, warm=True)
+
+    monkeypatch.setattr(build_step, "build", build)
+    outcome = KINDS["build"].run(step(kind="build"), attention)
+    assert outcome.message.startswith("cpu library 000000000000, found, nothing compiled; " + told)
+    with pytest.raises(UsageError, match="does not compile for sm_120; it does for sm_90a"):
+        KINDS["build"].plan(step(kind="build", target="cuda"), attention)
 
 
 @pytest.mark.parametrize("field", ["cwd", "produces"])

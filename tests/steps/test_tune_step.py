@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from kbtool.gpu.benchmark import timing
+from kbtool.model.errors import UsageError
 from kbtool.model.kernel import Kernel
 from kbtool.model.recipe import StepSpec
 from kbtool.model.results import CaseResult, TuneCase, TuneResult, ValidationResult
@@ -129,10 +131,39 @@ def test_a_wrong_setting_fails_the_step(context, worker):
     assert "1 setting wrong: Skv=100 with 2: out: NaN" in outcome.message
 
 
-def test_the_kernels_own_choice_of_a_variant_is_none_to_tune(context, worker):
-    context.validated = [passed(None)]
-    outcome = KINDS["tune"].run(step(variants="default"), context)
-    assert (outcome.status, "name variants" in outcome.message) == ("failed", True)
+def test_two_checkouts_that_time_on_one_card_wait_for_each_other(context, tmp_path, monkeypatch):
+    monkeypatch.setattr(base, "card_uuid", lambda: "1-2")
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tune, "library_request", lambda *_: {"device": "cuda"})
+    timed: list[str] = []
+
+    def run_worker(request: Any, *_: Any, **__: Any) -> Any:
+        timed.append(request["device"])
+        return {"event": "failed", "message": "enough"}, SimpleNamespace(timed_out=False, output="")
+
+    monkeypatch.setattr(base, "run_worker", run_worker)
+    assert KINDS["tune"].run(step(), context).message == "enough"
+    (held,) = tmp_path.glob("kbtool-*-1-2.lock")
+    context.deadline = time.monotonic() + 0.5
+    with lock(held, timeout=1.0):
+        assert KINDS["tune"].run(step(), context).status == "timeout"
+        context.deadline = time.monotonic() + 60
+        monkeypatch.setattr(tune, "library_request", lambda *_: {"device": "cpu"})
+        assert KINDS["tune"].run(step(), context).message == "enough"
+    assert timed == ["cuda", "cpu"]
+
+
+@pytest.mark.parametrize("built", [False, True])
+@pytest.mark.parametrize(
+    ("variants", "told"),
+    [("default", "name variants"), ("all", "name variants"), ("nope", "no variant 'nope'; it has")],
+)
+def test_what_is_no_variant_to_tune_is_refused_as_it_is_planned(context, built, variants, told):
+    if not built:
+        context.plan = context.built = None
+    for act in (KINDS["tune"].plan, KINDS["tune"].run):
+        with pytest.raises(UsageError, match=told):
+            act(step(variants=variants), context)
 
 
 def test_the_plan_says_whether_the_table_is_written(context):

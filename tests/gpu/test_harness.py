@@ -1,0 +1,62 @@
+"""What a harness has to keep to, as it is loaded and as a plan reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kbtool.gpu.harness import (
+    FUNCTIONS,
+    HarnessError,
+    load_harness,
+    peers_named_in,
+    unknown_peer,
+)
+
+SOUND = 'SUBJECT = "ours"\nBASELINE_ARM = "torch"\nPEERS = ("torch", "quick")\n' + "".join(
+    f"def {name}(*_, **__): ...\n" for name in FUNCTIONS
+)
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "harness.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_baseline_that_is_no_peer_is_refused(tmp_path):
+    assert load_harness(written(tmp_path, SOUND)).BASELINE_ARM == "torch"
+    misspelt = SOUND.replace('ARM = "torch"', 'ARM = "torhc"')
+    with pytest.raises(HarnessError, match=r"BASELINE_ARM is 'torhc', .* PEERS: torch, quick"):
+        load_harness(written(tmp_path, misspelt))
+
+
+@pytest.mark.parametrize("name", ["workspace_bytes", "PEERS"])
+def test_what_a_harness_lacks_is_named(tmp_path, name):
+    with pytest.raises(HarnessError, match=f"lacks {name}"):
+        load_harness(written(tmp_path, SOUND.replace(name, "another")))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (SOUND, ["torch", "quick"]),
+        ("raise SystemExit\nPEERS = ['a']\n", ["a"]),  # nothing of it runs
+        ("PEERS = tuple(others)\n", None),
+        ("PEERS = 3\n", None),
+        ("x = 1\n", None),
+        ("PEERS = (\n", None),
+    ],
+)
+def test_peers_are_read_without_running_the_harness(tmp_path, text, named):
+    assert peers_named_in(written(tmp_path, text)) == named
+
+
+def test_a_harness_that_is_not_there_names_no_peers(tmp_path):
+    assert peers_named_in(tmp_path / "harness.py") is None
+
+
+def test_a_peer_that_is_none_is_told_with_those_that_there_are():
+    assert unknown_peer(["a", "x"], ["a", "b"]) == "the harness has no peer 'x'; it has a, b"
+    assert unknown_peer([], ["a"]) is unknown_peer(["a"], ["a"]) is None
