@@ -219,6 +219,10 @@ def _describe_kernel(facts: Facts, kernel: Kernel) -> None:
             ]
 
 
+_CASE_SETS = {"case_sets", "case_set", "profile"}
+"""Fields of steps that name case sets, whatever the kind of step."""
+
+
 def _recipe(recipe: Recipe, index: int) -> RecipeFacts:
     """What a recipe asks of others, whichever of its choices is taken."""
     facts = RecipeFacts(recipe.name, ["recipes", index], recipe.kernel, [], [], [])
@@ -227,12 +231,10 @@ def _recipe(recipe: Recipe, index: int) -> RecipeFacts:
         for place, step in enumerate(bound.steps):
             where = ["recipes", index, "steps", place]
             asked: tuple[list[Any], ...] = ([], [], [])
-            if step.kind in {"validate", "benchmark", "mutants", "minimise", "sanitise"}:
-                names = names_in(step.case_sets)
-                asked[0].extend(([*where, "case_sets"], name) for name in names)
-            elif step.kind == "profile":
-                asked[0].append(([*where, "case_set"], step.case_set))
-            elif step.kind == "build":
+            for key in _CASE_SETS & type(step).model_fields.keys():
+                names = names_in(getattr(step, key))
+                asked[0].extend(([*where, key], name) for name in names)
+            if step.kind == "build":
                 asked[1].append(([*where, "target"], step.target))
             elif step.kind == "command":
                 asked[2].append(([*where, "cwd"], step.cwd))

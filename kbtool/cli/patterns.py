@@ -252,6 +252,7 @@ def _print_csv(ranked: Sequence[Account], first: int) -> None:
     import csv
     import io
 
+    from kbtool.ledger.export.lines import as_text
     from kbtool.ledger.patterns import VERDICTS, account_json
 
     text = io.StringIO()
@@ -275,7 +276,7 @@ def _print_csv(ranked: Sequence[Account], first: int) -> None:
         timed["money"] = " + ".join(f"{amount} {code}" for code, amount in timed["money"].items())
         writer.writerow(
             [
-                rank, account.pattern.id, account.pattern.title, account.standing,
+                rank, account.pattern.id, as_text(account.pattern.title), account.standing,
                 " ".join(account.superseded_by),
                 *(account.count(verdict) for verdict in VERDICTS),
                 *spans,

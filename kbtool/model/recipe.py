@@ -158,7 +158,8 @@ class MutantsStep(StepBase):
     bound: Annotated[float, Field(ge=0)] = 0.0
     """A fixed bound to compare the rule with: which bugs would it let through? 0 compares none."""
     limit: ExactDuration = Quantity("2 min")
-    """How long one mutant may take; after that it hangs, and counts as found."""
+    """How long one mutant may take; after that it hangs and counts as found, unless case after case
+    had come to its end: then it is judged again, alone."""
     jobs: Annotated[int, Field(ge=0)] = 0
     """Compilers at once; 0 takes one a core."""
     at_once: Annotated[int, Field(ge=0)] = 0

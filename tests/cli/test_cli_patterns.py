@@ -101,6 +101,14 @@ def test_csv(known, kbtool):
     assert rows[2]["claimed_lost_minutes"] == "9"
 
 
+def test_a_title_is_no_formula_in_a_spreadsheet(known, kbtool):
+    path = next((known.root / "patterns").glob("P01*"))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join('title: "=1+1"\n' if one[:7] == "title: " else one for one in lines))
+    rows = list(csv.DictReader(io.StringIO(kbtool("patterns", "--csv", root=known.root).out)))
+    assert {row["id"]: row["title"] for row in rows}["P01"] == "'=1+1"
+
+
 def test_what_cannot_be_asked(known, kbtool):
     done = kbtool("patterns", "P77", root=known.root)
     assert done.code == 2
