@@ -305,9 +305,12 @@ def test_a_recipe_names_a_kernel_its_targets_and_case_sets(base):
 
 @pytest.mark.parametrize(
     "step",
-    ["kind: tune, variants: all, case_sets: huge", "kind: mutants, case_sets: small, profile: 'small, huge'",
-     "kind: profile, case_set: huge"],
-)  # fmt: skip
+    [
+        "kind: tune, variants: all, case_sets: huge",
+        "kind: mutants, case_sets: small, profile: 'small, huge'",
+        "kind: profile, case_set: huge",
+    ],
+)
 def test_whatever_step_names_a_case_set_is_held_to_the_manifest(base, step):
     base.kernel()
     more = f"      - {{id: more, title: M, expected: 1 s, timeout: 1 s, {step}}}\n"
