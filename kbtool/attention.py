@@ -1,7 +1,8 @@
 """Split-K attention as a function: ``from kbtool.attention import split_k_attention``.
 
 The library is built at the first call and found there afterwards. Building compiles every source:
-seconds for the CPU, for a card a minute or, on few cores, several. This module is the public face
+seconds for the CPU, for a card a minute or, on few cores, several. It is built for the CPU and for
+one architecture, that of the card that is current at the first call. This module is the public face
 of one attached kernel; nothing else in kbtool knows that kernel.
 """
 
@@ -9,12 +10,16 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from kbtool.model.kernel import Kernel
 
 __all__ = ["split_k_attention"]
 
@@ -45,7 +50,7 @@ def split_k_attention(
             number of valid keys of its batch entry.
         scale: factor on ``q . k``; ``1 / sqrt(D)`` by default.
         num_splits: splits of the key range; by default a function of the shapes, on CUDA also of
-            the card and of whether ``kv_lengths`` is given.
+            the card and of whether ``kv_lengths`` is given. ``fa1`` never splits.
         kv_lengths: valid keys of each batch entry, ``(B,)``, int32 or int64; what lies beyond is
             never read into a result.
         variant: the implementation, by its name in the kernel's ladder of versions; by default the
@@ -57,12 +62,22 @@ def split_k_attention(
         sees no key has output 0 and LSE -inf.
 
     Raises:
-        TypeError: an argument is not a tensor, or ``num_splits`` no int.
+        TypeError: an argument is not a tensor, ``scale`` no float, ``num_splits`` no int,
+            ``variant`` no str, or ``causal`` or ``return_lse`` no bool.
         ValueError: an argument has a wrong shape, type, device or value; the message names it.
-        NotImplementedError: a gradient is asked for; the operator is for inference.
-        kbtool.model.errors.MachineError: there is no compiler, ninja or room to build.
+        NotImplementedError: a gradient is asked for, in reverse or in forward mode; the operator
+            is for inference.
+        kbtool.model.errors.MachineError: there is no compiler, ninja or room to build; or ``q`` is
+            on a card that the library was not built for.
+        kbtool.model.errors.UsageError: a source of the kernel is missing, or includes a file that
+            the manifest does not list.
+        kbtool.gpu.build.BuildError: a source does not compile, or the library does not link.
+        kbtool.gpu.build.BuildTimeoutError: building took more than 10 minutes, or another process
+            has been at it for as long.
     """
     _load()
+    if _not_served:
+        _check_card(q)
     return _loaded[0](
         q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
         variant=variant, return_lse=return_lse,
@@ -71,6 +86,16 @@ def split_k_attention(
 
 _loaded: list[Callable[..., Any]] = []
 """The operator's Python face, once the library is loaded."""
+_not_served: dict[int, str] = {}
+"""A card that the library was not built for → why, once the library is loaded."""
+
+
+def _check_card(q: object) -> None:
+    if isinstance(q, Tensor) and q.is_cuda:
+        from kbtool.model.errors import MachineError
+
+        if q.device.index in _not_served:
+            raise MachineError(f"split_k_attention: q is on {_not_served[q.device.index]}")
 
 
 # torch.compile runs this while it traces, instead of tracing into the build.
@@ -79,7 +104,7 @@ def _load() -> bool:
     """Build the library if it is not there, load it, and fill ``_loaded``; once a process."""
     if _loaded:
         return True
-    from kbtool.gpu.build import build, choose_architecture, choose_target, plan_build
+    from kbtool.gpu.build import build, plan_build
     from kbtool.gpu.harness import load_module
     from kbtool.model.kernel import Kernel
     from kbtool.store.tree import Entry, load_record
@@ -91,30 +116,67 @@ def _load() -> bool:
     kernel, interface = entry.record, entry.record.interface
     if interface is None:
         raise RuntimeError(f"the manifest of {_KERNEL} names no interface")
-    target = choose_target(kernel, "auto", cuda=_cuda_usable())
-    capability = "sm_{}{}".format(*torch.cuda.get_device_capability()) if target == "cuda" else None
-    architecture = choose_architecture(kernel, target, capability)
+    target, architecture, not_served = _choose(kernel)
     plan = plan_build(kernel, folder, target, _cache_folder(folder), architecture)
     build(plan, timeout=_BUILD_SECONDS)
     with _LOADING:
         if not _loaded:
             torch.ops.load_library(str(plan.library))  # type: ignore[no-untyped-call]
             module = load_module(folder / interface, f"kbtool_interface_{_KERNEL}")
+            _not_served.update(not_served)
             _loaded.append(getattr(module, _KERNEL))
     return True
 
 
-def _cuda_usable() -> bool:
+def _choose(kernel: Kernel) -> tuple[str, str, dict[int, str]]:
+    """The target to build and its architecture, and the cards that are left out: each → why."""
+    from kbtool.gpu.build import choose_architecture
     from kbtool.gpu.toolchain import find_nvcc
-    from kbtool.model.errors import MachineError
+    from kbtool.model.errors import MachineError, UsageError
 
-    if not torch.cuda.is_available():
-        return False
+    cards = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
+    named = {card: f"cuda:{card} ({torch.cuda.get_device_name(card)})" for card in cards}
+    capabilities = {card: torch.cuda.get_device_capability(card) for card in cards}
+    architectures: dict[int, str] = {}
+    left_out: dict[int, str] = {}
+    for card, capability in capabilities.items():
+        try:
+            architectures[card] = choose_architecture(kernel, "cuda", "sm_{}{}".format(*capability))
+        except UsageError as error:
+            left_out[card] = f"{named[card]}: {error}"
+    if not architectures:
+        if left_out:
+            warnings.warn(
+                f"split_k_attention is built for the CPU alone: {'; '.join(left_out.values())}",
+                RuntimeWarning,
+                stacklevel=4,  # the caller of split_k_attention
+            )
+        return "cpu", "", left_out
     try:
         find_nvcc()
-    except MachineError:
+    except MachineError as error:
+        return "cpu", "", left_out | {card: f"{named[card]}: {error}" for card in architectures}
+    current = torch.cuda.current_device()
+    built_for = current if current in architectures else min(architectures)
+    architecture = architectures[built_for]
+    for card, own in architectures.items():
+        if own != architecture and not _runs_on(architecture, capabilities[card]):
+            left_out[card] = (
+                f"{named[card]}: the library is built for {architecture}, that of"
+                f" {named[built_for]}, and a process holds one build; use this card from a process"
+                " in which it is the current one at the first call"
+            )
+    return "cuda", architecture, left_out
+
+
+def _runs_on(architecture: str, capability: tuple[int, int]) -> bool:
+    """Whether machine code of an architecture runs on a card: it does on later ones of its major
+    version, unless it is for that chip alone (sm_90a)."""
+    code = architecture.removeprefix("sm_")
+    if not code.isdigit():
         return False
-    return True
+    major, minor = divmod(int(code), 10)
+    return (major, minor) <= capability < (major + 1, 0)
 
 
 def _kernel_folder() -> Path:

@@ -76,7 +76,7 @@ rates: []
 #   - {{month: 2026-02, money: 200 USD, time: 80 h}}
 
 # What `kbtool keep-or-stop` takes where its options are not given.
-# keep_or_stop: {{rate: l4, people: [assistant, engineer], restart: 10 min}}
+# keep_or_stop: {{rate: l4, people: [engineer], restart: 10 min}}
 """
 
 SESSIONS = """\
@@ -91,7 +91,9 @@ KERNELS = """\
 # Kernels
 
 One folder a kernel: `kernel.yaml` names its sources, its harness and its cases; recipes build,
-validate and benchmark it. `kbtool schema kernel` describes the manifest.
+validate and benchmark it. The guide has a whole example under "Attach your own kernel", what a
+harness defines, and what each error looks like: `kbtool site serve`. `kbtool schema kernel`
+describes the manifest.
 """
 
 README = """\

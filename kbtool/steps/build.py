@@ -30,11 +30,14 @@ class Build:
 
     def plan(self, step: BuildStep, context: Context) -> list[str]:
         """The target, the sources, and whether the library is there already."""
-        made = _plan(step, context)
+        context.plan = None
+        made, passed_over = _plan(step, context)
+        context.plan = made  # what the steps after it can be asked for
         there = "there already" if made.marker.exists() else "to be compiled"
         part = f" ({step.specialisation} alone)" if step.specialisation else ""
         return [
             f"build {made.kernel.id} for {made.target}{part} with {made.compiler_version}",
+            *([passed_over] if passed_over else []),
             f"library {made.key}: {there}",
             *(f"compile {name}" for name, path in made.objects.items() if not path.exists()),
         ]
@@ -42,7 +45,7 @@ class Build:
     def run(self, step: BuildStep, context: Context) -> Outcome:
         """Failed with the first real error if a compiler refuses."""
         context.plan = None  # whatever was built before: this build's kernel is chosen afresh
-        made = _plan(step, context)
+        made, passed_over = _plan(step, context)
         try:
             built = build(
                 made,
@@ -64,6 +67,8 @@ class Build:
             how = "found, nothing compiled"
         elif built.reused:
             how += f", {built.reused} found compiled"
+        if passed_over:
+            how += f"; {passed_over}"
         return Outcome("passed", f"{built.target} library {built.sha256[:12]}, {how}", result=built)
 
 
@@ -78,20 +83,28 @@ def ninja_progress(context: Context) -> Callable[[str], None]:
     return on_line
 
 
-def _plan(step: BuildStep, context: Context) -> BuildPlan:
+def _plan(step: BuildStep, context: Context) -> tuple[BuildPlan, str]:
+    """What to build, and why not for the card that is here, where ``auto`` passed that over."""
     machine = context.machine
     # A torch without CUDA has nothing to link against.
     usable = machine.card is not None and machine.nvcc is not None and machine.cuda is not None
     target = choose_target(context.manifest, step.target, cuda=usable)
     cache = context.root / ".kbtool" / "build"
-    architecture = choose_architecture(context.manifest, target, machine.compute_capability)
+    passed_over = ""
+    try:
+        architecture = choose_architecture(context.manifest, target, machine.compute_capability)
+    except UsageError as error:
+        if step.target != "auto":
+            raise
+        target, architecture = choose_target(context.manifest, "auto", cuda=False), ""
+        passed_over = f"{machine.card} is passed over: {error}"
     if any(map(is_cuda, context.manifest.targets[target].sources_for(architecture))):
         _refuse_without_cuda(machine, context.manifest.targets, target)
     try:
         kernel = context.manifest.specialised(target, step.specialisation)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return plan_build(kernel, context.kernel_folder, target, cache, architecture)
+    return plan_build(kernel, context.kernel_folder, target, cache, architecture), passed_over
 
 
 def _refuse_without_cuda(machine: MachineInfo, targets: Mapping[str, Target], target: str) -> None:

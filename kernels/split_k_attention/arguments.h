@@ -40,6 +40,10 @@ inline std::vector<int64_t> shape_of(const Tensor& t) {
   return shape;
 }
 
+inline std::vector<int64_t> strides_of(const Tensor& t) {
+  return {t.strides().begin(), t.strides().end()};
+}
+
 inline std::string type_of(const Tensor& t) {
   return torch::headeronly::toString(t.scalar_type());
 }
@@ -113,7 +117,28 @@ inline void check_lengths(const Tensor& lengths, const Tensor& q) {
   }
 }
 
-// An output may have any strides, as long as no two elements share a place.
+// No two elements may share a place: threads would race for it. Enough for that is a stride, in each
+// dimension, beyond all that those of smaller strides reach together; what interleaves without
+// touching is refused with the rest.
+inline void check_no_overlap(const char* name, const Tensor& t, const std::vector<int64_t>& shape) {
+  if (t.numel() == 0) return;
+  const auto strides = t.strides();
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 1) continue;
+    int64_t reach = 0;
+    for (size_t j = 0; j < shape.size(); ++j) {
+      const bool is_smaller = strides[j] < strides[i] || (strides[j] == strides[i] && j < i);
+      if (is_smaller) reach += (shape[j] - 1) * strides[j];
+    }
+    if (strides[i] <= reach) {
+      fail(name, " must not overlap itself, each stride beyond what smaller ones reach: got strides ",
+           text_of(strides_of(t)), " for shape ", text_of(shape), ", where dimension ", i, " has stride ",
+           strides[i], " and smaller ones reach ", reach);
+    }
+  }
+}
+
+// An output may have any strides that keep its elements apart.
 inline void check_output(const char* name, const Tensor& t, const Tensor& q, ScalarType type,
                          const std::vector<int64_t>& shape) {
   check_same_place(name, t, q);
@@ -123,12 +148,7 @@ inline void check_output(const char* name, const Tensor& t, const Tensor& q, Sca
   if (shape_of(t) != shape) {
     fail(name, " must have shape ", text_of(shape), ", got ", text_of(shape_of(t)));
   }
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] > 1 && t.stride(i) == 0) {
-      fail(name, " must not be expanded: dimension ", i, " has stride 0, and its ", shape[i],
-           " elements share one place");
-    }
-  }
+  check_no_overlap(name, t, shape);
 }
 
 inline void check_workspace(const Tensor& workspace, const Tensor& q, int64_t needed) {
@@ -158,9 +178,7 @@ inline void check_states(const Tensor& o, const Tensor& m, const Tensor& l) {
            text_of(shape_of(*states[i])));
     }
     if (!states[i]->is_contiguous()) {
-      std::vector<int64_t> strides(states[i]->dim());
-      for (int64_t d = 0; d < states[i]->dim(); ++d) strides[d] = states[i]->stride(d);
-      fail(names[i], " must be contiguous, got strides ", text_of(strides),
+      fail(names[i], " must be contiguous, got strides ", text_of(strides_of(*states[i])),
            "; call .contiguous() on it");
     }
   }

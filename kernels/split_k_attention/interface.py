@@ -5,22 +5,45 @@ the operators return without running them (for ``torch.compile`` and fake tensor
 :func:`split_k_attention`, the function that users call.
 """
 
-from collections.abc import Callable
+import reprlib
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Literal, NoReturn, overload
 
 import torch
-from torch import SymFloat, SymInt, Tensor
+from torch import SymBool, SymFloat, SymInt, Tensor
+from torch.autograd import forward_ad
 
 __all__ = ["split_k_attention"]
 
 
-# ---- what the operators return, without running them ----
+# ---- the library's rules once more, for where it is not run ----
+
+_MAX_NUM_SPLITS = 1024
+_MAX_SCALE = 2.3e38
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+_DTYPES_ON_CUDA = (torch.float16, torch.bfloat16)
+_MAX_HEAD_DIM_ON_CUDA = 256
+_VARIANTS = {"cpu": ("two_pass",), "cuda": ("fa1", "two_pass", "fused", "wgmma")}
 
 
 def _fail(message: str) -> NoReturn:
     raise ValueError(f"split_k_attention: {message}")
+
+
+def _check_numbers(scale: Any, num_splits: Any) -> None:
+    if scale is not None and not -_MAX_SCALE <= scale <= _MAX_SCALE:
+        _fail(f"scale must lie in [-2.3e38, 2.3e38], got {_shown(scale)}")
+    if num_splits is not None and not 1 <= num_splits <= _MAX_NUM_SPLITS:
+        _fail(f"num_splits must lie in [1, {_MAX_NUM_SPLITS}], got {_shown(num_splits)}")
+
+
+def _shown(number: Any) -> str:
+    # Python refuses to print an int of too many digits.
+    if isinstance(number, int) and number.bit_length() > 64:
+        return f"an int of {number.bit_length()} bits"
+    return str(number)
 
 
 # A call with any tensor on ``meta`` comes here too, real ones beside it.
@@ -30,8 +53,27 @@ def _check_devices(first: str, of: Tensor, **others: Tensor | None) -> None:
             _fail(f"{name} must be on the device of {first} ({of.device}), got {t.device}")
 
 
+def _check_dtype(name: str, dtype: torch.dtype, device: torch.device) -> None:
+    taken = _DTYPES_ON_CUDA if device.type == "cuda" else _DTYPES
+    if dtype not in taken:
+        _fail(f"{name} must be one of {', '.join(map(str, taken))} on {device}, got {dtype}")
+
+
+def _check_shape(name: str, t: Tensor, dtype: torch.dtype, shape: Sequence[int | SymInt]) -> None:
+    if t.dtype != dtype:
+        _fail(f"{name} must be {dtype}, got {t.dtype}")
+    if t.shape != tuple(shape):
+        _fail(f"{name} must have shape {tuple(shape)}, got {tuple(t.shape)}")
+
+
 def _check_traced(
-    q: Tensor, k: Tensor, v: Tensor, scale: float | None, kv_lengths: Tensor | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float | None,
+    num_splits: int | None,
+    kv_lengths: Tensor | None,
+    variant: str | None,
 ) -> None:
     """What tracing can tell of the arguments."""
     _check_devices("q", q, k=k, v=v, kv_lengths=kv_lengths)
@@ -40,15 +82,30 @@ def _check_traced(
             _fail(f"{name} must have 4 dimensions, got {t.dim()}: {tuple(t.shape)}")
         if t.dtype != q.dtype:
             _fail(f"{name} must have the dtype of q ({q.dtype}), got {t.dtype}")
+    _check_dtype("q", q.dtype, q.device)
+    if q.shape[3] < 1:
+        _fail(f"q must have D of at least 1, got shape {tuple(q.shape)}")
+    if q.device.type == "cuda" and q.shape[3] > _MAX_HEAD_DIM_ON_CUDA:
+        _fail(f"q must have D in [1, {_MAX_HEAD_DIM_ON_CUDA}] on CUDA, got {tuple(q.shape)}")
     shapes = f"got {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
     if k.shape != v.shape or k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
         _fail(f"k and v must have one shape, and B and D of q, {shapes}")
     if q.shape[1] % k.shape[1] if k.shape[1] else q.shape[1]:
         _fail(f"the heads of q must be a multiple of the heads of k and v, {shapes}")
-    if kv_lengths is not None and kv_lengths.shape != q.shape[:1]:
-        _fail(f"kv_lengths must have shape (B,) = ({q.shape[0]},), got {tuple(kv_lengths.shape)}")
-    if scale is not None and not -2.3e38 <= scale <= 2.3e38:
-        _fail(f"scale must lie in [-2.3e38, 2.3e38], got {scale}")
+    if kv_lengths is not None:
+        if kv_lengths.dtype not in (torch.int32, torch.int64):
+            _fail(f"kv_lengths must be torch.int32 or torch.int64, got {kv_lengths.dtype}")
+        if kv_lengths.shape != q.shape[:1]:
+            got = tuple(kv_lengths.shape)
+            _fail(f"kv_lengths must have shape (B,) = ({q.shape[0]},), got {got}")
+    _check_numbers(scale, num_splits)
+    # Of a device that is none, meta, any name that there is.
+    offered = _VARIANTS.get(q.device.type, _VARIANTS["cuda"])
+    if variant is not None and variant not in offered:
+        _fail(f"variant must be one of {','.join(offered)} on {q.device}, got '{variant}'")
+
+
+# ---- what the operators return, without running them ----
 
 
 def _fake_split_k_attention(
@@ -62,7 +119,7 @@ def _fake_split_k_attention(
     kv_lengths: Tensor | None = None,
     variant: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    _check_traced(q, k, v, scale, kv_lengths)
+    _check_traced(q, k, v, scale, num_splits, kv_lengths, variant)
     return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
@@ -80,8 +137,16 @@ def _fake_split_k_attention_out(
     lse: Tensor,
     workspace: Tensor,
 ) -> None:
-    _check_traced(q, k, v, scale, kv_lengths)
+    _check_traced(q, k, v, scale, num_splits, kv_lengths, variant)
     _check_devices("q", q, out=out, lse=lse, workspace=workspace)
+    _check_shape("out", out, q.dtype, q.shape)
+    _check_shape("lse", lse, torch.float32, q.shape[:3])
+    # How large it must be only a real device can tell.
+    if workspace.dtype != torch.float32 or workspace.dim() != 1 or not workspace.is_contiguous():
+        _fail(
+            "workspace must be a contiguous torch.float32 tensor of 1 dimension, got"
+            f" {workspace.dtype} {tuple(workspace.shape)}"
+        )
 
 
 def _fake_split_k_attention_partial(
@@ -95,7 +160,12 @@ def _fake_split_k_attention_partial(
     kv_lengths: Tensor | None = None,
     variant: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    _check_traced(q, k, v, scale, kv_lengths)
+    _check_traced(q, k, v, scale, num_splits, kv_lengths, variant)
+    if variant not in (None, "two_pass"):
+        _fail(
+            "variant must be two_pass, the only one with a partial pass of its own, got"
+            f" '{variant}'"
+        )
     if num_splits is None:
         raise NotImplementedError(
             "split_k_attention_partial chooses the number of splits for a real device: give "
@@ -114,6 +184,17 @@ def _fake_split_k_attention_merge(
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
     _check_devices("o", o, m=m, l=l)
+    if o.dim() != 5:
+        _fail(f"o must have 5 dimensions (S, B, H, Sq, D), got {o.dim()}: {tuple(o.shape)}")
+    for name, t in (("o", o), ("m", m), ("l", l)):
+        _check_shape(name, t, torch.float32, o.shape if t is o else o.shape[:4])
+        if not t.is_contiguous():
+            _fail(f"{name} must be contiguous, got strides {t.stride()}; call .contiguous() on it")
+    if not 1 <= o.shape[0] <= _MAX_NUM_SPLITS:
+        _fail(f"o must have S in [1, {_MAX_NUM_SPLITS}], got shape {tuple(o.shape)}")
+    if o.shape[4] < 1:
+        _fail(f"o must have D of at least 1, got shape {tuple(o.shape)}")
+    _check_dtype("dtype", dtype, o.device)
     return o.new_empty(o.shape[1:], dtype=dtype), o.new_empty(o.shape[1:4])
 
 
@@ -156,6 +237,14 @@ def _refuse_gradient(*arguments: object) -> None:
             "split_k_attention is for inference and has no gradient: call it under "
             "torch.no_grad() or torch.inference_mode(), or detach its tensors"
         )
+    if forward_ad._current_level >= 0 and any(
+        isinstance(argument, Tensor) and forward_ad.unpack_dual(argument).tangent is not None
+        for argument in arguments
+    ):
+        raise NotImplementedError(
+            "split_k_attention is for inference and has no gradient, in forward mode neither:"
+            " detach its tensors"
+        )
 
 
 def _without_gradient(operator: Any) -> Callable[..., Any]:
@@ -190,15 +279,27 @@ for _name in (
 
 # ---- the function ----
 
+_operator = torch.ops.kbtool.split_k_attention.default
+
+
+def _check_type(name: str, value: object, wanted: str, plain: type, *others: type) -> None:
+    # To Python a bool is an int.
+    if type(value) is plain or (isinstance(value, others) and not isinstance(value, bool)):
+        return
+    got = f"{type(value).__name__} {reprlib.repr(value)}"
+    raise TypeError(f"split_k_attention: {name} must be {wanted}, got {got}")
+
 
 def _check_types(
     q: object,
     k: object,
     v: object,
+    causal: object,
     scale: object,
     num_splits: object,
     kv_lengths: object,
     variant: object,
+    return_lse: object,
 ) -> None:
     for name, value in (("q", q), ("k", k), ("v", v), ("kv_lengths", kv_lengths)):
         if isinstance(value, Tensor):
@@ -210,14 +311,16 @@ def _check_types(
             raise TypeError(
                 f"split_k_attention: {name} must be a tensor, got {type(value).__name__}"
             )
-    if scale is not None and not isinstance(scale, (Real, SymFloat, SymInt)):
-        raise TypeError(f"split_k_attention: scale must be a float, got {type(scale).__name__}")
-    if num_splits is not None and not isinstance(num_splits, (int, SymInt)):
-        raise TypeError(
-            f"split_k_attention: num_splits must be an int, got {type(num_splits).__name__}"
-        )
-    if variant is not None and not isinstance(variant, str):
-        raise TypeError(f"split_k_attention: variant must be a str, got {type(variant).__name__}")
+    _check_type("causal", causal, "a bool", bool, SymBool)
+    _check_type("return_lse", return_lse, "a bool", bool, SymBool)
+    if scale is not None:
+        _check_type("scale", scale, "a float", float, Real, SymFloat, SymInt)
+    if num_splits is not None:
+        _check_type("num_splits", num_splits, "an int", int, Integral, SymInt)
+    # The dispatcher takes no number of more than 64 bits.
+    _check_numbers(scale, num_splits)
+    if variant is not None:
+        _check_type("variant", variant, "a str", str, str)
 
 
 @overload
@@ -279,7 +382,7 @@ def split_k_attention(
         num_splits: Number of splits, 1 to 1024. By default a function of the shapes, on CUDA also
             of the card and of whether ``kv_lengths`` is given: there long entries of unlike
             lengths are cut by what all of the batch have. Give it where rows must not change with
-            the batch they are in.
+            the batch they are in. ``fa1`` never splits, whatever is given.
         kv_lengths: Valid keys of each batch entry, ``(B,)``, int32 or int64, each in ``[0, Skv]``:
             others are refused on the CPU and held to it on CUDA, where nobody waits for their
             values. What lies beyond is never read into a result and may hold anything, NaN
@@ -298,19 +401,23 @@ def split_k_attention(
         its LSE +inf.
 
     Raises:
-        NotImplementedError: If a gradient is asked for: the operator is for inference.
-        TypeError: If an argument is not a tensor, ``scale`` no float, or ``num_splits`` no int.
+        NotImplementedError: If a gradient is asked for, in reverse or in forward mode: the
+            operator is for inference.
+        TypeError: If an argument is not a tensor, ``scale`` no float, ``num_splits`` no int,
+            ``variant`` no str, or ``causal`` or ``return_lse`` no bool.
         ValueError: If an argument has a wrong shape, dtype, device or value; the message names
             the argument, what it takes and what it got.
     """
-    _check_types(q, k, v, scale, num_splits, kv_lengths, variant)
-    _refuse_gradient(q, k, v)
-    # Autograd's kernel would do no more than that, and takes as long as half a launch; a compiler
-    # finds its own way past it.
-    eager = not torch.compiler.is_compiling()
+    _check_types(q, k, v, causal, scale, num_splits, kv_lengths, variant, return_lse)
+    # Autograd's kernel takes as long as half a launch, and does no more than to look for gradients.
+    # A compiler finds its own way past it; tangents only it can look for below torch.func's
+    # transforms.
+    eager = not torch.compiler.is_compiling() and forward_ad._current_level < 0
+    if eager:
+        _refuse_gradient(q, k, v)
     below = torch._C._AutoDispatchBelowAutograd() if eager else nullcontext()
     with below:
-        out, lse = torch.ops.kbtool.split_k_attention.default(
+        out, lse = _operator(
             q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
             variant=variant,
         )  # fmt: skip

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import datetime
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 import yaml
 from knowledge import KERNEL, PATTERN, RECIPE, SESSION
 
+from kbtool.gpu import harness
 from kbtool.model.json_schema import MODELS, json_schema
 from kbtool.store.document import parse
 
@@ -153,6 +157,192 @@ def test_init_makes_a_knowledge_base_that_passes(kbtool, tmp_path):
     assert "1 run:" in done.err
 
 
+# ---- the guide's page on attaching a kernel ----
+
+PAGE = (REPOSITORY / "docs" / "guide" / "attach.md").read_text(encoding="utf-8")
+SHOWN = dict(re.findall(r"`([\w/.-]+)`:\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+FIXTURE = REPOSITORY / "tests" / "fixtures" / "kernels" / "scaled_add"
+
+
+def test_the_guide_shows_the_kernel_that_the_tests_attach():
+    def parts(harness: str) -> list[str]:
+        """All but its docstring, and what it moves, of which the tests take a twelfth."""
+        nodes = ast.parse(harness).body[1:]
+        return [ast.dump(node) for node in nodes if getattr(node, "name", "") != "work"]
+
+    kernel = {path.name: path.read_text(encoding="utf-8") for path in FIXTURE.iterdir()}
+    shown = {name: SHOWN[f"kernels/scaled_add/{name}"] for name in kernel}
+    assert parts(shown.pop("harness.py")) == parts(kernel.pop("harness.py"))
+    assert shown == kernel
+    assert '"bytes": 12 * case["n"]' in PAGE
+
+
+def test_the_guide_names_all_that_a_harness_may_define():
+    names = {*harness.FUNCTIONS, *harness.NAMES}
+    for protocol in vars(harness).values():
+        if isinstance(protocol, type) and getattr(protocol, "_is_protocol", False):
+            names |= {name for name in (*vars(protocol), *protocol.__annotations__)
+                      if not name.startswith("_")}  # fmt: skip
+    assert {"work", "PEERS", "terms", "parts", "settings", "TABLE"} < names
+    told = {name for row in re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)
+            for name in re.findall(r"`(\w+)`", row)}  # fmt: skip
+    assert told == names
+
+
+@pytest.fixture
+def attached(kbtool, tmp_path, build_cache) -> Path:
+    """What a reader has who started with ``init`` and did as the page says."""
+    root = tmp_path / "new"
+    assert kbtool("init", str(root)).code == 0
+    shutil.copytree(FIXTURE, root / "kernels" / "scaled_add")
+    pattern = "patterns/P02-scaled-add.yaml"
+    (root / pattern).write_text(SHOWN[pattern])
+    (root / ".kbtool").mkdir(exist_ok=True)
+    (root / ".kbtool" / "build").symlink_to(build_cache)
+    return root
+
+
+def test_what_the_guide_attaches_is_built_validated_and_timed(attached, kbtool):
+    assert kbtool("check", root=attached).code == 0
+    done = kbtool("run-recipe", "scaled-add", root=attached)
+    assert done.code == 0, done.err
+    assert "passed: 3 of 3 steps" in done.out
+    assert "3 of 3 cases right" in done.err
+    assert kbtool("check", root=attached).code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "put", "instead_of", "told"),
+    [
+        (
+            "check",
+            "kernel.yaml",
+            "header:",
+            "headers:",
+            "targets.cpu.header: is no key of this record; remove it or mend its spelling",
+        ),
+        (
+            "check",
+            "kernel.yaml",
+            "m: 1000",
+            "n: 1000",
+            "case set small: 'm' is no case field; the fields are n, a",
+        ),
+        (
+            "check",
+            "kernel.yaml",
+            "bindings.cpp",
+            "binding.cpp",
+            "there is no file 'bindings.cpp' in the kernel's folder",
+        ),
+        (
+            "check",
+            "kernel.yaml",
+            "",
+            "    headers: [scaled_add.h]\n",
+            "binding.cpp includes scaled_add.h, which target cpu does not list; add it to the"
+            " target's headers",
+        ),
+        (
+            "run-recipe",
+            "binding.cpp",
+            "x.numel()",
+            "x.numel());",
+            "binding.cpp:12:83: error: expected ')' before '}' token",
+        ),
+        (
+            "run-recipe",
+            "binding.cpp",
+            "void scaled_add(const float*, const float*, float, float*, long);",
+            '#include "scaled_add.h"',
+            "undefined reference to `scaled_add(",
+        ),
+        (
+            "run-recipe",
+            "harness.py",
+            "def workspace",
+            "def workspace_bytes",
+            "harness.py of scaled_add lacks workspace_bytes",
+        ),
+        (
+            "run-recipe",
+            "harness.py",
+            "import nothing_here",
+            "import torch",
+            "harness.py of scaled_add does not import: ModuleNotFoundError: No module named"
+            " 'nothing_here'",
+        ),
+        (
+            "run-recipe",
+            "harness.py",
+            'BASELINE_ARM = "numpy"',
+            'BASELINE_ARM = "torch"',
+            "BASELINE_ARM is 'numpy', which is none of its PEERS: torch",
+        ),
+        (
+            "run-recipe",
+            "harness.py",
+            'return {"y": inputs["a"] * inputs["x"] + ',
+            'return {"out": inputs["a"] * inputs["x"] + ',
+            "reference, baseline and call of 'one' return different outputs: ['out'], ['y'],"
+            " ['out']",
+        ),
+        (
+            "run-recipe",
+            "harness.py",
+            "kbtool_test.scaled_add(",
+            "kbtool_test.scaled_add_out(",
+            "the call raised AttributeError: '_OpNamespace' 'kbtool_test' object has no attribute"
+            " 'scaled_add'",
+        ),
+        (
+            "run-recipe",
+            "harness.py",
+            '    inputs["x"].zero_()\n    return {"out": out}',
+            '    return {"out": out}',
+            "small/one: the call changed its input x",
+        ),
+        ("run-recipe", "scaled_add.h", "a * x[i]", "a * x[i] + y[i]", "2 of 3 cases wrong"),
+        (
+            "run-recipe",
+            "harness.py",
+            "out)\n",
+            "out)\n        return out\n",
+            "a call of arm 'scaled_add' is to return its first output, or a tuple that begins with"
+            " it; it returns NoneType",
+        ),
+        (
+            "run-recipe",
+            "harness.py",
+            '"bytes": 12000 * case["n"]',
+            '"bytes": case["n"]',
+            "is over the measured read ceiling of",
+        ),
+    ],
+)
+def test_what_goes_wrong_is_said_as_the_guide_has_it(
+    attached, kbtool, command, file, put, instead_of, told
+):
+    path = attached / "kernels" / "scaled_add" / file
+    path.write_text(path.read_text().replace(instead_of, put, 1))
+    done = kbtool(command, *(["scaled-add"] if command == "run-recipe" else []), root=attached)
+    assert done.code == 1
+    assert told in done.out + done.err
+    assert told in PAGE
+
+
+def test_init_says_where_the_guide_tells_of_kernels(kbtool, tmp_path):
+    kbtool("init", str(tmp_path / "new"))
+    told = (tmp_path / "new" / "kernels" / "README.md").read_text()
+    title = PAGE.splitlines()[0].removeprefix("# ")
+    assert f'under "{title}"' in told
+    assert f"[{title}](attach.md)" in (REPOSITORY / "docs" / "guide" / "index.md").read_text()
+    assert "- guide/attach.md\n" in (tmp_path / "new" / "mkdocs.yml").read_text()
+
+
+# ---- what init makes ----
+
+
 def test_the_example_of_a_ledger_is_one(kbtool, tmp_path):
     """With the marks of its comments taken away it is sound, and its rates can be used."""
     root = tmp_path / "new"
@@ -166,7 +356,7 @@ def test_the_example_of_a_ledger_is_one(kbtool, tmp_path):
     assert checked.code == 0, checked.out
     assert problems("ledger", as_an_editor_reads(path.read_text())) == []
     answer = json.loads(kbtool("keep-or-stop", "--idle", "1 h", "--json", root=root).out)
-    assert answer["inputs"]["people"]["low"] == "50.8"
+    assert answer["inputs"]["people"]["low"] == "50"
 
 
 def test_init_leaves_what_is_there(kbtool, tmp_path):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import pytest
 import torch
-from attention_rule import Place, everywhere, on_cuda, same_bits, violation
+from attention_rule import MANIFEST, Place, everywhere, on_cuda, same_bits, violation
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 
 Attention = Callable[..., Any]
 Shape = tuple[int, ...]
@@ -225,6 +228,94 @@ def test_a_gradient_is_refused_when_compiled(attention: Attention, place: Place)
         compiled(q.requires_grad_(), k, v)
 
 
+def tangent(call: Callable[[Tensor], Any], x: Tensor) -> Tensor | None:
+    """What comes out of a call on ``x`` with a tangent."""
+    with forward_ad.dual_level():
+        out = call(forward_ad.make_dual(x, torch.ones_like(x)))
+        return forward_ad.unpack_dual(out[0] if isinstance(out, tuple) else out).tangent
+
+
+@everywhere
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_derivative_in_forward_mode_is_refused(
+    attention: Attention, place: Place, which: int
+) -> None:
+    arguments = operands(place)
+    x = arguments[which]
+
+    def of(call: Attention) -> Callable[[Tensor], Any]:
+        return lambda x: call(*arguments[:which], x, *arguments[which + 1 :])
+
+    def jvp(call: Attention) -> Tensor:
+        derivative: Tensor = torch.func.jvp(of(call), (x,), (torch.ones_like(x),))[1]
+        return derivative
+
+    for call in (attention, OPS.split_k_attention, OPS.split_k_attention_partial):
+        for mode in (torch.enable_grad, torch.no_grad):  # which is for the other mode
+            for ask in (jvp, lambda call: tangent(of(call), x)):
+                with mode(), pytest.raises(NotImplementedError, match=r"no gradient.*forward mode"):
+                    ask(call)
+    with pytest.raises(NotImplementedError, match="no gradient"):
+        torch.func.jacfwd(of(attention))(x)
+
+    def mapped(x: Tensor) -> Tensor:
+        out: Tensor = torch.func.vmap(of(attention))(x)
+        return out
+
+    with pytest.raises(NotImplementedError, match="no gradient"):
+        torch.func.jvp(mapped, (x[None],), (torch.ones_like(x[None]),))
+
+
+@everywhere
+def test_a_derivative_in_forward_mode_of_states_is_refused(interface: Any, place: Place) -> None:
+    of_two_pass(place)
+    o, m, sums = OPS.split_k_attention_partial(*operands(place), num_splits=2)
+
+    def merge(sums: Tensor) -> Any:
+        return OPS.split_k_attention_merge(o, m, sums, dtype=place.dtype)
+
+    with pytest.raises(NotImplementedError, match="no gradient"):
+        tangent(merge, sums)
+
+
+@everywhere
+def test_derivatives_of_what_is_around_are_right(attention: Attention, place: Place) -> None:
+    q, k, v = operands(place)
+    given = {"kv_lengths": lengths(place, 4, 9), "variant": place.variant}
+    out = attention(q, k, v, **given)
+    for scaled in (
+        lambda x: attention(q, k, v, **given) * x,
+        lambda x: attention(x.detach(), k, v, **given) * x,
+        lambda x: OPS.split_k_attention(q, k, v, **given)[0] * x,
+    ):
+        derivative = tangent(scaled, q)
+        assert derivative is not None and same_bits(derivative, out)
+
+
+@everywhere
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_derivative_in_forward_mode_is_refused_when_compiled(
+    attention: Attention, place: Place, backend: str
+) -> None:
+    q, k, v = operands(place)
+    for call in (attention, OPS.split_k_attention.default):
+        torch.compiler.reset()
+        compiled = torch.compile(
+            lambda x, call=call: call(x, k, v), fullgraph=True, backend=backend
+        )
+        compiled(q)  # what was compiled without tangents is not run with one
+        with pytest.raises(Exception, match="no gradient"):
+            tangent(compiled, q)
+        torch.compiler.reset()
+        compiled = torch.compile(
+            lambda x, call=call: tangent(lambda x: call(x, k, v), x),
+            fullgraph=True,
+            backend=backend,
+        )
+        with pytest.raises(Exception, match="no gradient"):
+            compiled(q)
+
+
 def test_importing_the_interface_again_changes_nothing(
     attention: Attention, place: Place, interface: Any
 ) -> None:
@@ -263,6 +354,13 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+# Where a call is traced, for torch.compile or on meta, it must not be taken if it is refused later.
+def traced(arguments: Sequence[Tensor]) -> list[Tensor]:
+    """The same on the same device, without memory."""
+    with FakeTensorMode() as mode:
+        return [mode.from_tensor(argument) for argument in arguments]
+
+
 @everywhere
 @pytest.mark.parametrize(("shapes", "message"), BAD_SHAPES)
 def test_a_wrong_shape_is_refused(
@@ -272,6 +370,8 @@ def test_a_wrong_shape_is_refused(
     for call in (attention, OPS.split_k_attention_partial):
         with pytest.raises(ValueError, match=message):
             call(*arguments)
+    with pytest.raises(ValueError, match=r"split_k_attention: .* must .*, got"):
+        attention(*traced(arguments))
 
 
 @everywhere
@@ -281,19 +381,91 @@ def test_a_wrong_option_is_refused(
 ) -> None:
     if "kv_lengths" in given:
         given = {"kv_lengths": torch.tensor(given["kv_lengths"], device=place.device)}
-    with pytest.raises(ValueError, match=message):
-        attention(*operands(place), **given)
+    arguments = operands(place)
+    for call in (attention, OPS.split_k_attention):
+        with pytest.raises(ValueError, match=message):
+            call(*arguments, **given)
+    [name] = given
+    if name == "kv_lengths":
+        *arguments, given[name] = traced([*arguments, given[name]])
+    else:
+        arguments = traced(arguments)
+    with pytest.raises(ValueError, match=f"split_k_attention: {name} must .*, got"):
+        OPS.split_k_attention(*arguments, **given)
 
 
 @everywhere
 def test_a_wrong_dtype_is_refused(attention: Attention, place: Place) -> None:
-    with pytest.raises(ValueError, match=f"q must be {FLOATS[place.target]}, got Double"):
-        attention(*operands(place, dtype=torch.float64))
+    for dtype in {torch.float64, torch.float32, torch.int32} - set(place.dtypes):
+        arguments = operands(place, dtype=dtype)
+        with pytest.raises(ValueError, match=f"q must be {FLOATS[place.target]}, got"):
+            attention(*arguments)
+        with pytest.raises(ValueError, match=f"q must be one of .*, got {dtype}"):
+            attention(*traced(arguments))
+    with pytest.raises(ValueError, match=r"q must be one of .*, got torch.float64"):
+        attention(*(t.to("meta") for t in operands(place, dtype=torch.float64)))
     q, k, v = operands(place, dtype=torch.float16)
     with pytest.raises(ValueError, match=r"k must have the dtype of q \(Half\), got Float"):
         attention(q, k.float(), v)
     with pytest.raises(ValueError, match=r"v must have the dtype of q \(Half\), got BFloat16"):
         attention(q, k, v.bfloat16())
+
+
+def test_what_tracing_takes_for_a_variant_is_one(interface: Any) -> None:
+    names = {kind: tuple(target.variants) for kind, target in MANIFEST.targets.items()}
+    assert names == interface._VARIANTS
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"causal": "False"}, TypeError, "causal must be a bool, got str 'False'"),
+        ({"causal": None}, TypeError, "causal must be a bool, got NoneType None"),
+        ({"causal": 2}, TypeError, "causal must be a bool, got int 2"),
+        ({"return_lse": "no"}, TypeError, "return_lse must be a bool, got str 'no'"),
+        ({"num_splits": True}, TypeError, "num_splits must be an int, got bool True"),
+        ({"num_splits": 2.0}, TypeError, "num_splits must be an int, got float 2.0"),
+        ({"num_splits": "2"}, TypeError, "num_splits must be an int, got str '2'"),
+        ({"num_splits": 2**70}, ValueError, r"num_splits .* \[1, 1024\], got an int of 71 bits"),
+        ({"num_splits": -(2**63)}, ValueError, r"num_splits .*, got -9223372036854775808"),
+        ({"num_splits": 10**5000}, ValueError, "num_splits must .*, got an int of 16610 bits"),
+        ({"scale": True}, TypeError, "scale must be a float, got bool True"),
+        ({"scale": "1"}, TypeError, "scale must be a float, got str '1'"),
+        ({"scale": 1j}, TypeError, "scale must be a float, got complex 1j"),
+        ({"scale": 2**2000}, ValueError, "scale must lie in .*, got an int of 2001 bits"),
+        ({"variant": 2}, TypeError, "variant must be a str, got int 2"),
+    ],
+)
+def test_what_is_not_of_its_type_or_beyond_64_bits_is_refused_in_one_line(
+    interface: Any, place: Place, given: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as raised:
+        interface.split_k_attention(*operands(place), **given)
+    assert "\n" not in str(raised.value)
+
+
+@everywhere
+def test_numbers_that_are_numpys_or_fractions_are_taken(attention: Attention, place: Place) -> None:
+    np = pytest.importorskip("numpy")
+    q, k, v = operands(place)
+    expected = attention(q, k, v, num_splits=2, scale=0.5)
+    for num_splits, scale in ((np.int64(2), np.float32(0.5)), (np.uint8(2), Fraction(1, 2))):
+        assert same_bits(attention(q, k, v, num_splits=num_splits, scale=scale), expected)
+
+
+@everywhere
+def test_a_symbolic_number_of_splits_compiles(attention: Attention, place: Place) -> None:
+    torch.compiler.reset()
+    compiled = torch.compile(
+        lambda q, k, v, n: attention(q, k, v, num_splits=n),
+        fullgraph=True,
+        dynamic=True,
+        backend="aot_eager",
+    )
+    arguments = operands(place)
+    for n in (2, 3, 5):
+        assert same_bits(compiled(*arguments, n), attention(*arguments, num_splits=n))
 
 
 @everywhere
@@ -308,8 +480,9 @@ def test_a_variant_that_the_device_does_not_have_is_refused(
                 ValueError, match=rf"variant must be one of {offered} on .*'{name}'"
             ):
                 call(q, k, v, variant=name)
-    with pytest.raises(TypeError, match="variant must be a str, got int"):
-        interface.split_k_attention(q, k, v, variant=2)
+        for arguments in (traced([q, k, v]), [t.to("meta") for t in (q, k, v)]):
+            with pytest.raises(ValueError, match=rf"variant must be one of .* on .*'{name}'"):
+                OPS.split_k_attention(*arguments, variant=name)
 
 
 @on_cuda
@@ -410,8 +583,6 @@ def test_a_scale_that_float32_does_not_hold_is_refused(attention: Attention, pla
             OPS.split_k_attention_partial(*operands(place), num_splits=1, scale=scale)
         with pytest.raises(ValueError, match=r"scale must lie in .*, got"):
             attention(q.to("meta"), k.to("meta"), v.to("meta"), scale=scale)
-    with pytest.raises(TypeError, match="scale must be a float, got str"):
-        attention(*operands(place), scale="1")
 
 
 @on_cuda
@@ -433,8 +604,9 @@ def test_a_head_dimension_that_a_card_does_not_take_is_refused(
     attention: Attention, place: Place
 ) -> None:
     wide = operands(place, (2, 4, 3, 257), (2, 2, 9, 257))
-    with pytest.raises(ValueError, match=r"q must have D in \[1, 256\] on CUDA, got .*257\)"):
-        attention(*wide)
+    for arguments in (wide, traced(wide)):
+        with pytest.raises(ValueError, match=r"q must have D in \[1, 256\] on CUDA, got .*257\)"):
+            attention(*arguments)
 
 
 @everywhere
@@ -459,8 +631,14 @@ def test_a_wrong_buffer_is_refused(
         "workspace": torch.zeros(4096, device=place.device),
     }
     buffers[name] = change(buffers[name])
+    given = {"num_splits": 2, "variant": place.variant}
     with pytest.raises(ValueError, match=message):
-        OPS.split_k_attention_out(q, k, v, num_splits=2, variant=place.variant, **buffers)
+        OPS.split_k_attention_out(q, k, v, **given, **buffers)
+    tensors = traced([q, k, v, *buffers.values()])
+    with pytest.raises(ValueError, match=f"split_k_attention: {name} must .*, got"):
+        OPS.split_k_attention_out(
+            *tensors[:3], **given, **dict(zip(buffers, tensors[3:], strict=True))
+        )
 
 
 @on_cuda
@@ -487,8 +665,8 @@ STATES = {"o": (3, 2, 4, 5, 16), "m": (3, 2, 4, 5), "l": (3, 2, 4, 5)}
     ("change", "message"),
     [
         ({"o": (3, 2, 4, 5)}, r"o must have 5 dimensions \(S, B, H, Sq, D\), got 4"),
-        ({"m": (2, 2, 4, 5)}, r"m must have the shape of o without D, \(3, 2, 4, 5\), got"),
-        ({"l": (3, 2, 4)}, r"l must have the shape of o without D"),
+        ({"m": (2, 2, 4, 5)}, r"m must have .*shape .*\(3, 2, 4, 5\), got \(2, 2, 4, 5\)"),
+        ({"l": (3, 2, 4)}, r"l must have .*shape .*\(3, 2, 4, 5\), got \(3, 2, 4\)"),
         (
             {"o": (0, 2, 4, 5, 16), "m": (0, 2, 4, 5), "l": (0, 2, 4, 5)},
             r"o must have S in \[1, 1024",
@@ -500,18 +678,32 @@ def test_wrong_states_are_refused(
     interface: Any, place: Place, change: dict[str, Shape], message: str
 ) -> None:
     of_two_pass(place)
-    o, m, sums = (torch.zeros(shape, device=place.device) for shape in (STATES | change).values())
-    with pytest.raises(ValueError, match=message):
-        OPS.split_k_attention_merge(o, m, sums, dtype=place.dtype)
+    states = [torch.zeros(shape, device=place.device) for shape in (STATES | change).values()]
+    for arguments in (states, traced(states)):
+        with pytest.raises(ValueError, match=message):
+            OPS.split_k_attention_merge(*arguments, dtype=place.dtype)
 
 
 @everywhere
 def test_states_of_a_wrong_kind_are_refused(interface: Any, place: Place) -> None:
     of_two_pass(place)
     o, m, sums = (torch.zeros(shape, device=place.device) for shape in STATES.values())
-    with pytest.raises(ValueError, match="o must be Float, got Half"):
-        OPS.split_k_attention_merge(o.half(), m, sums, dtype=place.dtype)
-    with pytest.raises(ValueError, match="m must be contiguous"):
-        OPS.split_k_attention_merge(o, m.transpose(2, 3).contiguous().mT, sums, dtype=place.dtype)
-    with pytest.raises(ValueError, match=f"dtype must be {FLOATS[place.target]}, got Double"):
-        OPS.split_k_attention_merge(o, m, sums, dtype=torch.float64)
+    for states, dtype, message, in_words in (
+        ((o.half(), m, sums), place.dtype, "o must be Float, got Half", "o must be torch.float32"),
+        (
+            (o, m.transpose(2, 3).contiguous().mT, sums),
+            place.dtype,
+            "m must be contiguous",
+            "m must be contiguous",
+        ),
+        (
+            (o, m, sums),
+            torch.float64,
+            f"dtype must be {FLOATS[place.target]}, got Double",
+            "dtype must be one of .*, got torch.float64",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            OPS.split_k_attention_merge(*states, dtype=dtype)
+        with pytest.raises(ValueError, match=in_words):
+            OPS.split_k_attention_merge(*traced(states), dtype=dtype)

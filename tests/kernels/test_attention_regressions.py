@@ -174,14 +174,47 @@ def test_output_of_any_strides(attention: Attention, place: Place, B: int, num_s
 
 
 @everywhere
-def test_an_expanded_output_is_refused(interface: Any, place: Place) -> None:
+@pytest.mark.parametrize(
+    ("name", "strides"),
+    [
+        ("out", (0, 192, 64, 1)),
+        ("out", (64, 64, 64, 1)),
+        ("out", (768, 192, 63, 1)),
+        ("out", (768, 192, 1, 1)),
+        ("lse", (0, 3, 1)),
+        ("lse", (12, 2, 1)),
+        ("lse", (11, 3, 1)),
+        ("lse", (2, 11, 3)),  # no two share one, but they lie between each other
+    ],
+)
+def test_an_output_whose_elements_share_places_is_refused(
+    interface: Any, place: Place, name: str, strides: tuple[int, ...]
+) -> None:
     """Output stride 0: right at batch 1, wrong above."""
     q, k, v = random_inputs(place, B=3)
-    for name, size in (("out", (3, 4, 3, 64)), ("lse", (3, 4, 3))):
-        buffers = poisoned(place, q, k, 1)
-        buffers[name] = buffers[name][:1].expand(size)
-        with pytest.raises(ValueError, match=f"{name} must not be expanded.*stride 0"):
-            torch.ops.kbtool.split_k_attention_out(q, k, v, **buffers)
+    buffers = poisoned(place, q, k, 1)
+    buffers[name] = buffers[name].repeat(2, *[1] * len(strides)).as_strided(
+        buffers[name].shape, strides
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=f"{name} must not overlap itself.*, where dimension "):
+        torch.ops.kbtool.split_k_attention_out(q, k, v, **buffers)
+
+
+@everywhere
+@pytest.mark.parametrize("shape", [(1, 4, 3, 64), (3, 1, 1, 64), (0, 4, 3, 64)])
+def test_strides_that_lead_nowhere_do_not_matter(
+    attention: Attention, place: Place, shape: tuple[int, ...]
+) -> None:
+    """Output stride 0: right at batch 1, wrong above."""
+    B, H, Sq, D = shape
+    q, k, v = random_inputs(place, B=B, H=H, Hkv=1, Sq=Sq, D=D)
+    buffers = poisoned(place, q, k, 1)
+    for name in ("out", "lse"):
+        t = buffers[name]
+        strides = [0 if n <= 1 else s for n, s in zip(t.shape, t.stride(), strict=True)]
+        buffers[name] = t.as_strided(t.shape, strides)
+    torch.ops.kbtool.split_k_attention_out(q, k, v, **buffers)
+    assert same_bits(buffers["out"], attention(q, k, v, num_splits=1))
 
 
 @everywhere
