@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -147,7 +148,8 @@ def test_auto_leaves_to_the_cpu_a_card_that_cuda_does_not_compile_for(attention,
     assert second.startswith(f"{told}120; it does for sm_90a, ")
 
     def build(plan, **_):
-        return BuildResult.model_construct(target=plan.target, sha256="0" * 64, warm=True)
+        made: Any = BuildResult.model_construct
+        return made(target=plan.target, sha256="0" * 64, warm=True)
 
     monkeypatch.setattr(build_step, "build", build)
     outcome = KINDS["build"].run(step(kind="build"), attention)
