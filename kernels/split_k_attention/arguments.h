@@ -4,6 +4,7 @@
 
 #include <torch/csrc/stable/tensor.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -121,7 +122,7 @@ inline void check_lengths(const Tensor& lengths, const Tensor& q) {
 // dimension, beyond all that those of smaller strides reach together; what interleaves without
 // touching is refused with the rest.
 inline void check_no_overlap(const char* name, const Tensor& t, const std::vector<int64_t>& shape) {
-  if (t.numel() == 0) return;
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;  // no elements
   const auto strides = t.strides();
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 1) continue;
