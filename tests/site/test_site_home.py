@@ -120,6 +120,19 @@ def test_home_says_first_what_it_is_and_where_to_start(root):
     assert made.index("Where the work stands") < made.index("kb-figure") < made.index("{#running}")
 
 
+def test_the_work_stands_where_it_was_begun_last(root):
+    """Lines of work stand one after another: the last in the list is not always the newest."""
+    made = {}
+    for number in (0, 1):
+        path = root / "sessions" / trees.session_id(number) / "session.yaml"
+        text = path.read_text()
+        path.write_text(text.replace("2025-10-12T19:42Z", "2025-10-12T19:52Z"))
+        (made[number],) = re.findall("Where the work stands: .*", home_page(root))
+        path.write_text(text)
+    assert made[0] != made[1]
+    assert all(f"sessions/{trees.session_id(number)}.md" in made[number] for number in made)
+
+
 def test_another_case_is_another_result(root):
     steps = copy.deepcopy(template(root)["steps"])
     benchmark = next(step for step in steps if step["id"] == "time")["result"]

@@ -262,7 +262,9 @@ def _start(index: Index) -> str:
         f"[What the kernels are worth]({at.KERNELS}), and how two runs [compare]({at.COMPARE})",
     ]
     if index.sessions:
-        last = list(index.sessions.values())[-1]
+        # Lines of work stand one after another, so the last of the list need not be the newest.
+        began = {s.started.at: s for s in index.sessions.values() if s.started and s.started.zoned}
+        last = began[max(began)] if began else list(index.sessions.values())[-1]
         where = index.link(at.session_page(last.id), at.HOME)
         lines.insert(0, f"Where the work stands: {where}")
     if index.glossary:
