@@ -10,8 +10,6 @@ import pytest
 
 from kbtool.store.tree import KnowledgeBase
 
-NOW = datetime.now().astimezone()
-
 
 def record(base, name):
     return KnowledgeBase(base.root).session(name).record
@@ -101,7 +99,8 @@ def test_a_commit_is_named_by_what_git_takes_or_by_its_id(base, git, kbtool):
 
 
 def commit(git, minutes_ago: float, title: str, **env: str) -> None:
-    at = (NOW - timedelta(minutes=minutes_ago)).isoformat(timespec="seconds")
+    now = datetime.now().astimezone()
+    at = (now - timedelta(minutes=minutes_ago)).isoformat(timespec="seconds")
     dates = {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at}
     git("commit", "--quiet", "--allow-empty", "--message", title, **dates, **env)
 
