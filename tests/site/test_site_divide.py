@@ -198,6 +198,11 @@ def test_a_drawing_weighs_and_a_chart_does_not() -> None:
     assert weight(f'<div class="kb-chart" tabindex="0">{drawing}</div>') < 100
 
 
+def test_coloured_code_weighs_several_times_its_text() -> None:
+    code = "a = f(b, 1)\n" * 100
+    assert weight(f"```python\n{code}```") > 5 * len(code) > 2 * weight(f"```text\n{code}```")
+
+
 def test_what_is_no_heading_is_no_place_to_cut() -> None:
     code = "```sh\n## no heading\n" + "echo word word word\n" * 2_000 + "```"
     assert list(divided({"a.md": f"# A\n\n{code}\n"})) == ["a.md"]
