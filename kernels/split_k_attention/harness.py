@@ -72,6 +72,10 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
     v = values(B, Hkv, Skv, D)
     if fill == "large_logits":
         q *= 16
+    if fill == "largest_logits":
+        whole = torch.randint(-255, 256, (B, Hkv, Skv), generator=generator, device=device)
+        q[...], k[...] = 0, 0
+        q[..., 0], k[..., 0] = 1, whole.to(dtype)
     if fill == "v_one":
         v.fill_(1)
     if fill == "cancelling":

@@ -457,6 +457,27 @@ def test_large_logits_do_not_overflow(harness: Any, place: Place, num_splits: in
 
 
 @everywhere
+@pytest.mark.parametrize("num_splits", [1, 3])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_logits_near_the_end_of_float32(
+    attention: Attention, place: Place, sign: int, num_splits: int
+) -> None:
+    """Finite, though not once they are multiplied by log2(e): from 2.36e38 on."""
+    D, scale = 64, 2.0**120
+    q = torch.zeros(1, 1, 20, D, device=place.device, dtype=place.dtype)
+    q[..., 0] = 1
+    k, v = (torch.zeros(1, 1, 200, D, device=place.device, dtype=place.dtype) for _ in "kv")
+    wholes = sign * (178 + torch.arange(200) % 70)  # each logit beyond 2.36e38
+    k[..., 0] = wholes.to(place.device, place.dtype)
+    largest = wholes == wholes.max()
+    v[0, 0] = torch.where(largest, 3.0, -1.0).unsqueeze(-1).expand(-1, D)
+    out, lse = attention(q, k, v, scale=scale, num_splits=num_splits, return_lse=True)
+    assert torch.equal(out, torch.full_like(out, 3.0))
+    expected = torch.full_like(lse, float(wholes.max()) * scale)
+    torch.testing.assert_close(lse, expected, rtol=2e-7, atol=0)
+
+
+@everywhere
 @pytest.mark.parametrize(("B", "H", "Hkv"), [(70000, 1, 1), (1, 70000, 70000), (1, 70000, 1),
                                              (300, 300, 100)])  # fmt: skip
 @pytest.mark.parametrize("num_splits", [None, 2])

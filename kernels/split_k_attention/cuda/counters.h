@@ -11,23 +11,28 @@
 
 namespace kbtool::cuda {
 
-// Launches on one stream run one after the other and share that stream's counters. A launch that is
-// captured into a graph may be replayed on any stream, so it gets counters of its own, for good.
+// Launches on one stream run one after the other and share that stream's counters. A stream is told by
+// its id: a handle may be another stream's later, and cudaStreamPerThread is one of each thread's. A
+// launch that is captured into a graph may be replayed on any stream, so it gets counters of its own,
+// for good.
 class CounterPool {
  public:
   cudaError_t take(int device, cudaStream_t stream, int64_t count, unsigned** counters) {
     const std::lock_guard<std::mutex> guard(mutex_);
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    const cudaError_t error = cudaStreamIsCapturing(stream, &status);
+    cudaError_t error = cudaStreamIsCapturing(stream, &status);
     if (error != cudaSuccess) return error;
     if (status != cudaStreamCaptureStatusNone) return take_for_good(device, count, counters);
 
-    Block& block = of_stream_[{device, stream}];
+    unsigned long long id = 0;
+    error = cudaStreamGetId(stream, &id);
+    if (error != cudaSuccess) return error;
+    Block& block = of_stream_[{device, id}];
     if (block.capacity < count) {
       // The old counters are left to the launches that may still use them.
       Block larger{nullptr, 0, std::max<int64_t>({count, 2 * block.capacity, FIRST})};
-      const cudaError_t failed = allocate(&larger);
-      if (failed != cudaSuccess) return failed;
+      error = allocate(&larger);
+      if (error != cudaSuccess) return error;
       block = larger;
     }
     *counters = block.counters;
@@ -44,7 +49,7 @@ class CounterPool {
   };
 
   std::mutex mutex_;
-  std::map<std::pair<int, cudaStream_t>, Block> of_stream_;
+  std::map<std::pair<int, unsigned long long>, Block> of_stream_;
   std::map<int, Block> of_graphs_;
 
   cudaError_t take_for_good(int device, int64_t count, unsigned** counters) {

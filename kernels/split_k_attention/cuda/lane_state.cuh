@@ -54,16 +54,23 @@ __device__ __forceinline__ void take_logits(float (&s)[TILES][4], float c, LaneS
     }
     m = max_nan(m, __shfl_xor_sync(~0u, m, 1));
     m = max_nan(m, __shfl_xor_sync(~0u, m, 2));
-    const float base = scaled(finite_base(m), c);
-    alpha[half] = exp2_fast(scaled(state.m[half], c) - base);
+    const Base base = base_of(m, c);
+    alpha[half] = weight_of(state.m[half], c, base);
     state.m[half] = m;
+    if (base.before != 0.0f) {
+#pragma unroll
+      for (int tile = 0; tile < TILES; ++tile) {
+        s[tile][half * 2] -= base.before;
+        s[tile][half * 2 + 1] -= base.before;
+      }
+    }
     float sum = 0.0f;
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float& x = s[tile][half * 2 + i];
-        x = exp2_fast(fmaf(x, c, -base));
+        x = exp2_fast(fmaf(x, c, -base.after));
         sum += x;
       }
     }

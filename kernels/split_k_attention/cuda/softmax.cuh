@@ -7,7 +7,7 @@
 //   o  the sum of exp2(q.k * c - scaled(m)) * v
 //
 // scaled(m) is m * c rounded: one number, the same in every weight and in the LSE, so its rounding
-// cancels.
+// cancels. Where it is beyond float32 (logits beyond 2.3e38) a weight is exp2((q.k - m) * c).
 #pragma once
 
 #include <math_constants.h>
@@ -28,11 +28,26 @@ __device__ __forceinline__ float max_nan(float a, float b) {
   return y;
 }
 
-// What logits are taken relative to. An empty state's -inf - -inf would be NaN; -inf - 0 weighs 0.
-__device__ __forceinline__ float finite_base(float m) { return m == -CUDART_INF_F ? 0.0f : m; }
-
 // Rounded here and now: not fused into what it is subtracted from.
 __device__ __forceinline__ float scaled(float m, float c) { return __fmul_rn(m, c); }
+
+// What weights are relative to.
+struct Base {
+  float before;  // subtracted from q.k before it is scaled; 0 but where `after` would be infinite
+  float after;   // subtracted from q.k * c
+};
+
+__device__ __forceinline__ Base base_of(float m, float c) {
+  // An empty state's -inf - -inf would be NaN; -inf - 0 weighs 0.
+  if (m == -CUDART_INF_F) return {0.0f, 0.0f};
+  const float after = scaled(m, c);
+  return isinf(after) ? Base{m, 0.0f} : Base{0.0f, after};
+}
+
+// Of sums that are relative to `m`, once they are relative to `base`.
+__device__ __forceinline__ float weight_of(float m, float c, const Base& base) {
+  return exp2_fast(scaled(m - base.before, c) - base.after);
+}
 
 // The state of one row over four columns.
 struct StateChunk {
@@ -43,8 +58,8 @@ struct StateChunk {
 
 // Adds a state to sums that are relative to `base`.
 __device__ __forceinline__ void add_state(StateChunk& sums, const StateChunk& state, float c,
-                                          float base) {
-  const float weight = exp2_fast(scaled(state.m, c) - base);
+                                          const Base& base) {
+  const float weight = weight_of(state.m, c, base);
   sums.l = fmaf(weight, state.l, sums.l);
   sums.o.x = fmaf(weight, state.o.x, sums.o.x);
   sums.o.y = fmaf(weight, state.o.y, sums.o.y);
@@ -59,7 +74,7 @@ __device__ __forceinline__ StateChunk merge_states(int count, float c, const M& 
   StateChunk merged{-CUDART_INF_F, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
 #pragma unroll UNROLL
   for (int i = 0; i < count; ++i) merged.m = max_nan(merged.m, m_of(i));
-  const float base = scaled(finite_base(merged.m), c);
+  const Base base = base_of(merged.m, c);
 #pragma unroll UNROLL
   for (int i = 0; i < count; ++i) {
     add_state(merged, {m_of(i), l_of(i), o_of(i)}, c, base);
@@ -91,7 +106,7 @@ __device__ __forceinline__ StateChunk merge_far_states(int count, float c, const
     }
   }
   // One base for all: sums that were rescaled at every rise of the maximum would gather its rounding.
-  const float base = scaled(finite_base(merged.m), c);
+  const Base base = base_of(merged.m, c);
 #pragma unroll 1
   for (int first = 0;;) {
 #pragma unroll
@@ -113,8 +128,10 @@ __device__ __forceinline__ float log_sum_exp_scaled(float m, float l, float c, d
   const int exponent = (bits - SQRT_HALF) & ~0x7fffff;
   const float fraction = __int_as_float(bits - exponent);  // in [sqrt(1/2), sqrt(2))
   constexpr double LN_2 = 0.69314718055994530942;
-  // l is relative to scaled(m), which is not quite m * c.
-  const double rounding = static_cast<double>(scaled(m, c)) - static_cast<double>(m) * c;
+  // l is relative to scaled(m), which is not quite m * c, or to m itself.
+  const Base base = base_of(m, c);
+  const double rounding =
+      base.before == 0.0f ? static_cast<double>(base.after) - static_cast<double>(m) * c : 0.0;
   return static_cast<float>(static_cast<double>(m) * scale +
                             ((static_cast<double>(exponent >> 23) + rounding) * LN_2 +
                              static_cast<double>(logf(fraction))));
