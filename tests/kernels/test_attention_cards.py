@@ -18,6 +18,10 @@ import kbtool.gpu.toolchain
 from kbtool import attention
 from kbtool.model.errors import MachineError
 
+if torch.cuda.is_available():
+    pytest.skip("a card that is there answers in place of those that these tests make up",
+                allow_module_level=True)  # fmt: skip
+
 Machine = Callable[..., None]
 Q, KV = (1, 4, 1, 16), (1, 2, 9, 16)
 

@@ -462,7 +462,8 @@ def test_large_logits_do_not_overflow(harness: Any, place: Place, num_splits: in
 def test_logits_near_the_end_of_float32(
     attention: Attention, place: Place, sign: int, num_splits: int
 ) -> None:
-    """Finite, though not once they are multiplied by log2(e): from 2.36e38 on."""
+    """Times log2(e) they are not finite; and well below, half a unit of the last place of such a
+    product is an exponent beyond float32."""
     D, scale = 64, 2.0**120
     q = torch.zeros(1, 1, 20, D, device=place.device, dtype=place.dtype)
     q[..., 0] = 1

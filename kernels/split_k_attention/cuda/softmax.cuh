@@ -7,7 +7,8 @@
 //   o  the sum of exp2(q.k * c - scaled(m)) * v
 //
 // scaled(m) is m * c rounded: one number, the same in every weight and in the LSE, so its rounding
-// cancels. Where it is beyond float32 (logits beyond 2.3e38) a weight is exp2((q.k - m) * c).
+// cancels. As a power of two that rounding must itself stay near 1, so that from a scaled(m) of 2^20 on
+// a weight is exp2((q.k - m) * c).
 #pragma once
 
 #include <math_constants.h>
@@ -33,15 +34,16 @@ __device__ __forceinline__ float scaled(float m, float c) { return __fmul_rn(m, 
 
 // What weights are relative to.
 struct Base {
-  float before;  // subtracted from q.k before it is scaled; 0 but where `after` would be infinite
+  float before;  // subtracted from q.k before it is scaled; 0 but for a large scaled(m)
   float after;   // subtracted from q.k * c
 };
 
 __device__ __forceinline__ Base base_of(float m, float c) {
   // An empty state's -inf - -inf would be NaN; -inf - 0 weighs 0.
   if (m == -CUDART_INF_F) return {0.0f, 0.0f};
+  constexpr float LARGE = 1 << 20;
   const float after = scaled(m, c);
-  return isinf(after) ? Base{m, 0.0f} : Base{0.0f, after};
+  return fabsf(after) > LARGE ? Base{m, 0.0f} : Base{0.0f, after};
 }
 
 // Of sums that are relative to `m`, once they are relative to `base`.
