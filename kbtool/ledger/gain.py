@@ -59,7 +59,7 @@ def mended(sessions: Sequence[Session]) -> dict[str, Mended]:
     for fault in faults.mends:
         last = faults.mended(fault)
         if last is not None:
-            counts[sessions[last.at].id][0 if last.fix.confirmed else 1] += 1
+            counts[last.session.id][0 if last.fix.confirmed else 1] += 1
     return {name: Mended(*count) for name, count in counts.items()}
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from kbtool.model.address import AddressError, item_key, resolve, split_reference
+from kbtool.model.address import AddressError, item_key, resolve
 from kbtool.model.session import Session
 
 HOME = "index.md"
@@ -213,10 +213,3 @@ class Anchors:
         value = getattr(self.record, keys[0], None) if keys[0] in SECTIONS else None
         shown = value.strip() if isinstance(value, str) else value
         return keys[0] if shown else ""
-
-
-def bug_of(reference: str, own: str) -> tuple[str, str] | None:
-    """(session, bug) that a reference names, or ``None`` where it names no bug."""
-    record, path = split_reference(reference)
-    field, _, bug = path.partition(".")
-    return (record or own, bug) if field == "bugs" and bug else None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 from kbtool.ledger.audit import Item, Report, audit
+from kbtool.ledger.faults import Faults, Key, Meeting, Mend, bug_at
 from kbtool.ledger.patterns import Account, accounts
 from kbtool.model.address import split_reference
 from kbtool.model.claim import Claim, Derivation, Operand
@@ -18,7 +19,7 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.results import BuildResult, EnvironmentResult, MutantResult, MutantsResult
 from kbtool.model.run import Run, StepRecord
-from kbtool.model.session import Bug, Fix, Session
+from kbtool.model.session import Bug, Session
 from kbtool.runner.history import Match, matching
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
@@ -49,13 +50,6 @@ OPEN = frozenset({"open", "fix unconfirmed"})
 """What a bug's status is while the fault may be there."""
 
 
-class Meeting(NamedTuple):
-    """A session that met a fault, and the bug that it is in the session's record."""
-
-    session: Session
-    bug: Bug
-
-
 class BugCase(NamedTuple):
     """A bug, and what other records say of it."""
 
@@ -63,25 +57,11 @@ class BugCase(NamedTuple):
     bug: Bug
     meetings: list[Meeting]
     """Every meeting of the same fault, this one too, in the order of the work."""
-    fixes: list[tuple[Session, Fix]]
-    standing: list[Fix]
-    """Those of the fixes that were made when the fault was last met, or since."""
-
-    @property
-    def recurrences(self) -> list[Meeting]:
-        """The later meetings."""
-        place = next(at for at, one in enumerate(self.meetings) if one.bug is self.bug)
-        return self.meetings[place + 1 :]
-
-    @property
-    def status(self) -> str:
-        """What became of it. A fix that stands mends it unless no test confirmed that; of a fault
-        met again the newest meeting speaks; without either it is as its session left it."""
-        if any(fix.confirmed is not False for fix in self.standing):
-            return "fixed"
-        if self.recurrences:
-            return "met again"
-        return "fix unconfirmed" if self.fixes else self.bug.status
+    recurrences: list[Meeting]
+    """The later ones."""
+    fixes: list[Mend]
+    status: str
+    """What became of it."""
 
     @property
     def is_open(self) -> bool:
@@ -121,7 +101,7 @@ class Index:
     recipes: dict[str, tuple[Pattern, Recipe]] = field(init=False)
     runs: dict[tuple[str, str], list[Run]] = field(init=False)
     """(session, run id) → its attempts, oldest first; newest run first."""
-    bugs: dict[tuple[str, str], BugCase] = field(init=False)
+    bugs: dict[Key, BugCase] = field(init=False)
     accounts: dict[str, Account] = field(init=False)
     """Pattern → what sessions say of it and what follows, in the order of their ranks."""
     followers: dict[str, list[Session]] = field(init=False)
@@ -235,7 +215,7 @@ class Index:
         return list({run.id: run for run in cited if run}.values())
 
     @cached_property
-    def recognised(self) -> dict[tuple[str, str], list[Match]]:
+    def recognised(self) -> dict[Key, list[Match]]:
         """Bug → the symptoms of patterns that its error message shows."""
         return {
             key: matching(self.patterns.values(), case.bug.error_text or "")
@@ -326,47 +306,15 @@ class Index:
         )
         return any(now.get(path) != built.sources.get(path) for path in [*built.sources, *new])
 
-    def _bugs(self) -> dict[tuple[str, str], BugCase]:
-        met: dict[tuple[str, str], Meeting] = {}
-        fixes: dict[tuple[str, str], list[tuple[Session, Fix]]] = defaultdict(list)
-        for session in self.sessions.values():
-            for bug in session.bugs:
-                met.setdefault((session.id, bug.id), Meeting(session, bug))
-            for fix in session.fixes:
-                fixes[self.bug_key(fix.bug, session.id)].append((session, fix))
-        faults = {key: self._first_met(key, met) for key in met}
-        meetings: dict[tuple[str, str], list[Meeting]] = defaultdict(list)
-        for key, fault in faults.items():
-            meetings[fault].append(met[key])
-        order = {name: place for place, name in enumerate(self.sessions)}
-        cases = {}
-        for key, (session, bug) in met.items():
-            every = meetings[faults[key]]
-            last = every[-1]
-            standing = [
-                fix
-                for by, fix in fixes[key]
-                if last.bug is bug or order[by.id] >= order[last.session.id]
-            ]
-            cases[key] = BugCase(session, bug, every, fixes[key], standing)
-        return cases
-
-    def _first_met(
-        self, key: tuple[str, str], met: Mapping[tuple[str, str], Meeting]
-    ) -> tuple[str, str]:
-        """The first meeting of the fault that a bug is."""
-        seen = {key}
-        while (before := self.bug_key(met[key].bug.recurrence_of, key[0])) in met:
-            if before in seen:
-                break  # a circle; `check` refuses it
-            seen.add(before)
-            key = before
-        return key
-
-    def bug_key(self, reference: str | None, own: str) -> tuple[str, str]:
-        """(session, bug) of a reference to a bug; a pair that no bug has where it names none."""
-        found = at.bug_of(reference, own) if reference else None
-        return found or ("", "")
+    def _bugs(self) -> dict[Key, BugCase]:
+        faults = Faults(list(self.sessions.values()))
+        return {
+            key: BugCase(
+                session, bug, faults.meetings(key), faults.again(key), faults.fixes(key),
+                faults.became(key),
+            )
+            for key, (session, bug) in faults.bugs.items()
+        }  # fmt: skip
 
     def _titles(self) -> Iterator[tuple[str, str]]:
         for session in self.sessions.values():
@@ -414,15 +362,14 @@ class Index:
             target = at.pattern_page(edge.pattern)
             yield f"{page}#evidence", target, f"evidence: {edge.verdict.replace('_', ' ')}"
         for fix in session.fixes:
-            bug = at.bug_of(fix.bug, session.id)
-            if bug:
-                yield f"{page}#fixes", at.bug_page(*bug), "fix"
-                yield f"{page}#fixes", at.session_page(bug[0]), "fix of a bug met here"
+            bug = bug_at(fix.bug, session.id)
+            yield f"{page}#fixes", at.bug_page(*bug), "fix"
+            yield f"{page}#fixes", at.session_page(bug[0]), "fix of a bug met here"
         for bug_met in session.bugs:
             own = at.bug_page(session.id, bug_met.id)
             yield own, page, "bug"
-            before = at.bug_of(bug_met.recurrence_of, session.id) if bug_met.recurrence_of else None
-            if before:
+            if bug_met.recurrence_of:
+                before = bug_at(bug_met.recurrence_of, session.id)
                 yield own, at.bug_page(*before), "recurrence"
                 yield own, at.session_page(before[0]), "recurrence of a bug met here"
             yield from self._bug_edges(own, session, bug_met)

@@ -139,6 +139,7 @@ def test_costs_at_a_rate_of_the_ledger(base, kbtool):
         (["gpu", "--rate", "l4", "--currency", "EUR"], "is not in EUR"),
         (["gpu", "1.00", "--basis", "claimed", "--invoice", "I-7"], "give --basis billed"),
         (["gpu", "--rate", "l4", "--invoice", "I-7"], "give --basis billed"),
+        (["gpu", "1.00", "--basis", "claimed", "--note", "one\ntwo"], "more than one line"),
     ],
 )
 def test_a_cost_that_does_not_follow_is_refused(base, kbtool, arguments, said):

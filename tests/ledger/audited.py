@@ -35,15 +35,15 @@ def report(base: Knowledge) -> Report:
     return found
 
 
-def audited(base: Knowledge, **more: Any) -> dict[str, Item]:
+def audited(base: Knowledge, *claims: dict, **more: Any) -> dict[str, Item]:
     """One session with ``more`` in it; the claims by their ids, those of fields by their paths."""
-    base.session(more=as_yaml(more))
+    base.session(more=as_yaml({"claims": list(claims), **more}))
     return {item.claim: item for item in report(base).items}
 
 
 def grades(base: Knowledge, *claims: dict, **more: Any) -> dict[str, str]:
     """Without the claim that the day of the id makes with a start."""
-    items = audited(base, claims=list(claims), **more)
+    items = audited(base, *claims, **more)
     return {name: item.grade for name, item in items.items() if name != "id"}
 
 

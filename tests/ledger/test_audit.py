@@ -76,11 +76,9 @@ def test_the_mean_that_gives_the_figure_is_named(base: Knowledge) -> None:
     of = ["4 ×", "9 ×"]
     items = audited(
         base,
-        claims=[
-            claim("a", "mean", of, stated="6.0 ×"),
-            claim("b", "mean", of, stated="6.5 ×", source="log:1"),
-            claim("c", "mean", of, stated="8.0 ×"),
-        ],
+        claim("a", "mean", of, stated="6.0 ×"),
+        claim("b", "mean", of, stated="6.5 ×", source="log:1"),
+        claim("c", "mean", of, stated="8.0 ×"),
     )
     found = report(base)
     assert items["a"].grade == "inconsistent"
@@ -181,15 +179,13 @@ def test_claims_of_success(base: Knowledge) -> None:
     )
     items = audited(
         base,
+        claim("good", "outcome", ["#steps.s.status"]),
+        claim("bad", "outcome", ["#steps.s.status", "#steps.f.status"]),
+        claim("unsaid", "outcome", ["#steps.u.status"]),
+        claim("gone", "outcome", [f"{later}#bugs.b"]),
+        claim("saved", "outcome", ["#budget_time"]),
         steps=[{"id": "s", "title": "S", "status": "done"}, {"id": "f", "title": "F",
                 "status": "failed"}, {"id": "u", "title": "U"}],
-        claims=[
-            claim("good", "outcome", ["#steps.s.status"]),
-            claim("bad", "outcome", ["#steps.s.status", "#steps.f.status"]),
-            claim("unsaid", "outcome", ["#steps.u.status"]),
-            claim("gone", "outcome", [f"{later}#bugs.b"]),
-            claim("saved", "outcome", ["#budget_time"]),
-        ],
         budget_time="0 min",
     )  # fmt: skip
     assert {name: item.grade for name, item in items.items()} == {
@@ -208,10 +204,10 @@ def test_a_step_of_a_run_speaks_by_its_status(base: Knowledge) -> None:
         base.write(f"sessions/{ID}/runs/{run['id']}.json", sealed(run))
     items = audited(
         base,
-        claims=[
+        *(
             claim(status, "outcome", [f"20250101T09000{number}Z-look#steps.look"])
             for number, status in enumerate(statuses)
-        ],
+        ),
     )
     assert {name: item.grade for name, item in items.items()} == {
         "passed": "consistent", "failed": "inconsistent", "timeout": "inconsistent",
@@ -228,14 +224,12 @@ def test_a_thing_speaks_by_its_own_word_and_has_its_name(base: Knowledge) -> Non
     guess = {"id": "h", "statement": "S", "verdict": "rejected"}
     items = audited(
         base,
-        claims=[
-            claim("step", "outcome", ["#steps.s"]),
-            claim("guess", "outcome", ["#bugs.b.h"]),
-            claim("fix", "outcome", ["#fixes.f"]),
-            claim("untested", "outcome", ["#fixes.g"]),
-            claim("thing", "outcome", ["#deliverables.d"]),
-            claim("plan", "outcome", ["#plans.p.q"]),
-        ],
+        claim("step", "outcome", ["#steps.s"]),
+        claim("guess", "outcome", ["#bugs.b.h"]),
+        claim("fix", "outcome", ["#fixes.f"]),
+        claim("untested", "outcome", ["#fixes.g"]),
+        claim("thing", "outcome", ["#deliverables.d"]),
+        claim("plan", "outcome", ["#plans.p.q"]),
         bugs=[{"id": "b", "title": "B", "status": "open", "hypotheses": [guess]}],
         fixes=[
             {"id": "f", "bug": "#bugs.b", "change": "c", "confirmed": False},
@@ -276,10 +270,10 @@ def test_the_status_of_a_bug_is_what_later_sessions_made_of_it(base: Knowledge) 
     where = {"where": {"status": "fixed"}}
     items = audited(
         base,
-        bugs=bugs,
-        claims=[claim(bug["id"], "outcome", [f"#bugs.{bug['id']}"], **where) for bug in bugs]
+        *(claim(bug["id"], "outcome", [f"#bugs.{bug['id']}"], **where) for bug in bugs),
         # A count is of what stands here.
-        + [claim("count", "count", ["#bugs"], stated="1", **where)],
+        claim("count", "count", ["#bugs"], stated="1", **where),
+        bugs=bugs,
     )
     said = {name: (item.grade, item.said) for name, item in items.items() if "." not in name}
     assert said == {
@@ -296,18 +290,16 @@ def test_what_rests_on_typed_figures_alone_is_not_borne_out(base: Knowledge) -> 
     literals = ["50 us", "1 us"]
     items = audited(
         base,
-        claims=[
-            claim("typed", "ratio", literals, stated="50"),
-            claim("wrong", "ratio", literals, stated="49"),
-            claim("cited", "ratio", literals, stated="50", source="log:3"),
-            claim("deep", "sum", [{"how": "ratio", "of": literals}, "1"], stated="51"),
-            claim("order", "order", ["2025-01-01T09:00Z", "2025-01-01T10:00Z"]),
-            claim("stated", None, None, stated="50 us"),
-            claim("through", "ratio", ["#claims.stated", "1 us"], stated="50"),
-            claim("twice", "same", ["#claims.through.stated"], stated="50"),
-            claim("recorded", "ratio", ["#duration", "1 min"], stated="5"),
-            claim("after", "same", ["#claims.recorded"], stated="5"),
-        ],
+        claim("typed", "ratio", literals, stated="50"),
+        claim("wrong", "ratio", literals, stated="49"),
+        claim("cited", "ratio", literals, stated="50", source="log:3"),
+        claim("deep", "sum", [{"how": "ratio", "of": literals}, "1"], stated="51"),
+        claim("order", "order", ["2025-01-01T09:00Z", "2025-01-01T10:00Z"]),
+        claim("stated", None, None, stated="50 us"),
+        claim("through", "ratio", ["#claims.stated", "1 us"], stated="50"),
+        claim("twice", "same", ["#claims.through.stated"], stated="50"),
+        claim("recorded", "ratio", ["#duration", "1 min"], stated="5"),
+        claim("after", "same", ["#claims.recorded"], stated="5"),
         duration="5 min",
     )
     grades_ = {name: item.grade for name, item in items.items()}
@@ -352,11 +344,9 @@ def test_evidence_on_both_sides_is_shown_and_turns_no_decision(base: Knowledge) 
     at_fault = {"where": {"component": "partial"}}
     items = audited(
         base,
-        claims=[
-            claim("there", "outcome", ["#bugs.a"], **at_fault),
-            claim("elsewhere", "outcome", ["#bugs.b"], **at_fault),
-            claim("both", "outcome", ["#bugs.a", "#bugs.b"], **at_fault),
-        ],
+        claim("there", "outcome", ["#bugs.a"], **at_fault),
+        claim("elsewhere", "outcome", ["#bugs.b"], **at_fault),
+        claim("both", "outcome", ["#bugs.a", "#bugs.b"], **at_fault),
         bugs=BUGS, fixes=FIXES, decisions=[DECISION],
         rests_on={"decisions.keep": ["#claims.there", "#claims.elsewhere", "#claims.both"]},
     )  # fmt: skip
@@ -405,13 +395,11 @@ DECISION = {
 def test_a_claim_between_the_options_of_a_decision_turns_it(base: Knowledge) -> None:
     items = audited(
         base,
+        claim("cost", "product", ["#decisions.keep.yes.hours", "#decisions.keep.yes.rate"],
+              stated="2.40 USD"),
+        claim("pays", "difference", ["#decisions.keep.no.loss", "#claims.cost.stated"],
+              stated=">0 USD"),
         decisions=[DECISION],
-        claims=[
-            claim("cost", "product", ["#decisions.keep.yes.hours", "#decisions.keep.yes.rate"],
-                  stated="2.40 USD"),
-            claim("pays", "difference", ["#decisions.keep.no.loss", "#claims.cost.stated"],
-                  stated=">0 USD"),
-        ],
     )  # fmt: skip
     assert items["cost"].grade == "consistent"
     assert items["pays"].grade == "decision"
@@ -422,14 +410,12 @@ def test_a_wrong_figure_below_a_claim_that_holds_turns_the_decision(base: Knowle
     """As stated, keeping it costs 0.24 and pays; recomputed it costs 2.40 and does not."""
     items = audited(
         base,
+        claim("cost", "product", ["#decisions.keep.yes.hours", "#decisions.keep.yes.rate"],
+              stated="0.24 USD"),
+        claim("again", "same", ["#claims.cost.stated"], stated="0.24 USD"),
+        claim("pays", "difference", ["#decisions.keep.no.loss", "#claims.again.stated"],
+              stated=">0 USD"),
         decisions=[DECISION],
-        claims=[
-            claim("cost", "product", ["#decisions.keep.yes.hours", "#decisions.keep.yes.rate"],
-                  stated="0.24 USD"),
-            claim("again", "same", ["#claims.cost.stated"], stated="0.24 USD"),
-            claim("pays", "difference", ["#decisions.keep.no.loss", "#claims.again.stated"],
-                  stated=">0 USD"),
-        ],
     )  # fmt: skip
     assert {name: item.grade for name, item in items.items()} == {
         "cost": "decision", "again": "consistent", "pays": "consistent",
@@ -461,8 +447,9 @@ def test_a_record_says_what_rests_on_a_claim_of_an_earlier_one(base: Knowledge) 
         f"follows: {ID}\noutcome: Built on it.\nrests_on: {{outcome: ['{ID}#claims.fits']}}\n",
     )
     items = audited(
-        base, claims=[claim("fits", "sum", ["3 h"], stated="<= 2 h"),
-                      claim("sign", "difference", ["1 USD", "3 USD"], stated="2 USD")],
+        base,
+        claim("fits", "sum", ["3 h"], stated="<= 2 h"),
+        claim("sign", "difference", ["1 USD", "3 USD"], stated="2 USD"),
         rests_on={"title": ["#claims.sign"]},
     )  # fmt: skip
     assert (items["fits"].grade, items["fits"].turns) == ("decision", ("2025-01-02-b#outcome",))

@@ -78,7 +78,7 @@ def test_a_twin_has_the_record_and_what_follows_from_it(tmp_path: Path) -> None:
     assert pattern["derived"]["verdicts"]["proved"] == 3
     bug = made[f"bugs/{first}/nan.json"]
     assert bug["derived"] == {
-        "session": first, "status": "met again", "open": False, "fixed_in": [first, second],
+        "session": first, "status": "fixed", "open": False, "fixed_in": [first, second, last],
         "met_again": [f"{second}#bugs.nan", f"{last}#bugs.nan"],
     }  # fmt: skip
 

@@ -180,17 +180,22 @@ def refuse_prose(what: str, text: str) -> None:
         raise UsageError(f"the {what} has more than one line; prose goes into notes.md")
 
 
-def refuse_unfit(kind: type[Model], data: Mapping[str, str]) -> None:
-    """Raise if the model of an item of a record does not take ``data``."""
+def item_of(kind: type[Model], given: Mapping[str, str | None]) -> dict[str, str]:
+    """What is known of ``given``, as an item of a record; refused if its model does not take it, or
+    one of the texts is prose."""
     from kbtool.model.errors import UsageError
     from kbtool.store.document import parse
     from kbtool.store.dump import dump
     from kbtool.store.load import validate
 
+    item = {key: value for key, value in given.items() if value is not None}
+    for key, text in item.items():
+        refuse_prose(key, text)
     # As a document, so that it is refused in the words of `kbtool check`.
-    found = validate(parse(dump(data).encode(), ""), kind)
+    found = validate(parse(dump(item).encode(), ""), kind)
     if isinstance(found, list):
         raise UsageError(found[0].message)
+    return item
 
 
 def refuse_secrets(*texts: str) -> None:

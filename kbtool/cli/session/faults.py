@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import knowledge_base
-from kbtool.cli.session.common import OPTION, path_of, refuse_prose, refuse_unfit, session_option
+from kbtool.cli.session.common import OPTION, item_of, path_of, session_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def bug(
 
     base = knowledge_base(ctx)
     path, record = path_of(base, name, "running", OPTION)
-    given = {
+    item = item_of(Bug, {
         "id": id_ or slug(title, "bug"),
         "title": title.strip(),
         "symptom": symptom,
@@ -64,11 +64,7 @@ def bug(
         "status": "open",
         "recurrence_of": again and _bug_named(base, record, again),
         "minutes_lost": lost,
-    }
-    item = {key: value for key, value in given.items() if value is not None}
-    for key, text in item.items():
-        refuse_prose(key, text)
-    refuse_unfit(Bug, item)
+    })  # fmt: skip
     add_bug(path, item)
     click.echo(f"{record.id}: bug {item['id']}: {item['title']}")
     click.echo(f"once it is mended: `kbtool session fix {item['id']}`", err=True)
@@ -127,17 +123,13 @@ def fix(
         raise UsageError(
             "say what was changed, no commit of this session does: `kbtool session fix BUG CHANGE`"
         )
-    given = {
+    item = item_of(Fix, {
         "bug": reference,
         "change": said,
         "commit": sha,
         "confirmed": None if confirmed is None else str(confirmed).lower(),
         "note": remark,
-    }
-    item = {key: value for key, value in given.items() if value is not None}
-    for key, text in item.items():
-        refuse_prose(key, text)
-    refuse_unfit(Fix, item)
+    })  # fmt: skip
     add_fix(path, item)
     held = "in no commit" if sha is None else f"commit {sha[:7]}"
     click.echo(f"{record.id}: fix of {reference}: {said} ({held})")

@@ -10,14 +10,14 @@ from kbtool.cli.common import knowledge_base
 from kbtool.cli.session.common import (
     OPTION,
     cost_line,
+    item_of,
     path_of,
     refuse_secrets,
-    refuse_unfit,
     session_option,
 )
 
 if TYPE_CHECKING:
-    from kbtool.model.session import Session
+    from kbtool.model.session import CostKind, Session
 
 
 @click.command(
@@ -79,7 +79,7 @@ tells whether the record is sound."""
 @click.pass_context
 def cost(
     ctx: click.Context,
-    kind: str,
+    kind: CostKind,
     amount: str | None,
     basis: str | None,
     currency: str | None,
@@ -108,10 +108,12 @@ def cost(
     if invoice is not None and basis != "billed":
         raise UsageError("what an invoice says is billed: give --basis billed, or no --invoice")
     ledger = sound_ledger(base)
-    found = None if rate is None else find_rate(ledger, "--rate", rate)
-    given = {
+    found = None if rate is None else find_rate(ledger, "--rate", rate, kind)
+    paid_in = (currency or ("USD" if found is None else currency_of(found.rate))).upper()
+    given: dict[str, str | None] = {
         "kind": kind,
         "amount": None if amount is None else amount.strip(),
+        "currency": None if paid_in == "USD" else paid_in,
         "basis": basis or "estimated",
         "duration": duration,
         "rate": None if found is None else found.rate.text,
@@ -121,17 +123,10 @@ def cost(
     }
     if found is not None and found.price is not None:
         price = found.price
-        if price.kind != kind:
-            raise UsageError(f"{price.id} is a rate of {price.kind}, not of {kind}")
         given["rate_id"] = price.id
         if card is None and _other_card(record, price.card):
             given["card"] = price.card
-    line = {key: value for key, value in given.items() if value is not None}
-    paid_in = (currency or ("USD" if found is None else currency_of(found.rate))).upper()
-    if paid_in != "USD":
-        line["currency"] = paid_in
-    refuse_secrets(*line.values())
-    refuse_unfit(CostLine, line)
+    line = item_of(CostLine, given)
     # Read back: what an open line comes to follows from the session's time.
     added = add_cost(path, line).costs[-1]
     click.echo(f"{record.id}: {cost_line(added)}")

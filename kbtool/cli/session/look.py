@@ -26,11 +26,11 @@ from kbtool.cli.session.common import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from kbtool.ledger.faults import Faults
     from kbtool.model.claim import Claim
     from kbtool.model.run import Run
-    from kbtool.model.session import Decision, Evidence, Fix, Measurement, Plan, Session
-    from kbtool.site.index import BugCase
-    from kbtool.store.tree import Entry, KnowledgeBase
+    from kbtool.model.session import Bug, Decision, Evidence, Fix, Measurement, Plan, Session
+    from kbtool.store.tree import Entry
 
 STATUSES = ["planned", "running", "paused", "complete", "terminated", "unknown"]
 
@@ -79,31 +79,25 @@ the session itself says, both are told. The last line names what the record has 
 @click.pass_context
 def show(ctx: click.Context, name: str | None, as_json: bool) -> None:
     """Show a session: costs, figures, bugs, claims, plans, runs; --json has all."""
+    from kbtool.ledger.faults import Faults
+
     base = knowledge_base(ctx)
     entry = named(base, name, "running")
-    runs = [e for e in base.runs if e.record.session == entry.record.id]
-    cases = _cases(base, entry.record)
+    record = entry.record
+    runs = [e for e in base.runs if e.record.session == record.id]
+    faults = Faults([e.record for e in base.sessions.values()])
     if as_json:
         print_json({
             "path": entry.path,
-            "session": stored(entry.record),
-            "bugs": {case.bug.id: case.status for case in cases},
+            "session": stored(record),
+            "bugs": {bug.id: faults.became((record.id, bug.id)) for bug in record.bugs},
             "runs": [{"path": run.path, **run_summary(run.record)} for run in runs],
         })  # fmt: skip
     else:
         notes = (base.root / entry.path).with_name("notes.md")
         shown = base.shown(notes) if notes.is_file() else None
-        _print_session(entry, shown, cases, [run.record for run in runs])
+        _print_session(entry, shown, faults, [run.record for run in runs])
     warn_unreadable(base)
-
-
-def _cases(base: KnowledgeBase, record: Session) -> list[BugCase]:
-    """The bugs of a session, with what other sessions made of them."""
-    if not record.bugs:
-        return []
-    from kbtool.site.index import Index
-
-    return [case for (session, _), case in Index(base).bugs.items() if session == record.id]
 
 
 def _summary(record: Session) -> dict[str, Any]:
@@ -123,7 +117,7 @@ def _summary(record: Session) -> dict[str, Any]:
 
 
 def _print_session(
-    entry: Entry[Session], notes: str | None, cases: list[BugCase], runs: list[Run]
+    entry: Entry[Session], notes: str | None, faults: Faults, runs: list[Run]
 ) -> None:
     record = entry.record
     click.echo(f"{record.label}: {record.title}")
@@ -161,7 +155,7 @@ def _print_session(
     ])  # fmt: skip
     for measurement in record.measurements:
         _print_measurement(measurement)
-    _print_nested("bugs", [_bug_lines(case) for case in cases])
+    _print_nested("bugs", [_bug_lines(faults, record.id, bug) for bug in record.bugs])
     _print_list("fixes", [f"{fix.bug}: {_fix(fix)}" for fix in record.fixes])
     _print_list("commits", [
         f"{commit.sha or commit.id} ({commit.role}): {commit.title or 'no title'}"
@@ -274,9 +268,8 @@ def _print_measurement(measurement: Measurement) -> None:
     print_table(header, rows, set(range(1, len(columns) + 1)), indent="  ")
 
 
-def _bug_lines(case: BugCase) -> list[str]:
-    bug = case.bug
-    status = case.status
+def _bug_lines(faults: Faults, own: str, bug: Bug) -> list[str]:
+    status = faults.became((own, bug.id))
     if status != bug.status:
         status += f"; the session left it {bug.status}"
     lines = [f"{bug.id} ({status}): {bug.title}{told(lost=bug.minutes_lost)}"]
@@ -288,7 +281,7 @@ def _bug_lines(case: BugCase) -> list[str]:
         held = f", {guess.likelihood}" if guess.likelihood else ""
         lines.append(f"hypothesis {guess.id} ({guess.verdict}{held}): {guess.statement}")
     lines += [
-        f"fix in {by.label}: {_fix(fix)}" for by, fix in case.fixes if by.id != case.session.id
+        f"fix in {by.label}: {_fix(fix)}" for by, fix in faults.fixes((own, bug.id)) if by.id != own
     ]
     return lines
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
 
+from kbtool.ledger.faults import bug_at
 from kbtool.ledger.patterns import Span
 from kbtool.model.base import Quantity
 from kbtool.model.session import Bug
@@ -49,12 +50,12 @@ def listing(index: Index, part: Part) -> str:
     to_open = at.relative(f"{at.BUGS}#open", part.here)
     nowhere = "No bug is open." if latest else "No session's record names a bug."
     about = (
-        f"{many(len(latest), 'bug')}, {len(still)} open. A bug is fixed as soon as a fix refers to"
-        " it, unless the record says that no test confirmed the fix. Met again: a later session met"
-        " the fault after that; what became of it, its newest meeting says. Every other bug stands"
-        " as its session left it; unknown where no record says what became of it, or that it was"
-        " ever met here. Put back: what validation makes of the edits that bring the bug back, in"
-        " the newest run of each."
+        f"{many(len(latest), 'bug')}, {len(still)} open. A bug is fixed by the last fix of its"
+        " fault, unless the record says that no test confirmed the fix, or a session met the fault"
+        " after it. Met again: a later session met the fault, and nothing has fixed it since; how"
+        " it stands, its newest meeting says. Every other bug stands as its session left it;"
+        " unknown where no record says what became of it, or that it was ever met here. Put back:"
+        " what validation makes of the edits that bring the bug back, in the newest run of each."
     )
     return join(
         [
@@ -114,7 +115,8 @@ _SEEN = 160
 def page(index: Index, case: BugCase) -> str:
     """One bug: what was seen, why, and what became of it."""
     bug, session, here = case.bug, case.session, case.page
-    before = index.bugs.get(index.bug_key(bug.recurrence_of, session.id))
+    earlier = bug.recurrence_of
+    before = index.bugs.get(bug_at(earlier, session.id)) if earlier else None
     why = why_unknown(session, f"bugs.{bug.id}.cause")
     reason = session.unknown.get(f"bugs.{bug.id}.cause")
     link = index.terms.linker(here)

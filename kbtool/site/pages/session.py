@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from kbtool.ledger.faults import bug_at
 from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
@@ -297,8 +298,7 @@ def _bugs(index: Index, session: Session, here: str) -> str:
 def _fixes(index: Index, session: Session, here: str) -> str:
     rows = []
     for fix in session.fixes:
-        bug = at.bug_of(fix.bug, session.id)
-        target = at.bug_page(*bug) if bug else ""
+        target = at.bug_page(*bug_at(fix.bug, session.id))
         rows.append(
             [
                 index.link(target, here) if target in index.titles else code(fix.bug),
