@@ -45,6 +45,7 @@ __device__ __forceinline__ void mask_logits(float (&s)[TILES][4], const int (&se
 template <class C, int TILES>
 __device__ __forceinline__ void take_logits(float (&s)[TILES][4], float c, LaneState<C>& state,
                                             float (&alpha)[2]) {
+  Base base[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float m = state.m[half];
@@ -54,23 +55,26 @@ __device__ __forceinline__ void take_logits(float (&s)[TILES][4], float c, LaneS
     }
     m = max_nan(m, __shfl_xor_sync(~0u, m, 1));
     m = max_nan(m, __shfl_xor_sync(~0u, m, 2));
-    const Base base = base_of(m, c);
-    alpha[half] = weight_of(state.m[half], c, base);
+    base[half] = base_of(m, c);
+    alpha[half] = weight_of(state.m[half], c, base[half]);
     state.m[half] = m;
-    if (base.before != 0.0f) {
+  }
+  if (base[0].before != 0.0f || base[1].before != 0.0f) {  // rare; one branch for both rows
 #pragma unroll
-      for (int tile = 0; tile < TILES; ++tile) {
-        s[tile][half * 2] -= base.before;
-        s[tile][half * 2 + 1] -= base.before;
-      }
+    for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[tile][i] -= base[i / 2].before;
     }
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
     float sum = 0.0f;
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float& x = s[tile][half * 2 + i];
-        x = exp2_fast(fmaf(x, c, -base.after));
+        x = exp2_fast(fmaf(x, c, -base[half].after));
         sum += x;
       }
     }
