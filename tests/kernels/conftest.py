@@ -52,6 +52,14 @@ def harness(interface: ModuleType) -> Any:
     return import_file(FOLDER / "harness.py", "split_k_attention_harness")
 
 
+@pytest.fixture(autouse=True)
+def far_memory() -> Iterator[None]:
+    """What a test of tensors that lie far apart took goes back: others may be on the card."""
+    yield
+    if torch.cuda.is_initialized() and torch.cuda.memory_reserved() > 1 << 30:
+        torch.cuda.empty_cache()
+
+
 @pytest.fixture
 def place() -> Place:
     """Where a test runs that does not name its places."""
