@@ -89,6 +89,9 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         q[..., 0], k[0, 0, -1, 0] = 1, math.inf
     if fill in {"nan_key", "nan_value", "nan_and_inf_key"}:
         (v if fill == "nan_value" else k)[0, 0, Skv // 2] = math.nan
+    if fill == "inf_value":
+        v[0, 0, Skv // 2], v[0, 0, Skv // 2, ::3] = math.inf, -math.inf
+        v[0, 0, Skv // 3, ::2] = math.inf
     beyond = math.inf if fill == "inf_beyond" else math.nan
     if layout == "expanded":
         k, v = (t[:1, :1].contiguous().expand(B, Hkv, Skv, D) for t in (k, v))
@@ -169,36 +172,54 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     for b, h, rows, scores, values in _scores(inputs):
         some = ~(scores == -math.inf).all(dim=-1)
         lse[b, h, rows][some] = scores[some].logsumexp(dim=-1)
-        out[b, h, rows][some] = scores[some].softmax(dim=-1) @ values.nan_to_num(nan=0)
-        out[b, h, rows][_sees_nan(inputs, values)[rows]] = math.nan
+        out[b, h, rows][some] = scores[some].softmax(dim=-1) @ _finite(values)
+        if not values.isfinite().all():
+            # Told apart from the sums: in a matrix product a hidden one, times 0, would be NaN.
+            seen = (scores > -math.inf).double()
+            for infinity in (math.inf, -math.inf):
+                there = seen @ (values == infinity).double() > 0
+                out[b, h, rows] += torch.where(there, infinity, 0)
+            out[b, h, rows][(seen @ values.isnan().double() > 0) & some[:, None]] = math.nan
     return {"out": out, "lse": lse}
 
 
 def terms(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     """The size of what each element is a sum of, before anything cancels.
 
-    An LSE sums the products of a logit. By Cauchy and Schwarz no partial sum of them is over
-    ``|scale| |q| |k|``, ``(B, H, Sq)``, of the longest key.
+    A logit is kept in float32: by Cauchy and Schwarz no partial sum of its products is over
+    ``|scale| |q| |k|``, and it may be off by a unit of that. An LSE, ``(B, H, Sq)``, may be off by
+    as much as it moves when every logit does; for a row that sees one key that is one logit.
 
-    An output's row sums weights times values. Each product is rounded by its own size, which add up
-    as their squares do: ``sqrt(sum w² v²)``, ``(B, H, Sq, 1)``, of the largest column. For a row
-    that sees one key that is its value, and for many keys alike it falls as the output does. Logits
-    and sums are kept in float32: a logit's last digits move its weight, a sum of n terms is rounded
-    n times. An output in float32 tells, a shorter one hardly.
+    An output, ``(B, H, Sq, D)``, sums weights times values. Each product is rounded by its own
+    size, which add up as their squares do, ``sqrt(sum w² v²)``: for a row that sees one key that is
+    its value, and for many keys alike it falls as the output does. The rest counts for as little as
+    a digit of float32 does beside one of the output's type: a sum of n terms is rounded n times;
+    terms that are alike round all one way; a weight moves as its logit may, and takes the output
+    towards its value by so much; a weight below float32's normal numbers may be lost.
     """
-    q, scale = inputs["q"], abs(_scale(inputs))
-    digits = torch.finfo(torch.float32).eps / torch.finfo(q.dtype).eps
+    q, k, scale = inputs["q"], inputs["k"], abs(_scale(inputs))
+    float32 = torch.finfo(torch.float32)
+    digits = float32.eps / torch.finfo(q.dtype).eps
     of_lse = torch.zeros(q.shape[:3], dtype=torch.float64, device=q.device)
-    of_out = torch.zeros(*q.shape[:3], 1, dtype=torch.float64, device=q.device)
-    for b, h, keys, _ in _kv_heads(inputs):
-        longest = _finite(keys.double().norm(dim=-1)).max()
-        of_lse[b, h] = scale * _finite(q[b, h].double().norm(dim=-1)) * longest
+    of_out = torch.zeros(q.shape, dtype=torch.float64, device=q.device)
     for b, h, rows, scores, values in _scores(inputs):
         some = ~(scores == -math.inf).all(dim=-1)
-        weights = scores[some].softmax(dim=-1)
-        columns = (weights.square() @ values.nan_to_num(nan=0).square()).sqrt()
-        in_float32 = 1 + digits * (of_lse[b, h, rows][some] + values.shape[0] ** 0.5)
-        of_out[b, h, rows][some] = (in_float32 * _finite(columns).amax(dim=-1))[:, None]
+        keys = k[b, h // (q.shape[1] // k.shape[1]), : values.shape[0]]
+        lengths = (_finite(of.double().norm(dim=-1)) for of in (q[b, h, rows][some], keys))
+        delta = float32.eps * scale * torch.outer(*lengths)
+        log_weights = scores[some].log_softmax(dim=-1)
+        of_lse[b, h, rows][some] = _finite((log_weights + delta).logsumexp(dim=-1) / float32.eps)
+
+        weights, finite, n = log_weights.exp(), _finite(values), values.shape[0]
+        out = weights @ finite
+        products = (weights.square() @ finite.square()).sqrt()
+        moves = ((log_weights + delta).clamp(max=0).exp() * -torch.expm1(-delta)).square()
+        moved = moves @ finite.square() - 2 * out * (moves @ finite)
+        moved += out.square() * moves.sum(dim=-1, keepdim=True)
+        in_float32 = products * n**0.5 + out.abs() * min(n, 64) / 4
+        in_float32 += moved.clamp(min=0).sqrt() / float32.eps
+        in_float32 += finite.abs().sum(dim=0) * float32.smallest_normal / float32.eps
+        of_out[b, h, rows][some] = _finite(products + digits * in_float32)
     return {"out": of_out, "lse": of_lse}
 
 
@@ -265,8 +286,8 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         scores = q[b, h].float() @ keys.float().T * scale
         scores.masked_fill_(~_visible(inputs, keys.shape[0]), -math.inf)
         lse[b, h] = scores.logsumexp(dim=-1)
-        out[b, h][lse[b, h] == -math.inf] = 0
         out[b, h][_sees_nan(inputs, values)] = math.nan
+        out[b, h][lse[b, h] == -math.inf] = 0
     return {"out": out, "lse": lse}
 
 

@@ -400,8 +400,8 @@ def split_k_attention(
         The output, ``(B, H, Sq, D)``, contiguous, dtype of ``q``, accumulated in float32. With
         ``return_lse``, also the natural-log LSE, ``(B, H, Sq)``, float32. A row that sees no key
         (``Skv == 0``, length 0, or queries before the first key under ``causal``) has output 0 and
-        LSE -inf. A NaN that a row sees makes both NaN; a logit of +inf makes its output NaN and
-        its LSE +inf.
+        LSE -inf. A NaN key that a row sees makes both NaN, a NaN value its column of the output; a
+        logit of +inf makes its output NaN and its LSE +inf.
 
     Raises:
         NotImplementedError: If a gradient is asked for, in reverse or in forward mode: the

@@ -65,9 +65,9 @@ __device__ __forceinline__ void store_output(const FusedParams& fp, const RowPla
   using Traits = ElementTraits<Element>;
   const Strides4& stride = fp.p.out_stride;
   Element* out = output_at<Element>(fp, place, column);
-  const float inverse = state.l == 0.0f ? 0.0f : 1.0f / state.l;
-  const float values[4] = {state.o.x * inverse, state.o.y * inverse, state.o.z * inverse,
-                           state.o.w * inverse};
+  const Quotient by_sum(state.l);
+  const float values[4] = {by_sum(state.o.x), by_sum(state.o.y), by_sum(state.o.z),
+                           by_sum(state.o.w)};
   const int left = static_cast<int>(fp.p.D) - column;
   if (stride.dim == 1 && left >= 4 && (reinterpret_cast<uintptr_t>(out) & 7) == 0) {
     *reinterpret_cast<uint2*>(out) =

@@ -51,6 +51,18 @@ __device__ __forceinline__ float weight_of(float m, float c, const Base& base) {
   return exp2_fast(scaled(m - base.before, c) - base.after);
 }
 
+// Of weighted values by the sum of weights. A row without any gives 0, also where a value that
+// weighs nothing has made a NaN of its sum.
+class Quotient {
+ public:
+  explicit __device__ __forceinline__ Quotient(float l) : none_(l == 0.0f), inverse_(1.0f / l) {}
+  __device__ __forceinline__ float operator()(float o) const { return none_ ? 0.0f : o * inverse_; }
+
+ private:
+  bool none_;
+  float inverse_;
+};
+
 // The state of one row over four columns.
 struct StateChunk {
   float m;

@@ -488,13 +488,13 @@ __device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const
   };
   warpgroup_sync(warp / 4);
   for_each_row(at, warp, lane, state, [&](int row, int half, float l) {
-    const float inverse = l == 0.0f ? 0.0f : 1.0f / l;
+    const Quotient by_sum(l);
     if (lane % 4 == 0) store_lse(fp, place_of(fp, at, row), {state.m[half], l, {}});
 #pragma unroll
     for (int tile = 0; tile < C::D / 8; ++tile) {
       const float* o = state.o[tile] + half * 2;
       *reinterpret_cast<uint32_t*>(place_in_q(row, tile) + lane % 4 * 4) =
-          C::Traits::pack(o[0] * inverse, o[1] * inverse);
+          C::Traits::pack(by_sum(o[0]), by_sum(o[1]));
     }
   });
   __syncwarp();
