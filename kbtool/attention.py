@@ -188,8 +188,10 @@ def _kernel_folder() -> Path:
 
 def _cache_folder(kernel_folder: Path) -> Path:
     """Beside a checkout's records; for an installed package in the user's cache."""
+    from kbtool.store.private import build_cache
+
     root = kernel_folder.parent.parent
     if (root / "sessions").is_dir() and os.access(root, os.W_OK):
-        return root / ".kbtool" / "build"
+        return build_cache(root)
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(cache) / "kbtool" / "build"

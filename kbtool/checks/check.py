@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kbtool.checks.facts import Facts
 from kbtool.checks.tree_rules import TREE_RULES, Tree
@@ -19,9 +18,6 @@ from kbtool.model.finding import Finding
 from kbtool.store.cache import Cache, code_digest, now_ns
 from kbtool.store.pool import collector_off
 from kbtool.store.scan import File, Stamp, scan
-
-if TYPE_CHECKING:
-    from kbtool.store.tree import KnowledgeBase
 
 
 @dataclass(frozen=True)
@@ -32,11 +28,6 @@ class Report:
     """Sorted by path and line."""
     files: list[File]
     """Every file that was looked at."""
-
-
-def check(base: KnowledgeBase) -> list[Finding]:
-    """Every finding in a knowledge base, sorted by path and line."""
-    return check_tree(base.root).findings
 
 
 def check_tree(

@@ -26,6 +26,7 @@ Examples:
   kbtool costs --by month                   a row a month; undated sessions apart
   kbtool costs --by month,kind              a row for each kind in each month
   kbtool costs --by day --running           with the sum up to each day
+  kbtool costs --by engineer,month          who worked, and what it cost, month by month
   kbtool costs --by pattern --per bug       what a bug cost that was mended
   kbtool costs --session N..N+7A            a part of the work, in the order of the work
   kbtool costs --session N+5..              from one session on; ..N+3 up to one
@@ -40,8 +41,9 @@ cost lines state, and have no sum. Currencies are never added.
 
 \b
 Groupings: session, day, week (ISO), month, kind of cost, card, pattern (of which the session gives
-evidence, did a step or ran a recipe), kernel (that its record or a run names), outcome (how the
-session ended). By card, what had none, or none that a record names, is unstated. A session of
+evidence, did a step or ran a recipe), kernel (that its record or a run names), engineer (who
+worked, whatever was paid for), outcome (how the session ended). By card, what had none, or none
+that a record names, is unstated; by engineer, a session whose record names nobody. A session of
 several patterns or kernels stands in the row of each; the total counts it once. Attributed and
 unattributed (undated, of no pattern …) make the total, to the cent.
 
@@ -87,8 +89,8 @@ def _groupings(
     callback=_groupings,
     default=["session"],
     show_default=True,
-    help="What makes a row: session, day, week, month, kind, card, pattern, kernel, outcome;"
-    " several are combined.",
+    help="What makes a row: session, day, week, month, kind, card, pattern, kernel,"
+    " engineer, outcome; several are combined.",
 )
 @selection_options
 @click.option("--currency", metavar="CODE", help="The currency to sum, where there are several.")
@@ -201,12 +203,12 @@ def _per(base: KnowledgeBase, table: Rollup, what: str) -> Extra:
 
 
 def _print_costs(table: Rollup, extras: list[Extra]) -> None:
-    from kbtool.ledger.rollup import row_json
+    from kbtool.ledger.rollup import heading, row_json
 
     columns = [c for c in COLUMNS if c != "other" or table.total.other is not None]
     shown = [column for column in _EXTRA_COLUMNS if any(_holds(extra, column) for extra in extras)]
     header = [
-        *table.by,
+        *map(heading, table.by),
         *(column if column == "minutes" else _headed(column, table) for column in columns),
         *shown,
     ]
@@ -300,7 +302,7 @@ def _print_csv(table: Rollup, extras: list[Extra]) -> None:
     import io
 
     from kbtool.ledger.export.lines import as_text
-    from kbtool.ledger.rollup import EXPECTED, row_json
+    from kbtool.ledger.rollup import EXPECTED, heading, row_json
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -310,7 +312,8 @@ def _print_csv(table: Rollup, extras: list[Extra]) -> None:
     more = list(
         dict.fromkeys(name for extra in extras for row in extra.values() for name in _flat(row))
     )
-    writer.writerow(["key", "label", *groupings, *COLUMNS, "currency", "sessions", *unknown, *more])
+    named = [heading(by).replace(" ", "_") for by in groupings]
+    writer.writerow(["key", "label", *named, *COLUMNS, "currency", "sessions", *unknown, *more])
     for row in table.rows:
         figures = row_json(row)
         said: dict[str, object] = {}

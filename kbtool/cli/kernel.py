@@ -80,6 +80,7 @@ def compile(
     from kbtool.gpu.compile import compile_cuda
     from kbtool.gpu.toolchain import find_nvcc
     from kbtool.model.errors import MachineError
+    from kbtool.store.private import BUILD, private_folder
 
     base = knowledge_base(ctx)
     try:
@@ -90,6 +91,7 @@ def compile(
         click.echo(f"kbtool: CUDA sources are not compiled here: {error}", err=True)
         return
     plans = _plans(base, names, targets, architectures)
+    private_folder(base.root, BUILD)
     try:
         compiled = compile_cuda(
             plans,
@@ -124,6 +126,7 @@ def _plans(
 ) -> list[BuildPlan]:
     from kbtool.gpu.compile import plan_compile
     from kbtool.model.errors import NotFoundError, UsageError
+    from kbtool.store.private import build_cache
 
     kernels = {
         id_: entry.record for id_, entry in base.kernels.items() if id_ in names or not names
@@ -141,7 +144,7 @@ def _plans(
                 all_ = ", ".join(dict.fromkeys(known)) or "none"
                 broken = f" ({base.findings[0]})" if base.findings else ""
                 raise NotFoundError(f"there is no {what} {name!r}; there is {all_}{broken}")
-    cache = base.root / ".kbtool" / "build"
+    cache = build_cache(base.root)
     plans = [
         plan
         for id_, one in kernels.items()

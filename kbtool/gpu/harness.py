@@ -126,7 +126,28 @@ def load_harness(path: Path) -> Harness:
             f"{path.name} of {path.parent.name}: BASELINE_ARM is {harness.BASELINE_ARM!r}, which is"
             f" none of its PEERS: {', '.join(harness.PEERS)}"
         )
+    harness.work = _checked(harness.work)  # type: ignore[assignment, method-assign]
     return harness
+
+
+def _checked(
+    work: Callable[[Mapping[str, Any]], dict[str, int]],
+) -> Callable[[Mapping[str, Any]], dict[str, int]]:
+    """``work`` of a harness, which raises ``HarnessError`` where it returns no sound counts."""
+
+    def whole(value: object) -> bool:
+        return isinstance(value, int | float) and value >= 0 and value % 1 == 0
+
+    def checked(case: Mapping[str, Any]) -> dict[str, int]:
+        found = work(case)
+        counts = found if isinstance(found, dict) else {}
+        if not all(whole(counts.get(name)) for name in ("bytes", "flops")):
+            raise HarnessError(
+                f"work is to return bytes and flops, two whole numbers; it returns {found!r}"
+            )
+        return found
+
+    return checked
 
 
 def unknown_peer(wanted: Sequence[str], peers: Sequence[str]) -> str | None:

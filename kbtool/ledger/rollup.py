@@ -18,7 +18,9 @@ from kbtool.model.errors import UsageError
 from kbtool.model.run import Run
 from kbtool.model.session import Session
 
-By = Literal["session", "day", "week", "month", "kind", "card", "pattern", "kernel", "outcome"]
+By = Literal[
+    "session", "day", "week", "month", "kind", "card", "pattern", "kernel", "engineer", "outcome",
+]  # fmt: skip
 BY: tuple[By, ...] = get_args(By)
 KINDS = ("gpu", "ai", "engineer", "other")
 """The kinds of cost line, in the order of the columns."""
@@ -26,7 +28,7 @@ EXPECTED = ("minutes", "gpu", "ai", "engineer")
 """What every session is taken to have cost: one that does not say is counted as unknown."""
 NOWHERE: dict[By, str] = {
     "day": "undated", "week": "undated", "month": "undated", "card": "unstated",
-    "pattern": "none", "kernel": "none", "outcome": "unknown",
+    "pattern": "none", "kernel": "none", "engineer": "unstated", "outcome": "unknown",
 }  # fmt: skip
 """The key of what a grouping has no place for: it is not attributed. It comes last."""
 IN_TIME = frozenset(("session", "day", "week", "month"))
@@ -137,8 +139,8 @@ def roll_up(
         sessions: the sessions to sum.
         by: what makes a row. By ``kind``, a row's minutes are those that its lines state, and the
             total has none: what is paid for at the same time does not add up. By ``card``, a cost
-            line counts for the card it names, else for the session's. ``outcome`` is how a session
-            ended. Weeks are those of ISO 8601.
+            line counts for the card it names, else for the session's. ``engineer`` is who worked,
+            whatever was paid for; ``outcome`` is how a session ended. Weeks are those of ISO 8601.
         currency: the currency to sum; needed where there are several, which are never added up.
         links: what ``pattern`` and ``kernel`` group by; without it every session belongs to none.
 
@@ -328,6 +330,7 @@ _KEYS: dict[By, Callable[[Session, Links], tuple[str, ...]]] = {
     "card": lambda session, links: (session.card_of() or NOWHERE["card"],),
     "pattern": lambda session, links: links.patterns.get(session.id) or (NOWHERE["pattern"],),
     "kernel": lambda session, links: links.kernels.get(session.id) or (NOWHERE["kernel"],),
+    "engineer": lambda session, links: (session.engineer or NOWHERE["engineer"],),
     "outcome": lambda session, links: (session.status,),
 }
 
@@ -353,6 +356,11 @@ class Running:
 
     minutes: Decimal | None
     total: Decimal | None
+
+
+def heading(by: By) -> str:
+    """What heads the column of a grouping: its name, where no column of money has that name."""
+    return f"by {by}" if by in KINDS else by
 
 
 def running(table: Rollup) -> list[Running]:

@@ -280,12 +280,6 @@ class Instant:
         return {"type": "string", "examples": ["2025-10-12T19:42Z", "2025-10-12T03:13-08:00"]}
 
 
-def _exact(value: object) -> object:
-    if isinstance(value, float):
-        raise ValueError("write the figure as text so that no digit is lost")
-    return value
-
-
 def _plain_digits(value: object) -> object:
     if isinstance(value, str) and not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value):
         raise ValueError(f"{value!r} is no amount; write its digits, with a point: 1234.50")

@@ -70,6 +70,15 @@ class OutputError(Model):
             raise ValueError(f"{said}, although error {self.error} is {is_} bound {self.bound}")
         return self
 
+    @property
+    def share(self) -> float | None:
+        """The error as a share of its bound; ``None`` where there are not both."""
+        if self.error is None or self.bound is None:
+            return None
+        if self.bound == 0:
+            return 0.0 if self.error == 0 else math.inf
+        return self.error / self.bound
+
 
 class CaseResult(Model):
     """One case of a validation."""
@@ -269,6 +278,10 @@ class BenchmarkResult(Model):
         if self.noise or case.refused or subject is None or baseline is None:
             return None
         return baseline.median_us / subject.median_us
+
+    def ratios(self) -> list[float]:
+        """The :meth:`ratio` of every case that has one."""
+        return [value for case in self.cases if (value := self.ratio(case)) is not None]
 
     def best_peer(self, case: BenchmarkCase) -> str | None:
         """The fastest arm that is not the library's and whose output is right."""

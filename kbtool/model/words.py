@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 _FOLDERS = re.compile(r"(?:(?<![\w./~])|(?<=-[IL])|(?<=file://))(?:/[\w.+@~-]+)+/(?=[\w.+@~-])")
@@ -10,6 +11,16 @@ _FOLDERS = re.compile(r"(?:(?<![\w./~])|(?<=-[IL])|(?<=file://))(?:/[\w.+@~-]+)+
 def many(count: int, noun: str) -> str:
     """``1 case``, ``2 cases``: a number of things whose plural ends in s."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """``value`` to so many digits, without an exponent where one can do without."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    if places > 6 or places < -9:
+        return f"{value:.{digits - 1}e}"
+    return f"{round(value, places):,.{max(places, 0)}f}"
 
 
 def without_folders(text: str) -> str:

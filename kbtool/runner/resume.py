@@ -15,6 +15,7 @@ from kbtool.model.recipe import Recipe
 from kbtool.model.results import BuildResult, ValidationResult
 from kbtool.model.run import MachineInfo, Run, StepRecord
 from kbtool.steps.base import Context
+from kbtool.store.private import build_cache
 from kbtool.store.tree import KnowledgeBase, load_run
 
 
@@ -99,7 +100,7 @@ def _same_plan(
     if entry is None:
         raise UsageError(_changed(run, f"kernel {built.kernel}"))
     folder = base.root / "kernels" / built.kernel
-    cache = base.root / ".kbtool" / "build"
+    cache = build_cache(base.root)
     architecture = choose_architecture(entry.record, built.target, machine.compute_capability)
     try:
         kernel = entry.record.specialised(built.target, built.specialisation)

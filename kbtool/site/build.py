@@ -14,6 +14,7 @@ from kbtool.model.errors import MachineError, UsageError
 from kbtool.site.engine import OVERRIDES, Engine, Listening, warnings
 from kbtool.site.lean import lean
 from kbtool.site.tree import SOURCE, Written, packaged, source_files, write
+from kbtool.store.private import private_folder
 from kbtool.store.tree import KnowledgeBase
 
 _ASIDE = ["*~*.md", "/tags/"]
@@ -54,7 +55,7 @@ def write_source(root: Path, today: date | None = None) -> tuple[Written, list[s
     if (root / SOURCE).is_symlink():
         raise UsageError(f"{root / SOURCE} is a link, and what it leads to would be cleared")
     base = KnowledgeBase(root)
-    written = write(root / SOURCE, source_files(base, today))
+    written = write(private_folder(root, Path(SOURCE).name), source_files(base, today))
     return written, [str(finding) for finding in base.findings]
 
 

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 from kbtool.model.prose import plain
 from kbtool.model.session import Session
+from kbtool.runner.words import headline
 from kbtool.site import addresses as at
-from kbtool.site.figures import headline
 from kbtool.site.index import Index
 
 ENTRIES = 50

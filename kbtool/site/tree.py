@@ -20,10 +20,11 @@ from kbtool.site.feed import Place, feed, llms
 from kbtool.site.index import Index
 from kbtool.site.pages import compare, glossary, pages
 from kbtool.site.quoted import document
+from kbtool.store.private import FOLDER
 from kbtool.store.prose import documents
 from kbtool.store.tree import KnowledgeBase
 
-SOURCE = ".kbtool/site-src"
+SOURCE = f"{FOLDER}/site-src"
 """Where the tree is written, in the root of the knowledge base."""
 
 ASSETS = Path(__file__).parent / "assets"

@@ -26,8 +26,8 @@ from kbtool.model.twin import (
     Twin,
     TwinIndex,
 )
+from kbtool.runner.words import headline
 from kbtool.site import addresses as at
-from kbtool.site.figures import headline
 from kbtool.site.index import BugCase, Index
 from kbtool.site.sums import rollups
 

@@ -31,6 +31,7 @@ from kbtool.model.results import (
 )
 from kbtool.model.run import MachineInfo, StepStatus
 from kbtool.store.lock import LockTimeoutError, lock
+from kbtool.store.private import private_folder
 
 
 @dataclass(frozen=True)
@@ -337,7 +338,8 @@ def run_alone(
     """
     with contextlib.ExitStack() as held:
         try:
-            for path in [context.root / ".kbtool" / "benchmark.lock", *_card_lock(request)]:
+            own = private_folder(context.root, "locks") / "benchmark.lock"
+            for path in [own, *_card_lock(request)]:
                 held.enter_context(
                     lock(
                         path,

@@ -177,7 +177,7 @@ def headline(result: BenchmarkResult) -> str:
     timed = many(len(result.cases), "case")
     if result.noise is not None:
         return f"{timed} timed; {result.noise}, so no ratio is claimed"
-    ratios = [value for case in result.cases if (value := result.ratio(case)) is not None]
+    ratios = result.ratios()
     if not ratios:
         return f"{timed} timed; no {result.baseline} to compare with"
     best = [value for values in result.by_set().values() for value in values]

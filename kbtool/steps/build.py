@@ -20,6 +20,7 @@ from kbtool.model.kernel import Target
 from kbtool.model.recipe import BuildStep
 from kbtool.model.run import MachineInfo
 from kbtool.steps.base import Context, Outcome
+from kbtool.store.private import BUILD, build_cache, private_folder
 
 # As NINJA_STATUS asks of ninja: "[3/5] compile /somewhere/binding.cpp".
 _NINJA_STATUS = re.compile(r"\[(\d+)/(\d+)\] \w+ (.*)")
@@ -46,6 +47,7 @@ class Build:
         """Failed with the first real error if a compiler refuses."""
         context.plan = None  # whatever was built before: this build's kernel is chosen afresh
         made, passed_over = _plan(step, context)
+        private_folder(context.root, BUILD)
         try:
             built = build(
                 made,
@@ -89,7 +91,7 @@ def _plan(step: BuildStep, context: Context) -> tuple[BuildPlan, str]:
     # A torch without CUDA has nothing to link against.
     usable = machine.card is not None and machine.nvcc is not None and machine.cuda is not None
     target = choose_target(context.manifest, step.target, cuda=usable)
-    cache = context.root / ".kbtool" / "build"
+    cache = build_cache(context.root)
     passed_over = ""
     try:
         architecture = choose_architecture(context.manifest, target, machine.compute_capability)

@@ -96,10 +96,10 @@ def library_request(plan: BuildPlan, built: BuildResult, kernel: Kernel) -> dict
 
 def _margin(result: ValidationResult) -> str:
     shares = [
-        (output.error / output.bound, f"{case.place} {name}")
+        (share, f"{case.place} {name}")
         for case in result.cases
         for name, output in case.outputs.items()
-        if output.error is not None and output.bound
+        if (share := output.share) is not None
     ]
     if not shares:
         return ""

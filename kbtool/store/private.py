@@ -7,6 +7,7 @@ from pathlib import Path
 from kbtool.store.write import write_atomic
 
 FOLDER = ".kbtool"
+BUILD = "build"
 
 
 def private_folder(root: Path, name: str) -> Path:
@@ -17,3 +18,8 @@ def private_folder(root: Path, name: str) -> Path:
     if not ignore.exists():
         write_atomic(ignore, b"*\n")
     return folder
+
+
+def build_cache(root: Path) -> Path:
+    """Where builds are kept, for a plan, which makes nothing."""
+    return root / FOLDER / BUILD

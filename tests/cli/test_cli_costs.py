@@ -130,6 +130,18 @@ def test_groupings_combine(three, kbtool):
     assert answer["rows"][0]["keys"] == {"month": "2025-01", "kind": "gpu"}
 
 
+def test_the_grouping_by_engineer_is_no_second_column_of_money(three, kbtool):
+    three.session("2025-03-01-d", "engineer: M. C.\n" + COSTS.format(minutes=1, gpu="0.40", ai="4"))
+    done = kbtool("costs", "--by", "engineer", root=three.root)
+    assert done.out.splitlines()[0].split()[:4] == ["by", "engineer", "minutes", "gpu"]
+    assert [line.split("  ")[0] for line in done.out.splitlines()[2:4]] == ["M. C.", "unstated"]
+    assert "attributed 4.40 USD, unattributed 3.30 USD" in done.err
+    made = kbtool("costs", "--by", "engineer,month", "--csv", root=three.root).out
+    first = next(csv.DictReader(io.StringIO(made)))
+    assert (first["by_engineer"], first["month"]) == ("M. C.", "2025-03")
+    assert (first["engineer"], first["total"]) == ("", "4.40")
+
+
 def test_a_session_of_two_patterns_is_told(three, kbtool):
     evidence = "evidence: [{pattern: P01, verdict: applied, note: n}, {pattern: P02, verdict:" \
                " applied, note: n}]\n"  # fmt: skip

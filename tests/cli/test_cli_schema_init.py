@@ -314,6 +314,13 @@ def test_what_the_guide_attaches_is_built_validated_and_timed(attached, kbtool):
         (
             "run-recipe",
             "harness.py",
+            'return {"flops"',
+            'return {"bytes": case["n"], "flops"',
+            "work is to return bytes and flops, two whole numbers; it returns {'flops': 2000000}",
+        ),
+        (
+            "run-recipe",
+            "harness.py",
             '"bytes": 12000 * case["n"]',
             '"bytes": case["n"]',
             "is over the measured read ceiling of",

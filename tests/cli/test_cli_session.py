@@ -359,7 +359,10 @@ def test_a_benchmark_on_a_busy_machine_is_shown_as_noisy(base, kbtool):
         {"type": "benchmark", "sha256": sha, "device": "cpu", "threads": 1, "subject": "ours",
          "baseline": "theirs", "read_gb_s": 1.0, "protocol": "P", "cases": [case]},
     ]  # fmt: skip
-    for busy, said in ((0.05, "1.00–1.00 times theirs"), (0.12, "noisy: other processes used 12%")):
+    for busy, said in (
+        (0.05, "1.00 × the speed of theirs"),
+        (0.12, "noisy: other processes used 12%"),
+    ):
         results[1]["others_busy"] = busy
         steps = [{**RUN["steps"][0], "id": result["type"], "result": result} for result in results]
         base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", sealed({**RUN, "steps": steps}))

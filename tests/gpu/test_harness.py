@@ -39,6 +39,31 @@ def test_what_a_harness_lacks_is_named(tmp_path, name):
 
 
 @pytest.mark.parametrize(
+    ("returned", "taken"),
+    [
+        ("{'bytes': 12, 'flops': 0}", True),
+        ("{'bytes': 12.0, 'flops': 2, 'more': None}", True),
+        ("{'flops': 2}", False),
+        ("{'bytes': 12}", False),
+        ("{'bytes': 1.5, 'flops': 2}", False),
+        ("{'bytes': -1, 'flops': 2}", False),
+        ("{'bytes': float('inf'), 'flops': 2}", False),
+        ("{'bytes': '12', 'flops': 2}", False),
+        ("12", False),
+        ("None", False),
+    ],
+)
+def test_work_without_its_two_counts_is_refused(tmp_path, returned, taken):
+    sound = f"def work(case): return {returned}\n"
+    harness = load_harness(written(tmp_path, SOUND + sound))
+    if taken:
+        assert harness.work({})["bytes"] == 12
+    else:
+        with pytest.raises(HarnessError, match="work is to return bytes and flops, two whole"):
+            harness.work({})
+
+
+@pytest.mark.parametrize(
     ("text", "named"),
     [
         (SOUND, ["torch", "quick"]),

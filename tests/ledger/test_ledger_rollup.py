@@ -202,6 +202,20 @@ def test_by_outcome_is_how_a_session_ended_and_not_known_is_not_attributed():
     assert (table.attributed, table.unattributed) == (3, 4)
 
 
+def test_by_engineer_is_who_worked_whatever_was_paid_for():
+    sessions = [
+        session("2025-01-01-a", line("engineer", "1"), engineer="Marie", duration="5 min"),
+        session("2025-01-02-b", line("engineer", "2"), line("gpu", "4"), duration="7 min"),
+        session("2025-01-03-c", line("gpu", "8"), engineer="Marie", duration="1 h"),
+        session("2025-01-04-d", line("ai", "16"), engineer="Bob"),
+    ]
+    table = roll_up(sessions, "engineer")
+    assert [(r.key, r.minutes, r.engineer, r.total) for r in table.rows] == [
+        ("Bob", None, None, 16), ("Marie", 65, 1, 9), ("unstated", 7, 2, 6),
+    ]  # fmt: skip
+    assert (table.attributed, table.unattributed) == (25, 6)
+
+
 SHARED = [
     session("2025-01-01-a", line("gpu", "1.00"), line("ai", None), duration="10 min"),
     session("2025-01-02-b", line("gpu", "2.00"), duration="20 min"),
@@ -269,7 +283,10 @@ LINES = st.lists(
     max_size=5,
 )
 PATTERNS = st.lists(st.sampled_from(["P01", "P02", "P03"]), unique=True, max_size=3)
-SITTING = st.tuples(LINES, PATTERNS, st.booleans(), st.sampled_from(["complete", "unknown"]))
+SITTING = st.tuples(
+    LINES, PATTERNS, st.booleans(), st.sampled_from(["complete", "unknown"]),
+    st.sampled_from(["Marie", "Bob", None]),
+)  # fmt: skip
 GROUPINGS = st.lists(st.sampled_from(BY), min_size=1, max_size=3, unique=True)
 
 
@@ -279,7 +296,7 @@ def test_the_sums_against_a_second_independent_sum(sittings, by):
     sessions, patterns = [], {}
     # One entry an amount: where it belongs under each grouping, its column, its thousandths.
     flat: list[tuple[dict[str, list[str]], str, int | None]] = []
-    for n, (lines, names, has_card, status) in enumerate(sittings):
+    for n, (lines, names, has_card, status, engineer) in enumerate(sittings):
         day = f"2025-0{n % 3 + 1}-0{n % 9 + 1}" if n % 4 else None
         id_ = f"{day or 'undated'}-s{n}"
         costs = [
@@ -287,7 +304,9 @@ def test_the_sums_against_a_second_independent_sum(sittings, by):
             for kind, amount, card in lines
         ]
         environment = {"card": f"card {n % 2}"} if has_card else {}
-        sessions.append(session(id_, *costs, environment=environment, status=status))
+        sessions.append(
+            session(id_, *costs, environment=environment, status=status, engineer=engineer)
+        )
         patterns[id_] = tuple(sorted(names))
         for kind, amount, card in lines:
             year, week, _ = date.fromisoformat(day).isocalendar() if day else (0, 0, 0)
@@ -297,6 +316,7 @@ def test_the_sums_against_a_second_independent_sum(sittings, by):
                 "month": [day[:7] if day else "undated"], "outcome": [status],
                 "card": [card or (f"card {n % 2}" if has_card else "unstated")],
                 "pattern": sorted(names) or ["none"], "kernel": ["none"],
+                "engineer": [engineer or "unstated"],
             }  # fmt: skip
             flat.append((places, kind, None if amount is None else int(amount * 1000)))
     table = roll_up(sessions, by, links=Links(patterns))
@@ -329,6 +349,19 @@ def test_the_sums_against_a_second_independent_sum(sittings, by):
             missed = sum(row.unknown.get(column, 0) for row in table.rows)
             if "card" not in by:  # lines of one session may stand in the rows of several cards
                 assert table.total.unknown.get(column, 0) == missed
+
+
+def test_every_grouping_of_the_records_adds_up_to_the_same_sum():
+    base = KnowledgeBase(REPOSITORY)
+    sessions = [entry.record for entry in base.sessions.values()]
+    links = links_of(sessions, [entry.record for entry in base.runs])
+    tables = [roll_up(sessions, by, "USD", links) for by in BY]
+    sums = {
+        sum(row.total for row in table.rows if row.total is not None) - table.repeated
+        for table in tables
+    }
+    assert sums == {table.attributed + table.unattributed for table in tables}
+    assert sums == {tables[0].total.total}
 
 
 def test_figures_as_scripts_read_them():

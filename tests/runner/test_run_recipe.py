@@ -304,7 +304,7 @@ def test_what_a_step_found_before_it_was_cut_short_is_kept(second_kernel_base, k
     assert validate.result.not_reached == 2
     assert kbtool("check", root=second_kernel_base).code == 0
     shown = kbtool("session", "show", run.session, root=second_kernel_base)
-    assert "1 of 1 case correct, 2 not reached" in shown.out
+    assert "1 of 1 case passed; 2 not reached; " in shown.out
     # The gate stays shut: nothing counts as validated.
     harness.write_text(whole)
     again = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)

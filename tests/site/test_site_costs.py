@@ -176,6 +176,9 @@ def test_the_page_of_costs_draws_its_tables_and_shows_the_boxes(tmp_path):
     amounts = [Decimal(a) for a in re.findall(r"\| \**(-?[\d.]+) USD\** \|$", by_pattern, re.M)]
     assert sum(amounts[:-1]) == amounts[-1] == Decimal("0.70")
     assert at.pattern_page("P01") in by_pattern
+    by_engineer = made.split("## By engineer")[1].split("\n## ")[0]
+    heads = re.findall(r"[\w ]+", by_engineer.split("\n| ---")[0].splitlines()[-1])
+    assert [head.strip() for head in heads if head.strip()][:2] == ["By engineer", "Sessions"]
 
 
 def test_many_sessions_are_drawn_by_month(tmp_path):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from kbtool.model.base import Instant, Quantity
 from kbtool.model.results import KernelLaunch, ProfileCase, ProfileResult
 from kbtool.model.run import Run
+from kbtool.runner.words import headline, span
 from kbtool.site.escape import inline
-from kbtool.site.figures import counted, figure, headline, many, span
+from kbtool.site.figures import counted, figure, many
 from kbtool.site.pages.debugging import profiled
 
 
@@ -70,13 +71,19 @@ def test_a_headline_tells_what_every_step_found() -> None:
     found = run(kind="profile", status="passed", message="bottleneck: bytes")
     assert headline(found) == "1 of 1 case passed; bottleneck: bytes"
     stopped = run(kind="benchmark", status="interrupted", message="its processes were stopped")
-    assert headline(stopped) == "1 of 1 case passed; its processes were stopped"
+    assert headline(stopped) == "1 of 1 case passed; last: its processes were stopped"
+    silent = run(kind="command", status="crashed")
+    assert headline(silent) == "1 of 1 case passed; last: crashed"
     judged = trees.run("2025-01-01-s0", 1, "passed", trees.plain)["steps"]
     result = next(step["result"] for step in judged if step["kind"] == "mutants")
     result |= {"not_reached": 3}
     cut_off = run(kind="mutants", status="interrupted", message="interrupted", result=result)
     assert "1 of 1 bug put back was found; 3 not reached" in headline(cut_off)
     assert headline(cut_off).endswith("; interrupted")
+    checked = next(step["result"] for step in judged if step["kind"] == "validate")
+    checked |= {"not_reached": 2}
+    late = run(kind="validate", status="timeout", message="stopped after 9 s", result=checked)
+    assert headline(late) == "1 of 1 case passed; 2 not reached; stopped after 9 s"
     alone = run(kind="command", status="passed")
     alone = alone.model_copy(update={"steps": alone.steps[:1]})
     assert headline(alone) == "words about built"

@@ -113,7 +113,7 @@ def test_on_a_busy_machine_the_table_stays(context, worker):
 
 
 def test_two_that_time_wait_for_each_other(context, monkeypatch):
-    held = lock(context.root / ".kbtool" / "benchmark.lock", timeout=1.0)
+    held = lock(context.root / ".kbtool" / "locks" / "benchmark.lock", timeout=1.0)
     waited: list[str] = []
     context.on_waiting = waited.append
     context.deadline = time.monotonic() + 0.5

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbtool.model.words import many
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -229,6 +227,8 @@ def stored(record: Session) -> Any:
 
 def run_summary(run: Run) -> dict[str, Any]:
     """A run in a few fields, for JSON."""
+    from kbtool.runner.words import headline
+
     return {
         "id": run.id,
         "attempt": run.attempt,
@@ -237,28 +237,6 @@ def run_summary(run: Run) -> dict[str, Any]:
         "status": run.status,
         "headline": headline(run),
     }
-
-
-def headline(run: Run) -> str:
-    """The figures of a run that one wants first."""
-    from kbtool.model.results import BenchmarkResult, ValidationResult
-
-    said = []
-    for step in run.steps:
-        result = step.result
-        if isinstance(result, ValidationResult):
-            passed = sum(case.passed for case in result.cases)
-            left = f", {result.not_reached} not reached" if result.not_reached else ""
-            said.append(f"{passed} of {many(len(result.cases), 'case')} correct{left}")
-        elif isinstance(result, BenchmarkResult):
-            ratios = sorted(r for case in result.cases if (r := result.ratio(case)) is not None)
-            if result.noise is not None:
-                said.append(result.noise)
-            elif ratios:
-                said.append(f"{ratios[0]:.2f}–{ratios[-1]:.2f} times {result.baseline}")
-    failed = [step for step in run.steps if step.status not in {"passed", "not-run"}]
-    said.extend(f"{step.id}: {step.message or step.status}" for step in failed)
-    return "; ".join(said)
 
 
 def cost_line(line: CostLine) -> str:

@@ -15,7 +15,6 @@ from kbtool.cli.common import (
 )
 from kbtool.cli.session.common import (
     cost_line,
-    headline,
     minutes,
     named,
     run_summary,
@@ -119,6 +118,8 @@ def _summary(record: Session) -> dict[str, Any]:
 def _print_session(
     entry: Entry[Session], notes: str | None, faults: Faults, runs: list[Run]
 ) -> None:
+    from kbtool.runner.words import headline
+
     record = entry.record
     click.echo(f"{record.label}: {record.title}")
     times = " to ".join(str(t) for t in (record.started, record.ended) if t is not None)

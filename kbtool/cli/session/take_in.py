@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json
-from kbtool.cli.session.common import headline, refuse_title, run_summary
+from kbtool.cli.session.common import refuse_title, run_summary
 
 if TYPE_CHECKING:
     from kbtool.runner.intake import Intake
@@ -92,6 +92,8 @@ def import_(
 
 
 def _print_intake(intake: Intake) -> None:
+    from kbtool.runner.words import headline
+
     for taken in intake.taken:
         run = taken.run
         head = headline(run)

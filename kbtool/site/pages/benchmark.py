@@ -7,8 +7,9 @@ from statistics import geometric_mean
 
 from kbtool.model.results import BenchmarkCase, BenchmarkResult, Timing
 from kbtool.model.run import Run
+from kbtool.runner.words import not_reached
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import many, not_reached, significant, sm_clock
+from kbtool.site.figures import many, significant, sm_clock
 from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table
 from kbtool.site.parts import compare_link, folded, yes_no
 from kbtool.site.plot import Axis, Mark, Row, rows, timed

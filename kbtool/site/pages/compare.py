@@ -145,7 +145,7 @@ def _data(run: Run, results: list[BenchmarkResult]) -> dict[str, Any]:
         ]
         + _clock(results),
         "again": "\n".join(commands(run)),
-        "cases": [_case(case, result) for result in results for case in result.cases],
+        "cases": [_case(case) for result in results for case in result.cases],
     }
 
 
@@ -186,7 +186,7 @@ def _clock(results: list[BenchmarkResult]) -> list[dict[str, Any]]:
     return [{"name": "SM clock", "value": words, "weighs": True, "figure": figure}] * bool(words)
 
 
-def _case(case: BenchmarkCase, result: BenchmarkResult) -> dict[str, Any]:
+def _case(case: BenchmarkCase) -> dict[str, Any]:
     """A case with its times in µs: arm → median, 25th, 75th percentile."""
     return {
         "name": case.name,

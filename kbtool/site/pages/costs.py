@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from kbtool.ledger.budget import Box, account, month_boxes
-from kbtool.ledger.rollup import EXPECTED, NOWHERE, By, Rollup, Row, links_of, running
+from kbtool.ledger.rollup import EXPECTED, NOWHERE, By, Rollup, Row, heading, links_of, running
 from kbtool.ledger.sittings import months_of, sitting_of
 from kbtool.site import addresses as at
 from kbtool.site.chart import Bar, stacked
@@ -23,10 +23,11 @@ _BY: tuple[tuple[By, str], ...] = (
     ("card", "Card"),
     ("pattern", "Pattern"),
     ("kernel", "Kernel"),
+    ("engineer", "Engineer"),
     ("outcome", "Outcome"),
     ("session", "Session"),
 )
-_DRAWN = {"kind", "month", "week", "card", "outcome"}
+_DRAWN = {"kind", "month", "week", "card", "engineer", "outcome"}
 """What is drawn beside its table."""
 _MOST_ROWS = 100
 _MOST_BARS = 36
@@ -197,7 +198,7 @@ def _table(index: Index, table: Rollup, title: str) -> str:
         ]
     )
     names = [{"minutes": "Time", "gpu": "GPU", "ai": "AI"}.get(c, c.capitalize()) for c in columns]
-    header = [title, "Sessions", *names, "Known in all"]
+    header = [heading(table.by[0]).capitalize(), "Sessions", *names, "Known in all"]
     return join([slim_table(header, rows, range(1, len(header))), more])
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from kbtool.model.results import MinimiseResult, ProfileResult, SanitiseResult
+from kbtool.runner.words import not_reached
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
-from kbtool.site.figures import counted, many, not_reached, significant
+from kbtool.site.figures import counted, many, significant
 from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table
 from kbtool.site.parts import folded
 from kbtool.steps.minimise import fault_of

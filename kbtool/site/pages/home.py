@@ -9,10 +9,11 @@ from statistics import geometric_mean
 from kbtool.ledger.audit import WRONG
 from kbtool.model.kernel import Kernel
 from kbtool.model.session import Session
+from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.chart import sparkline
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import UNKNOWN, headline, instant, many, significant
+from kbtool.site.figures import UNKNOWN, instant, many, significant
 from kbtool.site.index import Index
 from kbtool.site.markup import (
     admonition,

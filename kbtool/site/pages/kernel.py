@@ -7,19 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from kbtool.model.kernel import Kernel
 from kbtool.model.run import Run
+from kbtool.runner.words import cases_passed, headline, span
 from kbtool.site import addresses as at
 from kbtool.site.drawing import DrawingError, inlined
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import (
-    benchmark,
-    cases_passed,
-    headline,
-    instant,
-    ratios_of,
-    span,
-    validation,
-    worst_error,
-)
+from kbtool.site.figures import benchmark, instant, validation, worst_error
 from kbtool.site.figures import significant as figure
 from kbtool.site.index import Index
 from kbtool.site.markup import chip, facts, heading, join, nothing, nowrap, stacked_table, table
@@ -234,7 +226,7 @@ def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
         left = f"{_run(index, run, here)}{_age(index, run)}: {cases_passed(tested)}{share}"
     if timed:
         run, bench = timed
-        ratios = ratios_of(bench)
+        ratios = bench.ratios()
         speed = f"{span(ratios)} × {inline(bench.baseline)}" if ratios else "no ratio"
         right = f"{_run(index, run, here)}{_age(index, run)}: {speed}"
     else:

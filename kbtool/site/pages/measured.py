@@ -13,9 +13,10 @@ from typing import NamedTuple
 from kbtool.model.kernel import Kernel
 from kbtool.model.results import BenchmarkCase, BenchmarkResult, BuildResult, Timing
 from kbtool.model.run import Run
+from kbtool.runner.words import not_reached
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
-from kbtool.site.figures import benchmark, instant, many, not_reached, significant, validation
+from kbtool.site.figures import benchmark, instant, many, significant, validation
 from kbtool.site.index import Index
 from kbtool.site.markup import bullets, chip, heading, join, muted, nothing, nowrap, slim_table
 from kbtool.site.pages.benchmark import ceiling

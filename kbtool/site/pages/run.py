@@ -18,9 +18,10 @@ from kbtool.model.results import (
     ValidationResult,
 )
 from kbtool.model.run import Run
+from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
-from kbtool.site.figures import UNKNOWN, headline, instant, many, seconds
+from kbtool.site.figures import UNKNOWN, instant, many, seconds
 from kbtool.site.index import Index, has_section
 from kbtool.site.markup import (
     admonition,

@@ -6,9 +6,10 @@ from collections import Counter
 
 from kbtool.ledger.faults import bug_at
 from kbtool.model.session import Session
+from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import headline, many, minutes
+from kbtool.site.figures import many, minutes
 from kbtool.site.index import Index
 from kbtool.site.markup import (
     anchor,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kbtool.model.results import TuneCase, TuneResult
+from kbtool.runner.words import not_reached
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import not_reached, significant
+from kbtool.site.figures import significant
 from kbtool.site.markup import chip, facts, join, nothing, slim_table, table
 from kbtool.site.parts import folded
 

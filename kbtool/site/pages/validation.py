@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbtool.model.results import CaseResult, ValidationResult
+from kbtool.model.results import CaseResult, OutputError, ValidationResult
+from kbtool.runner.words import cases_passed
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import cases_passed, seconds, significant, worst_error
+from kbtool.site.figures import seconds, significant, worst_error
 from kbtool.site.markup import chip, facts, join, nothing, slim_table
 from kbtool.site.parts import yes_no
 
@@ -69,7 +70,7 @@ def _sums(result: ValidationResult) -> str:
                 chip("pass" if passed == len(cases) else "fail"),
                 f"{passed} of {len(cases)}",
                 f"{repeats} of {len(cases)}",
-                significant(_share(nearest)) if _worst(nearest) else "",
+                _near(nearest),
                 inline(nearest.name) if _worst(nearest) else "",
             ]
         )
@@ -83,16 +84,15 @@ def _cases(cases: Sequence[CaseResult]) -> str:
     lines = []
     for case in cases:
         worst = _worst(case)
-        error, bound = worst if worst else (None, None)
         lines.append(
             [
                 inline(case.case_set),
                 inline(case.name),
                 inline(case.variant or "default"),
                 chip("pass" if case.passed else "fail"),
-                _float(error),
-                _float(bound),
-                significant(_share(case)) if worst else "",
+                _float(worst.error if worst else None),
+                _float(worst.bound if worst else None),
+                _near(case),
                 yes_no(case.repeatable),
                 inline(case.message or "; ".join(
                     f"{name}: {output.message}"
@@ -107,25 +107,21 @@ def _cases(cases: Sequence[CaseResult]) -> str:
     return slim_table(header, lines, {4, 5, 6})
 
 
-def _worst(case: CaseResult) -> tuple[float, float] | None:
-    """Error and bound of the output that came nearest to its bound."""
-    outputs = [
-        (output.error, output.bound)
-        for output in case.outputs.values()
-        if output.error is not None and output.bound is not None
-    ]
-    return max(outputs, key=_quotient, default=None)
+def _worst(case: CaseResult) -> OutputError | None:
+    """The output that came nearest to its bound."""
+    held = [output for output in case.outputs.values() if output.share is not None]
+    return max(held, key=lambda output: output.share or 0.0, default=None)
 
 
 def _share(case: CaseResult) -> float:
     """Its error as a share of the bound; 0 where no output has both."""
     worst = _worst(case)
-    return _quotient(worst) if worst else 0.0
+    return (worst.share or 0.0) if worst else 0.0
 
 
-def _quotient(pair: tuple[float, float]) -> float:
-    error, bound = pair
-    return error / bound if bound else 0.0 if error == 0 else float("inf")
+def _near(case: CaseResult) -> str:
+    """That share in figures; empty where no output has both."""
+    return significant(_share(case)) if _worst(case) else ""
 
 
 def _float(value: float | None) -> str:
