@@ -29,6 +29,7 @@ def validate(
     seed: int,
     variant: str | None = None,
     on_case: Callable[[int, ValidationResult], None],
+    on_begin: Callable[[str], None] = lambda place: None,
 ) -> ValidationResult:
     """Validate the loaded library.
 
@@ -40,6 +41,7 @@ def validate(
         seed: of the inputs; each case draws its own from it.
         variant: the version of the operator; its own choice where not given.
         on_case: called with the number of cases done and the result of the last one.
+        on_begin: called with the case set and the name of a case before it is validated.
     """
 
     def of(results: list[CaseResult]) -> ValidationResult:
@@ -49,6 +51,7 @@ def validate(
 
     results = []
     for case_set, case in cases:
+        on_begin(f"{case_set}/{case['name']}")
         result = validate_case(harness, case_set, case, device=device, seed=seed, variant=variant)
         results.append(result)
         on_case(len(results), of([result]))
@@ -93,8 +96,8 @@ def validate_case(
 
     inputs = harness.make_inputs(case, device=device, seed=case_seed(seed, case_set, name))
     before = {key: value.clone() for key, value in _tensors(inputs)}
-    reference = harness.reference(inputs)
-    yardstick = harness.baseline(inputs)
+    reference = _outputs("reference", harness.reference(inputs))
+    yardstick = _outputs("baseline", harness.baseline(inputs))
     try:
         first, second, plain = called(poison=True), called(poison=True), called(poison=False)
     except torch.OutOfMemoryError:
@@ -106,6 +109,12 @@ def validate_case(
             f"reference, baseline and call of {name!r} return different outputs:"
             f" {sorted(reference)}, {sorted(yardstick)}, {sorted(first)}"
         )
+    for key, exact in reference.items():
+        if exact.shape != yardstick[key].shape:
+            raise HarnessError(
+                f"reference and baseline of {name!r} make {key} of unlike shapes:"
+                f" {tuple(exact.shape)}, {tuple(yardstick[key].shape)}"
+            )
     outputs = compare_all(harness, inputs, first, reference, yardstick)
     for key, value in _tensors(inputs):
         if not same_bits(value, before[key]):
@@ -117,6 +126,13 @@ def validate_case(
     if not wrong and not repeatable:
         wrong = ["a second call gave other bits"]
     return result(not wrong, outputs, repeatable, "; ".join(wrong) or None)
+
+
+def _outputs(function: str, made: Any) -> dict[str, Tensor]:
+    """What a function of a harness made, if that is outputs by name."""
+    if isinstance(made, dict) and all(isinstance(value, Tensor) for value in made.values()):
+        return made
+    raise HarnessError(f"{function} is to return a tensor for each output; it returns {made!r:.80}")
 
 
 def error_profile(

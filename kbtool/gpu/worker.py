@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -112,8 +113,24 @@ def main() -> int:
         except torch.OutOfMemoryError as error:
             send("unavailable", message=f"the device has too little memory: {error}")
             return 0
+        except (Exception, SystemExit) as error:
+            place = _place_in(Path(request.harness), error)
+            if place is None:
+                raise
+            traceback.print_exc()
+            what = f"{type(error).__name__}: {error}"
+            send("failed", message=f"{place} raised {what}", error=what)
+            return 0
         send("result", result=result)
     return 0
+
+
+def _place_in(harness: Path, error: BaseException) -> str | None:
+    """The line and the function of a harness that an error came from, or ``None``."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if Path(frame.filename) == harness:
+            return f"{harness.name}:{frame.lineno}, {frame.name},"
+    return None
 
 
 def _do(request: Request, harness: Any, send: Callable[..., None]) -> Any:
@@ -134,8 +151,9 @@ def _do(request: Request, harness: Any, send: Callable[..., None]) -> Any:
         }  # fmt: skip
         with torch.inference_mode():
             result = validate(
-                harness, list(request.cases), sha256=request.sha256, on_case=told, **settings
-            )
+                harness, list(request.cases), sha256=request.sha256, on_case=told,
+                on_begin=lambda place: send("at", label=place), **settings,
+            )  # fmt: skip
             for number in request.profiled:
                 errors = error_profile(
                     harness, *request.cases[number], axis=request.profile_axis, **settings

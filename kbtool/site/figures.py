@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TypeVar
 
 from kbtool.model.base import Instant, Quantity
-from kbtool.model.results import BenchmarkResult, ValidationResult
+from kbtool.model.results import BenchmarkCase, BenchmarkResult, TuneResult, ValidationResult
 from kbtool.model.run import Run
 from kbtool.model.words import many as many
 from kbtool.model.words import significant as significant
@@ -78,6 +78,19 @@ def validation(run: Run) -> ValidationResult | None:
 def benchmark(run: Run) -> BenchmarkResult | None:
     """The last benchmark of a run."""
     return _last(run, BenchmarkResult)
+
+
+def unproven(result: BenchmarkResult | TuneResult) -> str | None:
+    """Why no ratio and no verdict is told of a result's times, ``None`` where they prove something.
+
+    Every page that holds one time against another asks this; what it refuses stays a time.
+    """
+    return result.noise
+
+
+def share_of_ceiling(result: BenchmarkResult, case: BenchmarkCase) -> float | None:
+    """The case's bytes a second ÷ the measured read rate; ``None`` where no ratio is told."""
+    return None if unproven(result) else result.share_of_ceiling(case)
 
 
 def _last(run: Run, kind: type[T]) -> T | None:

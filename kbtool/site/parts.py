@@ -10,9 +10,12 @@ from kbtool.ledger.audit import Grade, Item, Reckoned
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.pattern import Pattern
 from kbtool.model.prose import plain
+from kbtool.model.results import BenchmarkResult, TuneResult
+from kbtool.model.run import Run
 from kbtool.model.session import Evidence, Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import attribute, code, inline
+from kbtool.site.figures import unproven
 from kbtool.site.index import Index, page_of
 from kbtool.site.markup import (
     anchor,
@@ -56,6 +59,18 @@ def compare_link(text: str, run: str, arm: str, page: str) -> str:
     """
     target = at.published(at.relative(at.compare(run, arm), page))
     return f'<a href="{attribute(target)}">{text}</a>'
+
+
+def no_ratio(result: BenchmarkResult | TuneResult) -> str:
+    """What stands where a ratio would: empty, of a noisy run a dash that says so."""
+    return f"– {muted('noisy')}" if unproven(result) else ""
+
+
+def newer_noisy(index: Index, newer: Run | None, page: str) -> str:
+    """That a newer run than the one that is told was noisy; empty where there is none."""
+    if newer is None:
+        return ""
+    return index.link(at.run_page(newer.session, newer.id), page, "a newer one was noisy")
 
 
 def front_matter(

@@ -239,7 +239,8 @@ def run_worker(
 ) -> tuple[dict[str, Any], Completed]:
     """Run ``kbtool.gpu.worker`` to its end; its last event, and how the process ended.
 
-    The event is ``{"event": "none"}`` if the process died without a word.
+    The event is ``{"event": "none"}`` if the process died without a word. What the worker was at,
+    where it told, is added to it as ``at``.
 
     Args:
         request: see ``kbtool.gpu.worker.Request``.
@@ -252,17 +253,20 @@ def run_worker(
         on_tick: called several times a second; tells that time passes where not given.
     """
     last: dict[str, Any] = {"event": "none"}
+    at: str | None = None
 
     def told(event: dict[str, Any]) -> None:
         context.on_progress(event["done"], event["total"], event["label"])
 
     def read(raw: bytes) -> None:
-        nonlocal last
+        nonlocal last, at
         try:
             event = json.loads(raw)
         except ValueError:
             return  # the process died in the middle of a line
-        if event["event"] in _ON_THE_WAY:
+        if event["event"] == "at":
+            at = event["label"]
+        elif event["event"] in _ON_THE_WAY:
             (on_event or told)(event)
         else:
             last = event
@@ -291,7 +295,7 @@ def run_worker(
             on_event=None if under else read,
             on_tick=on_tick or context.on_tick,
         )  # fmt: skip
-    return last, done
+    return ({**last, "at": at} if at else last), done
 
 
 _ON_THE_WAY = frozenset(("progress", "profile", "probe", "peer"))
@@ -302,23 +306,25 @@ def worker_failure(event: dict[str, Any], done: Completed, doing: str) -> Outcom
     """The outcome of a worker that brought no result, or ``None`` if it did."""
     if event["event"] == "result":
         return None
+    where = f", in {event['at']}" if event.get("at") else ""
     if done.timed_out:
-        return Outcome("timeout", f"stopped after {done.seconds:.0f} s", output=done.output)
+        return Outcome("timeout", f"stopped after {done.seconds:.0f} s{where}", output=done.output)
     if event["event"] == "unavailable":
         return Outcome("unavailable", event["message"], output=done.output)
     if event["event"] == "failed":
-        return Outcome("failed", event["message"], error=event.get("error"), output=done.output)
+        message = f"{event['message']}{where}"
+        return Outcome("failed", message, error=event.get("error"), output=done.output)
     if done.died:
         return Outcome(
             "failed",
-            f"the process was killed by {done.died} while {doing}",
+            f"the process was killed by {done.died} while {doing}{where}",
             error=done.died,
             output=done.output,
         )
     lines = done.output.strip().splitlines()
     return Outcome(
         "crashed",
-        f"the process ended with status {done.returncode} while {doing}",
+        f"the process ended with status {done.returncode} while {doing}{where}",
         error=lines[-1] if lines else None,
         output=done.output,
     )

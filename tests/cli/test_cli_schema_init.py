@@ -290,6 +290,20 @@ def test_what_the_guide_attaches_is_built_validated_and_timed(attached, kbtool):
         (
             "run-recipe",
             "harness.py",
+            'raise KeyError("oops")',
+            'return {"out": inputs["a"] * inputs["x"].double() + inputs["y"].double()}',
+            ", reference, raised KeyError: 'oops', in small/one",
+        ),
+        (
+            "run-recipe",
+            "harness.py",
+            "import os; os.abort()",
+            'return {"out": inputs["a"] * inputs["x"].double() + inputs["y"].double()}',
+            "the process was killed by SIGABRT while validating, in small/one",
+        ),
+        (
+            "run-recipe",
+            "harness.py",
             "kbtool_test.scaled_add(",
             "kbtool_test.scaled_add_out(",
             "the call raised AttributeError: '_OpNamespace' 'kbtool_test' object has no attribute"

@@ -58,7 +58,9 @@
   function read() {
     var state = window.kbTables.state();
     chosen = { set: state.get("set") || "", q: state.get("q") || "", noise: state.get("noise") || "" };
-    chosen.a = state.get("a") || runs[0].id + "/" + runs[0].arms[0];
+    // Of a noisy run nothing is told.
+    var first = runs.find(function (run) { return !run.noisy; }) || runs[0];
+    chosen.a = state.get("a") || first.id + "/" + first.arms[0];
     var a = side(chosen.a);
     chosen.b = state.get("b") || (a && a.run ? against(a) : "");
   }
@@ -97,11 +99,12 @@
 
   function pair(item, other, x, y) {
     // [median, 25th, 75th percentile]: apart, or within noise of one another.
-    var apart = x[2] < y[1] || y[2] < x[1];
+    // Of a noisy run there is neither ratio nor verdict: noise can turn which is faster.
+    var apart = x[2] < y[1] || y[2] < x[1], noisy = item.noise || other.noise;
     var set = item.set || other.set || "";
     return {
-      name: item.name, set: set, a: x, b: y, ratio: y[0] / x[0],
-      verdict: !apart ? "within noise" : x[0] < y[0] ? "faster" : "slower",
+      name: item.name, set: set, a: x, b: y, ratio: noisy ? null : y[0] / x[0],
+      verdict: noisy ? "noisy" : !apart ? "within noise" : x[0] < y[0] ? "faster" : "slower",
       text: [item.name, set].concat(Object.values(item.fields).map(String)).join(" ").toLowerCase()
     };
   }
@@ -112,7 +115,11 @@
       && words.every(function (word) { return one.text.indexOf(word) >= 0; });
   }
 
-  function summary(pairs) {
+  function summary(every) {
+    var pairs = every.filter(function (one) { return one.ratio !== null; });
+    var noisy = every.length - pairs.length;
+    var left = noisy ? [["Noisy, not compared", String(noisy)]] : [];
+    if (!pairs.length) return left;
     function count(verdict) {
       return pairs.filter(function (one) { return one.verdict === verdict; }).length;
     }
@@ -130,7 +137,7 @@
       ["Geometric mean, B ÷ A", digits(Math.exp(logs / pairs.length))],
       ["Largest gain", extreme("faster", 1)],
       ["Largest loss", extreme("slower", -1)]
-    ];
+    ].concat(left);
   }
 
   /* So many times apart are two measured conditions, as clocks, still the same. */
@@ -163,11 +170,26 @@
     return one.arm + " (" + one.run.label + ")";
   }
 
-  var TONE = { faster: "good", slower: "bad", "within noise": "plain" };
+  var TONE = { faster: "good", slower: "bad", "within noise": "plain", noisy: "plain" };
 
   function time(cell) {
     return el("td", { style: "text-align: right", "data-sort": cell[0] }, digits(cell[0]) + " ",
       el("small", {}, digits(cell[1]) + "–" + digits(cell[2])));
+  }
+
+  function times(ratio) {
+    return ratio === null ? "–" : digits(ratio);
+  }
+
+  /* Why pairs have no verdict, in a line for each side that is noisy. */
+  function noises(a, b) {
+    var found = [];
+    [["A", a], ["B", b]].forEach(function (one) {
+      one[1].data.noise.forEach(function (why) {
+        found.push("The run of " + one[0] + " is " + why + ", so no ratio and no verdict is told of what it timed then.");
+      });
+    });
+    return found;
   }
 
   function table(header, rows, right) {
@@ -197,11 +219,11 @@
 
   function markdown(a, b, pairs, unlike) {
     function cell(text) { return String(text).replace(/\|/g, "\\|"); }
-    var lines = ["A: " + named(a), "B: " + named(b), ""];
+    var lines = ["A: " + named(a), "B: " + named(b), ""].concat(noises(a, b).map(function (why) { return "- " + why; }));
     summary(pairs).forEach(function (fact) { lines.push("- " + fact[0] + ": " + fact[1]); });
     lines.push("", "| Case | A (µs) | B (µs) | B ÷ A | Verdict |", "|---|---:|---:|---:|---|");
     pairs.forEach(function (one) {
-      lines.push("| " + [full(one), digits(one.a[0]), digits(one.b[0]), digits(one.ratio), one.verdict]
+      lines.push("| " + [full(one), digits(one.a[0]), digits(one.b[0]), times(one.ratio), one.verdict]
         .map(cell).join(" | ") + " |");
     });
     lines.push("");
@@ -283,9 +305,7 @@
       out.append(warning("Unlike is compared with unlike: " + grave.map(function (row) { return row.name; }).join(", ")
         + " differ, and a ratio tells of that as much as of the code. They stand under Conditions."));
     }
-    [["A", a], ["B", b]].forEach(function (one) {
-      one[1].data.noise.forEach(function (why) { out.append(warning("The run of " + one[0] + " is " + why + ".")); });
-    });
+    noises(a, b).forEach(function (why) { out.append(warning(why)); });
     if (!pairs.length) {
       out.append(el("p", {}, el("em", {}, found.pairs.length
         ? "No case passes the filters: " + found.pairs.length + " are left out."
@@ -306,7 +326,7 @@
     var shown = pairs.filter(function (one) { return chosen.noise !== "hide" || one.verdict !== "within noise"; });
     var made = table(["Case", "A (µs)", "B (µs)", "B ÷ A", "A is"], shown.map(function (one) {
       return el("tr", {}, el("td", {}, el("span", { class: "kb-long" }, full(one))), time(one.a), time(one.b),
-        el("td", { style: "text-align: right", "data-sort": one.ratio }, digits(one.ratio)),
+        el("td", { style: "text-align: right", "data-sort": one.ratio === null ? "–" : one.ratio }, times(one.ratio)),
         el("td", {}, el("span", { class: "kb-chip kb-chip--" + TONE[one.verdict] }, one.verdict)));
     }), [1, 2, 3]);
     var said = el("output", { "aria-live": "polite" });

@@ -60,7 +60,7 @@ def pages(
     lists: list[tuple[str, int, int, Callable[[Index, Part], str]]] = [
         (at.SESSIONS, len(index.sessions), ROWS, session.listing),
         (at.BUGS, len(index.bugs), HEAVY_ROWS, bug.listing),
-        (at.RUNS, len(index.runs), ROWS, run.listing),
+        (at.RUNS, len(index.runs), HEAVY_ROWS, run.listing),
     ]
     for path, count, rows, listing in lists:
         made |= {part.here: partial(listing, index, part) for part in parts(path, count, rows)}

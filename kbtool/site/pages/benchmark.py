@@ -9,9 +9,9 @@ from kbtool.model.results import BenchmarkCase, BenchmarkResult, Timing
 from kbtool.model.run import Run
 from kbtool.runner.words import not_reached
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import many, significant, sm_clock
+from kbtool.site.figures import many, share_of_ceiling, significant, sm_clock, unproven
 from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table
-from kbtool.site.parts import compare_link, folded, yes_no
+from kbtool.site.parts import compare_link, folded, no_ratio, yes_no
 from kbtool.site.plot import Axis, Mark, Row, rows, timed
 
 _MOST_ROWS = 60
@@ -28,16 +28,16 @@ def timed_beside(result: BenchmarkResult) -> str:
     arms = list(dict.fromkeys(
         [result.subject, result.baseline, *(arm for case in result.cases for arm in case.arms)]
     ))  # fmt: skip
-    lines, remarks = [], []
+    lines, remarks, noise = [], [], unproven(result)
     for case in result.cases:
-        times, share = result.ratio(case), result.share_of_ceiling(case)
+        times, share = result.ratio(case), share_of_ceiling(result, case)
         lines.append(
             [
                 inline(case.name),
                 _timing(case.arms.get(result.subject)),
-                significant(times) if times is not None else "",
+                significant(times) if times is not None else no_ratio(result),
                 _against_best(result, case),
-                f"{significant(100 * share)} %" if share is not None else "",
+                f"{significant(100 * share)} %" if share is not None else no_ratio(result),
                 chip("refused") if case.refused else yes_no(case.rechecked),
                 *(_timing(case.arms.get(arm)) for arm in arms[1:]),
             ]
@@ -71,7 +71,7 @@ def timed_beside(result: BenchmarkResult) -> str:
                     ("Device", inline(result.device)),
                     ("SM clock", sm_clock(result)),
                     ("Threads", str(result.threads) if result.device == "cpu" else ""),
-                    ("Noise", chip("noisy") + " " + inline(result.noise) if result.noise else ""),
+                    ("Noise", f"{chip('noisy')} {inline(noise)}" if noise else ""),
                     ("Artifact", code(result.sha256[:12])),
                 ]
             ),
@@ -149,7 +149,9 @@ def _sets(result: BenchmarkResult) -> str | None:
 
 def _against_best(result: BenchmarkResult, case: BenchmarkCase) -> str:
     best, value = result.best_peer(case), result.ratio_to_best(case)
-    return f"{significant(value)} ({inline(best or '')})" if value is not None else ""
+    if value is None:
+        return no_ratio(result)
+    return f"{significant(value)} ({inline(best or '')})"
 
 
 def _absent(result: BenchmarkResult) -> dict[tuple[str, str], str]:

@@ -15,7 +15,7 @@ from kbtool.model.results import BenchmarkCase, BenchmarkResult
 from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
-from kbtool.site.figures import instant, significant, sm_clock
+from kbtool.site.figures import instant, significant, sm_clock, unproven
 from kbtool.site.index import Index
 from kbtool.site.markup import bullets, join, nothing
 from kbtool.site.pages.measured import groups
@@ -38,7 +38,8 @@ def page(index: Index) -> str:
     cases = _cases(index)
     links = [
         f"{index.link(at.run_page(run.session, run.id), at.COMPARE)}: {inline(run.recipe)},"
-        f" {inline(', '.join([_words(run), *cases.get(run.id, [])]))}; {_arms(run, results)}"
+        f" {inline(', '.join([_words(run), *cases.get(run.id, [])]))}{', noisy' * _noisy(results)};"
+        f" {_arms(run, results)}"
         for run, results in runs[:_LISTED]
     ]
     if len(runs) > _LISTED:
@@ -60,7 +61,9 @@ def page(index: Index) -> str:
                 " noise. Cases are the same where their names and the fields that both records have"
                 " are. A case whose figures were refused, or an arm whose output was wrong, proves"
                 " nothing and is not compared. The geometric mean is over every case that is"
-                " compared, those within noise too.",
+                " compared, those within noise too. Of a benchmark that was noisy, because other"
+                " processes were busy meanwhile, no ratio and no verdict is told: noise can turn"
+                " which is faster.",
             ),
             section("Runs with a benchmark", "runs", bullets(links)),
         ]
@@ -69,6 +72,11 @@ def page(index: Index) -> str:
 
 def _words(run: Run) -> str:
     return f"{instant(run.started)}, {run.machine.card or run.machine.cpu}"
+
+
+def _noisy(results: list[BenchmarkResult]) -> bool:
+    """Whether nothing that a run timed proves anything."""
+    return all(unproven(result) for result in results)
 
 
 def _cases(index: Index) -> dict[str, list[str]]:
@@ -114,7 +122,8 @@ def scripts(index: Index) -> dict[str, bytes]:
         {
             "id": run.id,
             "script": at.timings(run.session, run.id),
-            "label": ", ".join([_words(run), *cases.get(run.id, [])]),
+            "label": ", ".join([_words(run), *cases.get(run.id, []), *["noisy"] * _noisy(results)]),
+            "noisy": _noisy(results),
             "arms": _arm_names(results),
             "baseline": results[-1].baseline,
         }
@@ -137,7 +146,7 @@ def _data(run: Run, results: list[BenchmarkResult]) -> dict[str, Any]:
         "id": run.id,
         "page": at.published(at.run_page(run.session, run.id)),
         "kernel": run.kernel,
-        "noise": [result.noise for result in results if result.noise],
+        "noise": list(dict.fromkeys(filter(None, map(unproven, results)))),
         "conditions": [
             {"name": name, "value": value, "weighs": weighs}
             for name, value, weighs in _conditions(run, results)
@@ -145,7 +154,7 @@ def _data(run: Run, results: list[BenchmarkResult]) -> dict[str, Any]:
         ]
         + _clock(results),
         "again": "\n".join(commands(run)),
-        "cases": [_case(case) for result in results for case in result.cases],
+        "cases": [_case(case, unproven(result)) for result in results for case in result.cases],
     }
 
 
@@ -186,13 +195,15 @@ def _clock(results: list[BenchmarkResult]) -> list[dict[str, Any]]:
     return [{"name": "SM clock", "value": words, "weighs": True, "figure": figure}] * bool(words)
 
 
-def _case(case: BenchmarkCase) -> dict[str, Any]:
-    """A case with its times in µs: arm → median, 25th, 75th percentile."""
+def _case(case: BenchmarkCase, noise: str | None) -> dict[str, Any]:
+    """A case with its times in µs: arm → median, 25th, 75th percentile; with noise, why no ratio
+    of them is told."""
     return {
         "name": case.name,
         "set": case.case_set,
         "fields": case.case,
         "refused": case.refused,
+        "noise": noise,
         "wrong": [arm for arm, output in case.peers.items() if not output.passed],
         "arms": {
             arm: [float(f"{us:.6g}") for us in (t.median_us, t.low_us, t.high_us)]

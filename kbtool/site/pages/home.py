@@ -13,7 +13,7 @@ from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.chart import sparkline
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import UNKNOWN, instant, many, significant
+from kbtool.site.figures import UNKNOWN, instant, many, significant, unproven
 from kbtool.site.index import Index
 from kbtool.site.markup import (
     admonition,
@@ -26,8 +26,16 @@ from kbtool.site.markup import (
     nowrap,
     stacked_table,
 )
-from kbtool.site.pages.measured import Group, Machine, against, groups, newest_of_sets, speed
-from kbtool.site.parts import clipped, page_title, section
+from kbtool.site.pages.measured import (
+    Group,
+    Machine,
+    against,
+    groups,
+    newer_than,
+    newest_of_sets,
+    speed,
+)
+from kbtool.site.parts import clipped, newer_noisy, no_ratio, page_title, section
 from kbtool.site.sums import stated, time
 
 NEWEST = 5
@@ -134,7 +142,8 @@ def _running(index: Index) -> str:
 
 
 def _results(index: Index) -> list[str]:
-    """The newest benchmark of each kernel, machine and case set, and how such ones went before."""
+    """The newest benchmark of each kernel, machine and case set, a quiet one where there is one,
+    and how such ones went before."""
     found = [
         (kernel, machine, newest, every)
         for kernel in index.kernels.values()
@@ -152,9 +161,10 @@ def _results(index: Index) -> list[str]:
     about = (
         "Geometric means over the cases, of times; least and most in small type. Above 1 ours is"
         " faster. Best peer: in each case the fastest of the peers, the baseline among them, that"
-        " the run timed and found right. History: baseline ÷ ours in every run of the same cases,"
-        " the last one marked; its height is 10 % at least. What was timed had passed validation"
-        " in the same run."
+        " the run timed and found right. History: baseline ÷ ours in every quiet run of the same"
+        " cases, the last one marked; its height is 10 % at least. Of a noisy run no ratio is"
+        " told: other processes were busy meanwhile. What was timed had passed validation in the"
+        " same run."
     )
     more = f"[Every kernel]({at.KERNELS})." if len(found) > RESULTS else None
     return [stacked_table(header, rows, {3, 4, 5}), muted(about), *([more] if more else [])]
@@ -163,14 +173,13 @@ def _results(index: Index) -> list[str]:
 def _result(
     index: Index, kernel: Kernel, machine: Machine, newest: Group, every: Sequence[Group]
 ) -> list[str]:
-    run = newest.run
-    alike = [
-        value
+    run, newer = newest.run, newer_than(every, newest)
+    same = [
+        one
         for one in reversed(every)
-        if one.key == newest.key
-        and one.result.baseline == newest.result.baseline
-        and (value := speed(one)) is not None
+        if one.key == newest.key and one.result.baseline == newest.result.baseline
     ]
+    alike = [value for one in same if (value := speed(one)) is not None]
     baseline, subject = newest.result.baseline, newest.result.subject
     ours = geometric_mean(case.arms[subject].median_us for case in newest.cases)
     told = f"Speed against {baseline} on {machine.name}: {', '.join(map(significant, alike))}"
@@ -181,11 +190,19 @@ def _result(
         significant(ours),
         _best(newest),
         against(newest, newest.result.baseline),
-        inline(baseline) + (f" {chip('noisy')}" if newest.result.noise else ""),
-        sparkline(told, alike) if len(alike) > 1 else muted("one run so far"),
+        inline(baseline) + (f" {chip('noisy')}" if unproven(newest.result) else ""),
+        sparkline(told, alike) if len(alike) > 1 else muted(_so_far(len(alike), len(same))),
         index.link(at.run_page(run.session, run.id), at.HOME, nowrap(instant(run.started)))
-        + _cut_short(newest),
+        + _cut_short(newest)
+        + (f" <br>{muted(newer_noisy(index, newer.run, at.HOME))}" if newer else ""),
     ]
+
+
+def _so_far(quiet: int, every: int) -> str:
+    """Why there is no course: so few runs of the same cases, or so few quiet ones."""
+    if quiet == every:
+        return "one run so far"
+    return "one quiet run so far" if quiet else "no quiet run so far"
 
 
 def _best(group: Group) -> str:
@@ -193,8 +210,10 @@ def _best(group: Group) -> str:
     result = group.result
     arms = {arm for case in group.cases for arm in case.arms}
     ratios = [ratio for case in group.cases if (ratio := result.ratio_to_best(case)) is not None]
-    if not ratios or arms <= {result.subject, *result.variants, result.baseline}:
+    if arms <= {result.subject, *result.variants, result.baseline}:
         return ""
+    if not ratios:
+        return no_ratio(result)
     spread = nowrap(f"{significant(min(ratios))}–{significant(max(ratios))}")
     return f"{significant(geometric_mean(ratios))} <br>{muted(spread)}"
 

@@ -11,12 +11,12 @@ from kbtool.runner.words import cases_passed, headline, span
 from kbtool.site import addresses as at
 from kbtool.site.drawing import DrawingError, inlined
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import benchmark, instant, validation, worst_error
+from kbtool.site.figures import benchmark, instant, unproven, validation, worst_error
 from kbtool.site.figures import significant as figure
 from kbtool.site.index import Index
 from kbtool.site.markup import chip, facts, heading, join, nothing, nowrap, stacked_table, table
 from kbtool.site.pages import measured, source
-from kbtool.site.parts import backlinks, clipped, crumb, page_title, section
+from kbtool.site.parts import backlinks, clipped, crumb, newer_noisy, page_title, section
 from kbtool.site.prose import rendered
 from kbtool.site.quoted import files_beside, in_html
 from kbtool.store.prose import readme
@@ -210,14 +210,17 @@ def _age(index: Index, run: Run) -> str:
 
 def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
     """Of runs, newest first: the widest validation of the newest library, and the newest
-    benchmark. A run that profiles validates a few cases of a library that others tried in full."""
+    benchmark, a quiet one where there is one. A run that profiles validates a few cases of a
+    library that others tried in full."""
     tried = [(run, result) for run in runs if (result := validation(run))]
     checked = max(
         (pair for pair in tried if pair[1].sha256 == tried[0][1].sha256),
         key=lambda pair: len(pair[1].cases),
         default=None,
     )
-    timed = next(((run, bench) for run in runs if (bench := benchmark(run))), None)
+    every = [(run, bench) for run in runs if (bench := benchmark(run))]
+    quiet = [pair for pair in every if not unproven(pair[1])]
+    timed = next(iter([*quiet, *every]), None)
     left, right = f"no data because {_why(runs[0], 'validate')}", ""
     if checked:
         run, tested = checked
@@ -227,8 +230,12 @@ def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
     if timed:
         run, bench = timed
         ratios = bench.ratios()
+        noise, newer = unproven(bench), every[0][0] if every[0][0] is not run else None
         speed = f"{span(ratios)} × {inline(bench.baseline)}" if ratios else "no ratio"
-        right = f"{_run(index, run, here)}{_age(index, run)}: {speed}"
+        right = f"{_run(index, run, here)}{_age(index, run)}: " + (
+            f"– {inline(noise)}" if noise else speed
+        )
+        right += f"; {newer_noisy(index, newer, here)}" if newer else ""
     else:
         right = f"no data because {_why(runs[0], 'benchmark')}"
     return left, right

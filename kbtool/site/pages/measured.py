@@ -1,7 +1,7 @@
 """What runs measured of a kernel: its times beside its peers', over size, over time, by variant.
 
-Cases are told by case set. Of each set and machine the newest run counts, and what passed in that
-very run stands beside its times.
+Cases are told by case set. Of each set and machine the newest quiet run counts, and what passed in
+that very run stands beside its times. Of a noisy run times are told, and no ratio of them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,20 @@ from kbtool.model.run import Run
 from kbtool.runner.words import not_reached
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
-from kbtool.site.figures import benchmark, instant, many, significant, validation
+from kbtool.site.figures import (
+    benchmark,
+    instant,
+    many,
+    share_of_ceiling,
+    significant,
+    unproven,
+    validation,
+)
 from kbtool.site.index import Index
 from kbtool.site.markup import bullets, chip, heading, join, muted, nothing, nowrap, slim_table
 from kbtool.site.pages.benchmark import ceiling
 from kbtool.site.pages.run import commands
-from kbtool.site.parts import compare_link, folded
+from kbtool.site.parts import compare_link, folded, newer_noisy, no_ratio
 from kbtool.site.plot import Axis, Mark, Point, Row, Series, plot, rows, timed
 
 _MOST_POINTS = 400
@@ -124,7 +132,7 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
         peers = list(dict.fromkeys(peer for group in newest for peer in _peers(group)))
         parts += [
             heading(3, f"{inline(machine.name)}, {code(machine.target)}", machine.anchor),
-            _against(newest, peers),
+            _against(index, every, newest, peers, here),
             _relative(machine, newest, peers),
             *_over_size(kernel, machine, newest, peers),
             _figures(newest),
@@ -134,11 +142,19 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
 
 
 def newest_of_sets(every: Iterable[Group]) -> list[Group]:
-    """Of each case set the first group."""
+    """Of each case set the first group whose times prove something, else the first."""
     found: dict[str, Group] = {}
     for group in every:
-        found.setdefault(group.case_set, group)
+        known = found.get(group.case_set)
+        if known is None or (unproven(known.result) and not unproven(group.result)):
+            found[group.case_set] = group
     return list(found.values())
+
+
+def newer_than(every: Iterable[Group], told: Group) -> Group | None:
+    """The first of the same case set, newest first, where ``told`` stands for it: a noisy one."""
+    first = next(group for group in every if group.case_set == told.case_set)
+    return None if first is told else first
 
 
 def _peers(group: Group) -> list[str]:
@@ -164,17 +180,21 @@ class _Ratio(NamedTuple):
 
 
 def _ratio(group: Group, arm: str) -> _Ratio | None:
-    """Over the cases that both were timed on and the arm was right on."""
-    pairs = [
+    """Over the cases that both were timed on and the arm was right on; ``None`` without any, and
+    where no ratio is told."""
+    return _ratio_over(group, _pairs(group, arm))
+
+
+def _pairs(group: Group, arm: str) -> list[tuple[Timing, Timing]]:
+    return [
         (case.arms[arm], case.arms[group.result.subject])
         for case in group.cases
         if arm in case.arms and (arm not in case.peers or case.peers[arm].passed)
     ]
-    return _ratio_over(pairs)
 
 
-def _ratio_over(pairs: Sequence[tuple[Timing, Timing]]) -> _Ratio | None:
-    if not pairs:
+def _ratio_over(group: Group, pairs: Sequence[tuple[Timing, Timing]]) -> _Ratio | None:
+    if not pairs or unproven(group.result):
         return None
     ratios = [theirs.median_us / ours.median_us for theirs, ours in pairs]
     return _Ratio(
@@ -189,25 +209,27 @@ def _ratio_over(pairs: Sequence[tuple[Timing, Timing]]) -> _Ratio | None:
 
 def against(group: Group, arm: str) -> str:
     """An arm's time ÷ ours in words, with the least and the most of the cases."""
-    return _shown(_ratio(group, arm), len(group.cases))
+    return _shown(group, _pairs(group, arm))
 
 
 def speed(group: Group) -> float | None:
-    """The baseline's time ÷ ours, geometric mean over the cases; ``None`` where none has both."""
+    """The baseline's time ÷ ours, geometric mean over the cases; ``None`` where none has both,
+    and of a noisy run."""
     ratio = _ratio(group, group.result.baseline)
     return ratio.mean if ratio else None
 
 
-def _shown(ratio: _Ratio | None, of: int) -> str:
+def _shown(group: Group, pairs: Sequence[tuple[Timing, Timing]]) -> str:
+    ratio, of = _ratio_over(group, pairs), len(group.cases)
     if ratio is None:
-        return ""
+        return no_ratio(group.result) if pairs else ""
     spread = nowrap(f"{significant(ratio.least)}–{significant(ratio.most)}")
     part = f" <br>{ratio.cases} of {of} cases" if ratio.cases < of else ""
     return f"{significant(ratio.mean)} <br>{muted(spread + part)}"
 
 
 def _shares(group: Group) -> list[float]:
-    found = [group.result.share_of_ceiling(case) for case in group.cases]
+    found = [share_of_ceiling(group.result, case) for case in group.cases]
     return [share for share in found if share is not None]
 
 
@@ -219,18 +241,28 @@ def _right(run: Run) -> str:
     return nowrap(f"{checked.cases_passed} of {len(checked.cases)}{not_reached(checked)}")
 
 
-def _against(newest: Sequence[Group], peers: Sequence[str]) -> str:
+def _against(
+    index: Index,
+    every: Sequence[Group],
+    newest: Sequence[Group],
+    peers: Sequence[str],
+    here: str,
+) -> str:
     lines = []
     for group in newest:
-        shares = _shares(group)
+        shares, newer = _shares(group), newer_than(every, group)
         lines.append(
             [
-                inline(group.title) + (f" {chip('noisy')}" if group.result.noise else ""),
+                inline(group.title)
+                + (f" {chip('noisy')}" if unproven(group.result) else "")
+                + (f" <br>{muted(newer_noisy(index, newer.run, here))}" if newer else ""),
                 str(len(group.cases)),
                 _right(group.run),
                 *(against(group, peer) for peer in peers),
                 f"{significant(100 * median(shares))} %"
-                + f" <br>{muted(f'up to {significant(100 * max(shares))} %')}",
+                + f" <br>{muted(f'up to {significant(100 * max(shares))} %')}"
+                if shares
+                else no_ratio(group.result),
             ]
         )
     header = [
@@ -245,9 +277,18 @@ def _against(newest: Sequence[Group], peers: Sequence[str]) -> str:
             + ", geometric mean over the cases, least and most in small type: above 1 ours is"
             " faster.",
             slim_table(header, lines, range(1, len(header))),
-            bullets(_missing(newest, peers)),
+            bullets([*_noisy(newest), *_missing(newest, peers)]),
         ]
     )
+
+
+def _noisy(newest: Iterable[Group]) -> list[str]:
+    """Why no ratio is told of a case set of which there is no quiet run."""
+    return [
+        f"{inline(group.title)}: no ratio because the run is {inline(noise)}"
+        for group in newest
+        if (noise := unproven(group.result))
+    ]
 
 
 def _missing(newest: Iterable[Group], peers: Sequence[str]) -> list[str]:
@@ -280,7 +321,10 @@ def _relative(machine: Machine, newest: Sequence[Group], peers: Sequence[str]) -
             for peer, r in ratios.items()
             if r is not None
         }
-        least = geometric_mean(_shares(group))
+        shares = _shares(group)
+        if not shares:
+            continue
+        least = geometric_mean(shares)
         limit = Mark(least, f"read ceiling: {significant(least)} × our time")
         cases.append(Row(group.label, marks, limit))
     title = (
@@ -383,16 +427,16 @@ def _figures(newest: Sequence[Group]) -> str:
     for group in newest:
         for case in group.cases:
             one, best = case.arms[group.result.subject], group.result.best_peer(case)
-            ratio, share = group.result.ratio_to_best(case), group.result.share_of_ceiling(case)
-            needs = case.workspace_bytes.get(group.result.subject)
+            ratio, share = group.result.ratio_to_best(case), share_of_ceiling(group.result, case)
+            needs, none = case.workspace_bytes.get(group.result.subject), no_ratio(group.result)
             lines.append(
                 [
                     inline(case.name),
                     f"{case.bytes:,}",
                     f"{significant(one.median_us)}"
                     f" {muted(f'{significant(one.low_us)}–{significant(one.high_us)}')}",
-                    f"{significant(ratio)} {muted(inline(best))}" if ratio else "",
-                    f"{significant(100 * share)} %" if share else "",
+                    f"{significant(ratio)} {muted(inline(best))}" if ratio else none,
+                    f"{significant(100 * share)} %" if share else none,
                     f"{needs:,}" if needs is not None else "",
                 ]
             )
@@ -422,7 +466,8 @@ def _again(index: Index, newest: Sequence[Group], here: str) -> list[str]:
 
 
 def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
-    """A chart a machine: the speed against the baseline, run by run, the commits marked."""
+    """A chart a machine: the speed against the baseline, quiet run by quiet run, the commits
+    marked. The table below it has the noisy ones too."""
     here = at.kernel_page(kernel.id)
     parts = []
     for number, (machine, every) in enumerate(found.items(), 1):
@@ -435,10 +480,15 @@ def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
         if len(shown) < len(every):
             everyone = at.link("the table of runs", at.RUNS, here)
             parts.append(f"The newest {_MOST_RUNS} runs; {everyone} has all.")
-        if len(runs) < 2:
-            parts.append(nothing("No course to show because one run timed it so far."))
+        noisy = {group.run.id for group in shown if unproven(group.result)}
+        quiet = [run for run in runs if run.id not in noisy]
+        if noisy:
+            parts.append(f"Left out of the course: {many(len(noisy), 'noisy run')}.")
+        if len(quiet) < 2:
+            so_far = "one run" if not noisy else "one quiet run" if quiet else "no quiet run"
+            parts.append(nothing(f"No course to show because {so_far} timed it so far."))
         else:
-            parts.append(_course(machine, runs, shown, here))
+            parts.append(_course(machine, quiet, shown, here))
         parts.append(_runs(index, shown, here))
     return parts
 
@@ -511,7 +561,8 @@ def ladder(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -
             for group in newest_of_sets(group for group in every if group.result.variants)
         ]
         for machine, group in timed_here:
-            parts.append(_rungs(index, kernel, machine, group, here))
+            newer = newer_than((one for one in found[machine] if one.result.variants), group)
+            parts.append(_rungs(index, kernel, machine, group, newer, here))
         if not timed_here:
             rungs = ", ".join(code(variant) for variant in target.variants)
             parts += [
@@ -521,7 +572,9 @@ def ladder(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -
     return parts
 
 
-def _rungs(index: Index, kernel: Kernel, machine: Machine, group: Group, here: str) -> str:
+def _rungs(
+    index: Index, kernel: Kernel, machine: Machine, group: Group, newer: Group | None, here: str
+) -> str:
     target = kernel.targets[machine.target]
     order = [name for name in target.variants if name in group.result.variants]
     order += [name for name in group.result.variants if name not in order]
@@ -537,9 +590,9 @@ def _rungs(index: Index, kernel: Kernel, machine: Machine, group: Group, here: s
                 f"{sum(judged)} of {many(len(judged), 'case')}"
                 if judged
                 else "not tried by itself",
-                _shown(_step(group, order[0], name), len(group.cases)),
-                _shown(_step(group, group.result.baseline, name), len(group.cases)),
-                _shown(_step(group, group.result.subject, name), len(group.cases)),
+                _shown(group, _both(group, order[0], name)),
+                _shown(group, _both(group, group.result.baseline, name)),
+                _shown(group, _both(group, group.result.subject, name)),
                 _workspace(group, name),
             ]
         )
@@ -561,6 +614,8 @@ def _rungs(index: Index, kernel: Kernel, machine: Machine, group: Group, here: s
     ]
     run = _run(index, group.run, here)
     age = f", {OLDER}" if index.is_older(group.run) else ""
+    noise = f", {inline(why)}" if (why := unproven(group.result)) else ""
+    noise += f"; {newer_noisy(index, newer.run, here)}" if newer else ""
     title = (
         f"Time of a call of each variant on {machine.name}, {group.title}, with quartiles;"
         " the page of the run has the figures"
@@ -568,7 +623,7 @@ def _rungs(index: Index, kernel: Kernel, machine: Machine, group: Group, here: s
     return join(
         [
             f"{inline(group.label)} on {inline(machine.name)}, run of {run}, commit"
-            f" {_commit(group.run)}{age}. Above 1 the variant is faster.",
+            f" {_commit(group.run)}{age}{noise}. Above 1 the variant is faster.",
             slim_table(header, lines, {3, 4, 5, 6}),
             rows(
                 title,
@@ -589,15 +644,13 @@ def _workspace(group: Group, arm: str) -> str:
     return f"{high:,}" if low == high else nowrap(f"{low:,}–{high:,}")
 
 
-def _step(group: Group, slower: str, faster: str) -> _Ratio | None:
-    """The time of one arm ÷ that of another, where both were timed."""
-    return _ratio_over(
-        [
-            (case.arms[slower], case.arms[faster])
-            for case in group.cases
-            if slower in case.arms and faster in case.arms
-        ]
-    )
+def _both(group: Group, slower: str, faster: str) -> list[tuple[Timing, Timing]]:
+    """The times of one arm and of another, where both were timed."""
+    return [
+        (case.arms[slower], case.arms[faster])
+        for case in group.cases
+        if slower in case.arms and faster in case.arms
+    ]
 
 
 def _run(index: Index, run: Run, here: str) -> str:

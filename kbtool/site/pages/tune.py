@@ -5,13 +5,14 @@ from __future__ import annotations
 from kbtool.model.results import TuneCase, TuneResult
 from kbtool.runner.words import not_reached
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import significant
+from kbtool.site.figures import significant, unproven
 from kbtool.site.markup import chip, facts, join, nothing, slim_table, table
-from kbtool.site.parts import folded
+from kbtool.site.parts import folded, no_ratio
 
 
 def tuned(result: TuneResult) -> str:
     """The library's own choice beside the best, then every time."""
+    noise, none = unproven(result), no_ratio(result)
     better = sum(case.best != case.own for case in result.cases)
     rows = [
         [
@@ -19,9 +20,9 @@ def tuned(result: TuneResult) -> str:
             inline(case.variant),
             code(case.own),
             _time(case, case.own),
-            code(case.best),
-            _time(case, case.best),
-            significant(case.gain),
+            none or code(case.best),
+            none or _time(case, case.best),
+            none or significant(case.gain),
             inline(case.wrong or ""),
         ]
         for case in result.cases
@@ -45,8 +46,8 @@ def tuned(result: TuneResult) -> str:
             facts(
                 [
                     ("Cases", f"{len(result.cases)} timed{not_reached(result)}"),
-                    ("Another setting is faster", f"in {better}"),
-                    ("Noise", chip("noisy") + " " + inline(result.noise) if result.noise else ""),
+                    ("Another setting is faster", none or f"in {better}"),
+                    ("Noise", chip("noisy") + " " + inline(noise) if noise else ""),
                     ("Table", code(result.table) if result.table else "left as it was"),
                     ("Device", inline(result.device)),
                     ("Artifact", code(result.sha256[:12])),

@@ -1,0 +1,286 @@
+"""Of a run that was noisy the site tells times, and neither a ratio nor a verdict."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+import site_trees as trees
+from test_site_compare import called
+from test_site_home import home_page, part, put_run, results_of, slower, template
+from test_site_kernel import CPU, NEW, OLD, make, plain, run, sections
+
+from kbtool.model.results import BenchmarkResult, TuneResult
+from kbtool.site import addresses as at
+from kbtool.site.build import build
+from kbtool.site.figures import share_of_ceiling, unproven
+from kbtool.site.index import Index
+from kbtool.site.pages import compare
+from kbtool.site.pages.benchmark import timed_beside
+from kbtool.site.pages.tune import tuned
+from kbtool.store.tree import KnowledgeBase
+
+DASH = "– noisy"
+WHY = "noisy: other processes used 35% of the cores meanwhile"
+SMALL = {"s float32": {"ours": 10, "base": 415}, "s float16": {"ours": 10, "base": 415}}
+
+
+def noisy(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of a run during whose benchmark others were busy."""
+    made = copy.deepcopy(record)
+    for step in made["steps"]:
+        if step["kind"] == "benchmark":
+            step["result"]["others_busy"] = 0.35
+    return made
+
+
+def busy(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return noisy({"steps": steps})["steps"]  # type: ignore[no-any-return]
+
+
+def bench(record: dict[str, Any]) -> BenchmarkResult:
+    (found,) = (step["result"] for step in record["steps"] if step["kind"] == "benchmark")
+    return BenchmarkResult.model_validate(found)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return trees.make(tmp_path / "kb")
+
+
+def test_one_function_says_what_proves_nothing() -> None:
+    quiet, loud = bench(NEW), bench(noisy(NEW))
+    assert unproven(quiet) is None and unproven(loud) == WHY
+    assert share_of_ceiling(quiet, quiet.cases[0]) == pytest.approx(0.6)
+    assert share_of_ceiling(loud, loud.cases[0]) is None
+
+
+def test_home_tells_the_newest_quiet_run_and_that_a_newer_one_was_noisy(root: Path) -> None:
+    put_run(root, 1, steps=slower(template(root), 4))
+    put_run(root, 2, steps=busy(slower(template(root), 41)))
+    put_run(root, 3, steps=busy(slower(template(root), 43)))
+    header, row = results_of(root)
+    told = dict(zip(header, row, strict=True))
+    assert told["Baseline ÷ ours"].startswith("4.00 <br>") and "noisy" not in told["Baseline"]
+    assert "2025-11-23 10:10 UTC" in told["When"]
+    (link,) = re.findall(r"\[a newer one was noisy\]\(([^)]*)\)", told["When"])
+    assert link == f"runs/{trees.session_id(1)}/20251125T101010Z-copy.md"
+    assert "words about cpu, 2 threads: 1.00, 4.00<" in told["History"]
+    assert "41" not in told["History"] and "43" not in told["History"]
+
+
+def test_home_tells_no_ratio_where_every_run_was_noisy(root: Path) -> None:
+    (path,) = (root / "sessions").glob("*/runs/two.json")
+    record = noisy(json.loads(path.read_text()))
+    record.pop("digest")
+    timed = next(step for step in record["steps"] if step["id"] == "time")["result"]["cases"][0]
+    timed["arms"]["best"] = copy.deepcopy(timed["arms"]["words about theirs"])
+    trees.put(path, trees.sealed(record))
+    header, row = results_of(root)
+    told = dict(zip(header, row, strict=True))
+    assert plain(told["Baseline ÷ ours"]) == plain(told["Best peer ÷ ours"]) == DASH
+    assert told["Ours (µs)"] == "2.50" and ">noisy</span>" in told["Baseline"]
+    assert "no quiet run so far" in told["History"]
+    assert "a newer one" not in part(home_page(root), "results")
+
+
+def test_a_quiet_run_alone_has_no_course_of_noisy_ones(root: Path) -> None:
+    put_run(root, 1, steps=busy(slower(template(root), 41)))
+    header, row = results_of(root)
+    told = dict(zip(header, row, strict=True))
+    assert told["Baseline ÷ ours"].startswith("1.00 <br>")
+    assert "one quiet run so far" in told["History"] and "<svg" not in told["History"]
+
+
+def kernel(tmp_path: Path, *runs: dict[str, Any]) -> dict[str, str]:
+    return sections(make(tmp_path / "kb", *runs)[at.kernel_page("copy")])
+
+
+def test_both_tables_of_a_kernel_tell_the_newest_quiet_run(tmp_path: Path) -> None:
+    later = noisy(run(15, SMALL, "H1", variants=["plain"]))
+    page = kernel(tmp_path, OLD, NEW, later)
+    first, _, rest = page["results"].partition("### ")
+    (row,) = (line for line in first.splitlines() if line.startswith("| <code>cuda</code>"))
+    assert "2.00–8.00 (geometric mean 4.00) × base; [a newer one was noisy](" in row
+    small = next(line for line in rest.splitlines() if line.startswith("| Small <br>"))
+    assert "[a newer one was noisy](" in small and "20251121T101015Z-copy.md" in small
+    assert "| 4.00 2.00–8.00 |" in plain(small) and DASH not in plain(small)
+    # The ladder too: what the noisy run timed of its variants is not what is told.
+    assert "; <" not in page["ladder"] and "; [a newer one was noisy](" in page["ladder"]
+    assert "| 2.83 2.00–4.00 |" in plain(page["ladder"])
+    assert all("41.5" not in page[name] for name in ("results", "ladder", "history"))
+
+
+def test_a_kernel_timed_by_noisy_runs_alone_has_no_ratio(tmp_path: Path) -> None:
+    loud = run(15, SMALL | {"s float32": {"ours": 10, "base": 415, "plain": 100}}, "H1",
+               variants=["plain"])  # fmt: skip
+    page = kernel(tmp_path, noisy(loud))
+    first, _, rest = page["results"].partition("### ")
+    assert f": – {WHY}" in first
+    small = next(line for line in rest.splitlines() if line.startswith("| Small "))
+    assert f"| {DASH} | {DASH} |" in plain(small)  # the baseline's, and the share of the ceiling
+    assert f"Small: no ratio because the run is {WHY}" in rest
+    assert "× our time" not in rest and "Time of each peer against ours" not in rest
+    case = next(line for line in rest.splitlines() if line.startswith("| s float16 |"))
+    assert plain(case).count(DASH) == 2 and "| 10.0 9.50–10.5 |" in plain(case)
+    rung = next(x for x in page["ladder"].splitlines() if x.startswith("| <code>plain"))
+    assert plain(rung).count(DASH) == 3 and f", {WHY}" in page["ladder"]
+    shown = "".join(page[name] for name in ("results", "ladder", "history"))
+    assert "41.5" not in shown and "4.15" not in shown
+
+
+def test_a_history_leaves_noisy_runs_out_of_its_course(tmp_path: Path) -> None:
+    page = kernel(tmp_path, OLD, NEW, CPU, noisy(run(15, SMALL, "H1")),
+                  noisy(run(16, {"s float32": {"ours": 1, "base": 9}}, None)))  # fmt: skip
+    history = page["history"].partition("### H1")[2].partition("### ")[0]
+    points = re.findall(r'<a href="[^"]+" aria-label="([^"]+)">', history)
+    assert [said.rpartition(": ")[2] for said in points] == [
+        "2.00 × the speed of base", "4.00 × the speed of base",
+    ]  # fmt: skip
+    assert "Left out of the course: 1 noisy run." in history
+    assert "1515151</text>" not in history
+    (row,) = (x for x in history.splitlines() if x.startswith("|") and "1515151" in x)
+    assert f"| {DASH} |" in plain(row)
+    alone = page["history"].partition("### a processor")[2].partition("### ")[0]
+    assert "No course to show because one quiet run timed it so far." in alone
+
+
+def test_the_page_of_a_noisy_run_has_times_and_dashes() -> None:
+    shown = unescape(timed_beside(bench(noisy(NEW))))
+    row = next(line for line in shown.splitlines() if line.startswith("| s float16 |"))
+    assert plain(row).count(DASH) == 3 and "5.00 4.75–5.25" in plain(row)
+    assert WHY in shown and "Best peer ÷ ours" not in shown
+    assert DASH not in plain(unescape(timed_beside(bench(NEW))))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.35])
+def test_a_noisy_tune_names_no_better_setting(share: float) -> None:
+    def time(us: float) -> dict[str, Any]:
+        return {"samples_us": [us], "median_us": us, "low_us": us, "high_us": us,
+                "calls_per_sample": 1}  # fmt: skip
+
+    result = TuneResult.model_validate({
+        "sha256": trees.SHA, "device": "cuda", "threads": 1, "setting": "num_splits",
+        "protocol": "p", "others_busy": share,
+        "cases": [{"name": "s", "case_set": "small", "case": {}, "variant": "v", "own": "1",
+                   "settings": {"1": time(30), "8": time(4)}, "best": "8"}],
+    })  # fmt: skip
+    shown = unescape(tuned(result))
+    row = plain(next(line for line in shown.splitlines() if line.startswith("| s |")))
+    assert ("7.50" in row) == ("in 1" in shown) == ("<code>8</code>" in shown) == (not share)
+    assert row.count(DASH) == (3 if share else 0)
+    assert "8: 4.00" in shown  # every time stays
+
+
+def put_noisy(root: Path) -> Path:
+    """A quiet run, and a newer noisy one."""
+    put_run(root, 1, steps=busy(slower(template(root), 7.59)))
+    return root
+
+
+LOUD = "20251123T101010Z-copy"
+
+
+def test_the_data_of_compare_say_which_case_was_noisy(root: Path) -> None:
+    index = Index(KnowledgeBase(put_noisy(root)))
+    scripts = compare.scripts(index)
+    _, listed = called(scripts[at.COMPARABLE])
+    assert [(one["noisy"], one["label"].endswith(", noisy")) for one in listed] == [
+        (True, True), (False, False),
+    ]  # fmt: skip
+    loud, quiet = (called(scripts[one["script"]])[1] for one in listed)
+    assert loud["noise"] == [WHY] and quiet["noise"] == []
+    assert {case["noise"] for case in loud["cases"]} == {WHY}
+    assert {case["noise"] for case in quiet["cases"]} == {None}
+    page = unescape(compare.page(index))
+    lines = [line for line in page.splitlines() if line.startswith("- [")]
+    assert [", noisy;" in line for line in lines] == [True, False]
+
+
+def test_one_noisy_benchmark_of_a_run_does_not_silence_the_other(root: Path) -> None:
+    steps = copy.deepcopy(template(root)["steps"])
+    (timed,) = (step for step in steps if step["id"] == "time")
+    again = {**busy([timed])[0], "id": "again"}
+    steps.insert(steps.index(timed) + 1, again)
+    put_run(root, 1, steps=steps)
+    scripts = compare.scripts(Index(KnowledgeBase(root)))
+    first = called(scripts[at.COMPARABLE])[1][0]
+    _, data = called(scripts[first["script"]])
+    assert first["noisy"] is False and data["noise"] == [WHY]
+    assert [case["noise"] for case in data["cases"]] == [None, None, WHY, WHY]
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any]]:
+    """The address of the built page that compares, and a page of a browser."""
+    names = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        pytest.skip("no chromium on this machine; Debian: apt install chromium")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    root = tmp_path_factory.mktemp("noisy")
+    build(put_noisy(trees.make(root / "kb")), root / "site")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=found, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield (root / "site" / at.published(at.COMPARE)).as_uri(), browser.new_page()
+        browser.close()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "sides"),
+    [("QUIET/ours", "QUIET/theirs", ""), ("LOUD/ours", "LOUD/theirs", "AB"),
+     ("LOUD/ours", "QUIET/ours", "A"), ("QUIET/ours", "LOUD/theirs", "B"), ("", "", "")],
+)  # fmt: skip
+def test_compare_gives_no_verdict_where_a_side_is_noisy(
+    opened: tuple[str, Any], a: str, b: str, sides: str
+) -> None:
+    address, page = opened
+    names = {"QUIET": "20251121T101010Z-copy", "LOUD": LOUD}
+
+    def side(text: str) -> str:
+        run_, _, arm = text.partition("/")
+        return f"{names[run_]}/words%20about%20{arm}"
+
+    page.goto("about:blank")
+    page.goto(address + (f"#a={side(a)}&b={side(b)}" if a else ""))
+    page.locator("#kb-compare table").first.wait_for()
+    text = page.locator("#kb-compare").inner_text()
+    cells = page.locator("#kb-compare table").first.locator("tbody td").all_inner_texts()
+    for letter in "AB":
+        told = f"The run of {letter} is {WHY}, so no ratio and no verdict is told" in text
+        assert told == (letter in sides)
+    if sides:
+        assert cells[3:] == ["–", "noisy"] and "Noisy, not compared" in text
+        for word in ("Largest gain", "Geometric mean", "faster\n", "slower\n", "7.59", "1.00"):
+            assert word not in text.replace("Geometric mean is", ""), word
+        assert page.locator(".kb-chip--good, .kb-chip--bad").count() == 0
+    else:  # what is chosen by itself is the quiet run, though it is older
+        assert cells[3:] == ["1.00", "within noise"] and "Largest gain" in text
+        assert "Noisy, not" not in text
+    copied = page.evaluate(
+        """() => new Promise(done => {
+            Object.defineProperty(navigator, "clipboard", {configurable: true, value: {
+                writeText: text => { done(text); return Promise.resolve(); }}});
+            [...document.querySelectorAll("button")].find(b => /Markdown/.test(b.textContent))
+                .click();
+        })"""
+    )
+    assert ("| – | noisy |" in copied) == ("no verdict is told" in copied) == bool(sides)
+    assert ("Largest gain" in copied) == (not sides)
+
+
+def test_no_page_asks_the_record_itself() -> None:
+    """A ratio made past ``figures.unproven`` is how a noisy one came to be told."""
+    site = Path(compare.__file__).parents[1]
+    asks = re.compile(r"\.noise\b|(?<!def )\bresult\.share_of_ceiling\(")
+    found = [p.name for p in site.rglob("*.py") if asks.search(p.read_text())]
+    assert found == ["figures.py"]
