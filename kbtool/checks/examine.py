@@ -32,7 +32,7 @@ from kbtool.model.ledger import Ledger
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe, names_in
 from kbtool.model.session import Session
-from kbtool.store.document import DocumentError, parse
+from kbtool.store.document import DocumentError, conflict, parse
 from kbtool.store.load import validate
 from kbtool.store.scan import FileKind
 from kbtool.store.tree import parse_run
@@ -46,6 +46,10 @@ def examine(path: str, kind: FileKind, raw: bytes) -> Facts:
     """What the file says, and everything that is wrong with it by itself."""
     facts = Facts(path, kind, promised_id(path, kind))
     text = raw.decode("utf-8", errors="replace")
+    if kind in {"notes", "text"}:
+        unmerged = conflict(text, path)
+        if unmerged is not None:
+            facts.findings.append(unmerged)
     if kind == "text":
         pass
     elif kind == "notes":

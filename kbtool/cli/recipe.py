@@ -205,7 +205,7 @@ def run_recipe(
     if as_json:
         print_json({**run.model_dump(mode="json"), "path": base.shown(path)})
     else:
-        _print_result(run, base.shown(path))
+        _print_result(run, bound, base.shown(path))
     ctx.exit(EXIT_CODES[run.status])
 
 
@@ -375,7 +375,7 @@ def _print_plan(job: Job, steps: list[Any], as_json: bool) -> None:
     click.echo("dry run: nothing was written", err=True)
 
 
-def _print_result(run: Run, path: str) -> None:
+def _print_result(run: Run, recipe: Recipe, path: str) -> None:
     from kbtool.model.results import (
         BenchmarkResult,
         MinimiseResult,
@@ -384,6 +384,8 @@ def _print_result(run: Run, path: str) -> None:
         SanitiseResult,
         TuneResult,
     )
+    from kbtool.runner.resume import way_on
+    from kbtool.runner.words import how_far
 
     for step in run.steps:
         if isinstance(step.result, BenchmarkResult):
@@ -396,13 +398,12 @@ def _print_result(run: Run, path: str) -> None:
             click.echo()
             click.echo("\n".join(_report(step.result, run)))
     click.echo()
-    passed = sum(step.status == "passed" for step in run.steps)
-    click.echo(f"{run.status}: {passed} of {many(len(run.steps), 'step')}; record: {path}")
+    click.echo(f"{how_far(run)}; record: {path}")
     click.echo(f"session: kbtool session show {run.session}")
     if run.status == "passed":
         click.echo("site: kbtool site serve")
     else:
-        click.echo(f"go on after mending: kbtool run-recipe --resume {run.id}")
+        click.echo(way_on(run, recipe))
 
 
 def _report(

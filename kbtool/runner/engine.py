@@ -57,10 +57,7 @@ def make_context(job: Job) -> Context:
     """A fresh context for the job's steps; the seed of its inputs is drawn here."""
     kernel = job.base.kernels.get(job.recipe.kernel) if job.recipe.kernel else None
     if job.recipe.kernel and kernel is None:
-        raise UserError(
-            f"recipe {job.recipe.name} works on kernel {job.recipe.kernel},"
-            f" but there is no kernels/{job.recipe.kernel}/kernel.yaml"
-        )
+        raise _no_kernel(job, job.recipe.kernel)
     return Context(
         root=job.base.root,
         kernel=kernel.record if kernel else None,
@@ -68,6 +65,17 @@ def make_context(job: Job) -> Context:
         seed=secrets.randbelow(2**31 - 1) + 1,
         mutants=_mutants(job) if any(s.kind == "mutants" for s in job.recipe.steps) else [],
     )
+
+
+def _no_kernel(job: Job, id_: str) -> UserError:
+    """What to say of a kernel that is not there, or that does not load."""
+    path = f"kernels/{id_}/kernel.yaml"
+    works = f"recipe {job.recipe.name} works on kernel {id_},"
+    if not (job.base.root / path).exists():
+        return UserError(f"{works} but there is no {path}")
+    unsound = next((found for found in job.base.findings if found.path == path), None)
+    why = f"{unsound}; `kbtool check` tells all" if unsound else f"{path}: see `kbtool check`"
+    return RecordError(f"{works} which does not load; mend it first:\n  {why}")
 
 
 def _mutants(job: Job) -> list[tuple[str, Mutant]]:

@@ -6,6 +6,7 @@ changed, resuming is refused, because the record would mix two different things.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from kbtool.gpu.build import BuildPlan, choose_architecture, plan_build, sha256_of
@@ -71,10 +72,10 @@ def resume(base: KnowledgeBase, run: Run, recipe: Recipe, machine: MachineInfo) 
     if run.status == "passed":
         raise UsageError(f"run {run.id} passed; there is nothing to resume")
     if [step.id for step in recipe.steps] != [step.id for step in run.steps]:
-        raise UsageError(_changed(run, f"the steps of recipe {recipe.name}"))
+        raise UsageError(_changed(run, recipe, f"the steps of recipe {recipe.name}"))
     here, there = (machine.card, machine.cpu), (run.machine.card, run.machine.cpu)
     if here != there:
-        raise UsageError(_changed(run, f"the machine ({there[0] or there[1]})"))
+        raise UsageError(_changed(run, recipe, f"the machine ({there[0] or there[1]})"))
     kept = {}
     for step in run.steps:
         if step.status != "passed":
@@ -86,26 +87,27 @@ def resume(base: KnowledgeBase, run: Run, recipe: Recipe, machine: MachineInfo) 
     for step in kept.values():
         if isinstance(step.result, BuildResult):
             built, validated = step.result, []
-            plan = _same_plan(base, run, built, machine)
+            plan = _same_plan(base, run, recipe, built, machine)
         elif isinstance(step.result, ValidationResult):
             validated.append(step.result)
     return Resumption(run, kept, plan, built, validated)
 
 
 def _same_plan(
-    base: KnowledgeBase, run: Run, built: BuildResult, machine: MachineInfo
+    base: KnowledgeBase, run: Run, recipe: Recipe, built: BuildResult, machine: MachineInfo
 ) -> BuildPlan:
     """The plan of a build that is still what it was."""
     entry = base.kernels.get(built.kernel)
     if entry is None:
-        raise UsageError(_changed(run, f"kernel {built.kernel}"))
+        raise UsageError(_changed(run, recipe, f"kernel {built.kernel}"))
     folder = base.root / "kernels" / built.kernel
     cache = build_cache(base.root)
     architecture = choose_architecture(entry.record, built.target, machine.compute_capability)
     try:
         kernel = entry.record.specialised(built.target, built.specialisation)
     except ValueError:
-        raise UsageError(_changed(run, f"specialisation {built.specialisation}")) from None
+        what = f"specialisation {built.specialisation}"
+        raise UsageError(_changed(run, recipe, what)) from None
     plan = plan_build(kernel, folder, built.target, cache, architecture)
     if plan.sources != built.sources:
         names = sorted(
@@ -113,13 +115,38 @@ def _same_plan(
             for name in plan.sources.keys() | built.sources.keys()
             if plan.sources.get(name) != built.sources.get(name)
         )
-        raise UsageError(_changed(run, ", ".join(names)))
+        raise UsageError(_changed(run, recipe, ", ".join(names)))
     if plan.key != built.key:
-        raise UsageError(_changed(run, "the compiler, torch or the flags"))
+        raise UsageError(_changed(run, recipe, "the compiler, torch or the flags"))
     if not plan.library.exists() or sha256_of(plan.library) != built.sha256:
-        raise UsageError(_changed(run, "the library"))
+        raise UsageError(_changed(run, recipe, "the library"))
     return plan
 
 
-def _changed(run: Run, what: str) -> str:
-    return f"{what} has changed since run {run.id}; start a new one: kbtool run-recipe {run.recipe}"
+def _changed(run: Run, recipe: Recipe, what: str) -> str:
+    return f"{what} has changed since run {run.id}; start a new one: {_anew(run, recipe)}"
+
+
+_JUDGES = frozenset(("build", "validate", "mutants", "minimise", "sanitise"))
+"""The kinds of steps that find a kernel wrong: mending it changes its sources."""
+
+
+def way_on(run: Run, recipe: Recipe) -> str:
+    """How to go on after a run that did not pass.
+
+    That is a new run where a kernel was found wrong, since ``resume`` refuses changed sources.
+    """
+    stopped = next((step for step in run.steps if step.status != "passed"), None)
+    if stopped and stopped.kind in _JUDGES and stopped.status in {"failed", "crashed"}:
+        return f"run again after mending: {_anew(run, recipe)}"
+    return f"go on after mending: kbtool run-recipe --resume {run.id}"
+
+
+def _anew(run: Run, recipe: Recipe) -> str:
+    """The command of a new run with the same parameters."""
+    settings = [
+        f"--set {shlex.quote(f'{name}={value}')}"
+        for name, value in run.parameters.items()
+        if name not in recipe.parameters or value != recipe.parameters[name].default
+    ]
+    return " ".join([f"kbtool run-recipe {run.recipe}", *settings])

@@ -33,6 +33,15 @@ def headline(run: Run) -> str:
     return "; ".join(said.values()) or prepared
 
 
+def how_far(run: Run) -> str:
+    """How a run ended, and where: ``passed: 3 of 3 steps``, ``failed at step 1 of 3, build``."""
+    of = len(run.steps)
+    for number, step in enumerate(run.steps, 1):
+        if step.status != "passed":
+            return f"{run.status} at step {number} of {of}, {step.id}"
+    return f"{run.status}: {of} of {many(of, 'step')}"
+
+
 def _told(step: StepRecord) -> str:
     """What a step found; of one that was refused or cut short, why too."""
     if step.status == "not-run":

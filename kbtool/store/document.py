@@ -22,6 +22,8 @@ MAX_DEPTH = 64
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
+_CONFLICT = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
+
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -115,6 +117,16 @@ def read_bytes(path: Path, shown: str, limit: int = MAX_BYTES) -> bytes:
         raise _error(shown, 1, "file", f"cannot be read: {error.strerror}") from None
 
 
+def conflict(text: str, shown: str) -> Finding | None:
+    """The finding of a text that git left in the middle of a merge; ``None`` of any other."""
+    marker = _CONFLICT.search(text)
+    if marker is None:
+        return None
+    line = text.count("\n", 0, marker.start()) + 1
+    message = f"holds git's conflict markers, line {line}: keep what is right and remove them"
+    return Finding(shown, line, "conflict", message)
+
+
 def parse(raw: bytes, shown: str) -> Document:
     """Parse one YAML record.
 
@@ -123,7 +135,8 @@ def parse(raw: bytes, shown: str) -> Document:
         shown: the path to name in findings.
 
     Raises:
-        DocumentError: it is not UTF-8, not YAML, or not the plain YAML that records are.
+        DocumentError: it is not UTF-8, not YAML, or not the plain YAML that records are; or git
+            left it in the middle of a merge.
     """
     try:
         text = raw.decode("utf-8")
@@ -134,6 +147,9 @@ def parse(raw: bytes, shown: str) -> Document:
     if control:
         line = text.count("\n", 0, control.start()) + 1
         raise _error(shown, line, "encoding", f"holds the control character {control[0]!r}")
+    unmerged = conflict(text, shown)
+    if unmerged is not None:
+        raise DocumentError(unmerged)
     try:
         return Document(shown, text, _load(text, shown))
     except yaml.YAMLError as error:

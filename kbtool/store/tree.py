@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import UTC
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -278,9 +280,12 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def in_order(entries: list[Entry[Session]]) -> list[Entry[Session]]:
     """Sessions in the order of the work: each after the one that it follows.
 
-    Lines of work come by the earliest day that any of their sessions has, then by id: the undated
-    beginning of a line stands where its first dated session is. A session that follows itself,
-    directly or round a circle, is put at the end by id.
+    Lines of work come by the earliest day that any of their sessions has, lines of one day by the
+    earliest ``started`` of their sessions of that day, then by id: the undated beginning of a line
+    stands where its first dated session is. A time without a zone is taken as UTC. A line that
+    states no time keeps the place among those of its day that its id gives it, and the others come
+    by their times in the places left. A session that follows itself, directly or round a circle, is
+    put at the end by id.
     """
     by_id = {entry.record.id: entry for entry in entries}
     followers: dict[str | None, list[str]] = {}
@@ -291,22 +296,41 @@ def in_order(entries: list[Entry[Session]]) -> list[Entry[Session]]:
     reached = list(followers.get(None, []))
     for id_ in reached:
         reached.extend(followers.get(id_, []))
-    first_day: dict[str, str] = {}
+    first: dict[str, tuple[str, float]] = {}
     for id_ in reversed(reached):
-        days = [first_day[follower] for follower in followers.get(id_, [])]
-        first_day[id_] = min([by_id[id_].record.day or _UNDATED, *days])
+        begun = [first[follower] for follower in followers.get(id_, [])]
+        first[id_] = min([_begun(by_id[id_].record), *begun])
     for line in followers.values():
-        line.sort(key=lambda id_: (first_day.get(id_, _UNDATED), id_))
+        _sort_by_time(line, first)
     ordered: list[str] = []
     waiting = followers.get(None, [])[::-1]
     while waiting:
         id_ = waiting.pop()
         ordered.append(id_)
         waiting.extend(reversed(followers.get(id_, [])))
-    return [by_id[id_] for id_ in (*ordered, *sorted(by_id.keys() - first_day.keys()))]
+    return [by_id[id_] for id_ in (*ordered, *sorted(by_id.keys() - first.keys()))]
 
 
-_UNDATED = "9999"
+_UNKNOWN = ("9999", inf)
+"""Stands for a day and a time that no record gives: after all that one does."""
+
+
+def _begun(session: Session) -> tuple[str, float]:
+    """The day of a session and when it began, to be compared."""
+    if session.day is None or session.started is None:
+        return session.day or _UNKNOWN[0], inf
+    at = session.started.at
+    return session.day, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def _sort_by_time(line: list[str], first: dict[str, tuple[str, float]]) -> None:
+    """Put sessions that follow the same one in order; see ``in_order``."""
+    line.sort(key=lambda id_: (first.get(id_, _UNKNOWN)[0], id_))
+    timed = [place for place, id_ in enumerate(line) if first.get(id_, _UNKNOWN)[1] != inf]
+    # There are as many places as sessions of each day, so that none leaves its day.
+    in_time = sorted((line[place] for place in timed), key=lambda id_: (first[id_], id_))
+    for place, id_ in zip(timed, in_time, strict=True):
+        line[place] = id_
 
 
 def _folders(parent: Path) -> list[Path]:

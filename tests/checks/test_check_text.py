@@ -164,3 +164,28 @@ def test_what_is_not_published_is_not_read(base):
         base.write(path, TOKEN)
     (base.root / "docs/loop").symlink_to(base.root / "docs")
     assert base.findings() == []
+
+
+OURS, THEIRS = "<" * 7 + " HEAD\n", ">" * 7 + " other\n"
+
+
+@pytest.mark.parametrize("name", ["session.yaml", "notes.md"])
+def test_conflict_markers_of_git_are_named(base, name):
+    folder = base.session().parent
+    path = folder / name
+    before = path.read_text() if path.exists() else "# Notes\n"
+    path.write_text(f"{before}{OURS}outcome: one\n=======\noutcome: other\n{THEIRS}")
+    line = before.count("\n") + 1
+    (finding,) = base.findings()
+    assert (finding.path, finding.line) == (f"sessions/{folder.name}/{name}", line)
+    assert finding.rule == "conflict"
+    assert f"holds git's conflict markers, line {line}: " in finding.message
+    # A merge mended by half.
+    path.write_text(f"{before}outcome: other\n{THEIRS}")
+    assert [finding.line for finding in base.findings()] == [line + 1]
+
+
+def test_what_only_looks_like_a_conflict_marker(base):
+    folder = base.session(more=f"outcome: |\n  {OURS}  {THEIRS}").parent
+    (folder / "notes.md").write_text(f"# Notes\n\n  {OURS}{'<' * 7}\n{'>' * 8} quoted\n=======\n")
+    assert base.findings() == []

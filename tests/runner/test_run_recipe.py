@@ -137,7 +137,8 @@ def test_a_wrong_kernel_is_a_finding_and_is_not_timed(second_kernel_base, kbtool
     done = kbtool("run-recipe", "add", root=second_kernel_base)
     assert done.code == 1
     assert "2 of 3 cases wrong" in done.err
-    assert "--resume" in done.out
+    assert "failed at step 3 of 4, validate; record: sessions/" in done.out
+    assert done.out.splitlines()[-1] == "run again after mending: kbtool run-recipe add"
     (run,) = runs_of(second_kernel_base)
     assert [step.status for step in run.steps] == ["passed", "passed", "failed", "not-run"]
 
@@ -343,6 +344,8 @@ def test_resume_goes_on_at_the_step_that_failed(second_kernel_base, kbtool):
     first = kbtool(*shell(code), root=second_kernel_base)
     assert first.code == 1
     (run,) = runs_of(second_kernel_base)
+    assert "failed at step 1 of 2, run; record: " in first.out
+    assert f"kbtool run-recipe --resume {run.id}" in first.out
     flag.touch()
     again = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
     assert again.code == 0, again.err
@@ -359,9 +362,9 @@ def test_resume_keeps_the_build_and_refuses_changed_sources(second_kernel_base, 
     whole = harness.read_text()
     harness.write_text(whole.replace('"bytes": case["n"]', '"bytes": 1 // 0'))
     first = kbtool("run-recipe", "add", root=second_kernel_base)
-    assert first.code == 70
+    assert first.code == 1
     (run,) = runs_of(second_kernel_base)
-    assert [step.status for step in run.steps] == ["passed", "passed", "passed", "crashed"]
+    assert [step.status for step in run.steps] == ["passed", "passed", "passed", "failed"]
     harness.write_text(whole)
     header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
     source = header.read_text()
@@ -373,6 +376,52 @@ def test_resume_keeps_the_build_and_refuses_changed_sources(second_kernel_base, 
     again = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
     assert again.code == 0, again.err
     assert "validate: passed in attempt 1, kept" in again.err
+
+
+def test_a_kernel_found_wrong_is_run_anew_after_mending(second_kernel_base, kbtool):
+    source = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    whole = source.read_text()
+    settings = ("--set", "cases=small,large", "--set", "samples=5")
+    source.write_text("oops\n" + whole)
+    done = kbtool("run-recipe", "add", *settings, root=second_kernel_base)
+    assert done.code == 1
+    assert "failed at step 2 of 4, build; record: sessions/" in done.out
+    # What is the default need not be said.
+    anew = "kbtool run-recipe add --set cases=small,large"
+    assert done.out.splitlines()[-1] == f"run again after mending: {anew}"
+    assert "--resume" not in done.out
+    source.write_text(whole)
+    harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
+    harness.write_text(harness.read_text().replace("def work(case):", "def work(case, oops):"))
+    again = kbtool(*anew.split()[1:], root=second_kernel_base)
+    (run,) = (run for run in runs_of(second_kernel_base) if run.steps[1].status == "passed")
+    assert [step.status for step in run.steps][:3] == ["passed", "passed", "passed"]
+    assert f"{run.status} at step 4 of 4, benchmark; record: " in again.out
+    assert again.out.splitlines()[-1] == (
+        f"go on after mending: kbtool run-recipe --resume {run.id}"
+    )
+    source.write_text(whole + "// changed\n")
+    refused = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
+    assert refused.err.splitlines()[-1].endswith(f"; start a new one: {anew}")
+
+
+def test_a_kernel_that_does_not_load_is_not_said_to_be_missing(second_kernel_base, kbtool):
+    manifest = second_kernel_base / "kernels" / "scaled_add" / "kernel.yaml"
+    whole = manifest.read_text()
+    manifest.write_text(whole.replace("case_sets:", "case_set:"))
+    done = kbtool("run-recipe", "add", root=second_kernel_base)
+    assert done.code == 1
+    assert "works on kernel scaled_add, which does not load; mend it first:" in done.err
+    assert "kernels/scaled_add/kernel.yaml:" in done.err
+    assert "case_sets: is missing; `kbtool check` tells all" in done.err
+    manifest.write_text(whole.replace("id: scaled_add", "id: other", 1))
+    done = kbtool("run-recipe", "add", root=second_kernel_base)
+    assert done.code == 1
+    assert "kernels/scaled_add/kernel.yaml: see `kbtool check`" in done.err
+    manifest.unlink()
+    done = kbtool("run-recipe", "add", root=second_kernel_base)
+    assert done.code == 2
+    assert "but there is no kernels/scaled_add/kernel.yaml" in done.err
 
 
 def test_two_runs_at_once_each_have_a_record(second_kernel_base):

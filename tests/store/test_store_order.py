@@ -1,4 +1,4 @@
-"""The order of the work: lines of sessions, by the earliest day that is known of each."""
+"""The order of the work: lines of sessions, by the earliest day and time known of each."""
 
 from __future__ import annotations
 
@@ -48,3 +48,48 @@ def test_circles_come_last_and_long_lines_are_no_recursion(base):
     ids = order(base)
     assert ids[:1200] == sorted(ids[:1200])
     assert ids[1200:] == ["2024-01-01-x", "2024-01-01-y"]
+
+
+def test_sessions_of_one_day_come_by_their_times(base):
+    base.session("2025-01-01-c", "started: 2025-01-01T09:00Z\n")
+    base.session("2025-01-01-b", "started: 2025-01-01T11:00Z\n")
+    base.session("2025-01-01-a", "started: 2025-01-01T03:30-07:00\n")
+    base.session("2025-01-01-d", "started: 2025-01-01T08:00\n")
+    # The day is that of the id, whatever the day is elsewhere.
+    base.session("2025-01-02-a", "started: 2025-01-01T23:00-08:00\n")
+    base.session("2024-12-31-z", "started: 2025-01-01T07:30Z\n")
+    assert order(base) == [
+        "2024-12-31-z",
+        "2025-01-01-d",
+        "2025-01-01-c",
+        "2025-01-01-a",
+        "2025-01-01-b",
+        "2025-01-02-a",
+    ]
+
+
+def test_a_session_without_a_time_keeps_its_place_by_id(base):
+    base.session("2025-01-01-a")
+    base.session("2025-01-01-b", "started: 2025-01-01T12:00Z\n")
+    base.session("2025-01-01-c")
+    base.session("2025-01-01-d", "started: 2025-01-01T11:00Z\n")
+    base.session("2025-01-02-a", "started: 2025-01-02T09:00Z\n")
+    base.session("undated-b", "started: 2025-01-01T09:00Z\n")
+    base.session("undated-a")
+    assert order(base) == [
+        "2025-01-01-a",
+        "2025-01-01-d",
+        "2025-01-01-c",
+        "2025-01-01-b",
+        "2025-01-02-a",
+        "undated-a",
+        "undated-b",
+    ]
+
+
+def test_a_line_comes_by_the_earliest_time_of_its_day(base):
+    base.session("2025-01-01-a", "started: 2025-01-01T12:00Z\n")
+    base.session("2025-01-01-b")
+    base.session("2025-01-01-c", "follows: 2025-01-01-b\nstarted: 2025-01-01T09:00Z\n")
+    base.session("2025-01-02-d", "started: 2025-01-02T08:00Z\nfollows: 2025-01-01-a\n")
+    assert order(base) == ["2025-01-01-b", "2025-01-01-c", "2025-01-01-a", "2025-01-02-d"]
