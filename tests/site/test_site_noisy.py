@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import re
-import shutil
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from test_site_kernel import CPU, NEW, OLD, make, plain, run, sections
 
 from kbtool.model.results import BenchmarkResult, TuneResult
 from kbtool.site import addresses as at
-from kbtool.site.build import build
 from kbtool.site.figures import share_of_ceiling, unproven
 from kbtool.site.index import Index
 from kbtool.site.pages import compare
@@ -215,67 +212,6 @@ def test_one_noisy_benchmark_of_a_run_does_not_silence_the_other(root: Path) -> 
     _, data = called(scripts[first["script"]])
     assert first["noisy"] is False and data["noise"] == [WHY]
     assert [case["noise"] for case in data["cases"]] == [None, None, WHY, WHY]
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any]]:
-    """The address of the built page that compares, and a page of a browser."""
-    names = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        pytest.skip("no chromium on this machine; Debian: apt install chromium")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    root = tmp_path_factory.mktemp("noisy")
-    build(put_noisy(trees.make(root / "kb")), root / "site")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=found, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield (root / "site" / at.published(at.COMPARE)).as_uri(), browser.new_page()
-        browser.close()
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "sides"),
-    [("QUIET/ours", "QUIET/theirs", ""), ("LOUD/ours", "LOUD/theirs", "AB"),
-     ("LOUD/ours", "QUIET/ours", "A"), ("QUIET/ours", "LOUD/theirs", "B"), ("", "", "")],
-)  # fmt: skip
-def test_compare_gives_no_verdict_where_a_side_is_noisy(
-    opened: tuple[str, Any], a: str, b: str, sides: str
-) -> None:
-    address, page = opened
-    names = {"QUIET": "20251121T101010Z-copy", "LOUD": LOUD}
-
-    def side(text: str) -> str:
-        run_, _, arm = text.partition("/")
-        return f"{names[run_]}/words%20about%20{arm}"
-
-    page.goto("about:blank")
-    page.goto(address + (f"#a={side(a)}&b={side(b)}" if a else ""))
-    page.locator("#kb-compare table").first.wait_for()
-    text = page.locator("#kb-compare").inner_text()
-    cells = page.locator("#kb-compare table").first.locator("tbody td").all_inner_texts()
-    for letter in "AB":
-        told = f"The run of {letter} is {WHY}, so no ratio and no verdict is told" in text
-        assert told == (letter in sides)
-    if sides:
-        assert cells[3:] == ["–", "noisy"] and "Noisy, not compared" in text
-        for word in ("Largest gain", "Geometric mean", "faster\n", "slower\n", "7.59", "1.00"):
-            assert word not in text.replace("Geometric mean is", ""), word
-        assert page.locator(".kb-chip--good, .kb-chip--bad").count() == 0
-    else:  # what is chosen by itself is the quiet run, though it is older
-        assert cells[3:] == ["1.00", "within noise"] and "Largest gain" in text
-        assert "Noisy, not" not in text
-    copied = page.evaluate(
-        """() => new Promise(done => {
-            Object.defineProperty(navigator, "clipboard", {configurable: true, value: {
-                writeText: text => { done(text); return Promise.resolve(); }}});
-            [...document.querySelectorAll("button")].find(b => /Markdown/.test(b.textContent))
-                .click();
-        })"""
-    )
-    assert ("| – | noisy |" in copied) == ("no verdict is told" in copied) == bool(sides)
-    assert ("Largest gain" in copied) == (not sides)
 
 
 def test_no_page_asks_the_record_itself() -> None:
