@@ -308,14 +308,14 @@ def test_long_keys_keep_a_card_busy_and_no_block_merges_many_splits_alone(
     for heads in range(1, 67):
         made = plan((1, rows * heads, heads, 1, 1 << 20, 128), card=card, wgmma=wgmma)
         blocks, groups = made.items * made.num_splits, made.num_splits // made.cluster
-        assert card[1] // 3 <= blocks <= card[1]
+        assert card[1] // 3 <= blocks <= card[1] * (2 if made.small_ring else 1)
         assert made.merge_apart or groups <= 4 or (made.cluster >= 2 and groups <= 24)
 
 
 @pytest.mark.parametrize(
     ("sizes", "splits", "cluster", "apart"),
     [
-        ((1, 32, 8, 16, 16384, 128), 8, 1, True),  # a cluster of 8 is slow to merge 64 rows
+        ((1, 32, 8, 16, 16384, 128), 16, 1, True),  # a cluster of 8 is slow to merge 64 rows
         ((1, 32, 8, 64, 16384, 128), 8, 1, True),  # 16 clusters of 8 would be one too many
         ((1, 32, 8, 32, 16384, 128), 16, 1, True),  # two warpgroups: all multiprocessors
         ((1, 32, 8, 256, 4096, 128), 2, 2, False),  # pairs fit and merge faster
@@ -477,21 +477,27 @@ def test_a_faster_memory_takes_more_blocks(
 @pytest.mark.parametrize(
     ("sizes", "splits", "cluster", "faster"),
     [
-        ((1, 32, 8, 1, 65536, 128), 16, 2, False),  # fused is, dealt out
+        ((1, 32, 8, 1, 32768, 128), 16, 1, False),  # fused is, dealt out
+        ((1, 32, 8, 1, 65536, 128), 16, 1, True),
+        ((1, 32, 8, 1, 262144, 128), 33, 1, True),  # two blocks to a multiprocessor
+        ((2, 32, 8, 1, 131072, 128), 16, 1, True),
+        ((1, 40, 10, 1, 65536, 128), 13, 1, True),
         ((4, 32, 8, 1, 8192, 128), 4, 2, True),
         ((4, 32, 8, 1, 4096, 128), 4, 2, False),  # too few keys for the merge of two clusters
         ((16, 32, 8, 1, 8192, 128), 1, 1, True),
         ((64, 32, 8, 1, 1024, 128), 1, 1, True),
-        ((1, 32, 8, 16, 4096, 128), 8, 1, True),
-        ((1, 32, 8, 16, 16384, 128), 12, 1, True),  # 64 blocks draw too little
-        ((1, 32, 8, 16, 65536, 128), 16, 1, True),  # 96 leave some multiprocessors without a second
+        ((1, 32, 8, 16, 2048, 128), 8, 1, True),  # each has 256 keys
+        ((1, 32, 8, 16, 4096, 128), 16, 1, True),
+        ((1, 32, 8, 16, 65536, 128), 16, 1, True),
+        ((1, 24, 6, 16, 8192, 128), 11, 1, True),  # 22 would be many and short
+        ((1, 24, 6, 16, 16384, 128), 22, 1, True),
         ((1, 32, 8, 64, 16384, 128), 8, 1, True),
-        ((1, 16, 4, 16, 16384, 128), 16, 1, True),
+        ((1, 16, 4, 16, 16384, 128), 32, 1, True),
         ((1, 8, 2, 16, 4096, 128), 16, 1, True),
         ((1, 8, 2, 16, 16384, 128), 56, 8, False),  # seven clusters merge through the workspace
         ((1, 8, 2, 16, 65536, 128), 56, 8, True),
         ((1, 32, 8, 5, 2048, 128), 8, 1, False),  # 20 rows over few keys
-        ((1, 32, 8, 8, 4096, 128), 8, 1, True),
+        ((1, 32, 8, 8, 4096, 128), 16, 1, True),
         ((1, 32, 8, 16, 1024, 128), 4, 4, False),
     ],
 )

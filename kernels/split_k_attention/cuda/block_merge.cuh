@@ -116,19 +116,29 @@ __device__ __forceinline__ void store_partial(const FusedParams& fp, const Block
   }
 }
 
+// Groups whose states a thread merges.
+struct GroupRange {
+  int first;
+  int count;
+};
+
+// Four columns of a row; AHEAD and max_over_all as merge_far_states says.
+template <int AHEAD = 8, class Max = OnlyHere>
 __device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, const RowPlace& place,
-                                                     uint32_t rank, int column) {
+                                                     uint32_t rank, int column,
+                                                     const GroupRange& groups,
+                                                     const Max& max_over_all = {}) {
   const int64_t rows = fp.p.B * fp.p.H * fp.p.Sq;
   const int64_t slot = state_slot(fp, 0, place);
-  const float* m = fp.p.partial_m + rank * rows + slot;
-  const float* l = fp.p.partial_l + rank * rows + slot;
-  const float* o = fp.p.partial_o + slot * fp.p.D + column;
   const int64_t ml_step = fp.cluster * rows;
   const int64_t o_step = rows * fp.p.D;
+  const float* m = fp.p.partial_m + groups.first * ml_step + rank * rows + slot;
+  const float* l = fp.p.partial_l + groups.first * ml_step + rank * rows + slot;
+  const float* o = fp.p.partial_o + groups.first * o_step + slot * fp.p.D + column;
   const int left = static_cast<int>(fp.p.D) - column;
   const bool vector = fp.p.D % 4 == 0;
-  return merge_far_states<8>(
-      static_cast<int>(fp.groups), fp.c, [&](int i) { return __ldcg(m + i * ml_step); },
+  return merge_far_states<AHEAD>(
+      groups.count, fp.c, [&](int i) { return __ldcg(m + i * ml_step); },
       [&](int i) { return __ldcg(l + i * ml_step); },
       [&](int i) {
         const float* from = o + i * o_step;
@@ -138,7 +148,8 @@ __device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, cons
         if (left > 2) value.z = __ldcg(from + 2);
         if (left > 3) value.w = __ldcg(from + 3);
         return value;
-      });
+      },
+      max_over_all);
 }
 
 // Whether this block is the last of `count` to come here. What the finishing threads of the earlier
@@ -266,12 +277,14 @@ __device__ __forceinline__ void finish_block(const FusedParams& fp, const BlockI
     store_partial(fp, at, group, rank, row, column, e == begin || column == 0,
                   merge_here(e, row, column));
   });
+  const GroupRange all{0, static_cast<int>(fp.groups)};
   if (!arrive_last<C::THREADS>(fp.counters + at.item * fp.cluster + rank, fp.groups)) return;
   for_each_chunk([&](int, int row, int column) {
     const RowPlace place = place_of(fp, at, row);
-    store_output<typename C::Element>(fp, place, column, merge_partials(fp, place, rank, column));
+    store_output<typename C::Element>(fp, place, column,
+                                      merge_partials(fp, place, rank, column, all));
   });
-  finish_lse([&](int row) { return merge_partials(fp, place_of(fp, at, row), rank, 0); });
+  finish_lse([&](int row) { return merge_partials(fp, place_of(fp, at, row), rank, 0, all); });
 }
 
 }  // namespace kbtool::cuda

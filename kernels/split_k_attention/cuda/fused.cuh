@@ -139,7 +139,7 @@ __device__ __forceinline__ void add_product(float (&sum)[4], const uint32_t (&a)
   for (int i = 0; i < 4; ++i) sum[i] += product[i];
 }
 
-template <class C>
+template <class C, bool CAREFUL>
 __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], uint32_t k_tile,
                                              uint32_t v_tile, bool masked, const int (&seen)[2],
                                              const bool (&exists)[2], float c, int lane,
@@ -162,7 +162,7 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
   if (masked) mask_logits(s, seen, lane);
 
   float alpha[2];
-  take_logits(s, c, state, alpha);
+  take_logits<CAREFUL>(s, c, state, alpha);
   rescale_values(state, alpha, exists);
 
 #pragma unroll
@@ -182,9 +182,9 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
   }
 }
 
-// One group's keys of the split, to the state of each lane. When CAREFUL, what is not finite among
-// the values reaches no row that does not see it. The ring in `region` holds in each of its STAGES
-// K [BLOCK_KV, D], then V.
+// One group's keys of the split, to the state of each lane. When CAREFUL, logits may be of any size,
+// and what is not finite among the values reaches no row that does not see it. The ring in `region`
+// holds in each of its STAGES K [BLOCK_KV, D], then V.
 template <class C, bool CAREFUL>
 __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockItem& at,
                                              unsigned char* region,  // [REGION_BYTES]
@@ -269,7 +269,8 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
               max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_by_row[half] - key0)));
         }
       }
-      attend_block<C>(q, tile, tile + C::TILE_BYTES, masked, seen, exists, fp.c, lane, state);
+      attend_block<C, CAREFUL>(q, tile, tile + C::TILE_BYTES, masked, seen, exists, fp.c, lane,
+                               state);
       if constexpr (CAREFUL) add_not_finite<C>(fp, at, key0, seen_by_row, lane, state);
     }
     group_sync<C>();
@@ -293,18 +294,24 @@ __device__ __noinline__ void attend_carefully(const FusedParams& fp, const Block
   store_group_state<C>(at, region, ml, row_warp, lane, state);
 }
 
-// Whether a value of a row that exists is NaN or infinite.
+// Whether a row that exists has had large logits or, where rows do not see the same keys, has a value
+// that is NaN or infinite.
 template <class C>
-__device__ __forceinline__ bool has_not_finite(const BlockItem& at, int row_warp, int lane,
-                                               const LaneState<C>& state) {
-  float zero[2] = {0.0f, 0.0f};  // until something that is not finite is multiplied by 0
+__device__ __forceinline__ bool needs_care(const FusedParams& fp, const BlockItem& at,
+                                           int row_warp, int lane, const LaneState<C>& state) {
+  bool needed[2] = {state.wrong[0], state.wrong[1]};
+  if (fp.p.causal && fp.p.Sq > 1) {
+    float zero[2] = {0.0f, 0.0f};  // until something that is not finite is multiplied by 0
 #pragma unroll
-  for (int tile = 0; tile < C::D / 8; ++tile) {
+    for (int tile = 0; tile < C::D / 8; ++tile) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) zero[i / 2] = fmaf(state.o[tile][i], 0.0f, zero[i / 2]);
+      for (int i = 0; i < 4; ++i) zero[i / 2] = fmaf(state.o[tile][i], 0.0f, zero[i / 2]);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) needed[half] = needed[half] || zero[half] != 0.0f;
   }
   const int row = row_warp * 16 + lane / 4;
-  return (row < at.rows && zero[0] != 0.0f) || (row + 8 < at.rows && zero[1] != 0.0f);
+  return (row < at.rows && needed[0]) || (row + 8 < at.rows && needed[1]);
 }
 
 // All groups' keys of the split, to their states in shared memory.
@@ -323,13 +330,14 @@ __device__ __forceinline__ void attend(
   {
     LaneState<C> state;
     attend_split<C, false>(fp, at, region, key_warp, row_warp, lane, state);
-    if (fp.p.causal && fp.p.Sq > 1) {  // rows do not see the same keys
-      careful = __syncthreads_or(has_not_finite<C>(at, row_warp, lane, state)) != 0;
-    }
-    if (!careful) store_group_state<C>(at, region, ml, row_warp, lane, state);
+    store_group_state<C>(at, region, ml, row_warp, lane, state);
+    careful = needs_care<C>(fp, at, row_warp, lane, state);
   }
-  if (careful) attend_carefully<C>(fp, at, region, ml, key_warp, row_warp, lane);
-  block_sync();
+  __syncwarp();
+  if (__syncthreads_or(careful)) {
+    attend_carefully<C>(fp, at, region, ml, key_warp, row_warp, lane);
+    block_sync();
+  }
 }
 
 template <class C>

@@ -20,6 +20,9 @@ constexpr int64_t MERGE_ELEMENTS = 256 * 128;  // of k; see choose_splits
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys, or four small ones
 constexpr int64_t MANY_CLUSTERS = 4;
+constexpr int64_t MOST_APART = 33;  // splits that the second kernel merges
+// Of a block of up to 16 rows, to be worth the second kernel: measured on an H200.
+constexpr int64_t KEYS_OF_MERGE_APART = 4096;
 constexpr int64_t FEW_WAVES = 4;  // up to here long tiles go first over all heads, not head by head
 
 int64_t rows_of_kv_head(const Sizes& sizes) {
@@ -122,24 +125,29 @@ int64_t choose_splits(int64_t items, int row_warps, const Sizes& sizes, const Ca
 }
 
 // Up to 16 rows: blocks that take whole multiprocessors, one to each pair of them where that draws all
-// of the memory's bandwidth or leaves two clusters to merge already, or one to each.
+// of the memory's bandwidth or leaves two clusters to merge already, or one to each. Over keys so long
+// that they pay for a merge by a kernel of its own, two to each or, up to twice as many keys, one.
 int64_t choose_even_splits(int64_t items, const Sizes& sizes, const Card& card) {
   if (items <= 0) return 1;
   const int64_t pairs = largest_power_of_two(card.multiprocessors / 2 / items);
   const bool drawn =
       16 * pairs * items >= 15 * blocks_that_draw(card) || pairs >= 2 * MAX_CLUSTER;
+  if (!drawn && sizes.D > 64 && sizes.D <= 128) {
+    for (const int64_t each : {2, 1}) {
+      const int64_t splits = each * card.multiprocessors / items;
+      const bool long_keys = sizes.Skv >= splits * KEYS_OF_MERGE_APART;
+      if (long_keys && splits >= MAX_CLUSTER && splits <= MOST_APART) return splits;
+    }
+  }
   const int64_t splits = drawn ? pairs : largest_power_of_two(card.multiprocessors / items);
   return std::max<int64_t>(1, std::min(splits, sizes.Skv / WGMMA_MIN_KEYS));
 }
 
-// More rows. Tiles of two warpgroups are worth every multiprocessor. Of one it is half of them, then as
-// many blocks as draw the memory's bandwidth, and where some pairs of multiprocessors have two of those
-// and others one, all: each where the keys are worth the merge of more splits. Of three items or fewer
-// clusters of eight, more than four to each.
+// More rows: a block to each multiprocessor; of one warpgroup half of them, where splits would be many
+// and short. Of three items or fewer clusters of eight, more than four to each.
 int64_t choose_wgmma_splits(int64_t items, bool two, const Sizes& sizes, const Card& card) {
-  constexpr int64_t LEAST = 8;
-  constexpr int64_t MOST_OF_HALF = 16;
-  constexpr int64_t MERGE_KEYS = 128;  // what one more split costs, in keys of a block
+  constexpr int64_t MANY = 16;
+  constexpr int64_t KEYS_OF_MANY = 512;  // of a split, measured on an H200
   const int64_t most = sizes.Skv / WGMMA_MIN_KEYS;
   if (items <= 0 || most <= 1) return 1;
   const int64_t clusters = card.clusters[MAX_CLUSTER] / items;
@@ -148,14 +156,8 @@ int64_t choose_wgmma_splits(int64_t items, bool two, const Sizes& sizes, const C
   }
   const int64_t all =
       std::min<int64_t>(card.multiprocessors / items, MANY_CLUSTERS * MAX_CLUSTER);
-  const int64_t half = std::min(std::max(all / 2, LEAST), MOST_OF_HALF);
-  int64_t splits = two ? all : std::min(all, half);
-  const auto take = [&](int64_t more) {
-    if (more > splits && sizes.Skv >= splits * more * MERGE_KEYS) splits = more;
-  };
-  take(std::min(ceil_div(blocks_that_draw(card), items), all));
-  if (2 * items * splits > card.multiprocessors) take(all);
-  return std::max<int64_t>(1, std::min(splits, most));
+  const bool half = !two && all > MANY && sizes.Skv < all * KEYS_OF_MANY;
+  return std::max<int64_t>(1, std::min(half ? all / 2 : all, most));
 }
 
 // What was asked for; else what was measured to be the fastest for such a call; else 0. Calls with
@@ -234,10 +236,12 @@ FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // that merge through the workspace take longer, unless that kernel had many states to read.
   const bool one_cluster = plan.cluster == plan.num_splits && plan.cluster <= 4 &&
                            fit_at_once(plan.items, plan.cluster, card);
-  plan.merge_apart = (!few_rows || sizes.D > 128) && plan.num_splits > 1 && !one_cluster &&
-                     plan.num_splits <= MANY_CLUSTERS * MAX_CLUSTER;
-  if (plan.merge_apart) plan.cluster = 1;
   const int64_t blocks = plan.items * plan.num_splits;
+  const bool small_tile = few_rows && sizes.D <= 128;  // which two clusters merge sooner
+  const bool at_once = plan.groups() <= 2 && blocks <= card.multiprocessors;
+  plan.merge_apart = plan.num_splits > 1 && !one_cluster && plan.num_splits <= MOST_APART &&
+                     !(small_tile && (at_once || plan.num_splits < MAX_CLUSTER));
+  if (plan.merge_apart) plan.cluster = 1;
   // Measured on an H200: 66 us in place of 69 for 512 blocks of 1024 keys.
   plan.small_ring = few_rows && sizes.D > 64 && sizes.D <= 128 && blocks > card.multiprocessors;
   // Measured on an H100: where a multiprocessor has to itself what two share otherwise and does little
@@ -298,11 +302,13 @@ bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
     const int64_t blocks = plan.items * plan.num_splits;
     const int64_t keys = sizes.Skv / plan.num_splits;
     const bool pairs = 2 * blocks <= card.multiprocessors;
+    const int64_t least_keys =
+        plan.merge_apart && sizes.D <= 128 ? KEYS_OF_MERGE_APART : KEYS_OF_A_WAVE * groups;
     // A cluster of two shares a pair; for rows of 256 columns it is still the faster one.
     const bool apart = plan.cluster != 2 || sizes.D > 128;
     const bool even = pairs ? groups == 1 && apart && keys >= KEYS_OF_A_PAIR
                             : groups <= 2 && 16 * blocks >= 15 * card.multiprocessors &&
-                                  keys >= KEYS_OF_A_WAVE * groups;
+                                  keys >= least_keys;
     if (!even) return false;
   } else if (groups > MANY_CLUSTERS || rows <= 2 * ROWS_PER_WARP || sizes.Skv < MANY_KEYS) {
     const int64_t least = groups > MANY_CLUSTERS ? 4 : sizes.Skv < MANY_KEYS ? 2 : 1;

@@ -14,11 +14,13 @@ struct LaneState {
   float m[2];  // of q.k, not scaled yet
   float l[2];  // of this lane's keys only
   float o[C::D / 8][4];
+  bool wrong[2];  // by logits that were too large for how they were taken
 
   // The state of no keys.
   __device__ __forceinline__ void clear() {
     m[0] = m[1] = -CUDART_INF_F;
     l[0] = l[1] = 0.0f;
+    wrong[0] = wrong[1] = false;
 #pragma unroll
     for (int tile = 0; tile < C::D / 8; ++tile) {
 #pragma unroll
@@ -41,11 +43,15 @@ __device__ __forceinline__ void mask_logits(float (&s)[TILES][4], const int (&se
 }
 
 // Takes a block's logits into the running maxima and sums. Turns the logits into weights; alpha is
-// what weights from before this block are multiplied by.
-template <class C, int TILES>
+// what weights from before this block are multiplied by. Unless ANY_LOGITS, rows with large ones come
+// out wrong and are marked so: a branch that is never taken costs fused 1 to 2 % of a call, measured
+// on an H200.
+template <bool ANY_LOGITS, class C, int TILES>
 __device__ __forceinline__ void take_logits(float (&s)[TILES][4], float c, LaneState<C>& state,
                                             float (&alpha)[2]) {
-  Base base[2];
+  float old_m[2];
+  float old[2];   // scaled
+  float base[2];  // scaled
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float m = state.m[half];
@@ -55,26 +61,38 @@ __device__ __forceinline__ void take_logits(float (&s)[TILES][4], float c, LaneS
     }
     m = max_nan(m, __shfl_xor_sync(~0u, m, 1));
     m = max_nan(m, __shfl_xor_sync(~0u, m, 2));
-    base[half] = base_of(m, c);
-    alpha[half] = weight_of(state.m[half], c, base[half]);
+    old_m[half] = state.m[half];
+    old[half] = scaled(old_m[half], c);
+    base[half] = scaled(ANY_LOGITS ? m : finite_base(m), c);
     state.m[half] = m;
+    if constexpr (!ANY_LOGITS) state.wrong[half] = state.wrong[half] || is_large(base[half]);
   }
-  if (base[0].before != 0.0f || base[1].before != 0.0f) {  // rare; one branch for both rows
+  if constexpr (ANY_LOGITS) {
+    // Large logits, and rows without a key so far: one branch for what both need.
+    if (is_large(base[0]) || is_large(base[1])) {
 #pragma unroll
-    for (int tile = 0; tile < TILES; ++tile) {
+      for (int half = 0; half < 2; ++half) {
+        const Base exact = base_of(state.m[half], c);
+        old[half] = scaled(old_m[half] - exact.before, c);
+        base[half] = exact.after;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) s[tile][i] -= base[i / 2].before;
+        for (int tile = 0; tile < TILES; ++tile) {
+          s[tile][half * 2] -= exact.before;
+          s[tile][half * 2 + 1] -= exact.before;
+        }
+      }
     }
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
+    alpha[half] = exp2_fast(old[half] - base[half]);
     float sum = 0.0f;
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float& x = s[tile][half * 2 + i];
-        x = exp2_fast(fmaf(x, c, -base[half].after));
+        x = exp2_fast(fmaf(x, c, -base[half]));
         sum += x;
       }
     }

@@ -38,12 +38,19 @@ struct Base {
   float after;   // subtracted from q.k * c
 };
 
-__device__ __forceinline__ Base base_of(float m, float c) {
-  // An empty state's -inf - -inf would be NaN; -inf - 0 weighs 0.
-  if (m == -CUDART_INF_F) return {0.0f, 0.0f};
+// Whether the rounding of scaled(m) is too much for a power of two.
+__device__ __forceinline__ bool is_large(float scaled_m) {
   constexpr float LARGE = 1 << 20;
-  const float after = scaled(m, c);
-  return fabsf(after) > LARGE ? Base{m, 0.0f} : Base{0.0f, after};
+  return fabsf(scaled_m) > LARGE;
+}
+
+// An empty state's -inf - -inf would be NaN; -inf - 0 weighs 0.
+__device__ __forceinline__ float finite_base(float m) { return m == -CUDART_INF_F ? 0.0f : m; }
+
+__device__ __forceinline__ Base base_of(float m, float c) {
+  const float base = finite_base(m);
+  const float after = scaled(base, c);
+  return is_large(after) ? Base{base, 0.0f} : Base{0.0f, after};
 }
 
 // Of sums that are relative to `m`, once they are relative to `base`.
@@ -96,10 +103,17 @@ __device__ __forceinline__ StateChunk merge_states(int count, float c, const M& 
   return merged;
 }
 
-// The same where the parts are far: those of AHEAD states are asked for at once.
-template <int AHEAD, class M, class L, class O>
+// One thread has all states.
+struct OnlyHere {
+  __device__ __forceinline__ float operator()(float m) const { return m; }
+};
+
+// The same where the parts are far: those of AHEAD states are asked for at once. Where several
+// threads have some of the states each, max_over_all(m) is the maximum of all, and their sums add up.
+template <int AHEAD, class M, class L, class O, class Max = OnlyHere>
 __device__ __forceinline__ StateChunk merge_far_states(int count, float c, const M& m_of,
-                                                       const L& l_of, const O& o_of) {
+                                                       const L& l_of, const O& o_of,
+                                                       const Max& max_over_all = {}) {
   StateChunk states[AHEAD];
   const auto load = [&](int first) {
 #pragma unroll
@@ -119,6 +133,7 @@ __device__ __forceinline__ StateChunk merge_far_states(int count, float c, const
       merged.m = max_nan(merged.m, first + i < count ? m_of(first + i) : -CUDART_INF_F);
     }
   }
+  merged.m = max_over_all(merged.m);
   // One base for all: sums that were rescaled at every rise of the maximum would gather its rounding.
   const Base base = base_of(merged.m, c);
 #pragma unroll 1

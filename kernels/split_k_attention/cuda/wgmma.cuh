@@ -394,7 +394,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
       }
       mask_logits(s, seen, lane);
     }
-    take_logits(s, fp.c, state, alpha);
+    take_logits<true>(s, fp.c, state, alpha);
   };
   const int64_t seen_by_tile = keys_of_all<C>(fp, at);
   // Of the block whose values have just been added.
@@ -415,7 +415,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
   };
   const auto await = [&](uint32_t full, uint32_t parity) {
     barrier_wait(full, parity);
-    fence_for_products();
+    if (!fp.boxes) fence_for_products();  // bulk copies and products are of one proxy
     __syncwarp();
   };
   RingPosition<C> searched;  // among the blocks whose values are looked through
