@@ -383,6 +383,11 @@ def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
     apart = [case for case, made in wgmma if made.merge_apart]
     assert {bucket(case) for case in apart} == {64, 128, 256}
     assert any(case["D"] % 2 == 1 for case in apart)  # columns stored one by one
+    # One, two and sixteen lanes to a row, as merge.cuh has them.
+    splits = [(made.num_splits, case["B"] * case["H"] * case["Sq"] * case["D"] // 4 > 4096)
+              for case, made in wgmma if made.merge_apart]  # fmt: skip
+    assert {(many > 8) + (many > 16 and not large) for many, large in splits} == {0, 1, 2}
+    assert any(made.merge_apart and made.small_ring for _, made in wgmma)
     # Merges in a cluster, through the workspace, and in both.
     for plans in (fused, wgmma):
         cut = [made for _, made in plans if not made.merge_apart and not made.ragged_blocks]
