@@ -88,7 +88,7 @@ class RepositoryState(Model):
     """The branch; null if detached."""
     dirty: bool | None = None
     """Whether the work tree differed from the commit when the run began; a file of a kernel or a
-    pattern that no commit has is a difference."""
+    pattern that no commit has is a difference, and a record under sessions/ is none."""
     changed_during_run: bool | None = None
     """Whether commit or work tree changed before the run ended."""
 

@@ -9,6 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from kbtool.model.run import RepositoryState
+from kbtool.store.scan import LEDGER
+
+_RECORD = re.compile(
+    rf"sessions/(?:{re.escape(LEDGER)}"
+    r"|[^/]+/(?:session\.yaml|notes\.md|runs/[^/]+\.(?:json|journal)))"
+)
+"""What kbtool writes by itself, relative to the root; a session's ``files/`` are not of it."""
 
 
 def repository_state(root: Path) -> RepositoryState:
@@ -17,7 +24,9 @@ def repository_state(root: Path) -> RepositoryState:
     Whatever cannot be told is ``None``: there is no git or no repository, nothing is committed,
     HEAD is detached, or git refuses a folder that belongs to somebody else. Dirty means that a
     tracked file differs from the commit, or that a file of a kernel or a pattern, which are what
-    runs are made of, is in no commit.
+    runs are made of, is in no commit. The records of sessions and runs and the ledger under
+    ``root`` do not count: no run is made of them but by the mutants that a session holds, and of
+    these the run keeps each edit that it made.
     """
     # Without this, importing GitPython fails where there is no git program.
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
@@ -113,9 +122,23 @@ def _dirty(repo: Any, root: Path) -> bool | None:
     if repo.bare or _commit(repo) is None:
         return None
     try:
-        return bool(repo.is_dirty(submodules=False) or _untracked(repo, root))
+        return _changed(repo, root) or _untracked(repo, root)
     except (git.GitError, OSError, ValueError):  # git refuses the folder, or is not there
         return None
+
+
+def _changed(repo: Any, root: Path) -> bool:
+    """Whether a tracked file that is no record differs from the commit, or is staged to."""
+    above = Path(root).resolve().relative_to(Path(repo.working_dir).resolve())
+    records = "" if above == Path() else f"{above.as_posix()}/"
+    # A file that was moved is one that is gone and one that is new, each judged by its own path.
+    found = repo.git(no_optional_locks=True).status(
+        "--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=all", "--no-renames"
+    )
+    paths = [entry[len("XY ") :] for entry in found.split("\0") if entry]
+    return not all(
+        path.startswith(records) and _RECORD.fullmatch(path[len(records) :]) for path in paths
+    )
 
 
 def _untracked(repo: Any, root: Path) -> bool:

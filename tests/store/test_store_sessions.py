@@ -11,6 +11,7 @@ import pytest
 
 from kbtool.gpu.probe import probe_machine
 from kbtool.model.run import RepositoryState
+from kbtool.store.edit import add_note, pause_session
 from kbtool.store.repository import repository_state
 from kbtool.store.sessions import create_session, slug
 from kbtool.store.tree import KnowledgeBase
@@ -173,6 +174,126 @@ def test_a_kernel_that_no_commit_has_makes_the_tree_dirty(repository, path):
     git(repository, "add", f"sub/{path}")
     git(repository, "commit", "--quiet", "--message", "two")
     assert repository_state(base).dirty is False
+
+
+RECORDS = (
+    "session.yaml",
+    "notes.md",
+    "runs/20260102T030405Z-split-k-bb3c.json",
+    "runs/.20260102T030405Z-split-k-bb3c.journal",
+)
+
+
+@pytest.fixture(params=[".", "sub", "sessions/[k]*"])
+def inside(request, repository) -> Path:
+    """The root of a knowledge base that is all committed, in a repository, which may be more."""
+    root = repository / request.param
+    for path in (
+        "sessions/ledger.yaml",
+        *(f"sessions/s/{name}" for name in (*RECORDS, "files/a.py")),
+        *(f"kernels/{name}" for name in ("k/k.cu", "sessions/s/session.yaml")),
+    ):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(f"as committed: {path}")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message", "one")
+    assert repository_state(root).dirty is False
+    return root
+
+
+def test_what_kbtool_records_does_not_make_the_tree_dirty(repository):
+    """A second run in a row is made of the same sources as the first."""
+    entry = create_session(KnowledgeBase(repository), title="Two runs", now=NOW)
+    commit(repository)
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message", "two")
+    add_note(repository / entry.path, "the first run is right", NOW)
+    pause_session(repository / entry.path, NOW)
+    assert repository_state(repository).dirty is False
+    (repository / "a").write_text("two")
+    assert repository_state(repository).dirty is True
+
+
+@pytest.mark.parametrize("path", ["sessions/ledger.yaml", *(f"sessions/s/{n}" for n in RECORDS)])
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_record_that_is_changed_or_gone_does_not_make_the_tree_dirty(inside, path, staged):
+    (inside / path).write_text("other")
+    if staged:
+        git(inside, "add", ".")
+    assert repository_state(inside).dirty is False
+    (inside / path).unlink()
+    if staged:
+        git(inside, "add", ".")
+    assert repository_state(inside).dirty is False
+
+
+@pytest.mark.parametrize("path", [f"sessions/new/{name}" for name in RECORDS])
+def test_a_new_record_that_is_staged_does_not_make_the_tree_dirty(inside, path):
+    (inside / path).parent.mkdir(parents=True)
+    (inside / path).write_text("new")
+    git(inside, "add", ".")
+    assert repository_state(inside).dirty is False
+
+
+@pytest.mark.parametrize("path", ["sessions/s/files/a.py", "kernels/sessions/s/session.yaml"])
+def test_what_is_no_record_makes_the_tree_dirty(inside, path):
+    """It stands under a folder called sessions, and a run may be made of it."""
+    (inside / "sessions/s/notes.md").write_text("other")
+    (inside / path).write_text("other")
+    assert repository_state(inside).dirty is True
+    (inside / path).unlink()
+    assert repository_state(inside).dirty is True
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "sessions/s/runs/helper.py",
+        "sessions/s/runs/cases/a.json",
+        "sessions/s/cases.json",
+        "sessions/s/notes.md.py",
+        "sessions/s/files/session.yaml",
+        "sessions/s/files/runs/a.json",
+        "sessions/session.yaml",
+        "session.yaml",
+        "kernels/k/runs/a.json",
+        "kernels/k/sessions/s/runs/a.json",
+    ],
+)
+def test_what_is_named_like_a_record_makes_the_tree_dirty(inside, path):
+    (inside / path).parent.mkdir(parents=True, exist_ok=True)
+    (inside / path).write_text("new")
+    git(inside, "add", ".")
+    assert repository_state(inside).dirty is True
+
+
+def test_records_of_another_knowledge_base_make_the_tree_dirty(repository):
+    """Nothing is known of what stands beside the root, or above it."""
+    for root in ("one", "two"):
+        (repository / root / "sessions/s").mkdir(parents=True)
+        (repository / root / "sessions/s/session.yaml").write_text("one")
+    git(repository, "add", ".")
+    commit(repository)
+    (repository / "one/sessions/s/session.yaml").write_text("two")
+    assert repository_state(repository / "one").dirty is False
+    assert repository_state(repository / "two").dirty is True
+    assert repository_state(repository).dirty is True
+    assert repository_state(repository / "one/sessions").dirty is True
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "dirty"),
+    [
+        ("sessions/s/session.yaml", "sessions/t/session.yaml", False),
+        ("sessions/s/session.yaml", "sessions/s/files/session.yaml", True),
+        ("sessions/s/files/a.py", "sessions/s/runs/a.json", True),
+        ("kernels/k/k.cu", "sessions/s/runs/k.json", True),
+    ],
+)
+def test_a_file_that_is_moved_is_judged_at_both_ends(inside, before, after, dirty):
+    (inside / after).parent.mkdir(parents=True, exist_ok=True)
+    git(inside, "mv", before, after)
+    assert repository_state(inside).dirty is dirty
 
 
 def test_a_detached_head(repository):
