@@ -20,7 +20,7 @@ constexpr int64_t MERGE_ELEMENTS = 256 * 128;  // of k; see choose_splits
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys, or four small ones
 constexpr int64_t MANY_CLUSTERS = 4;
-constexpr int64_t MOST_APART = 33;  // splits that the second kernel merges
+constexpr int64_t MOST_APART = 33;  // splits that the second kernel merges: of 8 items, two to each of 132
 // Of a block of up to 16 rows, to be worth the second kernel: measured on an H200.
 constexpr int64_t KEYS_OF_MERGE_APART = 4096;
 constexpr int64_t FEW_WAVES = 4;  // up to here long tiles go first over all heads, not head by head
@@ -125,18 +125,20 @@ int64_t choose_splits(int64_t items, int row_warps, const Sizes& sizes, const Ca
 }
 
 // Up to 16 rows: blocks that take whole multiprocessors, one to each pair of them where that draws all
-// of the memory's bandwidth or leaves two clusters to merge already, or one to each. Over keys so long
-// that they pay for a merge by a kernel of its own, two to each or, up to twice as many keys, one.
+// of the memory's bandwidth or leaves two clusters to merge already, or one to each. Where pairs of
+// multiprocessors want more than a block and the keys of few items are so long that they pay for a merge
+// by a kernel of its own, two to each or, up to twice as many keys, one.
 int64_t choose_even_splits(int64_t items, const Sizes& sizes, const Card& card) {
   if (items <= 0) return 1;
   const int64_t pairs = largest_power_of_two(card.multiprocessors / 2 / items);
   const bool drawn =
       16 * pairs * items >= 15 * blocks_that_draw(card) || pairs >= 2 * MAX_CLUSTER;
-  if (!drawn && sizes.D > 64 && sizes.D <= 128) {
+  const bool one_is_too_few = 2 * blocks_that_draw(card) > card.multiprocessors;
+  if (!drawn && one_is_too_few && sizes.D > 64 && sizes.D <= 128) {
     for (const int64_t each : {2, 1}) {
       const int64_t splits = each * card.multiprocessors / items;
-      const bool long_keys = sizes.Skv >= splits * KEYS_OF_MERGE_APART;
-      if (long_keys && splits >= MAX_CLUSTER && splits <= MOST_APART) return splits;
+      const bool few_items = splits > each * MAX_CLUSTER && splits <= MOST_APART;
+      if (few_items && sizes.Skv >= splits * KEYS_OF_MERGE_APART) return splits;
     }
   }
   const int64_t splits = drawn ? pairs : largest_power_of_two(card.multiprocessors / items);
@@ -237,7 +239,9 @@ FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   const bool one_cluster = plan.cluster == plan.num_splits && plan.cluster <= 4 &&
                            fit_at_once(plan.items, plan.cluster, card);
   const int64_t blocks = plan.items * plan.num_splits;
-  const bool small_tile = few_rows && sizes.D <= 128;  // which two clusters merge sooner
+  // Two clusters merge small tiles sooner, if they are there at once: 64 of four take 81 us in waves
+  // where the second kernel makes it 65.
+  const bool small_tile = few_rows && sizes.D <= 128;
   const bool at_once = plan.groups() <= 2 && blocks <= card.multiprocessors;
   plan.merge_apart = plan.num_splits > 1 && !one_cluster && plan.num_splits <= MOST_APART &&
                      !(small_tile && (at_once || plan.num_splits < MAX_CLUSTER));
@@ -305,7 +309,7 @@ bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
     const int64_t least_keys =
         plan.merge_apart && sizes.D <= 128 ? KEYS_OF_MERGE_APART : KEYS_OF_A_WAVE * groups;
     // A cluster of two shares a pair; for rows of 256 columns it is still the faster one.
-    const bool apart = plan.cluster != 2 || sizes.D > 128;
+    const bool apart = (plan.cluster != 2 && !plan.merge_apart) || sizes.D > 128;
     const bool even = pairs ? groups == 1 && apart && keys >= KEYS_OF_A_PAIR
                             : groups <= 2 && 16 * blocks >= 15 * card.multiprocessors &&
                                   keys >= least_keys;
