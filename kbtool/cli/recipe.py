@@ -205,7 +205,7 @@ def run_recipe(
     if as_json:
         print_json({**run.model_dump(mode="json"), "path": base.shown(path)})
     else:
-        _print_result(run, bound, base.shown(path))
+        _print_result(run, recipe, base.shown(path))
     ctx.exit(EXIT_CODES[run.status])
 
 
@@ -396,7 +396,7 @@ def _print_result(run: Run, recipe: Recipe, path: str) -> None:
             _print_mutants(step.result)
         if isinstance(step.result, MinimiseResult | ProfileResult | SanitiseResult | TuneResult):
             click.echo()
-            click.echo("\n".join(_report(step.result, run)))
+            click.echo("\n".join(_report(step.result, step.id, run, recipe)))
     click.echo()
     click.echo(f"{how_far(run)}; record: {path}")
     click.echo(f"session: kbtool session show {run.session}")
@@ -407,7 +407,10 @@ def _print_result(run: Run, recipe: Recipe, path: str) -> None:
 
 
 def _report(
-    result: MinimiseResult | ProfileResult | SanitiseResult | TuneResult, run: Run
+    result: MinimiseResult | ProfileResult | SanitiseResult | TuneResult,
+    step: str,
+    run: Run,
+    recipe: Recipe,
 ) -> list[str]:
     """What a step found, in lines."""
     from kbtool.model.results import MinimiseResult, ProfileResult, TuneResult
@@ -417,7 +420,7 @@ def _report(
     from kbtool.steps.tune import report as tuned
 
     if isinstance(result, MinimiseResult):
-        return minimised(result, run.recipe)
+        return minimised(result, step, recipe, run.parameters)
     if isinstance(result, ProfileResult):
         return profiled(result)
     if isinstance(result, TuneResult):

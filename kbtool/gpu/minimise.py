@@ -19,13 +19,15 @@ from kbtool.gpu.compare import RULE, compare_all
 from kbtool.gpu.harness import Harness, HarnessError, Inputs
 from kbtool.gpu.shrink import Case, Search, Shrinker, State, Verdict
 from kbtool.gpu.validate import case_seed, validate_case
-from kbtool.model.kernel import GIVEN
+from kbtool.model.kernel import GIVEN, CaseField, CaseValue
 from kbtool.model.results import CaseResult, FailingCase, MinimiseResult, OutputError, PartResult
 
 FEWEST_DRAWS = 3
 """Inputs drawn for a case of a set, and for any case however large."""
 _WORK = 1 << 24
 """Bytes and operations that the draws of one case may come to."""
+_HINTS = 24
+"""The most values of a field that are tried because cases with them pass."""
 
 
 class SpentError(Exception):
@@ -80,6 +82,13 @@ class Prober:
                 raise SpentError("the time of the step was used up")
             self._record(key, self.search.kernel.case_text(case), self._try, case_set, case, draws)
         return self.known[key]
+
+    def work(self, case: Case) -> int | None:
+        """What the harness counts for a case; ``None`` where it cannot, as of one that is none."""
+        try:
+            return sum(self.harness.work(case).values())
+        except Exception:
+            return None
 
     def draws(self, case: Case) -> int:
         """How many inputs to draw for a case: a failure may hang on the values, and the smaller
@@ -229,6 +238,7 @@ def minimise(prober: Prober, cases: list[tuple[str, Case]], sha256: str) -> Mini
     """
     found: dict[str, Any] = {}
     failing: list[tuple[Verdict, str, Case]] = []
+    passing: list[Case] = []
     tried = 0
     try:
         for case_set, case in cases:
@@ -236,6 +246,8 @@ def minimise(prober: Prober, cases: list[tuple[str, Case]], sha256: str) -> Mini
             tried += 1
             if verdict.state in {"fails", "raises"}:
                 failing.append((verdict, case_set, case))
+            elif verdict.state == "passes":
+                passing.append(case)
     except SpentError as error:
         found["unfinished"] = str(error)
     if failing:
@@ -243,7 +255,10 @@ def minimise(prober: Prober, cases: list[tuple[str, Case]], sha256: str) -> Mini
         start = min(
             failing, key=lambda entry: (entry[0].state, sum(prober.harness.work(entry[2]).values()))
         )
-        found |= _examine(prober, *start)
+        fields = prober.search.kernel.case_fields
+        hints = _hints(fields, passing, [case for _, _, case in failing])
+        most = max([_WORK, *(prober.work(case) or 0 for _, case in cases[:tried])])
+        found |= _examine(prober, *start, hints, most)
     return MinimiseResult(
         sha256=sha256,
         device=str(prober.device),
@@ -259,8 +274,37 @@ def minimise(prober: Prober, cases: list[tuple[str, Case]], sha256: str) -> Mini
     )
 
 
-def _examine(prober: Prober, failure: Verdict, case_set: str, case: Case) -> dict[str, Any]:
-    """What there is to find of a failing case, as fields of the result."""
+def _hints(
+    fields: Mapping[str, CaseField], passing: list[Case], failing: list[Case]
+) -> dict[str, list[CaseValue]]:
+    """Field → values of it in cases that pass, first those that no failing case has."""
+    hints: dict[str, list[CaseValue]] = {}
+    for name in (name for name, field in fields.items() if field.type != "ints"):
+        fails = [case[name] for case in failing]
+        values: dict[Any, None] = dict.fromkeys(case[name] for case in passing)
+        order = sorted(values, key=lambda value: (value in fails, value is not None, value))
+        hints[name] = order[:_HINTS]
+    return hints
+
+
+def _examine(
+    prober: Prober,
+    failure: Verdict,
+    case_set: str,
+    case: Case,
+    hints: Mapping[str, list[CaseValue]],
+    most: int,
+) -> dict[str, Any]:
+    """What there is to find of a failing case, as fields of the result.
+
+    Args:
+        prober: tries cases.
+        failure: what became of the case.
+        case_set: its set.
+        case: the case.
+        hints: field → values to try when it is as small as can be.
+        most: the most work of a case that is tried then.
+    """
     kernel = prober.search.kernel
 
     def named(candidate: Case) -> tuple[str, Case]:
@@ -282,6 +326,12 @@ def _examine(prober: Prober, failure: Verdict, case_set: str, case: Case) -> dic
         shrinker.shrink()
         for axis in shrinker.axes():
             found["axes"].append(axis)
+        shrinker.widen(
+            found["axes"],
+            hints,
+            affordable=lambda case: (work := prober.work(case)) is not None and work <= most,
+            deadly=lambda case: prober(*named(case)).fatal,
+        )
     except SpentError as error:
         found["unfinished"] = str(error)
     smallest = named(shrinker.smallest)

@@ -2,7 +2,8 @@
 
 A failure need not be monotonic in any field, so nothing is concluded from a value that was not
 tried: each number goes up through the powers of two to the first that fails, then halves the gap
-below it, and in the end the neighbours of what was found are tried on both sides.
+below it, and in the end the neighbours of what was found are tried on both sides. What spares whole
+multiples of a number shows at none of these: values far off are tried too, one field at a time.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _ALL_BELOW = 33
 """Below a boundary up to this, every value is tried."""
 _GAP = 8
 """How many refused values in a row end the search for one that can be posed."""
+_POWERS = [1 << power for power in range(11)]
+"""Numbers that boundaries lie at, whatever the case was: sizes of tiles, of warps, of blocks."""
 
 
 class Verdict(Model):
@@ -121,6 +124,52 @@ class Shrinker:
             if len(values) > 1:
                 probes = [self._option(name, tried) for tried in values]
                 yield Axis(field=name, value=value, probes=probes)
+
+    def widen(
+        self,
+        axes: list[Axis],
+        hints: Mapping[str, Sequence[CaseValue]],
+        *,
+        affordable: Callable[[Case], bool],
+        deadly: Callable[[Case], bool],
+    ) -> None:
+        """Add to ``axes`` what becomes of ``smallest`` at values that are not beside its own: of
+        each field those of ``hints``; of numbers powers of two as well, and from the least above
+        that passes halves of the gap, down to the next that fails.
+
+        Args:
+            axes: of ``smallest``; each value is added as soon as it was tried, and an axis for each
+                field that had none.
+            hints: field → values to try.
+            affordable: whether a case may be tried.
+            deadly: whether a case that was tried took its process with it. Each such costs a
+                process, and one that hangs minutes: after the first a field is left.
+        """
+        for name, field in self._fields.items():
+            if field.type == "ints":
+                continue  # what it can hold hangs on other fields
+            own = self.smallest[name]
+            axis = next((axis for axis in axes if axis.field == name), None)
+            new = axis is None
+            axis = axis or Axis(field=name, value=own, probes=[AxisProbe(value=own, state="fails")])
+            for value in _far(field, own, hints.get(name, ()), axis.probes):
+                cases = [case for case in self._with(name, value) if affordable(case)]
+                if not cases or any(probe.value == value for probe in axis.probes):
+                    continue
+                axis.probes.append(AxisProbe(value=value, state=self._state(cases)))
+                if field.type == "int":
+                    axis.probes.sort(key=lambda probe: (probe.value is None, probe.value or 0))
+                if new:
+                    axes.append(axis)
+                    new = False
+                if any(deadly(case) for case in cases):
+                    break
+
+    def _with(self, name: str, value: CaseValue) -> list[Case]:
+        """``smallest`` with another value of a field."""
+        if self._fields[name].type == "int" and None not in (value, self.smallest[name]):
+            return self._dial((name,))[1](_int(value))
+        return [{**self.smallest, name: value}]
 
     def _option(self, name: str, value: CaseValue) -> AxisProbe:
         return AxisProbe(value=value, state=self._probe({**self.smallest, name: value}))
@@ -232,6 +281,28 @@ def _around(value: int, top: int) -> list[int]:
         tried.add(power)
         power *= 2
     return sorted(tried | {top})
+
+
+def _far(
+    field: CaseField, own: CaseValue, hints: Sequence[CaseValue], probes: list[AxisProbe]
+) -> Iterator[CaseValue]:
+    """The values to try of a field that fails at ``own``; ``probes`` has what became of them."""
+    yield from hints
+    if field.type != "int":
+        return
+    yield from _POWERS
+    before = None
+    while (gap := _gap_above(_int(own or 0), probes)) is not None and gap != before:
+        before = fails, passes = gap
+        yield (fails + passes) // 2 if passes - fails > 1 else passes + 1
+
+
+def _gap_above(own: int, probes: list[AxisProbe]) -> tuple[int, int] | None:
+    """The least number above ``own`` that passes, after the largest before it that fails."""
+    above = [(_int(one.value), one.state) for one in probes if one.value is not None]
+    passes = min((n for n, state in above if state == "passes" and n > own), default=None)
+    fails = [n for n, state in above if state == "fails" and (passes is None or n < passes)]
+    return None if passes is None or not fails else (max(fails), passes)
 
 
 def _int(value: CaseValue) -> int:

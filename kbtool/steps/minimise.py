@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from kbtool.gpu.process import Completed
 from kbtool.gpu.shrink import Verdict
 from kbtool.model.errors import UsageError
-from kbtool.model.kernel import CaseValue
-from kbtool.model.recipe import MinimiseStep
-from kbtool.model.results import MinimiseResult
+from kbtool.model.kernel import GIVEN, CaseValue
+from kbtool.model.recipe import MinimiseStep, Recipe
+from kbtool.model.results import Axis, MinimiseResult
 from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.validate import library_request
@@ -33,8 +35,8 @@ class Minimise:
             "of those that fail, take the one with the least work and make it smaller: at most"
             f" {many(step.probes, 'case')}, up to {many(step.draws, 'draw')} of inputs before a"
             " case passes",
-            "try the values beside what is found, field by field, and each part of the operator"
-            " alone, where the harness offers parts",
+            "try the values beside what is found, powers of two and values of cases that pass,"
+            " field by field, and each part of the operator alone, where the harness offers parts",
         ]
 
     def run(self, step: MinimiseStep, context: Context) -> Outcome:
@@ -147,15 +149,27 @@ class _Hunt:
 def headline(result: MinimiseResult) -> str:
     """What was found, in a line."""
     assert result.smallest is not None
-    bounds = [
-        f"{axis.field} fails from {axis.boundary[1]} on, passes up to {axis.boundary[0]}"
-        for axis in result.axes
-        if axis.boundary is not None and "=" not in axis.field
-    ]
     said = [f"{_failing(result)}, the smallest: {result.text}"]
-    said += bounds
+    said += [
+        _short(axis)
+        for axis in result.axes
+        if _tells(axis) and type(axis.value) is int and "=" not in axis.field
+    ]
     fault = fault_of(result)
     return "; ".join([*said, *([fault] if fault else [])])
+
+
+def _tells(axis: Axis) -> bool:
+    """Whether a value passes; nothing goes wrong with none of a thing, which tells nothing."""
+    return any(p.state == "passes" and (p.value is False or p.value != 0) for p in axis.probes)
+
+
+def _short(axis: Axis) -> str:
+    """What was seen along a number, in few words."""
+    if axis.boundary is None:
+        return axis.sentence
+    passes, fails = axis.boundary
+    return f"{axis.field} fails from {fails} on, passes up to {passes}, of the values tried"
 
 
 def fault_of(result: MinimiseResult) -> str | None:
@@ -163,16 +177,25 @@ def fault_of(result: MinimiseResult) -> str | None:
     if not result.parts:
         if not result.parts_of:
             return None
-        others = " or ".join(f"variant={name}" for name in result.parts_of)
-        return f"none of its parts can be run alone: try {others}"
+        others = f"variant{'s' * (len(result.parts_of) > 1)} {' and '.join(result.parts_of)}"
+        return f"none of its parts can be run alone; those of {others} can"
     if result.at_fault:
         return f"at fault: {', '.join(result.at_fault)}"
     names = ", ".join(part.name for part in result.parts)
     return f"each part is right alone ({names}): look at what lies between them"
 
 
-def report(result: MinimiseResult, recipe: str) -> list[str]:
-    """What was found, in lines; ``recipe`` takes the case again."""
+def report(
+    result: MinimiseResult, step: str, recipe: Recipe, parameters: Mapping[str, str]
+) -> list[str]:
+    """What was found, in lines.
+
+    Args:
+        result: of the step.
+        step: its id.
+        recipe: that it is of, with no values put in.
+        parameters: what the recipe was run with.
+    """
     if result.smallest is None or result.start is None:
         return []
     lines = [
@@ -187,22 +210,61 @@ def report(result: MinimiseResult, recipe: str) -> list[str]:
             f"  fails in {failed} of {many(drawn, 'draw')} of inputs: what passes below may have"
             " been lucky"
         )
-    telling = [axis for axis in result.axes if any(p.state == "passes" for p in axis.probes)]
+    telling = [axis for axis in result.axes if _tells(axis)]
     lines += [f"  {axis.sentence}" for axis in telling]
-    others = ", ".join(axis.field for axis in result.axes if axis not in telling)
+    others = [axis for axis in result.axes if axis not in telling]
     if others:
-        lines.append(f"  fails at every value tried of {others}")
+        spared = any(probe.state == "passes" for axis in others for probe in axis.probes)
+        lines.append(
+            f"  {'of the other fields ' if telling else ''}no value tried passes"
+            f"{', but for 0' if spared else ''}:"
+        )
+        lines += [f"    {axis.sentence}" for axis in others]
     for part in result.parts:
         lines.append(f"  part {part.name}: {'right' if part.passed else part.message}")
     fault = fault_of(result)
     lines += [f"  {fault}"] if fault else []
     if result.unfinished:
         lines.append(f"  the search ended early: {result.unfinished}")
-    variant = f" --set variant={result.variant}" if result.variant else ""
-    lines.append(
-        f"  again: kbtool run-recipe {recipe} --set 'case={result.text}'"
-        f" --set seed={result.smallest_seed}{variant}"
-    )
+    return lines + [f"  {line}" for line in _again(result, step, recipe, parameters)]
+
+
+def _again(
+    result: MinimiseResult, step: str, recipe: Recipe, parameters: Mapping[str, str]
+) -> list[str]:
+    """The command that takes the smallest case again, on the inputs with which it fails; and what
+    of it the recipe has no parameter for."""
+    assert result.smallest is not None
+    settings = {
+        name: value
+        for name, value in parameters.items()
+        if name in recipe.parameters and value != recipe.parameters[name].default
+    }
+
+    def sets(tried: Mapping[str, str], field: str, value: str) -> bool:
+        try:
+            bound, _ = recipe.bind(tried)
+        except ValueError:
+            return False
+        return any(one.id == step and str(getattr(one, field)) == value for one in bound.steps)
+
+    wanted = {"case": result.text or "", "seed": str(result.smallest_seed)}
+    if result.smallest.case_set != GIVEN:  # its inputs hang on its set and its name
+        wanted |= {"case": result.smallest.name, "case_sets": result.smallest.case_set}
+    unsaid = []
+    for field, value in wanted.items():
+        each = [settings, *({**settings, name: value} for name in recipe.parameters)]
+        found = next((tried for tried in each if sets(tried, field, value)), None)
+        if found is not None:
+            settings = found
+        elif field != "case_sets":  # its name finds it in several sets too
+            unsaid.append(f"{field} {value!r}")
+    command = ["kbtool", "run-recipe", recipe.name]
+    for name in recipe.parameters:
+        command += ["--set", f"{name}={settings[name]}"] if name in settings else []
+    lines = [f"again: {shlex.join(command)}"]
+    if unsaid:
+        lines.append(f"but not with {' and '.join(unsaid)}: the recipe has no parameter for that")
     return lines
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kbtool.gpu.shrink import Case, Shrinker, State
-from kbtool.model.kernel import CaseField
+from kbtool.model.kernel import CaseField, CaseValue
 from kbtool.model.results import Axis, AxisProbe
 
 FIELDS = {
@@ -88,6 +88,67 @@ def test_values_that_are_refused_are_stepped_over_and_never_pass():
     along = axis(shrinker, "D")
     assert along.boundary == (4, 8)
     assert "refused 1–3, 5–7" in along.sentence
+
+
+def widened(
+    shrinker: Shrinker,
+    hints: dict[str, list[CaseValue]],
+    affordable: Callable[[Case], bool] = lambda case: True,
+    deadly: Callable[[Case], bool] = lambda case: False,
+) -> dict[str, str]:
+    """Field → what is said of it after values that are not beside its own were tried too."""
+    axes = list(shrinker.axes())
+    shrinker.widen(axes, hints, affordable=affordable, deadly=deadly)
+    return {axis.field: axis.sentence for axis in axes}
+
+
+def test_what_spares_whole_multiples_shows_at_powers_of_two_and_down_to_the_next_that_fails():
+    shrinker, tried = found(lambda K, **_: K % 24 != 0, K=3)
+    assert shrinker.smallest["K"] == 1
+    axes = list(shrinker.axes())
+    assert all(probe.state == "fails" for axis in axes for probe in axis.probes)
+    said = widened(shrinker, {"K": [96]})
+    assert said["K"] == (
+        "K fails at 1–4, 8, 16, 32, 64, 80, 88, 92, 94–95, 97, 128, 256, 512, 1024; passes at 96"
+    )
+    for axis in shrinker.axes():
+        assert all({**shrinker.smallest, axis.field: p.value} in tried for p in axis.probes)
+
+
+def test_a_boundary_above_is_found_to_the_number():
+    shrinker, _ = found(lambda S, **_: S < 45, S=7)
+    assert widened(shrinker, {})["S"] == (
+        "S fails at 1–4, 7–8, 16, 32, 40, 44; passes at 45–46, 48, 64, 128, 256, 512, 1024"
+    )
+
+
+def test_of_an_absent_number_and_a_factor_too_the_values_that_pass_elsewhere_are_tried():
+    fields = {**FIELDS, "scale": CaseField(type="float", default="1.0", help="h")}
+    fails = lambda splits, scale, **_: splits != 6 and scale != 0.5  # noqa: E731
+    probe = lambda case: "fails" if fails(**case) else "passes"  # noqa: E731
+    shrinker = Shrinker(fields, probe, {**START, "scale": 1.0})
+    shrinker.shrink()
+    assert shrinker.smallest["splits"] is None
+    said = widened(shrinker, {"splits": [None, 6], "scale": [0.5, 0.25], "lengths": [[3]]})
+    assert said["splits"] == (
+        "splits fails at 1–2, 4–5, 7–8, 16, 32, 64, 128, 256, 512, 1024, absent; passes at 6"
+    )
+    assert said["scale"] == "scale fails at 1.0, 0.25; passes at 0.5"
+    assert "lengths" not in said  # what it can hold hangs on other fields
+
+
+def test_what_costs_too_much_is_neither_tried_nor_said_to_be():
+    shrinker, tried = found(lambda K, **_: K < 300, K=3)
+    said = widened(shrinker, {"K": [9999]}, affordable=lambda case: case["K"] <= 64)
+    assert said["K"] == "K fails at 1–4, 8, 16, 32, 64"
+    assert {case["K"] for case in tried} == {1, 2, 3, 4, 8, 16, 32, 64}
+
+
+def test_a_field_is_left_when_a_value_takes_the_process_and_the_others_are_not():
+    shrinker, _ = found(lambda **_: True)
+    said = widened(shrinker, {"K": [700, 16, 5]}, deadly=lambda case: case["K"] == 700)
+    assert said["K"] == "K fails at 1–4, 8, 16, 32, 64, 128, 192, 700"  # neither 5 nor 1024
+    assert "1024" in said["B"]
 
 
 def test_equal_numbers_shrink_together_where_one_alone_would_not_fail():

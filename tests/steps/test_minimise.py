@@ -3,14 +3,64 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
+from knowledge import SESSION, SESSION_LINE
 
-from kbtool.model.results import MinimiseResult
-from kbtool.steps.minimise import report
+from kbtool.model.results import Axis, MinimiseResult
 
 RIGHT = "out[i] = a * x[i] + y[i]"
+WHOLE = f"if (n % 16 == 0) {RIGHT}; else out[i] = y[i]"
+"""Spares whole multiples of 16: at no number beside 1, which fails."""
+PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "debugging.md").read_text(encoding="utf-8")
+
+
+OWN = """
+  - name: own
+    title: With parameters of other names
+    kernel: scaled_add
+    parameters:
+      where: {type: choice, choices: [auto, cpu], default: auto, help: the target}
+      sets: {type: str, default: "small,large", help: case sets}
+      most: {type: int, default: "600", help: the most cases}
+      one: {type: str, default: "", help: one case}
+      draw: {type: int, default: "0", help: of the inputs}
+    steps:
+      - {id: build, kind: build, title: B, expected: 5 s, timeout: 5 min, target: "${where}"}
+      - {id: small, kind: minimise, title: M, expected: 5 s, timeout: 2 min, case_sets: "${sets}",
+         case: "${one}", seed: "${draw}", probes: "${most}"}
+  - name: bare
+    title: Without any
+    kernel: scaled_add
+    steps:
+      - {id: build, kind: build, title: B, expected: 5 s, timeout: 5 min, target: cpu}
+      - {id: small, kind: minimise, title: M, expected: 5 s, timeout: 2 min, case_sets: large}
+"""
+
+
+def along(result: MinimiseResult, field: str) -> Axis:
+    return next(axis for axis in result.axes if axis.field == field)
+
+
+def again(out: str) -> list[str]:
+    """The arguments of the command that the report ends with."""
+    (line,) = re.findall(r"^  again: (.*)$", out, re.MULTILINE)
+    program, *arguments = shlex.split(line)
+    assert program == "kbtool"
+    return arguments
+
+
+@pytest.fixture
+def faulty(second_kernel_base) -> Path:
+    """The knowledge base of ``own`` and ``bare``, with a fault from the 65th element on."""
+    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    header.write_text(header.read_text().replace(RIGHT, f"if (i < 64) {RIGHT}; else out[i] = y[i]"))
+    pattern = second_kernel_base / "patterns" / "P01.yaml"
+    pattern.write_text(pattern.read_text().rstrip() + OWN)
+    return second_kernel_base
 
 
 @pytest.fixture
@@ -48,15 +98,53 @@ def test_the_boundary_and_the_part_are_named(minimise):
     assert [case.name for case in result.failing] == ["some", "million"]
     assert result.start.name == "some"  # the one with the least work
     assert result.text == "n=65"
-    (along,) = (axis for axis in result.axes if axis.field == "n")
-    assert along.boundary == (64, 65)
+    assert along(result, "n").boundary == (64, 65)
     assert [(part.name, part.passed) for part in result.parts] == [
         ("product", True), ("sum", False),
     ]  # fmt: skip
     assert result.parts[1].outputs["out"].error > result.parts[1].outputs["out"].bound
     assert message == (
-        "2 of 4 cases fail, the smallest: n=65; n fails from 65 on, passes up to 64; at fault: sum"
+        "2 of 4 cases fail, the smallest: n=65; n fails from 65 on, passes up to 64, of the values"
+        " tried; at fault: sum"
     )
+
+
+def test_what_spares_whole_multiples_is_told_though_every_neighbour_fails(minimise):
+    _, result, message = minimise(WHOLE)
+    assert result.text == "n=1"
+    told = along(result, "n").sentence
+    # A million is that of a case that passes, and so is 0.
+    assert told == (
+        "n fails at 1–4, 8, 12, 14–15, 17; passes at 0, 16, 32, 64, 128, 256, 512, 1024, 1000000"
+    )
+    assert message == (
+        f"2 of 4 cases fail, the smallest: n=1; {told}; at fault: product, sum"
+    )  # fmt: skip
+
+
+def test_of_one_case_powers_of_two_are_tried_and_as_the_guide_has_it(minimise):
+    _, result, _ = minimise(WHOLE, case="n=1")
+    told = along(result, "n").sentence
+    assert told == "n fails at 1–4, 8, 12, 14–15, 17; passes at 16, 32, 64, 128, 256, 512, 1024"
+    assert f"`{told}`" in PAGE
+
+
+def test_the_values_tried_end_with_the_cases_allowed(minimise):
+    _, result, _ = minimise(WHOLE, case="n=1", probes="6")
+    assert result.unfinished == "6 cases were tried, the most allowed"
+    assert along(result, "n").sentence == "n fails at 1–4, 8; passes at 16"
+
+
+def test_where_nothing_passes_the_values_tried_are_listed(second_kernel_base, kbtool):
+    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    header.write_text(header.read_text().replace(RIGHT, "out[i] = 9"))
+    done = kbtool("run-recipe", "minimise", root=second_kernel_base)
+    powers = "1–4, 8, 16, 32, 64, 128, 256, 512, 1024"
+    assert (
+        "  no value tried passes, but for 0:\n    n fails from 1 on, passes up to 0; tried:"
+        f" fails at {powers}; passes at 0\n" in done.out
+    )
+    assert "n fails" not in done.err  # of nothing, nothing is wrong: no headline
 
 
 def test_what_was_found_can_be_given_again_and_is_the_same(minimise):
@@ -83,7 +171,8 @@ def test_a_case_that_kills_its_process_fails_and_ends_nothing(minimise):
     assert result.text == "n=4"
     assert result.smallest.message == "the process was killed by SIGSEGV"
     assert result.deaths > 3
-    assert [axis.boundary for axis in result.axes if axis.field == "n"] == [(3, 4)]
+    assert along(result, "n").boundary == (3, 4)
+    assert [probe.value for probe in along(result, "n").probes] == [*range(1, 9)]  # 8 is enough
     assert result.at_fault == ["product", "sum"]
     assert result.failed_draws is None
     assert "n fails from 4 on, passes up to 3" in message
@@ -118,8 +207,7 @@ def test_an_operator_that_refuses_what_it_does_not_take_is_not_wrong(minimise, s
     )  # fmt: skip
     _, result, _ = minimise("out[i] = i < 64 ? a * x[i] + y[i] : a * x[i]", case="n=200")
     assert result.text == "n=68"
-    (along,) = (axis for axis in result.axes if axis.field == "n")
-    assert along.boundary == (64, 68)
+    assert along(result, "n").boundary == (64, 68)
 
 
 def test_a_case_that_is_none_is_a_usage_error(second_kernel_base, kbtool):
@@ -137,9 +225,9 @@ def test_the_report_says_what_to_look_at_and_how_to_run_it_again(second_kernel_b
     done = kbtool("run-recipe", "minimise", "--set", "seed=4", root=second_kernel_base)
     assert done.code == 1
     assert "  n fails from 8 on, passes up to 7; tried:" in done.out
-    assert "  fails at every value tried of a" not in done.out
+    assert "no value tried passes" not in done.out  # none was, of any other field
     assert "  at fault: product" in done.out
-    assert "again: kbtool run-recipe minimise --set 'case=n=8' --set seed=4" in done.out
+    assert "again: kbtool run-recipe minimise --set case=n=8 --set seed=4\n" in done.out
 
 
 def test_where_a_variant_has_no_parts_those_that_have_are_named(second_kernel_base, kbtool):
@@ -160,7 +248,90 @@ def test_where_a_variant_has_no_parts_those_that_have_are_named(second_kernel_ba
     step = json.loads(done.out)["steps"][1]
     result = MinimiseResult.model_validate(step["result"])
     assert (result.parts, result.parts_of) == ([], ["two"])
-    assert step["message"].endswith("none of its parts can be run alone: try variant=two")
-    assert report(result.model_copy(update={"variant": "one"}), "minimise")[-1].endswith(
-        "--set variant=one"
+    # No parameter is named: a recipe may have another for it, or none.
+    assert step["message"].endswith("can be run alone; those of variant two can")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "given"),
+    [
+        ("own", {"where": "cpu", "sets": "large", "one": "n=700", "draw": "5"}),
+        ("minimise", {"cases": "large", "limit": "50 s"}),
+    ],
+)
+def test_the_command_that_is_printed_finds_the_same_again(faulty, kbtool, recipe, given):
+    settings = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
+    done = kbtool("run-recipe", recipe, *settings, root=faulty)
+    command = again(done.out)
+    case = "one" if recipe == "own" else "case"
+    kept = {name: value for name, value in given.items() if name not in {"one", "draw"}}
+    assert {f"{name}={value}" for name, value in kept.items()} < {*command}
+    assert f"{case}=n=65" in command
+    planned = kbtool(*command, "--dry-run", root=faulty)
+    assert planned.code == 0, planned.err
+    assert "try the case 'n=65'" in planned.out
+    anew = kbtool(*command, root=faulty)
+    assert anew.code == 1
+    assert "1 of 1 case fails; from given/n=65" in anew.out
+    # The element and its error are the same, and so were the inputs.
+    told = re.compile(r"^  out: .*$", re.MULTILINE)
+    assert told.findall(anew.out) == told.findall(done.out) != []
+    assert again(anew.out) == command
+
+
+def test_what_a_recipe_has_no_parameter_for_is_said(faulty, kbtool):
+    done = kbtool("run-recipe", "bare", root=faulty)
+    assert again(done.out) == ["run-recipe", "bare"]
+    assert kbtool(*again(done.out), "--dry-run", root=faulty).code == 0
+    assert re.search(
+        r"^  but not with case 'n=65' and seed '\d+': the recipe has no parameter for that$",
+        done.out, re.MULTILINE,
+    )  # fmt: skip
+
+
+def test_a_case_of_a_set_is_taken_again_by_its_name_and_set(second_kernel_base, kbtool):
+    """Its inputs hang on both, and another set has a case of that name, which passes."""
+    folder = second_kernel_base / "kernels" / "scaled_add"
+    manifest = (folder / "kernel.yaml").read_text()
+    (folder / "kernel.yaml").write_text(manifest + "      - {name: one, n: 2}\n")
+    header = (folder / "scaled_add.h").read_text()
+    (folder / "scaled_add.h").write_text(header.replace(RIGHT, f"if (n != 2) {RIGHT}"))
+    done = kbtool("run-recipe", "minimise", "--json", "--set", "seed=8", root=second_kernel_base)
+    first = MinimiseResult.model_validate(json.loads(done.out)["steps"][1]["result"])
+    assert (first.smallest.case_set, first.smallest.name) == ("large", "one")
+    done = kbtool("run-recipe", "minimise", "--set", "seed=8", root=second_kernel_base)
+    command = again(done.out)
+    assert {*command} == {"run-recipe", "minimise", "--set", "seed=8", "case=one", "cases=large"}
+    anew = kbtool(*command, "--json", root=second_kernel_base)
+    found = MinimiseResult.model_validate(json.loads(anew.out)["steps"][1]["result"])
+    assert found.smallest == first.smallest
+
+
+def test_the_recipes_of_the_guide_work(second_kernel_base, kbtool):
+    shown = dict(re.findall(r"`(patterns/\S+)`:\n\n```yaml\n(.*?)^```$", PAGE, re.M | re.S))
+    (name,) = shown
+    (second_kernel_base / name).write_text(shown[name])
+    bug = (
+        "bugs:\n  - {id: wrong, title: It is wrong, status: fixed, mutants: [{id: no-sum,"
+        f" kernel: scaled_add, target: cpu, file: scaled_add.h, find: '{RIGHT}',"
+        " put: 'out[i] = a * x[i]'}]}\n"
     )
+    folder = second_kernel_base / "sessions" / "2025-01-01-a"
+    folder.mkdir()
+    (folder / "session.yaml").write_text(
+        SESSION_LINE + SESSION.format(id="2025-01-01-a", label="A") + bug
+    )
+    assert kbtool("check", root=second_kernel_base).out == ""
+    first, one, mutants = (
+        shlex.split(line)[1:]
+        for line in PAGE.rpartition("```console\n")[2].partition("```")[0].splitlines()
+    )
+    done = kbtool(*mutants, root=second_kernel_base)
+    assert done.code == 0, done.err
+    assert "no-sum" in done.out
+    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    header.write_text(header.read_text().replace(RIGHT, WHOLE))
+    done = kbtool(*first, root=second_kernel_base)
+    assert (done.code, "the smallest that still fails:\n  n=1\n" in done.out) == (1, True)
+    for command in (again(done.out), one):
+        assert "try the case" in kbtool(*command, "--dry-run", root=second_kernel_base).out
