@@ -286,11 +286,11 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
 // The variant is told by the model's cut: a measured one says how to cut it, and nothing of others.
 // Measured on an H100 and an H200. Up to 16 rows: it reads long keys at 1 to 2 % more of the memory's
 // bandwidth, where its blocks of a whole multiprocessor are spread evenly: one to a pair, which a
-// cluster of two would share, or a full wave; and where no more than two clusters merge. More rows:
-// blocks of 128 keys take 2 to 4 us longer to start and to merge, which some 2e8 multiply-adds make up
-// for, half as many over many keys, twice as many where more than four clusters merge through the
-// workspace; over many keys a tile of 64 rows always does. Rows that cannot be copied 16 bytes at a
-// time take longer.
+// cluster of two would share, or a full wave; and where no more than two clusters merge, or over long
+// keys the second kernel. More rows: blocks of 128 keys take 2 to 4 us longer to start and to merge,
+// which some 2e8 multiply-adds make up for, half as many over many keys, twice as many where more than
+// four clusters merge through the workspace; over many keys a tile of 64 rows always does. Rows that
+// cannot be copied 16 bytes at a time take longer.
 bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
   constexpr int64_t MULTIPLY_ADDS = int64_t{3} << 25;
   constexpr int64_t MANY_KEYS = 2048;

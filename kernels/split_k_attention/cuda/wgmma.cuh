@@ -2,14 +2,15 @@
 // queries, or one query of many heads that share a KV head.
 //
 // The block's warps have roles. Producer warps do nothing but bring blocks of keys and values into a
-// ring, by bulk tensor copies where those can read them; each warpgroup (four warps) of consumers takes 64 rows. A product of 64 rows reads its keys
-// from shared memory, so that a byte of k or v is read from there once for 64 rows, where the fused
-// kernel reads it once for 16; and it runs while its warps do something else: a consumer starts the
-// logits of the next block before the weighted values of the last one, and takes the softmax of the
-// one while the other runs.
+// ring, by bulk tensor copies where those can read them; each warpgroup (four warps) of consumers
+// takes 64 rows. A product of 64 rows reads its keys from shared memory, so that a byte of k or v is
+// read from there once for 64 rows, where the fused kernel reads it once for 16; and it runs while its
+// warps do something else: a consumer starts the logits of the next block before the weighted values
+// of the last one, and takes the softmax of the one while the other runs.
 //
 // Rows of one split leave from registers. Else the merge is the fused kernel's: through a cluster's
-// shared memory, then by the last block to arrive. Or, for tiles of more rows or columns, by a second kernel.
+// shared memory, then by the last block to arrive. Or, for tiles of more rows or columns and where
+// more than two clusters would merge, by a second kernel.
 #pragma once
 
 #include "block.cuh"
