@@ -3,6 +3,7 @@
 // A kernel's configuration C says, beside its own,
 //   Element, D, ALIGNED    the type; the bucket of the head dimension; rows copy 16 bytes at a time
 //   BLOCK_M, BLOCK_KV      rows of a tile, keys of a block
+//   DEALT, PAIRED          how keys are cut, block_item.cuh; whether two blocks share their copies
 //   THREADS                that finish the tile; LAUNCH_THREADS, those and others before them
 //   COPY_THREADS           that fill one tile together
 //   CHUNKS, STATE_CHUNKS   pieces of 16 bytes in a row of k or v; of four floats in a row of o

@@ -30,6 +30,7 @@ struct BlockItem {
   int64_t key_begin;       // first key of the split
   int64_t key_end;         // one past the last key that the split may have
   uint32_t key_step;       // blocks of keys from one of the split's to its next
+  uint32_t rank;           // of the two blocks that share copies
 };
 
 // A row of q and of the output.
@@ -52,16 +53,32 @@ __device__ __forceinline__ int64_t seen_keys(const FusedParams& fp, const BlockI
   return visible_keys(fp.p.causal, fp.heads_per_kv.divide(at.row0 + row), fp.p.Sq, at.valid);
 }
 
+// The first and the last row of those that the block's copies are for, counted from its own first. Of
+// two blocks that share them, 0 has the later tile.
+template <class C>
+__device__ __forceinline__ int first_row_of_copies(const BlockItem& at) {
+  return C::PAIRED && at.rank == 0 ? -C::BLOCK_M : 0;
+}
+
+template <class C>
+__device__ __forceinline__ int last_row_of_copies(const FusedParams& fp, const BlockItem& at) {
+  if (!C::PAIRED || at.rank == 0) return at.rows - 1;
+  return static_cast<int>(min(static_cast<uint32_t>(2 * C::BLOCK_M), fp.rows - at.row0)) - 1;
+}
+
 template <class C>
 __device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
+  constexpr uint32_t SHARERS = C::PAIRED ? 2 : 1;
   BlockItem at;
-  at.item = fp.splits.divide(blockIdx.x);
-  at.split = blockIdx.x - at.item * fp.splits.divisor;
+  at.rank = blockIdx.x % SHARERS;
+  const uint32_t sharers = blockIdx.x / SHARERS;
+  at.item = fp.splits.divide(sharers);
+  at.split = sharers - at.item * fp.splits.divisor;
   const uint32_t outer = fp.inner.divide(at.item);
   const uint32_t inner = at.item - outer * fp.inner.divisor;
   const uint32_t head = fp.heads_inner ? inner : outer;
   // Causal: the longest start first.
-  const uint32_t tile = fp.last_tile - (fp.heads_inner ? outer : inner);
+  const uint32_t tile = fp.last_tile - (fp.heads_inner ? outer : inner) * SHARERS - at.rank;
   at.batch = fp.kv_heads.divide(head);
   at.head_kv = head - at.batch * fp.kv_heads.divisor;
   at.row0 = tile * C::BLOCK_M;
@@ -72,7 +89,7 @@ __device__ __forceinline__ BlockItem locate(const FusedParams& fp) {
   at.valid = valid_keys(fp.lengths, fp.p.Skv, at.batch);
 
   // What any row of the tile sees is cut evenly, in whole blocks, whatever the batch's longest.
-  const int64_t seen = seen_keys(fp, at, at.rows - 1);
+  const int64_t seen = seen_keys(fp, at, last_row_of_copies<C>(fp, at));
   if constexpr (C::DEALT) {
     at.key_begin = static_cast<int64_t>(at.split) * C::BLOCK_KV;
     at.key_end = seen;

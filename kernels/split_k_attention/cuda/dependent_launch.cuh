@@ -62,8 +62,8 @@ cudaError_t launch_blocks(const FusedParams& fp, cudaStream_t stream, const More
   const cudaError_t error = raise_limits<KERNEL>();
   if (error != cudaSuccess) return error;
   return launch_overlapped(KERNEL, fp.items * fp.splits.divisor, C::LAUNCH_THREADS,
-                           C::shared_bytes(static_cast<int>(fp.cluster)), fp.cluster, stream, fp,
-                           more...);
+                           C::shared_bytes(static_cast<int>(fp.cluster)),
+                           C::PAIRED ? 2 : fp.cluster, stream, fp, more...);
 }
 
 }  // namespace kbtool::cuda

@@ -36,6 +36,7 @@ struct FusedConfig {
   static constexpr bool ALIGNED = ALIGNED_;  // rows of k and v copy in pieces of 16 bytes
   // Splits read one window of the keys together: measured on an H200, 1 to 1.5 % over 64 MB and more.
   static constexpr bool DEALT = true;
+  static constexpr bool PAIRED = false;
 
   static constexpr int BLOCK_M = 16 * ROW_WARPS;
   static constexpr int KEY_WARPS =

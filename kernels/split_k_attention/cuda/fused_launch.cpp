@@ -260,6 +260,7 @@ FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // measured on an H100, 33 us in place of 28 for 64 blocks.
   plan.admit_next = plan.merge_apart || 2 * blocks > card.multiprocessors;
   plan.heads_inner = plan.items <= FEW_WAVES * card.multiprocessors;
+  plan.paired = plan.merge_apart && two && plan.boxes && plan.heads_inner && plan.tiles % 2 == 0;
   return plan;
 }
 
@@ -355,6 +356,7 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
   fp.ragged_blocks = static_cast<uint32_t>(plan.ragged_blocks);
   fp.small_ring = plan.small_ring;
   fp.boxes = plan.boxes;
+  fp.paired = plan.paired;
   fp.merge_apart = plan.merge_apart;
   fp.overlap = plan.overlap;
   fp.admit_next = plan.admit_next;

@@ -32,4 +32,14 @@ __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap& map, in
       : "memory");
 }
 
+// The same into both blocks of a cluster of two, at the same place in each, counted by a barrier of each.
+__device__ __forceinline__ void copy_box_to_both(uint32_t to, const CUtensorMap& map, int column,
+                                                 int key, int head, int batch, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3, %4, %5}], [%6], 3;" ::"r"(to),
+      "l"(&map), "r"(column), "r"(key), "r"(head), "r"(batch), "r"(barrier)
+      : "memory");
+}
+
 }  // namespace kbtool::cuda

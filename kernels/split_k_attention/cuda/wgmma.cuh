@@ -21,7 +21,7 @@
 namespace kbtool::cuda {
 
 // SMALL_RING: two blocks share a multiprocessor, so that one reads while the other starts or ends.
-template <class Element_, int D_, int WARPGROUPS_, bool SMALL_RING_ = false>
+template <class Element_, int D_, int WARPGROUPS_, bool SMALL_RING_ = false, bool PAIRED_ = false>
 struct WgmmaConfig {
   using Element = Element_;
   using Traits = ElementTraits<Element>;
@@ -30,6 +30,7 @@ struct WgmmaConfig {
   static constexpr bool ALIGNED = true;
   static constexpr bool DEALT = false;
   static constexpr bool SMALL_RING = SMALL_RING_;
+  static constexpr bool PAIRED = PAIRED_;
   static constexpr int BLOCKS = SMALL_RING ? 2 : 1;  // of a multiprocessor
 
   static constexpr int BLOCK_M = 64 * WARPGROUPS;
@@ -66,6 +67,7 @@ struct WgmmaConfig {
   static constexpr int LOOP_BYTES = EXCHANGE_OFFSET + 8;
   static_assert(BLOCKS * (LOOP_BYTES + 1024) <= 228 * 1024,
                 "what a multiprocessor of sm_90 has, of which it keeps 1 KB a block");
+  static_assert(!PAIRED || BLOCK_KV / BOX_KEYS % 2 == 0, "each of a pair asks for half of the boxes");
   static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0, "panels keep the swizzle");
 
   // Once the loop is done the state lies where the tiles were.
@@ -125,8 +127,9 @@ struct Ring {
       barrier_init(values_full(stage), copiers);
       barrier_init(values_landed(stage), 1);
       barrier_init(values_searched(stage), C::SEARCH_THREADS);
-      barrier_init(keys_free(stage), C::CONSUMER_WARPS);
-      barrier_init(values_free(stage), C::CONSUMER_WARPS);
+      constexpr int READERS = C::CONSUMER_WARPS * (C::PAIRED ? 2 : 1);
+      barrier_init(keys_free(stage), READERS);
+      barrier_init(values_free(stage), READERS);
     }
     barrier_init(queries_full(), C::THREADS);
     publish_barriers();
@@ -163,7 +166,7 @@ __device__ __forceinline__ void warpgroup_sync(int warpgroup) {
 template <class C>
 __device__ __forceinline__ int64_t keys_of_all(const FusedParams& fp, const BlockItem& at) {
   constexpr int64_t ALL = int64_t{1} << 62;
-  const int64_t seen = seen_keys(fp, at, 0);
+  const int64_t seen = seen_keys(fp, at, first_row_of_copies<C>(at));
   return seen == fp.p.Skv ? ALL : seen - at.key_begin;
 }
 
@@ -245,11 +248,17 @@ __device__ __forceinline__ void produce_boxes(const FusedParams& fp, const Tenso
     barrier_arrive_expecting(full, C::TILE_BYTES);
     const int key0 = static_cast<int>(at.key_begin + block * BLOCK_KV);
 #pragma unroll
-    for (int box = 0; box < C::BLOCK_KV / C::BOX_KEYS; ++box) {
+    for (int i = 0; i < C::BLOCK_KV / C::BOX_KEYS / (C::PAIRED ? 2 : 1); ++i) {
+      const int box = C::PAIRED ? i * 2 + static_cast<int>(at.rank) : i;
 #pragma unroll
       for (int panel = 0; panel < C::D / 64; ++panel) {
-        copy_box(tile + (panel * C::BLOCK_KV + box * C::BOX_KEYS) * 128, map, panel * 64,
-                 key0 + box * C::BOX_KEYS, at.head_kv, at.batch, full);
+        const uint32_t to = tile + (panel * C::BLOCK_KV + box * C::BOX_KEYS) * 128;
+        const int key = key0 + box * C::BOX_KEYS;
+        if constexpr (C::PAIRED) {
+          copy_box_to_both(to, map, panel * 64, key, at.head_kv, at.batch, full);
+        } else {
+          copy_box(to, map, panel * 64, key, at.head_kv, at.batch, full);
+        }
       }
     }
   };
@@ -429,7 +438,11 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
     }
   };
   const auto release = [&](uint32_t free) {
-    if (lane == 0) barrier_arrive(free);
+    if constexpr (C::PAIRED) {
+      if (lane < 2) barrier_arrive_remote(remote_address(free, lane));
+    } else {
+      if (lane == 0) barrier_arrive(free);
+    }
     __syncwarp();
   };
 
@@ -540,6 +553,10 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
   }
   const BlockItem at = locate<C>(fp);
   block_sync();
+  if constexpr (C::PAIRED) {  // the other's barriers are there
+    cluster_arrive();
+    cluster_wait();
+  }
 
   if (warp >= C::CONSUMER_WARPS) {
     if constexpr (C::UNEVEN_REGISTERS) give_registers<C::PRODUCER_REGISTERS>();
@@ -559,14 +576,12 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
       bring_queries<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
       touch_later_parameters(fp);
       consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
-      if (fp.merge_apart) {
-        store_split_state<C>(fp, at, warp, lane, state);
-        return;
-      }
-      if (fp.splits.divisor == 1) {
-        store_finished_rows<C>(fp, at, wgmma_smem, warp, lane, state);
-        return;
-      }
+      if constexpr (C::PAIRED) cluster_arrive_relaxed();
+      const bool alone = fp.splits.divisor == 1;
+      if (fp.merge_apart) store_split_state<C>(fp, at, warp, lane, state);
+      if (alone) store_finished_rows<C>(fp, at, wgmma_smem, warp, lane, state);
+      if constexpr (C::PAIRED) cluster_wait();  // the other's warps may still free stages here
+      if (C::PAIRED || fp.merge_apart || alone) return;
       finishers_sync<C::THREADS>();
       if (fp.cluster > 1) cluster_arrive();  // others may send: the tiles are done with
       store_group_state<C>(at, wgmma_smem, reinterpret_cast<float2*>(wgmma_smem + C::ML_OFFSET),
@@ -584,6 +599,12 @@ cudaError_t launch_wgmma_config(FusedParams fp, cudaStream_t stream) {
       std::is_same_v<typename C::Element, __half> ? ElementType::fp16 : ElementType::bf16;
   TensorMaps maps{};
   fp.boxes = fp.boxes && make_tensor_maps(fp.p, TYPE, C::BOX_KEYS, &maps);
+  if constexpr (C::WARPGROUPS == 2 && !C::PAIRED) {
+    if (fp.paired && fp.boxes) {
+      using Paired = WgmmaConfig<typename C::Element, C::D, 2, false, true>;
+      return launch_blocks<Paired, wgmma_kernel<Paired>>(fp, stream, maps);
+    }
+  }
   return launch_blocks<C, wgmma_kernel<C>>(fp, stream, maps);
 }
 
