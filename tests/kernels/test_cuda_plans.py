@@ -77,7 +77,8 @@ extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, c
   out[8] = plan.ragged_blocks;
   out[9] = plan.boxes;
   out[10] = plan.small_ring;
-  out[11] = wgmma_is_faster(sizes, card);
+  out[11] = plan.paired;
+  out[12] = wgmma_is_faster(sizes, card);
 }
 
 // Contiguous but for the keys, whose rows are `row` elements apart. Never read.
@@ -161,6 +162,7 @@ class Plan(NamedTuple):
     ragged_blocks: int
     boxes: int
     small_ring: int
+    paired: int
     wgmma_is_faster: int
 
 
@@ -227,13 +229,17 @@ def is_short(case: dict[str, Any]) -> bool:
     return any(0 < length < case["Skv"] for length in case.get("kv_lengths") or [])
 
 
-INSTANCES = {(64, 1, 0), (64, 2, 0), (128, 1, 0), (128, 1, 1), (128, 2, 0), (256, 1, 0)}
-"""Of wgmma: head dimension, warpgroups, whether the ring is small."""
+INSTANCES = {
+    (64, 1, ""), (64, 2, ""), (64, 2, "paired"),
+    (128, 1, ""), (128, 1, "small ring"), (128, 2, ""), (128, 2, "paired"), (256, 1, ""),
+}  # fmt: skip
+"""Of wgmma: head dimension, warpgroups, and what else it is compiled for."""
 
 
-def instance(case: dict[str, Any], made: Plan) -> tuple[int, int, int]:
+def instance(case: dict[str, Any], made: Plan) -> tuple[int, int, str]:
     """That runs the case by wgmma."""
-    return bucket(case), made.row_units, made.small_ring
+    paired = made.paired and read_in_boxes(case, made)
+    return bucket(case), made.row_units, "paired" if paired else "small ring" * made.small_ring
 
 
 @pytest.fixture(scope="module")
@@ -422,7 +428,10 @@ def test_boxes_meet_all_that_may_lie_behind_the_keys(plan: Make) -> None:
             instance(case, one) for case, one in made if case["layout"] == layout and one.boxes
         }
         assert {units for _, units, _ in refused} >= {1, 2}
-        assert (128, 1, 1) in refused or layout == "expanded"
+        assert (128, 1, "small ring") in refused or layout == "expanded"
+        assert layout == "expanded" or any(
+            one.paired for case, one in made if case["layout"] == layout
+        )
 
 
 @pytest.mark.parametrize(
@@ -532,6 +541,25 @@ def test_tiles_of_more_rows_take_more_blocks(
 ) -> None:
     made = plan((1, heads_kv * rows, heads_kv, 1, Skv, 128), card=H200)
     assert (made.num_splits, made.cluster) == (splits, 8)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "card", "paired"),
+    [
+        ((1, 32, 8, 64, 16384, 128), H200, True),
+        ((1, 32, 8, 64, 16384, 64), H200, True),
+        ((1, 32, 8, 128, 16384, 128), H200, True),  # two pairs of each head
+        ((1, 32, 8, 96, 16384, 128), H200, False),  # three tiles
+        ((1, 32, 8, 16, 16384, 128), H200, False),  # one tile
+        ((1, 32, 8, 64, 16384, 256), H200, False),  # by one warpgroup each
+        ((1, 32, 8, 4096, 4096, 128), H200, False),  # tiles enough without splits
+        ((1, 32, 8, 64, 16384, 128), (*H200[:3], 1, *[0] * 9), False),  # a part without clusters
+    ],
+)
+def test_two_tiles_of_split_keys_share_their_copies(
+    plan: Make, sizes: tuple[int, ...], card: tuple[int, ...], paired: bool
+) -> None:
+    assert plan(sizes, card=card, wgmma=True).paired == paired
 
 
 def test_small_rings_are_for_more_blocks_of_a_query_than_multiprocessors(plan: Make) -> None:

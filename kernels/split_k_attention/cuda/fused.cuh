@@ -99,6 +99,17 @@ __device__ __forceinline__ void group_sync() {
   }
 }
 
+// The same; whether `value` is true for any of them.
+template <class C>
+__device__ __forceinline__ bool group_sync_or(bool value) {
+  if constexpr (C::ROW_WARPS == 1) {
+    __syncwarp();
+    return __any_sync(~0u, value);
+  } else {
+    return finishers_sync_or<C::THREADS>(value);
+  }
+}
+
 // One warp's 16 rows of that tile, as A fragments for all of D.
 template <class C>
 __device__ __forceinline__ void load_queries(uint32_t tile, int row_warp, int lane,
@@ -254,10 +265,11 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
   for (int64_t round = rounds_from; round < keys; round += stride, key0 += stride) {
     wait_copies<C::STAGES - 1>();
     group_sync<C>();
+    bool cleared = false;
     if constexpr (CAREFUL) {
       unsigned char* v_tile = region + stage * C::STAGE_BYTES + C::TILE_BYTES;
-      if (key0 < keys) clear_not_finite<C>(v_tile, thread, C::COPY_THREADS);
-      group_sync<C>();
+      if (key0 < keys) cleared = clear_not_finite<C>(v_tile, thread, C::COPY_THREADS);
+      cleared = group_sync_or<C>(cleared);
     }
     if (key0 < keys) {
       const uint32_t tile = ring + stage * C::STAGE_BYTES;
@@ -272,7 +284,9 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
       }
       attend_block<C, CAREFUL>(q, tile, tile + C::TILE_BYTES, masked, seen, exists, fp.c, lane,
                                state);
-      if constexpr (CAREFUL) add_not_finite<C>(fp, at, key0, seen_by_row, lane, state);
+      if constexpr (CAREFUL) {
+        if (cleared) add_not_finite<C>(fp, at, key0, seen_by_row, lane, state);
+      }
     }
     group_sync<C>();
     start_copy(key0 + C::STAGES * stride, stage);
@@ -327,15 +341,14 @@ __device__ __forceinline__ void attend(
   unsigned char* region = smem + key_warp * C::REGION_BYTES;
   float2* ml_smem = reinterpret_cast<float2*>(smem + C::ML_OFFSET);  // [KEY_WARPS, BLOCK_M]
   float2* ml = ml_smem + key_warp * C::BLOCK_M;
-  bool careful = false;
+  bool careful;
   {
     LaneState<C> state;
     attend_split<C, false>(fp, at, region, key_warp, row_warp, lane, state);
     store_group_state<C>(at, region, ml, row_warp, lane, state);
     careful = needs_care<C>(fp, at, row_warp, lane, state);
   }
-  __syncwarp();
-  if (__syncthreads_or(careful)) {
+  if (finishers_sync_or<C::THREADS>(careful)) {
     attend_carefully<C>(fp, at, region, ml, key_warp, row_warp, lane);
     block_sync();
   }

@@ -23,7 +23,7 @@ struct FusedPlan {
   bool merge_apart;   // a second kernel merges all splits; cluster is 1
   bool small_ring;    // of wgmma, for a head dimension of 65 to 128: two blocks share a multiprocessor
   bool boxes;         // k and v come by bulk tensor copies, where those can read them
-  bool paired;        // of wgmma: the blocks of two tiles share the copies of their keys
+  bool paired;        // of wgmma: two tiles' blocks share their copies of k and v; merge_apart, boxes
   int ragged_blocks;  // blocks that share unlike lengths evenly; 0 where splits are cut as above
   int64_t items;      // batch entries x KV heads x tiles
   bool heads_inner;   // neighbouring items differ in batch entry or head, not in the tile

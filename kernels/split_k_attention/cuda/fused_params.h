@@ -26,7 +26,7 @@ struct FusedParams {
   uint32_t ragged_blocks;  // of the kernel of ragged.cuh; 0 where the other is meant
   bool small_ring;         // of wgmma: two blocks share a multiprocessor
   bool boxes;              // k and v come by bulk tensor copies, where those can read them
-  bool paired;             // two blocks of one split share the copies of k and v, where boxes are copied
+  bool paired;             // of wgmma, with boxes: two tiles' blocks share their copies of k and v
   bool merge_apart;        // the states of all splits go to the workspace, for a second kernel
   bool overlap;            // may start before the kernel ahead of it in the stream has ended
   bool admit_next;         // and lets the one behind it start before it has ended itself
