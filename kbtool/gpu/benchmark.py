@@ -348,16 +348,16 @@ class OtherProcesses:
     The system may have more cores than that, and what happens on those is not what is measured.
     """
 
-    def __init__(self, stat: Path = Path("/proc/stat")) -> None:
-        self._stat = stat
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
         affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
         self._cores = {f"cpu{core}" for core in affinity}
         self._start = self._now()
 
     def _now(self) -> tuple[float, float, float] | None:
-        """Seconds: of the clock, of the cores' work, of this process's own and its children's."""
+        """Seconds: of the clock, of the cores' work, of this process's own and its descendants'."""
         try:
-            lines = self._stat.read_text().splitlines()
+            lines = (self._proc / "stat").read_text().splitlines()
         except OSError:
             return None
         busy = [
@@ -368,8 +368,30 @@ class OtherProcesses:
         ]
         if not busy:
             return None
-        own = sum(os.times()[:4])
-        return time.monotonic(), sum(busy) / os.sysconf("SC_CLK_TCK"), own
+        ticks = os.sysconf("SC_CLK_TCK")
+        own = sum(os.times()[:4]) + self._descendants() / ticks
+        return time.monotonic(), sum(busy) / ticks, own
+
+    def _descendants(self) -> int:
+        """Clock ticks of the processes that this one has started, and of theirs, which live on.
+
+        A peer that compiles keeps its compilers.
+        """
+        parents, work = {}, {}
+        for stat in self._proc.glob("[0-9]*/stat"):
+            try:
+                # The name, in brackets, may hold anything.
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:  # ended meanwhile
+                continue
+            pid = int(stat.parent.name)
+            parents[pid] = int(fields[1])
+            work[pid] = sum(map(int, fields[11:15]))  # its own and its ended children's
+        total, found = 0, {os.getpid()}
+        while found:
+            found = {pid for pid, parent in parents.items() if parent in found}
+            total += sum(work[pid] for pid in found)
+        return total
 
     def share(self) -> float | None:
         """Their share of these cores; ``None`` where the system does not tell."""

@@ -314,12 +314,40 @@ def test_others_are_those_on_the_cores_that_this_process_may_use(tmp_path, monke
         stat.write_text("\n".join([f"cpu  {sum(cores)} {rest}", *lines, "intr 1 2 3"]))
 
     ticked(0)
-    others = OtherProcesses(stat)
+    others = OtherProcesses(tmp_path)
     now[0] += 10
     ticked(5)
     assert others.share() == 0.25
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {77})
-    assert OtherProcesses(stat).share() is None
+    assert OtherProcesses(tmp_path).share() is None
+
+
+def test_processes_that_it_has_started_are_not_others(tmp_path, monkeypatch):
+    """A peer's compiler, and what that has started, work on its cores; so does another's process."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    monkeypatch.setattr(os, "times", lambda: (0.0, 0.0, 0.0, 0.0, 0.0))
+    now = [100.0]
+    monkeypatch.setattr(benchmarks.time, "monotonic", lambda: now[0])
+    hertz = os.sysconf("SC_CLK_TCK")
+
+    def ticked(mine: int, ended_childs: int, theirs: int) -> None:
+        processes = {
+            10: (os.getpid(), 0, 0),
+            11: (10, mine, ended_childs),
+            12: (1, theirs, 0),
+        }
+        for pid, (parent, own, waited) in processes.items():
+            (tmp_path / str(pid)).mkdir(exist_ok=True)
+            rest = f"S {parent} 0 0 0 0 0 0 0 0 0 {own} 0 {waited} 0 20 0"
+            (tmp_path / str(pid) / "stat").write_text(f"{pid} (a) b (c) {rest}\n")
+        busy = mine + ended_childs + theirs
+        (tmp_path / "stat").write_text(f"cpu0 {busy} 0 0 0 0 0 0 0 0 0\n")
+
+    ticked(0, 0, 0)
+    others = OtherProcesses(tmp_path)
+    now[0] += 10
+    ticked(5 * hertz, 2 * hertz, 1 * hertz)
+    assert others.share() == 0.1
 
 
 def test_whose_code_runs_is_said_before_it_runs():
