@@ -367,8 +367,7 @@ class Reckoning:
             cases = self._cases(operand)
             if not cases or not all(cases):
                 raise Unknown(f"{operand} does not say under which conditions it was measured")
-            value = self.records.at(operand, self.own)
-            self._note(value, operand)
+            self._note_each(operand)
             sides.append(cases)
         shared = {key for case in sides[0] for key, _ in case}
         shared &= {key for case in sides[1] for key, _ in case}
@@ -417,6 +416,14 @@ class Reckoning:
             if isinstance(node, Row):
                 return frozenset(node.case.items())
         return None
+
+    def _note_each(self, operand: Any) -> None:
+        """Notes what an operand refers to, or a derivation's operands."""
+        if isinstance(operand, Derivation):
+            for inner in operand.of:
+                self._note_each(inner)
+        elif isinstance(operand, str):
+            self._note(self.records.at(operand, self.own), operand)
 
     def _note(self, value: Any, reference: str) -> None:
         name, path = split_reference(reference)

@@ -152,6 +152,10 @@ def test_an_average_is_not_compared_with_one_size(base: Knowledge) -> None:
                     claim("average", "mean", ["#measurements.m.s64.ms", "#measurements.m.s128.ms"],
                           stated="2.0 ms"),
                     claim("unlike", "alike", ["#measurements.m.s128.ms", "#claims.average.stated"]),
+                    claim("worked-out", "alike",
+                          ["#measurements.m.s128.ms",
+                           {"how": "mean",
+                            "of": ["#measurements.m.s64.ms", "#measurements.m.s128.ms"]}]),
                     claim("like", "alike", ["#measurements.m.s128.ms", "#measurements.m.again.ms"]),
                     claim("unsaid", "alike", ["#measurements.m.s64.ms", "#measurements.m.bare.ms"]),
                     claim("unmeasured", "alike", ["#measurements.m.s128.ms", "3 ms"]),
@@ -162,7 +166,8 @@ def test_an_average_is_not_compared_with_one_size(base: Knowledge) -> None:
     found = report(base)
     items = {item.claim: item for item in found.items}
     assert {name: item.grade for name, item in items.items()} == {
-        "average": "consistent", "unlike": "inconsistent", "like": "consistent",
+        "average": "consistent", "unlike": "inconsistent", "worked-out": "inconsistent",
+        "like": "consistent",
         "unsaid": "undetermined", "unmeasured": "undetermined",
     }  # fmt: skip
     said = found.reckoned(items["unlike"]).derived
