@@ -29,6 +29,7 @@ CALLS: dict[str, dict[str, Any]] = {
                "kv_lengths": [16400, 3, 0, 700, 1, 9000]},
     "boxes": {"B": 2, "H": 8, "Hkv": 2, "Sq": 20, "Skv": 3000, "D": 128, "num_splits": 24,
               "kv_lengths": [3000, 1500]},
+    "pairs": {"B": 1, "H": 8, "Hkv": 2, "Sq": 50, "Skv": 5200, "D": 128, "num_splits": 5},
 }  # fmt: skip
 each_call = pytest.mark.parametrize("kind", CALLS)
 

@@ -412,6 +412,20 @@ def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
     assert any(not made.boxes for _, made in wgmma)
 
 
+@pytest.mark.parametrize("case_set", ["edges", "sanitise"])
+def test_paired_blocks_fill_each_stage_of_their_ring_again(plan: Make, case_set: str) -> None:
+    """Only then a stage is waited for until both blocks have freed it; with hidden values too."""
+    reached = set()
+    for case in MANIFEST.cases(case_set):
+        made = plans_of(plan, case)[1]
+        if made.paired and read_in_boxes(case, made):
+            blocks = min(case.get("kv_lengths") or [case["Skv"]]) // 128 // made.num_splits
+            stages = {64: 4, 128: 3}[bucket(case)]
+            if blocks > stages:
+                reached.add((bucket(case), case["causal"], is_short(case)))
+    assert {(64, True, True), (128, True, True)} <= reached
+
+
 def test_boxes_meet_all_that_may_lie_behind_the_keys(plan: Make) -> None:
     cases = [case for case in MANIFEST.cases("edges") if case["B"] * case["H"] * case["Skv"] > 0]
     made = [(case, plans_of(plan, case)[1]) for case in cases]
@@ -553,7 +567,7 @@ def test_tiles_of_more_rows_take_more_blocks(
         ((1, 32, 8, 16, 16384, 128), H200, False),  # one tile
         ((1, 32, 8, 64, 16384, 256), H200, False),  # by one warpgroup each
         ((1, 32, 8, 4096, 4096, 128), H200, False),  # tiles enough without splits
-        ((1, 32, 8, 64, 16384, 128), (*H200[:3], 1, *[0] * 9), False),  # a part without clusters
+        ((1, 32, 8, 64, 16384, 128), (*H200[:4], *[0] * 9), False),  # a part that fits no pair
     ],
 )
 def test_two_tiles_of_split_keys_share_their_copies(

@@ -18,7 +18,7 @@ __host__ __device__ __forceinline__ int share_of(int chunks, int cluster) {
 // Blocks of keys are dealt out to the splits in turn, or each split has its own in a row. Keys are
 // counted from the first of the split's.
 struct BlockItem {
-  uint32_t item;
+  uint32_t item;           // of paired blocks, the pair's
   uint32_t split;
   uint32_t batch;
   uint32_t head_kv;

@@ -23,8 +23,9 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// At a barrier of any block of the cluster. Hands over nothing that this thread has written: that would
-// take a fence of the whole cluster's memory, and a third off the speed of 64 queries (on an H200).
+// At a barrier of any block of the cluster. Of this thread's reads and writes only those of products that
+// it has waited for are over for the other block: more would take a fence of the cluster's memory, and a
+// third off the speed of 64 queries (on an H200).
 __device__ __forceinline__ void barrier_arrive_remote(uint32_t remote) {
   asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(remote) : "memory");
 }

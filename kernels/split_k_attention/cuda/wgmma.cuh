@@ -21,6 +21,8 @@
 namespace kbtool::cuda {
 
 // SMALL_RING: two blocks share a multiprocessor, so that one reads while the other starts or ends.
+// PAIRED: a cluster of two blocks, of two tiles that a split's keys are for, shares the boxes that each
+// asks for half of.
 template <class Element_, int D_, int WARPGROUPS_, bool SMALL_RING_ = false, bool PAIRED_ = false>
 struct WgmmaConfig {
   using Element = Element_;
@@ -135,6 +137,12 @@ struct Ring {
     publish_barriers();
   }
 };
+
+// Known where blocks are paired.
+template <class C>
+__device__ __forceinline__ bool in_boxes(const FusedParams& fp) {
+  return C::PAIRED || fp.boxes;
+}
 
 // Where a role is in the ring.
 template <class C>
@@ -428,12 +436,12 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
   };
   const auto await = [&](uint32_t full, uint32_t parity) {
     barrier_wait(full, parity);
-    if (!fp.boxes) fence_for_products();  // bulk copies and products are of one proxy
+    if (!in_boxes<C>(fp)) fence_for_products();  // bulk copies and products are of one proxy
     __syncwarp();
   };
   RingPosition<C> searched;  // among the blocks whose values are looked through
   const auto await_values = [&](int64_t key0, const RingPosition<C>& last, auto plain) {
-    if (!plain && fp.boxes && key0 + C::BLOCK_KV > seen_by_tile) {
+    if (!plain && in_boxes<C>(fp) && key0 + C::BLOCK_KV > seen_by_tile) {
       await(ring.values_searched(last.stage), searched.parity);
       searched.advance();
     } else {
@@ -557,8 +565,8 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
   const int lane = threadIdx.x % 32;
   const Ring<C> ring{shared_address(wgmma_smem)};
   if (threadIdx.x == 0) {
-    ring.init(wgmma_smem, fp.boxes);
-    if (fp.boxes) {
+    ring.init(wgmma_smem, in_boxes<C>(fp));
+    if (in_boxes<C>(fp)) {
       prefetch_map(maps.k);
       prefetch_map(maps.v);
     }
@@ -566,15 +574,15 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
   }
   const BlockItem at = locate<C>(fp);
   block_sync();
-  if constexpr (C::PAIRED) {  // the other's barriers are there
-    cluster_arrive();
+  if constexpr (C::PAIRED) {  // the other's barriers are there, which it has published
+    cluster_arrive_relaxed();
     cluster_wait();
   }
 
   if (warp >= C::CONSUMER_WARPS) {
     if constexpr (C::UNEVEN_REGISTERS) give_registers<C::PRODUCER_REGISTERS>();
     const int thread = static_cast<int>(threadIdx.x) - C::THREADS;
-    if (fp.boxes) {
+    if (in_boxes<C>(fp)) {
       produce_boxes<C>(fp, maps, at, ring, wgmma_smem, thread);
     } else {
       produce<C>(fp, at, ring, wgmma_smem, thread);
@@ -589,10 +597,18 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
       bring_queries<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
       touch_later_parameters(fp);
       consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
-      if constexpr (C::PAIRED) cluster_arrive_relaxed();
+      // Until the other block has come this far its warps may free stages here. Not relaxed: what they have
+      // sent is there before they arrive.
+      if constexpr (C::PAIRED) {
+        __syncwarp();
+        cluster_arrive();
+      }
       if (C::PAIRED || fp.merge_apart) {
         store_split_state<C>(fp, at, warp, lane, state);
-        if constexpr (C::PAIRED) cluster_wait();  // the other may free stages here until then
+        if constexpr (C::PAIRED) {
+          __syncwarp();
+          cluster_wait();
+        }
         return;
       }
       if (fp.splits.divisor == 1) {
