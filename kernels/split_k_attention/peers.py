@@ -219,8 +219,8 @@ def flex(inputs: Inputs) -> Call | str:
     B, H, Sq, _ = q.shape
     Skv = k.shape[2]
     mask = None
-    # Its kernel for fewer than 128 queries cuts the keys that blocks of the mask stand for; without a
-    # mask that is one block of 2^30 keys, and one split gets them all.
+    # Its kernel for fewer than 128 queries cuts the keys that blocks of the mask stand for; without
+    # a mask that is one block of 2^30 keys, and one split gets them all.
     if inputs["kv_lengths"] is not None or inputs["causal"] or Sq < 128:
         seen = _seen(inputs)
 

@@ -323,7 +323,7 @@ def test_others_are_those_on_the_cores_that_this_process_may_use(tmp_path, monke
 
 
 def test_processes_that_it_has_started_are_not_others(tmp_path, monkeypatch):
-    """A peer's compiler, and what that has started, work on its cores; so does another's process."""
+    """A peer's compiler, and what that has started, work on its cores; another's process too."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     monkeypatch.setattr(os, "times", lambda: (0.0, 0.0, 0.0, 0.0, 0.0))
     now = [100.0]
