@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC
@@ -156,21 +156,28 @@ class KnowledgeBase:
             if found:
                 names = ", ".join(entry.record.id for entry in found[:5])
                 raise NotFoundError(f"{name!r} is more than one session: {names}")
-        unsound = self._unsound_session(name)
+        unsound = self._unsound_session(
+            lambda id_, path: id_.startswith(name) or name == _said_in(path, "label")
+        )
         if unsound is not None:
             raise RecordError(
                 f"session {name!r} is there and does not load; mend it first:\n  {unsound}"
             )
         raise NotFoundError(f"there is no session {name!r}; see `kbtool session list`")
 
-    def _unsound_session(self, name: str) -> Finding | None:
-        """What is wrong first with a session of that name that was left out, if there is one."""
+    def unsound_of_status(self, status: str) -> Finding | None:
+        """What is wrong first with a session that does not load and says that it is of a status."""
+        return self._unsound_session(lambda _, path: _said_in(path, "status") == status)
+
+    def _unsound_session(self, meant: Callable[[str, Path], bool]) -> Finding | None:
+        """What is wrong first with a session that was left out and is ``meant(id, path)``."""
+        loaded = self.sessions  # finds what is wrong
         for finding in self.findings:
             folder, _, file = finding.path.rpartition("/")
             id_ = folder.removeprefix("sessions/")
-            if file != "session.yaml":
+            if file != "session.yaml" or id_ in loaded:
                 continue
-            if id_.startswith(name) or name == _label_in(self.root / finding.path):
+            if meant(id_, self.root / finding.path):
                 return finding
         return None
 
@@ -191,10 +198,11 @@ class KnowledgeBase:
         return entries
 
 
-def _label_in(path: Path) -> str | None:
-    """The label that stands in the text of a record that does not load, if any."""
+def _said_in(path: Path, key: str) -> str | None:
+    """What stands under a key in the text of a record that does not load, if anything."""
+    line = rf"^{key}:[ \t]*(.+?)[ \t]*$"
     try:
-        found = re.search(r"^label:[ \t]*(.+?)[ \t]*$", path.read_text("utf-8", "replace"), re.M)
+        found = re.search(line, path.read_text("utf-8", "replace"), re.M)
     except OSError:
         return None
     return found[1].strip("\"'") if found else None

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from git import Repo
 from knowledge import LOOK, RUN, sealed
 
 
@@ -170,6 +171,33 @@ def test_two_running_sessions_need_a_name(base, kbtool):
     assert "-one (Marie), " in done.err and "say which: --session ID" in done.err
     assert "say which: add its ID" in kbtool("session", "close", root=base.root).err
     assert kbtool("session", "note", "x", "--session", "one", root=base.root).code == 0
+
+
+def test_the_running_session_of_another_needs_its_name(base, kbtool):
+    repo = Repo.init(base.root)
+    with repo.config_writer() as config:
+        config.set_value("user", "name", "Bob")
+    kbtool("session", "new", "One", "--engineer", "Marie", root=base.root)
+    done = kbtool("session", "note", "x", root=base.root)
+    assert done.code == 2
+    assert "is another's: " in done.err and "-one (Marie), and git's user.name is Bob" in done.err
+    assert kbtool("session", "note", "x", "--session", "one", root=base.root).code == 0
+    kbtool("session", "new", "Two", root=base.root)
+    assert kbtool("session", "close", root=base.root).out.startswith("20")
+    shown = json.loads(kbtool("session", "show", "one", "--json", root=base.root).out)
+    assert shown["session"]["status"] == "running"
+
+
+def test_a_running_session_that_does_not_load_is_not_passed_over(base, kbtool):
+    kbtool("session", "new", "Good", root=base.root)
+    made = json.loads(kbtool("session", "new", "Bad", "--json", root=base.root).out)
+    path = base.root / "sessions" / made["id"] / "session.yaml"
+    path.write_text(path.read_text() + "\nnonsense: 1\n")
+    done = kbtool("session", "note", "x", root=base.root)
+    assert done.code == 1
+    assert "a session that says it is running does not load" in done.err
+    assert "nonsense" in done.err and "--session ID" in done.err
+    assert kbtool("session", "note", "x", "--session", "good", root=base.root).code == 0
 
 
 def test_an_unsound_record_is_refused_with_its_findings(base, kbtool):

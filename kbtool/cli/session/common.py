@@ -52,7 +52,7 @@ def named(
 
 
 def only(base: KnowledgeBase, status: str, how: str) -> Entry[Session] | None:
-    """The session of that status; of several that of who works here, as git is told.
+    """The session of that status that is of who works here, as git is told, or of nobody.
 
     Args:
         base: the knowledge base.
@@ -63,20 +63,34 @@ def only(base: KnowledgeBase, status: str, how: str) -> Entry[Session] | None:
         ``None`` if there is none.
 
     Raises:
-        UsageError: there are several, and nothing tells which is meant.
+        UsageError: nothing tells which is meant: there are several, or it is another's.
+        RecordError: one does not load that says that it is of that status.
     """
     from kbtool.cli.session.history import engineer
-    from kbtool.model.errors import UsageError
+    from kbtool.model.errors import RecordError, UsageError
 
+    unsound = base.unsound_of_status(status)
+    if unsound is not None:
+        raise RecordError(
+            f"a session that says it is {status} does not load; mend it, or say which session you"
+            f" mean: {how}\n  {unsound}"
+        )
     there = of_status(base, status)
+    if not there:
+        return None
+    me = engineer(base.root)
+    own = [entry for entry in there if me is not None and entry.record.engineer == me]
+    if len(own) == 1:
+        return own[0]
+    names = ", ".join(_whose(entry.record) for entry in there)
     if len(there) > 1:
-        me = engineer(base.root)
-        own = [entry for entry in there if me is not None and entry.record.engineer == me]
-        if len(own) != 1:
-            names = ", ".join(_whose(entry.record) for entry in there)
-            raise UsageError(f"more than one session is {status}: {names}; say which: {how}")
-        there = own
-    return there[0] if there else None
+        raise UsageError(f"more than one session is {status}: {names}; say which: {how}")
+    if me is not None and there[0].record.engineer is not None:
+        raise UsageError(
+            f"the session that is {status} is another's: {names}, and git's user.name is {me}; say"
+            f" which you mean: {how}, or begin your own: kbtool session new TITLE"
+        )
+    return there[0]
 
 
 def of_status(base: KnowledgeBase, status: str) -> list[Entry[Session]]:
