@@ -25,8 +25,8 @@ Examples:
 \b
 A session goes by its id, its label, or the beginning of its id. Without one, a command takes the
 session that is running (resume: the one that is paused) and is of who works here, as git's
-user.name says it, or of nobody. What no command writes, session.yaml holds a hint for; what is wrong is
-mended there."""
+user.name says it, or of nobody. What no command writes, session.yaml holds a hint for; what is
+wrong is mended there."""
 
 
 @click.group(epilog=EPILOG)
