@@ -8,7 +8,13 @@ from decimal import Decimal
 from typing import TypeVar
 
 from kbtool.model.base import Instant, Quantity
-from kbtool.model.results import BenchmarkCase, BenchmarkResult, TuneResult, ValidationResult
+from kbtool.model.results import (
+    BenchmarkCase,
+    BenchmarkResult,
+    BuildResult,
+    TuneResult,
+    ValidationResult,
+)
 from kbtool.model.run import Run
 from kbtool.model.words import many as many
 from kbtool.model.words import significant as significant
@@ -68,6 +74,11 @@ def instant(value: datetime) -> str:
     """A moment of a run: ``2025-11-21 10:19 UTC`` as recorded."""
     zone = value.tzname() or ""
     return f"{value:%Y-%m-%d %H:%M} {zone}".strip()
+
+
+def build(run: Run) -> BuildResult | None:
+    """The last build of a run."""
+    return _last(run, BuildResult)
 
 
 def validation(run: Run) -> ValidationResult | None:

@@ -17,12 +17,13 @@ from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.kernel import Kernel
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
-from kbtool.model.results import BuildResult, EnvironmentResult, MutantResult, MutantsResult
+from kbtool.model.results import EnvironmentResult, MutantResult, MutantsResult
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Bug, Session
 from kbtool.runner.history import Match, matching
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
+from kbtool.site.figures import build
 from kbtool.site.glossary import Terms
 from kbtool.store.prose import documents, notes
 from kbtool.store.sources import kernel_hashes
@@ -292,7 +293,7 @@ class Index:
     def is_older(self, run: Run) -> bool:
         """Whether a run built other sources than the tree has. Of a run that recorded no hashes,
         nothing is known, and of a kernel that is gone."""
-        built = next((s.result for s in run.steps if isinstance(s.result, BuildResult)), None)
+        built = build(run)
         if built is None or not built.sources or built.kernel not in self.kernels:
             return False
         now = self._hashes[built.kernel]

@@ -414,6 +414,21 @@ def test_a_run_of_other_sources_is_marked(
     ]
 
 
+@pytest.mark.parametrize(("before", "said"), [(COPY, "4 of 4"), ("before", "2 of 2")])
+def test_the_widest_validation_of_the_newest_sources_counts(
+    tmp_path: Path, before: str, said: str
+) -> None:
+    """Each build makes a library of its own, of the same sources too."""
+    wide = run(11, {"s float32": {"ours": 5, "base": 10}}, "H1", variants=["plain"])
+    wide["steps"][0]["result"] = built(11, copy_h=before)["steps"][0]["result"]
+    narrow = built(12, copy_h=COPY, copy_cpp=COPY)
+    for step in narrow["steps"]:
+        step["result"]["sha256"] = "1" * 64
+    made = make(tmp_path / "kb", wide, narrow)
+    results = sections(made[at.kernel_page("copy")])["results"]
+    assert f"{said} cases passed" in results.partition("Newest runs")[0]
+
+
 def test_the_workspace_of_each_variant_stands_with_it(tmp_path: Path) -> None:
     needs = copy.deepcopy(NEW)
     first, second = needs["steps"][2]["result"]["cases"]

@@ -11,7 +11,7 @@ from kbtool.runner.words import cases_passed, headline, span
 from kbtool.site import addresses as at
 from kbtool.site.drawing import DrawingError, inlined
 from kbtool.site.escape import code, inline
-from kbtool.site.figures import benchmark, instant, unproven, validation, worst_error
+from kbtool.site.figures import benchmark, build, instant, unproven, validation, worst_error
 from kbtool.site.figures import significant as figure
 from kbtool.site.index import Index
 from kbtool.site.markup import chip, facts, heading, join, nothing, nowrap, stacked_table, table
@@ -142,7 +142,7 @@ def _results(index: Index, kernel: Kernel, here: str) -> list[str]:
     ]
     missing = sorted(set(kernel.targets) - {target for target, _ in groups})
     why = "no run in this knowledge base built it" if runs else "the kernel was never run here"
-    header = ["Target", "Machine", "Validation of the newest library", "Newest benchmark"]
+    header = ["Target", "Machine", "Validation of the newest sources", "Newest benchmark"]
     return [
         table(header, rows) if rows else "",
         *(f"Target {code(target)}: no data because {why}." for target in missing),
@@ -209,12 +209,12 @@ def _age(index: Index, run: Run) -> str:
 
 
 def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
-    """Of runs, newest first: the widest validation of the newest library, and the newest
-    benchmark, a quiet one where there is one. A run that profiles validates a few cases of a
-    library that others tried in full."""
+    """Of runs, newest first: the widest validation of what the newest one built, and the newest
+    benchmark, a quiet one where there is one. A run that profiles validates a few cases of what
+    others tried in full."""
     tried = [(run, result) for run in runs if (result := validation(run))]
     checked = max(
-        (pair for pair in tried if pair[1].sha256 == tried[0][1].sha256),
+        (pair for pair in tried if _same_sources(pair[0], tried[0][0])),
         key=lambda pair: len(pair[1].cases),
         default=None,
     )
@@ -239,6 +239,23 @@ def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
     else:
         right = f"no data because {_why(runs[0], 'benchmark')}"
     return left, right
+
+
+def _same_sources(one: Run, other: Run) -> bool:
+    """Whether two runs built the same files alike; one may have built a specialisation of them.
+
+    Libraries of the same sources differ from build to build. Runs that recorded no hashes go by
+    their libraries.
+    """
+    if one is other:
+        return True
+    first, second = build(one), build(other)
+    if first is None or second is None:
+        return False
+    both = first.sources.keys() & second.sources.keys()
+    if not both:
+        return first.sha256 == second.sha256
+    return all(first.sources[path] == second.sources[path] for path in both)
 
 
 def _run(index: Index, run: Run, here: str) -> str:

@@ -11,13 +11,14 @@ from statistics import geometric_mean, median
 from typing import NamedTuple
 
 from kbtool.model.kernel import Kernel
-from kbtool.model.results import BenchmarkCase, BenchmarkResult, BuildResult, Timing
+from kbtool.model.results import BenchmarkCase, BenchmarkResult, Timing
 from kbtool.model.run import Run
 from kbtool.runner.words import not_reached
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
 from kbtool.site.figures import (
     benchmark,
+    build,
     instant,
     many,
     share_of_ceiling,
@@ -79,10 +80,8 @@ class Group(NamedTuple):
 
 def target_of(run: Run) -> str | None:
     """The target that a run built, ``None`` if it built none."""
-    for step in run.steps:
-        if isinstance(step.result, BuildResult):
-            return step.result.target
-    return None
+    built = build(run)
+    return built.target if built else None
 
 
 def groups(index: Index, kernel: Kernel) -> dict[Machine, list[Group]]:
