@@ -27,13 +27,14 @@ from kbtool.ledger.derive import (
     Unknown,
     expression,
     leaves_of,
+    references,
     shown,
 )
 from kbtool.ledger.implied import Implied, Links, implied
 from kbtool.model import figures
 from kbtool.model.address import split_reference
 from kbtool.model.base import Quantity
-from kbtool.model.claim import Claim, Derivation
+from kbtool.model.claim import Claim
 from kbtool.model.figures import Figure, NoFigure, WrongUnits
 from kbtool.model.run import Run
 from kbtool.model.session import Session
@@ -244,7 +245,7 @@ class _Audit:
         return Report(self.base, self.records, items, self.stale)
 
     def _needs(self, of: Sequence[Any], own: str) -> Iterator[Key]:
-        for reference in _references(of):
+        for reference in references(of):
             claim = self.records.claim(reference, own)
             if claim is not None:
                 yield claim
@@ -259,7 +260,7 @@ class _Audit:
                 else:
                     self.rests[key][f"{id_}#{path}"] = None
         for claim in record.claims:
-            for reference in _references(claim.of):
+            for reference in references(claim.of):
                 name, path = split_reference(reference)
                 parts = path.split(".")
                 if name in (None, id_) and parts[0] in {"decisions", "plans"} and len(parts) > 1:
@@ -301,7 +302,7 @@ class _Audit:
         node = self.nodes[key]
         return all(
             self.records.claim(reference, node.own) in self.typed
-            for reference in _references(node.claim.of)
+            for reference in references(node.claim.of)
         )
 
     def _turn(self, ordered: Sequence[Key]) -> None:
@@ -470,14 +471,6 @@ def _commits(sessions: Iterable[Session]) -> Iterator[str]:
 def _runs(base: KnowledgeBase) -> dict[str, Run]:
     """Run id → its last attempt."""
     return {entry.record.id: entry.record for entry in base.runs}
-
-
-def _references(of: Sequence[Any]) -> Iterator[str]:
-    for operand in of:
-        if isinstance(operand, Derivation):
-            yield from _references(operand.of)
-        elif isinstance(operand, str):
-            yield operand
 
 
 def _in_line(nodes: Mapping[Key, _Node]) -> tuple[list[Key], list[Key]]:

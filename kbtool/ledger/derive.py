@@ -366,8 +366,12 @@ class Reckoning:
         for operand in of:
             cases = self._cases(operand)
             if not cases or not all(cases):
-                raise Unknown(f"{operand} does not say under which conditions it was measured")
-            self._note_each(operand)
+                said = operand
+                if isinstance(operand, Derivation):
+                    said = expression(operand.how, operand.of, self.records, self.own)
+                raise Unknown(f"{said} does not say under which conditions it was measured")
+            for reference in references([operand]):
+                self._note(self.records.at(reference, self.own), reference)
             sides.append(cases)
         shared = {key for case in sides[0] for key, _ in case}
         shared &= {key for case in sides[1] for key, _ in case}
@@ -416,14 +420,6 @@ class Reckoning:
             if isinstance(node, Row):
                 return frozenset(node.case.items())
         return None
-
-    def _note_each(self, operand: Any) -> None:
-        """Notes what an operand refers to, or a derivation's operands."""
-        if isinstance(operand, Derivation):
-            for inner in operand.of:
-                self._note_each(inner)
-        elif isinstance(operand, str):
-            self._note(self.records.at(operand, self.own), operand)
 
     def _note(self, value: Any, reference: str) -> None:
         name, path = split_reference(reference)
@@ -534,6 +530,15 @@ def expression(how: str, of: Sequence[Any], records: Records, own: str) -> str:
     if how in _PHRASES:
         return _PHRASES[how].format(*operands)
     return f"{how.replace('_', ' ')} of {', '.join(operands)}"
+
+
+def references(of: Sequence[Any]) -> Iterator[str]:
+    """What operands refer to, and those of the derivations among them."""
+    for operand in of:
+        if isinstance(operand, Derivation):
+            yield from references(operand.of)
+        elif isinstance(operand, str):
+            yield operand
 
 
 def _operand(operand: Any, records: Records, own: str) -> str:

@@ -159,6 +159,10 @@ def test_an_average_is_not_compared_with_one_size(base: Knowledge) -> None:
                     claim("like", "alike", ["#measurements.m.s128.ms", "#measurements.m.again.ms"]),
                     claim("unsaid", "alike", ["#measurements.m.s64.ms", "#measurements.m.bare.ms"]),
                     claim("unmeasured", "alike", ["#measurements.m.s128.ms", "3 ms"]),
+                    claim("unsaid-within", "alike",
+                          ["#measurements.m.s64.ms",
+                           {"how": "mean",
+                            "of": ["#measurements.m.s64.ms", "#measurements.m.bare.ms"]}]),
                 ],
             }
         )
@@ -168,8 +172,10 @@ def test_an_average_is_not_compared_with_one_size(base: Knowledge) -> None:
     assert {name: item.grade for name, item in items.items()} == {
         "average": "consistent", "unlike": "inconsistent", "worked-out": "inconsistent",
         "like": "consistent",
-        "unsaid": "undetermined", "unmeasured": "undetermined",
+        "unsaid": "undetermined", "unmeasured": "undetermined", "unsaid-within": "undetermined",
     }  # fmt: skip
+    why = found.reckoned(items["unsaid-within"]).why
+    assert why == "mean of 1.0 ms, 4.0 ms does not say under which conditions it was measured"
     said = found.reckoned(items["unlike"]).derived
     assert (
         said == "unlike: one is at D=8 S=128, the other at an average over 2: D=8 S=128, D=8 S=64"
