@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,51 @@ from kbtool.gpu.validate import validate_case
 Attention = Callable[..., Any]
 
 
+@dataclass(frozen=True)
+class Call:
+    """A call that takes a way of its own through the kernels.
+
+    case: what the harness makes inputs of
+    replayed: lengths per batch entry, a list for each replay of one graph
+    many: fields that make a batch of it whose states lie in the workspace for long
+    """
+
+    case: dict[str, Any]
+    replayed: list[list[int]]
+    many: dict[str, Any]
+
+    @property
+    def whole(self) -> list[int]:
+        return [self.case["Skv"]] * self.case["B"]
+
+
 # A decode step whose splits merge through the workspace where the variant has one; a batch that the
 # fused kernel shares out by its lengths; tiles of two warpgroups, which wgmma reads in boxes and
-# merges by a second kernel.
-CALLS: dict[str, dict[str, Any]] = {
-    "splits": {"B": 2, "H": 8, "Hkv": 2, "Sq": 1, "Skv": 3000, "D": 64, "num_splits": 24},
-    "ragged": {"B": 6, "H": 8, "Hkv": 2, "Sq": 1, "Skv": 16400, "D": 64,
-               "kv_lengths": [16400, 3, 0, 700, 1, 9000]},
-    "boxes": {"B": 2, "H": 8, "Hkv": 2, "Sq": 20, "Skv": 3000, "D": 128, "num_splits": 24,
-              "kv_lengths": [3000, 1500]},
-    "pairs": {"B": 1, "H": 8, "Hkv": 2, "Sq": 50, "Skv": 5200, "D": 128, "num_splits": 5},
+# merges by a second kernel; two such tiles that share each copy of their keys.
+CALLS = {
+    "splits": Call(
+        {"B": 2, "H": 8, "Hkv": 2, "Sq": 1, "Skv": 3000, "D": 64, "num_splits": 24},
+        replayed=[[3000, 3000], [0, 1], [2999, 65], [64, 0], [1500, 3000]],
+        many={"B": 64},
+    ),
+    "ragged": Call(
+        {"B": 6, "H": 8, "Hkv": 2, "Sq": 1, "Skv": 16400, "D": 64,
+         "kv_lengths": [16400, 3, 0, 700, 1, 9000]},
+        replayed=[[16400] * 6, [0] * 6, [0, 16400, 0, 1, 700, 9000], [1, 0, 0, 0, 0, 0],
+                  [2047, 65, 64, 63, 16399, 8200]],
+        many={"B": 40, "kv_lengths": [16400] * 40},
+    ),
+    "boxes": Call(
+        {"B": 2, "H": 8, "Hkv": 2, "Sq": 20, "Skv": 3000, "D": 128, "num_splits": 24,
+         "kv_lengths": [3000, 1500]},
+        replayed=[[3000, 3000], [0, 1], [2999, 65], [64, 0], [129, 2945]],
+        many={"B": 32, "kv_lengths": [3000] * 32},
+    ),
+    "pairs": Call(
+        {"B": 1, "H": 8, "Hkv": 2, "Sq": 50, "Skv": 5200, "D": 128, "num_splits": 5},
+        replayed=[[5200], [0], [1], [5199], [1041], [64]],
+        many={"B": 16},
+    ),
 }  # fmt: skip
 each_call = pytest.mark.parametrize("kind", CALLS)
 
@@ -37,7 +73,7 @@ each_call = pytest.mark.parametrize("kind", CALLS)
 def inputs_of(
     harness: Any, place: Place, seed: int = 1, kind: str = "splits", **fields: Any
 ) -> dict[str, Any]:
-    case = CALLS[kind] | fields
+    case = CALLS[kind].case | fields
     made: dict[str, Any] = harness.make_inputs(case, device=place.device, seed=seed)
     return made
 
@@ -60,19 +96,6 @@ def test_kbtool_validates_the_quick_cases(harness: Any, place: Place) -> None:
         assert result.variant == place.variant
 
 
-REPLAYED = {
-    "splits": ([3000, 3000], [0, 1], [2999, 65], [64, 0], [1500, 3000]),
-    "ragged": (
-        [16400] * 6,
-        [0] * 6,
-        [0, 16400, 0, 1, 700, 9000],
-        [1, 0, 0, 0, 0, 0],
-        [2047, 65, 64, 63, 16399, 8200],
-    ),
-    "boxes": ([3000, 3000], [0, 1], [2999, 65], [64, 0], [129, 2945]),
-}
-
-
 @on_cuda
 @each_call
 def test_a_graph_replays_on_new_inputs(
@@ -81,14 +104,14 @@ def test_a_graph_replays_on_new_inputs(
     """CUDA graph: split count or metadata differ from capture."""
     # Lengths change between replays: what was captured must cut the keys by what they are then, and
     # what lies behind them is NaN.
-    whole = {"kv_lengths": [CALLS[kind]["Skv"]] * CALLS[kind]["B"], "kv_lengths_dtype": "int64"}
+    whole = {"kv_lengths": CALLS[kind].whole, "kv_lengths_dtype": "int64"}
     inputs = inputs_of(harness, place, kind=kind, **whole)
     call_of(attention, inputs)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         out, lse = call_of(attention, inputs)
-    for seed, lengths in enumerate(REPLAYED[kind]):
+    for seed, lengths in enumerate(CALLS[kind].replayed):
         fresh = inputs_of(harness, place, seed=seed, kind=kind, **whole | {"kv_lengths": lengths})
         for name in ("q", "k", "v", "kv_lengths"):
             inputs[name].copy_(fresh[name])
@@ -162,12 +185,7 @@ def test_what_a_call_has_taken_is_nobody_elses_until_its_kernels_are_done(
     # stream that is written to after the call, so all of it must come from that stream's memory.
     # What other streams can take is overwritten here while the call's kernels wait and run: batches
     # whose states lie in the workspace for long.
-    large: dict[str, dict[str, Any]] = {
-        "splits": {"B": 64},
-        "ragged": {"B": 40, "kv_lengths": [16400] * 40},
-        "boxes": {"B": 32, "kv_lengths": [3000] * 32},
-    }
-    inputs = inputs_of(harness, place, kind=kind, **large[kind])
+    inputs = inputs_of(harness, place, kind=kind, **CALLS[kind].many)
     size = harness.workspace_bytes(inputs, place.variant) // 4
     if size == 0:
         pytest.skip(f"{place} takes no workspace")
@@ -337,14 +355,14 @@ def test_compiles_into_graphs(attention: Attention, harness: Any, place: Place, 
     counters = pytest.importorskip("torch._dynamo.utils").counters
     torch.compiler.reset()
     counters.clear()
-    splits = CALLS[kind].get("num_splits")
+    splits = CALLS[kind].case.get("num_splits")
 
     def attend(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         out, lse = attention(q, k, v, num_splits=splits, kv_lengths=lengths, return_lse=True)
         return out * 2, lse
 
     compiled = torch.compile(attend, mode="reduce-overhead", fullgraph=True)
-    for seed, lengths in enumerate(REPLAYED[kind]):
+    for seed, lengths in enumerate(CALLS[kind].replayed):
         inputs = inputs_of(harness, place, seed=seed, kind=kind, kv_lengths=lengths)
         arguments = [inputs[name] for name in ("q", "k", "v", "kv_lengths")]
         torch.compiler.cudagraph_mark_step_begin()

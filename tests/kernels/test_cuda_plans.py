@@ -13,6 +13,7 @@ import pytest
 from attention_rule import FOLDER, MANIFEST, Place
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from test_attention_cuda import CALLS
 from test_attention_properties import ragged_cases
 
 from kbtool.gpu.toolchain import cuda_home, find_nvcc
@@ -424,6 +425,19 @@ def test_paired_blocks_fill_each_stage_of_their_ring_again(plan: Make, case_set:
             if blocks > stages:
                 reached.add((bucket(case), case["causal"], is_short(case)))
     assert {(64, True, True), (128, True, True)} <= reached
+
+
+def test_each_call_of_the_card_tests_takes_its_own_way(plan: Make) -> None:
+    for kind, call in CALLS.items():
+        replayed = call.case | {"kv_lengths": call.whole}
+        for case in (call.case, replayed, call.case | call.many):
+            fused, wgmma = plans_of(plan, case)
+            assert bool(fused.ragged_blocks) == (kind == "ragged")
+            two_warpgroups = wgmma.row_units == 2 and wgmma.boxes and wgmma.merge_apart
+            assert bool(two_warpgroups) == (kind in ("boxes", "pairs"))
+            assert wgmma.paired == (kind == "pairs")
+            if kind == "splits":
+                assert fused.workspace_numel > 0
 
 
 def test_boxes_meet_all_that_may_lie_behind_the_keys(plan: Make) -> None:
