@@ -87,6 +87,23 @@ recipes:
 """
 
 
+def validated(minute: int, *, passed: bool = True, reached: bool = True, **more: Any) -> str:
+    """The record of a run that validated one case, begun so many minutes after nine."""
+    out = {"passed": passed, "error": 1.0 if passed else 3.0, "bound": 2.0, "torch_error": 1.0}
+    case = {"case_set": "s", "name": "c", "case": {}, "passed": passed, "outputs": {"out": out}}
+    result = {
+        "type": "validation", "sha256": "ab" * 32, "device": "cpu", "seed": 1, "rule": "R",
+        "cases": [case], "not_reached": int(not reached),
+    }  # fmt: skip
+    status = "passed" if passed and reached else "failed" if reached else "interrupted"
+    step = {**RUN["steps"][0], "id": "check", "kind": "validate", "status": status}
+    return sealed({
+        **RUN, "id": f"20250101T09{minute:02}00Z-look", "status": status,
+        "started": f"2025-01-01T09:{minute:02}:00Z", "ended": f"2025-01-01T09:{minute:02}:02Z",
+        "steps": [{**step, "result": result}], **more,
+    })  # fmt: skip
+
+
 def sealed(run: dict[str, Any]) -> str:
     """A run record as its file holds it, with the digest that belongs to it."""
     return json.dumps({**run, "digest": digest_of_record(run)})
@@ -112,6 +129,12 @@ class Knowledge:
         label = label or re.sub(r"^(\d{4}-\d\d-\d\d|undated)-", "", id_).upper()
         text = SESSION_LINE + SESSION.format(id=id_, label=label) + more
         return self.write(f"sessions/{id_}/session.yaml", text)
+
+    def run(self, text: str) -> str:
+        """A run record where it belongs; its id."""
+        run = json.loads(text)
+        self.write(f"sessions/{run['session']}/runs/{run['id']}.json", text)
+        return str(run["id"])
 
     def pattern(self, id_: str = "P01", more: str = "") -> Path:
         """A sound pattern with ``more`` appended."""

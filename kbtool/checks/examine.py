@@ -100,6 +100,7 @@ def _examine_run(facts: Facts, raw: bytes) -> None:
         "started": run.started.isoformat(),
         "ended": run.ended.isoformat(),
         "taken_in": run.taken_in is not None,
+        "validated": run.validated,
     }
 
 
@@ -190,6 +191,9 @@ def _describe_session(facts: Facts, session: Session) -> None:
         for name, moment in (("started", session.started), ("ended", session.ended))
         if moment is not None and moment.zoned
     }
+    facts.confirmed = [
+        ["fixes", at] for at, fix in enumerate(session.fixes) if fix.confirmed and not fix.shown_by
+    ]
     facts.unended = (
         session.origin == "tool"
         and session.status in {"complete", "terminated"}

@@ -115,6 +115,8 @@ class Facts:
     """The ledger's rates: id → kind, rate, last day or null, card or null."""
     label: str = ""
     """A session's label."""
+    confirmed: list[Location] = field(default_factory=list)
+    """A session's fixes that a test confirmed, and that do not name what showed it."""
     unended: bool = False
     """Whether a session that kbtool made is over, and has a start but no end."""
     times: dict[str, str] = field(default_factory=dict)
@@ -124,8 +126,8 @@ class Facts:
     names: dict[str, list[str]] = field(default_factory=dict)
     """What a kernel offers: ``case_sets``, ``targets``, ``variants`` as TARGET/VARIANT."""
     run: dict[str, Any] = field(default_factory=dict)
-    """What a run names: attempt, session, recipe, pattern, kernel; when it started and ended, and
-    whether it was taken in from another session."""
+    """What a run names: attempt, session, recipe, pattern, kernel; when it started and ended,
+    whether it was taken in from another session, and whether its kernel passed validation in it."""
     figures: list[FigureFacts] = field(default_factory=list)
     """The figures that its prose takes from records."""
     judged: dict[str, str] = field(default_factory=dict)
@@ -164,6 +166,6 @@ class Facts:
 
 
 _REST = (
-    "recipes", "bugs", "claims", "mutants", "rates", "invoices", "prices", "label", "unended",
-    "times", "files", "names", "run", "figures", "judged", "values", "answers",
+    "recipes", "bugs", "claims", "mutants", "rates", "invoices", "prices", "label", "confirmed",
+    "unended", "times", "files", "names", "run", "figures", "judged", "values", "answers",
 )  # fmt: skip

@@ -53,13 +53,12 @@ def _links(data: dict[str, Any], kind: FileKind) -> Iterator[Ref]:
             yield _raw("recurrence", ["bugs", index, "recurrence_of"], bug.get("recurrence_of"))
         for index, fix in _items(data, "fixes"):
             yield _raw("fix", ["fixes", index, "bug"], fix.get("bug"))
+            yield from _shown_by(["fixes", index], fix)
         for index, evidence in _items(data, "evidence"):
             against = evidence.get("verdict") in ("contradicted", "not_reproduced")
             role = "evidence against" if against else "evidence"
             yield _raw(role, ["evidence", index, "pattern"], evidence.get("pattern"))
-            shown = evidence.get("shown_by")
-            for place, target in enumerate(shown if isinstance(shown, list) else ()):
-                yield _raw("shown_by", ["evidence", index, "shown_by", place], target)
+            yield from _shown_by(["evidence", index], evidence)
         for index, step in _items(data, "steps"):
             yield _raw("step", ["steps", index, "pattern"], step.get("pattern"))
     elif kind == "pattern":
@@ -89,6 +88,12 @@ def _items(data: dict[str, Any], key: str) -> Iterator[tuple[int, dict[str, Any]
         for index, item in enumerate(items):
             if isinstance(item, dict):
                 yield index, item
+
+
+def _shown_by(location: Location, item: dict[str, Any]) -> Iterator[Ref]:
+    shown = item.get("shown_by")
+    for place, target in enumerate(shown if isinstance(shown, list) else ()):
+        yield _raw("shown_by", [*location, "shown_by", place], target)
 
 
 def _operands(operands: Any, location: Location) -> Iterator[Ref]:

@@ -31,6 +31,7 @@ from kbtool.model.cards import are_unlike
 from kbtool.model.edit import edited
 from kbtool.model.finding import Finding
 from kbtool.model.prose import addresses, expression
+from kbtool.model.validation import Validation, newest_failed
 from kbtool.store.includes import includes
 from kbtool.store.lock import is_locked
 from kbtool.store.scan import Scan, inside
@@ -304,6 +305,29 @@ _CLOCK = timedelta(minutes=1)
 """Times are stated to the minute at times, and the clocks of two machines differ."""
 
 
+def confirmed_fixes_stand_validation(tree: Tree) -> Iterator[Finding]:
+    """Where a session's newest validation of a kernel failed, a fix that a test is said to have
+    confirmed names what showed it."""
+    validations: dict[str, list[Validation]] = {}
+    for facts in tree.run_of.values():
+        if facts.run.get("validated") is not None:
+            started = datetime.fromisoformat(facts.run["started"])
+            made = Validation(started, facts.run["kernel"], facts.id, facts.run["validated"])
+            validations.setdefault(facts.run["session"], []).append(made)
+    for id_, of_session in validations.items():
+        session = tree.sessions.get(id_)
+        if session is None or not session.confirmed:
+            continue
+        failed = newest_failed(of_session)
+        for location in session.confirmed if failed else ():
+            yield tree.at(
+                session, [*location, "confirmed"], "unconfirmed",
+                f"is confirmed, and the session's newest validation failed: {', '.join(failed)};"
+                " validate again, name what showed it (shown_by: [RUN#steps.validate]), or leave"
+                " confirmed out",
+            )  # fmt: skip
+
+
 def figures_agree_with_records(tree: Tree) -> Iterator[Finding]:
     """A figure in prose is the one that stands in the record that it names, at its own digits."""
     for facts in tree.facts:
@@ -528,6 +552,7 @@ TREE_RULES: tuple[Rule, ...] = (
     claims_derive_in_a_line,
     sessions_end,
     runs_lie_within_their_session,
+    confirmed_fixes_stand_validation,
     figures_agree_with_records,
     recipes_name_what_is_there,
     commands_stay_inside,

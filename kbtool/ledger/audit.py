@@ -27,6 +27,7 @@ from kbtool.ledger.derive import (
     Unknown,
     expression,
     leaves_of,
+    records_of,
     references,
     shown,
 )
@@ -36,7 +37,6 @@ from kbtool.model.address import split_reference
 from kbtool.model.base import Quantity
 from kbtool.model.claim import Claim
 from kbtool.model.figures import Figure, NoFigure, WrongUnits
-from kbtool.model.run import Run
 from kbtool.model.session import Session
 from kbtool.store.history import commits_known
 from kbtool.store.pool import collector_off
@@ -207,10 +207,8 @@ class _Node:
 class _Audit:
     def __init__(self, base: KnowledgeBase) -> None:
         self.base = base
-        sessions = {id_: entry.record for id_, entry in base.sessions.items()}
-        patterns = {id_: entry.record for id_, entry in base.patterns.items()}
-        self.all: dict[str, Record] = {**sessions, **patterns}
-        self.records = Records(self.all, list(sessions), lambda: _runs(base))
+        self.records = records_of(base)
+        self.all = self.records.by_id
         self.nodes = {
             (id_, claim.id): _Node(claim, id_, list(self._needs(claim.of, id_)))
             for id_, record in self.all.items()
@@ -466,11 +464,6 @@ def _commits(sessions: Iterable[Session]) -> Iterator[str]:
         of_fixes = [fix.commit for fix in session.fixes]
         of_entries = [entry.sha for entry in session.commits]
         yield from filter(None, (*of_repository, *of_fixes, *of_entries))
-
-
-def _runs(base: KnowledgeBase) -> dict[str, Run]:
-    """Run id → its last attempt."""
-    return {entry.record.id: entry.record for entry in base.runs}
 
 
 def _in_line(nodes: Mapping[Key, _Node]) -> tuple[list[Key], list[Key]]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ from kbtool.model.figures import (
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
 from kbtool.model.session import Bug, CostLine, Fix, Row, Session
+from kbtool.store.tree import KnowledgeBase
 
 Record = Session | Pattern
 
@@ -77,17 +78,18 @@ class Records:
         self,
         records: Mapping[str, Record],
         order: Sequence[str] = (),
-        runs: Callable[[], Mapping[str, Run]] = dict,
+        run: Callable[[str], Run | None] = lambda _: None,
     ) -> None:
         """See the class.
 
         Args:
             records: id → session or pattern.
             order: the ids of the sessions, in the order of the work.
-            runs: id → run; asked for only where a derivation names one, for runs are large.
+            run: id → the run, if there is one; asked for once, and only where a derivation names
+                it, for runs are large.
         """
         self.by_id = records
-        self._load_runs = runs
+        self._run = cache(run)
         self._indices: dict[tuple[str, str], dict[str, BaseModel]] = {}
         self._claims = {
             id_: {claim.id: claim for claim in record.claims}
@@ -102,10 +104,6 @@ class Records:
         named = (self.by_id[id_] for id_ in self._place or self.by_id)
         return Faults([record for record in named if isinstance(record, Session)])
 
-    @cached_property
-    def _runs(self) -> Mapping[str, Run]:
-        return self._load_runs()
-
     def at(self, reference: str, own: str) -> Any:
         """What stands at a reference in the record ``own``.
 
@@ -113,7 +111,7 @@ class Records:
             Unknown: nothing does.
         """
         name, path = split_reference(reference)
-        record: BaseModel | None = self.by_id.get(name or own) or self._runs.get(name or own)
+        record: BaseModel | None = self.by_id.get(name or own) or self._run(name or own)
         if record is None:
             raise Unknown(f"there is no record {name or own}; see `kbtool check`")
         try:
@@ -177,6 +175,13 @@ class Records:
 
 MEANS = {"mean": "arithmetic", "geometric_mean": "geometric", "harmonic_mean": "harmonic"}
 """Kinds of mean, in words."""
+
+
+def records_of(base: KnowledgeBase) -> Records:
+    """Every session and pattern that loads, and the runs that a derivation names."""
+    sessions = {id_: entry.record for id_, entry in base.sessions.items()}
+    patterns = {id_: entry.record for id_, entry in base.patterns.items()}
+    return Records({**sessions, **patterns}, list(sessions), base.run)
 
 
 class Reckoning:

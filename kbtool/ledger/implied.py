@@ -363,7 +363,11 @@ def fixed_bugs_are_gone(session: Session, links: Links) -> Iterator[Implied]:
 
 
 def proofs_show(session: Session, links: Links) -> Iterator[Implied]:
-    """What shows that a pattern proved itself bears that out."""
+    """What shows that a fault was gone, or that a pattern proved itself, bears that out."""
+    for path, fix in _named("fixes", session.fixes):
+        if fix.shown_by:
+            says = f"A test confirmed the fix of {fix.bug}"
+            yield Implied(f"{path}.shown_by", says, None, "outcome", tuple(fix.shown_by))
     for path, evidence in _named("evidence", session.evidence):
         if evidence.verdict == "proved" and evidence.shown_by:
             says = f"{evidence.pattern} proved itself"

@@ -146,6 +146,8 @@ class CorpusFix(Model):
     commit: Commit | None
     confirmed: bool | None
     """Whether a test showed that the fault was gone."""
+    shown_by: list[str]
+    """What showed it: RECORD#path."""
     note: str | None
 
 

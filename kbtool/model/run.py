@@ -150,6 +150,15 @@ class Run(Model):
     """SHA-256 of the record without this field, as canonical JSON; null only until it is written
     (``sealed``)."""
 
+    @property
+    def validated(self) -> bool | None:
+        """Whether every case of its validations was right; ``None`` where none was wrong, and not
+        all were reached, or there are none."""
+        found = [step.result for step in self.steps if isinstance(step.result, ValidationResult)]
+        if any(not case.passed for result in found for case in result.cases):
+            return False
+        return True if found and all(result.passed for result in found) else None
+
     def sealed(self) -> Run:
         """The run with its digest: what is written to a file."""
         return self.model_copy(update={"digest": digest_of(self)})

@@ -248,8 +248,19 @@ class Fix(Cited):
     """The commit that holds the change."""
     confirmed: bool | None = None
     """Whether a test showed that the fault was gone."""
+    shown_by: list[Reference] = []
+    """What showed it: a step of a run, a measurement (RUN#steps.validate); the audit asks it."""
     note: str | None = None
     """How it was shown, or what remained."""
+
+    @model_validator(mode="after")
+    def _shows_what_is_confirmed(self) -> Self:
+        if self.shown_by and not self.confirmed:
+            raise ValueError(
+                "shown_by names what showed that the fault was gone, and confirmed is not true;"
+                " leave one of the two out, or write confirmed: true"
+            )
+        return self
 
 
 class CommitEntry(Cited):

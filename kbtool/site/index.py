@@ -366,6 +366,10 @@ class Index:
             bug = bug_at(fix.bug, session.id)
             yield f"{page}#fixes", at.bug_page(*bug), "fix"
             yield f"{page}#fixes", at.session_page(bug[0]), "fix of a bug met here"
+            for reference in fix.shown_by:
+                place = self.place(reference, session.id)
+                if place:
+                    yield f"{page}#fixes", place, "confirmed a fix"
         for bug_met in session.bugs:
             own = at.bug_page(session.id, bug_met.id)
             yield own, page, "bug"

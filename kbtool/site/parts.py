@@ -7,12 +7,13 @@ from itertools import groupby
 from typing import TypeVar
 
 from kbtool.ledger.audit import Grade, Item, Reckoned
+from kbtool.model.address import split_reference
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.pattern import Pattern
 from kbtool.model.prose import plain
 from kbtool.model.results import BenchmarkResult, TuneResult
 from kbtool.model.run import Run
-from kbtool.model.session import Evidence, Session
+from kbtool.model.session import Evidence, Fix, Session
 from kbtool.site import addresses as at
 from kbtool.site.escape import attribute, code, inline
 from kbtool.site.figures import unproven
@@ -134,6 +135,17 @@ def claimed(evidence: Evidence) -> list[str]:
 def yes_no(value: bool | None, unknown: str = "") -> str:
     """A boolean in words."""
     return unknown if value is None else "yes" if value else "no"
+
+
+def confirmed(index: Index, own: Session, fix: Fix, page: str, unknown: str = "") -> str:
+    """Whether a test confirmed a fix of the session ``own``, and what showed it."""
+    shown = []
+    for reference in fix.shown_by:
+        name, path = split_reference(reference)
+        place = index.place(reference, own.id)
+        text = inline(f"{name} {path}" if name else path)
+        shown.append(at.link(text, place, page) if place else text)
+    return ": ".join(filter(None, [yes_no(fix.confirmed, unknown), ", ".join(shown)]))
 
 
 def fixed_place(index: Index, place: str | None, page: str) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 
 Data = str | Sequence["Data"] | Mapping[str, "Data"] | None
 """What a record's file may hold."""
+Fields = Mapping[str, str | Sequence[str]]
+"""An item of a list: texts, and lists of texts."""
 
 _PLAIN = re.compile(
     r"[A-Za-z][A-Za-z0-9 _./()+,;×–−-]*"
@@ -38,10 +40,15 @@ def scalar(text: str) -> str:
     return _quoted(text)
 
 
-def flow(data: Mapping[str, str]) -> str:
+def flow(data: Fields) -> str:
     """``data`` on one line: ``{kind: gpu, amount: "0.40"}``."""
-    inside = ", ".join(f"{_flow_scalar(key)}: {_flow_scalar(value)}" for key, value in data.items())
-    return "{" + inside + "}"
+    return "{" + ", ".join(f"{_flow_scalar(k)}: {_flow_value(v)}" for k, v in data.items()) + "}"
+
+
+def _flow_value(value: str | Sequence[str]) -> str:
+    if isinstance(value, str):
+        return _flow_scalar(value)
+    return f"[{', '.join(_flow_scalar(item) for item in value)}]"
 
 
 def _flow_scalar(text: str) -> str:

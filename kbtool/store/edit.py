@@ -17,6 +17,7 @@ from kbtool.model.errors import RecordError, UsageError
 from kbtool.model.finding import Finding
 from kbtool.model.session import Session
 from kbtool.store.document import DocumentError, parse, read_bytes
+from kbtool.store.dump import Fields
 from kbtool.store.load import validate
 from kbtool.store.lock import lock
 from kbtool.store.private import private_folder
@@ -99,14 +100,14 @@ def end_run_session(path: Path, now: datetime | None = None) -> Session:
     return _read(path)
 
 
-def add_cost(path: Path, line: Mapping[str, str]) -> Session:
+def add_cost(path: Path, line: Fields) -> Session:
     """Add a cost line; keys as in the record."""
     with _edited(path, "cost", None) as (edit, _):
         edit.append("costs", line, _ORDER)
     return _read(path)
 
 
-def add_bug(path: Path, bug: Mapping[str, str]) -> Session:
+def add_bug(path: Path, bug: Fields) -> Session:
     """Add a bug; keys as in the record."""
     with _edited(path, "bug", None) as (edit, session):
         if any(bug["id"] == known.id for known in session.bugs):
@@ -118,7 +119,7 @@ def add_bug(path: Path, bug: Mapping[str, str]) -> Session:
     return _read(path)
 
 
-def add_fix(path: Path, fix: Mapping[str, str]) -> Session:
+def add_fix(path: Path, fix: Fields) -> Session:
     """Add a fix; keys as in the record. A bug of the same session that it mends is fixed then."""
     with _edited(path, "fix", None) as (edit, session):
         edit.append("fixes", fix, _ORDER)

@@ -8,14 +8,14 @@ result is parsed again: it must hold exactly the data that was wanted, or nothin
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
 from kbtool.model.errors import UsageError
 from kbtool.store.document import Document, DocumentError, parse
-from kbtool.store.dump import dump, flow, scalar
+from kbtool.store.dump import Fields, dump, flow, scalar
 
 
 class Splice:
@@ -68,7 +68,7 @@ class Splice:
             before = mapping.value[index - 1][1].end_mark.index
             self._replace(before, value.end_mark.index, "")
 
-    def append(self, key: str, item: Mapping[str, str], order: Sequence[str]) -> None:
+    def append(self, key: str, item: Fields, order: Sequence[str]) -> None:
         """Add an item to a list at the top."""
         self.data[key] = [*(self.data.get(key) or ()), dict(item)]
         found = self._find(self._node, key)
@@ -161,7 +161,7 @@ class Splice:
         self._node = document.node
 
 
-def _entry(item: Mapping[str, str], margin: int) -> str:
+def _entry(item: Fields, margin: int) -> str:
     """An item of a list: in braces if that is one line, else a key a line."""
     line = f"{' ' * margin}- {flow(item)}\n"
     if len(line) <= _LINE:

@@ -131,6 +131,25 @@ class KnowledgeBase:
                 entries.append(loaded)
         return sorted(entries, key=lambda e: (e.record.started, e.record.id, e.record.attempt))
 
+    def run(self, id_: str) -> Run | None:
+        """The last attempt of a run that loads; its files alone are read."""
+        attempts = []
+        for path in self._files_of_runs.get(id_, ()):
+            loaded = load_run(path, self.shown(path))
+            if isinstance(loaded, Entry):
+                attempts.append(loaded.record)
+            elif loaded not in self.findings:
+                self.findings.append(loaded)
+        return max(attempts, key=lambda run: run.attempt, default=None)
+
+    @cached_property
+    def _files_of_runs(self) -> dict[str, list[Path]]:
+        """Run id, as files are called, → the file of each attempt."""
+        found: dict[str, list[Path]] = {}
+        for path in self.run_files():
+            found.setdefault(path.name.partition(".")[0], []).append(path)
+        return found
+
     def recipes(self) -> dict[str, tuple[Pattern, Recipe]]:
         """Recipe name → the pattern it belongs to, and the recipe."""
         return {

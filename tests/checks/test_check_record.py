@@ -421,6 +421,26 @@ def test_a_proof_is_shown(base, more, rules):
 
 
 @pytest.mark.parametrize(
+    ("more", "rules"),
+    [
+        ("confirmed: true, shown_by: ['#measurements.m']", []),
+        ("confirmed: true, shown_by: ['#measurements.n']", ["link"]),
+        ("confirmed: true, shown_by: ['20250101T090000Z-look#steps.look']", ["link"]),
+        ("confirmed: false, shown_by: ['#measurements.m']", ["schema"]),
+        ("shown_by: ['#measurements.m']", ["schema"]),
+    ],
+)
+def test_what_is_confirmed_is_shown(base, more, rules):
+    base.session(
+        more="bugs: [{id: b, title: B, status: fixed}]\n"
+        "measurements: [{id: m, title: M, kind: benchmark, columns: {us: {title: T, unit: us}},"
+        " rows: [{id: r, values: {us: 12.5}}]}]\n"
+        f"fixes: [{{id: f, bug: '#bugs.b', change: C, {more}}}]\n"
+    )
+    assert [finding.rule for finding in base.findings()] == rules
+
+
+@pytest.mark.parametrize(
     "times", ["expected: 5 USD, timeout: 5 min", "expected: 1 s, timeout: 5..9 min"]
 )
 def test_a_recipes_times_are_single_figures(base, times):

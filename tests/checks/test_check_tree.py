@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from knowledge import KERNEL, LOOK, RECIPE, RUN, Knowledge, line_of, sealed
+from knowledge import KERNEL, LOOK, RECIPE, RUN, Knowledge, line_of, sealed, validated
 
 from kbtool.model.run import Run, digest_of, digest_of_record, taken_into
 from kbtool.store.tree import parse_run
@@ -575,6 +575,35 @@ def test_a_run_that_was_taken_in_was_made_in_the_time_of_another_session(base):
         {**RUN, "session": "2025-01-02-b"})}, "2025-01-01-a")  # fmt: skip
     base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", json.dumps(moved))
     assert base.findings() == []
+
+
+@pytest.mark.parametrize(
+    ("runs", "fix", "failed"),
+    [
+        ([], "confirmed: true", []),
+        ([validated(0, passed=False), validated(1)], "confirmed: true", []),
+        ([validated(0), validated(1, passed=False)], "confirmed: true", [1]),
+        ([validated(0), validated(1, passed=False)], "confirmed: false", []),
+        ([validated(0), validated(1, passed=False)], "note: N", []),
+        # What was cut off says nothing, unless a case was wrong by then.
+        ([validated(0, passed=False), validated(1, reached=False)], "confirmed: true", [0]),
+        ([validated(0), validated(1, passed=False, reached=False)], "confirmed: true", [1]),
+        # Each kernel has a newest validation of its own.
+        ([validated(0, passed=False), validated(1, kernel="add")], "confirmed: true", [0]),
+        ([validated(0, passed=False), validated(1, passed=False)],
+         "confirmed: true, shown_by: ['#duration']", []),
+    ],
+)  # fmt: skip
+def test_a_fix_is_not_confirmed_while_the_newest_validation_fails(base, runs, fix, failed):
+    base.pattern(more=LOOK)
+    base.kernel()
+    bugs = "bugs: [{id: b, title: B, status: fixed}]\nduration: 5 min\n"
+    path = base.session(more=f"{bugs}fixes: [{{bug: '#bugs.b', change: C, {fix}}}]\n")
+    names = [base.run(text) for text in runs]
+    for cached in (True, True, False):
+        found = [f for f in base.findings(cached=cached) if f.rule == "unconfirmed"]
+        assert [f.line for f in found] == [line_of(path, "fixes")] * bool(failed)
+        assert all(f"failed: {', '.join(names[at] for at in failed)};" in f.message for f in found)
 
 
 def git(root: Path, *arguments: str) -> str:

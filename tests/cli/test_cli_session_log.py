@@ -7,6 +7,7 @@ import re
 from datetime import datetime, timedelta
 
 import pytest
+from knowledge import LOOK, validated
 
 from kbtool.store.tree import KnowledgeBase
 
@@ -84,6 +85,45 @@ def test_what_does_not_fit_is_refused(base, git, kbtool, arguments, said):
     assert (done.code, done.out) == (2, ""), done
     assert re.search(said, done.err), done.err
     assert path.read_bytes() == before
+
+
+def test_only_what_showed_it_confirms_a_fix_where_the_newest_validation_failed(base, git, kbtool):
+    base.pattern(more=LOOK)
+    path = base.session(more="bugs: [{id: tail, title: T, status: open}]\n")
+
+    def fix(*arguments):
+        return kbtool("session", "fix", "tail", "c", "--session", "A", *arguments, root=base.root)
+
+    passed = base.run(validated(0))
+    failed = base.run(validated(1, passed=False))
+    before = path.read_bytes()
+    for arguments, said in (
+        (["--confirmed"], f"newest validation failed: {failed}. Validate again, name what showed"),
+        (["--shown-by", f"{failed}#steps.check"], "--shown-by: that shows no fix: .*failed"),
+        (["--shown-by", f"{failed}#id"], "--shown-by: neither borne out nor contradicted"),
+        (["--shown-by", f"{failed}#steps.none"], "--shown-by: .*none"),
+        (["--shown-by", "20250101T080000Z-look#status"], "--shown-by: there is no record"),
+        (["--shown-by", failed], "shown_by"),
+        (["--shown-by", f"{passed}#status", "--unconfirmed"], "confirmed is not true"),
+    ):
+        done = fix(*arguments)
+        assert (done.code, done.out) == (2, ""), done
+        assert re.search(said, done.err), done.err
+    assert path.read_bytes() == before
+    assert fix().code == 0
+    done = fix("--shown-by", f"{passed}#steps.check", "--shown-by", f"{passed}#status")
+    assert done.code == 0, done.err
+    unsaid, shown = record(base, "A").fixes
+    assert (unsaid.confirmed, unsaid.shown_by) == (None, [])
+    assert (shown.confirmed, shown.shown_by) == (
+        True,
+        [f"{passed}#steps.check", f"{passed}#status"],
+    )
+    assert base.findings() == []
+    done = kbtool("session", "show", "A", root=base.root)
+    assert f"confirmed yes, shown by {passed}#steps.check, {passed}#status" in done.out
+    base.run(validated(2))
+    assert fix("--confirmed").code == 0
 
 
 def test_a_commit_is_named_by_what_git_takes_or_by_its_id(base, git, kbtool):

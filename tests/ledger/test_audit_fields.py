@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from audited import ID, as_yaml, audited, claim, grades, report
-from knowledge import Knowledge
+from knowledge import Knowledge, validated
 
 from kbtool.model.cards import capability_of, card_of
 
@@ -243,6 +243,18 @@ def test_what_shows_a_proof_bears_it_out(base: Knowledge) -> None:
     assert grades(base, steps=steps, evidence=evidence) == {
         "evidence.0.shown_by": "consistent", "evidence.1.shown_by": "inconsistent",
         "evidence.2.shown_by": "undetermined",
+    }  # fmt: skip
+
+
+def test_what_confirmed_a_fix_bears_it_out(base: Knowledge) -> None:
+    passed, failed = base.run(validated(0)), base.run(validated(1, passed=False))
+    shown = [[f"{passed}#steps.check"], [f"{failed}#status"], [f"{failed}#id"], ["#duration"]]
+    fixes = [{"bug": "#bugs.b", "change": "c", "confirmed": True, "shown_by": one} for one in shown]
+    bugs = [{"id": "b", "title": "B", "status": "open"}]
+    found = grades(base, bugs=bugs, fixes=fixes, duration="5 min")
+    assert found == {
+        "fixes.0.shown_by": "consistent", "fixes.1.shown_by": "inconsistent",
+        "fixes.2.shown_by": "undetermined", "fixes.3.shown_by": "consistent",
     }  # fmt: skip
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from kbtool.model.base import Model
     from kbtool.model.run import Run
     from kbtool.model.session import CostLine, Session
+    from kbtool.store.dump import Fields
     from kbtool.store.tree import Entry, KnowledgeBase
 
 ARGUMENT, OPTION = "add its ID", "--session ID"
@@ -192,7 +193,7 @@ def refuse_prose(what: str, text: str) -> None:
         raise UsageError(f"the {what} has more than one line; prose goes into notes.md")
 
 
-def item_of(kind: type[Model], given: Mapping[str, str | None]) -> dict[str, str]:
+def item_of(kind: type[Model], given: Mapping[str, str | Sequence[str] | None]) -> Fields:
     """What is known of ``given``, as an item of a record; refused if its model does not take it, or
     one of the texts is prose."""
     from kbtool.model.errors import UsageError
@@ -202,7 +203,8 @@ def item_of(kind: type[Model], given: Mapping[str, str | None]) -> dict[str, str
 
     item = {key: value for key, value in given.items() if value is not None}
     for key, text in item.items():
-        refuse_prose(key, text)
+        if isinstance(text, str):
+            refuse_prose(key, text)
     # As a document, so that it is refused in the words of `kbtool check`.
     found = validate(parse(dump(item).encode(), ""), kind)
     if isinstance(found, list):

@@ -74,14 +74,15 @@ def bug(
     epilog="""\b
 Examples:
   kbtool session fix nan-in-the-last-tile --confirmed
+  kbtool session fix nan-in-the-last-tile --shown-by 20261123T110838Z-split-k-6ac5#steps.validate
   kbtool session fix N+7A#bugs.undefined-symbol "link libcudart" --commit 0123abc
   kbtool session fix nan-in-the-last-tile "bound the loop" --commit none
 
 \b
 BUG is the id of a bug: of this session, or of another if it is the only one of that id; or
 SESSION#bugs.ID. CHANGE is the commit's subject line if not given. A bug of this session is fixed
-then, unless --unconfirmed says that a test still shows it. What is wrong is mended in
-session.yaml."""
+then, unless --unconfirmed says that a test still shows it. Where the session's newest validation
+failed, only what showed it confirms a fix. What is wrong is mended in session.yaml."""
 )
 @click.argument("bug", metavar="BUG")
 @click.argument("change", required=False)
@@ -97,6 +98,13 @@ session.yaml."""
     default=None,
     help="Whether a test showed that the fault was gone; not recorded without either.",
 )
+@click.option(
+    "--shown-by",
+    "shown_by",
+    metavar="RECORD#PATH",
+    multiple=True,
+    help="What showed it: a run's step, a measurement; repeatable. Confirms the fix.",
+)
 @click.option("--note", "remark", metavar="TEXT", help="How it was shown, or what remained.")
 @session_option
 @click.pass_context
@@ -106,6 +114,7 @@ def fix(
     change: str | None,
     revision: str | None,
     confirmed: bool | None,
+    shown_by: tuple[str, ...],
     remark: str | None,
     name: str | None,
 ) -> None:
@@ -123,13 +132,18 @@ def fix(
         raise UsageError(
             "say what was changed, no commit of this session does: `kbtool session fix BUG CHANGE`"
         )
+    if shown_by and confirmed is None:
+        confirmed = True
     item = item_of(Fix, {
         "bug": reference,
         "change": said,
         "commit": sha,
         "confirmed": None if confirmed is None else str(confirmed).lower(),
+        "shown_by": list(shown_by) or None,
         "note": remark,
     })  # fmt: skip
+    if confirmed:
+        _refuse_contradicted(base, record, shown_by)
     add_fix(path, item)
     held = "in no commit" if sha is None else f"commit {sha[:7]}"
     click.echo(f"{record.id}: fix of {reference}: {said} ({held})")
@@ -138,6 +152,35 @@ def fix(
             "HEAD was not made in this session, so the fix names no commit; once there is one, add"
             f" `commit` to it in sessions/{record.id}/session.yaml",
             err=True,
+        )
+
+
+def _refuse_contradicted(base: KnowledgeBase, own: Session, shown_by: tuple[str, ...]) -> None:
+    """Refuse what does not show a fix; if nothing is said to, a newest validation that failed."""
+    from kbtool.ledger.derive import Reckoning, Unknown, records_of
+    from kbtool.model.errors import UsageError
+    from kbtool.model.validation import Validation, newest_failed
+
+    if shown_by:
+        try:
+            verdict = Reckoning(records_of(base), own.id).verdict("outcome", shown_by)
+        except Unknown as error:
+            raise UsageError(f"--shown-by: {error}") from None
+        if not verdict.holds:
+            raise UsageError(f"--shown-by: that shows no fix: {verdict.derived}")
+        return
+    names = {path.name.partition(".")[0] for path in base.run_files(own.id)}
+    runs = filter(None, map(base.run, sorted(names)))
+    failed = newest_failed(
+        Validation(run.started, run.kernel, run.id, run.validated)
+        for run in runs
+        if run.validated is not None
+    )
+    if failed:
+        raise UsageError(
+            f"the session's newest validation failed: {', '.join(failed)}. Validate again, name"
+            " what showed that the fault was gone (--shown-by RUN#steps.validate), or leave"
+            " --confirmed out"
         )
 
 

@@ -200,7 +200,7 @@ _SHOWN: dict[str, tuple[str, ...]] = {
     "measurements.rows": ("id", "case", "values", "verdict"),
     "bugs": ("id", "title", "status", "symptom", "cause", "recurrence_of", "minutes_lost"),
     "bugs.hypotheses": ("id", "statement", "likelihood", "verdict"),
-    "fixes": ("bug", "change", "place", "commit", "confirmed", "note"),
+    "fixes": ("bug", "change", "place", "commit", "confirmed", "shown_by", "note"),
     "commits": ("id", "sha", "title", "role"),
     "decisions": ("id", "question", "chosen", "reason"),
     "decisions.options": ("id",),
@@ -290,7 +290,8 @@ def _bug_lines(faults: Faults, own: str, bug: Bug) -> list[str]:
 def _fix(fix: Fix) -> str:
     """What was changed, and whether a test showed that it helped."""
     tested = None if fix.confirmed is None else "yes" if fix.confirmed else "no"
-    facts = told(place=fix.place, commit=fix.commit, confirmed=tested)
+    shown = {"shown by": ", ".join(fix.shown_by) or None}
+    facts = told(place=fix.place, commit=fix.commit, confirmed=tested, **shown)
     return fix.change + facts + (f": {fix.note}" if fix.note else "")
 
 

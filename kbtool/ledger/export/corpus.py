@@ -177,6 +177,7 @@ def _fixes(session: Session) -> Iterator[CorpusFix]:
             place=fix.place,
             commit=fix.commit,
             confirmed=fix.confirmed,
+            shown_by=[_absolute(session, reference) for reference in fix.shown_by],
             note=fix.note,
         )
 

@@ -30,6 +30,7 @@ from kbtool.site.parts import (
     backlinks,
     cite,
     clipped,
+    confirmed,
     crumb,
     fixed_place,
     optional,
@@ -37,7 +38,6 @@ from kbtool.site.parts import (
     section,
     session_cell,
     why_unknown,
-    yes_no,
 )
 
 
@@ -306,7 +306,7 @@ def _fixes(index: Index, case: BugCase, here: str) -> str:
             inline(fix.change),
             fixed_place(index, fix.place, here),
             code(fix.commit) if fix.commit else "",
-            yes_no(fix.confirmed, "not recorded"),
+            confirmed(index, session, fix, here, "not recorded"),
             optional(fix.note),
             cite(fix.source),
         ]

@@ -33,6 +33,7 @@ from kbtool.site.parts import (
     claimed,
     claims,
     clipped,
+    confirmed,
     crumb,
     fixed_place,
     optional,
@@ -41,7 +42,6 @@ from kbtool.site.parts import (
     session_cell,
     unknowns,
     why_unknown,
-    yes_no,
 )
 from kbtool.site.prose import rendered
 from kbtool.site.quoted import files_beside, in_html, line, paragraphs
@@ -306,7 +306,7 @@ def _fixes(index: Index, session: Session, here: str) -> str:
                 inline(fix.change),
                 fixed_place(index, fix.place, here),
                 code(fix.commit) if fix.commit else "",
-                yes_no(fix.confirmed),
+                confirmed(index, session, fix, here),
                 optional(fix.note),
                 cite(fix.source),
             ]
