@@ -143,7 +143,7 @@ def confirmed(index: Index, own: Session, fix: Fix, page: str, unknown: str = ""
     for reference in fix.shown_by:
         name, path = split_reference(reference)
         place = index.place(reference, own.id)
-        text = inline(f"{name} {path}" if name else path)
+        text = inline(name or path)
         shown.append(at.link(text, place, page) if place else text)
     return ": ".join(filter(None, [yes_no(fix.confirmed, unknown), ", ".join(shown)]))
 

@@ -89,6 +89,22 @@ def test_a_fix_in_a_record_that_comes_before_mends_what_was_not_met_again(root):
     assert index_of(root).bugs[LAST, "a"].status == "fixed"
 
 
+def test_what_confirmed_a_fix_is_a_link_and_knows_of_it(root):
+    run = index_of(root).base.runs[0].record
+    shown = [f"{run.id}#status", "#bugs.a"]
+    fix = {"bug": "#bugs.a", "change": "x", "confirmed": True, "shown_by": shown, "source": "log:1"}
+    change(root, FIRST, bugs=[named("a")], fixes=[fix], unknown={})
+    index = index_of(root)
+    page = at.run_page(run.session, run.id)
+    for made, up in (
+        (bug_page(index, FIRST, "a"), "../../"),
+        (unescape(session.page(index, index.sessions[FIRST])), "../"),
+    ):
+        assert f"| yes: [{run.id}]({up}{page}" in part(made, "fixes")
+        assert ", [bugs.a](" in part(made, "fixes")
+    assert "confirmed a fix" in [mention.why for mention in index.mentions[page]]
+
+
 def test_recurrences_in_a_circle_come_to_an_end(root):
     change(root, FIRST, bugs=[named("a", recurrence_of=f"{SECOND}#bugs.b")], unknown={})
     change(root, SECOND, bugs=[named("b", recurrence_of=f"{FIRST}#bugs.a")], unknown={})
