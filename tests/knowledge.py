@@ -87,20 +87,49 @@ recipes:
 """
 
 
-def validated(minute: int, *, passed: bool = True, reached: bool = True, **more: Any) -> str:
-    """The record of a run that validated one case, begun so many minutes after nine."""
+def validated(
+    minute: int,
+    *,
+    passed: bool = True,
+    reached: bool = True,
+    case_set: str = "s",
+    attempt: int = 1,
+    began: int | None = None,
+    **more: Any,
+) -> str:
+    """The record of a run that validated one case, begun so many minutes after nine.
+
+    Args:
+        minute: of the run, and of its validation if that did not begin in an earlier attempt.
+        passed: whether the case was right.
+        reached: whether all cases were reached.
+        case_set: of the case.
+        attempt: of the run.
+        began: the minute of the first attempt.
+        more: fields of the run, or ``step``: fields of the step.
+    """
     out = {"passed": passed, "error": 1.0 if passed else 3.0, "bound": 2.0, "torch_error": 1.0}
-    case = {"case_set": "s", "name": "c", "case": {}, "passed": passed, "outputs": {"out": out}}
+    case = {
+        "case_set": case_set,
+        "name": "c",
+        "case": {},
+        "passed": passed,
+        "outputs": {"out": out},
+    }
     result = {
         "type": "validation", "sha256": "ab" * 32, "device": "cpu", "seed": 1, "rule": "R",
         "cases": [case], "not_reached": int(not reached),
     }  # fmt: skip
     status = "passed" if passed and reached else "failed" if reached else "interrupted"
-    step = {**RUN["steps"][0], "id": "check", "kind": "validate", "status": status}
+    begun = f"2025-01-01T09:{minute:02}:00Z"
+    step = {
+        **RUN["steps"][0], "id": "check", "kind": "validate", "status": status, "started": begun,
+        "result": result, **more.pop("step", {}),
+    }  # fmt: skip
     return sealed({
-        **RUN, "id": f"20250101T09{minute:02}00Z-look", "status": status,
-        "started": f"2025-01-01T09:{minute:02}:00Z", "ended": f"2025-01-01T09:{minute:02}:02Z",
-        "steps": [{**step, "result": result}], **more,
+        **RUN, "id": f"20250101T09{minute if began is None else began:02}00Z-look",
+        "attempt": attempt, "status": status,
+        "started": begun, "ended": f"2025-01-01T09:{minute:02}:02Z", "steps": [step], **more,
     })  # fmt: skip
 
 
@@ -133,7 +162,8 @@ class Knowledge:
     def run(self, text: str) -> str:
         """A run record where it belongs; its id."""
         run = json.loads(text)
-        self.write(f"sessions/{run['session']}/runs/{run['id']}.json", text)
+        name = run["id"] if run["attempt"] == 1 else f"{run['id']}.{run['attempt']}"
+        self.write(f"sessions/{run['session']}/runs/{name}.json", text)
         return str(run["id"])
 
     def pattern(self, id_: str = "P01", more: str = "") -> Path:

@@ -100,7 +100,8 @@ def _examine_run(facts: Facts, raw: bytes) -> None:
         "started": run.started.isoformat(),
         "ended": run.ended.isoformat(),
         "taken_in": run.taken_in is not None,
-        "validated": run.validated,
+        "verdicts": run.verdicts,
+        "validated_at": run.validated_at.isoformat(),
     }
 
 
@@ -192,7 +193,9 @@ def _describe_session(facts: Facts, session: Session) -> None:
         if moment is not None and moment.zoned
     }
     facts.confirmed = [
-        ["fixes", at] for at, fix in enumerate(session.fixes) if fix.confirmed and not fix.shown_by
+        (["fixes", at, "confirmed"], fix.kernel)
+        for at, fix in enumerate(session.fixes)
+        if fix.confirmed and not fix.shown_by
     ]
     facts.unended = (
         session.origin == "tool"

@@ -115,8 +115,9 @@ class Facts:
     """The ledger's rates: id → kind, rate, last day or null, card or null."""
     label: str = ""
     """A session's label."""
-    confirmed: list[Location] = field(default_factory=list)
-    """A session's fixes that a test confirmed, and that do not name what showed it."""
+    confirmed: list[tuple[Location, str | None]] = field(default_factory=list)
+    """A session's fixes that a test confirmed and that do not name what showed it, with the kernel
+    that they were made in, if they say so."""
     unended: bool = False
     """Whether a session that kbtool made is over, and has a start but no end."""
     times: dict[str, str] = field(default_factory=dict)
@@ -127,7 +128,7 @@ class Facts:
     """What a kernel offers: ``case_sets``, ``targets``, ``variants`` as TARGET/VARIANT."""
     run: dict[str, Any] = field(default_factory=dict)
     """What a run names: attempt, session, recipe, pattern, kernel; when it started and ended,
-    whether it was taken in from another session, and whether its kernel passed validation in it."""
+    whether it was taken in from another session, and what its validation says."""
     figures: list[FigureFacts] = field(default_factory=list)
     """The figures that its prose takes from records."""
     judged: dict[str, str] = field(default_factory=dict)

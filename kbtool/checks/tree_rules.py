@@ -31,7 +31,7 @@ from kbtool.model.cards import are_unlike
 from kbtool.model.edit import edited
 from kbtool.model.finding import Finding
 from kbtool.model.prose import addresses, expression
-from kbtool.model.validation import Validation, newest_failed
+from kbtool.model.validation import Validation, contradiction, still_wrong
 from kbtool.store.includes import includes
 from kbtool.store.lock import is_locked
 from kbtool.store.scan import Scan, inside
@@ -306,26 +306,25 @@ _CLOCK = timedelta(minutes=1)
 
 
 def confirmed_fixes_stand_validation(tree: Tree) -> Iterator[Finding]:
-    """Where a session's newest validation of a kernel failed, a fix that a test is said to have
-    confirmed names what showed it."""
-    validations: dict[str, list[Validation]] = {}
-    for facts in tree.run_of.values():
-        if facts.run.get("validated") is not None:
-            started = datetime.fromisoformat(facts.run["started"])
-            made = Validation(started, facts.run["kernel"], facts.id, facts.run["validated"])
-            validations.setdefault(facts.run["session"], []).append(made)
-    for id_, of_session in validations.items():
+    """Where the newest verdict of a session's validations is that a kernel is wrong, a fix that a
+    test is said to have confirmed, of that kernel or of none, names what showed it."""
+    made: dict[str, list[Validation]] = {}
+    for facts in tree.runs:
+        if facts.run.get("verdicts"):
+            at = datetime.fromisoformat(facts.run["validated_at"])
+            one = Validation(at, facts.run["kernel"], facts.id, facts.run["verdicts"])
+            made.setdefault(facts.run["session"], []).append(one)
+    for id_, validations in made.items():
         session = tree.sessions.get(id_)
-        if session is None or not session.confirmed:
-            continue
-        failed = newest_failed(of_session)
-        for location in session.confirmed if failed else ():
-            yield tree.at(
-                session, [*location, "confirmed"], "unconfirmed",
-                f"is confirmed, and the session's newest validation failed: {', '.join(failed)};"
-                " validate again, name what showed it (shown_by: [RUN#steps.validate]), or leave"
-                " confirmed out",
-            )  # fmt: skip
+        for location, kernel in session.confirmed if session else ():
+            wrong = still_wrong(validations, kernel)
+            if session and wrong:
+                yield tree.at(
+                    session, location, "unconfirmed",
+                    f"is confirmed, and {contradiction(wrong)}; validate again, or name beside it"
+                    " what showed that the fault was gone, shown_by: [RUN#steps.ID], or leave"
+                    " confirmed out",
+                )  # fmt: skip
 
 
 def figures_agree_with_records(tree: Tree) -> Iterator[Finding]:

@@ -175,7 +175,9 @@ class Report:
         """File and line of a path in a record; the last key of it that is there."""
         entry: Entry[Any] | None = self.base.sessions.get(record) or self.base.patterns.get(record)
         if entry is None or entry.document is None:
-            return next(run.path for run in self.base.runs if run.record.id == record), 1
+            run = self.base.run(record)
+            assert run is not None  # a reckoning has named it
+            return run.path, 1
         document = entry.document
         top, _, rest = path.partition(".")
         keys = rest.split(".") if rest else []
@@ -319,7 +321,8 @@ class _Audit:
 
     def _items(self) -> Iterator[Item]:
         sessions = [record for record in self.all.values() if isinstance(record, Session)]
-        links = Links(self.records.faults, commits_known(str(self.base.root), _commits(sessions)))
+        commits = commits_known(str(self.base.root), _commits(sessions))
+        links = Links(self.records.faults, commits, self.records)
         links.take(sessions)
         for id_, record in self.all.items():
             if isinstance(record, Session):

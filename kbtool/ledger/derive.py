@@ -181,7 +181,12 @@ def records_of(base: KnowledgeBase) -> Records:
     """Every session and pattern that loads, and the runs that a derivation names."""
     sessions = {id_: entry.record for id_, entry in base.sessions.items()}
     patterns = {id_: entry.record for id_, entry in base.patterns.items()}
-    return Records({**sessions, **patterns}, list(sessions), base.run)
+
+    def run(id_: str) -> Run | None:
+        entry = base.run(id_)
+        return entry.record if entry else None
+
+    return Records({**sessions, **patterns}, list(sessions), run)
 
 
 class Reckoning:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeVar
 
-from kbtool.ledger.derive import Given
+from kbtool.ledger.derive import Given, Records, Unknown, bears_out
 from kbtool.ledger.faults import Faults, bug_at
 from kbtool.model import figures
 from kbtool.model.address import item_key
@@ -27,7 +27,7 @@ from kbtool.model.cards import (
     card_of,
 )
 from kbtool.model.claim import Derivation
-from kbtool.model.session import Bug, CostLine, Environment, Session
+from kbtool.model.session import Bug, CostLine, Environment, Fix, Session
 
 M = TypeVar("M", bound=Model)
 
@@ -58,6 +58,8 @@ class Links:
     """What became of the bugs."""
     commits: Mapping[str, bool] = field(default_factory=dict)
     """Commit that a record names → whether the repository has it; nothing where it cannot tell."""
+    records: Records = field(default_factory=lambda: Records({}))
+    """All of them."""
     recurrences: dict[tuple[str, str], list[tuple[str, Bug]]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -65,6 +67,18 @@ class Links:
     last: dict[str, tuple[str, str, Instant]] = field(default_factory=dict)
     """Session → the last moment known at its end: its own, or that of the nearest one before it;
     with the session and the field that state it."""
+
+    def passed(self, reference: str) -> bool | None:
+        """Whether the step of a run passed; ``None`` where there is no such step."""
+        try:
+            return bears_out(self.records.at(reference, ""))
+        except Unknown:
+            return None
+
+    def tested(self, fix: Fix) -> bool | None:
+        """Whether a test showed that a fix holds, by what is said to have shown it."""
+        shown = [self.passed(reference) for reference in fix.shown_by]
+        return False if False in shown else fix.confirmed
 
     def take(self, sessions: Iterable[Session]) -> None:
         """Note what refers to bugs."""
@@ -347,7 +361,7 @@ def fixed_bugs_are_gone(session: Session, links: Links) -> Iterator[Implied]:
             continue
         key = (session.id, bug.id)
         fixes = links.faults.since(key)
-        tests = [fix.confirmed for fix in fixes if fix.confirmed is not None]
+        tests = [tested for fix in fixes if (tested := links.tested(fix)) is not None]
         said = [f"met again as {record}#bugs.{met.id}" for record, met in links.recurrences[key]]
         if not fixes:
             said.append("no record has a fix of it")
@@ -362,12 +376,25 @@ def fixed_bugs_are_gone(session: Session, links: Links) -> Iterator[Implied]:
         )  # fmt: skip
 
 
-def proofs_show(session: Session, links: Links) -> Iterator[Implied]:
-    """What shows that a fault was gone, or that a pattern proved itself, bears that out."""
+def confirmed_fixes_are_shown(session: Session, links: Links) -> Iterator[Implied]:
+    """Each step that showed a fault to be gone passed."""
     for path, fix in _named("fixes", session.fixes):
         if fix.shown_by:
-            says = f"A test confirmed the fix of {fix.bug}"
-            yield Implied(f"{path}.shown_by", says, None, "outcome", tuple(fix.shown_by))
+            steps = {reference: links.passed(reference) for reference in fix.shown_by}
+            unknown = [reference for reference, passed in steps.items() if passed is None]
+            failed = [reference for reference, passed in steps.items() if passed is False]
+            holds = False if failed else None if unknown else True
+            said = f"{', '.join(failed)} did not pass" if failed else "each of the steps passed"
+            if not failed and unknown:
+                said = f"there is no {', '.join(unknown)}; see `kbtool check`"
+            yield Implied(
+                f"{path}.shown_by", f"A test confirmed the fix of {fix.bug}",
+                ", ".join(fix.shown_by), "fact", holds=holds, derived=said,
+            )  # fmt: skip
+
+
+def proofs_show(session: Session, links: Links) -> Iterator[Implied]:
+    """What shows that a pattern proved itself bears that out."""
     for path, evidence in _named("evidence", session.evidence):
         if evidence.verdict == "proved" and evidence.shown_by:
             says = f"{evidence.pattern} proved itself"
@@ -409,6 +436,7 @@ RULES: tuple[Rule, ...] = (
     day_is_that_of_the_start,
     card_is_as_stated,
     fixed_bugs_are_gone,
+    confirmed_fixes_are_shown,
     proofs_show,
     commits_are_there,
 )

@@ -405,6 +405,13 @@ Cite = Annotated[
     ),
     AfterValidator(_lines_run_forwards),
 ]
+RunStep = Annotated[
+    str,
+    Field(
+        pattern=r"^\d{8}T\d{6}Z-[a-z0-9-]+#steps\.[^\s#.]+$",
+        description="A step of a run: 20261121T161916Z-split-k-bb3c#steps.validate",
+    ),
+]
 Reference = Annotated[
     str,
     Field(

@@ -151,13 +151,34 @@ class Run(Model):
     (``sealed``)."""
 
     @property
-    def validated(self) -> bool | None:
-        """Whether every case of its validations was right; ``None`` where none was wrong, and not
-        all were reached, or there are none."""
-        found = [step.result for step in self.steps if isinstance(step.result, ValidationResult)]
-        if any(not case.passed for result in found for case in result.cases):
-            return False
-        return True if found and all(result.passed for result in found) else None
+    def verdicts(self) -> dict[str, bool]:
+        """What its validate steps say: case set, variant and device → whether all cases there were
+        right; "" of a kernel as a whole, wrong where a step failed without a wrong case (it hung,
+        it crashed). What was not reached has no verdict."""
+        found: dict[str, bool] = {}
+        for step in self.steps:
+            if step.kind != "validate":
+                continue
+            result = step.result if isinstance(step.result, ValidationResult) else None
+            wrong = False
+            for case in result.cases if result else ():
+                area = f"{case.case_set} {case.variant or ''} {result.device if result else ''}"
+                wrong = wrong or not case.passed
+                if not case.passed:
+                    found[area] = False
+                elif step.status in {"passed", "failed"}:
+                    found.setdefault(area, True)
+            if step.status == "passed":
+                found.setdefault("", True)
+            elif step.status in {"failed", "timeout", "crashed"} and not wrong:
+                found[""] = False
+        return found
+
+    @property
+    def validated_at(self) -> datetime:
+        """When its last validate step began; of a step kept from an earlier attempt, there."""
+        times = [step.started for step in self.steps if step.kind == "validate" and step.started]
+        return max(times, default=self.started)
 
     def sealed(self) -> Run:
         """The run with its digest: what is written to a file."""

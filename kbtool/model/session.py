@@ -27,6 +27,7 @@ from kbtool.model.base import (
     Quantity,
     Rate,
     Reference,
+    RunStep,
     SessionId,
     Size,
     Slug,
@@ -248,10 +249,16 @@ class Fix(Cited):
     """The commit that holds the change."""
     confirmed: bool | None = None
     """Whether a test showed that the fault was gone."""
-    shown_by: list[Reference] = []
-    """What showed it: a step of a run, a measurement (RUN#steps.validate); the audit asks it."""
+    shown_by: list[RunStep] = []
+    """The steps of runs that showed it; the audit asks whether they passed."""
     note: str | None = None
     """How it was shown, or what remained."""
+
+    @property
+    def kernel(self) -> str | None:
+        """The kernel in whose folder the change was made, where ``place`` says so."""
+        folder, _, rest = (self.place or "").partition("/")
+        return rest.partition("/")[0] if folder == "kernels" and "/" in rest else None
 
     @model_validator(mode="after")
     def _shows_what_is_confirmed(self) -> Self:

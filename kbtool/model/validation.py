@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from operator import attrgetter
 from typing import NamedTuple
 
 
 class Validation(NamedTuple):
-    """That a run validated a kernel."""
+    """What a run's validation of a kernel said."""
 
-    started: datetime
+    at: datetime
     kernel: str | None
     run: str
-    passed: bool
+    verdicts: Mapping[str, bool]
+    """See ``Run.verdicts``."""
 
 
-def newest_failed(validations: Iterable[Validation]) -> list[str]:
-    """The runs that are the newest validation of a kernel, and failed."""
-    newest = {one.kernel: one for one in sorted(validations, key=attrgetter("started"))}
-    return [one.run for one in newest.values() if not one.passed]
+def still_wrong(validations: Iterable[Validation], kernel: str | None = None) -> dict[str, str]:
+    """Kernel → the run whose verdict of a part of it is the newest, and is that it is wrong.
+
+    Args:
+        validations: of one session, in any order.
+        kernel: only of this one.
+    """
+    newest: dict[tuple[str | None, str], Validation] = {}
+    for one in sorted(validations, key=lambda one: (one.at, not all(one.verdicts.values()))):
+        newest.update({(one.kernel, area): one for area in one.verdicts})
+    wrong = {key: one.run for key, one in newest.items() if not one.verdicts[key[1]]}
+    return {name or "": run for (name, _), run in wrong.items() if kernel in (None, name)}
+
+
+def contradiction(wrong: Mapping[str, str]) -> str:
+    """What ``still_wrong`` found, in words."""
+    each = (f"{kernel or 'what it ran'} ({run})" for kernel, run in wrong.items())
+    return f"the newest validation in the session found {', '.join(each)} wrong"

@@ -274,7 +274,8 @@ def _findings(base: KnowledgeBase, staged: Sequence[_Staged]) -> Iterator[Findin
             yield Finding(file, 1, "run", message)
     before = set(check_tree(base.root).findings)
     for finding in check_tree(base.root, runs={one.path: one.raw for one in staged}).findings:
-        if finding not in before:
+        # That a fix was called confirmed too early is no fault of the run that shows it.
+        if finding not in before and finding.rule != "unconfirmed":
             yield finding._replace(path=files.get(finding.path, finding.path))
 
 

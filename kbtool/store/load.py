@@ -15,6 +15,7 @@ from kbtool.model.base import (
     PatternId,
     Quantity,
     Reference,
+    RunStep,
     SessionId,
     Slug,
     pattern_of,
@@ -82,6 +83,8 @@ _FORMS = {
     pattern_of(SessionId): "is no id of a session; write the whole id: 2026-11-02-name",
     pattern_of(PatternId): "is no id of a pattern; write P and two digits: P07",
     pattern_of(Slug): "is no name; write small letters, digits, dots, underscores and hyphens",
+    pattern_of(RunStep): "is no step of a run; write RUN#steps.ID, as in"
+    " 20261121T161916Z-split-k-bb3c#steps.validate",
     pattern_of(Commit): "is no commit; write 7 to 40 digits, 0 to 9 and a to f",
 }
 """A form that a text has to have → what to say of one that has not."""

@@ -69,6 +69,7 @@ class KnowledgeBase:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.findings: list[Finding] = []
+        self._runs_read: dict[Path, Entry[Run] | None] = {}
 
     def session_files(self) -> Iterator[Path]:
         """Every session record, by name of its folder."""
@@ -122,25 +123,17 @@ class KnowledgeBase:
     @cached_property
     def runs(self) -> list[Entry[Run]]:
         """Every run, oldest first; a resumed run has one entry an attempt."""
-        entries = []
-        for path in self.run_files():
-            loaded = load_run(path, self.shown(path))
-            if isinstance(loaded, Finding):
-                self.findings.append(loaded)
-            else:
-                entries.append(loaded)
+        entries = filter(None, map(self._run_in, self.run_files()))
         return sorted(entries, key=lambda e: (e.record.started, e.record.id, e.record.attempt))
 
-    def run(self, id_: str) -> Run | None:
-        """The last attempt of a run that loads; its files alone are read."""
-        attempts = []
-        for path in self._files_of_runs.get(id_, ()):
-            loaded = load_run(path, self.shown(path))
-            if isinstance(loaded, Entry):
-                attempts.append(loaded.record)
-            elif loaded not in self.findings:
-                self.findings.append(loaded)
-        return max(attempts, key=lambda run: run.attempt, default=None)
+    def runs_of(self, session: str) -> list[Entry[Run]]:
+        """Those of one session, by the names of their files; no other is read."""
+        return [entry for path in self.run_files(session) if (entry := self._run_in(path))]
+
+    def run(self, id_: str) -> Entry[Run] | None:
+        """The last attempt of a run that loads; no other run is read."""
+        attempts = filter(None, map(self._run_in, self._files_of_runs.get(id_, ())))
+        return max(attempts, key=lambda entry: entry.record.attempt, default=None)
 
     @cached_property
     def _files_of_runs(self) -> dict[str, list[Path]]:
@@ -149,6 +142,14 @@ class KnowledgeBase:
         for path in self.run_files():
             found.setdefault(path.name.partition(".")[0], []).append(path)
         return found
+
+    def _run_in(self, path: Path) -> Entry[Run] | None:
+        if path not in self._runs_read:
+            loaded = load_run(path, self.shown(path))
+            if isinstance(loaded, Finding):
+                self.findings.append(loaded)
+            self._runs_read[path] = loaded if isinstance(loaded, Entry) else None
+        return self._runs_read[path]
 
     def recipes(self) -> dict[str, tuple[Pattern, Recipe]]:
         """Recipe name → the pattern it belongs to, and the recipe."""

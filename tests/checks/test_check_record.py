@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from knowledge import PATTERN, SESSION, SESSION_LINE, Knowledge, line_of
+from knowledge import LOOK, PATTERN, SESSION, SESSION_LINE, Knowledge, line_of, validated
 
 from kbtool.checks.record_rules import RECORD_RULES
 from kbtool.checks.tree_rules import TREE_RULES
@@ -423,19 +423,22 @@ def test_a_proof_is_shown(base, more, rules):
 @pytest.mark.parametrize(
     ("more", "rules"),
     [
-        ("confirmed: true, shown_by: ['#measurements.m']", []),
-        ("confirmed: true, shown_by: ['#measurements.n']", ["link"]),
-        ("confirmed: true, shown_by: ['20250101T090000Z-look#steps.look']", ["link"]),
-        ("confirmed: false, shown_by: ['#measurements.m']", ["schema"]),
-        ("shown_by: ['#measurements.m']", ["schema"]),
+        ("confirmed: true, shown_by: [RUN#steps.check]", []),
+        ("confirmed: true, shown_by: [RUN#steps.none]", ["link"]),
+        ("confirmed: true, shown_by: [20250101T080000Z-look#steps.check]", ["link"]),
+        ("confirmed: true, shown_by: [RUN#status]", ["schema"]),
+        ("confirmed: true, shown_by: ['#fixes.f']", ["schema"]),
+        ("confirmed: true, shown_by: RUN#steps.check", ["schema"]),
+        ("confirmed: false, shown_by: [RUN#steps.check]", ["schema"]),
+        ("shown_by: [RUN#steps.check]", ["schema"]),
     ],
 )
 def test_what_is_confirmed_is_shown(base, more, rules):
+    base.pattern(more=LOOK)
+    run = base.run(validated(0))
     base.session(
         more="bugs: [{id: b, title: B, status: fixed}]\n"
-        "measurements: [{id: m, title: M, kind: benchmark, columns: {us: {title: T, unit: us}},"
-        " rows: [{id: r, values: {us: 12.5}}]}]\n"
-        f"fixes: [{{id: f, bug: '#bugs.b', change: C, {more}}}]\n"
+        f"fixes: [{{id: f, bug: '#bugs.b', change: C, {more.replace('RUN', run)}}}]\n"
     )
     assert [finding.rule for finding in base.findings()] == rules
 

@@ -577,33 +577,53 @@ def test_a_run_that_was_taken_in_was_made_in_the_time_of_another_session(base):
     assert base.findings() == []
 
 
+HUNG = {"status": "timeout", "result": None}
+CRASHED = {"status": "failed", "result": None, "error": "segmentation fault"}
+EARLIER = {"started": "2025-01-01T09:00:00Z"}
+
+
 @pytest.mark.parametrize(
-    ("runs", "fix", "failed"),
+    ("runs", "fix", "wrong"),
     [
-        ([], "confirmed: true", []),
-        ([validated(0, passed=False), validated(1)], "confirmed: true", []),
-        ([validated(0), validated(1, passed=False)], "confirmed: true", [1]),
-        ([validated(0), validated(1, passed=False)], "confirmed: false", []),
-        ([validated(0), validated(1, passed=False)], "note: N", []),
+        ([], "", None),
+        ([validated(0, passed=False), validated(1)], "", None),
+        ([validated(0), validated(1, passed=False)], "", 1),
+        ([validated(0), validated(0, passed=False, attempt=2, began=0)], "", 0),
+        # Another case set that is right does not make up for one that is wrong.
+        ([validated(0, passed=False), validated(1, case_set="t")], "", 0),
+        ([validated(0, passed=False), validated(1, case_set="t"), validated(2)], "", None),
         # What was cut off says nothing, unless a case was wrong by then.
-        ([validated(0, passed=False), validated(1, reached=False)], "confirmed: true", [0]),
-        ([validated(0), validated(1, passed=False, reached=False)], "confirmed: true", [1]),
-        # Each kernel has a newest validation of its own.
-        ([validated(0, passed=False), validated(1, kernel="add")], "confirmed: true", [0]),
-        ([validated(0, passed=False), validated(1, passed=False)],
-         "confirmed: true, shown_by: ['#duration']", []),
+        ([validated(0, passed=False), validated(1, reached=False)], "", 0),
+        ([validated(0), validated(1, passed=False, reached=False)], "", 1),
+        ([validated(0, passed=False), validated(1, reached=False, attempt=2, began=0)], "", 0),
+        # A verdict that was kept from an earlier attempt is as old as that.
+        ([validated(0), validated(1, passed=False),
+          validated(2, attempt=2, began=0, step=EARLIER)], "", 1),
+        ([validated(0), validated(1, step=HUNG, status="timeout")], "", 1),
+        ([validated(0), validated(1, step=CRASHED, status="failed")], "", 1),
+        ([validated(0, step=CRASHED, status="failed"), validated(1)], "", None),
+        # Each kernel has verdicts of its own.
+        ([validated(0, passed=False, kernel="add"), validated(1, kernel="mul")], "", 0),
+        ([validated(0, passed=False, kernel="add")], "place: kernels/mul/mul.cpp", None),
+        ([validated(0, passed=False, kernel="add")], "place: kernels/add/add.cpp:7", 0),
+        ([validated(0, passed=False, kernel="add")], "place: kernels/README.md", 0),
+        ([validated(0), validated(1, passed=False)],
+         "shown_by: ['20250101T090000Z-look#steps.check']", None),
     ],
 )  # fmt: skip
-def test_a_fix_is_not_confirmed_while_the_newest_validation_fails(base, runs, fix, failed):
+def test_a_fix_is_not_confirmed_while_the_newest_validation_fails(base, runs, fix, wrong):
     base.pattern(more=LOOK)
-    base.kernel()
-    bugs = "bugs: [{id: b, title: B, status: fixed}]\nduration: 5 min\n"
-    path = base.session(more=f"{bugs}fixes: [{{bug: '#bugs.b', change: C, {fix}}}]\n")
+    bugs = "bugs: [{id: b, title: B, status: fixed}]\n"
+    fixes = "\nfixes: [{bug: '#bugs.b', change: C, %s}]\n"
     names = [base.run(text) for text in runs]
+    for said in ("confirmed: false", "note: N"):
+        base.session(more=bugs + fixes % said)
+        assert {f.rule for f in base.findings()} <= {"link"}  # of kernels that are not there
+    path = base.session(more=bugs + fixes % f"confirmed: true, {fix}")
     for cached in (True, True, False):
         found = [f for f in base.findings(cached=cached) if f.rule == "unconfirmed"]
-        assert [f.line for f in found] == [line_of(path, "fixes")] * bool(failed)
-        assert all(f"failed: {', '.join(names[at] for at in failed)};" in f.message for f in found)
+        assert [f.line for f in found] == [line_of(path, "fixes")] * (wrong is not None)
+        assert all(f"({names[wrong]}) wrong; validate again" in f.message for f in found)
 
 
 def git(root: Path, *arguments: str) -> str:

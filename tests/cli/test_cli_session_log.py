@@ -94,36 +94,35 @@ def test_only_what_showed_it_confirms_a_fix_where_the_newest_validation_failed(b
     def fix(*arguments):
         return kbtool("session", "fix", "tail", "c", "--session", "A", *arguments, root=base.root)
 
-    passed = base.run(validated(0))
-    failed = base.run(validated(1, passed=False))
+    passed = base.run(validated(0, kernel="add"))
+    failed = base.run(validated(1, kernel="add", passed=False))
     before = path.read_bytes()
     for arguments, said in (
-        (["--confirmed"], f"newest validation failed: {failed}. Validate again, name what showed"),
-        (["--shown-by", f"{failed}#steps.check"], "--shown-by: that shows no fix: .*failed"),
-        (["--shown-by", f"{failed}#id"], "--shown-by: neither borne out nor contradicted"),
-        (["--shown-by", f"{failed}#steps.none"], "--shown-by: .*none"),
-        (["--shown-by", "20250101T080000Z-look#status"], "--shown-by: there is no record"),
-        (["--shown-by", failed], "shown_by"),
-        (["--shown-by", f"{passed}#status", "--unconfirmed"], "confirmed is not true"),
+        (["--confirmed"], rf"found add \({failed}\) wrong. Validate again, name what showed"),
+        (["--shown-by", f"{failed}#steps.check"], "steps.check did not pass .failed.; name a step"),
+        (["--shown-by", f"{failed}#status"], "is no step of a run; write RUN#steps.ID"),
+        (["--shown-by", f"{failed}#steps.none"], "--shown-by: .*none.* lists the runs"),
+        (["--shown-by", "20250101T080000Z-look#steps.check"], "there is no record .* lists the"),
+        (["--shown-by", "#fixes.f"], "is no step of a run"),
+        (["--shown-by", f"{passed}#steps.check", "--unconfirmed"], "--unconfirmed that none did"),
     ):
         done = fix(*arguments)
         assert (done.code, done.out) == (2, ""), done
         assert re.search(said, done.err), done.err
     assert path.read_bytes() == before
     assert fix().code == 0
-    done = fix("--shown-by", f"{passed}#steps.check", "--shown-by", f"{passed}#status")
+    done = fix("--shown-by", f"{passed}#steps.check", "--shown-by", f"{passed}#steps.check")
     assert done.code == 0, done.err
     unsaid, shown = record(base, "A").fixes
     assert (unsaid.confirmed, unsaid.shown_by) == (None, [])
-    assert (shown.confirmed, shown.shown_by) == (
-        True,
-        [f"{passed}#steps.check", f"{passed}#status"],
-    )
-    assert base.findings() == []
+    assert (shown.confirmed, shown.shown_by) == (True, [f"{passed}#steps.check"] * 2)
     done = kbtool("session", "show", "A", root=base.root)
-    assert f"confirmed yes, shown by {passed}#steps.check, {passed}#status" in done.out
-    base.run(validated(2))
+    assert f"confirmed yes, shown by {passed}#steps.check" in done.out
+    base.run(validated(2, kernel="add"))
     assert fix("--confirmed").code == 0
+    broken = base.write("sessions/2025-01-01-a/runs/20250101T110000Z-look.json", "{")
+    done = fix("--confirmed")
+    assert done.code != 0 and broken.name in done.err
 
 
 def test_a_commit_is_named_by_what_git_takes_or_by_its_id(base, git, kbtool):

@@ -8,7 +8,9 @@ import pytest
 from audited import ID, as_yaml, audited, claim, grades, report
 from knowledge import Knowledge, validated
 
+from kbtool.ledger.audit import as_json, audit
 from kbtool.model.cards import capability_of, card_of
+from kbtool.store.tree import KnowledgeBase
 
 
 def test_duration_start_and_end(base: Knowledge) -> None:
@@ -246,16 +248,40 @@ def test_what_shows_a_proof_bears_it_out(base: Knowledge) -> None:
     }  # fmt: skip
 
 
-def test_what_confirmed_a_fix_bears_it_out(base: Knowledge) -> None:
+def test_each_step_that_confirmed_a_fix_passed(base: Knowledge) -> None:
     passed, failed = base.run(validated(0)), base.run(validated(1, passed=False))
-    shown = [[f"{passed}#steps.check"], [f"{failed}#status"], [f"{failed}#id"], ["#duration"]]
-    fixes = [{"bug": "#bugs.b", "change": "c", "confirmed": True, "shown_by": one} for one in shown]
-    bugs = [{"id": "b", "title": "B", "status": "open"}]
-    found = grades(base, bugs=bugs, fixes=fixes, duration="5 min")
-    assert found == {
-        "fixes.0.shown_by": "consistent", "fixes.1.shown_by": "inconsistent",
-        "fixes.2.shown_by": "undetermined", "fixes.3.shown_by": "consistent",
-    }  # fmt: skip
+    gone = "20250101T080000Z-look"
+    shown = [[passed], [passed, failed], [failed], [gone], [passed, gone]]
+    fixes = [
+        {"bug": "#bugs.b", "change": "c", "confirmed": True,
+         "shown_by": [f"{run}#steps.check" for run in runs]}
+        for runs in shown
+    ]  # fmt: skip
+    bugs = [{"id": "b", "title": "B", "status": "fixed"}]
+    for fix, grade in zip(
+        fixes, ["consistent", *["inconsistent"] * 2, *["undetermined"] * 2], strict=True
+    ):
+        found = audited(base, bugs=bugs, fixes=[fix])
+        assert found["fixes.0.shown_by"].grade == grade
+        held = "inconsistent" if grade == "inconsistent" else "consistent"
+        assert found["bugs.b.status"].grade == held
+    said = audited(base, bugs=bugs, fixes=[fixes[1]])["fixes.0.shown_by"].said
+    assert said == f"{failed}#steps.check did not pass"
+
+
+def test_the_audit_reads_no_run_that_no_record_names(base: Knowledge) -> None:
+    passed, failed = base.run(validated(0)), base.run(validated(1, passed=False))
+    resumed = base.run(validated(2, attempt=2, began=1, passed=False))
+    base.write("sessions/2025-01-01-a/runs/20250101T110000Z-look.json", "{")
+    of = [f"{failed}#steps.check"]
+    base.session(more=as_yaml({"claims": [claim("c", "outcome", of), claim("d", "outcome", [
+        f"{passed}#steps.check"])]}))  # fmt: skip
+    loaded = KnowledgeBase(base.root)
+    told = as_json(audit(loaded))
+    (wrong,) = told["findings"][:1]
+    assert resumed == failed
+    assert wrong["operands"][0]["path"].endswith(f"{failed}.2.json")
+    assert told["left_out"] == [] and not loaded.findings
 
 
 def test_a_commit_is_in_the_repository_that_the_session_names(base: Knowledge) -> None:

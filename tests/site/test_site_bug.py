@@ -91,8 +91,9 @@ def test_a_fix_in_a_record_that_comes_before_mends_what_was_not_met_again(root):
 
 def test_what_confirmed_a_fix_is_a_link_and_knows_of_it(root):
     run = index_of(root).base.runs[0].record
-    shown = [f"{run.id}#status", "#bugs.a"]
-    fix = {"bug": "#bugs.a", "change": "x", "confirmed": True, "shown_by": shown, "source": "log:1"}
+    shown = [f"{run.id}#steps.{run.steps[0].id}"]
+    fix = {"id": "f", "bug": "#bugs.a", "change": "x", "confirmed": True, "shown_by": shown,
+           "source": "log:1"}  # fmt: skip
     change(root, FIRST, bugs=[named("a")], fixes=[fix], unknown={})
     index = index_of(root)
     page = at.run_page(run.session, run.id)
@@ -101,7 +102,7 @@ def test_what_confirmed_a_fix_is_a_link_and_knows_of_it(root):
         (unescape(session.page(index, index.sessions[FIRST])), "../"),
     ):
         assert f"| yes: [{run.id}]({up}{page}" in part(made, "fixes")
-        assert ", [bugs.a](" in part(made, "fixes")
+    assert 'id="fixes.f"' in session.page(index, index.sessions[FIRST])
     assert "confirmed a fix" in [mention.why for mention in index.mentions[page]]
 
 

@@ -81,8 +81,9 @@ Examples:
 \b
 BUG is the id of a bug: of this session, or of another if it is the only one of that id; or
 SESSION#bugs.ID. CHANGE is the commit's subject line if not given. A bug of this session is fixed
-then, unless --unconfirmed says that a test still shows it. Where the session's newest validation
-failed, only what showed it confirms a fix. What is wrong is mended in session.yaml."""
+then, unless --unconfirmed says that a test still shows it. Where the newest validation in the
+session found a kernel wrong, --confirmed is refused and --shown-by is asked for. What is wrong is
+mended in session.yaml."""
 )
 @click.argument("bug", metavar="BUG")
 @click.argument("change", required=False)
@@ -101,9 +102,9 @@ failed, only what showed it confirms a fix. What is wrong is mended in session.y
 @click.option(
     "--shown-by",
     "shown_by",
-    metavar="RECORD#PATH",
+    metavar="RUN#steps.ID",
     multiple=True,
-    help="What showed it: a run's step, a measurement; repeatable. Confirms the fix.",
+    help="The step of a run that showed it; repeatable. Confirms the fix.",
 )
 @click.option("--note", "remark", metavar="TEXT", help="How it was shown, or what remained.")
 @session_option
@@ -132,7 +133,9 @@ def fix(
         raise UsageError(
             "say what was changed, no commit of this session does: `kbtool session fix BUG CHANGE`"
         )
-    if shown_by and confirmed is None:
+    if shown_by:
+        if confirmed is False:
+            raise UsageError("--shown-by says that a test passed, --unconfirmed that none did")
         confirmed = True
     item = item_of(Fix, {
         "bug": reference,
@@ -142,8 +145,10 @@ def fix(
         "shown_by": list(shown_by) or None,
         "note": remark,
     })  # fmt: skip
-    if confirmed:
-        _refuse_contradicted(base, record, shown_by)
+    if shown_by:
+        _refuse_unshown(base, shown_by)
+    elif confirmed:
+        _refuse_contradicted(base, record)
     add_fix(path, item)
     held = "in no commit" if sha is None else f"commit {sha[:7]}"
     click.echo(f"{record.id}: fix of {reference}: {said} ({held})")
@@ -155,32 +160,41 @@ def fix(
         )
 
 
-def _refuse_contradicted(base: KnowledgeBase, own: Session, shown_by: tuple[str, ...]) -> None:
-    """Refuse what does not show a fix; if nothing is said to, a newest validation that failed."""
-    from kbtool.ledger.derive import Reckoning, Unknown, records_of
+def _refuse_unshown(base: KnowledgeBase, shown_by: tuple[str, ...]) -> None:
+    """Refuse steps that are not there, or did not pass."""
+    from kbtool.ledger.derive import Unknown, bears_out, records_of
     from kbtool.model.errors import UsageError
-    from kbtool.model.validation import Validation, newest_failed
 
-    if shown_by:
+    records = records_of(base)
+    for reference in shown_by:
         try:
-            verdict = Reckoning(records_of(base), own.id).verdict("outcome", shown_by)
+            step = records.at(reference, "")
         except Unknown as error:
-            raise UsageError(f"--shown-by: {error}") from None
-        if not verdict.holds:
-            raise UsageError(f"--shown-by: that shows no fix: {verdict.derived}")
-        return
-    names = {path.name.partition(".")[0] for path in base.run_files(own.id)}
-    runs = filter(None, map(base.run, sorted(names)))
-    failed = newest_failed(
-        Validation(run.started, run.kernel, run.id, run.validated)
-        for run in runs
-        if run.validated is not None
+            raise UsageError(
+                f"--shown-by: {error}; `kbtool session show` lists the runs and their steps"
+            ) from None
+        if not bears_out(step):
+            raise UsageError(
+                f"--shown-by: {reference} did not pass ({step.status}); name a step that did"
+            )
+
+
+def _refuse_contradicted(base: KnowledgeBase, own: Session) -> None:
+    """Refuse a confirmation that the newest validation in the session speaks against."""
+    from kbtool.model.errors import RecordError, UsageError
+    from kbtool.model.validation import Validation, contradiction, still_wrong
+
+    runs = [entry.record for entry in base.runs_of(own.id)]
+    unread = [f for f in base.findings if f.path.startswith(f"sessions/{own.id}/runs/")]
+    if unread:
+        raise RecordError(f"a run of the session cannot be read; mend it first:\n  {unread[0]}")
+    wrong = still_wrong(
+        [Validation(run.validated_at, run.kernel, run.id, run.verdicts) for run in runs]
     )
-    if failed:
+    if wrong:
         raise UsageError(
-            f"the session's newest validation failed: {', '.join(failed)}. Validate again, name"
-            " what showed that the fault was gone (--shown-by RUN#steps.validate), or leave"
-            " --confirmed out"
+            f"{contradiction(wrong)}. Validate again, name what showed that the fault was gone"
+            " (--shown-by RUN#steps.ID), or leave --confirmed out"
         )
 
 

@@ -297,12 +297,14 @@ def _bugs(index: Index, session: Session, here: str) -> str:
 
 
 def _fixes(index: Index, session: Session, here: str) -> str:
+    anchors = index.anchors(session)
     rows = []
     for fix in session.fixes:
         target = at.bug_page(*bug_at(fix.bug, session.id))
         rows.append(
             [
-                index.link(target, here) if target in index.titles else code(fix.bug),
+                (anchor(place) if (place := anchors.get(fix)) else "")
+                + (index.link(target, here) if target in index.titles else code(fix.bug)),
                 inline(fix.change),
                 fixed_place(index, fix.place, here),
                 code(fix.commit) if fix.commit else "",
