@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeVar
 
-from kbtool.ledger.derive import Given, Records, Unknown, bears_out
+from kbtool.ledger.derive import Given, Records, Unknown
 from kbtool.ledger.faults import Faults, bug_at
 from kbtool.model import figures
 from kbtool.model.address import item_key
@@ -71,7 +71,7 @@ class Links:
     def passed(self, reference: str) -> bool | None:
         """Whether the step of a run passed; ``None`` where there is no such step."""
         try:
-            return bears_out(self.records.at(reference, ""))
+            return bool(self.records.at(reference, "").status == "passed")
         except Unknown:
             return None
 

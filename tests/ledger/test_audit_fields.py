@@ -250,8 +250,9 @@ def test_what_shows_a_proof_bears_it_out(base: Knowledge) -> None:
 
 def test_each_step_that_confirmed_a_fix_passed(base: Knowledge) -> None:
     passed, failed = base.run(validated(0)), base.run(validated(1, passed=False))
+    cut = base.run(validated(2, reached=False))
     gone = "20250101T080000Z-look"
-    shown = [[passed], [passed, failed], [failed], [gone], [passed, gone]]
+    shown = [[passed], [passed, failed], [failed], [cut], [gone], [passed, gone]]
     fixes = [
         {"bug": "#bugs.b", "change": "c", "confirmed": True,
          "shown_by": [f"{run}#steps.check" for run in runs]}
@@ -259,7 +260,7 @@ def test_each_step_that_confirmed_a_fix_passed(base: Knowledge) -> None:
     ]  # fmt: skip
     bugs = [{"id": "b", "title": "B", "status": "fixed"}]
     for fix, grade in zip(
-        fixes, ["consistent", *["inconsistent"] * 2, *["undetermined"] * 2], strict=True
+        fixes, ["consistent", *["inconsistent"] * 3, *["undetermined"] * 2], strict=True
     ):
         found = audited(base, bugs=bugs, fixes=[fix])
         assert found["fixes.0.shown_by"].grade == grade

@@ -162,7 +162,7 @@ def fix(
 
 def _refuse_unshown(base: KnowledgeBase, shown_by: tuple[str, ...]) -> None:
     """Refuse steps that are not there, or did not pass."""
-    from kbtool.ledger.derive import Unknown, bears_out, records_of
+    from kbtool.ledger.derive import Unknown, records_of
     from kbtool.model.errors import UsageError
 
     records = records_of(base)
@@ -171,9 +171,10 @@ def _refuse_unshown(base: KnowledgeBase, shown_by: tuple[str, ...]) -> None:
             step = records.at(reference, "")
         except Unknown as error:
             raise UsageError(
-                f"--shown-by: {error}; `kbtool session show` lists the runs and their steps"
+                f"--shown-by: {error}; `kbtool session show` lists the runs, and a step of one is"
+                " RUN#steps.validate"
             ) from None
-        if not bears_out(step):
+        if step.status != "passed":
             raise UsageError(
                 f"--shown-by: {reference} did not pass ({step.status}); name a step that did"
             )
