@@ -93,7 +93,8 @@ def implied(session: Session, links: Links) -> Iterator[Implied]:
     """Every claim that the fields of a session make; sessions come in the order of the work."""
     written: dict[str | None, set[tuple[str, ...]]] = defaultdict(set)
     for claim in session.claims:
-        written[claim.how].add(tuple(str(operand) for operand in claim.of))
+        if not claim.where:  # by which an outcome may say the opposite of what the fields do
+            written[claim.how].add(tuple(str(operand) for operand in claim.of))
     outcomes = {
         str(operand) for claim in session.claims if claim.how == "outcome" for operand in claim.of
     }

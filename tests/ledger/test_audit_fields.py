@@ -248,6 +248,16 @@ def test_what_shows_a_proof_bears_it_out(base: Knowledge) -> None:
     }  # fmt: skip
 
 
+def test_a_claim_of_the_opposite_does_not_stand_for_a_proof(base: Knowledge) -> None:
+    steps = [{"id": "s", "title": "S", "status": "failed"}]
+    proof = {"pattern": "P01", "verdict": "proved", "note": "n", "shown_by": ["#steps.s"]}
+    for where, told in ((None, False), ({"status": "failed"}, True)):
+        said = claim("c", "outcome", ["#steps.s"], **({"where": where} if where else {}))
+        found = grades(base, said, steps=steps, evidence=[proof])
+        assert found.get("evidence.P01.shown_by") == ("inconsistent" if told else None)
+        assert found["c"] == ("consistent" if told else "inconsistent")
+
+
 def test_each_step_that_confirmed_a_fix_passed(base: Knowledge) -> None:
     passed, failed = base.run(validated(0)), base.run(validated(1, passed=False))
     cut = base.run(validated(2, reached=False))
