@@ -283,6 +283,15 @@ __device__ __forceinline__ void produce_boxes(const FusedParams& fp, const Tenso
               block < first_searched ? ring.values_full(stage) : ring.values_landed(stage));
     position.advance();
   }
+  // The other block's warps free stages here: this block does not end before all of them have.
+  if constexpr (C::PAIRED) {
+#pragma unroll 1
+    for (int i = 0; i < C::STAGES; ++i) {
+      barrier_wait(ring.keys_free(position.stage), position.parity ^ 1);
+      barrier_wait(ring.values_free(position.stage), position.parity ^ 1);
+      position.advance();
+    }
+  }
 }
 
 // The tile's queries, by all consumers.
@@ -509,6 +518,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const BlockItem& 
   start_values<C>(weights, ring.values(last.stage), state.o);
   wait_products<0>(state.o);
   finish_values(last_key0, last.stage, ANY);
+  if constexpr (C::PAIRED) release(ring.values_free(last.stage));  // its producer waits for that to end
 }
 
 // The output and the LSE of a warp's rows where nothing is left to merge. They pass through the places
@@ -597,18 +607,8 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
       bring_queries<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
       touch_later_parameters(fp);
       consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
-      // Until the other block has come this far its warps may free stages here. Not relaxed: what they have
-      // sent is there before they arrive.
-      if constexpr (C::PAIRED) {
-        __syncwarp();
-        cluster_arrive();
-      }
       if (C::PAIRED || fp.merge_apart) {
         store_split_state<C>(fp, at, warp, lane, state);
-        if constexpr (C::PAIRED) {
-          __syncwarp();
-          cluster_wait();
-        }
         return;
       }
       if (fp.splits.divisor == 1) {
