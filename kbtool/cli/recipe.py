@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -433,6 +434,12 @@ def _print_benchmark(result: BenchmarkResult) -> None:
 
     on_host = any(timing.host_us for case in result.cases for timing in case.arms.values())
     host = "; host: one call as the host sees it, launch and return included" if on_host else ""
+    plain = [case.plain_us for case in result.cases if case.plain_us]
+    if plain:
+        host += (
+            "; between: a call behind a plain kernel, both together, of which that kernel alone"
+            f" takes {statistics.median(plain):.2f}"
+        )
     click.echo(
         f"microseconds, median ± half the interquartile range of single calls, {result.device},"
         f" {many(result.threads, 'thread')}; ceiling: {result.read_gb_s:.1f} GB/s read{host}"
@@ -451,23 +458,28 @@ def _print_benchmark(result: BenchmarkResult) -> None:
 def _print_times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: bool) -> None:
     """A table of cases, with the arms that were timed in any of them."""
     arms = list(dict.fromkeys(arm for case in cases for arm in case.arms))
+    apart = any(case.plain_us for case in cases)
     rows = []
     for case in cases:
         value, share = result.ratio(case), result.share_of_ceiling(case)
         best, peer = result.ratio_to_best(case), result.best_peer(case)
         hosts = [case.arms.get(result.subject), case.arms[peer] if peer else None]
+        between = result.ratio_to_best(case, between=True)
+        behind = result.best_peer(case, between=True)
         rows.append(
             [
                 case.name,
                 *(_timing(case.arms.get(arm)) for arm in arms),
                 "refused" if case.refused else f"{value:.2f}×" if value else "—",
                 f"{best:.2f}× {peer}" if best else "—",
+                *([f"{between:.2f}× {behind}" if between else "—"] if apart else ()),
                 *(map(_host, hosts) if on_host else ()),
                 f"{share:.0%}" if share is not None else "—",
             ]
         )
     header = [
         "case", *arms, f"{result.baseline} ÷ {result.subject}", f"best peer ÷ {result.subject}",
+        *(["between"] if apart else []),
         *([f"host {result.subject}", "host best peer"] if on_host else []), "of ceiling",
     ]  # fmt: skip
     print_table(header, rows, numeric=set(range(1, len(header))))

@@ -55,6 +55,8 @@ class Timed:
     timed ran once more, on the inputs of number 0."""
     sm_clock_mhz: int | None = None
     """The card's multiprocessor clock right after the timed samples."""
+    plain_us: float | None = None
+    """What the plain kernel that calls stood behind takes alone."""
 
 
 class Clock(Protocol):
@@ -235,6 +237,7 @@ def _time_case(
         rechecked=all(error.passed for error in (*called, *own.values())),
         peers={name: held[name] for name in peers if name in held},
         timed=own,
+        plain_us=timed.plain_us,
         sm_clock_mhz=timed.sm_clock_mhz,
         absent=timed.absent,
         workspace_bytes={
@@ -328,8 +331,13 @@ def first_output(arm: str, output: Any) -> torch.Tensor:
     return first
 
 
-def timing(seconds: list[float], calls_per_sample: int = 1, host_us: float | None = None) -> Timing:
-    """Samples, in seconds a call, as a record."""
+def timing(
+    seconds: list[float],
+    calls_per_sample: int = 1,
+    host_us: float | None = None,
+    between: list[float] | None = None,
+) -> Timing:
+    """Samples, in seconds a call, as a record; ``between``: those behind plain kernels."""
     microseconds = [round(value * 1e6, 4) for value in seconds]
     low, median, high = statistics.quantiles(microseconds, n=4, method="inclusive")
     return Timing(
@@ -339,7 +347,13 @@ def timing(seconds: list[float], calls_per_sample: int = 1, host_us: float | Non
         high_us=high,
         calls_per_sample=calls_per_sample,
         host_us=host_us,
+        between_us=median_us(between) if between else None,
     )
+
+
+def median_us(seconds: list[float]) -> float:
+    """Seconds as microseconds, to the digits that a record has."""
+    return round(statistics.median(seconds) * 1e6, 4)
 
 
 class OtherProcesses:

@@ -5,6 +5,9 @@ its calls is the same share of every arm's time, however long Python takes to ma
 go from one set of inputs to the next, so many that none is still in the L2 cache when its turn
 comes again; a buffer larger than that cache is written before each replay. The arms take turns and
 the order is reversed every other round.
+
+In such a chain a kernel that lets the next one start early has its own kind behind it. Each arm is
+timed once more behind kernels of the plainest kind, as a model's other kernels would be.
 """
 
 from __future__ import annotations
@@ -18,7 +21,16 @@ from typing import Any
 import torch
 
 from kbtool.gpu._card import Management
-from kbtool.gpu.benchmark import Arms, OnArm, Timed, first_output, runnable, silent, timing
+from kbtool.gpu.benchmark import (
+    Arms,
+    OnArm,
+    Timed,
+    first_output,
+    median_us,
+    runnable,
+    silent,
+    timing,
+)
 from kbtool.gpu.probe import processes_on
 from kbtool.model.words import without_folders
 
@@ -47,6 +59,7 @@ class CudaClock:
         self._room = card.total_memory // 2
         self._flush = torch.empty(4 * card.L2_cache_size, dtype=torch.int8, device=self.device)
         self._reader = torch.ones(1 << 29, dtype=torch.float32, device=self.device)
+        self._number = torch.zeros(1, device=self.device)
         flushed = f"{self._flush.nbytes >> 20} MiB"
         self.protocol = (
             f"{samples} samples an arm after {WARMUP_ROUNDS} warm-up rounds, arms in turn, order"
@@ -55,7 +68,9 @@ class CudaClock:
             f" {MAX_CALLS} at most, each on inputs of its own, or on inputs since whose last use"
             f" calls have moved {flushed} of others; fewer calls where half of the card's memory"
             f" does not hold as many inputs; by device events, {flushed} written before it so that"
-            " the L2 cache is cold, launched while the card still waits; host time: one eager call"
+            " the L2 cache is cold, launched while the card still waits; between: the same calls,"
+            " each behind a kernel that adds 1 to a number and admits none before its end, both"
+            " together; host time: one eager call"
             f" with synchronisation, median of {_HOST_CALLS}"
         )
 
@@ -92,10 +107,10 @@ class CudaClock:
             """What ``turns`` takes for so many calls."""
             sets.extend(runnable(arms(n))[0] for n in range(len(sets), min(count, enough)))
 
-        def captured(name: str, count: int) -> _Replay | None:
+        def captured(name: str, count: int, between: bool = False) -> _Replay | None:
             on_arm(name)
             try:
-                return _Replay(name, turns(name, count))
+                return _Replay(name, turns(name, count), self._plain if between else None)
             except Exception as error:
                 why = without_folders(str(error).splitlines()[0])
                 absent[name] = f"cannot be captured: {why}"
@@ -110,22 +125,35 @@ class CudaClock:
                 counts[name] = max(1, min(most, round(REPLAY_SECONDS / seconds)))
         make_sets(max(counts.values(), default=0))
         replays = {
-            name: replay for name, count in counts.items() if (replay := captured(name, count))
+            name: (replay, pairs)
+            for name, count in counts.items()
+            if (replay := captured(name, count)) and (pairs := captured(name, count, between=True))
         }
+        plain = _Replay("plain", [self._plain] * MAX_CALLS)
         taken: dict[str, list[float]] = {name: [] for name in replays}
+        between: dict[str, list[float]] = {name: [] for name in replays}
+        alone: list[float] = []
         for round_number in range(WARMUP_ROUNDS + self._samples):
+            of_plain = self._cold_seconds(plain) / MAX_CALLS
             for name in replays if round_number % 2 else reversed(replays):
                 on_arm(name)
-                elapsed = self._cold_seconds(replays[name]) / counts[name]
+                elapsed = [self._cold_seconds(one) / counts[name] for one in replays[name]]
                 if round_number >= WARMUP_ROUNDS:
-                    taken[name].append(elapsed)
+                    taken[name].append(elapsed[0])
+                    between[name].append(elapsed[1])
+            if round_number >= WARMUP_ROUNDS:
+                alone.append(of_plain)
         clock = self.sm_clock_mhz()
         timings, outputs = {}, {}
         for name, samples in taken.items():
             on_arm(name)
-            outputs[name] = replays[name].output_anew()
-            timings[name] = timing(samples, counts[name], _host_us(first[name]))
-        return Timed(timings, absent, outputs, clock)
+            outputs[name] = replays[name][0].output_anew()
+            timings[name] = timing(samples, counts[name], _host_us(first[name]), between[name])
+        return Timed(timings, absent, outputs, clock, median_us(alone))
+
+    def _plain(self) -> torch.Tensor:
+        """A kernel that knows nothing of launches that overlap, and does next to nothing."""
+        return self._number.add_(1)
 
     def _cold_seconds(self, replay: _Replay) -> float:
         """One replay, launched before the card comes to it, with nothing of it in the cache."""
@@ -135,9 +163,12 @@ class CudaClock:
 
 
 class _Replay:
-    """A graph of calls, one after the other, and the output of the last."""
+    """A graph of calls, one after the other, each behind one of ``ahead``, and the output of the
+    last."""
 
-    def __init__(self, arm: str, calls: list[Callable[[], Any]]) -> None:
+    def __init__(
+        self, arm: str, calls: list[Callable[[], Any]], ahead: Callable[[], Any] | None = None
+    ) -> None:
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
             for call in calls[:2]:  # what is set up at a first call is not captured
@@ -146,7 +177,11 @@ class _Replay:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
             for call in calls[:-1]:
+                if ahead:
+                    ahead()
                 call()
+            if ahead:
+                ahead()
             # Held, so that its memory stays its own; the others' is used again.
             self._output = first_output(arm, calls[-1]())
 

@@ -180,6 +180,9 @@ class Timing(Model):
     """Calls that a sample averages over."""
     host_us: Microseconds | None = None
     """Median time of one call as the host sees it, launch and return included."""
+    between_us: Microseconds | None = None
+    """Median time of a plain kernel and the call behind it, both together, in a chain of such
+    pairs; null on the CPU and in older records."""
 
     @model_validator(mode="after")
     def _figures_follow_from_samples(self) -> Self:
@@ -196,6 +199,10 @@ class Timing(Model):
     def sample_ms(self) -> float:
         """How long a sample took, all its calls together, in the median."""
         return self.calls_per_sample * self.median_us / 1e3
+
+    def us(self, between: bool) -> float | None:
+        """``between_us`` or the median."""
+        return self.between_us if between else self.median_us
 
 
 class BenchmarkCase(Model):
@@ -222,6 +229,8 @@ class BenchmarkCase(Model):
     """Peer → its output against the reference, under the rule of validation."""
     timed: dict[str, OutputError] = {}
     """Arm of the library → the output of what was timed, likewise; empty in older records."""
+    plain_us: Microseconds | None = None
+    """What the plain kernel of ``between_us`` takes in a chain of its own."""
     sm_clock_mhz: int | None = None
     """The card's multiprocessor clock right after the timed samples; null where there is no card,
     where it does not tell, and in older records."""
@@ -283,28 +292,35 @@ class BenchmarkResult(Model):
         """The :meth:`ratio` of every case that has one."""
         return [value for case in self.cases if (value := self.ratio(case)) is not None]
 
-    def best_peer(self, case: BenchmarkCase) -> str | None:
-        """The fastest arm that is not the library's and whose output is right."""
+    def best_peer(self, case: BenchmarkCase, *, between: bool = False) -> str | None:
+        """The fastest arm that is not the library's and whose output is right.
+
+        Args:
+            case: of this benchmark.
+            between: by the times behind plain kernels.
+        """
         ours = {self.subject, *self.variants}
-        right = [
-            arm
-            for arm in case.arms
+        right = {
+            arm: us
+            for arm, timing in case.arms.items()
             if arm not in ours and (arm not in case.peers or case.peers[arm].passed)
-        ]
-        return min(right, key=lambda arm: case.arms[arm].median_us, default=None)
+            if (us := timing.us(between)) is not None
+        }
+        return min(right, key=right.__getitem__, default=None)
 
-    def ratio_to_best(self, case: BenchmarkCase) -> float | None:
+    def ratio_to_best(self, case: BenchmarkCase, *, between: bool = False) -> float | None:
         """The best peer's time ÷ subject time; ``None`` where :meth:`ratio` would be."""
-        best, subject = self.best_peer(case), case.arms.get(self.subject)
-        if self.noise or case.refused or best is None or subject is None:
+        best = self.best_peer(case, between=between)
+        if self.noise or case.refused or best is None or self.subject not in case.arms:
             return None
-        return case.arms[best].median_us / subject.median_us
+        peer, subject = (case.arms[arm].us(between) for arm in (best, self.subject))
+        return peer / subject if peer and subject else None
 
-    def by_set(self) -> dict[str, list[float]]:
+    def by_set(self, *, between: bool = False) -> dict[str, list[float]]:
         """Case set → its cases' ratios to their best peers."""
         found: dict[str, list[float]] = {}
         for case in self.cases:
-            value = self.ratio_to_best(case)
+            value = self.ratio_to_best(case, between=between)
             if value is not None:
                 found.setdefault(case.case_set or "", []).append(value)
         return found

@@ -190,8 +190,10 @@ def report(result: BenchmarkResult) -> list[str]:
     sets = result.by_set()
     if result.noise is not None or len(sets) < 2:
         return []
+    between = result.by_set(between=True)
     return [
         f"{name or 'all'}: best peer ÷ {result.subject}: {_span(ratios)}"
+        + (f"; between plain kernels {_span(between[name])}" if name in between else "")
         for name, ratios in sets.items()
     ]
 

@@ -106,6 +106,33 @@ def test_ratios_to_the_best_are_told_by_case_set():
     ]
 
 
+def behind_plain(one: BenchmarkCase, **pairs: float) -> BenchmarkCase:
+    arms = {arm: t.model_copy(update={"between_us": pairs.get(arm)}) for arm, t in one.arms.items()}
+    return one.model_copy(update={"arms": arms, "plain_us": 1.0})
+
+
+def test_between_plain_kernels_another_peer_may_be_the_best_and_nobody_need_be_faster(capsys):
+    first = behind_plain(measured(ours=2.0, torch=4.0, quick=3.0), ours=5.0, torch=4.5, quick=6.0)
+    second = measured(ours=2.0, torch=4.0)
+    cases = [c.model_copy(update={"case_set": name}) for c, name in ((first, "a"), (second, "b"))]
+    result = result_of(*cases)
+    assert result.best_peer(first) == "quick"
+    assert result.best_peer(first, between=True) == "torch"
+    assert result.ratio_to_best(first, between=True) == 0.9
+    assert result.ratio_to_best(second, between=True) is None
+    assert result.by_set(between=True) == {"a": [0.9]}
+    assert report(result)[0].endswith(
+        "; between plain kernels geometric mean 0.90×, 0.90× to 0.90× over 1 case"
+    )
+    assert "between" not in report(result)[1]
+    untimed = behind_plain(first, torch=4.5)
+    assert result.ratio_to_best(untimed, between=True) is None
+    _print_benchmark(result)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "both together, of which that kernel alone takes 1.00" in told
+    assert "1.50× quick 0.90× torch" in told
+
+
 def test_what_was_not_timed_and_who_is_wrong_is_told_once_a_reason():
     wrong = OutputError(passed=False, error=1.0, bound=0.1, torch_error=0.1, message="off by 1")
     one = measured(ours=2.0, torch=4.0).model_copy(

@@ -19,6 +19,7 @@ from kbtool.gpu.cuda_clock import MAX_CALLS, CudaClock
 
 L2 = 50 << 20
 START = 9e-6  # what a replay costs beside its calls
+PLAIN = 1e-6  # the kernel that calls are timed behind
 
 
 class Card:
@@ -84,6 +85,9 @@ class Card:
             cuda=cuda, device=lambda kind, number: torch.device("cpu"), int8=None, float32=None,
             empty=lambda n, dtype, device: SimpleNamespace(nbytes=n, zero_=lambda: None),
             ones=lambda n, dtype, device: None,
+            zeros=lambda n, device: SimpleNamespace(
+                add_=lambda _: card.launch(0.0, PLAIN, lambda: None, "plain") or torch.empty(1)
+            ),
         )  # fmt: skip
 
 
@@ -152,6 +156,19 @@ def test_a_sample_is_as_long_however_long_python_takes_for_a_call(card):
     # What the start of a replay adds is a like share of short calls and of long ones.
     assert timings["quick"].median_us == pytest.approx(5, rel=0.011)
     assert timings["long"].median_us == pytest.approx(50, rel=0.011)
+
+
+def test_each_call_is_timed_behind_a_plain_kernel_too(card):
+    arms = Arms(card, 2 << 20, ours=(20e-6, 5e-6), theirs=(20e-6, 8e-6))
+    result = timed(arms, 2 << 20)
+    for name, together in (("ours", 6), ("theirs", 9)):
+        assert result.timings[name].between_us == pytest.approx(together, rel=0.011)
+    assert result.plain_us == pytest.approx(1, rel=0.04)
+    pairs = [graph.sets for graph in card.replayed if {"plain", 0} <= set(graph.sets)]
+    calls = {one.calls_per_sample for one in result.timings.values()}
+    assert {len(marks) for marks in pairs} == {2 * count for count in calls}
+    assert all(set(marks[::2]) == {"plain"} for marks in pairs)
+    assert all("plain" not in marks[1::2] for marks in pairs)
 
 
 def last_graph(card: Card) -> Graph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 
 from kbtool.model.results import BenchmarkCase, BenchmarkResult, Timing
 from kbtool.model.run import Run
@@ -28,6 +28,7 @@ def timed_beside(result: BenchmarkResult) -> str:
     arms = list(dict.fromkeys(
         [result.subject, result.baseline, *(arm for case in result.cases for arm in case.arms)]
     ))  # fmt: skip
+    apart = bool(result.by_set(between=True))
     lines, remarks, noise = [], [], unproven(result)
     for case in result.cases:
         times, share = result.ratio(case), share_of_ceiling(result, case)
@@ -37,6 +38,7 @@ def timed_beside(result: BenchmarkResult) -> str:
                 _timing(case.arms.get(result.subject)),
                 significant(times) if times is not None else no_ratio(result),
                 _against_best(result, case),
+                *([_against_best(result, case, between=True)] if apart else []),
                 f"{significant(100 * share)} %" if share is not None else no_ratio(result),
                 chip("refused") if case.refused else yes_no(case.rechecked),
                 *(_timing(case.arms.get(arm)) for arm in arms[1:]),
@@ -56,10 +58,11 @@ def timed_beside(result: BenchmarkResult) -> str:
     header = [
         "Case", f"{inline(result.subject)} (µs)",
         f"Speed against {inline(result.baseline)}", "Against the best peer",
+        *(["The same, between plain kernels"] if apart else []),
         "Share of read ceiling", "Right after timing",
         *(f"{inline(arm)} (µs)" for arm in arms[1:]),
     ]  # fmt: skip
-    right = [1, 2, 3, 4, *range(6, len(header))]
+    right = [n for n in range(1, len(header)) if header[n] != "Right after timing"]
     return join(
         [
             facts(
@@ -79,7 +82,7 @@ def timed_beside(result: BenchmarkResult) -> str:
             _sets(result),
             *_plotted(result, arms),
             "Median, with the 25th and the 75th percentile in small type. Speed above 1 is faster"
-            f" than {inline(result.baseline)}.",
+            f" than {inline(result.baseline)}." + _between(result),
             slim_table(header, lines, right) if lines else nothing(
                 "No case was timed."
             ),
@@ -133,22 +136,43 @@ def ceiling(result: BenchmarkResult, case: BenchmarkCase) -> Mark:
     return Mark(least, f"read ceiling: {significant(least)} µs for {case.bytes:,} bytes")
 
 
+def _between(result: BenchmarkResult) -> str:
+    """What the figures between plain kernels are of."""
+    alone = [case.plain_us for case in result.cases if case.plain_us]
+    if not alone:
+        return ""
+    return (
+        " Between plain kernels: each call behind one that lets none start before its end, both"
+        f" together; alone that one takes {significant(median(alone))} µs."
+    )
+
+
 def _sets(result: BenchmarkResult) -> str | None:
     """Each case set against the best peers of its cases."""
+    between = result.by_set(between=True)
     lines = [
         [
             inline(name or "all cases"),
             *(significant(of(found)) for of in (geometric_mean, min, max)),
             str(len(found)),
+            *(
+                significant(of(between[name])) if name in between else ""
+                for of in (geometric_mean, min)
+                if between
+            ),
         ]
         for name, found in result.by_set().items()
     ]
-    header = ["Case set", "Best peer ÷ ours, geometric mean", "Least", "Most", "Cases"]
-    return slim_table(header, lines, {1, 2, 3, 4}) if lines else None
+    header = [
+        "Case set", "Best peer ÷ ours, geometric mean", "Least", "Most", "Cases",
+        *(["Between plain kernels, geometric mean", "Least"] if between else []),
+    ]  # fmt: skip
+    return slim_table(header, lines, range(1, len(header))) if lines else None
 
 
-def _against_best(result: BenchmarkResult, case: BenchmarkCase) -> str:
-    best, value = result.best_peer(case), result.ratio_to_best(case)
+def _against_best(result: BenchmarkResult, case: BenchmarkCase, *, between: bool = False) -> str:
+    best = result.best_peer(case, between=between)
+    value = result.ratio_to_best(case, between=between)
     if value is None:
         return no_ratio(result)
     return f"{significant(value)} ({inline(best or '')})"
