@@ -19,8 +19,8 @@ constexpr int64_t MERGE_ELEMENTS = 256 * 128;  // of k; see choose_splits
 
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys, or four small ones
-constexpr int64_t MANY_CLUSTERS = 4;
-constexpr int64_t MOST_APART = 33;  // splits that the second kernel merges: of 8 items, two to each of 132
+constexpr int64_t MOST_APART = 128;  // splits that the second kernel merges
+constexpr int64_t MOST_APART_OF_FEW_ROWS = 33;  // of 8 items, two to each of 132 multiprocessors
 // Of a block of up to 16 rows, to be worth the second kernel: measured on an H200.
 constexpr int64_t KEYS_OF_MERGE_APART = 4096;
 constexpr int64_t FEW_WAVES = 4;  // up to here long tiles go first over all heads, not head by head
@@ -137,7 +137,7 @@ int64_t choose_even_splits(int64_t items, const Sizes& sizes, const Card& card) 
   if (!drawn && one_is_too_few && sizes.D > 64 && sizes.D <= 128) {
     for (const int64_t each : {2, 1}) {
       const int64_t splits = each * card.multiprocessors / items;
-      const bool few_items = splits > each * MAX_CLUSTER && splits <= MOST_APART;
+      const bool few_items = splits > each * MAX_CLUSTER && splits <= MOST_APART_OF_FEW_ROWS;
       if (few_items && sizes.Skv >= splits * KEYS_OF_MERGE_APART) return splits;
     }
   }
@@ -145,21 +145,25 @@ int64_t choose_even_splits(int64_t items, const Sizes& sizes, const Card& card) 
   return std::max<int64_t>(1, std::min(splits, sizes.Skv / WGMMA_MIN_KEYS));
 }
 
-// More rows: a block to each multiprocessor; of one warpgroup half of them, where splits would be many
-// and short. Of three items or fewer clusters of eight, more than four to each.
+// More rows: a block to each multiprocessor, up to 32 to an item; of one warpgroup half of them, where
+// splits would be many and short. Of three items or fewer a power of two, 128 only over many keys: measured
+// on an H200, where 64 splits of one item took a tenth less than 66.
 int64_t choose_wgmma_splits(int64_t items, bool two, const Sizes& sizes, const Card& card) {
+  constexpr int64_t FEW_ITEMS = 3;
   constexpr int64_t MANY = 16;
-  constexpr int64_t KEYS_OF_MANY = 512;  // of a split, measured on an H200
+  constexpr int64_t KEYS_OF_MANY = 512;  // of a split
+  constexpr int64_t KEYS_OF_MOST = 1024;
   const int64_t most = sizes.Skv / WGMMA_MIN_KEYS;
   if (items <= 0 || most <= 1) return 1;
-  const int64_t clusters = card.clusters[MAX_CLUSTER] / items;
-  if (clusters > MANY_CLUSTERS && most >= MAX_CLUSTER) {
-    return MAX_CLUSTER * std::min(clusters, most / MAX_CLUSTER);
+  const int64_t all = card.multiprocessors / items;
+  if (items <= FEW_ITEMS) {
+    const int64_t power = std::min(largest_power_of_two(std::max<int64_t>(all, 1)), MOST_APART);
+    const bool short_ones = power == MOST_APART && sizes.Skv < power * KEYS_OF_MOST;
+    return std::min(short_ones ? power / 2 : power, most);
   }
-  const int64_t all =
-      std::min<int64_t>(card.multiprocessors / items, MANY_CLUSTERS * MAX_CLUSTER);
-  const bool half = !two && all > MANY && sizes.Skv < all * KEYS_OF_MANY;
-  return std::max<int64_t>(1, std::min(half ? all / 2 : all, most));
+  const int64_t splits = std::min<int64_t>(all, 32);
+  const bool half = !two && splits > MANY && sizes.Skv < splits * KEYS_OF_MANY;
+  return std::max<int64_t>(1, std::min(half ? splits / 2 : splits, most));
 }
 
 // What was asked for; else what was measured to be the fastest for such a call; else 0. Calls with
@@ -243,7 +247,8 @@ FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // where the second kernel makes it 65.
   const bool small_tile = few_rows && sizes.D <= 128;
   const bool at_once = plan.groups() <= 2 && blocks <= card.multiprocessors;
-  plan.merge_apart = plan.num_splits > 1 && !one_cluster && plan.num_splits <= MOST_APART &&
+  plan.merge_apart = plan.num_splits > 1 && !one_cluster &&
+                     plan.num_splits <= (few_rows ? MOST_APART_OF_FEW_ROWS : MOST_APART) &&
                      !(small_tile && (at_once || plan.num_splits < MAX_CLUSTER));
   if (plan.merge_apart) plan.cluster = 1;
   // Measured on an H200: 66 us in place of 69 for 512 blocks of 1024 keys.
@@ -318,8 +323,8 @@ bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
                             : groups <= 2 && 16 * blocks >= 15 * card.multiprocessors &&
                                   keys >= least_keys;
     if (!even) return false;
-  } else if (groups > MANY_CLUSTERS || rows <= 2 * ROWS_PER_WARP || sizes.Skv < MANY_KEYS) {
-    const int64_t least = groups > MANY_CLUSTERS ? 4 : sizes.Skv < MANY_KEYS ? 2 : 1;
+  } else if (rows <= 2 * ROWS_PER_WARP || sizes.Skv < MANY_KEYS) {
+    const int64_t least = sizes.Skv < MANY_KEYS ? 2 : 1;
     const double multiply_adds = static_cast<double>(sizes.rows()) * sizes.Skv * sizes.D;
     if (multiply_adds < static_cast<double>(least * MULTIPLY_ADDS)) return false;
   }

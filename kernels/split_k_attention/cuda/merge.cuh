@@ -92,15 +92,16 @@ cudaError_t launch_merge_by(const FusedParams& fp, cudaStream_t stream) {
 }
 
 // Measured on an H200: two lanes take 5 % off a call of 16 queries and 16 splits, and put 15 to 20 %
-// on calls of 8 splits; four lose to two. Few rows, whose columns fill few warps, have sixteen, each
-// with no more than three of 33 states; many rows keep every multiprocessor busy by one.
+// on calls of 8 splits; four lose to two there. The fewer rows, whose columns fill few warps, and the more
+// splits, the more lanes: four or eight take 5 to 12 % off 32 and 64 splits of one to four KV heads.
+// Many rows keep every multiprocessor busy by one.
 template <class Element>
 cudaError_t launch_merge(const FusedParams& fp, cudaStream_t stream) {
-  constexpr int64_t FEW = 4096;
-  constexpr int64_t MANY = 32768;
   const int64_t places = fp.p.B * fp.p.H * fp.p.Sq * ceil_div(fp.p.D, 4);
-  if (fp.groups > 16 && places <= FEW) return launch_merge_by<Element, 16, 4>(fp, stream);
-  if (fp.groups > 8 && places <= MANY) return launch_merge_by<Element, 2, 8>(fp, stream);
+  if (fp.groups > 33 && places <= 4096) return launch_merge_by<Element, 8, 8>(fp, stream);
+  if (fp.groups > 16 && places <= 1024) return launch_merge_by<Element, 16, 4>(fp, stream);
+  if (fp.groups > 16 && places <= 8192) return launch_merge_by<Element, 4, 8>(fp, stream);
+  if (fp.groups > 8 && places <= 32768) return launch_merge_by<Element, 2, 8>(fp, stream);
   return launch_merge_by<Element, 1, 8>(fp, stream);
 }
 
