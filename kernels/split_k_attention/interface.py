@@ -118,6 +118,7 @@ def _fake_split_k_attention(
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
     variant: str | None = None,
+    overlap: bool = True,
 ) -> tuple[Tensor, Tensor]:
     _check_traced(q, k, v, scale, num_splits, kv_lengths, variant)
     return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
@@ -133,6 +134,7 @@ def _fake_split_k_attention_out(
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
     variant: str | None = None,
+    overlap: bool = True,
     out: Tensor,
     lse: Tensor,
     workspace: Tensor,
@@ -299,6 +301,7 @@ def _check_types(
     num_splits: object,
     kv_lengths: object,
     variant: object,
+    overlap: object,
     return_lse: object,
 ) -> None:
     for name, value in (("q", q), ("k", k), ("v", v), ("kv_lengths", kv_lengths)):
@@ -314,6 +317,8 @@ def _check_types(
     # Looked at here first: two calls more would be a hundredth of a short launch.
     if causal is not True and causal is not False:
         _check_type("causal", causal, "a bool", bool, SymBool)
+    if overlap is not True and overlap is not False:
+        _check_type("overlap", overlap, "a bool", bool, SymBool)
     if return_lse is not True and return_lse is not False:
         _check_type("return_lse", return_lse, "a bool", bool, SymBool)
     if scale is not None:
@@ -337,6 +342,7 @@ def split_k_attention(
     num_splits: int | None = ...,
     kv_lengths: Tensor | None = ...,
     variant: str | None = ...,
+    overlap: bool = ...,
     return_lse: Literal[False] = ...,
 ) -> Tensor: ...
 
@@ -352,6 +358,7 @@ def split_k_attention(
     num_splits: int | None = ...,
     kv_lengths: Tensor | None = ...,
     variant: str | None = ...,
+    overlap: bool = ...,
     return_lse: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 
@@ -366,6 +373,7 @@ def split_k_attention(
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
     variant: str | None = None,
+    overlap: bool = True,
     return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Scaled dot-product attention whose key range is cut into splits that run in parallel.
@@ -394,6 +402,11 @@ def split_k_attention(
         variant: The implementation to run, by its name in the ladder of versions: ``two_pass`` on
             the CPU; ``fa1``, ``two_pass``, ``fused`` on CUDA, and ``wgmma`` on a card of sm_90. By
             default the fastest for the shapes and the device.
+        overlap: Whether a launch on a card of sm_90 and later may start before the kernel ahead of
+            it in the stream has ended (programmatic dependent launch). Behind kernels that admit
+            the next one early, this one's own among them, a call then takes about a microsecond
+            less; behind others, 0.3 to 0.6 µs more (an H200). Results are the same. The CPU,
+            ``fa1`` and ``two_pass`` do nothing with it.
         return_lse: Also return the log-sum-exp of the logits.
 
     Returns:
@@ -407,11 +420,11 @@ def split_k_attention(
         NotImplementedError: If a gradient is asked for, in reverse or in forward mode: the
             operator is for inference.
         TypeError: If an argument is not a tensor, ``scale`` no float, ``num_splits`` no int,
-            ``variant`` no str, or ``causal`` or ``return_lse`` no bool.
+            ``variant`` no str, or ``causal``, ``overlap`` or ``return_lse`` no bool.
         ValueError: If an argument has a wrong shape, dtype, device or value; the message names
             the argument, what it takes and what it got.
     """
-    _check_types(q, k, v, causal, scale, num_splits, kv_lengths, variant, return_lse)
+    _check_types(q, k, v, causal, scale, num_splits, kv_lengths, variant, overlap, return_lse)
     # Autograd's kernel takes as long as half a launch, and does no more than to look for gradients.
     # A compiler finds its own way past it; tangents only it can look for below torch.func's
     # transforms.
@@ -422,6 +435,6 @@ def split_k_attention(
     with below:
         out, lse = _operator(
             q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
-            variant=variant,
+            variant=variant, overlap=overlap,
         )  # fmt: skip
     return (out, lse) if return_lse else out

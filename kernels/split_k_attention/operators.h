@@ -5,7 +5,8 @@
 //   Guard(const Tensor& q)                  makes the device current while it lives
 //   check(const Tensor& q)                  its element types and head dimensions
 //   variants(const Tensor& q)               the names of its variants, separated by commas
-//   plan(q, k, num_splits, variant, lengths)  how a call is cut up, one with kv_lengths or without
+//   plan(q, k, num_splits, variant, lengths, overlap)  how a call is cut up, one with kv_lengths or
+//                                           without; whether it may start before the kernel ahead ends
 //   partial_plan(q, k, num_splits, variant) the same for states alone
 //   run(p, q, lengths, plan, workspace)     attention: fills p.out and p.lse
 //   partial(p, q, lengths, plan)            pass 1 alone: fills p.partial_*
@@ -46,11 +47,12 @@ class Operators {
                                               std::optional<double> scale,
                                               std::optional<int64_t> num_splits,
                                               std::optional<Tensor> kv_lengths,
-                                              std::optional<std::string> variant) {
+                                              std::optional<std::string> variant,
+                                              bool overlap) {
     check_call(q, k, v, num_splits, kv_lengths);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan =
-        Device::plan(q, k, num_splits, variant, kv_lengths.has_value());
+        Device::plan(q, k, num_splits, variant, kv_lengths.has_value(), overlap);
     Tensor out = torch::stable::new_empty(q, shape_of(q));
     Tensor lse = torch::stable::new_empty(q, rows_of(q), ScalarType::Float);
     std::optional<Tensor> workspace;
@@ -63,12 +65,12 @@ class Operators {
 
   static void attention_out(Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> scale,
                             std::optional<int64_t> num_splits, std::optional<Tensor> kv_lengths,
-                            std::optional<std::string> variant, Tensor out, Tensor lse,
-                            Tensor workspace) {
+                            std::optional<std::string> variant, bool overlap, Tensor out,
+                            Tensor lse, Tensor workspace) {
     check_call(q, k, v, num_splits, kv_lengths);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan =
-        Device::plan(q, k, num_splits, variant, kv_lengths.has_value());
+        Device::plan(q, k, num_splits, variant, kv_lengths.has_value(), overlap);
     check_output("out", out, q, q.scalar_type(), shape_of(q));
     check_output("lse", lse, q, ScalarType::Float, rows_of(q));
     check_workspace(workspace, q, plan.workspace_numel);
@@ -81,8 +83,8 @@ class Operators {
     check_call(q, k, k, num_splits, std::nullopt);
     const typename Device::Guard guard(q);
     // Enough with kv_lengths and without.
-    const typename Device::Plan plan = Device::plan(q, k, num_splits, variant, false);
-    const typename Device::Plan ragged = Device::plan(q, k, num_splits, variant, true);
+    const typename Device::Plan plan = Device::plan(q, k, num_splits, variant, false, true);
+    const typename Device::Plan ragged = Device::plan(q, k, num_splits, variant, true, true);
     return {plan.num_splits, std::max(plan.workspace_numel, ragged.workspace_numel)};
   }
 

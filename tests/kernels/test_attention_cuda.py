@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 import threading
@@ -68,6 +69,11 @@ CALLS = {
     ),
 }  # fmt: skip
 each_call = pytest.mark.parametrize("kind", CALLS)
+# Tiles of one warpgroup, which wgmma merges by a second kernel.
+MERGED_APART: dict[str, Any] = {
+    "B": 1, "H": 32, "Hkv": 8, "Sq": 16, "Skv": 16384, "D": 128, "num_splits": None,
+    "causal": True, "dtype": "bfloat16",
+}  # fmt: skip
 
 
 def inputs_of(
@@ -329,6 +335,38 @@ def test_results_repeat_to_the_bit(
             for _ in range(50):
                 again, again_lse = call_of(attention, inputs)
                 assert same_bits(again, out) and same_bits(again_lse, lse)
+
+
+@on_cuda
+@pytest.mark.parametrize("fields", [*({"kind": kind} for kind in CALLS), MERGED_APART],
+                         ids=[*CALLS, "merged_apart"])  # fmt: skip
+def test_overlap_changes_no_bit(
+    attention: Attention, harness: Any, place: Place, fields: dict[str, Any]
+) -> None:
+    inputs = inputs_of(harness, place, **fields)
+    waiting = functools.partial(attention, overlap=False)
+    expected = call_of(attention, inputs)
+    assert all(map(same_bits, call_of(waiting, inputs), expected))
+
+    def chain() -> list[tuple[Tensor, Tensor]]:
+        # Behind torch's kernels, behind calls that overlap, and behind those that do not.
+        made = []
+        for call in (waiting, waiting, attention, waiting):
+            made.append(call_of(call, inputs | {"q": inputs["q"] * 1}))
+            made.append(call_of(call, inputs))
+        return made
+
+    graph = torch.cuda.CUDAGraph()
+    eager = chain()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        captured = chain()
+    for _ in range(3):
+        for filled in (of for results in captured for of in results):
+            filled.fill_(torch.nan)
+        graph.replay()
+        for results in (*eager, *captured):
+            assert all(map(same_bits, results, expected))
 
 
 @on_cuda

@@ -41,7 +41,7 @@ def lengths(place: Place, *values: int) -> Tensor:
 def options(place: Place) -> list[dict[str, Any]]:
     return [
         {"variant": place.variant},
-        {"causal": True, "scale": 0.3, "variant": place.variant},
+        {"causal": True, "scale": 0.3, "variant": place.variant, "overlap": False},
         {"num_splits": 3, "kv_lengths": lengths(place, 4, 9), "variant": place.variant},
     ]
 
@@ -70,7 +70,8 @@ def test_opcheck_of_the_out_variant(interface: Any, place: Place) -> None:
         "lse": torch.zeros(q.shape[:3], device=place.device),
         "workspace": torch.zeros(numel, device=place.device),
     }
-    torch.library.opcheck(OPS.split_k_attention_out.default, (q, k, v), chosen | buffers)
+    for given in (chosen, chosen | {"overlap": False}):
+        torch.library.opcheck(OPS.split_k_attention_out.default, (q, k, v), given | buffers)
 
 
 @everywhere
@@ -181,6 +182,30 @@ def test_returns_the_output_alone_or_with_the_lse(attention: Attention, place: P
     assert lse.shape == q.shape[:3] and lse.dtype == torch.float32 and lse.is_contiguous()
     strided = attention(q.transpose(1, 2).contiguous().transpose(1, 2), k, v)
     assert strided.is_contiguous() and same_bits(strided, out)
+
+
+@everywhere
+def test_overlap_changes_no_bit(attention: Attention, place: Place) -> None:
+    torch.compiler.reset()
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, overlap: bool) -> tuple[Tensor, Tensor]:
+        out, lse = attention(q, k, v, num_splits=3, overlap=overlap, return_lse=True)
+        return out, lse
+
+    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+    for dtype in place.dtypes:
+        q, k, v = operands(place, dtype=dtype)
+        expected = attention(q, k, v, num_splits=3, return_lse=True)
+        chosen = {"num_splits": 3, "variant": place.variant}
+        _, numel = OPS.split_k_attention_plan(q, k, **chosen)
+        for overlap in (True, False):
+            out, lse = torch.zeros_like(q), torch.zeros(q.shape[:3], device=place.device)
+            OPS.split_k_attention_out(
+                q, k, v, **chosen, overlap=overlap, out=out, lse=lse,
+                workspace=torch.zeros(numel, device=place.device),
+            )  # fmt: skip
+            for made in (attend(q, k, v, overlap), compiled(q, k, v, overlap), (out, lse)):
+                assert all(map(same_bits, made, expected))
 
 
 # ---- gradients ----
@@ -423,6 +448,9 @@ def test_what_tracing_takes_for_a_variant_is_one(interface: Any) -> None:
         ({"causal": "False"}, TypeError, "causal must be a bool, got str 'False'"),
         ({"causal": None}, TypeError, "causal must be a bool, got NoneType None"),
         ({"causal": 2}, TypeError, "causal must be a bool, got int 2"),
+        ({"overlap": "no"}, TypeError, "overlap must be a bool, got str 'no'"),
+        ({"overlap": None}, TypeError, "overlap must be a bool, got NoneType None"),
+        ({"overlap": 1}, TypeError, "overlap must be a bool, got int 1"),
         ({"return_lse": "no"}, TypeError, "return_lse must be a bool, got str 'no'"),
         ({"num_splits": True}, TypeError, "num_splits must be an int, got bool True"),
         ({"num_splits": 2.0}, TypeError, "num_splits must be an int, got float 2.0"),

@@ -330,7 +330,11 @@ def test_long_keys_keep_a_card_busy_and_no_block_merges_many_splits_alone(
         ((1, 16, 8, 64, 4096, 256), 8, 1, True),
         ((1, 32, 8, 64, 16384, 64), 8, 1, True),
         ((1, 32, 4, 16, 16384, 128), 32, 1, True),  # 33 would merge in no cluster
-        ((1, 8, 2, 16, 16384, 128), 56, 8, False),  # so many states that clusters merge faster
+        ((1, 8, 2, 16, 16384, 128), 64, 1, True),
+        ((1, 8, 1, 16, 131072, 128), 128, 1, True),  # 64 of fewer keys
+        ((1, 8, 1, 16, 65536, 128), 64, 1, True),
+        ((1, 24, 3, 8, 65536, 128), 40, 1, True),
+        ((1, 32, 1, 1, 4096, 128), 16, 1, True),  # of 256 keys
         ((1, 32, 8, 64, 300, 128), 1, 1, False),
     ],
 )
@@ -373,6 +377,20 @@ def test_the_ragged_batches_that_are_drawn_are_shared_out(plan: Make, case: dict
     assert plans_of(plan, case)[0].ragged_blocks > 0
 
 
+def lanes(case: dict[str, Any], made: Plan) -> int:
+    """Of a warp that share a row's splits, as merge.cuh has them."""
+    places = case["B"] * case["H"] * case["Sq"] * -(-case["D"] // 4)
+    if made.num_splits > 16 and places <= 8192:
+        return 8 if made.num_splits > 33 and places <= 4096 else 16 if places <= 1024 else 4
+    return 2 if made.num_splits > 8 and places <= 32768 else 1
+
+
+@pytest.mark.parametrize("case_set", ["edges", "sanitise"])
+def test_every_number_of_lanes_merges(plan: Make, case_set: str) -> None:
+    made = [(case, plans_of(plan, case)[1]) for case in MANIFEST.cases(case_set)]
+    assert {lanes(case, one) for case, one in made if one.merge_apart} == {1, 2, 4, 8, 16}
+
+
 def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
     cases = [case for case in MANIFEST.cases("sanitise") if case["B"] * case["Skv"] > 0]
     fused, wgmma = [], []
@@ -391,10 +409,6 @@ def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
     apart = [case for case, made in wgmma if made.merge_apart]
     assert {bucket(case) for case in apart} == {64, 128, 256}
     assert any(case["D"] % 2 == 1 for case in apart)  # columns stored one by one
-    # One, two and sixteen lanes to a row, as merge.cuh has them.
-    splits = [(made.num_splits, case["B"] * case["H"] * case["Sq"] * case["D"] // 4 > 4096)
-              for case, made in wgmma if made.merge_apart]  # fmt: skip
-    assert {(many > 8) + (many > 16 and not large) for many, large in splits} == {0, 1, 2}
     assert any(made.merge_apart and made.small_ring for _, made in wgmma)
     # Merges in a cluster, through the workspace, and in both.
     for plans in (fused, wgmma):
@@ -539,8 +553,11 @@ def test_a_faster_memory_takes_more_blocks(
         ((1, 32, 8, 64, 16384, 128), 8, 1, True),
         ((1, 16, 4, 16, 16384, 128), 32, 1, True),
         ((1, 8, 2, 16, 4096, 128), 16, 1, True),
-        ((1, 8, 2, 16, 16384, 128), 56, 8, False),  # seven clusters merge through the workspace
-        ((1, 8, 2, 16, 65536, 128), 56, 8, True),
+        ((1, 8, 2, 16, 16384, 128), 64, 1, True),  # by the second kernel
+        ((1, 8, 1, 16, 131072, 128), 128, 1, True),
+        ((1, 32, 1, 1, 65536, 128), 64, 1, False),  # fused makes up for a shorter merge
+        ((1, 32, 1, 1, 131072, 128), 128, 1, True),
+        ((1, 32, 1, 1, 16384, 256), 64, 1, True),  # of which fused has half as many warps
         ((1, 32, 8, 5, 2048, 128), 8, 1, False),  # 20 rows over few keys
         ((1, 32, 8, 8, 4096, 128), 16, 1, True),
         ((1, 32, 8, 16, 1024, 128), 4, 4, False),

@@ -102,12 +102,13 @@ struct Cuda {
   }
 
   static Plan plan(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
-                   const std::optional<std::string>& variant, bool lengths) {
+                   const std::optional<std::string>& variant, bool lengths, bool overlap) {
     const Card card = card_of(q);
     const Sizes sizes = sizes_of(q, k, lengths);
     const Variant chosen =
         variant.has_value() ? parse(*variant, q) : kbtool::cuda::default_variant(sizes, card);
-    const Plan made = kbtool::cuda::make_plan(chosen, sizes, num_splits.value_or(0), card);
+    Plan made = kbtool::cuda::make_plan(chosen, sizes, num_splits.value_or(0), card);
+    made.fused.overlap = made.fused.overlap && overlap;
     if (made.fused.items > 0) {  // of fused or wgmma
       const int64_t rows = sizes.H / sizes.Hkv * sizes.Sq;
       if (rows > kbtool::cuda::MAX_BLOCKS) {

@@ -146,7 +146,7 @@ int64_t choose_even_splits(int64_t items, const Sizes& sizes, const Card& card) 
 }
 
 // More rows: a block to each multiprocessor, up to 32 to an item; of one warpgroup half of them, where
-// splits would be many and short. Of three items or fewer a power of two, 128 only over many keys: measured
+// splits would be many and short. Of three items or fewer a multiple of 8, 128 only over many keys: measured
 // on an H200, where 64 splits of one item took a tenth less than 66.
 int64_t choose_wgmma_splits(int64_t items, bool two, const Sizes& sizes, const Card& card) {
   constexpr int64_t FEW_ITEMS = 3;
@@ -157,9 +157,9 @@ int64_t choose_wgmma_splits(int64_t items, bool two, const Sizes& sizes, const C
   if (items <= 0 || most <= 1) return 1;
   const int64_t all = card.multiprocessors / items;
   if (items <= FEW_ITEMS) {
-    const int64_t power = std::min(largest_power_of_two(std::max<int64_t>(all, 1)), MOST_APART);
-    const bool short_ones = power == MOST_APART && sizes.Skv < power * KEYS_OF_MOST;
-    return std::min(short_ones ? power / 2 : power, most);
+    const int64_t wave = std::min(std::max<int64_t>(all / 8 * 8, 1), MOST_APART);
+    const bool half = wave == MOST_APART && sizes.Skv < wave * KEYS_OF_MOST;
+    return std::min(half ? wave / 2 : wave, most);
   }
   const int64_t splits = std::min<int64_t>(all, 32);
   const bool half = !two && splits > MANY && sizes.Skv < splits * KEYS_OF_MANY;
@@ -297,9 +297,9 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
 // bandwidth, where its blocks of a whole multiprocessor are spread evenly: one to a pair, which a
 // cluster of two would share, or a full wave; and where no more than two clusters merge, or over long
 // keys the second kernel. More rows: blocks of 128 keys take 2 to 4 us longer to start and to merge,
-// which some 2e8 multiply-adds make up for, half as many over many keys, twice as many where more than
-// four clusters merge through the workspace; over many keys a tile of 64 rows always does. Rows that
-// cannot be copied 16 bytes at a time take longer.
+// which some 2e8 multiply-adds make up for, half as many over many keys, twice as many where there are
+// many splits; over many keys a tile of more than 32 rows always does. Rows that cannot be copied 16
+// bytes at a time take longer.
 bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
   constexpr int64_t MULTIPLY_ADDS = int64_t{3} << 25;
   constexpr int64_t MANY_KEYS = 2048;
@@ -324,7 +324,8 @@ bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
                                   keys >= least_keys;
     if (!even) return false;
   } else if (rows <= 2 * ROWS_PER_WARP || sizes.Skv < MANY_KEYS) {
-    const int64_t least = sizes.Skv < MANY_KEYS ? 2 : 1;
+    const bool many_splits = plan.num_splits > MOST_APART_OF_FEW_ROWS && sizes.D <= 128;
+    const int64_t least = many_splits ? 4 : sizes.Skv < MANY_KEYS ? 2 : 1;
     const double multiply_adds = static_cast<double>(sizes.rows()) * sizes.Skv * sizes.D;
     if (multiply_adds < static_cast<double>(least * MULTIPLY_ADDS)) return false;
   }

@@ -27,7 +27,7 @@ struct FusedPlan {
   int ragged_blocks;  // blocks that share unlike lengths evenly; 0 where splits are cut as above
   int64_t items;      // batch entries x KV heads x tiles
   bool heads_inner;   // neighbouring items differ in batch entry or head, not in the tile
-  bool overlap;       // the card can start a kernel before the one ahead of it has ended
+  bool overlap;       // the first kernel may start before the one ahead of the call has ended
   bool admit_next;    // the kernel behind this one may start before this one has ended
 
   int64_t groups() const { return num_splits / cluster; }

@@ -96,8 +96,9 @@ cudaError_t launch_merge_by(const FusedParams& fp, cudaStream_t stream) {
 // splits, the more lanes: four or eight take 5 to 12 % off 32 and 64 splits of one to four KV heads.
 // Many rows keep every multiprocessor busy by one.
 template <class Element>
-cudaError_t launch_merge(const FusedParams& fp, cudaStream_t stream) {
+cudaError_t launch_merge(FusedParams fp, cudaStream_t stream) {
   const int64_t places = fp.p.B * fp.p.H * fp.p.Sq * ceil_div(fp.p.D, 4);
+  fp.overlap = true;  // whatever the call was told: it is behind our own kernel, which admits it
   if (fp.groups > 33 && places <= 4096) return launch_merge_by<Element, 8, 8>(fp, stream);
   if (fp.groups > 16 && places <= 1024) return launch_merge_by<Element, 16, 4>(fp, stream);
   if (fp.groups > 16 && places <= 8192) return launch_merge_by<Element, 4, 8>(fp, stream);
