@@ -305,11 +305,12 @@ def test_threads_share_a_stream(
 def test_threads_share_a_stream_whose_counters_grow(
     attention: Attention, harness: Any, place: Place
 ) -> None:
-    # A stream has 16,384 counters at first; these calls need 17,600 and 75,200 in fused and wgmma.
+    # A stream has 16,384 counters at first; these calls need 17,600 and 75,200 in fused and wgmma,
+    # whose splits are too many for the second kernel.
     # What the other threads' kernels still use must stay as it is when there is more.
     few = inputs_of(harness, place)
     for B in (1100, 4700):
-        many = inputs_of(harness, place, B=B, H=2, Skv=40, D=16, num_splits=16)
+        many = inputs_of(harness, place, B=B, H=2, Skv=40, D=16, num_splits=40)
         stream = torch.cuda.Stream()
         assert in_threads(attention, [few, many, few], [stream] * 3, turns=10) == []
 
@@ -343,18 +344,23 @@ def test_results_repeat_to_the_bit(
 def test_overlap_changes_no_bit(
     attention: Attention, harness: Any, place: Place, fields: dict[str, Any]
 ) -> None:
-    inputs = inputs_of(harness, place, **fields)
+    calls = [inputs_of(harness, place, seed=seed, **fields) for seed in range(3)]
+    expected = [call_of(attention, inputs) for inputs in calls]
+    torch.cuda.synchronize()
     waiting = functools.partial(attention, overlap=False)
-    expected = call_of(attention, inputs)
-    assert all(map(same_bits, call_of(waiting, inputs), expected))
+    # Each behind one that overlaps and behind one that does not, with other inputs, in memory that
+    # a call before has given back.
+    turns = [
+        (waiting, 0),
+        (attention, 1),
+        (attention, 2),
+        (waiting, 1),
+        (waiting, 2),
+        (attention, 0),
+    ]
 
     def chain() -> list[tuple[Tensor, Tensor]]:
-        # Behind torch's kernels, behind calls that overlap, and behind those that do not.
-        made = []
-        for call in (waiting, waiting, attention, waiting):
-            made.append(call_of(call, inputs | {"q": inputs["q"] * 1}))
-            made.append(call_of(call, inputs))
-        return made
+        return [call_of(call, calls[which]) for call, which in turns * 3]
 
     graph = torch.cuda.CUDAGraph()
     eager = chain()
@@ -365,8 +371,36 @@ def test_overlap_changes_no_bit(
         for filled in (of for results in captured for of in results):
             filled.fill_(torch.nan)
         graph.replay()
-        for results in (*eager, *captured):
-            assert all(map(same_bits, results, expected))
+        for made in (eager, captured):
+            for (_, which), results in zip(turns * 3, made, strict=True):
+                assert all(map(same_bits, results, expected[which]))
+
+
+@on_cuda
+@pytest.mark.parametrize("fields", [{}, MERGED_APART], ids=["splits", "merged_apart"])
+def test_overlap_is_of_the_first_kernel_of_a_call_alone(
+    attention: Attention, harness: Any, place: Place, fields: dict[str, Any]
+) -> None:
+    runtime = pytest.importorskip("cuda.bindings.runtime")
+    inputs = inputs_of(harness, place, **fields)
+    number = torch.zeros(1, device="cuda")
+
+    def overlapping(overlap: bool) -> int:
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        with torch.cuda.graph(graph):
+            number.add_(1)
+            call_of(functools.partial(attention, overlap=overlap), inputs)
+        captured = runtime.cudaGraph_t(graph.raw_cuda_graph())
+        error, *_, edges, count = runtime.cudaGraphGetEdges(captured, 64)
+        assert error == runtime.cudaError_t.cudaSuccess and count > 0
+        kind = runtime.cudaGraphDependencyType.cudaGraphDependencyTypeProgrammatic
+        return sum(edge.type == kind for edge in edges[:count])
+
+    call_of(attention, inputs)
+    # Both calls take two kernels in wgmma, which is the default of the second.
+    second = int(place.variant == "wgmma" or (place.variant is None and bool(fields)))
+    first = int(place.variant not in ("fa1", "two_pass"))
+    assert (overlapping(True), overlapping(False)) == (first + second, second)
 
 
 @on_cuda

@@ -80,6 +80,7 @@ extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, c
   out[10] = plan.small_ring;
   out[11] = plan.paired;
   out[12] = wgmma_is_faster(sizes, card);
+  out[13] = lanes_of_merge(plan.groups(), sizes.rows() * kbtool::ceil_div(sizes.D, 4));
 }
 
 // Contiguous but for the keys, whose rows are `row` elements apart. Never read.
@@ -165,6 +166,7 @@ class Plan(NamedTuple):
     small_ring: int
     paired: int
     wgmma_is_faster: int
+    lanes_of_merge: int
 
 
 Make = Callable[..., Plan]
@@ -345,6 +347,26 @@ def test_a_second_kernel_merges_tiles_of_more_rows(
     assert (made.num_splits, made.cluster, bool(made.merge_apart)) == (splits, cluster, apart)
 
 
+@pytest.mark.parametrize("multiprocessors", [7, 14, 16, 18, 23, 30, 60, 114])
+def test_a_part_of_a_card_is_kept_busy_by_few_heads(plan: Make, multiprocessors: int) -> None:
+    for heads in (1, 2, 3, 4):
+        for clusters in (CLUSTERS, [0] * 9):
+            part = (90, multiprocessors, 4814 * multiprocessors // 132, 8, *clusters)
+            made = plan((1, 64 * heads, heads, 1, 1 << 20, 128), card=part, wgmma=True)
+            blocks = made.items * made.num_splits
+            assert multiprocessors // 2 <= blocks <= max(multiprocessors, heads)
+
+
+def test_more_splits_than_were_asked_for_by_the_plan_take_no_more_memory_than_clusters_leave(
+    plan: Make,
+) -> None:
+    """Each state would lie in the workspace, where those of eight splits are merged before."""
+    few, many = (plan((B, 32, 8, 16, 1 << 16, 128), 120, H200, wgmma=True) for B in (0, 8))
+    assert not many.merge_apart and many.cluster > 1
+    one = plan((1, 16, 1, 4, 1 << 16, 128), 120, H200, wgmma=True)
+    assert one.merge_apart and few.workspace_numel == 0
+
+
 @pytest.mark.parametrize(
     ("sizes", "blocks"),
     [
@@ -377,18 +399,10 @@ def test_the_ragged_batches_that_are_drawn_are_shared_out(plan: Make, case: dict
     assert plans_of(plan, case)[0].ragged_blocks > 0
 
 
-def lanes(case: dict[str, Any], made: Plan) -> int:
-    """Of a warp that share a row's splits, as merge.cuh has them."""
-    places = case["B"] * case["H"] * case["Sq"] * -(-case["D"] // 4)
-    if made.num_splits > 16 and places <= 8192:
-        return 8 if made.num_splits > 33 and places <= 4096 else 16 if places <= 1024 else 4
-    return 2 if made.num_splits > 8 and places <= 32768 else 1
-
-
 @pytest.mark.parametrize("case_set", ["edges", "sanitise"])
 def test_every_number_of_lanes_merges(plan: Make, case_set: str) -> None:
-    made = [(case, plans_of(plan, case)[1]) for case in MANIFEST.cases(case_set)]
-    assert {lanes(case, one) for case, one in made if one.merge_apart} == {1, 2, 4, 8, 16}
+    made = [plans_of(plan, case)[1] for case in MANIFEST.cases(case_set)]
+    assert {one.lanes_of_merge for one in made if one.merge_apart} == {1, 2, 4, 8, 16}
 
 
 def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
@@ -452,6 +466,12 @@ def test_each_call_of_the_card_tests_takes_its_own_way(plan: Make) -> None:
             assert wgmma.paired == (kind == "pairs")
             if kind == "splits":
                 assert fused.workspace_numel > 0
+
+
+@pytest.mark.parametrize("B", [1100, 4700])
+def test_counters_of_fused_and_wgmma_outgrow_a_stream_s_first_ones(plan: Make, B: int) -> None:
+    for wgmma in (False, True):
+        assert plan((B, 2, 2, 1, 40, 16), 40, wgmma=wgmma).num_counters == 16 * B > 16384
 
 
 def test_boxes_meet_all_that_may_lie_behind_the_keys(plan: Make) -> None:

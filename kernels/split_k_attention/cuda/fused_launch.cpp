@@ -19,8 +19,8 @@ constexpr int64_t MERGE_ELEMENTS = 256 * 128;  // of k; see choose_splits
 
 constexpr int64_t ROWS_PER_WARPGROUP = 64;
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two blocks of keys, or four small ones
-constexpr int64_t MOST_APART = 128;  // splits that the second kernel merges
-constexpr int64_t MOST_APART_OF_FEW_ROWS = 33;  // of 8 items, two to each of 132 multiprocessors
+constexpr int64_t MOST_APART = 33;  // splits that the second kernel merges: of 8 items, two to each of 132
+constexpr int64_t MOST_APART_OF_FEW_ITEMS = 128;  // of more than 16 rows, in one wave
 // Of a block of up to 16 rows, to be worth the second kernel: measured on an H200.
 constexpr int64_t KEYS_OF_MERGE_APART = 4096;
 constexpr int64_t FEW_WAVES = 4;  // up to here long tiles go first over all heads, not head by head
@@ -137,7 +137,7 @@ int64_t choose_even_splits(int64_t items, const Sizes& sizes, const Card& card) 
   if (!drawn && one_is_too_few && sizes.D > 64 && sizes.D <= 128) {
     for (const int64_t each : {2, 1}) {
       const int64_t splits = each * card.multiprocessors / items;
-      const bool few_items = splits > each * MAX_CLUSTER && splits <= MOST_APART_OF_FEW_ROWS;
+      const bool few_items = splits > each * MAX_CLUSTER && splits <= MOST_APART;
       if (few_items && sizes.Skv >= splits * KEYS_OF_MERGE_APART) return splits;
     }
   }
@@ -146,19 +146,18 @@ int64_t choose_even_splits(int64_t items, const Sizes& sizes, const Card& card) 
 }
 
 // More rows: a block to each multiprocessor, up to 32 to an item; of one warpgroup half of them, where
-// splits would be many and short. Of three items or fewer a multiple of 8, 128 only over many keys: measured
-// on an H200, where 64 splits of one item took a tenth less than 66.
+// splits would be many and short. Of items so few that it would be more than 33 a multiple of 8, and more
+// than 64 only over many keys: measured on an H200, where 64 splits of one item took a tenth less than 66.
 int64_t choose_wgmma_splits(int64_t items, bool two, const Sizes& sizes, const Card& card) {
-  constexpr int64_t FEW_ITEMS = 3;
   constexpr int64_t MANY = 16;
   constexpr int64_t KEYS_OF_MANY = 512;  // of a split
   constexpr int64_t KEYS_OF_MOST = 1024;
   const int64_t most = sizes.Skv / WGMMA_MIN_KEYS;
   if (items <= 0 || most <= 1) return 1;
   const int64_t all = card.multiprocessors / items;
-  if (items <= FEW_ITEMS) {
-    const int64_t wave = std::min(std::max<int64_t>(all / 8 * 8, 1), MOST_APART);
-    const bool half = wave == MOST_APART && sizes.Skv < wave * KEYS_OF_MOST;
+  if (all > MOST_APART) {
+    const int64_t wave = std::min(all / 8 * 8, MOST_APART_OF_FEW_ITEMS);
+    const bool half = wave > 64 && sizes.Skv < wave * KEYS_OF_MOST;
     return std::min(half ? wave / 2 : wave, most);
   }
   const int64_t splits = std::min<int64_t>(all, 32);
@@ -247,8 +246,9 @@ FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // where the second kernel makes it 65.
   const bool small_tile = few_rows && sizes.D <= 128;
   const bool at_once = plan.groups() <= 2 && blocks <= card.multiprocessors;
+  const bool one_wave = !few_rows && blocks <= card.multiprocessors;
   plan.merge_apart = plan.num_splits > 1 && !one_cluster &&
-                     plan.num_splits <= (few_rows ? MOST_APART_OF_FEW_ROWS : MOST_APART) &&
+                     plan.num_splits <= (one_wave ? MOST_APART_OF_FEW_ITEMS : MOST_APART) &&
                      !(small_tile && (at_once || plan.num_splits < MAX_CLUSTER));
   if (plan.merge_apart) plan.cluster = 1;
   // Measured on an H200: 66 us in place of 69 for 512 blocks of 1024 keys.
@@ -324,7 +324,7 @@ bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
                                   keys >= least_keys;
     if (!even) return false;
   } else if (rows <= 2 * ROWS_PER_WARP || sizes.Skv < MANY_KEYS) {
-    const bool many_splits = plan.num_splits > MOST_APART_OF_FEW_ROWS && sizes.D <= 128;
+    const bool many_splits = plan.num_splits > MOST_APART && sizes.D <= 128;
     const int64_t least = many_splits ? 4 : sizes.Skv < MANY_KEYS ? 2 : 1;
     const double multiply_adds = static_cast<double>(sizes.rows()) * sizes.Skv * sizes.D;
     if (multiply_adds < static_cast<double>(least * MULTIPLY_ADDS)) return false;

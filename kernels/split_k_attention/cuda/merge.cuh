@@ -91,19 +91,22 @@ cudaError_t launch_merge_by(const FusedParams& fp, cudaStream_t stream) {
                            0, 1, stream, fp);
 }
 
-// Measured on an H200: two lanes take 5 % off a call of 16 queries and 16 splits, and put 15 to 20 %
-// on calls of 8 splits; four lose to two there. The fewer rows, whose columns fill few warps, and the more
-// splits, the more lanes: four or eight take 5 to 12 % off 32 and 64 splits of one to four KV heads.
-// Many rows keep every multiprocessor busy by one.
 template <class Element>
 cudaError_t launch_merge(FusedParams fp, cudaStream_t stream) {
   const int64_t places = fp.p.B * fp.p.H * fp.p.Sq * ceil_div(fp.p.D, 4);
   fp.overlap = true;  // whatever the call was told: it is behind our own kernel, which admits it
-  if (fp.groups > 33 && places <= 4096) return launch_merge_by<Element, 8, 8>(fp, stream);
-  if (fp.groups > 16 && places <= 1024) return launch_merge_by<Element, 16, 4>(fp, stream);
-  if (fp.groups > 16 && places <= 8192) return launch_merge_by<Element, 4, 8>(fp, stream);
-  if (fp.groups > 8 && places <= 32768) return launch_merge_by<Element, 2, 8>(fp, stream);
-  return launch_merge_by<Element, 1, 8>(fp, stream);
+  switch (lanes_of_merge(fp.groups, places)) {
+    case 16:
+      return launch_merge_by<Element, 16, 4>(fp, stream);
+    case 8:
+      return launch_merge_by<Element, 8, 8>(fp, stream);
+    case 4:
+      return launch_merge_by<Element, 4, 8>(fp, stream);
+    case 2:
+      return launch_merge_by<Element, 2, 8>(fp, stream);
+    default:
+      return launch_merge_by<Element, 1, 8>(fp, stream);
+  }
 }
 
 }  // namespace kbtool::cuda
