@@ -340,6 +340,8 @@ def timing(
     """Samples, in seconds a call, as a record; ``between``: those behind plain kernels."""
     microseconds = [round(value * 1e6, 4) for value in seconds]
     low, median, high = statistics.quantiles(microseconds, n=4, method="inclusive")
+    pairs = [round(value * 1e6, 4) for value in between or ()]
+    quartiles = statistics.quantiles(pairs, n=4, method="inclusive") if pairs else [None] * 3
     return Timing(
         samples_us=microseconds,
         median_us=median,
@@ -347,13 +349,10 @@ def timing(
         high_us=high,
         calls_per_sample=calls_per_sample,
         host_us=host_us,
-        between_us=median_us(between) if between else None,
+        between_low_us=quartiles[0],
+        between_us=quartiles[1],
+        between_high_us=quartiles[2],
     )
-
-
-def median_us(seconds: list[float]) -> float:
-    """Seconds as microseconds, to the digits that a record has."""
-    return round(statistics.median(seconds) * 1e6, 4)
 
 
 class OtherProcesses:

@@ -26,7 +26,6 @@ from kbtool.gpu.benchmark import (
     OnArm,
     Timed,
     first_output,
-    median_us,
     runnable,
     silent,
     timing,
@@ -149,7 +148,7 @@ class CudaClock:
             on_arm(name)
             outputs[name] = replays[name][0].output_anew()
             timings[name] = timing(samples, counts[name], _host_us(first[name]), between[name])
-        return Timed(timings, absent, outputs, clock, median_us(alone))
+        return Timed(timings, absent, outputs, clock, timing(alone).median_us)
 
     def _plain(self) -> torch.Tensor:
         """A kernel that knows nothing of launches that overlap, and does next to nothing."""

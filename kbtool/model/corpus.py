@@ -174,6 +174,8 @@ class CorpusTiming(Model):
     """25th percentile."""
     high_us: float
     """75th percentile."""
+    between_us: float | None = None
+    """Median of the call and a plain kernel ahead of it, both together."""
 
 
 class CorpusKill(Model):

@@ -183,6 +183,10 @@ class Timing(Model):
     between_us: Microseconds | None = None
     """Median time of a plain kernel and the call behind it, both together, in a chain of such
     pairs; null on the CPU and in older records."""
+    between_low_us: Microseconds | None = None
+    """The 25th percentile of the same."""
+    between_high_us: Microseconds | None = None
+    """The 75th percentile."""
 
     @model_validator(mode="after")
     def _figures_follow_from_samples(self) -> Self:

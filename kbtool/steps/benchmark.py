@@ -180,8 +180,13 @@ def headline(result: BenchmarkResult) -> str:
     ratios = result.ratios()
     if not ratios:
         return f"{timed} timed; no {result.baseline} to compare with"
-    best = [value for values in result.by_set().values() for value in values]
+    best, between = (
+        [value for values in result.by_set(between=between).values() for value in values]
+        for between in (False, True)
+    )
     against_best = f"; best peer ÷ {result.subject}: {_span(best)}" if best else ""
+    if between:
+        against_best += f"; between plain kernels {_span(between)}"
     return f"{result.baseline} ÷ {result.subject}: {_span(ratios)}{against_best}"
 
 

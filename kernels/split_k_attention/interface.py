@@ -404,9 +404,10 @@ def split_k_attention(
             default the fastest for the shapes and the device.
         overlap: Whether a launch on a card of sm_90 and later may start before the kernel ahead of
             it in the stream has ended (programmatic dependent launch). Behind kernels that admit
-            the next one early, this one's own among them, a call then takes about a microsecond
-            less; behind others, 0.3 to 0.6 µs more (an H200). Results are the same. The CPU,
-            ``fa1`` and ``two_pass`` do nothing with it.
+            the next one early, this one's own among them, a call then takes 0.7 to 1.8 µs less;
+            behind others a call of one kernel takes 0.3 to 0.6 µs more, one of two (several
+            queries) as long (an H200). Results are the same. The CPU, ``fa1`` and ``two_pass`` do
+            nothing with it.
         return_lse: Also return the log-sum-exp of the logits.
 
     Returns:

@@ -27,7 +27,7 @@ from kbtool.gpu.cpu_clock import WARMUP_ROUNDS as CPU_ROUNDS
 from kbtool.gpu.cpu_clock import CpuClock, interleave
 from kbtool.gpu.harness import HarnessError
 from kbtool.model.results import BenchmarkCase, BenchmarkResult, OutputError
-from kbtool.steps.benchmark import remarks, report
+from kbtool.steps.benchmark import headline, remarks, report
 
 
 def case(rate_gb_s: float, *, rechecked: bool = True) -> BenchmarkCase:
@@ -125,6 +125,9 @@ def test_between_plain_kernels_another_peer_may_be_the_best_and_nobody_need_be_f
         "; between plain kernels geometric mean 0.90×, 0.90× to 0.90× over 1 case"
     )
     assert "between" not in report(result)[1]
+    assert headline(result).endswith("; between plain kernels geometric mean 0.90×, 0.90× to 0.90×"
+                                     " over 1 case")  # fmt: skip
+    assert "between" not in headline(result_of(second))
     untimed = behind_plain(first, torch=4.5)
     assert result.ratio_to_best(untimed, between=True) is None
     _print_benchmark(result)

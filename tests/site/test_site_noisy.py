@@ -157,6 +157,22 @@ def test_the_page_of_a_noisy_run_has_times_and_dashes() -> None:
     assert DASH not in plain(unescape(timed_beside(bench(NEW))))
 
 
+def test_what_was_timed_between_plain_kernels_has_columns_of_its_own() -> None:
+    record = copy.deepcopy(NEW)
+    (step,) = (step for step in record["steps"] if step["kind"] == "benchmark")
+    first, second = step["result"]["cases"]
+    assert "plain kernels" not in unescape(timed_beside(bench(record)))
+    first["plain_us"] = 1.25
+    for arm, us in (("ours", 8.0), ("base", 6.0)):
+        first["arms"][arm]["between_us"] = us
+    shown = plain(unescape(timed_beside(bench(record))))
+    assert "alone that one takes 1.25 µs" in shown
+    assert "The same, between plain kernels" in shown and "Least of these" in shown
+    rows = {name: next(line for line in shown.splitlines() if line.startswith(f"| {name} |"))
+            for name in (first["name"], second["name"])}  # fmt: skip
+    assert "0.750 (base)" in rows[first["name"]] and "0.750" not in rows[second["name"]]
+
+
 @pytest.mark.parametrize("share", [0.0, 0.35])
 def test_a_noisy_tune_names_no_better_setting(share: float) -> None:
     def time(us: float) -> dict[str, Any]:

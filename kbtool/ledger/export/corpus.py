@@ -275,6 +275,7 @@ def _found(step: StepRecord) -> dict[str, Any]:
                     CorpusTiming(
                         case=case.name, arm=arm,
                         median_us=time.median_us, low_us=time.low_us, high_us=time.high_us,
+                        between_us=time.between_us,
                     )
                     for case in benchmark.cases
                     if case.refused is None

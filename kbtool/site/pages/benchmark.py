@@ -165,7 +165,7 @@ def _sets(result: BenchmarkResult) -> str | None:
     ]
     header = [
         "Case set", "Best peer ÷ ours, geometric mean", "Least", "Most", "Cases",
-        *(["Between plain kernels, geometric mean", "Least"] if between else []),
+        *(["Between plain kernels, geometric mean", "Least of these"] if between else []),
     ]  # fmt: skip
     return slim_table(header, lines, range(1, len(header))) if lines else None
 

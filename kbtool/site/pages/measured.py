@@ -423,9 +423,12 @@ def _point(arm: str, case: BenchmarkCase, size: float) -> Point:
 def _figures(newest: Sequence[Group]) -> str:
     """The figures of the charts, folded up."""
     lines = []
+    apart = any(case.plain_us for group in newest for case in group.cases)
     for group in newest:
         for case in group.cases:
             one, best = case.arms[group.result.subject], group.result.best_peer(case)
+            peer = group.result.best_peer(case, between=True)
+            between = group.result.ratio_to_best(case, between=True)
             ratio, share = group.result.ratio_to_best(case), share_of_ceiling(group.result, case)
             needs, none = case.workspace_bytes.get(group.result.subject), no_ratio(group.result)
             lines.append(
@@ -435,12 +438,18 @@ def _figures(newest: Sequence[Group]) -> str:
                     f"{significant(one.median_us)}"
                     f" {muted(f'{significant(one.low_us)}–{significant(one.high_us)}')}",
                     f"{significant(ratio)} {muted(inline(best))}" if ratio else none,
+                    *(
+                        [f"{significant(between)} {muted(inline(peer))}" if between else ""]
+                        if apart
+                        else []
+                    ),
                     f"{significant(100 * share)} %" if share else none,
                     f"{needs:,}" if needs is not None else "",
                 ]
             )
     header = [
-        "Case", "Least bytes", "Ours (µs)", "Best peer ÷ ours", "Share of read ceiling",
+        "Case", "Least bytes", "Ours (µs)", "Best peer ÷ ours",
+        *(["The same, between plain kernels"] if apart else []), "Share of read ceiling",
         "Workspace (bytes)",
     ]  # fmt: skip
     return folded("The figures, case by case", slim_table(header, lines, range(1, len(header))))

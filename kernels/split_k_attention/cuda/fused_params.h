@@ -39,7 +39,7 @@ struct FusedParams {
 // Of a warp of the second kernel, how many lanes share the splits of four columns of a row; `places`: rows
 // times columns by four. Measured on an H200: two lanes take 5 % off a call of 16 queries and 16 splits, and
 // put 15 to 20 % on calls of 8 splits; four lose to two there. The fewer places, which fill few warps, and
-// the more splits, the more lanes: four or eight take 5 to 12 % off 32 and 64 splits of one to four KV heads.
+// the more splits, the more lanes: four or eight take 7 to 18 % off 32 and 64 splits of one to four KV heads.
 // Many places keep every multiprocessor busy by one.
 inline int lanes_of_merge(int64_t splits, int64_t places) {
   if (splits > 33 && places <= 4096) return 8;
