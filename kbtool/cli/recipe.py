@@ -433,16 +433,16 @@ def _print_benchmark(result: BenchmarkResult) -> None:
     from kbtool.steps.benchmark import headline, remarks, report
 
     on_host = any(timing.host_us for case in result.cases for timing in case.arms.values())
-    host = "; host: one call as the host sees it, launch and return included" if on_host else ""
+    also = "; host: one call as the host sees it, launch and return included" if on_host else ""
     plain = [case.plain_us for case in result.cases if case.plain_us]
     if plain:
-        host += (
+        also += (
             "; between: a call behind a plain kernel, both together, of which that kernel alone"
             f" takes {statistics.median(plain):.2f}"
         )
     click.echo(
         f"microseconds, median ± half the interquartile range of single calls, {result.device},"
-        f" {many(result.threads, 'thread')}; ceiling: {result.read_gb_s:.1f} GB/s read{host}"
+        f" {many(result.threads, 'thread')}; ceiling: {result.read_gb_s:.1f} GB/s read{also}"
     )
     sets = list(dict.fromkeys(case.case_set for case in result.cases))
     for name in sets:

@@ -21,15 +21,7 @@ from typing import Any
 import torch
 
 from kbtool.gpu._card import Management
-from kbtool.gpu.benchmark import (
-    Arms,
-    OnArm,
-    Timed,
-    first_output,
-    runnable,
-    silent,
-    timing,
-)
+from kbtool.gpu.benchmark import Arms, OnArm, Timed, first_output, runnable, silent, timing
 from kbtool.gpu.probe import processes_on
 from kbtool.model.words import without_folders
 

@@ -197,6 +197,10 @@ class Timing(Model):
             stated: float = getattr(self, name)
             if not math.isclose(stated, figure, rel_tol=1e-9, abs_tol=_ROUNDING_US):
                 raise ValueError(f"{name} is {stated}, but the samples give {figure}")
+        between = (self.between_low_us, self.between_us, self.between_high_us)
+        known = [figure for figure in between if figure is not None]
+        if known != sorted(known):
+            raise ValueError(f"between_us and its quartiles are out of order: {known}")
         return self
 
     @property

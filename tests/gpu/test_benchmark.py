@@ -26,7 +26,7 @@ from kbtool.gpu.calls import profiled_call
 from kbtool.gpu.cpu_clock import WARMUP_ROUNDS as CPU_ROUNDS
 from kbtool.gpu.cpu_clock import CpuClock, interleave
 from kbtool.gpu.harness import HarnessError
-from kbtool.model.results import BenchmarkCase, BenchmarkResult, OutputError
+from kbtool.model.results import BenchmarkCase, BenchmarkResult, OutputError, Timing
 from kbtool.steps.benchmark import headline, remarks, report
 
 
@@ -64,6 +64,14 @@ def test_samples_become_a_median_and_quartiles():
     result = timing([5e-6, 1e-6, 3e-6, 2e-6, 4e-6])
     assert (result.low_us, result.median_us, result.high_us) == (2.0, 3.0, 4.0)
     assert result.samples_us == [5.0, 1.0, 3.0, 2.0, 4.0]
+
+
+def test_samples_behind_plain_kernels_become_figures_whose_order_is_held():
+    result = timing([5e-6] * 3, between=[9e-6, 7e-6, 8e-6])
+    assert (result.between_low_us, result.between_us, result.between_high_us) == (7.5, 8.0, 8.5)
+    assert timing([5e-6] * 3).between_us is None
+    with pytest.raises(ValueError, match="out of order"):
+        Timing.model_validate(result.model_dump() | {"between_us": 9.5})
 
 
 def test_a_case_without_the_library_is_refused():

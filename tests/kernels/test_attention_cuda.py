@@ -350,14 +350,8 @@ def test_overlap_changes_no_bit(
     waiting = functools.partial(attention, overlap=False)
     # Each behind one that overlaps and behind one that does not, with other inputs, in memory that
     # a call before has given back.
-    turns = [
-        (waiting, 0),
-        (attention, 1),
-        (attention, 2),
-        (waiting, 1),
-        (waiting, 2),
-        (attention, 0),
-    ]
+    turns = [(waiting, 0), (attention, 1), (attention, 2)]
+    turns += [(waiting, 1), (waiting, 2), (attention, 0)]
 
     def chain() -> list[tuple[Tensor, Tensor]]:
         return [call_of(call, calls[which]) for call, which in turns * 3]

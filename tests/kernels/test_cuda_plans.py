@@ -357,14 +357,15 @@ def test_a_part_of_a_card_is_kept_busy_by_few_heads(plan: Make, multiprocessors:
             assert multiprocessors // 2 <= blocks <= max(multiprocessors, heads)
 
 
-def test_more_splits_than_were_asked_for_by_the_plan_take_no_more_memory_than_clusters_leave(
+def test_a_caller_s_many_splits_of_many_items_leave_no_state_each_in_the_workspace(
     plan: Make,
 ) -> None:
-    """Each state would lie in the workspace, where those of eight splits are merged before."""
-    few, many = (plan((B, 32, 8, 16, 1 << 16, 128), 120, H200, wgmma=True) for B in (0, 8))
+    """The states of a cluster are merged before; of one wave of blocks each has its own."""
+    many = plan((8, 32, 8, 16, 1 << 16, 128), 120, H200, wgmma=True)
+    states, rows = 120 // many.cluster, 8 * 32 * 16
     assert not many.merge_apart and many.cluster > 1
-    one = plan((1, 16, 1, 4, 1 << 16, 128), 120, H200, wgmma=True)
-    assert one.merge_apart and few.workspace_numel == 0
+    assert many.workspace_numel == rows * (states * 128 + 2 * 120)
+    assert plan((1, 16, 1, 4, 1 << 16, 128), 120, H200, wgmma=True).merge_apart
 
 
 @pytest.mark.parametrize(
