@@ -267,14 +267,22 @@ def test_a_short_workspace_is_refused(interface: Any, place: Place) -> None:
 
 
 @everywhere
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"B": 4, "H": 6, "Hkv": 2, "Sq": 5, "Skv": 700},
+        {"B": 33, "H": 32, "Hkv": 8, "Sq": 1, "Skv": 1100, "D": 128},  # waves of blocks
+        {"B": 6, "H": 16, "Hkv": 4, "Sq": 40, "Skv": 2100, "D": 128},  # tiles of many rows
+    ],
+)
 def test_given_splits_make_rows_independent_of_their_batch(
-    attention: Attention, place: Place
+    attention: Attention, place: Place, sizes: dict[str, int]
 ) -> None:
-    """Batch-dependent splits change results."""
-    q, k, v = random_inputs(place, B=4, H=6, Hkv=2, Sq=5, Skv=700, dtype=torch.bfloat16)
-    for num_splits in (1, 3, 18):
+    """Batch-dependent splits change results: how they merge, and by which variant, must not either."""
+    q, k, v = random_inputs(place, **sizes, dtype=torch.bfloat16)
+    for num_splits in (1, 3, 8, 18):
         whole, lse = attention(q, k, v, num_splits=num_splits, return_lse=True)
-        for b in range(4):
+        for b in (0, 1, sizes["B"] - 1):
             one, one_lse = attention(
                 q[b : b + 1], k[b : b + 1], v[b : b + 1], num_splits=num_splits, return_lse=True
             )

@@ -72,15 +72,14 @@ extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, c
   out[2] = plan.tiles;
   out[3] = plan.items;
   out[4] = plan.row_units;
-  out[5] = plan.merge_apart;
+  out[5] = plan.merge_lanes;
   out[6] = plan.num_counters();
   out[7] = plan.workspace_numel(sizes);
   out[8] = plan.ragged_blocks;
   out[9] = plan.boxes;
   out[10] = plan.small_ring;
   out[11] = plan.paired;
-  out[12] = wgmma_is_faster(sizes, card);
-  out[13] = lanes_of_merge(plan.groups(), sizes.rows() * kbtool::ceil_div(sizes.D, 4));
+  out[12] = wgmma_is_faster(sizes, splits, card);
 }
 
 // Contiguous but for the keys, whose rows are `row` elements apart. Never read.
@@ -158,7 +157,7 @@ class Plan(NamedTuple):
     tiles: int
     items: int
     row_units: int
-    merge_apart: int
+    merge_lanes: int
     num_counters: int
     workspace_numel: int
     ragged_blocks: int
@@ -166,7 +165,6 @@ class Plan(NamedTuple):
     small_ring: int
     paired: int
     wgmma_is_faster: int
-    lanes_of_merge: int
 
 
 Make = Callable[..., Plan]
@@ -284,13 +282,48 @@ def test_any_call_is_cut_into_whole_clusters_that_cover_it(
     assert 1 <= made.cluster <= max(card[3], 1)
     assert made.num_splits % made.cluster == 0
     groups = made.num_splits // made.cluster
-    merged_last = groups > 1 and not made.merge_apart
+    merged_last = groups > 1 and made.merge_lanes == 0
     assert made.num_counters == (made.items * made.cluster if merged_last else 0)
-    assert not made.merge_apart or (wgmma and made.cluster == 1 < groups)
+    assert made.merge_lanes == 0 or (wgmma and made.cluster == 1 < groups)
     assert (made.workspace_numel > 0) == (groups > 1 and B * H * Sq > 0)
     if splits == 0:
         least = 256 if wgmma else 32
         assert 1 <= made.num_splits <= max(Skv // least, 2 if Skv >= 128 else 1, 1)
+
+
+DECIDES_BITS = (
+    "num_splits", "cluster", "tiles", "row_units", "merge_lanes", "ragged_blocks", "small_ring",
+    "paired", "wgmma_is_faster",
+)  # fmt: skip
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    sizes=calls(),
+    splits=st.integers(1, 300),
+    wgmma=st.booleans(),
+    lengths=st.booleans(),
+    card=st.sampled_from((H100, H200, SILENT, B200, A100)),
+)
+@example(sizes=(4, 6, 2, 5, 700, 64), splits=18, wgmma=True, lengths=False, card=H200)  # lanes
+@example(sizes=(64, 32, 8, 1, 1024, 128), splits=1, wgmma=True, lengths=False, card=H200)  # ring
+@example(sizes=(64, 32, 8, 1, 4096, 128), splits=16, wgmma=False, lengths=False, card=H200)
+def test_given_splits_are_cut_and_merged_alike_whatever_the_batch(
+    plan: Make,
+    sizes: tuple[int, ...],
+    splits: int,
+    wgmma: bool,
+    lengths: bool,
+    card: tuple[int, ...],
+) -> None:
+    wgmma = wgmma and card[0] == 90
+    B, *of_entry = sizes
+    whole = plan((max(B, 1), *of_entry), splits, card, wgmma, lengths)
+    one = plan((1, *of_entry), splits, card, wgmma, lengths)
+    for name in DECIDES_BITS:
+        assert getattr(whole, name) == getattr(one, name), name
+    assert whole.items == max(B, 1) * one.items
+    assert whole.boxes or not whole.paired
 
 
 @settings(max_examples=500, deadline=None)
@@ -319,7 +352,7 @@ def test_long_keys_keep_a_card_busy_and_no_block_merges_many_splits_alone(
         made = plan((1, rows * heads, heads, 1, 1 << 20, 128), card=card, wgmma=wgmma)
         blocks, groups = made.items * made.num_splits, made.num_splits // made.cluster
         assert card[1] // 3 <= blocks <= card[1] * (2 if made.small_ring else 1)
-        assert made.merge_apart or groups <= 4 or (made.cluster >= 2 and groups <= 24)
+        assert made.merge_lanes > 0 or groups <= 4 or (made.cluster >= 2 and groups <= 24)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +377,7 @@ def test_a_second_kernel_merges_tiles_of_more_rows(
     plan: Make, sizes: tuple[int, ...], splits: int, cluster: int, apart: bool
 ) -> None:
     made = plan(sizes, wgmma=True)
-    assert (made.num_splits, made.cluster, bool(made.merge_apart)) == (splits, cluster, apart)
+    assert (made.num_splits, made.cluster, made.merge_lanes > 0) == (splits, cluster, apart)
 
 
 @pytest.mark.parametrize("multiprocessors", [7, 14, 16, 18, 23, 30, 60, 114])
@@ -363,9 +396,9 @@ def test_a_caller_s_many_splits_of_many_items_leave_no_state_each_in_the_workspa
     """The states of a cluster are merged before; of one wave of blocks each has its own."""
     many = plan((8, 32, 8, 16, 1 << 16, 128), 120, H200, wgmma=True)
     states, rows = 120 // many.cluster, 8 * 32 * 16
-    assert not many.merge_apart and many.cluster > 1
+    assert many.merge_lanes == 0 and many.cluster > 1
     assert many.workspace_numel == rows * (states * 128 + 2 * 120)
-    assert plan((1, 16, 1, 4, 1 << 16, 128), 120, H200, wgmma=True).merge_apart
+    assert plan((1, 16, 1, 4, 1 << 16, 128), 120, H200, wgmma=True).merge_lanes > 0
 
 
 @pytest.mark.parametrize(
@@ -403,7 +436,7 @@ def test_the_ragged_batches_that_are_drawn_are_shared_out(plan: Make, case: dict
 @pytest.mark.parametrize("case_set", ["edges", "sanitise"])
 def test_every_number_of_lanes_merges(plan: Make, case_set: str) -> None:
     made = [plans_of(plan, case)[1] for case in MANIFEST.cases(case_set)]
-    assert {one.lanes_of_merge for one in made if one.merge_apart} == {1, 2, 4, 8, 16}
+    assert {one.merge_lanes for one in made} - {0} == {1, 2, 4, 8, 16}
 
 
 def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
@@ -421,13 +454,13 @@ def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
     assert any(case["D"] % 8 != 0 for case, _ in ragged)  # rows that are not aligned
     assert any(0 in case["kv_lengths"] for case, _ in ragged)
     # The kernel that merges apart.
-    apart = [case for case, made in wgmma if made.merge_apart]
+    apart = [case for case, made in wgmma if made.merge_lanes > 0]
     assert {bucket(case) for case in apart} == {64, 128, 256}
     assert any(case["D"] % 2 == 1 for case in apart)  # columns stored one by one
-    assert any(made.merge_apart and made.small_ring for _, made in wgmma)
+    assert any(made.merge_lanes > 0 and made.small_ring for _, made in wgmma)
     # Merges in a cluster, through the workspace, and in both.
     for plans in (fused, wgmma):
-        cut = [made for _, made in plans if not made.merge_apart and not made.ragged_blocks]
+        cut = [made for _, made in plans if made.merge_lanes == 0 and not made.ragged_blocks]
         assert any(made.cluster > 1 and made.num_splits == made.cluster for made in cut)
         assert any(made.num_splits > made.cluster > 1 for made in cut)
         assert any(made.num_splits == 1 for made in cut)
@@ -462,7 +495,7 @@ def test_each_call_of_the_card_tests_takes_its_own_way(plan: Make) -> None:
         for case in (call.case, replayed, call.case | call.many):
             fused, wgmma = plans_of(plan, case)
             assert bool(fused.ragged_blocks) == (kind == "ragged")
-            two_warpgroups = wgmma.row_units == 2 and wgmma.boxes and wgmma.merge_apart
+            two_warpgroups = wgmma.row_units == 2 and wgmma.boxes and wgmma.merge_lanes > 0
             assert bool(two_warpgroups) == (kind in ("boxes", "pairs"))
             assert wgmma.paired == (kind == "pairs")
             if kind == "splits":

@@ -105,9 +105,11 @@ struct Cuda {
                    const std::optional<std::string>& variant, bool lengths, bool overlap) {
     const Card card = card_of(q);
     const Sizes sizes = sizes_of(q, k, lengths);
-    const Variant chosen =
-        variant.has_value() ? parse(*variant, q) : kbtool::cuda::default_variant(sizes, card);
-    Plan made = kbtool::cuda::make_plan(chosen, sizes, num_splits.value_or(0), card);
+    const int64_t splits = num_splits.value_or(0);
+    const Variant chosen = variant.has_value()
+                               ? parse(*variant, q)
+                               : kbtool::cuda::default_variant(sizes, splits, card);
+    Plan made = kbtool::cuda::make_plan(chosen, sizes, splits, card);
     made.fused.overlap = made.fused.overlap && overlap;
     if (made.fused.items > 0) {  // of fused or wgmma
       const int64_t rows = sizes.H / sizes.Hkv * sizes.Sq;

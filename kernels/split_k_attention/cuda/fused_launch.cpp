@@ -173,6 +173,27 @@ int64_t wanted_or_measured(int64_t wanted, Tuned variant, const Sizes& sizes, co
                        sizes.B * sizes.Hkv, rows_of_kv_head(sizes), sizes.Skv, 0});
 }
 
+// The sizes that decide a row's bits: of the whole call or, where the caller gives the splits, of one
+// batch entry.
+Sizes sizes_of_cut(const Sizes& sizes, int64_t given_splits) {
+  Sizes cut = sizes;
+  if (given_splits > 0) cut.B = std::min<int64_t>(sizes.B, 1);
+  return cut;
+}
+
+// Of a warp of the second kernel, how many lanes share the splits of a place, which is four columns of a
+// row. Measured on an H200: two lanes take 5 % off a call of 16 queries and 16 splits, and put 15 to 20 % on
+// calls of 8 splits; four lose to two there. The fewer places, which fill few warps, and the more splits, the
+// more lanes: four or eight take 7 to 18 % off 32 and 64 splits of one to four KV heads. Many places keep
+// every multiprocessor busy by one.
+int lanes_of_merge(int64_t splits, const Sizes& sizes) {
+  const int64_t places = sizes.rows() * ceil_div(sizes.D, 4);
+  if (splits > 33 && places <= 4096) return 8;
+  if (splits > 16 && places <= 1024) return 16;
+  if (splits > 16 && places <= 8192) return 4;
+  return splits > 8 && places <= 32768 ? 2 : 1;
+}
+
 // Blocks to share unlike lengths out to on the device; 0 where that does not pay or cannot be.
 // Measured on an H100: it costs 5 us, with tiles of more rows 10, where the lengths are all the same;
 // a block that has a whole split of the longest entry to itself may keep the others waiting longer.
@@ -226,7 +247,7 @@ LaunchFunction instance(const FusedPlan& plan, ElementType type, int64_t D, bool
   return (aligned ? FUSED : FUSED_UNALIGNED)[element][bucket];
 }
 
-// splits == 0: the model's.
+// What decides a result's bits. splits == 0: the model's.
 FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // Two warpgroups of a head dimension of 256 have no room for the merge.
   const bool two = rows_of_kv_head(sizes) > ROWS_PER_WARPGROUP && sizes.D <= 128;
@@ -247,29 +268,37 @@ FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   const bool small_tile = few_rows && sizes.D <= 128;
   const bool at_once = plan.groups() <= 2 && blocks <= card.multiprocessors;
   const bool one_wave = !few_rows && blocks <= card.multiprocessors;
-  plan.merge_apart = plan.num_splits > 1 && !one_cluster &&
+  const bool apart = plan.num_splits > 1 && !one_cluster &&
                      plan.num_splits <= (one_wave ? MOST_APART_OF_FEW_ITEMS : MOST_APART) &&
                      !(small_tile && (at_once || plan.num_splits < MAX_CLUSTER));
-  if (plan.merge_apart) plan.cluster = 1;
+  if (apart) {
+    plan.cluster = 1;
+    plan.merge_lanes = lanes_of_merge(plan.num_splits, sizes);
+  }
   // Measured on an H200: 66 us in place of 69 for 512 blocks of 1024 keys.
   plan.small_ring = few_rows && sizes.D > 64 && sizes.D <= 128 && blocks > card.multiprocessors;
+  // Measured on an H200: 35.7 us in place of 36.4 for 64 queries of 32 heads over 16k keys, where the
+  // second-level cache is asked for every byte twice. Prefills gain nothing; with clusters that merge it was not tried.
+  plan.paired = apart && two && plan.tiles % 2 == 0 && card.clusters[2] > 0;
+  return plan;
+}
+
+// What decides no bits: how the blocks of all items get their keys, and when.
+void schedule_wgmma(FusedPlan* plan, const Sizes& sizes, const Card& card) {
+  const bool few_rows = rows_of_kv_head(sizes) <= ROWS_PER_WARP;
+  const int64_t blocks = plan->items * plan->num_splits;
   // Measured on an H100: where a multiprocessor has to itself what two share otherwise and does little
   // but read, four warps of copies bring a hundredth more than its one copy engine; so they do for
   // rows of more than two boxes until there is more than a wave of blocks.
-  plan.boxes = few_rows             ? 2 * blocks > card.multiprocessors
-               : sizes.D <= 2 * 64  ? true
-                                    : blocks > card.multiprocessors;
-  plan.overlap = true;
+  plan->boxes = few_rows             ? 2 * blocks > card.multiprocessors
+                : sizes.D <= 2 * 64  ? true
+                                     : blocks > card.multiprocessors;
+  plan->overlap = true;
   // Blocks take whole multiprocessors or halves. Where two kernels fit side by side, the second would find the
   // places that are left, several clusters to a slice of the card that feeds them through one port:
   // measured on an H100, 33 us in place of 28 for 64 blocks.
-  plan.admit_next = plan.merge_apart || 2 * blocks > card.multiprocessors;
-  plan.heads_inner = plan.items <= FEW_WAVES * card.multiprocessors;
-  // Measured on an H200: 35.7 us in place of 36.4 for 64 queries of 32 heads over 16k keys, where the
-  // second-level cache is asked for every byte twice. Prefills gain nothing; with clusters that merge it was not tried.
-  plan.paired = plan.merge_apart && two && plan.boxes && plan.heads_inner && plan.tiles % 2 == 0 &&
-                card.clusters[2] > 0;
-  return plan;
+  plan->admit_next = plan->merge_apart() || 2 * blocks > card.multiprocessors;
+  plan->heads_inner = plan->paired || plan->items <= FEW_WAVES * card.multiprocessors;
 }
 
 }  // namespace
@@ -277,10 +306,11 @@ FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
 FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
   const int64_t rows = rows_of_kv_head(sizes);
   const int row_warps = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
+  const Sizes cut = sizes_of_cut(sizes, splits);
   FusedPlan plan = plan_of(false, row_warps, ROWS_PER_WARP, sizes);
-  const int64_t given = wanted_or_measured(splits, Tuned::fused, sizes, card);
-  plan.num_splits = given > 0 ? given : choose_splits(plan.items, row_warps, sizes, card);
-  plan.cluster = choose_cluster(plan.items, plan.num_splits, card);
+  const int64_t known = wanted_or_measured(splits, Tuned::fused, sizes, card);
+  plan.num_splits = known > 0 ? known : choose_splits(plan.items, row_warps, sizes, card);
+  plan.cluster = choose_cluster(cut.B * cut.Hkv * plan.tiles, plan.num_splits, card);
   if (splits == 0) plan.ragged_blocks = choose_ragged_blocks(sizes, plan, card);
   plan.overlap = card.max_cluster > 1;  // both came with sm_90
   plan.admit_next = plan.overlap;
@@ -289,7 +319,11 @@ FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
 }
 
 FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
-  return cut_wgmma(sizes, wanted_or_measured(splits, Tuned::wgmma, sizes, card), card);
+  const int64_t known = wanted_or_measured(splits, Tuned::wgmma, sizes, card);
+  FusedPlan plan = cut_wgmma(sizes_of_cut(sizes, splits), known, card);
+  plan.items = sizes.B * sizes.Hkv * plan.tiles;
+  schedule_wgmma(&plan, sizes, card);
+  return plan;
 }
 
 // The variant is told by the model's cut: a measured one says how to cut it, and nothing of others.
@@ -300,25 +334,26 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
 // which some 2e8 multiply-adds make up for, half as many over many keys, twice as many where there are
 // many splits; over many keys a tile of more than 32 rows always does. Rows that cannot be copied 16
 // bytes at a time take longer.
-bool wgmma_is_faster(const Sizes& sizes, const Card& card) {
+bool wgmma_is_faster(const Sizes& whole, int64_t splits, const Card& card) {
   constexpr int64_t MULTIPLY_ADDS = int64_t{3} << 25;
   constexpr int64_t MANY_KEYS = 2048;
   constexpr int64_t KEYS_OF_A_PAIR = 8192;  // a block's, at least
   constexpr int64_t KEYS_OF_A_WAVE = 1024;  // for each of the clusters that merge
+  const Sizes sizes = sizes_of_cut(whole, splits);
   const int64_t rows = rows_of_kv_head(sizes);
   const bool few_rows = rows <= ROWS_PER_WARP;
   if (!card.has_wgmma() || sizes.D % 8 != 0) return false;
   if (few_rows && (sizes.D <= 64 || sizes.Skv < KEYS_OF_A_WAVE || sizes.lengths)) return false;
   const FusedPlan plan = cut_wgmma(sizes, 0, card);
-  const int64_t groups = plan.merge_apart ? 1 : plan.groups();
+  const int64_t groups = plan.merge_apart() ? 1 : plan.groups();
   if (few_rows) {
     const int64_t blocks = plan.items * plan.num_splits;
     const int64_t keys = sizes.Skv / plan.num_splits;
     const bool pairs = 2 * blocks <= card.multiprocessors;
     const int64_t least_keys =
-        plan.merge_apart && sizes.D <= 128 ? KEYS_OF_MERGE_APART : KEYS_OF_A_WAVE * groups;
+        plan.merge_apart() && sizes.D <= 128 ? KEYS_OF_MERGE_APART : KEYS_OF_A_WAVE * groups;
     // A cluster of two shares a pair; for rows of 256 columns it is still the faster one.
-    const bool apart = (plan.cluster != 2 && !plan.merge_apart) || sizes.D > 128;
+    const bool apart = (plan.cluster != 2 && !plan.merge_apart()) || sizes.D > 128;
     const bool even = pairs ? groups == 1 && apart && keys >= KEYS_OF_A_PAIR
                             : groups <= 2 && 16 * blocks >= 15 * card.multiprocessors &&
                                   keys >= least_keys;
@@ -366,7 +401,7 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
   fp.small_ring = plan.small_ring;
   fp.boxes = plan.boxes;
   fp.paired = plan.paired;
-  fp.merge_apart = plan.merge_apart;
+  fp.merge_lanes = static_cast<uint8_t>(plan.merge_lanes);
   fp.overlap = plan.overlap;
   fp.admit_next = plan.admit_next;
   fp.copy_width = copy_width(p);

@@ -20,10 +20,10 @@ struct FusedPlan {
   int64_t tiles;      // query tiles of a KV head
   int64_t num_splits;
   int cluster;        // splits that merge through shared memory; divides num_splits
-  bool merge_apart;   // a second kernel merges all splits; cluster is 1
+  int merge_lanes;    // of a second kernel that merges all splits, cluster is 1; 0: there is none
   bool small_ring;    // of wgmma, for a head dimension of 65 to 128: two blocks share a multiprocessor
   bool boxes;         // k and v come by bulk tensor copies, where those can read them
-  bool paired;        // of wgmma: two tiles' blocks share their copies of k and v; merge_apart, boxes
+  bool paired;        // of wgmma: two tiles' blocks share their copies of k and v; merge_apart(), boxes
   int ragged_blocks;  // blocks that share unlike lengths evenly; 0 where splits are cut as above
   int64_t items;      // batch entries x KV heads x tiles
   bool heads_inner;   // neighbouring items differ in batch entry or head, not in the tile
@@ -31,10 +31,11 @@ struct FusedPlan {
   bool admit_next;    // the kernel behind this one may start before this one has ended
 
   int64_t groups() const { return num_splits / cluster; }
+  bool merge_apart() const { return merge_lanes > 0; }
   // Merged by the last block to arrive where one cluster does not hold every split.
   int64_t num_counters() const {
     if (ragged_blocks > 0) return items;
-    return groups() == 1 || merge_apart ? 0 : items * cluster;
+    return groups() == 1 || merge_apart() ? 0 : items * cluster;
   }
   // Floats: D weighted values for each row and group, a maximum and a sum for each row and split.
   // Ragged batches: two states a block.
@@ -47,12 +48,13 @@ struct FusedPlan {
   }
 };
 
-// splits == 0: chosen from the sizes and the card.
+// splits == 0: chosen from the sizes and the card. Where they are given, all that decides a row's bits
+// is of one batch entry: they are the same whatever batch it is in.
 FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card);
 FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card);
 
-// Whether wgmma is the faster of the two.
-bool wgmma_is_faster(const Sizes& sizes, const Card& card);
+// Whether wgmma is the faster of the two; with splits given, for one batch entry.
+bool wgmma_is_faster(const Sizes& sizes, int64_t splits, const Card& card);
 
 // The most splits that the blocks of one batch entry fit a grid with.
 int64_t max_splits(const FusedPlan& plan, const Sizes& sizes);

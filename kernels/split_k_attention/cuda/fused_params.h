@@ -27,7 +27,7 @@ struct FusedParams {
   bool small_ring;         // of wgmma: two blocks share a multiprocessor
   bool boxes;              // k and v come by bulk tensor copies, where those can read them
   bool paired;             // of wgmma, with boxes: two tiles' blocks share their copies of k and v
-  bool merge_apart;        // the states of all splits go to the workspace, for a second kernel
+  uint8_t merge_lanes;     // of a second kernel that merges all splits, to a place; 0: there is none
   bool overlap;            // may start before the kernel ahead of it in the stream has ended
   bool admit_next;         // and lets the one behind it start before it has ended itself
   int copy_width;          // bytes that one load of q, k or v may take: 16, 8, 4 or 2 (one element)
@@ -35,18 +35,6 @@ struct FusedParams {
   float c;                 // |scale| * log2(e)
   double magnitude;        // |scale|
 };
-
-// Of a warp of the second kernel, how many lanes share the splits of four columns of a row; `places`: rows
-// times columns by four. Measured on an H200: two lanes take 5 % off a call of 16 queries and 16 splits, and
-// put 15 to 20 % on calls of 8 splits; four lose to two there. The fewer places, which fill few warps, and
-// the more splits, the more lanes: four or eight take 7 to 18 % off 32 and 64 splits of one to four KV heads.
-// Many places keep every multiprocessor busy by one.
-inline int lanes_of_merge(int64_t splits, int64_t places) {
-  if (splits > 33 && places <= 4096) return 8;
-  if (splits > 16 && places <= 1024) return 16;
-  if (splits > 16 && places <= 8192) return 4;
-  return splits > 8 && places <= 32768 ? 2 : 1;
-}
 
 using LaunchFunction = cudaError_t (*)(const FusedParams& fp, int row_units, cudaStream_t stream);
 

@@ -44,8 +44,8 @@ std::vector<Variant> variants_of(const Card& card) {
   return variants;
 }
 
-Variant default_variant(const Sizes& sizes, const Card& card) {
-  return wgmma_is_faster(sizes, card) ? Variant::wgmma : Variant::fused;
+Variant default_variant(const Sizes& sizes, int64_t splits, const Card& card) {
+  return wgmma_is_faster(sizes, splits, card) ? Variant::wgmma : Variant::fused;
 }
 
 Plan make_plan(Variant variant, const Sizes& sizes, int64_t splits, const Card& card) {

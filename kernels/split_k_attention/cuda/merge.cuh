@@ -93,9 +93,8 @@ cudaError_t launch_merge_by(const FusedParams& fp, cudaStream_t stream) {
 
 template <class Element>
 cudaError_t launch_merge(FusedParams fp, cudaStream_t stream) {
-  const int64_t places = fp.p.B * fp.p.H * fp.p.Sq * ceil_div(fp.p.D, 4);
   fp.overlap = true;  // whatever the call was told: it is behind our own kernel, which admits it
-  switch (lanes_of_merge(fp.groups, places)) {
+  switch (fp.merge_lanes) {
     case 16:
       return launch_merge_by<Element, 16, 4>(fp, stream);
     case 8:

@@ -607,7 +607,7 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
       bring_queries<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
       touch_later_parameters(fp);
       consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
-      if (C::PAIRED || fp.merge_apart) {
+      if (C::PAIRED || fp.merge_lanes > 0) {
         store_split_state<C>(fp, at, warp, lane, state);
         return;
       }
@@ -653,7 +653,7 @@ cudaError_t launch_wgmma_bucket(const FusedParams& fp, int warpgroups, cudaStrea
     return launch_wgmma_config<WgmmaConfig<Element, D, 1>>(fp, stream);
   };
   const cudaError_t error = launch();
-  return error == cudaSuccess && fp.merge_apart ? launch_merge<Element>(fp, stream) : error;
+  return error == cudaSuccess && fp.merge_lanes > 0 ? launch_merge<Element>(fp, stream) : error;
 }
 
 }  // namespace kbtool::cuda
