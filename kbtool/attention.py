@@ -38,7 +38,7 @@ def split_k_attention(
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
     variant: str | None = None,
-    overlap: bool = True,
+    overlap: bool | None = None,
     return_lse: bool = False,
 ) -> Any:
     """Exact softmax attention whose key range is cut into splits that run in parallel.
@@ -59,7 +59,8 @@ def split_k_attention(
         overlap: whether a launch on a card of sm_90 and later may start before the kernel ahead of
             it in the stream has ended (programmatic dependent launch): behind kernels that admit
             the next one early, this one's own among them, 0.7 to 1.8 µs less a call; behind others
-            0.3 to 0.6 µs more where it is of one kernel, as long where it is of two (an H200).
+            0.3 to 0.6 µs more where it is of one kernel, as long where it is of two (an H200). By
+            default where that is known to pay: in a CUDA graph, right behind another such call.
             Results are the same. The CPU, ``fa1`` and ``two_pass`` do nothing with it.
         return_lse: return the natural-log LSE too, ``(B, H, Sq)``, float32.
 
@@ -69,7 +70,8 @@ def split_k_attention(
 
     Raises:
         TypeError: an argument is not a tensor, ``scale`` no float, ``num_splits`` no int,
-            ``variant`` no str, or ``causal``, ``overlap`` or ``return_lse`` no bool.
+            ``variant`` no str, ``overlap`` neither a bool nor None, or ``causal`` or
+            ``return_lse`` no bool.
         ValueError: an argument has a wrong shape, type, device or value; the message names it.
         NotImplementedError: a gradient is asked for, in reverse or in forward mode; the operator
             is for inference.

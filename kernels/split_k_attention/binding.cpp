@@ -119,7 +119,7 @@ struct Cpu {
   static std::string variants(const Tensor&) { return VARIANTS; }
 
   static Plan plan(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
-                   const std::optional<std::string>& variant, bool, bool) {
+                   const std::optional<std::string>& variant, bool, std::optional<bool>) {
     if (variant.has_value() && *variant != VARIANTS) kbtool::fail_variant(*variant, VARIANTS, q);
     const int64_t tiles =
         q.size(0) * k.size(1) * kbtool::cpu::query_tiles(q.size(1), k.size(1), q.size(2));
@@ -131,7 +131,7 @@ struct Cpu {
 
   static Plan partial_plan(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
                            const std::optional<std::string>& variant) {
-    return plan(q, k, num_splits, variant, false, true);
+    return plan(q, k, num_splits, variant, false, std::nullopt);
   }
 
   static void run(kbtool::SplitKParams p, const Tensor& q, const std::optional<Tensor>& kv_lengths,
@@ -177,12 +177,12 @@ int64_t split_k_attention_num_splits(int64_t tiles, int64_t kv_length, int64_t w
 STABLE_TORCH_LIBRARY(kbtool, m) {
   m.def(
       "split_k_attention(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None, "
-      "int? num_splits=None, Tensor? kv_lengths=None, str? variant=None, bool overlap=True) "
+      "int? num_splits=None, Tensor? kv_lengths=None, str? variant=None, bool? overlap=None) "
       "-> (Tensor, Tensor)");
   m.def(
       "split_k_attention_out(Tensor q, Tensor k, Tensor v, *, bool causal=False, "
       "float? scale=None, int? num_splits=None, Tensor? kv_lengths=None, str? variant=None, "
-      "bool overlap=True, Tensor(a!) out, Tensor(b!) lse, Tensor(c!) workspace) -> ()");
+      "bool? overlap=None, Tensor(a!) out, Tensor(b!) lse, Tensor(c!) workspace) -> ()");
   m.def(
       "split_k_attention_plan(Tensor q, Tensor k, *, int? num_splits=None, str? variant=None) "
       "-> (int, int)");

@@ -118,7 +118,7 @@ def _fake_split_k_attention(
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
     variant: str | None = None,
-    overlap: bool = True,
+    overlap: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     _check_traced(q, k, v, scale, num_splits, kv_lengths, variant)
     return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
@@ -134,7 +134,7 @@ def _fake_split_k_attention_out(
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
     variant: str | None = None,
-    overlap: bool = True,
+    overlap: bool | None = None,
     out: Tensor,
     lse: Tensor,
     workspace: Tensor,
@@ -317,8 +317,8 @@ def _check_types(
     # Looked at here first: two calls more would be a hundredth of a short launch.
     if causal is not True and causal is not False:
         _check_type("causal", causal, "a bool", bool, SymBool)
-    if overlap is not True and overlap is not False:
-        _check_type("overlap", overlap, "a bool", bool, SymBool)
+    if overlap is not None and overlap is not True and overlap is not False:
+        _check_type("overlap", overlap, "a bool or None", bool, SymBool)
     if return_lse is not True and return_lse is not False:
         _check_type("return_lse", return_lse, "a bool", bool, SymBool)
     if scale is not None:
@@ -342,7 +342,7 @@ def split_k_attention(
     num_splits: int | None = ...,
     kv_lengths: Tensor | None = ...,
     variant: str | None = ...,
-    overlap: bool = ...,
+    overlap: bool | None = ...,
     return_lse: Literal[False] = ...,
 ) -> Tensor: ...
 
@@ -358,7 +358,7 @@ def split_k_attention(
     num_splits: int | None = ...,
     kv_lengths: Tensor | None = ...,
     variant: str | None = ...,
-    overlap: bool = ...,
+    overlap: bool | None = ...,
     return_lse: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 
@@ -373,7 +373,7 @@ def split_k_attention(
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
     variant: str | None = None,
-    overlap: bool = True,
+    overlap: bool | None = None,
     return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Scaled dot-product attention whose key range is cut into splits that run in parallel.
@@ -403,11 +403,12 @@ def split_k_attention(
             the CPU; ``fa1``, ``two_pass``, ``fused`` on CUDA, and ``wgmma`` on a card of sm_90. By
             default the fastest for the shapes and the device.
         overlap: Whether a launch on a card of sm_90 and later may start before the kernel ahead of
-            it in the stream has ended (programmatic dependent launch). Behind kernels that admit
-            the next one early, this one's own among them, a call then takes 0.7 to 1.8 µs less;
-            behind others a call of one kernel takes 0.3 to 0.6 µs more, one of two (several
-            queries) as long (an H200). Results are the same. The CPU, ``fa1`` and ``two_pass`` do
-            nothing with it.
+            it in the stream has ended (programmatic dependent launch). By default where that is
+            known to pay: in a CUDA graph, right behind another such call that the thread captured.
+            Behind kernels that admit the next one early, this one's own among them, a call then
+            takes 0.7 to 1.8 µs less; behind others a call of one kernel takes 0.3 to 0.6 µs more,
+            one of two (several queries) as long (an H200). Results are the same. The CPU, ``fa1``
+            and ``two_pass`` do nothing with it.
         return_lse: Also return the log-sum-exp of the logits.
 
     Returns:
@@ -421,7 +422,8 @@ def split_k_attention(
         NotImplementedError: If a gradient is asked for, in reverse or in forward mode: the
             operator is for inference.
         TypeError: If an argument is not a tensor, ``scale`` no float, ``num_splits`` no int,
-            ``variant`` no str, or ``causal``, ``overlap`` or ``return_lse`` no bool.
+            ``variant`` no str, ``overlap`` neither a bool nor None, or ``causal`` or
+            ``return_lse`` no bool.
         ValueError: If an argument has a wrong shape, dtype, device or value; the message names
             the argument, what it takes and what it got.
     """

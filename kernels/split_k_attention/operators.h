@@ -48,7 +48,7 @@ class Operators {
                                               std::optional<int64_t> num_splits,
                                               std::optional<Tensor> kv_lengths,
                                               std::optional<std::string> variant,
-                                              bool overlap) {
+                                              std::optional<bool> overlap) {
     check_call(q, k, v, num_splits, kv_lengths);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan =
@@ -65,8 +65,8 @@ class Operators {
 
   static void attention_out(Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> scale,
                             std::optional<int64_t> num_splits, std::optional<Tensor> kv_lengths,
-                            std::optional<std::string> variant, bool overlap, Tensor out,
-                            Tensor lse, Tensor workspace) {
+                            std::optional<std::string> variant, std::optional<bool> overlap,
+                            Tensor out, Tensor lse, Tensor workspace) {
     check_call(q, k, v, num_splits, kv_lengths);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan =
@@ -83,8 +83,8 @@ class Operators {
     check_call(q, k, k, num_splits, std::nullopt);
     const typename Device::Guard guard(q);
     // Enough with kv_lengths and without.
-    const typename Device::Plan plan = Device::plan(q, k, num_splits, variant, false, true);
-    const typename Device::Plan ragged = Device::plan(q, k, num_splits, variant, true, true);
+    const typename Device::Plan plan = Device::plan(q, k, num_splits, variant, false, std::nullopt);
+    const typename Device::Plan ragged = Device::plan(q, k, num_splits, variant, true, std::nullopt);
     return {plan.num_splits, std::max(plan.workspace_numel, ragged.workspace_numel)};
   }
 

@@ -348,10 +348,11 @@ def test_overlap_changes_no_bit(
     expected = [call_of(attention, inputs) for inputs in calls]
     torch.cuda.synchronize()
     waiting = functools.partial(attention, overlap=False)
+    early = functools.partial(attention, overlap=True)
     # Each behind one that overlaps and behind one that does not, with other inputs, in memory that
     # a call before has given back.
-    turns = [(waiting, 0), (attention, 1), (attention, 2)]
-    turns += [(waiting, 1), (waiting, 2), (attention, 0)]
+    turns = [(waiting, 0), (early, 1), (early, 2), (attention, 0), (attention, 1)]
+    turns += [(waiting, 1), (waiting, 2), (early, 0), (attention, 2)]
 
     def chain() -> list[tuple[Tensor, Tensor]]:
         return [call_of(call, calls[which]) for call, which in turns * 3]
@@ -372,29 +373,43 @@ def test_overlap_changes_no_bit(
 
 @on_cuda
 @pytest.mark.parametrize("fields", [{}, MERGED_APART], ids=["splits", "merged_apart"])
-def test_overlap_is_of_the_first_kernel_of_a_call_alone(
+def test_a_call_overlaps_where_told_and_by_default_behind_its_own_kind(
     attention: Attention, harness: Any, place: Place, fields: dict[str, Any]
 ) -> None:
     runtime = pytest.importorskip("cuda.bindings.runtime")
     inputs = inputs_of(harness, place, **fields)
     number = torch.zeros(1, device="cuda")
 
-    def overlapping(overlap: bool) -> int:
+    def plain() -> None:
+        number.add_(1)
+
+    def of(overlap: bool | None) -> Callable[[], None]:
+        def call() -> None:
+            call_of(functools.partial(attention, overlap=overlap), inputs)
+
+        return call
+
+    def overlapping(*calls: Callable[[], None]) -> int:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.graph(graph):
-            number.add_(1)
-            call_of(functools.partial(attention, overlap=overlap), inputs)
+            for call in calls:
+                call()
         captured = runtime.cudaGraph_t(graph.raw_cuda_graph())
         error, *_, edges, count = runtime.cudaGraphGetEdges(captured, 64)
         assert error == runtime.cudaError_t.cudaSuccess and count > 0
         kind = runtime.cudaGraphDependencyType.cudaGraphDependencyTypeProgrammatic
         return sum(edge.type == kind for edge in edges[:count])
 
-    call_of(attention, inputs)
+    of(None)()
     # Both calls take two kernels in wgmma, which is the default of the second.
     second = int(place.variant == "wgmma" or (place.variant is None and bool(fields)))
     first = int(place.variant not in ("fa1", "two_pass"))
-    assert (overlapping(True), overlapping(False)) == (first + second, second)
+    assert overlapping(plain, of(True)) == first + second
+    assert overlapping(plain, of(False)) == overlapping(plain, of(None)) == second
+    assert overlapping(plain, of(None), of(None)) == first + 2 * second
+    assert overlapping(plain, of(None), of(False)) == 2 * second
+    assert overlapping(plain, of(None), plain, of(None)) == 2 * second
+    assert overlapping(plain, of(False), of(None), plain) == first + 2 * second
 
 
 @on_cuda

@@ -278,7 +278,7 @@ def test_a_short_workspace_is_refused(interface: Any, place: Place) -> None:
 def test_given_splits_make_rows_independent_of_their_batch(
     attention: Attention, place: Place, sizes: dict[str, int]
 ) -> None:
-    """Batch-dependent splits change results: how they merge, and by which variant, must not either."""
+    """Batch-dependent splits change results; so do a merge and a variant that depend on it."""
     q, k, v = random_inputs(place, **sizes, dtype=torch.bfloat16)
     for num_splits in (1, 3, 8, 18):
         whole, lse = attention(q, k, v, num_splits=num_splits, return_lse=True)

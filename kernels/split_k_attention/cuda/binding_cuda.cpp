@@ -28,6 +28,7 @@ using kbtool::Tensor;
 using kbtool::cuda::Card;
 using kbtool::cuda::ElementType;
 using kbtool::cuda::KvLengths;
+using kbtool::cuda::Overlap;
 using kbtool::cuda::Sizes;
 using kbtool::cuda::Variant;
 
@@ -102,7 +103,8 @@ struct Cuda {
   }
 
   static Plan plan(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
-                   const std::optional<std::string>& variant, bool lengths, bool overlap) {
+                   const std::optional<std::string>& variant, bool lengths,
+                   std::optional<bool> overlap) {
     const Card card = card_of(q);
     const Sizes sizes = sizes_of(q, k, lengths);
     const int64_t splits = num_splits.value_or(0);
@@ -110,7 +112,9 @@ struct Cuda {
                                ? parse(*variant, q)
                                : kbtool::cuda::default_variant(sizes, splits, card);
     Plan made = kbtool::cuda::make_plan(chosen, sizes, splits, card);
-    made.fused.overlap = made.fused.overlap && overlap;
+    if (overlap.has_value() && made.fused.overlap != Overlap::never) {
+      made.fused.overlap = *overlap ? Overlap::always : Overlap::never;
+    }
     if (made.fused.items > 0) {  // of fused or wgmma
       const int64_t rows = sizes.H / sizes.Hkv * sizes.Sq;
       if (rows > kbtool::cuda::MAX_BLOCKS) {

@@ -13,6 +13,10 @@ namespace kbtool::cuda {
 constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;   // of a grid
 constexpr int64_t MAX_KEYS = (int64_t{1} << 35) - 1;  // in blocks of 16, below 2^31
 
+// When the first kernel of a call may start before the one ahead of it in the stream has ended: behind
+// kernels that admit it early that hides its launch, behind others it takes longer than to wait.
+enum class Overlap { never, always, behind_own_call };
+
 // A pure function of sizes, card and the wanted splits.
 struct FusedPlan {
   bool wgmma;         // by the kernel of wgmma.cuh, else by that of fused.cuh
@@ -27,7 +31,7 @@ struct FusedPlan {
   int ragged_blocks;  // blocks that share unlike lengths evenly; 0 where splits are cut as above
   int64_t items;      // batch entries x KV heads x tiles
   bool heads_inner;   // neighbouring items differ in batch entry or head, not in the tile
-  bool overlap;       // the first kernel may start before the one ahead of the call has ended
+  Overlap overlap;    // of the first kernel
   bool admit_next;    // the kernel behind this one may start before this one has ended
 
   int64_t groups() const { return num_splits / cluster; }

@@ -1,5 +1,6 @@
 #include "launch.h"
 
+#include "captured_end.h"
 #include "copy_width.h"
 #include "fused_params.h"
 #include "tile_params.h"
@@ -20,6 +21,22 @@ cudaError_t launch_fa1(const SplitKParams& p, ElementType type, const KvLengths&
                        cudaStream_t stream) {
   const TileLaunch run = type == ElementType::fp16 ? launch_fa1_fp16 : launch_fa1_bf16;
   return run_instance(run, tile_params(p, lengths), stream);
+}
+
+// Of a stream that is captured it is known which kernel is ahead. Where that is this thread's last call's,
+// and admits the next one, the call may overlap with it.
+cudaError_t launch_behind_own_call(const SplitKParams& p, ElementType type, const KvLengths& lengths,
+                                   FusedPlan plan, float* workspace, unsigned* counters,
+                                   cudaStream_t stream) {
+  thread_local CapturedEnd last;
+  const CapturedEnd ahead = captured_end(stream);
+  if (plan.overlap == Overlap::behind_own_call) {
+    const bool own = ahead.node != nullptr && ahead.capture == last.capture && ahead.node == last.node;
+    plan.overlap = own ? Overlap::always : Overlap::never;
+  }
+  const cudaError_t error = launch_fused(p, type, lengths, plan, workspace, counters, stream);
+  if (ahead.capturing) last = plan.admit_next ? captured_end(stream) : CapturedEnd{};
+  return error;
 }
 
 }  // namespace
@@ -91,7 +108,7 @@ cudaError_t launch(SplitKParams p, ElementType type, const KvLengths& lengths, c
     }
     case Variant::fused:
     case Variant::wgmma:
-      return launch_fused(p, type, lengths, plan.fused, workspace, counters, stream);
+      return launch_behind_own_call(p, type, lengths, plan.fused, workspace, counters, stream);
   }
   return cudaErrorInvalidValue;
 }

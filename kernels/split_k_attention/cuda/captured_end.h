@@ -1,0 +1,35 @@
+// The end of what a stream has captured into a graph so far.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+namespace kbtool::cuda {
+
+struct CapturedEnd {
+  bool capturing = false;
+  unsigned long long capture = 0;  // its id, which no other has
+  cudaGraphNode_t node = nullptr;  // that comes last; null where none does, or several
+};
+
+inline CapturedEnd captured_end(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long capture = 0;
+  const cudaGraphNode_t* nodes = nullptr;
+  size_t count = 0;
+#if CUDART_VERSION >= 13000
+  const cudaGraphEdgeData* edges = nullptr;
+  const cudaError_t error =
+      cudaStreamGetCaptureInfo(stream, &status, &capture, nullptr, &nodes, &edges, &count);
+#else
+  const cudaError_t error =
+      cudaStreamGetCaptureInfo(stream, &status, &capture, nullptr, &nodes, &count);
+#endif
+  if (error != cudaSuccess) {
+    cudaGetLastError();  // the launch that follows says what is wrong
+    return {};
+  }
+  if (status != cudaStreamCaptureStatusActive) return {};
+  return {true, capture, count == 1 ? nodes[0] : nullptr};
+}
+
+}  // namespace kbtool::cuda
