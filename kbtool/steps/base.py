@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import kbtool
 from kbtool.gpu.build import BuildPlan
 from kbtool.gpu.probe import card_uuid
 from kbtool.gpu.process import Completed, run_process
@@ -288,14 +290,24 @@ def run_worker(
             timeout=context.remaining if timeout is None else timeout,
             stdin=None if under else data,
             # Threads are set before any library starts its pool: arms must not differ in this.
-            env={
-                "OMP_NUM_THREADS": str(request["threads"]), "PYTHONSAFEPATH": "1", **(env or {}),
-            },
+            env={"OMP_NUM_THREADS": str(request["threads"]), **own_package(), **(env or {})},
             on_line=read_line,
             on_event=None if under else read,
             on_tick=on_tick or context.on_tick,
         )  # fmt: skip
     return ({**last, "at": at} if at else last), done
+
+
+def own_package() -> dict[str, str]:
+    """Variables that let another Python import this very package, and nothing from the folder that
+    it is started in: a checkout that is not installed was found there by ``python -m kbtool``."""
+    variables = {"PYTHONSAFEPATH": "1"}
+    parent = str(Path(kbtool.__file__).parents[1])
+    # What is installed is found, and its folder ahead of Python's own would hide modules of that.
+    if parent not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        paths = (parent, os.environ.get("PYTHONPATH"))
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    return variables
 
 
 _ON_THE_WAY = frozenset(("progress", "profile", "probe", "peer"))
