@@ -60,8 +60,9 @@ def split_k_attention(
             it in the stream has ended (programmatic dependent launch): behind kernels that admit
             the next one early, this one's own among them, 0.7 to 1.8 µs less a call; behind others
             0.3 to 0.6 µs more where it is of one kernel, as long where it is of two (an H200). By
-            default where that is known to pay: in a CUDA graph, right behind another such call.
-            Results are the same. The CPU, ``fa1`` and ``two_pass`` do nothing with it.
+            default where that is known to pay: in a CUDA graph, right behind another such call that
+            the thread captured. Results are the same. The CPU, ``fa1`` and ``two_pass`` do nothing
+            with it.
         return_lse: return the natural-log LSE too, ``(B, H, Sq)``, float32.
 
     Returns:

@@ -524,6 +524,9 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
     """The number of splits that the variant takes by itself, and the same inputs with each number
     that is worth timing.
 
+    A batch's entries lie in the heads of one: a number that is given cuts each entry by itself, and
+    one from the table, which knows nothing but entries times heads, all of them.
+
     Raises:
         ValueError: the keys have lengths: without a number entries may be cut by what all have.
     """
@@ -533,7 +536,8 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
     own, _ = torch.ops.kbtool.split_k_attention_plan(q, k, num_splits=None, variant=variant)
     most = max(1, k.shape[2] // _LEAST_KEYS)
     counts = sorted({own, *(count for count in _COUNTS if count <= most)})
-    return str(own), {str(count): {**inputs, "num_splits": count} for count in counts}
+    one = {**inputs, **{name: inputs[name].flatten(0, 1).unsqueeze(0) for name in ("q", "k", "v")}}
+    return str(own), {str(count): {**one, "num_splits": count} for count in counts}
 
 
 Row = tuple[str, tuple[int, ...]]

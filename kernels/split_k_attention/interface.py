@@ -393,7 +393,8 @@ def split_k_attention(
         num_splits: Number of splits, 1 to 1024. By default a function of the shapes, on CUDA also
             of the card and of whether ``kv_lengths`` is given: there long entries of unlike
             lengths are cut by what all of the batch have. Give it where rows must not change with
-            the batch they are in. ``fa1`` never splits, whatever is given.
+            the batch they are in; and ``variant`` too where batches are padded to other numbers of
+            keys, or only some have ``kv_lengths``. ``fa1`` never splits, whatever is given.
         kv_lengths: Valid keys of each batch entry, ``(B,)``, int32 or int64, each in ``[0, Skv]``:
             others are refused on the CPU and held to it on CUDA, where nobody waits for their
             values. What lies beyond is never read into a result and may hold anything, NaN

@@ -407,6 +407,7 @@ def test_a_call_overlaps_where_told_and_by_default_behind_its_own_kind(
     assert overlapping(plain, of(True)) == first + second
     assert overlapping(plain, of(False)) == overlapping(plain, of(None)) == second
     assert overlapping(plain, of(None), of(None)) == first + 2 * second
+    assert overlapping(of(None), of(None), of(None)) == 2 * first + 3 * second
     assert overlapping(plain, of(None), of(False)) == 2 * second
     assert overlapping(plain, of(None), plain, of(None)) == 2 * second
     assert overlapping(plain, of(False), of(None), plain) == first + 2 * second

@@ -327,6 +327,22 @@ def test_given_splits_are_cut_and_merged_alike_whatever_the_batch(
 
 
 @settings(max_examples=500, deadline=None)
+@given(sizes=calls(), card=st.sampled_from((H100, H200, SILENT, B200, A100)), wgmma=st.booleans())
+@example(sizes=(4, 16, 8, 1, 16384, 256), card=H100, wgmma=True)
+@example(sizes=(64, 32, 8, 1, 1024, 128), card=H200, wgmma=True)
+def test_what_is_tuned_is_what_a_row_of_the_table_gives(
+    plan: Make, sizes: tuple[int, ...], card: tuple[int, ...], wgmma: bool
+) -> None:
+    """The tuner gives the splits to a batch's entries as heads of one, and a row knows no more."""
+    wgmma = wgmma and card[0] == 90
+    B, H, Hkv, *rest = sizes
+    chosen = plan(sizes, 0, card, wgmma)
+    tuned = plan((1, max(B, 1) * H, max(B, 1) * Hkv, *rest), chosen.num_splits, card, wgmma)
+    if B > 0:
+        assert tuned._replace(wgmma_is_faster=0) == chosen._replace(wgmma_is_faster=0)
+
+
+@settings(max_examples=500, deadline=None)
 @given(sizes=calls(), card=st.sampled_from((H100, H200, SILENT)), wgmma=st.booleans())
 @example(sizes=(1, 32, 8, 1, 262144, 128), card=H200, wgmma=True)  # two blocks to a multiprocessor
 def test_clusters_run_at_the_same_time(

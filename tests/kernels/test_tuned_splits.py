@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from attention_rule import CPU, FOLDER
+from attention_rule import CPU, FOLDER, same_bits
 
 KEY = (90, 132, 3352, 128, 8, 4)  # capability, multiprocessors, GB/s, D, heads, rows
 TABLE = FOLDER / "cuda" / "tuned_splits.inc"
@@ -60,7 +60,7 @@ def test_what_is_written_is_found_again_by_the_kernel(harness: Any, tmp_path: Pa
 
 @pytest.mark.parametrize(("keys", "most"), [(0, 1), (31, 1), (100, 3), (65536, 256)])
 def test_the_numbers_worth_timing_hold_the_own_choice(harness: Any, keys: int, most: int) -> None:
-    inputs = harness.make_inputs({"Skv": keys}, device=CPU, seed=0)
+    inputs = harness.make_inputs({"B": 3, "H": 4, "Hkv": 2, "Skv": keys}, device=CPU, seed=0)
     own, settings = harness.settings(inputs, "two_pass")
     assert own in settings
     assert max(int(name) for name in settings if name != own) <= most if len(settings) > 1 else True
@@ -68,6 +68,15 @@ def test_the_numbers_worth_timing_hold_the_own_choice(harness: Any, keys: int, m
         assert torch.ops.kbtool.split_k_attention_plan(
             asked["q"], asked["k"], num_splits=asked["num_splits"], variant="two_pass"
         )[0] == int(name)
+
+
+def test_entries_are_tuned_as_the_heads_of_one(harness: Any) -> None:
+    inputs = harness.make_inputs({"B": 3, "H": 4, "Hkv": 2, "Skv": 100}, device=CPU, seed=0)
+    _, settings = harness.settings(inputs, "two_pass")
+    folded = harness.call(settings["2"], variant="two_pass")["out"]
+    whole = harness.call({**inputs, "num_splits": 2}, variant="two_pass")["out"]
+    assert folded.shape[:2] == (1, 12)
+    assert same_bits(folded.view(whole.shape), whole)
 
 
 def test_a_row_is_the_card_and_the_shape_but_not_the_type(

@@ -7,6 +7,7 @@ namespace kbtool::cuda {
 
 struct CapturedEnd {
   bool capturing = false;
+  cudaStream_t stream = nullptr;
   unsigned long long capture = 0;  // its id, which no other has
   cudaGraphNode_t node = nullptr;  // that comes last; null where none does, or several
 };
@@ -29,7 +30,7 @@ inline CapturedEnd captured_end(cudaStream_t stream) {
     return {};
   }
   if (status != cudaStreamCaptureStatusActive) return {};
-  return {true, capture, count == 1 ? nodes[0] : nullptr};
+  return {true, stream, capture, count == 1 ? nodes[0] : nullptr};
 }
 
 }  // namespace kbtool::cuda

@@ -279,7 +279,8 @@ FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   plan.small_ring = few_rows && sizes.D > 64 && sizes.D <= 128 && blocks > card.multiprocessors;
   // Measured on an H200: 35.7 us in place of 36.4 for 64 queries of 32 heads over 16k keys, where the
   // second-level cache is asked for every byte twice. Prefills gain nothing; with clusters that merge it was not tried.
-  plan.paired = apart && two && plan.tiles % 2 == 0 && card.clusters[2] > 0;
+  plan.paired = apart && two && plan.tiles % 2 == 0 && card.clusters[2] > 0 &&
+                plan.items <= FEW_WAVES * card.multiprocessors;
   return plan;
 }
 

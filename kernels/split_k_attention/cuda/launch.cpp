@@ -31,11 +31,13 @@ cudaError_t launch_behind_own_call(const SplitKParams& p, ElementType type, cons
   thread_local CapturedEnd last;
   const CapturedEnd ahead = captured_end(stream);
   if (plan.overlap == Overlap::behind_own_call) {
-    const bool own = ahead.node != nullptr && ahead.capture == last.capture && ahead.node == last.node;
+    const bool own = ahead.node != nullptr && ahead.node == last.node &&
+                     ahead.capture == last.capture && ahead.stream == last.stream;
     plan.overlap = own ? Overlap::always : Overlap::never;
   }
   const cudaError_t error = launch_fused(p, type, lengths, plan, workspace, counters, stream);
-  if (ahead.capturing) last = plan.admit_next ? captured_end(stream) : CapturedEnd{};
+  const bool admits = error == cudaSuccess && plan.admit_next;
+  if (ahead.capturing) last = admits ? captured_end(stream) : CapturedEnd{};
   return error;
 }
 

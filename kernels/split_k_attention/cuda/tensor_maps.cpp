@@ -30,11 +30,11 @@ bool make_map(const void* base,  // [B, Hkv, Skv, D] by strides
   cuuint64_t strides[3];
   for (int i = 0; i < 3; ++i) {
     dims[i + 1] = static_cast<cuuint64_t>(sizes[i + 1]);
-    // The stride over a single element is never taken.
-    strides[i] = sizes[i + 1] == 1 ? 16 : static_cast<cuuint64_t>(elements[i]) * 2;
-    if (sizes[i + 1] > MAX_SIZE || (sizes[i + 1] > 1 && elements[i] <= 0) || strides[i] % 16 != 0) {
-      return false;
-    }
+    // The stride over a single element is never taken. A single entry's counts: which copies it gets, and
+    // so how paired tiles are cut, is as it would be among others.
+    const bool counts = sizes[i + 1] > 1 || i == 2;
+    strides[i] = counts ? static_cast<cuuint64_t>(elements[i]) * 2 : 16;
+    if (sizes[i + 1] > MAX_SIZE || (counts && elements[i] <= 0) || strides[i] % 16 != 0) return false;
   }
   if (stride.dim != 1 || reinterpret_cast<uintptr_t>(base) % 16 != 0) return false;
   const cuuint32_t box[4] = {64, static_cast<cuuint32_t>(box_keys), 1, 1};
