@@ -30,11 +30,12 @@ bool make_map(const void* base,  // [B, Hkv, Skv, D] by strides
   cuuint64_t strides[3];
   for (int i = 0; i < 3; ++i) {
     dims[i + 1] = static_cast<cuuint64_t>(sizes[i + 1]);
-    // The stride over a single element is never taken. A single entry's counts: which copies it gets, and
-    // so how paired tiles are cut, is as it would be among others.
-    const bool counts = sizes[i + 1] > 1 || i == 2;
-    strides[i] = counts ? static_cast<cuuint64_t>(elements[i]) * 2 : 16;
-    if (sizes[i + 1] > MAX_SIZE || (counts && elements[i] <= 0) || strides[i] % 16 != 0) return false;
+    // A stride over a single element is never taken. That of a single batch entry has to do all the same: which
+    // copies the entry gets, and so how paired tiles are cut, is then as among others.
+    const bool single = sizes[i + 1] == 1;
+    const bool does = elements[i] > 0 && elements[i] * 2 % 16 == 0;
+    if (sizes[i + 1] > MAX_SIZE || (!does && (!single || i == 2))) return false;
+    strides[i] = single ? 16 : static_cast<cuuint64_t>(elements[i]) * 2;
   }
   if (stride.dim != 1 || reinterpret_cast<uintptr_t>(base) % 16 != 0) return false;
   const cuuint32_t box[4] = {64, static_cast<cuuint32_t>(box_keys), 1, 1};
