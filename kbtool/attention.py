@@ -59,10 +59,10 @@ def split_k_attention(
         overlap: whether a launch on a card of sm_90 and later may start before the kernel ahead of
             it in the stream has ended (programmatic dependent launch): behind kernels that admit
             the next one early, this one's own among them, 0.7 to 1.8 µs less a call; behind others
-            0.3 to 0.6 µs more where it is of one kernel, as long where it is of two (an H200). By
-            default where that is known to pay: in a CUDA graph, right behind another such call that
-            the thread captured. Results are the same. The CPU, ``fa1`` and ``two_pass`` do nothing
-            with it.
+            up to 0.6 µs more where it is of one kernel, up to 0.5 less where it is of two (an
+            H200). By default where that is known to pay: for a call of two kernels always, for one
+            of one in a CUDA graph, right behind another such call that the thread captured.
+            Results are the same. The CPU, ``fa1`` and ``two_pass`` do nothing with it.
         return_lse: return the natural-log LSE too, ``(B, H, Sq)``, float32.
 
     Returns:

@@ -404,12 +404,13 @@ def split_k_attention(
             the CPU; ``fa1``, ``two_pass``, ``fused`` on CUDA, and ``wgmma`` on a card of sm_90. By
             default the fastest for the shapes and the device.
         overlap: Whether a launch on a card of sm_90 and later may start before the kernel ahead of
-            it in the stream has ended (programmatic dependent launch). By default where that is
-            known to pay: in a CUDA graph, right behind another such call that the thread captured.
-            Behind kernels that admit the next one early, this one's own among them, a call then
-            takes 0.7 to 1.8 µs less; behind others a call of one kernel takes 0.3 to 0.6 µs more,
-            one of two (several queries) as long (an H200). Results are the same. The CPU, ``fa1``
-            and ``two_pass`` do nothing with it.
+            it in the stream has ended (programmatic dependent launch). Behind kernels that admit
+            the next one early, this one's own among them, a call then takes 0.7 to 1.8 µs less;
+            behind others a call of one kernel takes up to 0.6 µs more, one of two (most of several
+            queries) up to 0.5 less (an H200). By default where that is known to pay: a call of two
+            kernels always, one of one in a CUDA graph, right behind another such call that the
+            thread captured. Results are the same. The CPU, ``fa1`` and ``two_pass`` do nothing
+            with it.
         return_lse: Also return the log-sum-exp of the logits.
 
     Returns:

@@ -294,7 +294,9 @@ void schedule_wgmma(FusedPlan* plan, const Sizes& sizes, const Card& card) {
   plan->boxes = few_rows             ? 2 * blocks > card.multiprocessors
                 : sizes.D <= 2 * 64  ? true
                                      : blocks > card.multiprocessors;
-  plan->overlap = Overlap::behind_own_call;
+  // Measured on H200s behind a kernel that admits none: a call of two kernels takes 0.2 to 0.5 us less for
+  // having asked, one of one kernel as much or more longer.
+  plan->overlap = plan->merge_apart() ? Overlap::always : Overlap::behind_own_call;
   // Blocks take whole multiprocessors or halves. Where two kernels fit side by side, the second would find the
   // places that are left, several clusters to a slice of the card that feeds them through one port:
   // measured on an H100, 33 us in place of 28 for 64 blocks.

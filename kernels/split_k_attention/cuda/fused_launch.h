@@ -14,7 +14,7 @@ constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;   // of a grid
 constexpr int64_t MAX_KEYS = (int64_t{1} << 35) - 1;  // in blocks of 16, below 2^31
 
 // When the first kernel of a call may start before the one ahead of it in the stream has ended: behind
-// kernels that admit it early that hides its launch, behind others it takes longer than to wait.
+// kernels that admit it early that hides its launch, behind others a single kernel takes longer than to wait.
 enum class Overlap { never, always, behind_own_call };
 
 // A pure function of sizes, card and the wanted splits.
