@@ -22,7 +22,7 @@ from kbtool.site.pages.measured import groups
 from kbtool.site.pages.run import commands
 from kbtool.site.parts import compare_link, page_title, section
 
-_LISTED = 50
+_LISTED = 30
 """Runs that the page itself lists; its script offers all."""
 
 _MOUNT = "kb-compare"
