@@ -42,14 +42,6 @@ __device__ __forceinline__ bool finishers_sync_or(bool value) {
   return any != 0;
 }
 
-// Parameters lie in constant memory, which is cold in each launch. While the first keys are on
-// their way, this brings in what is read after the last.
-__device__ __forceinline__ void touch_later_parameters(const FusedParams& fp) {
-  asm volatile("" ::"l"(fp.p.out), "l"(fp.p.lse), "l"(fp.p.partial_o), "l"(fp.p.out_stride.batch),
-               "l"(fp.p.out_stride.dim), "l"(fp.p.lse_stride.batch), "l"(fp.p.lse_stride.seq),
-               "r"(fp.groups), "f"(fp.c), "d"(fp.magnitude));
-}
-
 template <class Element>
 __device__ __forceinline__ Element* output_at(const FusedParams& fp, const RowPlace& place,
                                               int column) {

@@ -243,7 +243,6 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const BlockI
     start_copy(key0 + stage * stride, stage);
   }
   apply_query_factor<C>(fp, q);
-  touch_later_parameters(fp);
   const bool exists[2] = {row_warp * 16 + lane / 4 < at.rows,
                           row_warp * 16 + 8 + lane / 4 < at.rows};
 

@@ -605,7 +605,6 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
       LaneState<C> state;
       state.clear();
       bring_queries<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
-      touch_later_parameters(fp);
       consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
       if (C::PAIRED || fp.merge_lanes > 0) {
         store_split_state<C>(fp, at, warp, lane, state);
