@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "call_time.h"
 #include "copy_width.h"
 #include "fused_params.h"
 #include "tuned_splits.h"
@@ -236,7 +237,7 @@ constexpr Buckets RAGGED_UNALIGNED = {
 
 LaunchFunction instance(const FusedPlan& plan, ElementType type, int64_t D, bool aligned) {
   const int element = type == ElementType::fp16 ? 0 : 1;
-  const int bucket = D <= 64 ? 0 : D <= 128 ? 1 : 2;
+  const int bucket = bucket_of(D);
 #if defined(KBTOOL_ARCH_SM_90A)
   static constexpr Buckets WGMMA = {
       {launch_wgmma_fp16_d64, launch_wgmma_fp16_d128, launch_wgmma_fp16_d256},
@@ -247,7 +248,42 @@ LaunchFunction instance(const FusedPlan& plan, ElementType type, int64_t D, bool
   return (aligned ? FUSED : FUSED_UNALIGNED)[element][bucket];
 }
 
-// What decides a result's bits. splits == 0: the model's.
+// What decides a result's bits, of fused and of wgmma. splits == 0: the model's.
+//
+// More than 16 rows on a card whose times are known: of tiles of 16, 32 and 64 rows and of the splits that
+// one cluster merges, or what choose_splits says, those that take the least time. Smaller tiles than hold
+// all rows only while one wave has all. Elsewhere, and where unlike lengths are shared out, the smallest
+// tile that holds all rows.
+FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card) {
+  constexpr int64_t LEAST_KEYS = 8;  // of a split in a cluster
+  const int64_t rows = rows_of_kv_head(sizes);
+  const int whole = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
+  const auto cut = [&](int row_warps, int64_t wanted) {
+    FusedPlan plan = plan_of(false, row_warps, ROWS_PER_WARP, sizes);
+    plan.num_splits = wanted > 0 ? wanted : choose_splits(plan.items, row_warps, sizes, card);
+    plan.cluster = choose_cluster(plan.items, plan.num_splits, card);
+    return plan;
+  };
+  FusedPlan best = cut(whole, splits);
+  if (splits == 0) best.ragged_blocks = choose_ragged_blocks(sizes, best, card);
+  if (whole == 1 || !card.has_wgmma() || best.ragged_blocks > 0) return best;
+  double least = time_of_fused(best, sizes, card);
+  const auto consider = [&](const FusedPlan& plan, bool in_one_wave) {
+    if (in_one_wave && plan.items * plan.num_splits > blocks_at_once(plan, sizes, card)) return;
+    const double time = time_of_fused(plan, sizes, card);
+    if (time >= least) return;
+    best = plan;
+    least = time;
+  };
+  for (const int row_warps : {1, 2, 4}) {
+    consider(cut(row_warps, splits), row_warps != whole);
+    for (const int64_t n : {1, 2, 3, 4, 6, 8}) {
+      if (splits == 0 && sizes.Skv >= n * LEAST_KEYS) consider(cut(row_warps, n), true);
+    }
+  }
+  return best;
+}
+
 FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // Two warpgroups of a head dimension of 256 have no room for the merge.
   const bool two = rows_of_kv_head(sizes) > ROWS_PER_WARPGROUP && sizes.D <= 128;
@@ -307,14 +343,9 @@ void schedule_wgmma(FusedPlan* plan, const Sizes& sizes, const Card& card) {
 }  // namespace
 
 FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
-  const int64_t rows = rows_of_kv_head(sizes);
-  const int row_warps = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
-  const Sizes cut = sizes_of_cut(sizes, splits);
-  FusedPlan plan = plan_of(false, row_warps, ROWS_PER_WARP, sizes);
   const int64_t known = wanted_or_measured(splits, Tuned::fused, sizes, card);
-  plan.num_splits = known > 0 ? known : choose_splits(plan.items, row_warps, sizes, card);
-  plan.cluster = choose_cluster(cut.B * cut.Hkv * plan.tiles, plan.num_splits, card);
-  if (splits == 0) plan.ragged_blocks = choose_ragged_blocks(sizes, plan, card);
+  FusedPlan plan = cut_fused(sizes_of_cut(sizes, splits), known, card);
+  plan.items = sizes.B * sizes.Hkv * plan.tiles;
   plan.admit_next = card.max_cluster > 1;  // both came with sm_90
   plan.overlap = plan.admit_next ? Overlap::behind_own_call : Overlap::never;
   plan.heads_inner = plan.items <= FEW_WAVES * card.multiprocessors;
@@ -330,44 +361,32 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
 }
 
 // The variant is told by the model's cut: a measured one says how to cut it, and nothing of others.
-// Measured on an H100 and an H200. Up to 16 rows: it reads long keys at 1 to 2 % more of the memory's
+// Up to 16 rows, measured on an H100 and an H200: it reads long keys at 1 to 2 % more of the memory's
 // bandwidth, where its blocks of a whole multiprocessor are spread evenly: one to a pair, which a
 // cluster of two would share, or a full wave; and where no more than two clusters merge, or over long
-// keys the second kernel. More rows: blocks of 128 keys take 2 to 4 us longer to start and to merge,
-// which some 2e8 multiply-adds make up for, half as many over many keys, twice as many where there are
-// many splits; over many keys a tile of more than 32 rows always does. Rows that cannot be copied 16
-// bytes at a time take longer.
+// keys the second kernel. More rows: by the times of call_time.h.
 bool wgmma_is_faster(const Sizes& whole, int64_t splits, const Card& card) {
-  constexpr int64_t MULTIPLY_ADDS = int64_t{3} << 25;
-  constexpr int64_t MANY_KEYS = 2048;
   constexpr int64_t KEYS_OF_A_PAIR = 8192;  // a block's, at least
   constexpr int64_t KEYS_OF_A_WAVE = 1024;  // for each of the clusters that merge
   const Sizes sizes = sizes_of_cut(whole, splits);
-  const int64_t rows = rows_of_kv_head(sizes);
-  const bool few_rows = rows <= ROWS_PER_WARP;
   if (!card.has_wgmma() || sizes.D % 8 != 0) return false;
-  if (few_rows && (sizes.D <= 64 || sizes.Skv < KEYS_OF_A_WAVE || sizes.lengths)) return false;
+  const FusedPlan fused = cut_fused(sizes, 0, card);
+  if (fused.ragged_blocks > 0) return false;
   const FusedPlan plan = cut_wgmma(sizes, 0, card);
-  const int64_t groups = plan.merge_apart() ? 1 : plan.groups();
-  if (few_rows) {
-    const int64_t blocks = plan.items * plan.num_splits;
-    const int64_t keys = sizes.Skv / plan.num_splits;
-    const bool pairs = 2 * blocks <= card.multiprocessors;
-    const int64_t least_keys =
-        plan.merge_apart() && sizes.D <= 128 ? KEYS_OF_MERGE_APART : KEYS_OF_A_WAVE * groups;
-    // A cluster of two shares a pair; for rows of 256 columns it is still the faster one.
-    const bool apart = (plan.cluster != 2 && !plan.merge_apart()) || sizes.D > 128;
-    const bool even = pairs ? groups == 1 && apart && keys >= KEYS_OF_A_PAIR
-                            : groups <= 2 && 16 * blocks >= 15 * card.multiprocessors &&
-                                  keys >= least_keys;
-    if (!even) return false;
-  } else if (rows <= 2 * ROWS_PER_WARP || sizes.Skv < MANY_KEYS) {
-    const bool many_splits = plan.num_splits > MOST_APART && sizes.D <= 128;
-    const int64_t least = many_splits ? 4 : sizes.Skv < MANY_KEYS ? 2 : 1;
-    const double multiply_adds = static_cast<double>(sizes.rows()) * sizes.Skv * sizes.D;
-    if (multiply_adds < static_cast<double>(least * MULTIPLY_ADDS)) return false;
+  if (rows_of_kv_head(sizes) > ROWS_PER_WARP) {
+    return time_of_wgmma(plan, sizes, card) < time_of_fused(fused, sizes, card);
   }
-  return plan_fused(sizes, 0, card).ragged_blocks == 0;
+  if (sizes.D <= 64 || sizes.Skv < KEYS_OF_A_WAVE || sizes.lengths) return false;
+  const int64_t groups = plan.merge_apart() ? 1 : plan.groups();
+  const int64_t blocks = plan.items * plan.num_splits;
+  const int64_t keys = sizes.Skv / plan.num_splits;
+  const bool pairs = 2 * blocks <= card.multiprocessors;
+  const int64_t least_keys =
+      plan.merge_apart() && sizes.D <= 128 ? KEYS_OF_MERGE_APART : KEYS_OF_A_WAVE * groups;
+  // A cluster of two shares a pair; for rows of 256 columns it is still the faster one.
+  const bool apart = (plan.cluster != 2 && !plan.merge_apart()) || sizes.D > 128;
+  return pairs ? groups == 1 && apart && keys >= KEYS_OF_A_PAIR
+               : groups <= 2 && 16 * blocks >= 15 * card.multiprocessors && keys >= least_keys;
 }
 
 namespace {
