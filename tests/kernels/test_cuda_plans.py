@@ -691,7 +691,7 @@ def test_of_the_ways_to_cut_that_were_measured_one_of_the_fastest_is_taken(plan:
         ((2, 8, 8, 128, 128, 64), 16, 1),
         ((1, 32, 8, 8, 1024, 128), 16, 6),
         ((1, 32, 8, 32, 256, 128), 16, 2),
-        ((1, 32, 8, 16, 1024, 128), 16, 6),  # two blocks to a multiprocessor
+        ((1, 32, 8, 16, 1024, 128), 32, 6),
         ((1, 1, 1, 512, 512, 64), 32, 6),
         ((16, 8, 8, 1024, 64, 100), 64, 1),  # waves of blocks
     ],
