@@ -38,7 +38,9 @@ PEERS = (
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 # By the case's layout that of the output, and of the LSE where it is far.
-_OUT_LAYOUTS = {name: name for name in ("bshd", "bhds", "sliced", "offset", "padded")} | {
+_OUT_LAYOUTS = {
+    name: name for name in ("bshd", "bhds", "sliced", "offset", "padded", "padded_rows")
+} | {
     "mixed": "bshd",
     "far_batch_out": "far_batch",
     "far_queries_out": "far_keys",
@@ -143,6 +145,8 @@ def _stored_as(layout: str, t: Tensor) -> Tensor:
     elif layout == "padded":
         held = t.new_full((B, H, S * D + 4), math.nan)
         stored = held[..., : S * D].unflatten(-1, (S, D))
+    elif layout == "padded_rows":  # by a whole number of 16 bytes at 16 bits, whatever D
+        stored = t.new_full((B, H, S, D + 15 - (D - 1) % 8), math.nan)[..., :D]
     elif layout == "far_batch":
         # On the CPU pages that nobody writes are never backed by memory; on a card each of q, k, v
         # and the output takes 4 to 6 GB at 16 bits, and the LSE twice as much.
@@ -524,8 +528,9 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
     """The number of splits that the variant takes by itself, and the same inputs with each number
     that is worth timing.
 
-    A batch's entries lie in the heads of one: a number that is given cuts each entry by itself, and
-    one from the table, which knows nothing but entries times heads, all of them.
+    Its own is not asked for by number: with one that is given, the tile is another. A batch's
+    entries lie in the heads of one: a number that is given cuts each entry by itself, and one from
+    the table, which knows nothing but entries times heads, all of them.
 
     Raises:
         ValueError: the keys have lengths: without a number entries may be cut by what all have.
@@ -537,7 +542,8 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
     most = max(1, k.shape[2] // _LEAST_KEYS)
     counts = sorted({own, *(count for count in _COUNTS if count <= most)})
     one = {**inputs, **{name: inputs[name].flatten(0, 1).unsqueeze(0) for name in ("q", "k", "v")}}
-    return str(own), {str(count): {**one, "num_splits": count} for count in counts}
+    asked = {str(count): {**one, "num_splits": count} for count in counts}
+    return str(own), {**asked, str(own): {**one, "num_splits": None}}
 
 
 Row = tuple[str, tuple[int, ...]]

@@ -9,7 +9,7 @@ from attention_rule import Place, check, everywhere
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-LAYOUTS = ["bhsd", "bshd", "bhds", "sliced", "offset", "padded", "expanded"]
+LAYOUTS = ["bhsd", "bshd", "bhds", "sliced", "offset", "padded", "padded_rows", "expanded"]
 FILLS = ["random", "random", "large_logits", "v_one", "inf_beyond"]
 
 

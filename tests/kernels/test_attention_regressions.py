@@ -518,7 +518,7 @@ def test_the_thread_count_changes_no_bit(
 
 
 @everywhere
-@pytest.mark.parametrize("layout", ["bshd", "bhds", "sliced", "offset", "padded"])
+@pytest.mark.parametrize("layout", ["bshd", "bhds", "sliced", "offset", "padded", "padded_rows"])
 def test_storage_changes_no_bit(harness: Any, place: Place, layout: str) -> None:
     for dtype in place.dtypes:
         case = {"B": 2, "H": 6, "Hkv": 2, "Sq": 5, "Skv": 150, "D": 64,

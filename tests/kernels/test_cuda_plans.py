@@ -150,8 +150,9 @@ H100 = (90, 132, 3352, 8, *CLUSTERS)
 H200 = (90, 132, 4814, 8, *CLUSTERS)
 A100 = (80, 108, 1555, 1, *[0] * 9)
 B200 = (100, 148, 8000, 8, *[0] * 9)
+PART = (90, 16, 600, 8, 0, 16, 8, 5, 4, 3, 2, 2, 2)  # of a card
 SILENT = (90, 132, 0, 8, *CLUSTERS)  # does not tell how fast its memory is
-CARDS = st.sampled_from((H100, H200, SILENT, B200, A100))
+CARDS = st.sampled_from((H100, H200, PART, SILENT, B200, A100))
 
 
 class Plan(NamedTuple):
@@ -258,7 +259,7 @@ def calls(draw: st.DrawFn) -> tuple[int, ...]:
     heads = draw(st.integers(1, 16))
     group = draw(st.integers(1, 16))
     few = st.integers(0, 4)
-    keys = few | st.integers(0, 1 << 20)
+    keys = few | st.integers(0, 600) | st.integers(0, 1 << 20)
     return (
         draw(few | st.integers(0, 200)), heads * group, heads, draw(few | st.integers(0, 5000)),
         draw(keys), draw(st.integers(1, 64)) * 4,
@@ -290,7 +291,7 @@ def test_any_call_is_cut_into_whole_clusters_that_cover_it(
     assert made.merge_lanes == 0 or (wgmma and made.cluster == 1 < groups)
     assert (made.workspace_numel > 0) == (groups > 1 and B * H * Sq > 0)
     if splits == 0:
-        least = 256 if wgmma else 32
+        least = 256 if wgmma else 32 if rows <= 16 or card[0] != 90 else 8
         assert 1 <= made.num_splits <= max(Skv // least, 2 if Skv >= 128 else 1, 1)
 
 
@@ -341,8 +342,13 @@ def test_what_is_tuned_is_what_a_row_of_the_table_gives(
     B, H, Hkv, *rest = sizes
     assume(B > 0)
     chosen = plan(sizes, 0, card, wgmma)
-    tuned = plan((1, B * H, B * Hkv, *rest), chosen.num_splits, card, wgmma)
-    assert tuned._replace(wgmma_is_faster=0) == chosen._replace(wgmma_is_faster=0)
+    whole = plan((1, B * H, B * Hkv, *rest), 0, card, wgmma)
+    assert whole == chosen  # what the own choice is timed as
+    given = plan((1, B * H, B * Hkv, *rest), chosen.num_splits, card, wgmma)
+    if given.row_units == chosen.row_units:  # else the plan takes smaller tiles than it is given
+        assert given._replace(wgmma_is_faster=0) == chosen._replace(wgmma_is_faster=0)
+    else:
+        assert not wgmma and given.num_splits == chosen.num_splits
 
 
 @settings(max_examples=500, deadline=None)
@@ -355,7 +361,8 @@ def test_clusters_run_at_the_same_time(
     made = plan(sizes, card=card, wgmma=wgmma)
     if made.num_splits > 1:
         clusters = made.num_splits // made.cluster * made.items
-        small_tile = not wgmma and made.row_units == 1 and sizes[5] <= 128
+        _, H, Hkv, Sq, _, D = sizes
+        small_tile = not wgmma and H // Hkv * Sq > 16 and made.row_units == 1 and D <= 128
         assert clusters <= CLUSTERS[made.cluster] * (2 if made.small_ring or small_tile else 1)
 
 
@@ -371,7 +378,8 @@ def test_long_keys_keep_a_card_busy_and_no_block_merges_many_splits_alone(
     for heads in range(1, 67):
         made = plan((1, rows * heads, heads, 1, 1 << 20, 128), card=card, wgmma=wgmma)
         blocks, groups = made.items * made.num_splits, made.num_splits // made.cluster
-        assert card[1] // 3 <= blocks <= card[1] * (2 if made.small_ring else 1)
+        small_tile = not wgmma and rows > 16 and made.row_units == 1
+        assert card[1] // 3 <= blocks <= card[1] * (2 if made.small_ring or small_tile else 1)
         assert made.merge_lanes > 0 or groups <= 4 or (made.cluster >= 2 and groups <= 24)
 
 
@@ -485,8 +493,9 @@ def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
         assert any(made.num_splits > made.cluster > 1 for made in cut)
         assert any(made.num_splits == 1 for made in cut)
     assert {(bucket(case), made.row_units) for case, made in fused if not made.ragged_blocks} >= {
-        (D, warps) for D in (64, 128) for warps in (1, 4)
+        (D, warps) for D in (64, 128) for warps in (1, 2, 4)
     }
+    assert {made.row_units for _, made in fused if made.num_splits == 1} >= {1, 2}
     # Keys by bulk tensor copies and one by one, in each instance.
     boxes = [(case, made) for case, made in wgmma if read_in_boxes(case, made)]
     assert {instance(case, made) for case, made in boxes if is_short(case)} == INSTANCES
@@ -646,20 +655,20 @@ def test_a_faster_memory_takes_more_blocks_of_wgmma(
 
 
 @pytest.mark.parametrize(
-    ("heads_kv", "rows", "Skv", "splits"),
+    ("heads_kv", "rows", "Skv", "tile", "splits"),
     [
-        (1, 32, 4096, 64),
-        (1, 32, 16384, 64),
-        (1, 32, 32768, 104),
-        (1, 64, 4096, 24),  # four tiles of 16
-        (2, 64, 4096, 24),  # two of 32
+        (1, 32, 4096, 16, 32),
+        (1, 32, 16384, 16, 48),
+        (1, 32, 32768, 32, 104),
+        (1, 64, 4096, 16, 24),
+        (1, 64, 65536, 64, 104),
     ],
 )
-def test_tiles_of_more_rows_take_more_blocks(
-    plan: Make, heads_kv: int, rows: int, Skv: int, splits: int
+def test_few_items_of_long_keys_take_more_blocks(
+    plan: Make, heads_kv: int, rows: int, Skv: int, tile: int, splits: int
 ) -> None:
     made = plan((1, heads_kv * rows, heads_kv, 1, Skv, 128), card=H200)
-    assert (made.num_splits, made.cluster) == (splits, 8)
+    assert (16 * made.row_units, made.num_splits, made.cluster) == (tile, splits, 8)
 
 
 MEASURED = FOLDER.parents[1] / ("sessions/2026-11-23-the-last-sources-on-a-card/files/tiles.jsonl")
@@ -678,8 +687,8 @@ def test_of_the_ways_to_cut_that_were_measured_one_of_the_fastest_is_taken(plan:
         if taken in times:
             behind.append(times[taken] / min(times.values()))
     assert len(behind) > 0.9 * len(lines)
-    assert statistics.geometric_mean(behind) < 1.02
-    assert max(behind) < 1.3
+    assert statistics.geometric_mean(behind) < 1.015
+    assert max(behind) < 1.25
 
 
 @pytest.mark.parametrize(
@@ -689,11 +698,12 @@ def test_of_the_ways_to_cut_that_were_measured_one_of_the_fastest_is_taken(plan:
         ((1, 1, 1, 65, 65, 64), 16, 3),
         ((1, 1, 1, 16, 65, 64), 16, 1),  # few rows: by choose_splits
         ((2, 8, 8, 128, 128, 64), 16, 1),
-        ((1, 32, 8, 8, 1024, 128), 16, 6),
-        ((1, 32, 8, 32, 256, 128), 16, 2),
-        ((1, 32, 8, 16, 1024, 128), 32, 6),
-        ((1, 1, 1, 512, 512, 64), 32, 6),
+        ((1, 1, 1, 512, 512, 64), 16, 4),  # 32 clusters, two of them on multiprocessors of others
+        ((1, 32, 8, 16, 1024, 128), 16, 6),  # 192 blocks
+        ((1, 16, 16, 256, 256, 80), 16, 1),  # 256
+        ((1, 8, 1, 64, 512, 256), 32, 6),
         ((16, 8, 8, 1024, 64, 100), 64, 1),  # waves of blocks
+        ((0, 8, 8, 64, 64, 64), 64, 1),  # nothing
     ],
 )
 def test_tiles_have_few_rows_where_one_wave_holds_all(
@@ -701,8 +711,9 @@ def test_tiles_have_few_rows_where_one_wave_holds_all(
 ) -> None:
     made = plan(sizes, card=H200)
     assert (16 * made.row_units, made.num_splits) == (rows, splits)
-    unknown = plan(sizes, card=A100)
-    assert 16 * unknown.row_units == min(64, max(16, sizes[1] // sizes[2] * sizes[3]))
+    whole = min(64, max(16, sizes[1] // sizes[2] * sizes[3]))
+    assert 16 * plan(sizes, card=A100).row_units == whole  # its times are not known
+    assert 16 * plan(sizes, max(1, splits), card=H200).row_units == whole
 
 
 def test_lengths_that_are_shared_out_keep_tiles_of_all_rows(plan: Make) -> None:
@@ -783,7 +794,7 @@ def test_each_call_has_its_instance(
         ctypes.c_int64(D + beyond), ctypes.c_int64(offset), (ctypes.c_int * 13)(*H100),
     )  # fmt: skip
     kind = "ragged" if lengths else "fused"
-    aligned = (D + beyond) % 8 == 0 and offset % 8 == 0  # 16 bytes are 8 elements
+    aligned = D % 8 == 0 and (D + beyond) % 8 == 0 and offset % 8 == 0  # 16 bytes are 8 elements
     suffix = "" if aligned else "_unaligned"
     assert name.decode() == f"launch_{kind}_{dtype}_d{width}{suffix}"
 

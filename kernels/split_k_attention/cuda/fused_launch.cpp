@@ -250,35 +250,40 @@ LaunchFunction instance(const FusedPlan& plan, ElementType type, int64_t D, bool
 
 // What decides a result's bits, of fused and of wgmma. splits == 0: the model's.
 //
-// More than 16 rows on a card whose times are known: of tiles of 16, 32 and 64 rows and of the splits that
-// one cluster merges, or what choose_splits says, those that take the least time. Smaller tiles than hold
-// all rows only while one wave has all. Elsewhere, and where unlike lengths are shared out, the smallest
-// tile that holds all rows.
+// The tile holds all rows of a KV head, up to 64, where the number of splits is given, where unlike
+// lengths are shared out and on cards whose times are not known. Elsewhere more than 16 rows go in tiles
+// of 16, 32 or 64, in splits that one cluster merges or as choose_splits has it, whichever takes the
+// least time; but in more than one wave of blocks by the tile that holds all.
 FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card) {
-  constexpr int64_t LEAST_KEYS = 8;  // of a split in a cluster
+  constexpr int64_t LEAST_KEYS = 8;  // a split without keys costs less than its cluster saves
   const int64_t rows = rows_of_kv_head(sizes);
   const int whole = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
-  const auto cut = [&](int row_warps, int64_t wanted) {
+  const auto cut = [&](int row_warps) {
     FusedPlan plan = plan_of(false, row_warps, ROWS_PER_WARP, sizes);
-    plan.num_splits = wanted > 0 ? wanted : choose_splits(plan.items, row_warps, sizes, card);
+    plan.num_splits = splits > 0 ? splits : choose_splits(plan.items, row_warps, sizes, card);
     plan.cluster = choose_cluster(plan.items, plan.num_splits, card);
     return plan;
   };
-  FusedPlan best = cut(whole, splits);
-  if (splits == 0) best.ragged_blocks = choose_ragged_blocks(sizes, best, card);
-  if (whole == 1 || !card.has_wgmma() || best.ragged_blocks > 0) return best;
+  FusedPlan best = cut(whole);
+  if (splits > 0) return best;
+  best.ragged_blocks = choose_ragged_blocks(sizes, best, card);
+  if (whole == 1 || best.items == 0 || !card.has_wgmma() || best.ragged_blocks > 0) return best;
   double least = time_of_fused(best, sizes, card);
-  const auto consider = [&](const FusedPlan& plan, bool in_one_wave) {
-    if (in_one_wave && plan.items * plan.num_splits > blocks_at_once(plan, sizes, card)) return;
+  const auto consider = [&](const FusedPlan& plan) {
+    if (plan.items * plan.num_splits > blocks_at_once(plan, sizes, card)) return;
     const double time = time_of_fused(plan, sizes, card);
     if (time >= least) return;
     best = plan;
     least = time;
   };
   for (const int row_warps : {1, 2, 4}) {
-    consider(cut(row_warps, splits), row_warps != whole);
-    for (const int64_t n : {1, 2, 3, 4, 6, 8}) {
-      if (splits == 0 && sizes.Skv >= n * LEAST_KEYS) consider(cut(row_warps, n), true);
+    FusedPlan plan = cut(row_warps);
+    consider(plan);
+    for (const int n : {1, 2, 3, 4, 6, 8}) {
+      if (n > 1 && sizes.Skv < n * LEAST_KEYS) break;
+      plan.num_splits = n;
+      plan.cluster = n;
+      consider(plan);
     }
   }
   return best;
@@ -360,23 +365,23 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   return plan;
 }
 
-// The variant is told by the model's cut: a measured one says how to cut it, and nothing of others.
-// Up to 16 rows, measured on an H100 and an H200: it reads long keys at 1 to 2 % more of the memory's
-// bandwidth, where its blocks of a whole multiprocessor are spread evenly: one to a pair, which a
-// cluster of two would share, or a full wave; and where no more than two clusters merge, or over long
-// keys the second kernel. More rows: by the times of call_time.h.
+// A measured number of splits says how to cut a variant, and nothing of others. Up to 16 rows the
+// variant is told by the model's cut; measured on an H100 and an H200: wgmma reads long keys at 1 to 2 %
+// more of the memory's bandwidth, where its blocks of a whole multiprocessor are spread evenly: one to a
+// pair, which a cluster of two would share, or a full wave; and where no more than two clusters merge,
+// or over long keys the second kernel. More rows: by the times of call_time.h.
 bool wgmma_is_faster(const Sizes& whole, int64_t splits, const Card& card) {
   constexpr int64_t KEYS_OF_A_PAIR = 8192;  // a block's, at least
   constexpr int64_t KEYS_OF_A_WAVE = 1024;  // for each of the clusters that merge
   const Sizes sizes = sizes_of_cut(whole, splits);
   if (!card.has_wgmma() || sizes.D % 8 != 0) return false;
-  const FusedPlan fused = cut_fused(sizes, 0, card);
-  if (fused.ragged_blocks > 0) return false;
-  const FusedPlan plan = cut_wgmma(sizes, 0, card);
   if (rows_of_kv_head(sizes) > ROWS_PER_WARP) {
-    return time_of_wgmma(plan, sizes, card) < time_of_fused(fused, sizes, card);
+    const FusedPlan fused = cut_fused(sizes, splits, card);
+    return fused.ragged_blocks == 0 && time_of_wgmma(cut_wgmma(sizes, splits, card), sizes, card) <
+                                           time_of_fused(fused, sizes, card);
   }
   if (sizes.D <= 64 || sizes.Skv < KEYS_OF_A_WAVE || sizes.lengths) return false;
+  const FusedPlan plan = cut_wgmma(sizes, 0, card);
   const int64_t groups = plan.merge_apart() ? 1 : plan.groups();
   const int64_t blocks = plan.items * plan.num_splits;
   const int64_t keys = sizes.Skv / plan.num_splits;

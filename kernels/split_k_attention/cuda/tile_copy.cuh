@@ -31,7 +31,7 @@ class TileCopier {
   __device__ TileCopier(const FusedParams& fp,
                         const void* base,  // [B, Hkv, Skv, D] by strides
                         const Strides4& stride, const BlockItem& at, int thread)
-      : D(static_cast<int>(fp.p.D)), width(fp.copy_width) {
+      : width(fp.copy_width) {
     constexpr int ROWS_AT_A_TIME = C::COPY_THREADS / C::CHUNKS;
     static_assert(ROWS_AT_A_TIME >= 1, "a group copies at least a row at a time");
     chunk = thread % C::CHUNKS;
@@ -40,34 +40,20 @@ class TileCopier {
     dim_stride = stride.dim;
     source = static_cast<const Element*>(base) + at.batch * stride.batch +
              at.head_kv * stride.head + (at.key_begin + row) * stride.seq + chunk * 8 * stride.dim;
-    column_bytes = max(0, min(16, (D - chunk * 8) * 2));
+    column_bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2));
   }
 
   // key0 counts from the first key of the split.
   __device__ __forceinline__ void copy(uint32_t tile, int64_t key0, int keys) const {
-    constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
     const Element* from = source + key0 * row_stride;
-    const int64_t step = STEP * row_stride;
     if constexpr (C::ALIGNED) {
-      if (keys >= C::BLOCK_KV && D == C::D) {
-#pragma unroll
-        for (int i = 0; i < C::BLOCK_KV / STEP; ++i) {
-          copy_async_16(tile + C::tile_offset(row + i * STEP, chunk), from + i * step);
-        }
-      } else {
-#pragma unroll 1
-        for (int i = 0; i < C::BLOCK_KV / STEP; ++i) {
-          const int bytes = row + i * STEP < keys ? column_bytes : 0;
-          const Element* place = bytes > 0 ? from + i * step : source_of_nothing();
-          copy_async<16>(tile + C::tile_offset(row + i * STEP, chunk), place, bytes);
-        }
-      }
+      copy_rows<16>(tile, from, keys);
+    } else if (width == 8) {
+      copy_rows<8>(tile, from, keys);
+    } else if (width == 4) {
+      copy_rows<4>(tile, from, keys);
     } else {
-#pragma unroll 1
-      for (int i = 0; i < C::BLOCK_KV / STEP; ++i) {
-        const int bytes = row + i * STEP < keys ? column_bytes : 0;
-        copy_chunk(tile + C::tile_offset(row + i * STEP, chunk), from + i * step, bytes);
-      }
+      copy_by_element(tile, key0, keys);
     }
   }
 
@@ -90,28 +76,23 @@ class TileCopier {
   int row;
   int chunk;
   int column_bytes;
-  int D;
   int width;
 
-  // An address that is aligned and is not read.
-  __device__ __forceinline__ const Element* source_of_nothing() const {
-    return reinterpret_cast<const Element*>(reinterpret_cast<uintptr_t>(source) & ~uintptr_t{15});
-  }
-
+  // Rows are made of such pieces: each is there or is not.
   template <int BYTES>
-  __device__ __forceinline__ void copy_pieces(uint32_t to, const Element* from, int bytes) const {
+  __device__ __forceinline__ void copy_rows(uint32_t tile, const Element* from, int keys) const {
+    constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
+    constexpr int ROWS = C::BLOCK_KV / STEP;
+    const int64_t step = STEP * row_stride;
+#pragma unroll(BYTES == 16 ? ROWS : 2)
+    for (int i = 0; i < ROWS; ++i) {
+      const int at = row + i * STEP;
 #pragma unroll
-    for (int at = 0; at < 16; at += BYTES) {
-      const int read = max(0, min(BYTES, bytes - at));
-      const void* place = read > 0 ? static_cast<const void*>(from + at / 2) : source_of_nothing();
-      copy_async<BYTES>(to + at, place, read);
+      for (int byte = 0; byte < 16; byte += BYTES) {
+        copy_async<BYTES>(at < keys && byte < column_bytes, tile + C::tile_offset(at, chunk) + byte,
+                          from + i * step + byte / 2);
+      }
     }
-  }
-
-  __device__ __forceinline__ void copy_chunk(uint32_t to, const Element* from, int bytes) const {
-    if (width == 8) return copy_pieces<8>(to, from, bytes);
-    if (width == 4) return copy_pieces<4>(to, from, bytes);
-    copy_elements(to, reinterpret_cast<const unsigned short*>(from), dim_stride, bytes);
   }
 };
 
@@ -151,8 +132,7 @@ __device__ __forceinline__ void copy_queries(const FusedParams& fp, const BlockI
                           source.head * stride.head + source.query * stride.seq +
                           chunk * 8 * stride.dim;
     if (aligned) {
-      copy_async<16>(place(row, chunk), bytes > 0 ? from : static_cast<const Element*>(fp.p.q),
-                     bytes);
+      copy_async<16>(bytes > 0, place(row, chunk), from);
     } else {
       copy_elements(place(row, chunk), reinterpret_cast<const unsigned short*>(from), stride.dim,
                     bytes);

@@ -189,13 +189,12 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const BlockItem& 
   const bool aligned = fp.copy_width == 16;
   const auto copy_block = [&](const TileCopier<C>& copier, uint32_t tile, uint32_t full,
                               int64_t key0, int count, bool search, int stage) {
-    if (aligned && !search) {
-      copier.copy(tile, key0, count);
-      barrier_arrive_after_copies(full);
-      return;
-    }
     if (aligned) {
       copier.copy(tile, key0, count);
+      if (!search) {
+        barrier_arrive_after_copies(full);
+        return;
+      }
       commit_copies();
       wait_copies<0>();
     } else {
