@@ -113,6 +113,17 @@ extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int6
   return last_instance;
 }
 
+// The elements from one key to the next that a kernel is told, of rows `row` elements apart.
+extern "C" int64_t key_stride(const int64_t* s, int64_t row, const int* c) {
+  using namespace kbtool::cuda;
+  const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], false};
+  const Card card{c[0], c[1], c[2], c[3], {}};
+  launched.clear();
+  launch_fused(operands(sizes, row), ElementType::bf16, KvLengths{}, plan_fused(sizes, 0, card),
+               nullptr, nullptr, nullptr);
+  return launched.back().p.k_stride.seq | launched.back().p.v_stride.seq;
+}
+
 // The parts that a batch of contiguous entries is launched in; -1 if it is refused. Addresses are
 // those of the parts' first entries.
 extern "C" int64_t parts(const int64_t* s, int64_t splits, const int* c, int64_t* out) {
@@ -206,6 +217,8 @@ def built(folder: Path, rows: str = "") -> Make:
 
     make.parts = library.parts  # type: ignore[attr-defined]
     library.parts.restype = ctypes.c_int64
+    make.key_stride = library.key_stride  # type: ignore[attr-defined]
+    library.key_stride.restype = ctypes.c_int64
     make.instance_of = library.instance_of  # type: ignore[attr-defined]
     library.instance_of.restype = ctypes.c_char_p
     return make
@@ -826,6 +839,21 @@ def test_more_blocks_than_a_grid_has_go_in_parts(
         assert (lse, lengths) == (first * H * Sq * 4, first * 3 * 8)
         first += entries
     assert first == B
+
+
+def test_a_single_key_has_no_stride(plan: Make) -> None:
+    """Addresses of keys that are not there go by it, and copies of 16 bytes want them aligned."""
+
+    def stride(Skv: int, row: int) -> int:
+        return int(
+            plan.key_stride(  # type: ignore[attr-defined]
+                (ctypes.c_int64 * 6)(1, 2, 2, 3, Skv, 64), ctypes.c_int64(row),
+                (ctypes.c_int * 13)(*H100),
+            )
+        )  # fmt: skip
+
+    assert stride(2, 65) == 65
+    assert stride(1, 65) == 0
 
 
 def test_a_batch_entry_of_more_blocks_than_a_grid_has_is_refused(plan: Make) -> None:

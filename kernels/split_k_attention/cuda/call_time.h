@@ -3,8 +3,8 @@
 //
 // In microseconds, fitted to the 548 shapes of session 2026-11-23-the-last-sources-on-a-card,
 // files/tiles.jsonl: an H200, bf16, causal; a time is the mean of that in a chain of calls and of that
-// between plain kernels. Of calls in one wave 9 of 10 are within 8 %. Keys were in the second-level
-// cache: what the memory's bandwidth bounds takes longer, by either variant.
+// between plain kernels. Keys were in the second-level cache: what the memory's bandwidth bounds takes
+// longer, by either variant.
 #pragma once
 
 #include <algorithm>
@@ -62,7 +62,7 @@ inline bool blocks_share(const FusedPlan& plan, const Sizes& sizes) {
 
 // Blocks that run at the same time, each on a multiprocessor of its own.
 inline int64_t blocks_alone(const FusedPlan& plan, const Card& card) {
-  return std::max<int64_t>(1, card.clusters[plan.cluster] * plan.cluster);
+  return int64_t{card.clusters[plan.cluster]} * plan.cluster;
 }
 
 inline int64_t blocks_at_once(const FusedPlan& plan, const Sizes& sizes, const Card& card) {
@@ -81,7 +81,7 @@ inline double time_of_fused(const FusedPlan& plan, const Sizes& sizes, const Car
   const int bucket = bucket_of(sizes.D);
   const FusedTime& time = FUSED_TIMES[bucket][plan.row_units / 2];
   const int64_t blocks = plan.items * plan.num_splits;
-  const int64_t at_once = blocks_at_once(plan, sizes, card);
+  const int64_t at_once = std::max<int64_t>(1, blocks_at_once(plan, sizes, card));
   const double waves = static_cast<double>(ceil_div(blocks, at_once));
   const double steps = static_cast<double>(
       std::max<int64_t>(1, ceil_div(sizes.Skv, plan.num_splits * time.step_keys)));

@@ -30,7 +30,7 @@ struct FusedParams {
   uint8_t merge_lanes;     // of a second kernel that merges all splits, to a place; 0: there is none
   bool overlap;            // may start before the kernel ahead of it in the stream has ended
   bool admit_next;         // and lets the one behind it start before it has ended itself
-  int copy_width;          // bytes that one load of q, k or v may take: 16, 8, 4 or 2 (one element)
+  int copy_width;          // bytes of the pieces that rows of k and v are made of: 16 (q's too), 8, 4 or 2
   float q_factor;          // 1, -1 for a negative scale, 0 for a scale of 0: then c stays positive
   float c;                 // |scale| * log2(e)
   double magnitude;        // |scale|

@@ -14,7 +14,7 @@ struct TileParams {
   SplitKParams p;  // p.kv_lengths is not used
   KvLengths lengths;
   int64_t tiles;         // query tiles of a head
-  bool rows_of_16_bytes;  // every row of q, k and v can be loaded 16 bytes at a time
+  bool rows_of_16_bytes;  // every row of q, k and v is made of pieces of 16 bytes, aligned
 };
 
 using TileLaunch = cudaError_t (*)(const TileParams& tp, cudaStream_t stream);
