@@ -1,7 +1,7 @@
 // How long a call of more than 16 rows to a KV head takes by its plan: what the rows of a tile, the
 // splits and the variant are chosen by.
 //
-// In microseconds, fitted to the 548 shapes of session 2026-11-23-the-last-sources-on-a-card,
+// In microseconds, fitted to the first 548 shapes of session 2026-11-23-the-last-sources-on-a-card,
 // files/tiles.jsonl: an H200, bf16, causal; a time is the mean of that in a chain of calls and of that
 // between plain kernels. Keys were in the second-level cache: what the memory's bandwidth bounds takes
 // longer, by either variant.
