@@ -400,7 +400,7 @@ namespace {
 cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengths,
                         const FusedPlan& plan, float* workspace, unsigned* counters,
                         cudaStream_t stream) {
-  // Of a single key it may be anything; addresses of rows that are not there go by it, and are aligned.
+  // A single key's may be anything, and copies of keys that are not there form addresses from it.
   if (p.Skv == 1) p.k_stride.seq = p.v_stride.seq = 0;
   const int64_t rows = p.H / p.Hkv * p.Sq;
   if (plan.ragged_blocks > 0) {
