@@ -71,9 +71,9 @@ def figures_in(prose: Prose) -> Iterator[FigureFacts | Finding]:
 
 
 def figures_have_sources(prose: Prose) -> Iterator[Finding]:
-    """In README.md, in the READMEs of kernels and in the guide, a figure of performance (a number
-    with µs, ms, GB/s, TFLOP/s, ×) is a link: to the record that it comes from, or to where else it
-    stands.
+    """In README.md, in a kernel's README.md and DESIGN.md, and in the guide, a figure of
+    performance (a number with µs, ms, GB/s, TFLOP/s, ×) is a link: to the record that it comes
+    from, or to where else it stands.
 
     Code, formulas and products (``16×16``) are none. Decisions and the prose of sessions may tell
     of what no record holds any more.
@@ -93,7 +93,7 @@ def figures_have_sources(prose: Prose) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-_GUIDED = re.compile(r"README\.md|kernels/[^/]+/README\.md|docs/guide/.+\.md")
+_GUIDED = re.compile(r"README\.md|kernels/[^/]+/(?:README|DESIGN)\.md|docs/guide/.+\.md")
 _LINK = re.compile(
     # With a target, with a label, or the definition of one.
     r"!?\[[^\[\]]*\](?:\((?:[^()\n]|\([^()\n]*\))*\)?|\[[^\[\]]+\]|:[^\n]*)"

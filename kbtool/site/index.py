@@ -25,7 +25,7 @@ from kbtool.site import addresses as at
 from kbtool.site.escape import inline
 from kbtool.site.figures import build
 from kbtool.site.glossary import Terms
-from kbtool.store.prose import documents, notes
+from kbtool.store.prose import design, documents, notes
 from kbtool.store.sources import kernel_hashes
 from kbtool.store.tree import KnowledgeBase
 
@@ -238,7 +238,7 @@ class Index:
         return at.run_page(session, run) if session else None
 
     def page_of_file(self, path: str) -> str | None:
-        """The page of a record, of a session's notes, of a kernel's README or of a document.
+        """The page of a record, a session's notes, a kernel's README or DESIGN, or a document.
 
         Args:
             path: of the file, relative to the root.
@@ -260,7 +260,10 @@ class Index:
                 pages[f"{posixpath.dirname(session.path)}/notes.md"] = f"{page}#notes"
         for kernel in base.kernels.values():
             pages[kernel.path] = at.kernel_page(kernel.record.id)
-            pages[f"{posixpath.dirname(kernel.path)}/README.md"] = at.kernel_page(kernel.record.id)
+            page, folder = at.kernel_page(kernel.record.id), posixpath.dirname(kernel.path)
+            pages[f"{folder}/README.md"] = page
+            if design(base, kernel.record.id) is not None:
+                pages[f"{folder}/DESIGN.md"] = f"{page}#design"
         return pages
 
     def _place_in_run(self, session: str, run: str, path: str) -> str:

@@ -1,4 +1,4 @@
-"""The prose beside records: a session's notes, a kernel's README, the hand-written pages."""
+"""The prose beside records: a session's notes, a kernel's README and DESIGN, pages of docs/."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ def readme(base: KnowledgeBase, kernel: str) -> str | None:
     """What stands in a kernel's ``README.md``; ``None`` where there is none."""
     entry = base.kernels.get(kernel)
     return _text((base.root / entry.path).parent / "README.md") if entry else None
+
+
+def design(base: KnowledgeBase, kernel: str) -> str | None:
+    """What stands in a kernel's ``DESIGN.md``; ``None`` where there is none."""
+    entry = base.kernels.get(kernel)
+    return _text((base.root / entry.path).parent / "DESIGN.md") if entry else None
 
 
 def documents(base: KnowledgeBase) -> dict[str, str]:

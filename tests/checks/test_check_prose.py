@@ -254,13 +254,16 @@ def test_nothing_is_loaded_where_nothing_changed(known, kbtool):
 def test_figures_of_performance_come_from_somewhere(known):
     known.kernel()
     bare = "It takes 5.6 µs after [1.5 h](figure:2025-01-01-a#duration).\n"
-    for path in ("README.md", "kernels/add/README.md", "docs/guide/deep/a.md"):
+    for path in (
+        "README.md", "kernels/add/README.md", "kernels/add/DESIGN.md", "docs/guide/deep/a.md",
+    ):  # fmt: skip
         known.write(path, bare)
     for path in ("docs/adr/0001-b.md", "CHANGELOG.md", "sessions/2025-01-01-a/notes.md"):
         known.write(path, bare)
     assert [(f.path, f.rule) for f in known.findings()] == [
         ("README.md", "figure"),
         ("docs/guide/deep/a.md", "figure"),
+        ("kernels/add/DESIGN.md", "figure"),
         ("kernels/add/README.md", "figure"),
     ]
 

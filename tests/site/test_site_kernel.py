@@ -42,8 +42,10 @@ KERNEL = {
 
 README = (
     "# Copy\n\nSee [the header](copy.h), `cuda/copy.cu` and [what is not there](gone.h).\n\n"
+    "[Why](DESIGN.md) it is so.\n\n"
     "## How\n\n$x_j$\n\n![how it copies](how.svg)\n\n![another](evil.svg)\n"
 )
+DESIGN = "# Design\n\n## Why\n\nIt is as [simple](copy.h) as that.\n"
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><title>How it copies</title>'
     '{}<rect width="3"/></svg>'
@@ -105,6 +107,7 @@ def make(root: Path, *runs: dict[str, Any]) -> dict[str, str]:
     folder = root / "kernels" / "copy"
     trees.put(folder / "kernel.yaml", KERNEL)
     (folder / "README.md").write_text(README)
+    (folder / "DESIGN.md").write_text(DESIGN)
     (folder / "how.svg").write_text(SVG.format(""))
     (folder / "evil.svg").write_text(SVG.format("<script>alert(1)</script>"))
     (folder / "cuda").mkdir()
@@ -228,8 +231,8 @@ def test_headings_are_those_of_the_page_and_of_its_readme_below_its_title(page: 
     assert [(len(level), plain(name)) for level, name, _ in headings] == [
         (1, "Copy"), (2, "Results"), (3, "Newest runs"), (3, "a processor, 2 threads, cpu"),
         (3, "H1, cuda"), (2, "History"), (3, "a processor, 2 threads, cpu"), (3, "H1, cuda"),
-        (2, "Variants"), (3, "cuda"), (2, "About"), (3, "How"), (2, "Files"), (2, "Cases"),
-        (2, "Mentioned by"),
+        (2, "Variants"), (3, "cuda"), (2, "About"), (3, "How"), (2, "Design"), (3, "Why"),
+        (2, "Files"), (2, "Cases"), (2, "Mentioned by"),
     ]  # fmt: skip
     assert "### How {#about-2}" in page
 
@@ -242,6 +245,12 @@ def test_readme_links_files_and_shows_drawings(page: str) -> None:
     assert "<math" in about
     assert 'aria-label="How it copies"' in about and "<rect" in about
     assert "<script" not in about and "[image: another, evil.svg]" in about
+
+
+def test_design_stands_below_the_readme_that_links_it(page: str) -> None:
+    shown = sections(page)
+    assert '<a href="#design">Why</a>' in shown["about"]
+    assert '<a href="copy/src/copy.h.html">simple</a>' in shown["design"]
 
 
 def test_times_are_drawn_over_the_size_that_varies_most(tmp_path: Path) -> None:

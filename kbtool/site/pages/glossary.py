@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
-from kbtool.store.prose import readme
+from kbtool.store.prose import design, readme
 
 _HEADING = re.compile(r"^### .*\{#(?P<id>[a-z0-9-]+)\}$")
 
@@ -40,7 +40,12 @@ def _uses(index: Index) -> defaultdict[str, list[str]]:
         )
         for one in index.patterns.values()
     }
-    texts |= {at.kernel_page(name): readme(index.base, name) or "" for name in index.kernels}
+    texts |= {
+        at.kernel_page(name): "\n".join(
+            filter(None, [readme(index.base, name), design(index.base, name)])
+        )
+        for name in index.kernels
+    }
     found: defaultdict[str, list[str]] = defaultdict(list)
     for where, text in texts.items():
         for term in sorted(index.terms.named_in(text)):

@@ -19,7 +19,7 @@ from kbtool.site.pages import measured, source
 from kbtool.site.parts import backlinks, clipped, crumb, newer_noisy, page_title, section
 from kbtool.site.prose import rendered
 from kbtool.site.quoted import files_beside, in_html
-from kbtool.store.prose import readme
+from kbtool.store.prose import design, readme
 from kbtool.store.sources import kernel_file
 
 _MOST_RUNS = 40
@@ -57,7 +57,7 @@ def page(index: Index, kernel: Kernel) -> str:
     """One kernel: what it is, what its last runs found, its manifest."""
     here = at.kernel_page(kernel.id)
     recipes = [name for name, (_, recipe) in index.recipes.items() if recipe.kernel == kernel.id]
-    text = readme(index.base, kernel.id)
+    text, designed = readme(index.base, kernel.id), design(index.base, kernel.id)
     files = source.texts(index, kernel)
     times = measured.groups(index, kernel)
     return join(
@@ -89,9 +89,11 @@ def page(index: Index, kernel: Kernel) -> str:
             section("Variants", "ladder", *measured.ladder(index, kernel, times)),
             section(
                 "About", "about",
-                _about(index, kernel, text, files) if text
+                _prose(index, kernel, text, files, "about") if text
                 else nothing("The kernel's folder has no README.md."),
             ),
+            section("Design", "design", _prose(index, kernel, designed, files, "design"))
+            if designed else "",
             section(
                 "Files", "files",
                 source.listing(files, kernel, here) if files
@@ -103,9 +105,18 @@ def page(index: Index, kernel: Kernel) -> str:
     )  # fmt: skip
 
 
-def _about(index: Index, kernel: Kernel, text: str, files: Mapping[str, Mapping[str, str]]) -> str:
-    """The README without its title, which is the page's: figures and files linked, drawings put
-    in."""
+def _prose(
+    index: Index, kernel: Kernel, text: str, files: Mapping[str, Mapping[str, str]], prefix: str
+) -> str:
+    """README.md or DESIGN.md without its title, with figures and files linked and drawings inline.
+
+    Args:
+        index: the records.
+        kernel: whose text it is.
+        text: the Markdown.
+        files: target → path → text of the kernel's sources.
+        prefix: what the anchors of its headings begin with.
+    """
     here = at.kernel_page(kernel.id)
     elsewhere = files_beside(index, index.base.kernels[kernel.id].path, here)
     known = {path for paths in files.values() for path in paths}
@@ -126,7 +137,7 @@ def _about(index: Index, kernel: Kernel, text: str, files: Mapping[str, Mapping[
     link = index.terms.linker(here)
     titled = text.startswith("# ")
     level = 2 if titled else 3
-    shown = link(rendered(text, "about", level, in_html(index, None, here), file, drawing))
+    shown = link(rendered(text, prefix, level, in_html(index, None, here), file, drawing))
     return shown.partition("\n")[2] if titled else shown
 
 
