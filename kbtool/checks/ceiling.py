@@ -5,7 +5,7 @@ No torch here: a benchmark asks while it measures, and ``check`` asks again of i
 
 from __future__ import annotations
 
-from kbtool.model.results import BenchmarkCase
+from kbtool.model.kinds.benchmark import BenchmarkCase
 
 CEILING_MARGIN = 1.10
 """A result may exceed the measured read rate by so much: both figures are noisy."""

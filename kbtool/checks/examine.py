@@ -28,9 +28,10 @@ from kbtool.checks.text_rules import TEXT_RULES
 from kbtool.model.base import Model
 from kbtool.model.finding import Finding
 from kbtool.model.kernel import Kernel
+from kbtool.model.kinds.base import names_in
 from kbtool.model.ledger import Ledger
 from kbtool.model.pattern import Pattern
-from kbtool.model.recipe import Recipe, names_in
+from kbtool.model.recipe import Recipe
 from kbtool.model.session import Session
 from kbtool.store.document import DocumentError, conflict, parse
 from kbtool.store.load import validate

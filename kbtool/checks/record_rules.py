@@ -29,8 +29,8 @@ from kbtool.model.base import (
     pattern_of,
 )
 from kbtool.model.finding import Finding
+from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.pattern import Pattern
-from kbtool.model.results import BenchmarkResult
 from kbtool.model.run import Run
 from kbtool.model.session import Bug, Environment, Repository, Session
 from kbtool.store.document import Document

@@ -13,17 +13,14 @@ from kbtool.cli.common import json_option, knowledge_base, print_json, print_tab
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
+    from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
+    from kbtool.model.kinds.minimise import MinimiseResult
+    from kbtool.model.kinds.mutants import MutantsResult
+    from kbtool.model.kinds.profile import ProfileResult
+    from kbtool.model.kinds.sanitise import SanitiseResult
+    from kbtool.model.kinds.timing import Timing
+    from kbtool.model.kinds.tune import TuneResult
     from kbtool.model.recipe import Recipe
-    from kbtool.model.results import (
-        BenchmarkCase,
-        BenchmarkResult,
-        MinimiseResult,
-        MutantsResult,
-        ProfileResult,
-        SanitiseResult,
-        Timing,
-        TuneResult,
-    )
     from kbtool.model.run import Run
     from kbtool.runner.engine import Job
     from kbtool.store.tree import KnowledgeBase
@@ -377,14 +374,12 @@ def _print_plan(job: Job, steps: list[Any], as_json: bool) -> None:
 
 
 def _print_result(run: Run, recipe: Recipe, path: str) -> None:
-    from kbtool.model.results import (
-        BenchmarkResult,
-        MinimiseResult,
-        MutantsResult,
-        ProfileResult,
-        SanitiseResult,
-        TuneResult,
-    )
+    from kbtool.model.kinds.benchmark import BenchmarkResult
+    from kbtool.model.kinds.minimise import MinimiseResult
+    from kbtool.model.kinds.mutants import MutantsResult
+    from kbtool.model.kinds.profile import ProfileResult
+    from kbtool.model.kinds.sanitise import SanitiseResult
+    from kbtool.model.kinds.tune import TuneResult
     from kbtool.runner.resume import way_on
     from kbtool.runner.words import how_far
 
@@ -414,7 +409,9 @@ def _report(
     recipe: Recipe,
 ) -> list[str]:
     """What a step found, in lines."""
-    from kbtool.model.results import MinimiseResult, ProfileResult, TuneResult
+    from kbtool.model.kinds.minimise import MinimiseResult
+    from kbtool.model.kinds.profile import ProfileResult
+    from kbtool.model.kinds.tune import TuneResult
     from kbtool.steps.minimise import report as minimised
     from kbtool.steps.profile import report as profiled
     from kbtool.steps.sanitise import report as sanitised

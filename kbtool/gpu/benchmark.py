@@ -21,7 +21,9 @@ from kbtool.checks.ceiling import refusal
 from kbtool.gpu.compare import compare, compare_all
 from kbtool.gpu.harness import Harness, HarnessError, Inputs, terms_of, unknown_peer
 from kbtool.gpu.validate import case_seed
-from kbtool.model.results import BenchmarkCase, BenchmarkResult, OutputError, Timing
+from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
+from kbtool.model.kinds.timing import Timing
+from kbtool.model.kinds.validate import OutputError
 from kbtool.model.words import without_folders
 
 Calls = Mapping[str, Callable[[], Any] | str]

@@ -31,7 +31,7 @@ from kbtool.gpu.toolchain import (
 )
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Kernel
-from kbtool.model.results import BuildResult
+from kbtool.model.kinds.build import BuildResult
 from kbtool.store.includes import includes
 from kbtool.store.lock import LockTimeoutError, lock
 from kbtool.store.write import write_atomic

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from kbtool.gpu.harness import Harness, Inputs, terms_of
-from kbtool.model.results import OutputError
+from kbtool.model.kinds.validate import OutputError
 
 RULE = (
     "NaN and infinities where the float64 reference has them, and |out - ref| <= 2 max|torch - ref|"

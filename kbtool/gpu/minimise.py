@@ -20,7 +20,8 @@ from kbtool.gpu.harness import Harness, HarnessError, Inputs
 from kbtool.gpu.shrink import Case, Search, Shrinker, State, Verdict
 from kbtool.gpu.validate import case_seed, validate_case
 from kbtool.model.kernel import GIVEN, CaseField, CaseValue
-from kbtool.model.results import CaseResult, FailingCase, MinimiseResult, OutputError, PartResult
+from kbtool.model.kinds.minimise import FailingCase, MinimiseResult, PartResult
+from kbtool.model.kinds.validate import CaseResult, OutputError
 
 FEWEST_DRAWS = 3
 """Inputs drawn for a case of a set, and for any case however large."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from kbtool.gpu.build import BuildPlan, plan_build
 from kbtool.model.edit import edited
 from kbtool.model.errors import UsageError
+from kbtool.model.kinds.validate import CaseResult
 from kbtool.model.mutant import Mutant
-from kbtool.model.results import CaseResult
 
 
 def plan_mutant(plan: BuildPlan, mutant: Mutant, folder: Path) -> BuildPlan:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kbtool.model.results import Bottleneck, KernelLaunch
+from kbtool.model.kinds.profile import Bottleneck, KernelLaunch
 
 BUSY = 60.0
 """Percent of its peak below which neither memory nor the SMs limit a kernel (SOLBottleneck)."""

@@ -13,7 +13,7 @@ from typing import Literal
 
 from kbtool.model.base import Model
 from kbtool.model.kernel import CaseField, CaseValue, Kernel
-from kbtool.model.results import Axis, AxisProbe
+from kbtool.model.kinds.minimise import Axis, AxisProbe
 
 Case = Mapping[str, CaseValue]
 State = Literal["fails", "passes", "refused"]

@@ -20,7 +20,7 @@ from kbtool.gpu.benchmark import (
 from kbtool.gpu.compare import compare_all
 from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs
 from kbtool.gpu.validate import case_seed
-from kbtool.model.results import TuneCase, TuneResult, fastest_apart
+from kbtool.model.kinds.tune import TuneCase, TuneResult, fastest_apart
 
 
 def tune(

@@ -13,7 +13,7 @@ from torch import Tensor
 from kbtool.gpu.compare import RULE, compare_all, same_bits
 from kbtool.gpu.harness import Harness, HarnessError
 from kbtool.model.kernel import GIVEN
-from kbtool.model.results import CaseResult, OutputError, ValidationResult
+from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
 
 Case = Mapping[str, Any]
 

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from kbtool.gpu.shrink import Search, Verdict
 from kbtool.model.base import Model
 from kbtool.model.kernel import CaseValue
-from kbtool.model.results import BenchmarkResult
+from kbtool.model.kinds.benchmark import BenchmarkResult
 
 EVENT = "kbtool-event "
 """What a line of stdout that is an event begins with."""

@@ -30,7 +30,7 @@ from typing import NamedTuple
 from kbtool.ledger.faults import Faults
 from kbtool.ledger.rollup import KINDS, Row, money
 from kbtool.model.base import Quantity
-from kbtool.model.results import BenchmarkResult
+from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.run import Run
 from kbtool.model.session import Measurement, Session
 

@@ -16,9 +16,9 @@ from typing import Literal, get_args
 
 from kbtool.ledger.rollup import EXPECTED, number
 from kbtool.model.base import Quantity
+from kbtool.model.kinds.build import BuildResult
 from kbtool.model.pattern import Pattern
 from kbtool.model.price import is_exact, per_hour, to_cent
-from kbtool.model.results import BuildResult
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import CostLine, Evidence, Session, Step
 

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from kbtool.model.base import Quantity
-from kbtool.model.results import Timing
+from kbtool.model.kinds.timing import Timing
 from kbtool.model.run import StepRecord
 from kbtool.model.session import CostLine, Measurement
 

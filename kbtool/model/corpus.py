@@ -21,10 +21,11 @@ from kbtool.model.base import (
     Slug,
     SourceFile,
 )
+from kbtool.model.kinds.base import Sha256
+from kbtool.model.kinds.minimise import FailingCase
 from kbtool.model.mutant import Mutant
 from kbtool.model.pattern import Rule, Supersession, Symptom
 from kbtool.model.recipe import Recipe
-from kbtool.model.results import FailingCase, Sha256
 from kbtool.model.run import MachineInfo, RunStatus, Seconds, StepStatus
 from kbtool.model.session import (
     CostLine,

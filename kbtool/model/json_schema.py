@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from kbtool.model.corpus import CorpusLine
 from kbtool.model.kernel import Kernel
+from kbtool.model.kinds import StepSpec
 from kbtool.model.ledger import Ledger
 from kbtool.model.pattern import Pattern
-from kbtool.model.recipe import StepSpec
 from kbtool.model.run import Run
 from kbtool.model.session import Session
 from kbtool.model.twin import TwinFile

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
-from kbtool.model.base import ExactDuration, KernelId, Model, Quantity, Slug
-
-Need = Literal["compiler", "ninja", "torch", "gpu", "nvcc", "profiler", "sanitiser"]
-RelativePath = Annotated[str, Field(min_length=1)]
+from kbtool.model.base import KernelId, Model
+from kbtool.model.kinds import StepSpec
+from kbtool.model.kinds.build import BuildStep
+from kbtool.model.kinds.validate import ValidateStep
 
 
 class Parameter(Model):
@@ -55,212 +55,7 @@ _ARTICLE = {"int": "an int", "float": "a float"}
 _BOOLS = {"true": "true", "yes": "true", "1": "true", "false": "false", "no": "false", "0": "false"}
 
 
-def names_in(listed: str) -> list[str]:
-    """The names in a comma-separated list."""
-    return [name.strip() for name in listed.split(",") if name.strip()]
-
-
-class StepBase(Model):
-    """What every step has, whatever its kind."""
-
-    kind: str
-    """The kind of step."""
-    id: Slug
-    """A name: used by --resume, in run records and in progress lines."""
-    title: Annotated[str, Field(min_length=1)]
-    """What it does."""
-    expected: ExactDuration
-    """How long it should take, until there are past runs to tell."""
-    timeout: ExactDuration
-    """When it is stopped."""
-    needs: list[Need] = []
-    """What the machine must have."""
-
-
-class EnvironmentStep(StepBase):
-    """Probe the machine: card, driver, compilers, versions; refuse what is too old."""
-
-    kind: Literal["environment"]
-    minimum: dict[str, str] = {}
-    """Least versions: {python: 3.11, torch: 2.10, nvcc: 12.0}."""
-
-
-class BuildStep(StepBase):
-    """Build a kernel for a target with ninja."""
-
-    kind: Literal["build"]
-    target: str = "auto"
-    """A target of the manifest; auto takes cuda where there are a card, nvcc and CUDA sources."""
-    specialisation: str = ""
-    """A specialisation of the target, to be built alone; all of the target where empty. Later steps
-    leave out cases that it does not take."""
-    jobs: Annotated[int, Field(ge=0)] = 0
-    """Compilers at once; 0 takes one a core."""
-
-
-class ValidateStep(StepBase):
-    """Hold the built artifact against the float64 reference over case sets."""
-
-    kind: Literal["validate"]
-    case_sets: str
-    """Case sets of the manifest, separated by commas."""
-    variants: str = "default"
-    """Variants of the target to hold against it, separated by commas: default for the kernel's own
-    choice, or names; all for both that and every variant that the build has."""
-    seed: int = 0
-    """Seed of the inputs; 0 draws a fresh one, which the run records."""
-
-
-class BenchmarkStep(StepBase):
-    """Time the validated artifact beside its peers."""
-
-    kind: Literal["benchmark"]
-    case_sets: str
-    """Case sets of the manifest, separated by commas."""
-    variants: str = "default"
-    """Variants to time, an arm each, beside the kernel's own choice, which is timed always: as for
-    validate, which must have passed them."""
-    peers: str = "all"
-    """Peers of the harness to time, separated by commas, or all; the one that ratios are taken
-    against is timed always."""
-    samples: Annotated[int, Field(ge=5)] = 20
-    """Timed samples an arm."""
-    threads: Annotated[int, Field(ge=0)] = 0
-    """CPU threads; 0 takes one a core."""
-
-
-class TuneStep(StepBase):
-    """Time the validated artifact's own choice of a setting beside every other, and write the table
-    that it chooses by."""
-
-    kind: Literal["tune"]
-    case_sets: str
-    """Case sets of the manifest, separated by commas."""
-    case: str = ""
-    """One case instead of all: `FIELD=VALUE …`, or the name of a case of the sets."""
-    variants: str
-    """Variants of the target to tune, by name, separated by commas; validate must have passed
-    them."""
-    samples: Annotated[int, Field(ge=5)] = 20
-    """Timed samples a setting."""
-    write: bool = True
-    """Whether to write the table; else the run record alone has what was measured."""
-
-
-class MutantsStep(StepBase):
-    """Put each known bug back, one at a time, and see whether validation finds it."""
-
-    kind: Literal["mutants"]
-    case_sets: str
-    """Case sets of the manifest, separated by commas."""
-    mutants: str = "all"
-    """Ids of mutants, separated by commas; or all those of the target that was built."""
-    bound: Annotated[float, Field(ge=0)] = 0.0
-    """A fixed bound to compare the rule with: which bugs would it let through? 0 compares none."""
-    limit: ExactDuration = Quantity("2 min")
-    """How long one mutant may take; after that it hangs and counts as found, unless case after case
-    had come to its end: then it is judged again, alone."""
-    jobs: Annotated[int, Field(ge=0)] = 0
-    """Compilers at once; 0 takes one a core."""
-    at_once: Annotated[int, Field(ge=0)] = 0
-    """Mutants validated at once; 0 takes one a core, and no more than 6 a card."""
-    seed: int = 0
-    """Seed of the inputs; 0 draws a fresh one, which the run records."""
-    profile: str = ""
-    """Case sets whose errors are recorded by index along `profile_axis`; none where empty."""
-    profile_axis: int = 0
-    """An axis of the first output: 2 is the query in (B, H, Sq, D)."""
-
-
-class MinimiseStep(StepBase):
-    """From a case that fails: the smallest that still fails, the boundary, the part at fault."""
-
-    kind: Literal["minimise"]
-    case_sets: str
-    """Case sets of the manifest, separated by commas."""
-    case: str = ""
-    """One case instead of all: `FIELD=VALUE …`, or the name of a case of the sets."""
-    variant: str = "default"
-    """The variant of the target to look at; default is the kernel's own choice."""
-    seed: int = 0
-    """Seed of the inputs; 0 draws a fresh one, which the run records."""
-    draws: Annotated[int, Field(ge=1)] = 100
-    """The most inputs drawn for a case before it counts as passing; fewer for large cases."""
-    probes: Annotated[int, Field(ge=1)] = 600
-    """The most cases tried."""
-    limit: ExactDuration = Quantity("1 min")
-    """How long one case may take; after that it hangs, and so fails."""
-
-
-class ProfileStep(StepBase):
-    """Nsight Compute metrics of the validated artifact, down to a named bottleneck."""
-
-    kind: Literal["profile"]
-    case_set: str
-    """A case set of the manifest."""
-    case: str = ""
-    """One case instead of all: `FIELD=VALUE …`, or the name of a case of the set."""
-    arm: str = ""
-    """A variant, or another arm of the harness; empty takes the library with its own choice."""
-
-
-class SanitiseStep(StepBase):
-    """Run the built artifact under tools of compute-sanitizer, with no caching allocator."""
-
-    kind: Literal["sanitise"]
-    tools: str = "memcheck,racecheck,initcheck,synccheck"
-    """The tools, separated by commas. Each runs, whatever the one before it found."""
-    case_sets: str
-    """Case sets of the manifest, separated by commas."""
-    case: str = ""
-    """One case instead of all: `FIELD=VALUE …`, or the name of a case of the sets."""
-    variants: str = "all"
-    """Variants of the target to run, as for validate."""
-
-
-class CommandStep(StepBase):
-    """Run a program of the knowledge base's own, without a shell."""
-
-    kind: Literal["command"]
-    run: Annotated[list[str], Field(min_length=1)]
-    """The program and its arguments. python3 is the one that runs kbtool, with its packages."""
-    cwd: RelativePath = "."
-    """Where it runs, inside the tree."""
-    env: dict[str, str] = {}
-    """Environment variables to add."""
-    exit_code: int = 0
-    """The exit status that counts as passed."""
-    produces: list[RelativePath] = []
-    """Files that must be there afterwards, inside the tree."""
-
-
-StepSpec = Annotated[
-    EnvironmentStep
-    | BuildStep
-    | ValidateStep
-    | MutantsStep
-    | BenchmarkStep
-    | TuneStep
-    | MinimiseStep
-    | ProfileStep
-    | SanitiseStep
-    | CommandStep,
-    Field(discriminator="kind"),
-]
-
 _PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
-_DOES = {
-    "validate": "validates",
-    "mutants": "validates mutants",
-    "benchmark": "benchmarks",
-    "tune": "tunes",
-    "minimise": "minimises",
-    "profile": "profiles",
-    "sanitise": "sanitises",
-}
-"""The kinds that work on a built artifact → what one says of such a step."""
-_MEASURES = frozenset({"benchmark", "tune", "profile"})
-"""The kinds whose figures count only for an artifact that passed validation."""
 
 
 class Recipe(Model):
@@ -299,16 +94,17 @@ class Recipe(Model):
             raise ValueError(f"two steps are called {twice[0]!r}")
         built = validated = False
         for step in self.steps:
-            does = _DOES.get(step.kind)
-            if (does or step.kind == "build") and self.kernel is None:
+            builds = isinstance(step, BuildStep)
+            does = f"step {step.id!r} {step.does}"
+            if (step.does or builds) and self.kernel is None:
                 raise ValueError(f"step {step.id!r} needs the recipe to name a kernel")
-            if does and not built:
-                raise ValueError(f"step {step.id!r} {does}, but no build step comes before it")
-            if step.kind in _MEASURES and not validated:
-                raise ValueError(f"step {step.id!r} {does}, but no validate step comes before it")
-            if step.kind == "build":
+            if step.does and not built:
+                raise ValueError(f"{does}, but no build step comes before it")
+            if step.measures and not validated:
+                raise ValueError(f"{does}, but no validate step comes before it")
+            if builds:
                 built, validated = True, False
-            validated = validated or step.kind == "validate"
+            validated = validated or isinstance(step, ValidateStep)
         return self
 
     def bind(self, values: Mapping[str, str]) -> tuple[Recipe, dict[str, str]]:

@@ -10,16 +10,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AwareDatetime, Field, model_validator
 
 from kbtool.model.base import KernelId, Model, PatternId, RunId, SessionId
-from kbtool.model.results import (
-    BenchmarkResult,
-    MutantsResult,
-    ProfileResult,
-    Sha256,
-    StepResult,
-    TuneResult,
-    ValidationResult,
-    unvalidated,
-)
+from kbtool.model.kinds import StepResult
+from kbtool.model.kinds.base import Sha256
+from kbtool.model.kinds.validate import ValidationResult, unvalidated
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -190,14 +183,14 @@ class Run(Model):
         passed: list[ValidationResult] = []
         for step in self.steps:
             result = step.result
-            if isinstance(result, ValidationResult) and step.status == "passed":
-                if not result.passed:
-                    raise ValueError(f"step {step.id}: passed, although cases failed")
+            if result is None:
+                continue
+            if step.status == "passed" and result.fault is not None:
+                raise ValueError(f"step {step.id}: passed, although {result.fault}")
+            if step.status == "passed" and isinstance(result, ValidationResult):
                 passed.append(result)
-            if isinstance(result, MutantsResult) and step.status == "passed" and not result.passed:
-                raise ValueError(f"step {step.id}: passed, although a mutant is a finding")
-            if isinstance(result, _MEASURED):
-                lacking = unvalidated(result.sha256, result.ran, passed)
+            if result.measured is not None:
+                lacking = unvalidated(*result.measured, passed)
                 if lacking is not None:
                     raise ValueError(
                         f"step {step.id}: a {result.type} of {lacking}, which did not pass"
@@ -235,9 +228,6 @@ class Run(Model):
             raise ValueError(f"ended {self.ended} is before started {self.started}")
         return self
 
-
-_MEASURED = (BenchmarkResult, ProfileResult, TuneResult)
-"""The results that count only for an artifact that passed validation."""
 
 _RUN_STATUS: dict[str, str] = {"refused": "failed", "not-run": "interrupted"}
 """What a step's status makes the run's, where it is another."""

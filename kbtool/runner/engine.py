@@ -22,10 +22,11 @@ from kbtool.gpu.toolchain import (
     find_torch,
 )
 from kbtool.model.errors import MachineError, RecordError, UserError
+from kbtool.model.kinds import StepResult
+from kbtool.model.kinds.base import Need, StepBase
 from kbtool.model.mutant import Mutant
 from kbtool.model.pattern import Pattern
-from kbtool.model.recipe import Need, Recipe, StepBase
-from kbtool.model.results import StepResult
+from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo, RepositoryState, Run, RunStatus, StepRecord
 from kbtool.runner.history import expected_seconds, matching, past_runs
 from kbtool.runner.journal import Journal, file_stem, journal_path

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kbtool.model.finding import Finding
+from kbtool.model.kinds.base import StepBase
+from kbtool.model.kinds.build import BuildResult
 from kbtool.model.pattern import Pattern, Symptom
-from kbtool.model.recipe import StepBase
-from kbtool.model.results import BuildResult
 from kbtool.model.run import MachineInfo, Run
 from kbtool.store.tree import KnowledgeBase, load_run
 

@@ -19,7 +19,7 @@ from kbtool import __version__
 from kbtool.checks.check import check_tree
 from kbtool.model.errors import UsageError
 from kbtool.model.finding import Finding
-from kbtool.model.results import BuildResult
+from kbtool.model.kinds.build import BuildResult
 from kbtool.model.run import Run, taken_into
 from kbtool.model.session import Session
 from kbtool.model.words import many

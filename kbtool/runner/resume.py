@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from kbtool.gpu.build import BuildPlan, choose_architecture, plan_build, sha256_of
 from kbtool.model.errors import UsageError
 from kbtool.model.finding import Finding
+from kbtool.model.kinds import declared
+from kbtool.model.kinds.build import BuildResult
+from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.recipe import Recipe
-from kbtool.model.results import BuildResult, ValidationResult
 from kbtool.model.run import MachineInfo, Run, StepRecord
 from kbtool.steps.base import Context
 from kbtool.store.private import build_cache
@@ -127,17 +129,17 @@ def _changed(run: Run, recipe: Recipe, what: str) -> str:
     return f"{what} has changed since run {run.id}; start a new one: {_anew(run, recipe)}"
 
 
-_JUDGES = frozenset(("build", "validate", "mutants", "minimise", "sanitise"))
-"""The kinds of steps that find a kernel wrong: mending it changes its sources."""
-
-
 def way_on(run: Run, recipe: Recipe) -> str:
     """How to go on after a run that did not pass.
 
     That is a new run where a kernel was found wrong, since ``resume`` refuses changed sources.
     """
     stopped = next((step for step in run.steps if step.status != "passed"), None)
-    if stopped and stopped.kind in _JUDGES and stopped.status in {"failed", "crashed"}:
+    if (
+        stopped is not None
+        and stopped.status in {"failed", "crashed"}
+        and declared(stopped.kind).judges
+    ):
         return f"run again after mending: {_anew(run, recipe)}"
     return f"go on after mending: kbtool run-recipe --resume {run.id}"
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import geometric_mean
 
-from kbtool.model.results import (
-    BenchmarkResult,
-    MutantsResult,
-    ProfileResult,
-    SanitiseResult,
-    TuneResult,
-    ValidationResult,
-)
+from kbtool.model.kinds import declared
+from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.kinds.mutants import MutantsResult
+from kbtool.model.kinds.profile import ProfileResult
+from kbtool.model.kinds.sanitise import SanitiseResult
+from kbtool.model.kinds.tune import TuneResult
+from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.words import many, significant
-
-_PREPARES = {"environment", "build"}
-"""Kinds of steps whose success is no finding."""
 
 
 def headline(run: Run) -> str:
@@ -26,7 +22,7 @@ def headline(run: Run) -> str:
     prepared = ""
     for step in run.steps:
         found = _told(step)
-        if step.kind in _PREPARES and step.status == "passed":
+        if declared(step.kind).prepares and step.status == "passed":
             prepared = found or prepared
         elif found:
             said[step.kind] = found

@@ -8,13 +8,10 @@ from decimal import Decimal
 from typing import TypeVar
 
 from kbtool.model.base import Instant, Quantity
-from kbtool.model.results import (
-    BenchmarkCase,
-    BenchmarkResult,
-    BuildResult,
-    TuneResult,
-    ValidationResult,
-)
+from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
+from kbtool.model.kinds.build import BuildResult
+from kbtool.model.kinds.tune import TuneResult
+from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.run import Run
 from kbtool.model.words import many as many
 from kbtool.model.words import significant as significant

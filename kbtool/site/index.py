@@ -15,9 +15,10 @@ from kbtool.ledger.patterns import Account, accounts
 from kbtool.model.address import split_reference
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.kernel import Kernel
+from kbtool.model.kinds.environment import EnvironmentResult
+from kbtool.model.kinds.mutants import MutantResult, MutantsResult
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
-from kbtool.model.results import EnvironmentResult, MutantResult, MutantsResult
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Bug, Session
 from kbtool.runner.history import Match, matching

@@ -9,9 +9,10 @@ from typing import TypeVar
 from kbtool.ledger.audit import Grade, Item, Reckoned
 from kbtool.model.address import split_reference
 from kbtool.model.claim import Claim, Derivation, Operand
+from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.kinds.tune import TuneResult
 from kbtool.model.pattern import Pattern
 from kbtool.model.prose import plain
-from kbtool.model.results import BenchmarkResult, TuneResult
 from kbtool.model.run import Run
 from kbtool.model.session import Evidence, Fix, Session
 from kbtool.site import addresses as at

@@ -21,16 +21,13 @@ from kbtool.gpu.process import Completed, run_process
 from kbtool.gpu.worker import EVENT
 from kbtool.model.errors import UsageError
 from kbtool.model.kernel import GIVEN, CaseValue, Kernel
+from kbtool.model.kinds import StepResult
+from kbtool.model.kinds.base import StepBase, names_in
+from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.kinds.build import BuildResult
+from kbtool.model.kinds.tune import TuneResult
+from kbtool.model.kinds.validate import ValidationResult, unvalidated
 from kbtool.model.mutant import Mutant
-from kbtool.model.recipe import StepBase, names_in
-from kbtool.model.results import (
-    BenchmarkResult,
-    BuildResult,
-    StepResult,
-    TuneResult,
-    ValidationResult,
-    unvalidated,
-)
 from kbtool.model.run import MachineInfo, StepStatus
 from kbtool.store.lock import LockTimeoutError, lock
 from kbtool.store.private import private_folder

@@ -9,8 +9,8 @@ from typing import Any
 
 from kbtool.gpu.harness import peers_named_in, unknown_peer
 from kbtool.model.errors import UsageError
-from kbtool.model.recipe import BenchmarkStep, names_in
-from kbtool.model.results import BenchmarkResult
+from kbtool.model.kinds.base import names_in
+from kbtool.model.kinds.benchmark import BenchmarkResult, BenchmarkStep
 from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_alone, with_part
 from kbtool.steps.validate import library_request

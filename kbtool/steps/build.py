@@ -17,7 +17,7 @@ from kbtool.gpu.build import (
 )
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Target
-from kbtool.model.recipe import BuildStep
+from kbtool.model.kinds.build import BuildStep
 from kbtool.model.run import MachineInfo
 from kbtool.steps.base import Context, Outcome
 from kbtool.store.private import BUILD, build_cache, private_folder

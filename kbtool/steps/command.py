@@ -9,8 +9,7 @@ from pathlib import Path
 
 from kbtool.gpu.build import first_error, sha256_of
 from kbtool.gpu.process import run_process
-from kbtool.model.recipe import CommandStep
-from kbtool.model.results import CommandResult
+from kbtool.model.kinds.command import CommandResult, CommandStep
 from kbtool.steps.base import Context, Outcome
 
 _TAIL = 40

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kbtool.model.recipe import EnvironmentStep
-from kbtool.model.results import EnvironmentResult
+from kbtool.model.kinds.environment import EnvironmentResult, EnvironmentStep
 from kbtool.model.run import MachineInfo
 from kbtool.steps.base import Context, Outcome
 

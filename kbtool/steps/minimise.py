@@ -11,8 +11,8 @@ from kbtool.gpu.process import Completed
 from kbtool.gpu.shrink import Verdict
 from kbtool.model.errors import UsageError
 from kbtool.model.kernel import GIVEN, CaseValue
-from kbtool.model.recipe import MinimiseStep, Recipe
-from kbtool.model.results import Axis, MinimiseResult
+from kbtool.model.kinds.minimise import Axis, MinimiseResult, MinimiseStep
+from kbtool.model.recipe import Recipe
 from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.validate import library_request

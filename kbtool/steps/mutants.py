@@ -20,15 +20,10 @@ from kbtool.gpu.build import BuildError, BuildPlan, BuildTimeoutError, build_all
 from kbtool.gpu.mutants import over_bound, plan_mutant
 from kbtool.gpu.process import Completed
 from kbtool.model.errors import UsageError
+from kbtool.model.kinds.base import names_in
+from kbtool.model.kinds.mutants import MutantResult, MutantsResult, MutantsStep, replaceable_cases
+from kbtool.model.kinds.validate import CaseResult, ValidationResult
 from kbtool.model.mutant import Mutant
-from kbtool.model.recipe import MutantsStep, names_in
-from kbtool.model.results import (
-    CaseResult,
-    MutantResult,
-    MutantsResult,
-    ValidationResult,
-    replaceable_cases,
-)
 from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.build import ninja_progress

@@ -6,8 +6,7 @@ from typing import Any
 
 from kbtool.gpu.profile import decide, metrics_for, parse, problem
 from kbtool.gpu.toolchain import find_profiler
-from kbtool.model.recipe import ProfileStep
-from kbtool.model.results import ProfileCase, ProfileResult
+from kbtool.model.kinds.profile import ProfileCase, ProfileResult, ProfileStep
 from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.validate import library_request

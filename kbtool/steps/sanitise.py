@@ -10,8 +10,8 @@ from typing import Any
 from kbtool.gpu.sanitiser import ENVIRONMENT, OPTIONS, command, lacking, printed_by_program, read
 from kbtool.gpu.toolchain import find_sanitiser
 from kbtool.model.errors import UsageError
-from kbtool.model.recipe import SanitiseStep, names_in
-from kbtool.model.results import SanitiseResult, ToolReport
+from kbtool.model.kinds.base import names_in
+from kbtool.model.kinds.sanitise import SanitiseResult, SanitiseStep, ToolReport
 from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
 from kbtool.steps.validate import library_request

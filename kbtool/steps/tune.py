@@ -6,8 +6,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from kbtool.model.errors import UsageError
-from kbtool.model.recipe import TuneStep
-from kbtool.model.results import TuneResult
+from kbtool.model.kinds.tune import TuneResult, TuneStep
 from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_alone, with_part
 from kbtool.steps.validate import library_request

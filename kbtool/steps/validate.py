@@ -8,8 +8,8 @@ from typing import Any
 
 from kbtool.gpu.build import BuildPlan
 from kbtool.model.kernel import Kernel
-from kbtool.model.recipe import ValidateStep
-from kbtool.model.results import BuildResult, ValidationResult
+from kbtool.model.kinds.build import BuildResult
+from kbtool.model.kinds.validate import ValidateStep, ValidationResult
 from kbtool.model.words import many
 from kbtool.steps.base import Context, Outcome, run_worker, with_part, worker_failure
 

@@ -26,7 +26,9 @@ from kbtool.gpu.calls import profiled_call
 from kbtool.gpu.cpu_clock import WARMUP_ROUNDS as CPU_ROUNDS
 from kbtool.gpu.cpu_clock import CpuClock, interleave
 from kbtool.gpu.harness import HarnessError
-from kbtool.model.results import BenchmarkCase, BenchmarkResult, OutputError, Timing
+from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
+from kbtool.model.kinds.timing import Timing
+from kbtool.model.kinds.validate import OutputError
 from kbtool.steps.benchmark import headline, remarks, report
 
 

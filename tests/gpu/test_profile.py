@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from kbtool.gpu import profile as p
-from kbtool.model.results import KernelLaunch
+from kbtool.model.kinds.profile import KernelLaunch
 
 LONG = p._STALL.format("long_scoreboard")
 SHORT = p._STALL.format("short_scoreboard")

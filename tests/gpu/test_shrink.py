@@ -8,7 +8,7 @@ import pytest
 
 from kbtool.gpu.shrink import Case, Shrinker, State
 from kbtool.model.kernel import CaseField, CaseValue
-from kbtool.model.results import Axis, AxisProbe
+from kbtool.model.kinds.minimise import Axis, AxisProbe
 
 FIELDS = {
     "B": CaseField(type="int", default="1", help="h"),

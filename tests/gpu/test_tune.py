@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from kbtool.gpu.benchmark import Timed, timing
 from kbtool.gpu.harness import HarnessError
 from kbtool.gpu.tune import tune, tuned_table
-from kbtool.model.results import TuneCase, TuneResult, fastest_apart
+from kbtool.model.kinds.tune import TuneCase, TuneResult, fastest_apart
 from kbtool.steps.tune import headline, report
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kbtool.model.results import OutputError
+from kbtool.model.kinds.validate import OutputError
 
 
 @pytest.mark.parametrize(

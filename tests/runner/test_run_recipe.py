@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kbtool.model.results import BenchmarkResult, BuildResult, ValidationResult
+from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.kinds.build import BuildResult
+from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.run import Run
 
 

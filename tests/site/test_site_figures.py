@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbtool.model.base import Instant, Quantity
-from kbtool.model.results import KernelLaunch, ProfileCase, ProfileResult
+from kbtool.model.kinds.profile import KernelLaunch, ProfileCase, ProfileResult
 from kbtool.model.run import Run
 from kbtool.runner.words import headline, span
 from kbtool.site.escape import inline

@@ -15,7 +15,8 @@ from test_site_compare import called
 from test_site_home import home_page, part, put_run, results_of, slower, template
 from test_site_kernel import CPU, NEW, OLD, make, plain, run, sections
 
-from kbtool.model.results import BenchmarkResult, TuneResult
+from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.kinds.tune import TuneResult
 from kbtool.site import addresses as at
 from kbtool.site.figures import share_of_ceiling, unproven
 from kbtool.site.index import Index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import unescape
 
-from kbtool.model.results import CaseResult, OutputError, ValidationResult
+from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
 from kbtool.site.pages.validation import NEAREST, validated
 
 HERE = "runs/s/r.md"

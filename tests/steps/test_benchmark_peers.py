@@ -10,7 +10,7 @@ import pytest
 from kbtool.cli.main import run as kbtool
 from kbtool.gpu.benchmark import timing
 from kbtool.gpu.probe import probe_machine
-from kbtool.model.results import BenchmarkCase, BenchmarkResult
+from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.run import Run, StepRecord
 from kbtool.steps import benchmark
 from kbtool.steps.base import Context, Outcome

@@ -21,15 +21,10 @@ from kbtool.gpu.process import Completed
 from kbtool.gpu.profile import DURATION, MEMORY, SM, Finding, metrics_for
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Kernel
-from kbtool.model.recipe import StepSpec
-from kbtool.model.results import (
-    Bottleneck,
-    CaseResult,
-    OutputError,
-    ProfileResult,
-    SanitiseResult,
-    ValidationResult,
-)
+from kbtool.model.kinds import StepSpec
+from kbtool.model.kinds.profile import Bottleneck, ProfileResult
+from kbtool.model.kinds.sanitise import SanitiseResult
+from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
 from kbtool.model.run import MachineInfo, RepositoryState
 from kbtool.runner import engine
 from kbtool.runner.history import matching

@@ -13,8 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from kbtool.gpu.probe import probe_machine
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Kernel
-from kbtool.model.recipe import Recipe, StepSpec
-from kbtool.model.results import BuildResult
+from kbtool.model.kinds import StepSpec
+from kbtool.model.kinds.build import BuildResult
+from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo
 from kbtool.steps import KINDS
 from kbtool.steps import build as build_step

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from knowledge import SESSION, SESSION_LINE
 
-from kbtool.model.results import Axis, MinimiseResult
+from kbtool.model.kinds.minimise import Axis, MinimiseResult
 
 RIGHT = "out[i] = a * x[i] + y[i]"
 WHOLE = f"if (n % 16 == 0) {RIGHT}; else out[i] = y[i]"

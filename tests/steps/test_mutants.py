@@ -17,14 +17,10 @@ from knowledge import SESSION, SESSION_LINE
 from kbtool.gpu.mutants import over_bound
 from kbtool.gpu.process import Completed
 from kbtool.model.kernel import Kernel
+from kbtool.model.kinds.build import BuildResult
+from kbtool.model.kinds.mutants import MutantResult, MutantsResult, replaceable_cases
+from kbtool.model.kinds.validate import CaseResult
 from kbtool.model.mutant import Mutant
-from kbtool.model.results import (
-    BuildResult,
-    CaseResult,
-    MutantResult,
-    MutantsResult,
-    replaceable_cases,
-)
 from kbtool.model.run import Run
 from kbtool.steps.mutants import tells_nothing
 

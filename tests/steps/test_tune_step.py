@@ -15,8 +15,9 @@ from pydantic import TypeAdapter
 from kbtool.gpu.benchmark import timing
 from kbtool.model.errors import UsageError
 from kbtool.model.kernel import Kernel
-from kbtool.model.recipe import StepSpec
-from kbtool.model.results import CaseResult, TuneCase, TuneResult, ValidationResult
+from kbtool.model.kinds import StepSpec
+from kbtool.model.kinds.tune import TuneCase, TuneResult
+from kbtool.model.kinds.validate import CaseResult, ValidationResult
 from kbtool.model.run import MachineInfo
 from kbtool.steps import KINDS, base, tune
 from kbtool.steps.base import Context

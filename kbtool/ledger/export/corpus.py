@@ -30,14 +30,12 @@ from kbtool.model.corpus import (
     CorpusTiming,
 )
 from kbtool.model.errors import RecordError
+from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.kinds.build import BuildResult
+from kbtool.model.kinds.minimise import FailingCase
+from kbtool.model.kinds.mutants import MutantsResult
+from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.pattern import Pattern
-from kbtool.model.results import (
-    BenchmarkResult,
-    BuildResult,
-    FailingCase,
-    MutantsResult,
-    ValidationResult,
-)
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Fix, Session
 from kbtool.store.tree import KnowledgeBase

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import geometric_mean, median
 
-from kbtool.model.results import BenchmarkCase, BenchmarkResult, Timing
+from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
+from kbtool.model.kinds.timing import Timing
 from kbtool.model.run import Run
 from kbtool.runner.words import not_reached
 from kbtool.site.escape import code, inline

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
-from kbtool.model.results import BenchmarkCase, BenchmarkResult
+from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kbtool.model.results import MinimiseResult, ProfileResult, SanitiseResult
+from kbtool.model.kinds.minimise import MinimiseResult
+from kbtool.model.kinds.profile import ProfileResult
+from kbtool.model.kinds.sanitise import SanitiseResult
 from kbtool.runner.words import not_reached
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline

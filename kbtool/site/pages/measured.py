@@ -11,7 +11,8 @@ from statistics import geometric_mean, median
 from typing import NamedTuple
 
 from kbtool.model.kernel import Kernel
-from kbtool.model.results import BenchmarkCase, BenchmarkResult, Timing
+from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
+from kbtool.model.kinds.timing import Timing
 from kbtool.model.run import Run
 from kbtool.runner.words import not_reached
 from kbtool.site import addresses as at

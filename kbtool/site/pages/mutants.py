@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kbtool.model.kinds.mutants import MutantResult, MutantsResult
 from kbtool.model.mutant import Mutant
-from kbtool.model.results import MutantResult, MutantsResult
 from kbtool.site import addresses as at
 from kbtool.site.escape import block, code, inline
 from kbtool.site.index import BugCase, Index

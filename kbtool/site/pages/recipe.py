@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
+from kbtool.model.kinds.base import StepBase
 from kbtool.model.pattern import Pattern
-from kbtool.model.recipe import Recipe, StepBase
+from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo, Run
 from kbtool.runner.history import PAST_RUNS, place, seconds_taken
 from kbtool.site import addresses as at

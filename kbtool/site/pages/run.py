@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from shlex import quote
 
-from kbtool.model.results import (
-    BenchmarkResult,
-    BuildResult,
-    CommandResult,
-    EnvironmentResult,
-    MinimiseResult,
-    MutantsResult,
-    ProfileResult,
-    SanitiseResult,
-    TuneResult,
-    ValidationResult,
-)
+from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.kinds.build import BuildResult
+from kbtool.model.kinds.command import CommandResult
+from kbtool.model.kinds.environment import EnvironmentResult
+from kbtool.model.kinds.minimise import MinimiseResult
+from kbtool.model.kinds.mutants import MutantsResult
+from kbtool.model.kinds.profile import ProfileResult
+from kbtool.model.kinds.sanitise import SanitiseResult
+from kbtool.model.kinds.tune import TuneResult
+from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.run import Run
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtool.model.results import TuneCase, TuneResult
+from kbtool.model.kinds.tune import TuneCase, TuneResult
 from kbtool.runner.words import not_reached
 from kbtool.site.escape import code, inline
 from kbtool.site.figures import significant, unproven

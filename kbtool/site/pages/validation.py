@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbtool.model.results import CaseResult, OutputError, ValidationResult
+from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
 from kbtool.runner.words import cases_passed
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline

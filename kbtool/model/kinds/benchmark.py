@@ -1,0 +1,166 @@
+"""The step kind ``benchmark``: time the validated library beside its peers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from kbtool.model.base import Model
+from kbtool.model.kinds.base import Microseconds, ResultBase, Sha256, StepBase
+from kbtool.model.kinds.timing import Timing, noise_reason
+from kbtool.model.kinds.validate import OutputError
+
+
+class BenchmarkStep(StepBase):
+    """Time the validated artifact beside its peers."""
+
+    does: ClassVar[str] = "benchmarks"
+    measures: ClassVar[bool] = True
+
+    kind: Literal["benchmark"]
+    case_sets: str
+    """Case sets of the manifest, separated by commas."""
+    variants: str = "default"
+    """Variants to time, an arm each, beside the kernel's own choice, which is timed always: as for
+    validate, which must have passed them."""
+    peers: str = "all"
+    """Peers of the harness to time, separated by commas, or all; the one that ratios are taken
+    against is timed always."""
+    samples: Annotated[int, Field(ge=5)] = 20
+    """Timed samples an arm."""
+    threads: Annotated[int, Field(ge=0)] = 0
+    """CPU threads; 0 takes one a core."""
+
+
+class BenchmarkCase(Model):
+    """One case of a benchmark: every arm in turn, over the same inputs."""
+
+    name: str
+    case_set: str | None = None
+    """Null in older records, of steps that timed one set."""
+    case: dict[str, Any]
+    arms: dict[str, Timing]
+    bytes: int
+    """Least bytes that the case has to move."""
+    flops: int
+    """Operations that the case needs."""
+    rechecked: bool
+    """Whether the result was right again after timing."""
+    refused: str | None = None
+    """Why the figures are refused; a refused case proves nothing."""
+    absent: dict[str, str] = {}
+    """Arm → why it did not run."""
+    workspace_bytes: dict[str, int] = {}
+    """Arm of the library → device or main memory that it needs beside inputs and outputs."""
+    peers: dict[str, OutputError] = {}
+    """Peer → its output against the reference, under the rule of validation."""
+    timed: dict[str, OutputError] = {}
+    """Arm of the library → the output of what was timed, likewise; empty in older records."""
+    plain_us: Microseconds | None = None
+    """What the plain kernel of ``between_us`` takes in a chain of its own."""
+    sm_clock_mhz: int | None = None
+    """The card's multiprocessor clock right after the timed samples; null where there is no card,
+    where it does not tell, and in older records."""
+
+    @model_validator(mode="after")
+    def _rechecked_follows(self) -> Self:
+        wrong = [arm for arm, output in self.timed.items() if not output.passed]
+        if self.rechecked and wrong:
+            raise ValueError(f"rechecked, although what was timed as {wrong[0]} is wrong")
+        return self
+
+
+class BenchmarkResult(ResultBase):
+    """What a benchmark step measured."""
+
+    type: Literal["benchmark"] = "benchmark"
+    sha256: Sha256
+    """The library that was timed."""
+    device: str
+    threads: int
+    subject: str
+    """The arm that runs the library."""
+    baseline: str
+    """The arm that ratios are taken against."""
+    variants: list[str] = []
+    """The arms that run one variant of the library each."""
+    read_gb_s: Annotated[float, Field(gt=0)]
+    """The measured ceiling of memory reads, in 10⁹ bytes a second, same run, same threads."""
+    protocol: str
+    """How it was timed, in words."""
+    sm_clocks_mhz: list[int] | None = None
+    """The card's multiprocessor clock before each case and after the last, right after reading
+    memory; null where there is no card or it does not tell."""
+    others_busy: Annotated[float, Field(ge=0)] | None = None
+    """Share of the cores that other processes used meanwhile; null where it cannot be told."""
+    others_on_card: Annotated[int, Field(ge=0)] | None = None
+    """The most other processes that held the card to compute, as asked before each case and after
+    the last; null where there is no card or nobody tells."""
+    cases: list[BenchmarkCase]
+    not_reached: Annotated[int, Field(ge=0)] = 0
+    """Cases that the step did not come to; more than 0 only where it did not end by itself."""
+
+    @property
+    def measured(self) -> tuple[str, list[str | None]]:
+        """The library and every variant of it that was run."""
+        return self.sha256, [None, *self.variants]
+
+    def ratio(self, case: BenchmarkCase) -> float | None:
+        """Baseline time ÷ subject time: above 1 the subject is faster.
+
+        ``None`` without both, and where others were busy: noise can turn which is faster.
+        """
+        subject, baseline = case.arms.get(self.subject), case.arms.get(self.baseline)
+        if self.noise or case.refused or subject is None or baseline is None:
+            return None
+        return baseline.median_us / subject.median_us
+
+    def ratios(self) -> list[float]:
+        """The :meth:`ratio` of every case that has one."""
+        return [value for case in self.cases if (value := self.ratio(case)) is not None]
+
+    def best_peer(self, case: BenchmarkCase, *, between: bool = False) -> str | None:
+        """The fastest arm that is not the library's and whose output is right.
+
+        Args:
+            case: of this benchmark.
+            between: by the times behind plain kernels.
+        """
+        ours = {self.subject, *self.variants}
+        right = {
+            arm: us
+            for arm, timing in case.arms.items()
+            if arm not in ours and (arm not in case.peers or case.peers[arm].passed)
+            if (us := timing.us(between)) is not None
+        }
+        return min(right, key=right.__getitem__, default=None)
+
+    def ratio_to_best(self, case: BenchmarkCase, *, between: bool = False) -> float | None:
+        """The best peer's time ÷ subject time; ``None`` where :meth:`ratio` would be."""
+        best = self.best_peer(case, between=between)
+        if self.noise or case.refused or best is None or self.subject not in case.arms:
+            return None
+        peer, subject = (case.arms[arm].us(between) for arm in (best, self.subject))
+        return peer / subject if peer and subject else None
+
+    def by_set(self, *, between: bool = False) -> dict[str, list[float]]:
+        """Case set → its cases' ratios to their best peers."""
+        found: dict[str, list[float]] = {}
+        for case in self.cases:
+            value = self.ratio_to_best(case, between=between)
+            if value is not None:
+                found.setdefault(case.case_set or "", []).append(value)
+        return found
+
+    def share_of_ceiling(self, case: BenchmarkCase) -> float | None:
+        """The case's least bytes a second as a share of the measured read rate."""
+        subject = case.arms.get(self.subject)
+        if case.refused or subject is None:
+            return None
+        return case.bytes / (subject.median_us * 1e3) / self.read_gb_s
+
+    @property
+    def noise(self) -> str | None:
+        """Whether others were busy on the same machine meanwhile."""
+        return noise_reason(self.others_busy, self.others_on_card)

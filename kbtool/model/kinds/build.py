@@ -1,0 +1,51 @@
+"""The step kind ``build``: compile a kernel for a target."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from kbtool.model.base import KernelId
+from kbtool.model.kinds.base import ResultBase, Sha256, StepBase
+
+
+class BuildStep(StepBase):
+    """Build a kernel for a target with ninja."""
+
+    judges: ClassVar[bool] = True
+    prepares: ClassVar[bool] = True
+
+    kind: Literal["build"]
+    target: str = "auto"
+    """A target of the manifest; auto takes cuda where there are a card, nvcc and CUDA sources."""
+    specialisation: str = ""
+    """A specialisation of the target, to be built alone; all of the target where empty. Later steps
+    leave out cases that it does not take."""
+    jobs: Annotated[int, Field(ge=0)] = 0
+    """Compilers at once; 0 takes one a core."""
+
+
+class BuildResult(ResultBase):
+    """What a build step made."""
+
+    type: Literal["build"] = "build"
+    kernel: KernelId
+    target: str
+    key: str
+    """Hash of sources, flags, compiler, torch, architecture: the name of the build folder."""
+    artifact: str
+    """File name of the library."""
+    sha256: Sha256
+    """Hash of the library: what validate and benchmark must find."""
+    bytes: int
+    warm: bool
+    """Whether it was there already and no compiler ran."""
+    reused: int = 0
+    """Objects that earlier builds had left; their sources were not compiled again."""
+    compiler: str
+    flags: list[str]
+    sources: dict[str, Sha256]
+    """File → hash."""
+    specialisation: str = ""
+    """The specialisation of the target that was built alone; empty where all of it was."""

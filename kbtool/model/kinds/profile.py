@@ -1,0 +1,82 @@
+"""The step kind ``profile``: Nsight Compute metrics of the validated library."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from kbtool.model.base import Model
+from kbtool.model.kinds.base import Microseconds, ResultBase, Sha256, StepBase
+
+
+class ProfileStep(StepBase):
+    """Nsight Compute metrics of the validated artifact, down to a named bottleneck."""
+
+    does: ClassVar[str] = "profiles"
+    measures: ClassVar[bool] = True
+
+    kind: Literal["profile"]
+    case_set: str
+    """A case set of the manifest."""
+    case: str = ""
+    """One case instead of all: `FIELD=VALUE …`, or the name of a case of the set."""
+    arm: str = ""
+    """A variant, or another arm of the harness; empty takes the library with its own choice."""
+
+
+class KernelLaunch(Model):
+    """One launch of a kernel as Nsight Compute measured it."""
+
+    kernel: str
+    """Its name."""
+    grid: str
+    """Blocks, `(x, y, z)`."""
+    block: str
+    """Threads a block, `(x, y, z)`."""
+    metrics: dict[str, float | None]
+    """Nsight Compute's name of a metric → value in base units; null where it had none."""
+
+
+Bottleneck = Literal["bytes", "arithmetic", "latency", "occupancy", "launch", "unknown"]
+
+
+class ProfileCase(Model):
+    """One call of one arm on one case, profiled."""
+
+    name: str
+    case: dict[str, Any]
+    launches: list[KernelLaunch]
+    """Every kernel that the call launched, in order."""
+    bottleneck: Bottleneck
+    """The first thing to mend; unknown where the metrics do not tell."""
+    verdict: str
+    """It in a line, as the symptoms of patterns are matched against."""
+    reasons: list[str]
+    """The figures that say so, each beside its threshold and where that comes from."""
+
+
+class ProfileResult(ResultBase):
+    """What a profile step measured."""
+
+    type: Literal["profile"] = "profile"
+    sha256: Sha256
+    """The library that was profiled."""
+    arm: str
+    """The arm of the harness that was called."""
+    variant: str | None = None
+    """The variant that it is; null for the kernel's own choice and for arms of others."""
+    profiler: str
+    """The profiler and its version."""
+    launch_us: Microseconds | None = None
+    """Time from one launch of an empty kernel to the next, eagerly; null where not measured."""
+    protocol: str
+    """How it was measured, in words."""
+    cases: list[ProfileCase]
+    not_reached: Annotated[int, Field(ge=0)] = 0
+    """Cases that the step did not come to; more than 0 only where it did not end by itself."""
+
+    @property
+    def measured(self) -> tuple[str, list[str | None]]:
+        """The library and every variant of it that was run."""
+        return self.sha256, [self.variant]
