@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from kbtool import __version__
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.site.engine import OVERRIDES, Engine, Listening, warnings
 from kbtool.site.lean import lean
+from kbtool.site.pages import PAGES
 from kbtool.site.tree import SOURCE, Written, packaged, source_files, write
 from kbtool.store.private import private_folder
 from kbtool.store.tree import KnowledgeBase
@@ -109,8 +111,33 @@ def load_config(root: Path, out: Path) -> Any:
         config.theme.dirs.insert(1 if config.theme.custom_dir else 0, str(OVERRIDES))
     config.extra["kbtool_version"] = __version__
     config.not_in_nav = (config.not_in_nav or GitIgnoreSpec([])) + GitIgnoreSpec.from_lines(_ASIDE)
+    _complete_navigation(config)
     config.plugins.events["post_page"].append(lambda output, **_: lean(output))
     return config
+
+
+def _complete_navigation(config: Any) -> None:
+    """Add the generated pages that the navigation of mkdocs.yml neither has nor leaves out.
+
+    mkdocs.yml says the order. One that is older than a page of kbtool still leads to it.
+    """
+    if config.nav is None:
+        return  # mkdocs lists every page
+    named = set(_paths(config.nav))
+    config.nav += [
+        {kind.title: kind.path}
+        for kind in PAGES
+        if kind.path and kind.path not in named and not config.not_in_nav.match_file(kind.path)
+    ]
+
+
+def _paths(nav: Any) -> Iterator[str]:
+    """The pages of a navigation, at any depth."""
+    if isinstance(nav, str):
+        yield nav
+    else:
+        for entry in nav.values() if isinstance(nav, dict) else nav:
+            yield from _paths(entry)
 
 
 def _check_out(out: Path) -> None:

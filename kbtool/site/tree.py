@@ -58,8 +58,6 @@ def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, by
     if index.glossary:
         written[at.GLOSSARY] = glossary.page(index, written[at.GLOSSARY])
     made = pages(index, today, written)
-    if at.DECISIONS in written:
-        made.pop(at.DECISIONS)
     place = _place(base.root)
     files = {path: text.encode() for path, text in divided({**written, **made}).items()}
     files[at.LLMS] = llms(index, place).encode()

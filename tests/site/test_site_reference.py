@@ -12,7 +12,10 @@ from site_html import Site
 from kbtool.cli import reference as commands_page
 from kbtool.cli.main import cli
 from kbtool.model.json_schema import MODELS, json_schema
+from kbtool.site.index import Index
 from kbtool.site.pages import reference
+from kbtool.site.pages.base import Source
+from kbtool.store.tree import KnowledgeBase
 
 HERE = Path(__file__).parents[2]
 
@@ -82,8 +85,9 @@ def test_the_pages_say_where_each_kind_stands(plain_site: Site) -> None:
     assert {"../index.json", "../feed.xml", "../llms.txt"} <= set(page.links)
 
 
-def test_types_in_words() -> None:
-    pages = reference.pages()
+def test_types_in_words(tmp_path: Path) -> None:
+    made = reference.PAGES.make(Source(Index(KnowledgeBase(tmp_path))))
+    pages = {page.path: page.text() for page in made}
     session = pages["guide/schema/session.md"]
 
     def type_of(field: str) -> str:

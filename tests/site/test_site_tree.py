@@ -19,12 +19,12 @@ from kbtool.cli.main import run
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.site import addresses as at
 from kbtool.site import build as build_module
-from kbtool.site.build import SOURCE, build, write_source
+from kbtool.site.build import SOURCE, build, load_config, write_source
 from kbtool.site.figures import money, significant
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
 from kbtool.site.serve import Live, free_port, serve, watched
-from kbtool.site.tree import source_files, write
+from kbtool.site.tree import packaged, source_files, write
 from kbtool.store.tree import KnowledgeBase
 
 
@@ -73,6 +73,20 @@ def test_hand_written_pages_and_decisions(root: Path) -> None:
     assert b"](0001-x.md)" in files["adr/index.md"]
     assert b"<x>" not in files["adr/index.md"]
     assert "guide/index.md" in files and ".hidden.md" not in files
+
+
+def test_a_page_that_mkdocs_yml_does_not_name_is_in_the_navigation_unless_left_out(
+    root: Path,
+) -> None:
+    (root / SOURCE).mkdir(parents=True)
+    settings = packaged("mkdocs.yml").read_text(encoding="utf-8")
+    listed = load_config(root, root / "site").nav
+    older = settings.replace("  - Compare: compare.md\n", "")
+    (root / "mkdocs.yml").write_text(older)
+    added = load_config(root, root / "site").nav
+    assert added[-1] == {"Compare": "compare.md"} and len(added) == len(listed)
+    (root / "mkdocs.yml").write_text(older.replace("not_in_nav: |", "not_in_nav: |\n  /compare.md"))
+    assert {"Compare": "compare.md"} not in load_config(root, root / "site").nav
 
 
 def test_this_month_is_reckoned_from_the_day_given(root: Path) -> None:

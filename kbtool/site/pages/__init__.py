@@ -1,4 +1,4 @@
-"""One module a kind of page; each function takes the index and returns Markdown."""
+"""The generated pages: a module makes one kind of page, and ``PAGES`` lists what they declare."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from functools import partial
 
 from kbtool.site import addresses as at
 from kbtool.site.engine import shared
@@ -28,8 +27,27 @@ from kbtool.site.pages import (
     source,
     tags,
 )
-from kbtool.site.paging import HEAVY_ROWS, ROWS, Part, parts
+from kbtool.site.pages.base import Pages, Source
 from kbtool.site.parts import TITLE, front_matter
+
+PAGES: tuple[Pages, ...] = (
+    home.PAGES,
+    session.PAGES,
+    pattern.PAGES,
+    kernel.PAGES,
+    cases.PAGES,
+    source.PAGES,
+    bug.PAGES,
+    run.PAGES,
+    compare.PAGES,
+    costs.PAGES,
+    audit.PAGES,
+    recipe.PAGES,
+    reference.PAGES,
+    tags.PAGES,
+    decisions.PAGES,
+)
+"""Every kind of generated page, in the order of the navigation."""
 
 
 def pages(
@@ -42,55 +60,17 @@ def pages(
 
     Args:
         index: the records.
-        today: the day that "this month" is reckoned from.
+        today: the day that "this month" refers to.
         documents: the hand-written pages, for the index of decisions.
         wanted: which paths to make; all, if not given.
     """
-    made: dict[str, Callable[[], str]] = {
-        at.HOME: partial(home.page, index, today),
-        at.PATTERNS: partial(pattern.listing, index),
-        at.KERNELS: partial(kernel.listing, index),
-        at.COSTS: partial(costs.page, index),
-        at.AUDIT: partial(audit.page, index),
-        at.RECIPES: partial(recipe.listing, index),
-        at.COMPARE: partial(compare.page, index),
-        at.TAGS: partial(tags.listing, index),
-        at.DECISIONS: partial(decisions.listing, documents or {}),
-    }
-    lists: list[tuple[str, int, int, Callable[[Index, Part], str]]] = [
-        (at.SESSIONS, len(index.sessions), ROWS, session.listing),
-        (at.BUGS, len(index.bugs), HEAVY_ROWS, bug.listing),
-        (at.RUNS, len(index.runs), HEAVY_ROWS, run.listing),
-    ]
-    for path, count, rows, listing in lists:
-        made |= {part.here: partial(listing, index, part) for part in parts(path, count, rows)}
-    for tag, records in tags.tagged(index).items():
-        for part in parts(at.tag_page(tag), len(records)):
-            made[part.here] = partial(tags.page, index, tag, records, part)
-    made |= {path: partial(str, text) for path, text in reference.pages().items()}
-    for one in index.sessions.values():
-        made[at.session_page(one.id)] = partial(session.page, index, one)
-    for lesson in index.patterns.values():
-        made[at.pattern_page(lesson.id)] = partial(pattern.page, index, lesson)
-    for manifest in index.kernels.values():
-        made[at.kernel_page(manifest.id)] = partial(kernel.page, index, manifest)
-        made[at.cases_page(manifest.id)] = partial(cases.page, manifest)
-        for files in source.texts(index, manifest).values():
-            for path, text in files.items():
-                made[at.source_page(manifest.id, path)] = partial(
-                    source.page, index, manifest, path, text
-                )
-    for case in index.bugs.values():
-        made[case.page] = partial(bug.page, index, case)
-    for owner, procedure in index.recipes.values():
-        made[at.recipe_page(procedure.name)] = partial(recipe.page, index, owner, procedure)
-    for (session_id, run_id), attempts in index.runs.items():
-        made[at.run_page(session_id, run_id)] = partial(run.page, index, attempts)
+    sources = Source(index, today, documents or {})
+    made = {page.path: page.text for kind in PAGES for page in kind.make(sources)}
     own_tags = {at.session_page(s.id): s.tags for s in index.sessions.values()}
     own_tags |= {at.pattern_page(p.id): p.tags for p in index.patterns.values()}
     twins = {path: posixpath.basename(at.twin(path)) for path in index.titles}
     paths = [path for path in made if wanted(path)]
-    # What every page asks of the index is worked out here, and not again in each fork.
+    # Computed once here: each worker process that makes pages would compute it again.
     _ = index.audit, index.audited, index.turning, index.judged, index.terms
     texts = shared(lambda path: made[path](), paths)
     return {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from kbtool.ledger.audit import WRONG, Grade, Item, Reckoned
 from kbtool.site import addresses as at
@@ -11,8 +12,16 @@ from kbtool.site.escape import inline
 from kbtool.site.figures import ranged
 from kbtool.site.index import Index, page_of
 from kbtool.site.markup import bullets, facts, join, muted, nothing, slim_table, stacked_table
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import last, optional, page_title, remarks, section
 from kbtool.site.quoted import finding
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    yield Page(at.AUDIT, partial(page, source.index))
+
+
+PAGES = Pages(_pages, at.AUDIT, "Audit")
 
 
 def page(index: Index) -> str:

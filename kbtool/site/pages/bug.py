@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Iterator, Sequence
+from functools import partial, reduce
 
 from kbtool.ledger.faults import bug_at
 from kbtool.ledger.patterns import Span
@@ -25,7 +25,8 @@ from kbtool.site.markup import (
     stacked_table,
 )
 from kbtool.site.pages import mutants
-from kbtool.site.paging import Part
+from kbtool.site.pages.base import Page, Pages, Source, listed
+from kbtool.site.paging import HEAVY_ROWS, Part
 from kbtool.site.parts import (
     backlinks,
     cite,
@@ -39,6 +40,16 @@ from kbtool.site.parts import (
     session_cell,
     why_unknown,
 )
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    index = source.index
+    yield from listed(at.BUGS, len(index.bugs), partial(listing, index), HEAVY_ROWS)
+    for case in index.bugs.values():
+        yield Page(case.page, partial(page, index, case))
+
+
+PAGES = Pages(_pages, at.BUGS, "Bugs")
 
 
 def listing(index: Index, part: Part) -> str:

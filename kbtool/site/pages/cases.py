@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import partial
 
 from kbtool.model.kernel import Kernel, Target
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
 from kbtool.site.figures import many
 from kbtool.site.markup import heading, join, slim_table
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import folded, optional, page_title, section, yes_no
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    for kernel in source.index.kernels.values():
+        yield Page(at.cases_page(kernel.id), partial(page, kernel))
+
+
+PAGES = Pages(_pages)
 
 
 def page(kernel: Kernel) -> str:

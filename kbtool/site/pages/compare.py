@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -18,9 +19,18 @@ from kbtool.site.escape import inline
 from kbtool.site.figures import instant, significant, sm_clock, unproven
 from kbtool.site.index import Index
 from kbtool.site.markup import bullets, join, nothing
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.measured import groups
 from kbtool.site.pages.run import commands
 from kbtool.site.parts import compare_link, page_title, section
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    yield Page(at.COMPARE, partial(page, source.index))
+
+
+PAGES = Pages(_pages, at.COMPARE, "Compare")
+
 
 _LISTED = 30
 """Runs that the page itself lists; its script offers all."""

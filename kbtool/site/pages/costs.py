@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 
 from kbtool.ledger.budget import Box, account, month_boxes
 from kbtool.ledger.rollup import EXPECTED, NOWHERE, By, Rollup, Row, heading, links_of, running
@@ -13,8 +15,17 @@ from kbtool.site.escape import inline
 from kbtool.site.figures import UNKNOWN, minutes, money
 from kbtool.site.index import Index
 from kbtool.site.markup import chip, join, nothing, nowrap, slim_table
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import cite, last, optional, page_title, section
 from kbtool.site.sums import MONEY, cell, rollups
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    yield Page(at.COSTS, partial(page, source.index))
+
+
+PAGES = Pages(_pages, at.COSTS, "Costs")
+
 
 _BY: tuple[tuple[By, str], ...] = (
     ("kind", "Kind"),

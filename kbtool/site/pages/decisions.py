@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from kbtool.site import addresses as at
 from kbtool.site.escape import inline
 from kbtool.site.markup import bullets, join, nothing
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import page_title
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    if at.DECISIONS not in source.documents:  # an index written by hand stands
+        yield Page(at.DECISIONS, partial(listing, source.documents))
+
+
+PAGES = Pages(_pages, at.DECISIONS, "Decisions")
 
 
 def listing(documents: Mapping[str, str]) -> str:

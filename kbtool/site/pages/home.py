@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
+from functools import partial
 from statistics import geometric_mean
 
 from kbtool.ledger.audit import WRONG
@@ -26,6 +27,7 @@ from kbtool.site.markup import (
     nowrap,
     stacked_table,
 )
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.measured import (
     Group,
     Machine,
@@ -37,6 +39,14 @@ from kbtool.site.pages.measured import (
 )
 from kbtool.site.parts import clipped, newer_noisy, no_ratio, page_title, section
 from kbtool.site.sums import stated, time
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    yield Page(at.HOME, partial(page, source.index, source.today))
+
+
+PAGES = Pages(_pages, at.HOME, "Home")
+
 
 NEWEST = 5
 RESULTS = 12

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from kbtool.model.kernel import Kernel
 from kbtool.model.run import Run
@@ -16,11 +17,23 @@ from kbtool.site.figures import significant as figure
 from kbtool.site.index import Index
 from kbtool.site.markup import chip, facts, heading, join, nothing, nowrap, stacked_table, table
 from kbtool.site.pages import measured, source
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import backlinks, clipped, crumb, newer_noisy, page_title, section
 from kbtool.site.prose import rendered
 from kbtool.site.quoted import files_beside, in_html
 from kbtool.store.prose import design, readme
 from kbtool.store.sources import kernel_file
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    index = source.index
+    yield Page(at.KERNELS, partial(listing, index))
+    for kernel in index.kernels.values():
+        yield Page(at.kernel_page(kernel.id), partial(page, index, kernel))
+
+
+PAGES = Pages(_pages, at.KERNELS, "Kernels")
+
 
 _MOST_RUNS = 40
 """So many, the newest, in the table of what each recipe found."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 
 from kbtool.ledger.patterns import (
     STANDINGS,
@@ -30,6 +32,7 @@ from kbtool.site.markup import (
     stacked_table,
     table,
 )
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.bug import lost_in_all
 from kbtool.site.pages.recipe import command, steps
 from kbtool.site.parts import (
@@ -47,6 +50,17 @@ from kbtool.site.parts import (
     why_unknown,
 )
 from kbtool.site.quoted import line
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    index = source.index
+    yield Page(at.PATTERNS, partial(listing, index))
+    for pattern in index.patterns.values():
+        yield Page(at.pattern_page(pattern.id), partial(page, index, pattern))
+
+
+PAGES = Pages(_pages, at.PATTERNS, "Patterns")
+
 
 FOR = ("discovered", "applied", "proved")
 AGAINST = ("contradicted", "not_reproduced")

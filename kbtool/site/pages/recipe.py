@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -16,8 +17,19 @@ from kbtool.site.escape import block, code, inline, prose
 from kbtool.site.figures import many, seconds
 from kbtool.site.index import Index
 from kbtool.site.markup import chip, facts, join, muted, nothing, slim_table, table
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.run import rows as run_rows
 from kbtool.site.parts import backlinks, crumb, page_title, section
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    index = source.index
+    yield Page(at.RECIPES, partial(listing, index))
+    for pattern, recipe in index.recipes.values():
+        yield Page(at.recipe_page(recipe.name), partial(page, index, pattern, recipe))
+
+
+PAGES = Pages(_pages, at.RECIPES, "Recipes")
 
 
 def command(recipe: Recipe) -> str:

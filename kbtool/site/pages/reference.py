@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from kbtool.model.json_schema import MODELS, plain_schema
 from kbtool.site import addresses as at
 from kbtool.site.escape import code, inline
 from kbtool.site.markup import anchor, bullets, heading, join, slim_table
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import page_title, yes_no
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    yield Page(at.SCHEMA, _listing)
+    for kind in MODELS:
+        yield Page(at.schema_page(kind), partial(_page, kind))
+
+
+PAGES = Pages(_pages, at.SCHEMA, "Schemas")
+
 
 _FILES = {
     "session": "`sessions/ID/session.yaml`, written by people and by `kbtool session`",
@@ -26,11 +37,6 @@ _FILES = {
 
 
 @cache
-def pages() -> dict[str, str]:
-    """The pages of the schemas: path → Markdown."""
-    return {at.SCHEMA: _listing(), **{at.schema_page(kind): _page(kind) for kind in MODELS}}
-
-
 def _listing() -> str:
     kinds = [
         f"{at.link(code(kind), at.schema_page(kind), at.SCHEMA)}: {_prose(where)}"
@@ -63,6 +69,7 @@ def _listing() -> str:
 _schema = cache(plain_schema)
 
 
+@cache
 def _page(kind: str) -> str:
     schema = _schema(kind)
     here = at.schema_page(kind)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from shlex import quote
 
 from kbtool.model.kinds.benchmark import BenchmarkResult
@@ -34,7 +35,8 @@ from kbtool.site.markup import (
     table,
 )
 from kbtool.site.pages import benchmark, debugging, mutants, tune, validation
-from kbtool.site.paging import Part
+from kbtool.site.pages.base import Page, Pages, Source, listed
+from kbtool.site.paging import HEAVY_ROWS, Part
 from kbtool.site.parts import (
     backlinks,
     clipped,
@@ -44,6 +46,16 @@ from kbtool.site.parts import (
     section,
     session_cell,
 )
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    index = source.index
+    yield from listed(at.RUNS, len(index.runs), partial(listing, index), HEAVY_ROWS)
+    for (session, run), attempts in index.runs.items():
+        yield Page(at.run_page(session, run), partial(page, index, attempts))
+
+
+PAGES = Pages(_pages, at.RUNS, "Runs")
 
 
 def listing(index: Index, part: Part) -> str:

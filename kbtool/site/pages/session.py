@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 
 from kbtool.ledger.faults import bug_at
 from kbtool.model.session import Session
@@ -25,6 +27,7 @@ from kbtool.site.markup import (
     table,
 )
 from kbtool.site.pages import choices, measurements, timeline
+from kbtool.site.pages.base import Page, Pages, Source, listed
 from kbtool.site.paging import Part
 from kbtool.site.parts import (
     GRADES,
@@ -47,6 +50,16 @@ from kbtool.site.prose import rendered
 from kbtool.site.quoted import files_beside, in_html, line, paragraphs
 from kbtool.site.sums import stated, unstated
 from kbtool.store.prose import notes
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    index = source.index
+    yield from listed(at.SESSIONS, len(index.sessions), partial(listing, index))
+    for session in index.sessions.values():
+        yield Page(at.session_page(session.id), partial(page, index, session))
+
+
+PAGES = Pages(_pages, at.SESSIONS, "Sessions")
 
 
 def listing(index: Index, part: Part) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 
 from kbtool.model.kernel import Kernel
@@ -14,9 +14,24 @@ from kbtool.site.escape import attribute_line, code, inline, raw
 from kbtool.site.figures import many
 from kbtool.site.index import Index
 from kbtool.site.markup import bullets, facts, join
+from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.mutants import line_of
 from kbtool.site.parts import folded, page_title
 from kbtool.store.sources import kernel_file, kernel_paths
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    index = source.index
+    for kernel in index.kernels.values():
+        for files in texts(index, kernel).values():
+            for path, text in files.items():
+                yield Page(
+                    at.source_page(kernel.id, path), partial(page, index, kernel, path, text)
+                )
+
+
+PAGES = Pages(_pages)
+
 
 _PIECE = divide.BUDGET - 1_000
 """Bytes of HTML between two places where a page may be cut; the first goes below its title."""

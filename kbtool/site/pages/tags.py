@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from kbtool.model.pattern import Pattern
 from kbtool.model.session import Session
@@ -10,8 +11,19 @@ from kbtool.site import addresses as at
 from kbtool.site.escape import inline
 from kbtool.site.index import Index, page_of
 from kbtool.site.markup import anchor, join, nothing, nowrap, table
+from kbtool.site.pages.base import Page, Pages, Source, listed
 from kbtool.site.paging import Part
 from kbtool.site.parts import page_title
+
+
+def _pages(source: Source) -> Iterator[Page]:
+    index = source.index
+    yield Page(at.TAGS, partial(listing, index))
+    for tag, records in tagged(index).items():
+        yield from listed(at.tag_page(tag), len(records), partial(page, index, tag, records))
+
+
+PAGES = Pages(_pages, at.TAGS, "Tags")
 
 
 def tagged(index: Index) -> dict[str, list[Session | Pattern]]:

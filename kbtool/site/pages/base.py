@@ -1,0 +1,50 @@
+"""What a module of pages declares: the pages that it makes, and its place in the navigation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from typing import NamedTuple
+
+from kbtool.site.index import Index
+from kbtool.site.paging import ROWS, Part, parts
+
+
+@dataclass(frozen=True)
+class Source:
+    """What pages are made from."""
+
+    index: Index
+    today: date | None = None
+    """The day that "this month" refers to."""
+    documents: Mapping[str, str] = field(default_factory=dict)
+    """The hand-written pages: path → Markdown."""
+
+
+class Page(NamedTuple):
+    """One generated page."""
+
+    path: str
+    """Its address, relative to the root of the site."""
+    text: Callable[[], str]
+    """Makes its Markdown, which begins with ``page_title``."""
+
+
+class Pages(NamedTuple):
+    """The pages of one module; ``kbtool.site.pages`` lists them all."""
+
+    make: Callable[[Source], Iterable[Page]]
+    path: str | None = None
+    """The page that the navigation leads to, if it leads to any of them."""
+    title: str = ""
+    """Its title there."""
+
+
+def listed(
+    path: str, count: int, listing: Callable[[Part], str], rows: int = ROWS
+) -> Iterator[Page]:
+    """The pages of a list: ``count`` rows, at most ``rows`` on each page."""
+    for part in parts(path, count, rows):
+        yield Page(part.here, partial(listing, part))
