@@ -504,7 +504,7 @@ def _tried(call: Callable[[], Any]) -> Callable[[], Any] | str:
 # ---- the number of splits, measured ----
 
 SETTING = "num_splits"
-TABLE = "cuda/tuned_splits.inc"
+TABLE = "cuda/plan/tuned_splits.inc"
 _COUNTS = (
     1,
     2,

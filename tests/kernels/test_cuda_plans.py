@@ -24,41 +24,20 @@ from kbtool.model.errors import MachineError
 SOURCE = """
 #include <vector>
 
-#include "cuda/fused_launch.cpp"
+#include "cuda/plan/plan.cpp"
+#include "cuda/fused/launch_fused.cpp"
 
+// Each instance says that it was launched.
 namespace kbtool::cuda {
 static std::vector<FusedParams> launched;
 static const char* last_instance;
-#define INSTANCE(name) \\
-  cudaError_t name(const FusedParams& fp, int, cudaStream_t) { \\
+#define INSTANCE(kernel, type, width) \\
+  cudaError_t launch_##kernel##_##type##_d##width(const FusedParams& fp, int, cudaStream_t) { \\
     launched.push_back(fp); \\
-    last_instance = #name; \\
+    last_instance = #kernel "_" #type "_d" #width; \\
     return cudaSuccess; \\
   }
-INSTANCE(launch_fused_fp16_d64)
-INSTANCE(launch_fused_fp16_d64_unaligned)
-INSTANCE(launch_fused_fp16_d128)
-INSTANCE(launch_fused_fp16_d128_unaligned)
-INSTANCE(launch_fused_fp16_d256)
-INSTANCE(launch_fused_fp16_d256_unaligned)
-INSTANCE(launch_fused_bf16_d64)
-INSTANCE(launch_fused_bf16_d64_unaligned)
-INSTANCE(launch_fused_bf16_d128)
-INSTANCE(launch_fused_bf16_d128_unaligned)
-INSTANCE(launch_fused_bf16_d256)
-INSTANCE(launch_fused_bf16_d256_unaligned)
-INSTANCE(launch_ragged_fp16_d64)
-INSTANCE(launch_ragged_fp16_d64_unaligned)
-INSTANCE(launch_ragged_fp16_d128)
-INSTANCE(launch_ragged_fp16_d128_unaligned)
-INSTANCE(launch_ragged_fp16_d256)
-INSTANCE(launch_ragged_fp16_d256_unaligned)
-INSTANCE(launch_ragged_bf16_d64)
-INSTANCE(launch_ragged_bf16_d64_unaligned)
-INSTANCE(launch_ragged_bf16_d128)
-INSTANCE(launch_ragged_bf16_d128_unaligned)
-INSTANCE(launch_ragged_bf16_d256)
-INSTANCE(launch_ragged_bf16_d256_unaligned)
+KBTOOL_INSTANCES(INSTANCE)
 }  // namespace kbtool::cuda
 
 extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, const int* c,
@@ -70,15 +49,15 @@ extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, c
   const FusedPlan plan =
       wgmma ? plan_wgmma(sizes, splits, card) : plan_fused(sizes, splits, card);
   out[0] = plan.num_splits;
-  out[1] = plan.cluster;
-  out[2] = plan.tiles;
-  out[3] = plan.items;
+  out[1] = plan.cluster_size;
+  out[2] = plan.tiles_per_head;
+  out[3] = plan.output_tiles;
   out[4] = plan.row_units;
   out[5] = plan.merge_lanes;
   out[6] = plan.num_counters();
   out[7] = plan.workspace_numel(sizes);
   out[8] = plan.ragged_blocks;
-  out[9] = plan.boxes;
+  out[9] = plan.use_tma;
   out[10] = plan.small_ring;
   out[11] = plan.paired;
   out[12] = wgmma_is_faster(sizes, splits, card);
@@ -144,7 +123,7 @@ extern "C" int64_t parts(const int64_t* s, int64_t splits, const int* c, int64_t
   int64_t* at = out;
   for (const FusedParams& fp : launched) {
     *at++ = fp.p.B;
-    *at++ = fp.items * int64_t{fp.splits.divisor};
+    *at++ = fp.output_tiles * int64_t{fp.splits.divisor};
     *at++ = from(fp.p.q);
     *at++ = from(fp.p.k);
     *at++ = from(fp.p.out);
@@ -168,15 +147,15 @@ CARDS = st.sampled_from((H100, H200, PART, SILENT, B200, A100))
 
 class Plan(NamedTuple):
     num_splits: int
-    cluster: int
-    tiles: int
-    items: int
+    cluster_size: int
+    tiles_per_head: int
+    output_tiles: int
     row_units: int
     merge_lanes: int
     num_counters: int
     workspace_numel: int
     ragged_blocks: int
-    boxes: int
+    use_tma: int
     small_ring: int
     paired: int
     wgmma_is_faster: int
@@ -192,7 +171,7 @@ def built(folder: Path, rows: str = "") -> Make:
     except MachineError as error:
         pytest.skip(f"CUDA's headers are needed: {error}")
     shutil.copytree(FOLDER, folder)
-    (folder / "cuda" / "tuned_splits.inc").write_text(rows)
+    (folder / "cuda" / "plan" / "tuned_splits.inc").write_text(rows)
     (folder / "plan.cpp").write_text(SOURCE)
     subprocess.run(
         ["c++", "-std=c++17", "-O1", "-fPIC", "-shared", f"-I{folder}",
@@ -237,9 +216,9 @@ def bucket(case: dict[str, Any]) -> int:
     return next(D for D in (64, 128, 256) if case["D"] <= D)
 
 
-def read_in_boxes(case: dict[str, Any], made: Plan) -> bool:
-    """Whether bulk tensor copies bring k and v: where the plan wants them, rows must be aligned."""
-    return bool(made.boxes) and case["layout"] == "bhsd" and case["D"] % 8 == 0
+def read_by_tma(case: dict[str, Any], made: Plan) -> bool:
+    """Whether TMA brings k and v: where the plan wants it, rows must be aligned."""
+    return bool(made.use_tma) and case["layout"] == "bhsd" and case["D"] % 8 == 0
 
 
 def is_short(case: dict[str, Any]) -> bool:
@@ -256,7 +235,7 @@ INSTANCES = {
 
 def instance(case: dict[str, Any], made: Plan) -> tuple[int, int, str]:
     """That runs the case by wgmma."""
-    paired = made.paired and read_in_boxes(case, made)
+    paired = made.paired and read_by_tma(case, made)
     return bucket(case), made.row_units, "paired" if paired else "small ring" * made.small_ring
 
 
@@ -293,15 +272,16 @@ def test_any_call_is_cut_into_whole_clusters_that_cover_it(
     wgmma = wgmma and card[0] == 90
     made = plan(sizes, splits, card, wgmma)
     rows, unit = H // Hkv * Sq, 64 if wgmma else 16
-    assert made.tiles * made.row_units * unit >= rows > (made.tiles - 1) * made.row_units * unit - 1
-    assert made.items == B * Hkv * made.tiles
+    rows_of_tile = made.row_units * unit
+    assert made.tiles_per_head * rows_of_tile >= rows > (made.tiles_per_head - 1) * rows_of_tile - 1
+    assert made.output_tiles == B * Hkv * made.tiles_per_head
     assert made.num_splits == splits or splits == 0
-    assert 1 <= made.cluster <= max(card[3], 1)
-    assert made.num_splits % made.cluster == 0
-    groups = made.num_splits // made.cluster
+    assert 1 <= made.cluster_size <= max(card[3], 1)
+    assert made.num_splits % made.cluster_size == 0
+    groups = made.num_splits // made.cluster_size
     merged_last = groups > 1 and made.merge_lanes == 0
-    assert made.num_counters == (made.items * made.cluster if merged_last else 0)
-    assert made.merge_lanes == 0 or (wgmma and made.cluster == 1 < groups)
+    assert made.num_counters == (made.output_tiles * made.cluster_size if merged_last else 0)
+    assert made.merge_lanes == 0 or (wgmma and made.cluster_size == 1 < groups)
     assert (made.workspace_numel > 0) == (groups > 1 and B * H * Sq > 0)
     if splits == 0:
         least = 256 if wgmma else 32 if rows <= 16 or card[0] != 90 else 8
@@ -309,8 +289,8 @@ def test_any_call_is_cut_into_whole_clusters_that_cover_it(
 
 
 DECIDES_BITS = (
-    "num_splits", "cluster", "tiles", "row_units", "merge_lanes", "ragged_blocks", "small_ring",
-    "paired", "wgmma_is_faster",
+    "num_splits", "cluster_size", "tiles_per_head", "row_units", "merge_lanes", "ragged_blocks",
+    "small_ring", "paired", "wgmma_is_faster",
 )  # fmt: skip
 
 
@@ -339,8 +319,8 @@ def test_given_splits_are_cut_and_merged_alike_whatever_the_batch(
     one = plan((1, *of_entry), splits, card, wgmma, lengths)
     for name in DECIDES_BITS:
         assert getattr(whole, name) == getattr(one, name), name
-    assert whole.items == max(B, 1) * one.items
-    assert whole.boxes or not whole.paired
+    assert whole.output_tiles == max(B, 1) * one.output_tiles
+    assert whole.use_tma or not whole.paired
 
 
 @settings(max_examples=500, deadline=None)
@@ -373,10 +353,10 @@ def test_clusters_run_at_the_same_time(
     """A sixteenth cluster of 8 would wait for the other fifteen."""
     made = plan(sizes, card=card, wgmma=wgmma)
     if made.num_splits > 1:
-        clusters = made.num_splits // made.cluster * made.items
+        clusters = made.num_splits // made.cluster_size * made.output_tiles
         _, H, Hkv, Sq, _, D = sizes
         small_tile = not wgmma and H // Hkv * Sq > 16 and made.row_units == 1 and D <= 128
-        assert clusters <= CLUSTERS[made.cluster] * (2 if made.small_ring or small_tile else 1)
+        assert clusters <= CLUSTERS[made.cluster_size] * (2 if made.small_ring or small_tile else 1)
 
 
 @pytest.mark.parametrize("rows", [1, 20, 64, 128])
@@ -390,10 +370,10 @@ def test_long_keys_keep_a_card_busy_and_no_block_merges_many_splits_alone(
 ) -> None:
     for heads in range(1, 67):
         made = plan((1, rows * heads, heads, 1, 1 << 20, 128), card=card, wgmma=wgmma)
-        blocks, groups = made.items * made.num_splits, made.num_splits // made.cluster
+        blocks, groups = made.output_tiles * made.num_splits, made.num_splits // made.cluster_size
         small_tile = not wgmma and rows > 16 and made.row_units == 1
         assert card[1] // 3 <= blocks <= card[1] * (2 if made.small_ring or small_tile else 1)
-        assert made.merge_lanes > 0 or groups <= 4 or (made.cluster >= 2 and groups <= 24)
+        assert made.merge_lanes > 0 or groups <= 4 or (made.cluster_size >= 2 and groups <= 24)
 
 
 @pytest.mark.parametrize(
@@ -418,7 +398,7 @@ def test_a_second_kernel_merges_tiles_of_more_rows(
     plan: Make, sizes: tuple[int, ...], splits: int, cluster: int, apart: bool
 ) -> None:
     made = plan(sizes, wgmma=True)
-    assert (made.num_splits, made.cluster, made.merge_lanes > 0) == (splits, cluster, apart)
+    assert (made.num_splits, made.cluster_size, made.merge_lanes > 0) == (splits, cluster, apart)
 
 
 @pytest.mark.parametrize("multiprocessors", [7, 14, 16, 18, 23, 30, 60, 114])
@@ -427,7 +407,7 @@ def test_a_part_of_a_card_is_kept_busy_by_few_heads(plan: Make, multiprocessors:
         for clusters in (CLUSTERS, [0] * 9):
             part = (90, multiprocessors, 4814 * multiprocessors // 132, 8, *clusters)
             made = plan((1, 64 * heads, heads, 1, 1 << 20, 128), card=part, wgmma=True)
-            blocks = made.items * made.num_splits
+            blocks = made.output_tiles * made.num_splits
             assert multiprocessors // 2 <= blocks <= max(multiprocessors, heads)
 
 
@@ -436,8 +416,8 @@ def test_a_caller_s_many_splits_of_many_items_leave_no_state_each_in_the_workspa
 ) -> None:
     """The states of a cluster are merged before; of one wave of blocks each has its own."""
     many = plan((8, 32, 8, 16, 1 << 16, 128), 120, H200, wgmma=True)
-    states, rows = 120 // many.cluster, 8 * 32 * 16
-    assert many.merge_lanes == 0 and many.cluster > 1
+    states, rows = 120 // many.cluster_size, 8 * 32 * 16
+    assert many.merge_lanes == 0 and many.cluster_size > 1
     assert many.workspace_numel == rows * (states * 128 + 2 * 120)
     assert plan((1, 16, 1, 4, 1 << 16, 128), 120, H200, wgmma=True).merge_lanes > 0
 
@@ -502,19 +482,19 @@ def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
     # Merges in a cluster, through the workspace, and in both.
     for plans in (fused, wgmma):
         cut = [made for _, made in plans if made.merge_lanes == 0 and not made.ragged_blocks]
-        assert any(made.cluster > 1 and made.num_splits == made.cluster for made in cut)
-        assert any(made.num_splits > made.cluster > 1 for made in cut)
+        assert any(made.cluster_size > 1 and made.num_splits == made.cluster_size for made in cut)
+        assert any(made.num_splits > made.cluster_size > 1 for made in cut)
         assert any(made.num_splits == 1 for made in cut)
     assert {(bucket(case), made.row_units) for case, made in fused if not made.ragged_blocks} >= {
         (D, warps) for D in (64, 128) for warps in (1, 2, 4)
     }
     assert {made.row_units for _, made in fused if made.num_splits == 1} >= {1, 2}
     # Keys by bulk tensor copies and one by one, in each instance.
-    boxes = [(case, made) for case, made in wgmma if read_in_boxes(case, made)]
+    boxes = [(case, made) for case, made in wgmma if read_by_tma(case, made)]
     assert {instance(case, made) for case, made in boxes if is_short(case)} == INSTANCES
     assert any(case["D"] not in (64, 128, 256) for case, _ in boxes)  # boxes past the row's end
-    assert any(made.boxes and not read_in_boxes(case, made) for case, made in wgmma)
-    assert any(not made.boxes for _, made in wgmma)
+    assert any(made.use_tma and not read_by_tma(case, made) for case, made in wgmma)
+    assert any(not made.use_tma for _, made in wgmma)
 
 
 @pytest.mark.parametrize("case_set", ["edges", "sanitise"])
@@ -523,7 +503,7 @@ def test_paired_blocks_fill_each_stage_of_their_ring_again(plan: Make, case_set:
     reached = set()
     for case in MANIFEST.cases(case_set):
         made = plans_of(plan, case)[1]
-        if made.paired and read_in_boxes(case, made):
+        if made.paired and read_by_tma(case, made):
             blocks = min(case.get("kv_lengths") or [case["Skv"]]) // 128 // made.num_splits
             stages = {64: 4, 128: 3}[bucket(case)]
             if blocks > stages:
@@ -537,7 +517,7 @@ def test_each_call_of_the_card_tests_takes_its_own_way(plan: Make) -> None:
         for case in (call.case, replayed, call.case | call.many):
             fused, wgmma = plans_of(plan, case)
             assert bool(fused.ragged_blocks) == (kind == "ragged")
-            two_warpgroups = wgmma.row_units == 2 and wgmma.boxes and wgmma.merge_lanes > 0
+            two_warpgroups = wgmma.row_units == 2 and wgmma.use_tma and wgmma.merge_lanes > 0
             assert bool(two_warpgroups) == (kind in ("boxes", "pairs"))
             assert wgmma.paired == (kind == "pairs")
             if kind == "splits":
@@ -557,13 +537,13 @@ def test_boxes_meet_all_that_may_lie_behind_the_keys(plan: Make) -> None:
         reached = {
             instance(case, one)
             for case, one in made
-            if read_in_boxes(case, one) and is_short(case) and case["fill"] == fill
+            if read_by_tma(case, one) and is_short(case) and case["fill"] == fill
         }
         assert reached == INSTANCES
     # Where no box can read k and v.
     for layout in ("expanded", "padded"):
         refused = {
-            instance(case, one) for case, one in made if case["layout"] == layout and one.boxes
+            instance(case, one) for case, one in made if case["layout"] == layout and one.use_tma
         }
         assert {units for _, units, _ in refused} >= {1, 2}
         assert (128, 1, "small ring") in refused or layout == "expanded"
@@ -595,7 +575,7 @@ def test_a_query_is_cut_into_about_64_blocks(
     plan: Make, B: int, heads_kv: int, Skv: int, splits: int, cluster: int
 ) -> None:
     made = plan((B, 4 * heads_kv, heads_kv, 1, Skv, 128))
-    assert (made.num_splits, made.cluster) == (splits, cluster)
+    assert (made.num_splits, made.cluster_size) == (splits, cluster)
 
 
 def test_rows_of_256_columns_take_more_blocks(plan: Make) -> None:
@@ -624,7 +604,7 @@ def test_a_faster_memory_takes_more_blocks(
     plan: Make, B: int, heads_kv: int, Skv: int, splits: int, cluster: int
 ) -> None:
     made = plan((B, 4 * heads_kv, heads_kv, 1, Skv, 128), card=H200)
-    assert (made.num_splits, made.cluster) == (splits, cluster)
+    assert (made.num_splits, made.cluster_size) == (splits, cluster)
 
 
 @pytest.mark.parametrize(
@@ -663,7 +643,7 @@ def test_a_faster_memory_takes_more_blocks_of_wgmma(
     plan: Make, sizes: tuple[int, ...], splits: int, cluster: int, faster: bool
 ) -> None:
     made = plan(sizes, card=H200, wgmma=True)
-    assert (made.num_splits, made.cluster) == (splits, cluster)
+    assert (made.num_splits, made.cluster_size) == (splits, cluster)
     assert bool(made.wgmma_is_faster) == faster
 
 
@@ -681,7 +661,7 @@ def test_few_items_of_long_keys_take_more_blocks(
     plan: Make, heads_kv: int, rows: int, Skv: int, tile: int, splits: int
 ) -> None:
     made = plan((1, heads_kv * rows, heads_kv, 1, Skv, 128), card=H200)
-    assert (16 * made.row_units, made.num_splits, made.cluster) == (tile, splits, 8)
+    assert (16 * made.row_units, made.num_splits, made.cluster_size) == (tile, splits, 8)
 
 
 MEASURED = FOLDER.parents[1] / ("sessions/2026-11-23-the-last-sources-on-a-card/files/tiles.jsonl")
@@ -732,7 +712,7 @@ def test_tiles_have_few_rows_where_one_wave_holds_all(
 def test_lengths_that_are_shared_out_keep_tiles_of_all_rows(plan: Make) -> None:
     sizes = (32, 32, 8, 16, 32768, 128)
     shared = plan(sizes, card=H200, lengths=True)
-    assert (shared.row_units, shared.tiles, shared.ragged_blocks) == (4, 1, 132)
+    assert (shared.row_units, shared.tiles_per_head, shared.ragged_blocks) == (4, 1, 132)
     assert not shared.wgmma_is_faster
 
 
@@ -789,7 +769,7 @@ def test_wgmma_is_taken_where_it_was_measured_to_be_faster(
     plan: Make, sizes: tuple[int, ...], wgmma: bool, boxes: bool
 ) -> None:
     made = plan(sizes, wgmma=True)
-    assert (bool(made.wgmma_is_faster), bool(made.boxes)) == (wgmma, boxes)
+    assert (bool(made.wgmma_is_faster), bool(made.use_tma)) == (wgmma, boxes)
     assert not plan(sizes, card=A100).wgmma_is_faster
 
 
@@ -806,10 +786,10 @@ def test_each_call_has_its_instance(
         (ctypes.c_int64 * 6)(*sizes), int(lengths), int(dtype == "bf16"),
         ctypes.c_int64(D + beyond), ctypes.c_int64(offset), (ctypes.c_int * 13)(*H100),
     )  # fmt: skip
-    kind = "ragged" if lengths else "fused"
+    kernel = "ragged" if lengths else "fused"
     aligned = D % 8 == 0 and (D + beyond) % 8 == 0 and offset % 8 == 0  # 16 bytes are 8 elements
     suffix = "" if aligned else "_unaligned"
-    assert name.decode() == f"launch_{kind}_{dtype}_d{width}{suffix}"
+    assert name.decode() == f"{kernel}{suffix}_{dtype}_d{width}"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import torch
 from attention_rule import CPU, FOLDER, same_bits
 
 KEY = (90, 132, 3352, 128, 8, 4)  # capability, multiprocessors, GB/s, D, heads, rows
-TABLE = FOLDER / "cuda" / "tuned_splits.inc"
+TABLE = FOLDER / "cuda" / "plan" / "tuned_splits.inc"
 
 
 def test_rows_are_put_in_replaced_and_sorted(harness: Any) -> None:
@@ -36,7 +36,7 @@ def test_the_table_is_as_the_tuner_would_write_it(harness: Any) -> None:
 def test_what_is_written_is_found_again_by_the_kernel(harness: Any, tmp_path: Path) -> None:
     """The static assertions of the header hold too, or it would not compile."""
     header = tmp_path / "tuned_splits.h"
-    header.write_text((FOLDER / "cuda" / "tuned_splits.h").read_text(encoding="utf-8"))
+    header.write_text((FOLDER / "cuda" / "plan" / "tuned_splits.h").read_text(encoding="utf-8"))
     text = harness.tabled(
         TABLE.read_text(encoding="utf-8"),
         {("fused", (*KEY, 1 << 20)): "16", ("wgmma", (*KEY, 1 << 20)): "8"},

@@ -12,8 +12,8 @@
 #include "../arguments.h"
 #include "../operators.h"
 #include "../text.h"
-#include "counters.h"
-#include "instance.h"
+#include "common/counters.h"
+#include "common/run_instance.h"
 #include "launch.h"
 
 // Declared by torch's shim only where it was built with CUDA headers; every CUDA build exports it.
@@ -28,7 +28,7 @@ using kbtool::Tensor;
 using kbtool::cuda::Card;
 using kbtool::cuda::ElementType;
 using kbtool::cuda::KvLengths;
-using kbtool::cuda::Overlap;
+using kbtool::cuda::EarlyLaunch;
 using kbtool::cuda::Sizes;
 using kbtool::cuda::Variant;
 
@@ -112,10 +112,10 @@ struct Cuda {
                                ? parse(*variant, q)
                                : kbtool::cuda::default_variant(sizes, splits, card);
     Plan made = kbtool::cuda::make_plan(chosen, sizes, splits, card);
-    if (overlap.has_value() && made.fused.overlap != Overlap::never) {
-      made.fused.overlap = *overlap ? Overlap::always : Overlap::never;
+    if (overlap.has_value() && made.fused.early_launch != EarlyLaunch::never) {
+      made.fused.early_launch = *overlap ? EarlyLaunch::always : EarlyLaunch::never;
     }
-    if (made.fused.items > 0) {  // of fused or wgmma
+    if (made.fused.output_tiles > 0) {  // of fused or wgmma
       const int64_t rows = sizes.H / sizes.Hkv * sizes.Sq;
       if (rows > kbtool::cuda::MAX_BLOCKS) {
         fail("q must have H / Hkv * Sq of at most ", kbtool::cuda::MAX_BLOCKS, " for variant ",
@@ -129,7 +129,7 @@ struct Cuda {
     const int64_t most = kbtool::cuda::max_splits(made.fused, sizes);  // 2^31 - 1 for the others
     if (most == 0) {
       fail("q must have fewer heads or queries for variant ", kbtool::cuda::name_of(chosen), ": got ",
-           made.fused.items / sizes.B, " tiles an entry, and a grid has ", kbtool::cuda::MAX_BLOCKS);
+           made.fused.output_tiles / sizes.B, " tiles an entry, and a grid has ", kbtool::cuda::MAX_BLOCKS);
     }
     if (made.num_splits > most) {
       fail("num_splits must be at most ", most, " for so many query rows, got ", made.num_splits);

@@ -1,9 +1,10 @@
 #include "launch.h"
 
-#include "captured_end.h"
-#include "copy_width.h"
-#include "fused_params.h"
-#include "tile_params.h"
+#include "baselines/tile_params.h"
+#include "common/captured_end.h"
+#include "common/copy_width.h"
+#include "common/fused_params.h"
+#include "common/run_instance.h"
 
 namespace kbtool::cuda {
 namespace {
@@ -19,25 +20,24 @@ TileParams tile_params(const SplitKParams& p, const KvLengths& lengths) {
 
 cudaError_t launch_fa1(const SplitKParams& p, ElementType type, const KvLengths& lengths,
                        cudaStream_t stream) {
-  const TileLaunch run = type == ElementType::fp16 ? launch_fa1_fp16 : launch_fa1_bf16;
-  return run_instance(run, tile_params(p, lengths), stream);
+  return run_instance(KBTOOL_BASELINE(fa1, type), tile_params(p, lengths), stream);
 }
 
 // Of a stream that is captured it is known which kernel is ahead. Where that is this thread's last call's,
-// and admits the next one, the call may overlap with it.
+// and triggers the next one, the call may overlap with it.
 cudaError_t launch_behind_own_call(const SplitKParams& p, ElementType type, const KvLengths& lengths,
                                    FusedPlan plan, float* workspace, unsigned* counters,
                                    cudaStream_t stream) {
   thread_local CapturedEnd last;
   const CapturedEnd ahead = captured_end(stream);
-  if (plan.overlap == Overlap::behind_own_call) {
+  if (plan.early_launch == EarlyLaunch::behind_own_call) {
     const bool own = ahead.node != nullptr && ahead.node == last.node &&
                      ahead.capture == last.capture && ahead.stream == last.stream;
-    plan.overlap = own ? Overlap::always : Overlap::never;
+    plan.early_launch = own ? EarlyLaunch::always : EarlyLaunch::never;
   }
   const cudaError_t error = launch_fused(p, type, lengths, plan, workspace, counters, stream);
-  const bool admits = error == cudaSuccess && plan.admit_next;
-  if (ahead.capturing) last = admits ? captured_end(stream) : CapturedEnd{};
+  const bool triggers = error == cudaSuccess && plan.trigger_dependents;
+  if (ahead.capturing) last = triggers ? captured_end(stream) : CapturedEnd{};
   return error;
 }
 
@@ -117,12 +117,11 @@ cudaError_t launch(SplitKParams p, ElementType type, const KvLengths& lengths, c
 
 cudaError_t launch_partial(const SplitKParams& p, ElementType type, const KvLengths& lengths,
                            cudaStream_t stream) {
-  const TileLaunch run = type == ElementType::fp16 ? launch_partial_fp16 : launch_partial_bf16;
-  return run_instance(run, tile_params(p, lengths), stream);
+  return run_instance(KBTOOL_BASELINE(partial, type), tile_params(p, lengths), stream);
 }
 
 cudaError_t launch_reduce(const SplitKParams& p, ElementType type, cudaStream_t stream) {
-  return run_instance(type == ElementType::fp16 ? launch_reduce_fp16 : launch_reduce_bf16, p, stream);
+  return run_instance(KBTOOL_BASELINE(reduce, type), p, stream);
 }
 
 cudaError_t read_card(Card* card) {
@@ -147,12 +146,11 @@ cudaError_t read_card(Card* card) {
   card->capability = major * 10 + minor;
   // Clusters of 16, where there is room for them, were slower on an H100.
   card->max_cluster = major < 9 ? 1 : MAX_CLUSTER;
-#if defined(KBTOOL_ARCH_SM_90A)
-  for (int blocks = 1; blocks <= MAX_CLUSTER && card->capability == 90; ++blocks) {
+  const bool has_wgmma = card->capability == 90 && count_clusters != nullptr;  // card and build
+  for (int blocks = 1; blocks <= MAX_CLUSTER && has_wgmma; ++blocks) {
     error = count_clusters(blocks, &card->clusters[blocks]);
     if (error != cudaSuccess) return error;
   }
-#endif
   return cudaSuccess;
 }
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "../params.h"
-#include "fused_launch.h"
-#include "kv_lengths.h"
-#include "problem.h"
+#include "fused/launch_fused.h"
+#include "common/kv_lengths.h"
+#include "common/problem.h"
 
 namespace kbtool::cuda {
 

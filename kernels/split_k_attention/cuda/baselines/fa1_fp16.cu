@@ -1,0 +1,3 @@
+#include "fa1.cuh"
+
+KBTOOL_DEFINE_BASELINE(fa1, TileParams, fp16)

@@ -1,0 +1,64 @@
+// The parameters of the kernels that split and merge (fused, ragged, wgmma), worked out on the host,
+// and their instances' launch functions.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "../../params.h"
+#include "../instances.h"
+#include "fast_divisor.h"
+#include "kv_lengths.h"
+#include "problem.h"
+
+namespace kbtool::cuda {
+
+struct FusedParams {
+  SplitKParams p;
+  KvLengths lengths;
+  unsigned* counters;      // [output_tiles, cluster_size]
+  FastDivisor splits;
+  FastDivisor inner;       // output tiles that differ in their query tile alone, or in their head alone
+  FastDivisor kv_heads;
+  FastDivisor heads_per_kv;
+  uint32_t cluster_size;   // blocks
+  uint32_t clusters_per_tile;
+  uint32_t last_tile;      // of a KV head
+  uint32_t rows;           // query rows of a KV head: heads_per_kv * Sq
+  uint32_t output_tiles;   // batch entries x KV heads x query tiles
+  bool heads_inner;        // neighbouring output tiles differ in batch entry or head, not in the query tile
+  uint32_t ragged_blocks;  // of the ragged kernel; 0 for the others
+  bool small_ring;         // wgmma: two blocks share a multiprocessor
+  bool use_tma;            // wgmma: k and v come by TMA where it can read them
+  bool paired;             // wgmma with TMA: the blocks of two query tiles multicast k and v to each other
+  uint8_t merge_lanes;     // lanes of the separate merge kernel to four columns of a row; 0: no such kernel
+  bool early_launch;       // may start before the kernel ahead of it in the stream has ended
+  bool trigger_dependents; // lets the kernel behind it start before it has ended itself
+  int copy_width;          // bytes of one copy of a row of k or v: 16 (q's too), 8, 4 or 2
+  float q_factor;          // 1, -1 for a negative scale, 0 for a scale of 0: then c stays positive
+  float c;                 // |scale| * log2(e)
+  double magnitude;        // |scale|
+};
+
+KBTOOL_INSTANCES(KBTOOL_DECLARE_INSTANCE)
+
+// The instance's kernel. Which one a plan takes: launch_fused.cpp.
+enum class FusedKernel { fused, fused_unaligned, ragged, ragged_unaligned, wgmma };
+
+using LaunchFunction = cudaError_t (*)(const FusedParams& fp, int row_units, cudaStream_t stream);
+
+// Null where the build does not have it.
+inline LaunchFunction find_instance(FusedKernel kernel, ElementType type, int64_t D) {
+  const int width = WIDTHS[width_index(D)];
+#define KBTOOL_FIND(name, element, compiled_width)                               \
+  if (kernel == FusedKernel::name && type == ElementType::element && width == compiled_width) \
+    return launch_##name##_##element##_d##compiled_width;
+  KBTOOL_INSTANCES(KBTOOL_FIND)
+#undef KBTOOL_FIND
+  return nullptr;
+}
+
+// Clusters of `blocks` blocks that the current card runs at a time, where each block takes a whole
+// multiprocessor. Only builds with wgmma have it.
+KBTOOL_INSTANCE cudaError_t count_clusters(int blocks, int* clusters);
+
+}  // namespace kbtool::cuda

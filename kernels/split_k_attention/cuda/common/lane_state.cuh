@@ -1,0 +1,180 @@
+// The running softmax of a lane: what it carries from one block of keys to the next, and how that
+// gets to shared memory once the keys are done.
+#pragma once
+
+#include "work_unit.cuh"
+#include "mma.cuh"
+#include "softmax.cuh"
+
+namespace kbtool::cuda {
+
+// What a lane carries for rows g and g + 8 of its warp.
+template <class C>
+struct LaneState {
+  float m[2];  // of q.k, not scaled yet
+  float l[2];  // of this lane's keys only
+  float o[C::D / 8][4];
+  bool needs_fallback[2];  // by logits that were too large for how they were taken
+
+  // The state of no keys.
+  __device__ __forceinline__ void clear() {
+    m[0] = m[1] = -CUDART_INF_F;
+    l[0] = l[1] = 0.0f;
+    needs_fallback[0] = needs_fallback[1] = false;
+#pragma unroll
+    for (int tile = 0; tile < C::D / 8; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) o[tile][i] = 0.0f;
+    }
+  }
+};
+
+// Rows see a key only if it is among the first `seen` of the block.
+template <int TILES>
+__device__ __forceinline__ void mask_logits(float (&s)[TILES][4], const int (&seen)[2], int lane) {
+#pragma unroll
+  for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int key = tile * 8 + lane % 4 * 2 + i % 2;
+      if (key >= seen[i / 2]) s[tile][i] = -CUDART_INF_F;
+    }
+  }
+}
+
+// Takes a block's logits into the running maxima and sums. Turns the logits into weights; alpha is
+// what weights from before this block are multiplied by. Unless ANY_LOGITS, rows with large ones come
+// out wrong and are marked so: a branch that is never taken costs fused 1 to 2 % of a call, measured
+// on an H200.
+template <bool ANY_LOGITS, class C, int TILES>
+__device__ __forceinline__ void online_softmax(float (&s)[TILES][4], float c, LaneState<C>& state,
+                                            float (&alpha)[2]) {
+  float old_m[2];
+  float old[2];   // scaled
+  float base[2];  // scaled
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float m = state.m[half];
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+      m = max_nan(m, max_nan(s[tile][half * 2], s[tile][half * 2 + 1]));
+    }
+    m = max_nan(m, __shfl_xor_sync(~0u, m, 1));
+    m = max_nan(m, __shfl_xor_sync(~0u, m, 2));
+    old_m[half] = state.m[half];
+    old[half] = scaled(old_m[half], c);
+    base[half] = scaled(ANY_LOGITS ? m : finite_base(m), c);
+    state.m[half] = m;
+    if constexpr (!ANY_LOGITS) state.needs_fallback[half] = state.needs_fallback[half] || is_large(base[half]);
+  }
+  if constexpr (ANY_LOGITS) {
+    // Large logits, and rows without a key so far: one branch for what both need.
+    if (is_large(base[0]) || is_large(base[1])) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const Base exact = base_of(state.m[half], c);
+        old[half] = scaled(old_m[half] - exact.before, c);
+        base[half] = exact.after;
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) {
+          s[tile][half * 2] -= exact.before;
+          s[tile][half * 2 + 1] -= exact.before;
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    alpha[half] = exp2_fast(old[half] - base[half]);
+    float sum = 0.0f;
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& x = s[tile][half * 2 + i];
+        x = exp2_fast(fmaf(x, c, -base[half]));
+        sum += x;
+      }
+    }
+    state.l[half] = fmaf(state.l[half], alpha[half], sum);
+  }
+}
+
+template <class C>
+__device__ __forceinline__ void rescale_output(LaneState<C>& state, const float (&alpha)[2],
+                                               const bool (&exists)[2]) {
+  // A new maximum becomes rare as keys go by.
+  const bool rescale = (exists[0] && alpha[0] != 1.0f) || (exists[1] && alpha[1] != 1.0f);
+  if (__any_sync(~0u, rescale)) {
+#pragma unroll
+    for (int tile = 0; tile < C::D / 8; ++tile) {
+      state.o[tile][0] *= alpha[0];
+      state.o[tile][1] *= alpha[0];
+      state.o[tile][2] *= alpha[1];
+      state.o[tile][3] *= alpha[1];
+    }
+  }
+}
+
+// A product with a weight of 0 makes NaN of a value that is NaN or infinite, so such a value would
+// reach rows that do not see its key. Where that may happen such values are taken as 0, and this
+// adds those of a block to the rows that do see them. Read from memory once more: it is rare.
+template <class C>
+__device__ __forceinline__ void add_non_finite(const FusedParams& fp, const WorkUnit& at,
+                                               int64_t key0, const int64_t (&seen_by_row)[2],
+                                               int lane, LaneState<C>& state) {
+  using Element = typename C::Element;
+  const Strides4& stride = fp.p.v_stride;
+  const int64_t end = min(key0 + C::BLOCK_KV, at.key_end - at.key_begin);
+  const Element* v =  // [keys of the split, D]
+      static_cast<const Element*>(fp.p.v) + at.batch * stride.batch + at.head_kv * stride.head +
+      at.key_begin * stride.seq;
+#pragma unroll 1
+  for (int64_t key = key0; key < end; ++key) {
+#pragma unroll
+    for (int column = 0; column < C::D / 4; ++column) {
+      const int dim = column / 2 * 8 + lane % 4 * 2 + column % 2;
+      if (dim >= fp.p.D) continue;
+      const float x = C::Traits::to_float(v[key * stride.seq + dim * stride.dim]);
+      if (isfinite(x)) continue;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (key < seen_by_row[half]) state.o[column / 2][half * 2 + column % 2] += x;
+      }
+    }
+  }
+}
+
+// Calls body(row, half, l) for each of the lane's rows that the tile has; l is the whole row's.
+template <class C, class Body>
+__device__ __forceinline__ void for_each_row(const WorkUnit& at, int row_warp, int lane,
+                                             const LaneState<C>& state, const Body& body) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float l = state.l[half];
+    l += __shfl_xor_sync(~0u, l, 1);
+    l += __shfl_xor_sync(~0u, l, 2);
+    const int row = row_warp * 16 + half * 8 + lane / 4;
+    if (row < at.rows) body(row, half, l);
+  }
+}
+
+// The lanes' states of one group to its region of shared memory, and m and l beside.
+template <class C>
+__device__ __forceinline__ void store_group_state(const WorkUnit& at,
+                                                  unsigned char* region,  // [BLOCK_M, STATE_STRIDE]
+                                                  float2* ml_smem,        // [BLOCK_M]
+                                                  int row_warp, int lane,
+                                                  const LaneState<C>& state) {
+  for_each_row(at, row_warp, lane, state, [&](int row, int half, float l) {
+    if (lane % 4 == 0) ml_smem[row] = make_float2(state.m[half], l);
+    float* o_row = reinterpret_cast<float*>(region) + row * C::STATE_STRIDE + lane % 4 * 2;
+#pragma unroll
+    for (int tile = 0; tile < C::D / 8; ++tile) {
+      *reinterpret_cast<float2*>(o_row + tile * 8) =
+          make_float2(state.o[tile][half * 2], state.o[tile][half * 2 + 1]);
+    }
+  });
+}
+
+}  // namespace kbtool::cuda

@@ -1,0 +1,169 @@
+// The states of attention_state.h as the kernels keep them that finish in one launch: m before it is
+// scaled, so that it is exact, and with c = |scale| * log2(e) a weight is one multiply-add and one
+// exponential in base 2. The merge is otherwise the same algebra.
+//
+//   m  the maximum of q.k (of -q.k for a negative scale)
+//   l  the sum of exp2(q.k * c - scaled(m))
+//   o  the sum of exp2(q.k * c - scaled(m)) * v
+//
+// scaled(m) is m * c rounded: one number, the same in every weight and in the LSE, so its rounding
+// cancels. As a power of two that rounding must itself stay near 1, so that from a scaled(m) of 2^20 on
+// a weight is exp2((q.k - m) * c).
+#pragma once
+
+#include <math_constants.h>
+
+namespace kbtool::cuda {
+
+// 2^x to 2 units in the last place; 2^-inf is 0 and NaN stays NaN.
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// The larger; a NaN wins.
+__device__ __forceinline__ float max_nan(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+
+// Rounded here and now: not fused into what it is subtracted from.
+__device__ __forceinline__ float scaled(float m, float c) { return __fmul_rn(m, c); }
+
+// What weights are relative to.
+struct Base {
+  float before;  // subtracted from q.k before it is scaled; 0 but for a large scaled(m)
+  float after;   // subtracted from q.k * c
+};
+
+// Whether the rounding of scaled(m) is too much for a power of two.
+__device__ __forceinline__ bool is_large(float scaled_m) {
+  constexpr float LARGE = 1 << 20;
+  return fabsf(scaled_m) > LARGE;
+}
+
+// An empty state's -inf - -inf would be NaN; -inf - 0 weighs 0.
+__device__ __forceinline__ float finite_base(float m) { return m == -CUDART_INF_F ? 0.0f : m; }
+
+__device__ __forceinline__ Base base_of(float m, float c) {
+  const float base = finite_base(m);
+  const float after = scaled(base, c);
+  return is_large(after) ? Base{base, 0.0f} : Base{0.0f, after};
+}
+
+// Of sums that are relative to `m`, once they are relative to `base`.
+__device__ __forceinline__ float weight_of(float m, float c, const Base& base) {
+  return exp2_fast(scaled(m - base.before, c) - base.after);
+}
+
+// Of weighted values by the sum of weights. A row without any gives 0, also where a value that
+// weighs nothing has made a NaN of its sum.
+class Quotient {
+ public:
+  explicit __device__ __forceinline__ Quotient(float l) : none_(l == 0.0f), inverse_(1.0f / l) {}
+  __device__ __forceinline__ float operator()(float o) const { return none_ ? 0.0f : o * inverse_; }
+
+ private:
+  bool none_;
+  float inverse_;
+};
+
+// The state of one row over four columns.
+struct StateChunk {
+  float m;
+  float l;
+  float4 o;
+};
+
+// Adds a state to sums that are relative to `base`.
+__device__ __forceinline__ void add_state(StateChunk& sums, const StateChunk& state, float c,
+                                          const Base& base) {
+  const float weight = weight_of(state.m, c, base);
+  sums.l = fmaf(weight, state.l, sums.l);
+  sums.o.x = fmaf(weight, state.o.x, sums.o.x);
+  sums.o.y = fmaf(weight, state.o.y, sums.o.y);
+  sums.o.z = fmaf(weight, state.o.z, sums.o.z);
+  sums.o.w = fmaf(weight, state.o.w, sums.o.w);
+}
+
+// Merges `count` states in the order of their numbers. m_of, l_of and o_of give the parts of one.
+template <int UNROLL = 4, class M, class L, class O>
+__device__ __forceinline__ StateChunk merge_states(int count, float c, const M& m_of, const L& l_of,
+                                                   const O& o_of) {
+  StateChunk merged{-CUDART_INF_F, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
+#pragma unroll UNROLL
+  for (int i = 0; i < count; ++i) merged.m = max_nan(merged.m, m_of(i));
+  const Base base = base_of(merged.m, c);
+#pragma unroll UNROLL
+  for (int i = 0; i < count; ++i) {
+    add_state(merged, {m_of(i), l_of(i), o_of(i)}, c, base);
+  }
+  return merged;
+}
+
+// One thread has all states.
+struct ThisThreadOnly {
+  __device__ __forceinline__ float operator()(float m) const { return m; }
+};
+
+// The same where the parts are far: those of AHEAD states are asked for at once. Where several
+// threads have some of the states each, max_over_all(m) is the maximum of all, and their sums add up.
+template <int AHEAD, class M, class L, class O, class Max = ThisThreadOnly>
+__device__ __forceinline__ StateChunk merge_global_states(int count, float c, const M& m_of,
+                                                       const L& l_of, const O& o_of,
+                                                       const Max& max_over_all = {}) {
+  StateChunk states[AHEAD];
+  const auto load = [&](int first) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) {
+      states[i] = {-CUDART_INF_F, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
+      if (first + i < count) states[i] = {m_of(first + i), l_of(first + i), o_of(first + i)};
+    }
+  };
+  StateChunk merged{-CUDART_INF_F, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
+  load(0);
+#pragma unroll
+  for (int i = 0; i < AHEAD; ++i) merged.m = max_nan(merged.m, states[i].m);
+#pragma unroll 1
+  for (int first = AHEAD; first < count; first += AHEAD) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) {
+      merged.m = max_nan(merged.m, first + i < count ? m_of(first + i) : -CUDART_INF_F);
+    }
+  }
+  merged.m = max_over_all(merged.m);
+  // One base for all: sums that were rescaled at every rise of the maximum would gather its rounding.
+  const Base base = base_of(merged.m, c);
+#pragma unroll 1
+  for (int first = 0;;) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) add_state(merged, states[i], c, base);
+    first += AHEAD;
+    if (first >= count) return merged;
+    load(first);
+  }
+}
+
+// ln of the sum of exp(logit). The sum is in double: a logit of 10^4 leaves a float no digits for
+// ln(l). Of l the exponent is taken apart and the fraction is near 1, where logf errs by 1e-8.
+__device__ __forceinline__ float log_sum_exp_scaled(float m, float l, float c, double scale) {
+  if (m == CUDART_INF_F) return m;  // its l is NaN, from inf - inf
+  if (l == 0.0f) return -CUDART_INF_F;
+  if (l != l) return l;
+  constexpr int SQRT_HALF = 0x3f3504f3;
+  const int bits = __float_as_int(l);
+  const int exponent = (bits - SQRT_HALF) & ~0x7fffff;
+  const float fraction = __int_as_float(bits - exponent);  // in [sqrt(1/2), sqrt(2))
+  constexpr double LN_2 = 0.69314718055994530942;
+  // l is relative to scaled(m), which is not quite m * c, or to m itself.
+  const Base base = base_of(m, c);
+  const double rounding =
+      base.before == 0.0f ? static_cast<double>(base.after) - static_cast<double>(m) * c : 0.0;
+  return static_cast<float>(static_cast<double>(m) * scale +
+                            ((static_cast<double>(exponent >> 23) + rounding) * LN_2 +
+                             static_cast<double>(logf(fraction))));
+}
+
+}  // namespace kbtool::cuda

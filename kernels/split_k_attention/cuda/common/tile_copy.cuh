@@ -1,0 +1,144 @@
+// How keys, values and queries come into shared memory: in pieces of 16 bytes, asynchronously where
+// their rows allow it.
+#pragma once
+
+#include "async_copy.cuh"
+#include "work_unit.cuh"
+#include "mma.cuh"
+
+namespace kbtool::cuda {
+
+// 16 bytes of a tile, element by element; past `bytes` they are 0.
+__device__ __forceinline__ void copy_elements(uint32_t to, const unsigned short* from,
+                                              int64_t stride, int bytes) {
+  uint32_t pairs[4] = {};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (i * 2 < bytes) pairs[i / 2] |= static_cast<uint32_t>(from[i * stride]) << (16 * (i % 2));
+  }
+  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(pairs[0]), "r"(pairs[1]),
+               "r"(pairs[2]), "r"(pairs[3])
+               : "memory");
+}
+
+// Brings a block of k or v into a tile of the ring; what lies past `keys` or past D becomes 0, so
+// that nothing which is not part of the problem can reach a result, as 0 * NaN would.
+template <class C>
+class TileCopier {
+ public:
+  using Element = typename C::Element;
+
+  __device__ TileCopier(const FusedParams& fp,
+                        const void* base,  // [B, Hkv, Skv, D] by strides
+                        const Strides4& stride, const WorkUnit& at, int thread)
+      : width(fp.copy_width) {
+    constexpr int ROWS_AT_A_TIME = C::COPY_THREADS / C::CHUNKS;
+    static_assert(ROWS_AT_A_TIME >= 1, "a group copies at least a row at a time");
+    chunk = thread % C::CHUNKS;
+    row = thread / C::CHUNKS;
+    row_stride = stride.seq;
+    dim_stride = stride.dim;
+    source = static_cast<const Element*>(base) + at.batch * stride.batch +
+             at.head_kv * stride.head + (at.key_begin + row) * stride.seq + chunk * 8 * stride.dim;
+    column_bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2));
+  }
+
+  // key0 counts from the first key of the split.
+  __device__ __forceinline__ void copy(uint32_t tile, int64_t key0, int keys) const {
+    const Element* from = source + key0 * row_stride;
+    if constexpr (C::ALIGNED) {
+      copy_rows<16>(tile, from, keys);
+    } else if (width == 8) {
+      copy_rows<8>(tile, from, keys);
+    } else if (width == 4) {
+      copy_rows<4>(tile, from, keys);
+    } else {
+      copy_by_element(tile, key0, keys);
+    }
+  }
+
+  // As copy(), whatever the strides, and at once.
+  __device__ __forceinline__ void copy_by_element(uint32_t tile, int64_t key0, int keys) const {
+    constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
+    const Element* from = source + key0 * row_stride;
+#pragma unroll 1
+    for (int at = row; at < C::BLOCK_KV; at += STEP) {
+      copy_elements(tile + C::tile_offset(at, chunk), reinterpret_cast<const unsigned short*>(from),
+                    dim_stride, at < keys ? column_bytes : 0);
+      from += STEP * row_stride;
+    }
+  }
+
+ private:
+  const Element* source;  // [keys of the split from `row` on, 8] by strides
+  int64_t row_stride;
+  int64_t dim_stride;
+  int row;
+  int chunk;
+  int column_bytes;
+  int width;
+
+  // Rows are made of such pieces: each is there or is not.
+  template <int BYTES>
+  __device__ __forceinline__ void copy_rows(uint32_t tile, const Element* from, int keys) const {
+    constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
+    constexpr int ROWS = C::BLOCK_KV / STEP;
+    const int64_t step = STEP * row_stride;
+#pragma unroll(BYTES == 16 ? ROWS : 2)
+    for (int i = 0; i < ROWS; ++i) {
+      const int at = row + i * STEP;
+#pragma unroll
+      for (int byte = 0; byte < 16; byte += BYTES) {
+        copy_async<BYTES>(at < keys && byte < column_bytes, tile + C::tile_offset(at, chunk) + byte,
+                          from + i * step + byte / 2);
+      }
+    }
+  }
+};
+
+// Makes 0 of what is not finite in a tile that is there, by `threads` threads together. Whether this
+// one found any.
+template <class C>
+__device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Element [BLOCK_KV, D]
+                                                 int thread, int threads) {
+  using Traits = typename C::Traits;
+  bool any = false;
+#pragma unroll 1
+  for (int chunk = thread; chunk < C::TILE_BYTES / 16; chunk += threads) {
+    uint4* chunk_at = reinterpret_cast<uint4*>(tile) + chunk;
+    const uint4 was = *chunk_at;
+    const uint4 now = {finite_or_zero<Traits>(was.x), finite_or_zero<Traits>(was.y),
+                       finite_or_zero<Traits>(was.z), finite_or_zero<Traits>(was.w)};
+    if (now.x == was.x && now.y == was.y && now.z == was.z && now.w == was.w) continue;
+    *chunk_at = now;
+    any = true;
+  }
+  return any;
+}
+
+// Starts copies of the tile's queries by `threads` threads, chunk by chunk to address_of(row, chunk). Rows
+// past the tile's last stay as they are: what is computed from them is dropped.
+template <class C, class Address>
+__device__ __forceinline__ void copy_queries(const FusedParams& fp, const WorkUnit& at, bool aligned,
+                                             int thread, int threads, const Address& address_of) {
+  using Element = typename C::Element;
+  const Strides4& stride = fp.p.q_stride;
+  const int chunk = thread % C::CHUNKS;
+  const int bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2));
+#pragma unroll 1
+  for (int row = thread / C::CHUNKS; row < at.rows; row += threads / C::CHUNKS) {
+    const RowIndex source = row_index(fp, at, row);
+    const Element* from = static_cast<const Element*>(fp.p.q) + at.batch * stride.batch +
+                          source.head * stride.head + source.query * stride.seq +
+                          chunk * 8 * stride.dim;
+    if (aligned) {
+      copy_async<16>(bytes > 0, address_of(row, chunk), from);
+    } else {
+      copy_elements(address_of(row, chunk), reinterpret_cast<const unsigned short*>(from), stride.dim,
+                    bytes);
+    }
+  }
+  commit_copies();
+}
+
+}  // namespace kbtool::cuda

@@ -1,0 +1,110 @@
+// Where a block is in the problem. A block takes one (batch entry, KV head, query tile, split); the
+// query heads that share a KV head are packed into the rows of the tile,
+// row = query * heads_per_kv + head.
+#pragma once
+
+#include "dependent_launch.cuh"
+#include "fused_params.h"
+
+namespace kbtool::cuda {
+
+// Of a tile's chunks of four columns, how many one block of a cluster finishes. At least 2, so that
+// 2^32 / share fits its word.
+__host__ __device__ __forceinline__ int share_of(int chunks, int cluster) {
+  const int share = (chunks + cluster - 1) / cluster;
+  return share > 2 ? share : 2;
+}
+
+// Blocks of keys are dealt out to the splits in turn, or each split has its own in a row. Keys are
+// counted from the first of the split's.
+struct WorkUnit {
+  uint32_t output_tile;    // of paired blocks, the pair's
+  uint32_t split;
+  uint32_t batch;
+  uint32_t head_kv;
+  uint32_t row0;
+  int rows;                // rows of this tile
+  int share;               // chunks of the tile that a block of the cluster finishes
+  uint32_t share_inverse;  // 2^32 / share, rounded up
+  int64_t valid;           // keys of this batch entry
+  int64_t key_begin;       // first key of the split
+  int64_t key_end;         // one past the last key that the split may have
+  uint32_t key_step;       // blocks of keys from one of the split's to its next
+  uint32_t rank;           // of the two blocks that share copies
+};
+
+// A row of q and of the output.
+struct RowIndex {
+  uint32_t batch;
+  uint32_t head;
+  uint32_t query;
+};
+
+__device__ __forceinline__ RowIndex row_index(const FusedParams& fp, const WorkUnit& at, int row) {
+  const uint32_t packed = at.row0 + row;
+  const uint32_t query = fp.heads_per_kv.divide(packed);
+  const uint32_t head =
+      at.head_kv * fp.heads_per_kv.divisor + (packed - query * fp.heads_per_kv.divisor);
+  return {at.batch, head, query};
+}
+
+// Keys of the batch entry that a row of the tile sees.
+__device__ __forceinline__ int64_t seen_keys(const FusedParams& fp, const WorkUnit& at, int row) {
+  return visible_keys(fp.p.causal, fp.heads_per_kv.divide(at.row0 + row), fp.p.Sq, at.valid);
+}
+
+// The first and the last row of those that the block's copies are for, counted from its own first. Of
+// two blocks that share them, 0 has the later tile.
+template <class C>
+__device__ __forceinline__ int first_row_of_pair(const WorkUnit& at) {
+  return C::PAIRED && at.rank == 0 ? -C::BLOCK_M : 0;
+}
+
+template <class C>
+__device__ __forceinline__ int last_row_of_pair(const FusedParams& fp, const WorkUnit& at) {
+  if (!C::PAIRED || at.rank == 0) return at.rows - 1;
+  return static_cast<int>(min(static_cast<uint32_t>(2 * C::BLOCK_M), fp.rows - at.row0)) - 1;
+}
+
+template <class C>
+__device__ __forceinline__ WorkUnit locate(const FusedParams& fp) {
+  constexpr uint32_t PAIR_SIZE = C::PAIRED ? 2 : 1;
+  WorkUnit at;
+  at.rank = blockIdx.x % PAIR_SIZE;
+  const uint32_t pair = blockIdx.x / PAIR_SIZE;
+  at.output_tile = fp.splits.divide(pair);
+  at.split = pair - at.output_tile * fp.splits.divisor;
+  const uint32_t outer = fp.inner.divide(at.output_tile);
+  const uint32_t inner = at.output_tile - outer * fp.inner.divisor;
+  const uint32_t head = fp.heads_inner ? inner : outer;
+  // Causal: the longest start first.
+  const uint32_t tile = fp.last_tile - (fp.heads_inner ? outer : inner) * PAIR_SIZE - at.rank;
+  at.batch = fp.kv_heads.divide(head);
+  at.head_kv = head - at.batch * fp.kv_heads.divisor;
+  at.row0 = tile * C::BLOCK_M;
+  at.rows = static_cast<int>(min(static_cast<uint32_t>(C::BLOCK_M), fp.rows - at.row0));
+  at.share = share_of(at.rows * C::STATE_CHUNKS, static_cast<int>(fp.cluster_size));
+  at.share_inverse = ~0u / static_cast<uint32_t>(at.share) + 1;
+  if (fp.lengths.data != nullptr) wait_for_earlier_kernel();
+  at.valid = valid_keys(fp.lengths, fp.p.Skv, at.batch);
+
+  // What any row of the tile sees is cut evenly, in whole blocks, whatever the batch's longest.
+  const int64_t seen = seen_keys(fp, at, last_row_of_pair<C>(fp, at));
+  if constexpr (C::INTERLEAVED_KEYS) {
+    at.key_begin = static_cast<int64_t>(at.split) * C::BLOCK_KV;
+    at.key_end = seen;
+    at.key_step = fp.splits.divisor;
+    return at;
+  }
+  const uint32_t blocks = static_cast<uint32_t>((seen + C::BLOCK_KV - 1) / C::BLOCK_KV);
+  const uint32_t each = fp.splits.divide(blocks);
+  const uint32_t more = blocks - each * fp.splits.divisor;  // splits that take one block more
+  const uint32_t first = at.split * each + min(at.split, more);
+  const uint32_t count = each + (at.split < more ? 1 : 0);
+  at.key_begin = static_cast<int64_t>(first) * C::BLOCK_KV;
+  at.key_end = min(static_cast<int64_t>(first + count) * C::BLOCK_KV, seen);
+  at.key_step = 1;
+  return at;
+}
+
+}  // namespace kbtool::cuda

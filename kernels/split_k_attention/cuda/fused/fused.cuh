@@ -1,0 +1,397 @@
+// Split-K attention in one launch: what a user gets by default.
+//
+// A block takes one (batch entry, KV head, query tile, split). The query heads that share a KV head
+// are packed into the rows of the tile, row = query * heads_per_kv + head. Its warps form
+// KEY_WARPS groups that take the split's blocks of keys in turn, each through a ring of STAGES
+// asynchronous copies of its own and with an online softmax of its own, so that no group waits for
+// another; the ROW_WARPS warps of a group take 16 rows each.
+//
+// States merge three times, always in the order of their numbers, so results repeat to the bit:
+//   1. the groups of a block, through shared memory;
+//   2. the splits of a cluster: each block sends every other one its share of the columns;
+//   3. the clusters of a tile, where one does not hold every split: through the workspace, by the
+//      last block to arrive.
+// A block then finishes 1 / cluster of the tile's output.
+#pragma once
+
+#include "../common/block.cuh"
+
+namespace kbtool::cuda {
+
+// Depths may be set for a tuning build; as they stand every block fits the 99 KB of sm_86 and
+// sm_89, and two blocks of 16 rows fit one multiprocessor of sm_90 and sm_100.
+#if !defined(KBTOOL_FUSED_STAGES)
+#define KBTOOL_FUSED_STAGES 3
+#endif
+#if !defined(KBTOOL_FUSED_KEY_WARPS)
+#define KBTOOL_FUSED_KEY_WARPS 4
+#endif
+
+template <class Element_, int D_, int ROW_WARPS_, bool ALIGNED_>
+struct FusedConfig {
+  using Element = Element_;
+  using Traits = ElementTraits<Element>;
+  static constexpr int D = D_;  // the bucket; the head dimension may be less
+  static constexpr int ROW_WARPS = ROW_WARPS_;
+  static constexpr bool ALIGNED = ALIGNED_;  // rows of k and v copy in pieces of 16 bytes
+  // Splits read one window of the keys together: measured on an H200, 1 to 1.5 % over 64 MB and more.
+  static constexpr bool INTERLEAVED_KEYS = true;
+  static constexpr bool PAIRED = false;
+
+  static constexpr int BLOCK_M = 16 * ROW_WARPS;
+  static constexpr int KEY_WARPS =
+      ROW_WARPS == 4 ? (D == 256 ? 1 : 2)
+                     : (D == 256 ? KBTOOL_FUSED_KEY_WARPS / 2 : KBTOOL_FUSED_KEY_WARPS);
+  static constexpr int STAGES = KBTOOL_FUSED_STAGES;
+  static constexpr int BLOCK_KV = D == 64 || (D == 128 && ROW_WARPS == 4) ? 32 : 16;
+
+  static constexpr int WARPS = ROW_WARPS * KEY_WARPS;
+  static constexpr int THREADS = 32 * WARPS;
+  static constexpr int LAUNCH_THREADS = THREADS;
+  static constexpr int COPY_THREADS = 32 * ROW_WARPS;
+  static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
+  static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
+
+  static constexpr int TILE_BYTES = BLOCK_KV * D * 2;
+  static constexpr int STAGE_BYTES = 2 * TILE_BYTES;
+  static constexpr int QUERY_STAGES = (BLOCK_M * D * 2 + STAGE_BYTES - 1) / STAGE_BYTES;
+  static_assert(QUERY_STAGES < STAGES, "the first keys are on their way beside the queries");
+  // Two banks' worth of padding a row: lanes of one fragment column lie in different banks.
+  static constexpr int STATE_STRIDE = D + 8;
+  static constexpr int STATE_BYTES = BLOCK_M * STATE_STRIDE * 4;
+  static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
+  // A group's ring; once its keys are done its state lies there.
+  static constexpr int REGION_BYTES = RING_BYTES > STATE_BYTES ? RING_BYTES : STATE_BYTES;
+
+  static constexpr int STATES = KEY_WARPS;
+  static constexpr int STATE_STEP = REGION_BYTES;
+  static constexpr int ML_OFFSET = KEY_WARPS * REGION_BYTES;  // float2 [KEY_WARPS, BLOCK_M]
+  static constexpr int EXCHANGE_OFFSET = ML_OFFSET + KEY_WARPS * BLOCK_M * 8;  // a barrier
+  static constexpr int RECEIVED_ML_OFFSET = EXCHANGE_OFFSET + 16;  // float2 [cluster, BLOCK_M]
+
+  static_assert(BLOCK_KV % 16 == 0, "the product with v takes 16 keys at a time");
+  static_assert((BLOCK_KV * CHUNKS) % COPY_THREADS == 0, "each thread copies as many chunks");
+  static_assert(COPY_THREADS % CHUNKS == 0 || CHUNKS % COPY_THREADS == 0,
+                "a thread keeps its column from copy to copy");
+  static_assert(STAGE_BYTES % 128 == 0 && STATE_BYTES % 128 == 0, "regions keep tiles aligned");
+
+  static __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
+    return cuda::tile_offset<D>(row, chunk);
+  }
+  static __host__ __device__ constexpr int received_o_offset(int cluster) {  // float4
+    return RECEIVED_ML_OFFSET + cluster * BLOCK_M * 8;
+  }
+  static int shared_bytes(int cluster) {
+    if (cluster == 1) return RECEIVED_ML_OFFSET;
+    const int share = share_of(BLOCK_M * STATE_CHUNKS, cluster);
+    return received_o_offset(cluster) + cluster * share * 16;
+  }
+};
+
+// Of the warps that share a ring. A group of several warps waits for the whole block, so that one
+// kind of barrier is enough; groups then take as many rounds, also those that have run out of keys.
+template <class C>
+__device__ __forceinline__ void group_sync() {
+  if constexpr (C::ROW_WARPS == 1) {
+    __syncwarp();
+  } else {
+    block_sync();
+  }
+}
+
+// The same; whether `value` is true for any of them.
+template <class C>
+__device__ __forceinline__ bool group_sync_or(bool value) {
+  if constexpr (C::ROW_WARPS == 1) {
+    __syncwarp();
+    return __any_sync(~0u, value);
+  } else {
+    return epilogue_sync_or<C::THREADS>(value);
+  }
+}
+
+// One warp's 16 rows of that tile, as A fragments for all of D.
+template <class C>
+__device__ __forceinline__ void load_queries(uint32_t tile, int row_warp, int lane,
+                                             uint32_t (&q)[C::D / 16][4]) {
+  const int row = row_warp * 16 + lane % 16;
+#pragma unroll
+  for (int step = 0; step < C::D / 16; ++step) {
+    load_matrices(q[step], tile + C::tile_offset(row, step * 2 + lane / 16));
+  }
+}
+
+template <class C>
+__device__ __forceinline__ void apply_query_factor(const FusedParams& fp,
+                                                   uint32_t (&q)[C::D / 16][4]) {
+  using Element = typename C::Element;
+  using Traits = typename C::Traits;
+  if (fp.q_factor != 1.0f) {  // -1 and 0 are exact
+#pragma unroll
+    for (int step = 0; step < C::D / 16; ++step) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        Element two[2];
+        memcpy(two, &q[step][i], 4);
+        q[step][i] = Traits::pack(Traits::to_float(two[0]) * fp.q_factor,
+                                  Traits::to_float(two[1]) * fp.q_factor);
+      }
+    }
+  }
+}
+
+// The tensor core adds to its accumulator by cutting digits off, which biases a long sum toward 0;
+// adding each product of 16 apart rounds, and frees the products from waiting for each other.
+template <class Traits>
+__device__ __forceinline__ void add_product(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0,
+                                            uint32_t b1) {
+  float product[4] = {};
+  Traits::mma(product, a, b0, b1);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum[i] += product[i];
+}
+
+template <class C, bool FALLBACK>
+__device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], uint32_t k_tile,
+                                             uint32_t v_tile, bool masked, const int (&seen)[2],
+                                             const bool (&exists)[2], float c, int lane,
+                                             LaneState<C>& state) {
+  using Traits = typename C::Traits;
+  constexpr int TILES = C::BLOCK_KV / 8;
+
+  float s[TILES][4] = {};
+#pragma unroll
+  for (int step = 0; step < C::D / 16; ++step) {
+#pragma unroll
+    for (int pair = 0; pair < TILES / 2; ++pair) {
+      uint32_t k[4];
+      const int key = pair * 16 + lane / 16 * 8 + lane % 8;
+      load_matrices(k, k_tile + C::tile_offset(key, step * 2 + lane / 8 % 2));
+      add_product<Traits>(s[pair * 2], q[step], k[0], k[1]);
+      add_product<Traits>(s[pair * 2 + 1], q[step], k[2], k[3]);
+    }
+  }
+  if (masked) mask_logits(s, seen, lane);
+
+  float alpha[2];
+  online_softmax<FALLBACK>(s, c, state, alpha);
+  rescale_output(state, alpha, exists);
+
+#pragma unroll
+  for (int step = 0; step < C::BLOCK_KV / 16; ++step) {
+    const uint32_t weights[4] = {Traits::pack(s[step * 2][0], s[step * 2][1]),
+                                 Traits::pack(s[step * 2][2], s[step * 2][3]),
+                                 Traits::pack(s[step * 2 + 1][0], s[step * 2 + 1][1]),
+                                 Traits::pack(s[step * 2 + 1][2], s[step * 2 + 1][3])};
+#pragma unroll
+    for (int pair = 0; pair < C::D / 16; ++pair) {
+      uint32_t v[4];
+      const int key = step * 16 + lane / 8 % 2 * 8 + lane % 8;
+      load_matrices_transposed(v, v_tile + C::tile_offset(key, pair * 2 + lane / 16));
+      Traits::mma(state.o[pair * 2], weights, v[0], v[1]);
+      Traits::mma(state.o[pair * 2 + 1], weights, v[2], v[3]);
+    }
+  }
+}
+
+// One group's keys of the split, to the state of each lane. When FALLBACK, logits may be of any size,
+// and what is not finite among the values reaches no row that does not see it. The ring in `region`
+// holds in each of its STAGES K [BLOCK_KV, D], then V.
+template <class C, bool FALLBACK>
+__device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUnit& at,
+                                             unsigned char* region,  // [REGION_BYTES]
+                                             int key_warp, int row_warp, int lane,
+                                             LaneState<C>& state) {
+  const uint32_t ring = shared_address(region);
+  const int thread = row_warp * 32 + lane;
+  const TileCopier<C> k_copier(fp, fp.p.k, fp.p.k_stride, at, thread);
+  const TileCopier<C> v_copier(fp, fp.p.v, fp.p.v_stride, at, thread);
+  const int64_t keys = at.key_end - at.key_begin;
+  const int64_t step = static_cast<int64_t>(at.key_step) * C::BLOCK_KV;  // to the next group's block
+  const int64_t stride = C::KEY_WARPS * step;                            // to this group's next
+
+  state.clear();
+  const auto start_copy = [&](int64_t key0, int stage) {
+    if (key0 < keys) {
+      const int count = static_cast<int>(min(static_cast<int64_t>(C::BLOCK_KV), keys - key0));
+      const uint32_t tile = ring + stage * C::STAGE_BYTES;
+      k_copier.copy(tile, key0, count);
+      v_copier.copy(tile + C::TILE_BYTES, key0, count);
+    }
+    commit_copies();
+  };
+
+  int64_t key0 = key_warp * step;
+  // The queries come by way of the ring's last stages, which take their first keys after that.
+  constexpr int FIRST_STAGES = C::STAGES - C::QUERY_STAGES;
+  const uint32_t q_tile = ring + FIRST_STAGES * C::STAGE_BYTES;
+  if constexpr (!FALLBACK) {
+    wait_for_earlier_kernel();
+    trigger_dependent_launch(fp);
+  }
+  copy_queries<C>(fp, at, C::ALIGNED, thread, C::COPY_THREADS,
+                  [&](int row, int chunk) { return q_tile + C::tile_offset(row, chunk); });
+#pragma unroll 1
+  for (int stage = 0; stage < FIRST_STAGES; ++stage) start_copy(key0 + stage * stride, stage);
+  wait_copies<FIRST_STAGES>();
+  group_sync<C>();
+  uint32_t q[C::D / 16][4];
+  load_queries<C>(q_tile, row_warp, lane, q);
+  group_sync<C>();
+#pragma unroll 1
+  for (int stage = FIRST_STAGES; stage < C::STAGES; ++stage) {
+    start_copy(key0 + stage * stride, stage);
+  }
+  apply_query_factor<C>(fp, q);
+  const bool exists[2] = {row_warp * 16 + lane / 4 < at.rows,
+                          row_warp * 16 + 8 + lane / 4 < at.rows};
+
+  // Keys that the lane's two rows see, and the fewest that any row of the warp sees, from
+  // key_begin on; a row past the tile is computed along and dropped.
+  int64_t seen_by_row[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = min(row_warp * 16 + half * 8 + lane / 4, at.rows - 1);
+    seen_by_row[half] = min(seen_keys(fp, at, row), at.key_end) - at.key_begin;
+  }
+  const int64_t seen_by_all =
+      min(seen_keys(fp, at, min(row_warp * 16, at.rows - 1)), at.key_end) - at.key_begin;
+
+  int stage = 0;
+  // A group of one warp is done when its own keys are.
+  const int64_t rounds_from = C::ROW_WARPS == 1 ? key0 : 0;
+#pragma unroll 1
+  for (int64_t round = rounds_from; round < keys; round += stride, key0 += stride) {
+    wait_copies<C::STAGES - 1>();
+    group_sync<C>();
+    bool zeroed = false;
+    if constexpr (FALLBACK) {
+      unsigned char* v_tile = region + stage * C::STAGE_BYTES + C::TILE_BYTES;
+      if (key0 < keys) zeroed = zero_non_finite<C>(v_tile, thread, C::COPY_THREADS);
+      zeroed = group_sync_or<C>(zeroed);
+    }
+    if (key0 < keys) {
+      const uint32_t tile = ring + stage * C::STAGE_BYTES;
+      const bool masked = key0 + C::BLOCK_KV > seen_by_all;
+      int seen[2] = {C::BLOCK_KV, C::BLOCK_KV};
+      if (masked) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          seen[half] = static_cast<int>(
+              max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_by_row[half] - key0)));
+        }
+      }
+      attend_block<C, FALLBACK>(q, tile, tile + C::TILE_BYTES, masked, seen, exists, fp.c, lane,
+                               state);
+      if constexpr (FALLBACK) {
+        if (zeroed) add_non_finite<C>(fp, at, key0, seen_by_row, lane, state);
+      }
+    }
+    group_sync<C>();
+    start_copy(key0 + C::STAGES * stride, stage);
+    stage = stage + 1 == C::STAGES ? 0 : stage + 1;
+  }
+  // The loop ends with a barrier of the group, and copies still under way hold nothing.
+  wait_copies<0>();
+  group_sync<C>();
+}
+
+// The same once more, with care, to the group's region of shared memory. A function of its own, out
+// of the way of the code that always runs.
+template <class C>
+__device__ __noinline__ void attend_fallback(const FusedParams& fp, const WorkUnit& at,
+                                              unsigned char* region,  // [REGION_BYTES]
+                                              float2* ml,             // [BLOCK_M]
+                                              int key_warp, int row_warp, int lane) {
+  LaneState<C> state;
+  attend_split<C, true>(fp, at, region, key_warp, row_warp, lane, state);
+  store_group_state<C>(at, region, ml, row_warp, lane, state);
+}
+
+// Whether a row that exists has had large logits or, where rows do not see the same keys, has a value
+// that is NaN or infinite.
+template <class C>
+__device__ __forceinline__ bool warp_needs_fallback(const FusedParams& fp, const WorkUnit& at,
+                                           int row_warp, int lane, const LaneState<C>& state) {
+  bool needed[2] = {state.needs_fallback[0], state.needs_fallback[1]};
+  if (fp.p.causal && fp.p.Sq > 1) {
+    float zero[2] = {0.0f, 0.0f};  // until something that is not finite is multiplied by 0
+#pragma unroll
+    for (int tile = 0; tile < C::D / 8; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) zero[i / 2] = fmaf(state.o[tile][i], 0.0f, zero[i / 2]);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) needed[half] = needed[half] || zero[half] != 0.0f;
+  }
+  const int row = row_warp * 16 + lane / 4;
+  return (row < at.rows && needed[0]) || (row + 8 < at.rows && needed[1]);
+}
+
+// All groups' keys of the split, to their states in shared memory.
+template <class C>
+__device__ __forceinline__ void attend(
+    const FusedParams& fp, const WorkUnit& at,
+    unsigned char* smem) {  // [KEY_WARPS, REGION_BYTES], then m and l: see FusedConfig
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // uniform, and seen so
+  const int lane = threadIdx.x % 32;
+  const int key_warp = warp / C::ROW_WARPS;
+  const int row_warp = warp % C::ROW_WARPS;
+  unsigned char* region = smem + key_warp * C::REGION_BYTES;
+  float2* ml_smem = reinterpret_cast<float2*>(smem + C::ML_OFFSET);  // [KEY_WARPS, BLOCK_M]
+  float2* ml = ml_smem + key_warp * C::BLOCK_M;
+  bool fallback;
+  {
+    LaneState<C> state;
+    attend_split<C, false>(fp, at, region, key_warp, row_warp, lane, state);
+    store_group_state<C>(at, region, ml, row_warp, lane, state);
+    fallback = warp_needs_fallback<C>(fp, at, row_warp, lane, state);
+  }
+  if (epilogue_sync_or<C::THREADS>(fallback)) {
+    attend_fallback<C>(fp, at, region, ml, key_warp, row_warp, lane);
+    block_sync();
+  }
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant__ FusedParams fp) {
+  extern __shared__ __align__(128) unsigned char smem[];
+  if (fp.cluster_size > 1) {
+    if (threadIdx.x == 0) exchange_init(shared_address(smem + C::EXCHANGE_OFFSET));
+    __syncwarp();
+    cluster_arrive_relaxed();  // every block has started before any sends
+  }
+  const WorkUnit at = locate<C>(fp);
+  attend<C>(fp, at, smem);
+  merge_and_store<C>(fp, at, smem);
+}
+
+// ---- launches ----
+
+// launch(C{}) for the configuration C of so many warps of rows.
+template <class Element, int D, bool ALIGNED, class Launch>
+cudaError_t with_fused_config(int row_warps, const Launch& launch) {
+  switch (row_warps) {
+    case 1:
+      return launch(FusedConfig<Element, D, 1, ALIGNED>{});
+    case 2:
+      return launch(FusedConfig<Element, D, 2, ALIGNED>{});
+    default:
+      return launch(FusedConfig<Element, D, 4, ALIGNED>{});
+  }
+}
+
+template <class Element, int D, bool ALIGNED = true>
+cudaError_t launch_fused(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return with_fused_config<Element, D, ALIGNED>(row_warps, [&](auto config) {
+    using C = decltype(config);
+    return launch_blocks<C, fused_kernel<C>>(fp, stream);
+  });
+}
+
+template <class Element, int D>
+cudaError_t launch_fused_unaligned(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return launch_fused<Element, D, false>(fp, row_warps, stream);
+}
+
+}  // namespace kbtool::cuda

@@ -1,0 +1,114 @@
+#include "launch_fused.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "../common/copy_width.h"
+#include "../common/fused_params.h"
+#include "../common/run_instance.h"
+
+namespace kbtool::cuda {
+namespace {
+
+FusedKernel kernel_of(const FusedPlan& plan, bool aligned) {
+  if (plan.wgmma) return FusedKernel::wgmma;
+  if (plan.ragged_blocks > 0) return aligned ? FusedKernel::ragged : FusedKernel::ragged_unaligned;
+  return aligned ? FusedKernel::fused : FusedKernel::fused_unaligned;
+}
+
+// A call whose blocks fit a grid.
+cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengths,
+                        const FusedPlan& plan, float* workspace, unsigned* counters,
+                        cudaStream_t stream) {
+  // A single key's stride may be anything, and disabled copies of later keys form addresses from it.
+  if (p.Skv == 1) p.k_stride.seq = p.v_stride.seq = 0;
+  const int64_t rows = p.H / p.Hkv * p.Sq;
+  if (plan.ragged_blocks > 0) {
+    p.partial_o = workspace;
+    p.partial_m = workspace + 2 * plan.ragged_blocks * rows * ceil_div(p.D, 4) * 4;
+  } else if (plan.clusters_per_tile() > 1) {
+    const int64_t states = p.B * p.H * p.Sq;
+    p.partial_o = workspace;
+    p.partial_m = p.partial_o + plan.clusters_per_tile() * states * p.D;
+    p.partial_l = p.partial_m + plan.num_splits * states;
+  }
+  FusedParams fp{};
+  fp.p = p;
+  fp.lengths = lengths;
+  fp.counters = counters;
+  fp.splits = FastDivisor(static_cast<uint32_t>(plan.num_splits));
+  fp.inner = FastDivisor(static_cast<uint32_t>(plan.heads_inner ? p.B * p.Hkv : plan.tiles_per_head));
+  fp.heads_inner = plan.heads_inner;
+  fp.last_tile = static_cast<uint32_t>(plan.tiles_per_head - 1);
+  fp.kv_heads = FastDivisor(static_cast<uint32_t>(p.Hkv));
+  fp.heads_per_kv = FastDivisor(static_cast<uint32_t>(p.H / p.Hkv));
+  fp.cluster_size = static_cast<uint32_t>(plan.cluster_size);
+  fp.clusters_per_tile = static_cast<uint32_t>(plan.clusters_per_tile());
+  fp.rows = static_cast<uint32_t>(rows);
+  fp.output_tiles = static_cast<uint32_t>(plan.output_tiles);
+  fp.ragged_blocks = static_cast<uint32_t>(plan.ragged_blocks);
+  fp.small_ring = plan.small_ring;
+  fp.use_tma = plan.use_tma;
+  fp.paired = plan.paired;
+  fp.merge_lanes = static_cast<uint8_t>(plan.merge_lanes);
+  fp.early_launch = plan.early_launch == EarlyLaunch::always;
+  fp.trigger_dependents = plan.trigger_dependents;
+  fp.copy_width = copy_width(p);
+
+  constexpr double LOG2_E = 1.4426950408889634074;
+  const double magnitude = std::fabs(static_cast<double>(p.scale));
+  fp.c = static_cast<float>(magnitude * LOG2_E);
+  fp.q_factor = p.scale < 0 ? -1.0f : 1.0f;
+  fp.magnitude = magnitude;
+  if (fp.c == 0.0f) {  // every logit is 0
+    fp.q_factor = 0.0f;
+    fp.c = static_cast<float>(LOG2_E);
+  }
+  return run_instance(find_instance(kernel_of(plan, fp.copy_width == 16), type, p.D), fp, plan.row_units,
+                      stream);
+}
+
+// Batch entries [first, first + count) of a call.
+SplitKParams entries_of(SplitKParams p, int64_t first, int64_t count) {
+  constexpr int64_t ELEMENT_BYTES = 2;
+  const auto bytes = [&](const Strides4& stride) { return first * stride.batch * ELEMENT_BYTES; };
+  p.q = static_cast<const char*>(p.q) + bytes(p.q_stride);
+  p.k = static_cast<const char*>(p.k) + bytes(p.k_stride);
+  p.v = static_cast<const char*>(p.v) + bytes(p.v_stride);
+  p.out = static_cast<char*>(p.out) + bytes(p.out_stride);
+  if (p.lse != nullptr) p.lse += first * p.lse_stride.batch;
+  p.B = count;
+  return p;
+}
+
+KvLengths entries_of(KvLengths lengths, int64_t first) {
+  if (lengths.data == nullptr) return lengths;
+  const int64_t bytes = first * lengths.stride * (lengths.is_64bit ? 8 : 4);
+  lengths.data = static_cast<const char*>(lengths.data) + bytes;
+  return lengths;
+}
+
+}  // namespace
+
+cudaError_t launch_fused(const SplitKParams& p, ElementType type, const KvLengths& lengths,
+                         const FusedPlan& plan, float* workspace, unsigned* counters,
+                         cudaStream_t stream) {
+  if (plan.output_tiles == 0) return cudaSuccess;
+  const int64_t tiles_of_entry = plan.output_tiles / p.B;
+  const int64_t entries = MAX_BLOCKS / (tiles_of_entry * plan.num_splits);
+  if (p.D > MAX_HEAD_DIM || p.H / p.Hkv * p.Sq > MAX_BLOCKS || entries == 0 || p.Skv > MAX_KEYS) {
+    return cudaErrorInvalidConfiguration;
+  }
+  for (int64_t first = 0; first < p.B; first += entries) {
+    FusedPlan part = plan;
+    const int64_t count = std::min(entries, p.B - first);
+    part.output_tiles = tiles_of_entry * count;
+    const cudaError_t error = launch_grid(entries_of(p, first, count), type,
+                                          entries_of(lengths, first), part, workspace, counters,
+                                          stream);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+}  // namespace kbtool::cuda

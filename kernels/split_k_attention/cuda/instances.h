@@ -1,0 +1,47 @@
+// The one list of the kernel instances that are compiled, each in a source of its own so that they
+// compile in parallel. Declarations and dispatch are made from it (common/fused_params.h,
+// baselines/tile_params.h); tests/kernels/test_instances.py holds the sources and kernel.yaml to it.
+//
+// A new kernel: a row here and the sources FOLDER/KERNEL_TYPE_dWIDTH.cu. A source that a build
+// leaves out (a specialisation, another architecture) is a null function: see run_instance.
+#pragma once
+
+// X(kernel, element type, head dimension that it is compiled for)
+#define KBTOOL_TYPES_AND_WIDTHS(X, kernel)                       \
+  X(kernel, fp16, 64) X(kernel, fp16, 128) X(kernel, fp16, 256) \
+  X(kernel, bf16, 64) X(kernel, bf16, 128) X(kernel, bf16, 256)
+
+// _unaligned: some row of q, k or v cannot be copied 16 bytes at a time.
+#define KBTOOL_INSTANCES(X)                    \
+  KBTOOL_TYPES_AND_WIDTHS(X, fused)            \
+  KBTOOL_TYPES_AND_WIDTHS(X, fused_unaligned)  \
+  KBTOOL_TYPES_AND_WIDTHS(X, ragged)           \
+  KBTOOL_TYPES_AND_WIDTHS(X, ragged_unaligned) \
+  KBTOOL_TYPES_AND_WIDTHS(X, wgmma)
+
+// X(kernel, its parameters, element type). fa1, and the two passes of two_pass.
+#define KBTOOL_BASELINES(X)                                            \
+  X(fa1, TileParams, fp16) X(fa1, TileParams, bf16)                   \
+  X(partial, TileParams, fp16) X(partial, TileParams, bf16)           \
+  X(reduce, SplitKParams, fp16) X(reduce, SplitKParams, bf16)
+
+// Weak, so that it is null where the build has no such source; hidden, so that no other library
+// in the process can fill the place.
+#define KBTOOL_INSTANCE __attribute__((weak, visibility("hidden")))
+
+#define KBTOOL_DECLARE_INSTANCE(kernel, type, width)           \
+  KBTOOL_INSTANCE cudaError_t launch_##kernel##_##type##_d##width( \
+      const FusedParams& fp, int row_units, cudaStream_t stream);
+#define KBTOOL_DECLARE_BASELINE(kernel, Params, type) \
+  KBTOOL_INSTANCE cudaError_t launch_##kernel##_##type(const Params& p, cudaStream_t stream);
+
+// All of an instance's source: the launch function, by the kernel's template of the same name.
+#define KBTOOL_DEFINE_INSTANCE(kernel, type, width)                                      \
+  cudaError_t kbtool::cuda::launch_##kernel##_##type##_d##width(                         \
+      const FusedParams& fp, int row_units, cudaStream_t stream) {                       \
+    return launch_##kernel<type, width>(fp, row_units, stream);                          \
+  }
+#define KBTOOL_DEFINE_BASELINE(kernel, Params, type)                                     \
+  cudaError_t kbtool::cuda::launch_##kernel##_##type(const Params& p, cudaStream_t stream) { \
+    return launch_##kernel<type>(p, stream);                                             \
+  }

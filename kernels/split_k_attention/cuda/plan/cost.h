@@ -1,0 +1,117 @@
+// How long a plan takes above 16 query rows of a KV head, in microseconds:
+//
+//   start + launch of the blocks + later waves + max(waves x steps x step, reading from L2) + merge
+//
+// Fitted to the first 548 shapes of session 2026-11-23-the-last-sources-on-a-card, files/tiles.jsonl: H200,
+// bf16, causal; the mean of a call in a chain of calls and of one between plain kernels. Keys were in the L2
+// cache: calls that HBM bounds take longer, by either kernel (ADR 0032).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan.h"
+
+namespace kbtool::cuda {
+
+// All in us but step_keys.
+struct FusedCost {
+  double start;      // and end of a call
+  double more_rows;  // more than 32 query rows
+  double full;       // a block on each multiprocessor instead of on one
+  double step;       // step_keys keys, which the warps of a block take at a time
+  int64_t step_keys;
+  double pair;       // merge of two splits in a cluster
+  double cluster;    // of more; negative, since each block stores only its part of the rows
+};
+
+// By width (64, 128, 256) and rows of a tile (16, 32, 64).
+constexpr FusedCost FUSED_COSTS[3][3] = {{{4.15, 0, 0.5, 0.61, 128, 0.2, -0.15},
+                                          {4.4, 0, 0.9, 0.91, 128, 0.2, -0.15},
+                                          {4.45, 0.7, 0.9, 0.82, 64, 0.1, -0.35}},
+                                         {{4.9, 0, 0.75, 0.65, 64, 0.2, -0.15},
+                                          {5.55, 0, 0.8, 1.0, 64, 0.2, -0.25},
+                                          {5.35, 1.55, 1.2, 1.29, 64, 0, -0.6}},
+                                         {{9.55, 0, 0.55, 1.0, 32, -0.45, -1.7},
+                                          {9.65, 0, 1.1, 1.52, 32, -0.45, -1.8},
+                                          {9.1, 3.95, 0.8, 1.0, 16, 0.2, -1.8}}};
+constexpr double FUSED_WAVE[3] = {3.1, 4.3, 9.5};       // us of each wave after the first, by width
+constexpr double WORKSPACE_MERGE[3] = {2.3, 2.2, 2.0};  // us, of several clusters, by width
+// Of a step where two blocks share a multiprocessor: D up to 128, and above.
+constexpr double SHARED_STEP_FACTOR[2] = {1.45, 1.1};
+
+// All in us.
+struct WgmmaCost {
+  double start;
+  double full;            // a block on each multiprocessor instead of on one
+  double wave;            // each after the first
+  double step;            // 64 keys
+  double separate_merge;
+  double cluster_merge;
+  double two_warpgroups;
+};
+
+// By width.
+constexpr WgmmaCost WGMMA_COSTS[3] = {{5.35, 1.5, 2.25, 0.53, 0.75, 1.6, 1.45},
+                                      {6.15, 2.4, 2.7, 0.70, 0.75, 3.0, 2.0},
+                                      {7.05, 2.4, 4.35, 1.15, 1.25, 4.4, 0}};
+
+// fused: whether two blocks share a multiprocessor where there are enough of them.
+inline bool blocks_share(const FusedPlan& plan, const Sizes& sizes) {
+  return sizes.D <= 128 ? plan.row_units == 1 : plan.num_splits == 1;
+}
+
+// Blocks that run at the same time, each on a multiprocessor of its own.
+inline int64_t blocks_alone(const FusedPlan& plan, const Card& card) {
+  return int64_t{card.clusters[plan.cluster_size]} * plan.cluster_size;
+}
+
+inline int64_t blocks_at_once(const FusedPlan& plan, const Sizes& sizes, const Card& card) {
+  return blocks_alone(plan, card) * (blocks_share(plan, sizes) ? 2 : 1);
+}
+
+// Each query tile reads its keys and values from L2; a causal mask hides about half of them.
+inline double l2_read_us(const FusedPlan& plan, const Sizes& sizes) {
+  constexpr double BYTES_PER_US = 9e6;  // as if the mask hid none
+  constexpr double KEY_AND_VALUE = 2 * 2;
+  return static_cast<double>(plan.output_tiles) * static_cast<double>(sizes.Skv * sizes.D) *
+         KEY_AND_VALUE / BYTES_PER_US;
+}
+
+inline double fused_cost_us(const FusedPlan& plan, const Sizes& sizes, const Card& card) {
+  const int width = width_index(sizes.D);
+  const FusedCost& cost = FUSED_COSTS[width][plan.row_units / 2];
+  const int64_t blocks = plan.blocks();
+  const int64_t at_once = std::max<int64_t>(1, blocks_at_once(plan, sizes, card));
+  const double waves = static_cast<double>(ceil_div(blocks, at_once));
+  const double steps = static_cast<double>(
+      std::max<int64_t>(1, ceil_div(sizes.Skv, plan.num_splits * cost.step_keys)));
+  const bool shared = blocks > blocks_alone(plan, card) && blocks_share(plan, sizes);
+  const double step = cost.step * (!shared ? 1 : SHARED_STEP_FACTOR[sizes.D <= 128 ? 0 : 1]);
+  const double load =
+      static_cast<double>(std::min(blocks, at_once)) / static_cast<double>(card.multiprocessors);
+  const double merge = plan.clusters_per_tile() > 1 ? WORKSPACE_MERGE[width]
+                       : plan.cluster_size > 2      ? cost.cluster
+                       : plan.cluster_size == 2     ? cost.pair
+                                                    : 0;
+  return cost.start + (sizes.rows_of_kv_head() > 32 ? cost.more_rows : 0) + load * cost.full +
+         (waves - 1) * FUSED_WAVE[width] +
+         std::max(waves * steps * step, l2_read_us(plan, sizes)) + merge;
+}
+
+inline double wgmma_cost_us(const FusedPlan& plan, const Sizes& sizes, const Card& card) {
+  const WgmmaCost& cost = WGMMA_COSTS[width_index(sizes.D)];
+  const double load =
+      static_cast<double>(plan.blocks()) / static_cast<double>(card.multiprocessors);
+  const double waves = std::ceil(load);
+  const double steps =
+      static_cast<double>(std::max<int64_t>(1, ceil_div(sizes.Skv, plan.num_splits * 64)));
+  return cost.start + load * cost.full + (waves - 1) * cost.wave +
+         std::max(waves * steps * cost.step, l2_read_us(plan, sizes)) +
+         (plan.separate_merge()     ? cost.separate_merge
+          : plan.cluster_size > 1   ? cost.cluster_merge
+                                    : 0) +
+         (plan.row_units == 2 ? cost.two_warpgroups : 0);
+}
+
+}  // namespace kbtool::cuda

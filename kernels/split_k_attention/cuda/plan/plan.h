@@ -1,0 +1,68 @@
+// How fused and wgmma cut up a call: pure functions of sizes and card, no CUDA calls.
+//
+//   cluster.h  how many splits merge in one cluster
+//   splits.h   how many splits
+//   cost.h     how long a plan takes, above 16 query rows
+//   cut.h      tile, splits and merge of each kernel, from the three above
+//   plan.cpp   the plans, and which kernel is the faster one
+//
+// An output tile is one (batch entry, KV head, query tile); a block takes one split of its keys.
+#pragma once
+
+#include "../common/problem.h"
+
+namespace kbtool::cuda {
+
+// Whether the first kernel of a call starts before the one ahead of it in the stream has ended
+// (programmatic dependent launch). Behind a kernel that triggers its dependents early that hides the
+// launch; behind any other, a call of one kernel takes longer than by waiting (ADR 0030).
+enum class EarlyLaunch { never, always, behind_own_call };
+
+struct FusedPlan {
+  bool wgmma;               // by the kernel of wgmma.cuh, else by that of fused.cuh
+  int row_units;            // of a query tile: warps of 16 rows (1, 2 or 4); wgmma: warpgroups of 64 (1 or 2)
+  int64_t tiles_per_head;   // query tiles of a KV head
+  int64_t num_splits;
+  int cluster_size;         // splits that merge through shared memory; divides num_splits
+  int merge_lanes;          // of the separate merge kernel, cluster_size is 1; 0: there is none
+  bool small_ring;          // wgmma with D of 65 to 128: two blocks share a multiprocessor
+  bool use_tma;             // wgmma: k and v come by TMA, where it can read them
+  bool paired;              // wgmma: the blocks of two query tiles multicast k and v to each other
+  int ragged_blocks;        // blocks that share unlike lengths evenly; 0: splits are cut as above
+  int64_t output_tiles;     // batch entries x KV heads x query tiles
+  bool heads_inner;         // neighbouring output tiles differ in batch entry or head, not in the query tile
+  EarlyLaunch early_launch; // of the first kernel
+  bool trigger_dependents;  // the kernel behind this call may start before it has ended
+
+  int64_t clusters_per_tile() const { return num_splits / cluster_size; }
+  bool separate_merge() const { return merge_lanes > 0; }
+  int64_t blocks() const { return output_tiles * num_splits; }
+
+  // One counter for each merge by the last block to arrive.
+  int64_t num_counters() const {
+    if (ragged_blocks > 0) return output_tiles;
+    return clusters_per_tile() == 1 || separate_merge() ? 0 : output_tiles * cluster_size;
+  }
+  // Floats: D weighted values for each row and cluster, a maximum and a sum for each row and split.
+  // Ragged: two partial states a block.
+  int64_t workspace_numel(const Sizes& sizes) const {
+    if (ragged_blocks > 0) {
+      return 2 * ragged_blocks * sizes.rows_of_kv_head() * (ceil_div(sizes.D, 4) * 4 + 2);
+    }
+    return clusters_per_tile() == 1 ? 0
+                                    : sizes.rows() * (clusters_per_tile() * sizes.D + 2 * num_splits);
+  }
+};
+
+// splits == 0: chosen from the sizes and the card. Where they are given, all that decides a row's bits
+// is planned for one batch entry: a row's result is then the same in any batch (ADR 0031).
+FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card);
+FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card);
+
+// Whether wgmma is the faster of the two; with splits given, for one batch entry.
+bool wgmma_is_faster(const Sizes& sizes, int64_t splits, const Card& card);
+
+// The most splits with which one batch entry's blocks fit a grid.
+int64_t max_splits(const FusedPlan& plan, const Sizes& sizes);
+
+}  // namespace kbtool::cuda

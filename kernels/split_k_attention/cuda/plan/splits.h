@@ -1,0 +1,182 @@
+// How many splits a call has, by rules. "Measured" numbers are times of bf16 calls on an H100 or an
+// H200 (ADR 0023, 0026, 0032).
+#pragma once
+
+#include <algorithm>
+
+#include "cluster.h"
+
+namespace kbtool::cuda {
+
+constexpr int64_t ROWS_PER_WARP = 16;       // of fused: the rows of one mma
+constexpr int64_t ROWS_PER_WARPGROUP = 64;  // of wgmma
+
+// Keys of one split, at least.
+constexpr int64_t FEW_KEYS = 32;         // fused, where there are keys for four splits of so many
+constexpr int64_t MIN_KEYS = 64;         // fused otherwise: a key block of 16 for each of four warps
+constexpr int64_t WGMMA_MIN_KEYS = 256;  // two key blocks of 128, or four of 64
+
+// Splits that a separate merge kernel may merge.
+constexpr int64_t MAX_SEPARATE_SPLITS = 33;            // 8 tiles: two blocks for each of 132 multiprocessors
+constexpr int64_t MAX_SEPARATE_SPLITS_ONE_WAVE = 128;  // above 16 query rows, where all blocks run at once
+
+// Keys of a split up to 16 query rows, from which on the separate merge kernel pays (H200).
+constexpr int64_t KEYS_FOR_SEPARATE_MERGE = 4096;
+
+inline int64_t largest_power_of_two(int64_t limit) {
+  int64_t power = 1;
+  while (2 * power <= limit) power *= 2;
+  return power;
+}
+
+// Blocks of fused whose copies in flight saturate the memory's bandwidth, by Little's law. 64 on an H100,
+// as measured, and 91 on an H200, where 96 were. Three quarters of a card that does not tell.
+inline int64_t blocks_to_saturate_bandwidth(const Card& card) {
+  constexpr int64_t BYTES_IN_FLIGHT = 96 << 10;  // of a block: its ring buffer
+  constexpr int64_t LATENCY_NS = 1850;           // of a busy memory
+  if (card.bandwidth <= 0) return card.multiprocessors * 3 / 4;
+  return std::min<int64_t>(card.multiprocessors,
+                           ceil_div(card.bandwidth * LATENCY_NS, BYTES_IN_FLIGHT));
+}
+
+// fused:
+//   (a) one wave, of enough blocks to saturate the bandwidth: more of them end unevenly. Tiles of more
+//       than 16 rows and D above 128 take 3/4 of the multiprocessors: their products take longer than
+//       their keys, or a block reads less at a time.
+//   (b) the next number that one cluster merges, or a smaller one if it keeps 15/16 of those blocks;
+//   (c) otherwise a merge through the workspace, if what it saves in reading exceeds what it costs.
+inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& sizes, const Card& card) {
+  // Elements of k that a block reads in the time of a merge through the workspace.
+  constexpr int64_t MERGE_ELEMENTS = 256 * 128;
+  constexpr int64_t PAIR_KEYS = 2048;  // from which on two splits pay for their merge, at 16 rows
+  const int64_t Skv = std::min(sizes.Skv, MAX_KEYS);
+  if (output_tiles <= 0) return 1;
+
+  // (a)
+  const bool memory_bound = row_warps == 1 && sizes.D <= 128;
+  const int64_t blocks =
+      memory_bound ? blocks_to_saturate_bandwidth(card) : card.multiprocessors * 3 / 4;
+  const int64_t wave = card.max_cluster == 1 ? card.multiprocessors / output_tiles
+                       : memory_bound        ? ceil_div(blocks, output_tiles)
+                                             : blocks / output_tiles;
+  const int64_t least_keys = Skv >= 4 * FEW_KEYS ? FEW_KEYS : MIN_KEYS;
+  const int64_t most =
+      std::min({card.multiprocessors / output_tiles, Skv / least_keys, MAX_NUM_SPLITS});
+  int64_t splits = std::min(wave, most);
+  // Two splits where each tile would leave a multiprocessor idle: larger tiles run one block to a
+  // multiprocessor, and over many keys the evener load is worth a merge.
+  const int64_t pair_keys = row_warps > 1 ? 2 * MIN_KEYS : PAIR_KEYS;
+  const bool pairs = 2 * output_tiles <= card.multiprocessors && Skv >= pair_keys;
+  if (splits <= 1) return pairs ? 2 : 1;
+  if (card.max_cluster == 1) return splits;
+
+  // (b) Two neighbouring multiprocessors share a port to the memory, so many clusters of an odd size
+  // get their keys unevenly.
+  const auto in_one_cluster = [&](int64_t n) {
+    const bool even = n % 2 == 0 || 2 * output_tiles * n <= card.multiprocessors;
+    return n <= card.max_cluster && even && fit_at_once(output_tiles, n, card);
+  };
+  for (int64_t n = splits; n <= std::min<int64_t>(most, card.max_cluster); ++n) {
+    if (in_one_cluster(n)) return n;
+  }
+  int64_t one = std::min<int64_t>(splits, card.max_cluster);
+  while (one > 1 && !in_one_cluster(one)) --one;
+  if (16 * output_tiles * one >= 15 * blocks) return one;
+
+  // (c) The merge costs as much again where the last block reads more states than eight clusters leave.
+  const int64_t merge_elements = row_warps == 1 ? MERGE_ELEMENTS : MERGE_ELEMENTS / 2;
+  const int64_t elements = Skv * sizes.D;
+  const auto worth = [&](int64_t from, int64_t to) {
+    return elements * (to - from) >= from * to * merge_elements;
+  };
+  if (!worth(one, splits)) return one;
+  splits = std::min(splits, std::max<int64_t>(4 * card.max_cluster, 2 * elements / merge_elements));
+  const int64_t eight = 8 * card.max_cluster;
+  if (splits > eight && !worth(eight, splits)) splits = eight;
+  // From there on the first number that the largest clusters divide; where that leaves many states to
+  // merge, smaller numbers too.
+  int64_t best = splits;
+  int largest = 1;
+  const auto consider = [&](int64_t n) {
+    const int cluster = choose_cluster(output_tiles, n, card);
+    if (cluster % 2 != 0 || cluster <= largest) return;
+    best = n;
+    largest = cluster;
+  };
+  for (int64_t n = splits; n < splits + card.max_cluster && n <= most; ++n) consider(n);
+  if (best <= 8 * largest && largest > 1) return best;
+  for (int64_t n = splits - 1; n > splits - card.max_cluster && n > one; --n) consider(n);
+  return largest == 1 && one > 1 && best > 4 ? one : best;
+}
+
+// wgmma up to 16 query rows; its blocks take whole multiprocessors. One block to each pair of
+// multiprocessors where that saturates the bandwidth or leaves two clusters to merge already, else one to
+// each. Where pairs need more than a block, and few tiles have keys enough to pay for a separate merge
+// kernel, two blocks to a multiprocessor or, with up to twice as many tiles, one.
+inline int64_t choose_wgmma_decode_splits(int64_t output_tiles, const Sizes& sizes, const Card& card) {
+  if (output_tiles <= 0) return 1;
+  const int64_t pairs = largest_power_of_two(card.multiprocessors / 2 / output_tiles);
+  const int64_t saturating = blocks_to_saturate_bandwidth(card);
+  const bool pairs_do = 16 * pairs * output_tiles >= 15 * saturating || pairs >= 2 * MAX_CLUSTER;
+  if (!pairs_do && 2 * saturating > card.multiprocessors && sizes.D > 64 && sizes.D <= 128) {
+    for (const int64_t each : {2, 1}) {
+      const int64_t splits = each * card.multiprocessors / output_tiles;
+      const bool few_tiles = splits > each * MAX_CLUSTER && splits <= MAX_SEPARATE_SPLITS;
+      if (few_tiles && sizes.Skv >= splits * KEYS_FOR_SEPARATE_MERGE) return splits;
+    }
+  }
+  const int64_t splits =
+      pairs_do ? pairs : largest_power_of_two(card.multiprocessors / output_tiles);
+  return std::max<int64_t>(1, std::min(splits, sizes.Skv / WGMMA_MIN_KEYS));
+}
+
+// wgmma above 16 query rows: a block to each multiprocessor, up to 32 to a tile; with one warpgroup half as
+// many where splits would be many and short. Where few tiles leave more than 33 multiprocessors to each, a
+// multiple of 8, and more than 64 only over many keys: on an H200 64 splits took 10 % less than 66.
+inline int64_t choose_wgmma_splits(int64_t output_tiles, bool two_warpgroups, const Sizes& sizes,
+                                   const Card& card) {
+  constexpr int64_t MANY_SPLITS = 16;
+  constexpr int64_t KEYS_OF_MANY = 512;         // of a split, above 16 splits
+  constexpr int64_t KEYS_OF_VERY_MANY = 1024;   // of a split, above 64
+  const int64_t most = sizes.Skv / WGMMA_MIN_KEYS;
+  if (output_tiles <= 0 || most <= 1) return 1;
+  const int64_t all = card.multiprocessors / output_tiles;
+  if (all > MAX_SEPARATE_SPLITS) {
+    const int64_t wave = std::min(all / 8 * 8, MAX_SEPARATE_SPLITS_ONE_WAVE);
+    const bool half = wave > 64 && sizes.Skv < wave * KEYS_OF_VERY_MANY;
+    return std::min(half ? wave / 2 : wave, most);
+  }
+  const int64_t splits = std::min<int64_t>(all, 32);
+  const bool half =
+      !two_warpgroups && splits > MANY_SPLITS && sizes.Skv < splits * KEYS_OF_MANY;
+  return std::max<int64_t>(1, std::min(half ? splits / 2 : splits, most));
+}
+
+// Lanes of a warp of the separate merge kernel that share the splits of four columns of a row: the fewer
+// such chunks, which fill few warps, and the more splits, the more lanes. H200: two lanes take 5 % off a
+// call of 16 queries and 16 splits and add 15 to 20 % at 8 splits; four or eight take 7 to 18 % off 32
+// and 64 splits of one to four KV heads.
+inline int choose_merge_lanes(int64_t splits, const Sizes& sizes) {
+  const int64_t chunks = sizes.rows() * ceil_div(sizes.D, 4);
+  if (splits > 33 && chunks <= 4096) return 8;
+  if (splits > 16 && chunks <= 1024) return 16;
+  if (splits > 16 && chunks <= 8192) return 4;
+  return splits > 8 && chunks <= 32768 ? 2 : 1;
+}
+
+// Blocks of the ragged kernel, which shares unlike lengths out on the device; 0 where that does not pay or
+// cannot be. Where all lengths are the same it costs 5 us, above 16 query rows 10 us (H100); a block that has
+// a whole split of the longest entry to itself may keep the others waiting longer.
+inline int choose_ragged_blocks(const Sizes& sizes, const FusedPlan& plan, const Card& card) {
+  constexpr int64_t MAX_LINE_KEYS = int64_t{1} << 31;  // of all tiles; the kernel counts 16 at a time
+  const bool small = plan.row_units == 1;
+  const int64_t keys_of_split = sizes.Skv / plan.num_splits;
+  if (!sizes.lengths || sizes.B < 2 || sizes.B > MAX_RAGGED_ENTRIES || plan.tiles_per_head != 1) {
+    return 0;
+  }
+  if (sizes.Skv >= MAX_LINE_KEYS / plan.output_tiles - 1024) return 0;
+  if (keys_of_split < (small ? 2048 : 8192)) return 0;
+  return card.multiprocessors * (small ? 2 : 1);
+}
+
+}  // namespace kbtool::cuda

@@ -1,0 +1,657 @@
+// Split-K attention on the matrix units of sm_90a, for tiles of 64 or 128 query rows: several
+// queries, or one query of many heads that share a KV head.
+//
+// The block's warps have roles. Producer warps do nothing but bring blocks of keys and values into a
+// ring, by bulk tensor copies where those can read them; each warpgroup (four warps) of consumers
+// takes 64 rows. A product of 64 rows reads its keys from shared memory, so that a byte of k or v is
+// read from there once for 64 rows, where the fused kernel reads it once for 16; and it runs while its
+// warps do something else: a consumer starts the logits of the next block before the weighted values
+// of the last one, and takes the softmax of the one while the other runs.
+//
+// Rows of one split leave from registers. Else the merge is the fused kernel's: through a cluster's
+// shared memory, then by the last block to arrive. Or, for tiles of more rows or columns and where
+// more than two clusters would merge, by a second kernel.
+#pragma once
+
+#include "../common/block.cuh"
+#include "merge_kernel.cuh"
+#include "tma.cuh"
+#include "warpgroup.cuh"
+
+namespace kbtool::cuda {
+
+// SMALL_RING: two blocks share a multiprocessor, so that one reads while the other starts or ends.
+// PAIRED: a cluster of two blocks, of two tiles that a split's keys are for, shares the boxes that each
+// asks for half of.
+template <class Element_, int D_, int WARPGROUPS_, bool SMALL_RING_ = false, bool PAIRED_ = false>
+struct WgmmaConfig {
+  using Element = Element_;
+  using Traits = ElementTraits<Element>;
+  static constexpr int D = D_;  // the bucket; the head dimension may be less
+  static constexpr int WARPGROUPS = WARPGROUPS_;
+  static constexpr bool ALIGNED = true;
+  static constexpr bool INTERLEAVED_KEYS = false;
+  static constexpr bool SMALL_RING = SMALL_RING_;
+  static constexpr bool PAIRED = PAIRED_;
+  static constexpr int BLOCKS = SMALL_RING ? 2 : 1;  // of a multiprocessor
+
+  static constexpr int BLOCK_M = 64 * WARPGROUPS;
+  static constexpr int BLOCK_KV = D == 256 || SMALL_RING ? 64 : 128;
+  static constexpr int TMA_BOX_KEYS = 32;  // so that the halves of a row are read soon after each other
+  static constexpr int STAGES = D == 64 ? 4 : D == 256 && WARPGROUPS == 2 ? 2 : 3;
+
+  static constexpr int CONSUMER_WARPS = 4 * WARPGROUPS;
+  static constexpr int PRODUCER_WARPS = 4;
+  static constexpr int THREADS = 32 * CONSUMER_WARPS;  // that finish the tile
+  static constexpr int LAUNCH_THREADS = THREADS + 32 * PRODUCER_WARPS;
+  // With three warpgroups on a multiprocessor, or four, the registers that the launch gave a thread are
+  // dealt out unevenly: 2 x 232 + 40 = 3 x 168, 208 + 48 = 2 x 128. One more would be waited for
+  // without end.
+  static constexpr bool UNEVEN_REGISTERS = WARPGROUPS == 2 || SMALL_RING;
+  static constexpr int LAUNCH_REGISTERS = 65536 / (BLOCKS * LAUNCH_THREADS) / 8 * 8;
+  static constexpr int CONSUMER_REGISTERS = SMALL_RING ? 208 : 232;
+  static constexpr int PRODUCER_REGISTERS = SMALL_RING ? 48 : 40;
+  static_assert(!UNEVEN_REGISTERS || WARPGROUPS * CONSUMER_REGISTERS + PRODUCER_REGISTERS <=
+                                         (WARPGROUPS + 1) * LAUNCH_REGISTERS,
+                "what the launch gives a block");
+  static constexpr int COPY_THREADS = 32 * PRODUCER_WARPS;
+  static constexpr int SCAN_THREADS = COPY_THREADS - 32;  // where one thread asks for the copies
+  static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
+  static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
+
+  // Q [D / 64, BLOCK_M, 64], then STAGES times K and V [D / 64, BLOCK_KV, 64], then the barriers.
+  static constexpr int QUERY_BYTES = BLOCK_M * D * 2;
+  static constexpr int TILE_BYTES = BLOCK_KV * D * 2;
+  static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * 2 * TILE_BYTES;
+  static constexpr int BARRIERS = 6 * STAGES + 1;
+  static constexpr int ZEROED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
+  static constexpr int EXCHANGE_OFFSET = ZEROED_OFFSET + 8 * STAGES;  // a barrier
+  static constexpr int LOOP_BYTES = EXCHANGE_OFFSET + 8;
+  static_assert(BLOCKS * (LOOP_BYTES + 1024) <= 228 * 1024,
+                "what a multiprocessor of sm_90 has, of which it keeps 1 KB a block");
+  static_assert(!PAIRED || BLOCK_KV / TMA_BOX_KEYS % 2 == 0, "each of a pair asks for half of the boxes");
+  static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0, "panels keep the swizzle");
+
+  // Once the loop is done the state lies where the tiles were.
+  static constexpr int STATES = 1;
+  static constexpr int STATE_STRIDE = D + 8;  // two banks' worth of padding
+  static constexpr int STATE_STEP = BLOCK_M * STATE_STRIDE * 4;
+  static constexpr int ML_OFFSET = STATE_STEP;  // float2 [1, BLOCK_M]
+  static constexpr int RECEIVED_ML_OFFSET = ML_OFFSET + BLOCK_M * 8;  // float2 [cluster, BLOCK_M]
+
+  // In a tile of k or v.
+  static __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
+    return panel_offset(row, chunk, BLOCK_KV);
+  }
+  static __host__ __device__ constexpr int received_o_offset(int cluster) {  // float4
+    return RECEIVED_ML_OFFSET + cluster * BLOCK_M * 8;
+  }
+  // Shares are rounded up: by less than a chunk of 16 bytes for each block.
+  static_assert(received_o_offset(MAX_CLUSTER) + (BLOCK_M * STATE_CHUNKS + MAX_CLUSTER) * 16 <=
+                    BARRIER_OFFSET,
+                "what a cluster's blocks send lies clear of the barrier that counts it");
+  static int shared_bytes(int) { return LOOP_BYTES; }
+};
+
+// The ring's barriers and tiles. A stage's keys and its values are waited for and freed apart.
+// `smem`, here and below: the block's shared memory, [LOOP_BYTES], laid out as WgmmaConfig says.
+template <class C>
+struct Ring {
+  uint32_t base;  // of shared memory
+
+  __device__ __forceinline__ uint32_t keys(int stage) const {
+    return base + C::QUERY_BYTES + stage * 2 * C::TILE_BYTES;
+  }
+  __device__ __forceinline__ uint32_t values(int stage) const { return keys(stage) + C::TILE_BYTES; }
+  __device__ __forceinline__ uint32_t barrier(int kind, int stage) const {
+    return base + C::BARRIER_OFFSET + (kind * C::STAGES + stage) * 8;
+  }
+  __device__ __forceinline__ uint32_t keys_full(int stage) const { return barrier(0, stage); }
+  __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(1, stage); }
+  __device__ __forceinline__ uint32_t keys_free(int stage) const { return barrier(2, stage); }
+  __device__ __forceinline__ uint32_t values_free(int stage) const { return barrier(3, stage); }
+  // Of values that come by bulk copies and are looked through before consumers have them, in place of
+  // values_full: the copies are there; every searcher is done.
+  __device__ __forceinline__ uint32_t values_landed(int stage) const { return barrier(4, stage); }
+  __device__ __forceinline__ uint32_t values_scanned(int stage) const { return barrier(5, stage); }
+  __device__ __forceinline__ uint32_t queries_full() const { return barrier(6, 0); }
+
+  // For each stage, the first key of the last block whose values were zeroed of what is not finite.
+  __device__ __forceinline__ volatile int64_t* zeroed(unsigned char* smem) const {
+    return reinterpret_cast<volatile int64_t*>(smem + C::ZEROED_OFFSET);
+  }
+
+  __device__ void init(unsigned char* smem, bool use_tma) const {
+    const int copiers = use_tma ? 1 : C::COPY_THREADS;
+    for (int stage = 0; stage < C::STAGES; ++stage) {
+      zeroed(smem)[stage] = -1;
+      barrier_init(keys_full(stage), copiers);
+      barrier_init(values_full(stage), copiers);
+      barrier_init(values_landed(stage), 1);
+      barrier_init(values_scanned(stage), C::SCAN_THREADS);
+      constexpr int READERS = C::CONSUMER_WARPS * (C::PAIRED ? 2 : 1);
+      barrier_init(keys_free(stage), READERS);
+      barrier_init(values_free(stage), READERS);
+    }
+    barrier_init(queries_full(), C::THREADS);
+    fence_barrier_init();
+  }
+};
+
+// Known where blocks are paired.
+template <class C>
+__device__ __forceinline__ bool uses_tma(const FusedParams& fp) {
+  return C::PAIRED || fp.use_tma;
+}
+
+// Where a role is in the ring.
+template <class C>
+struct RingPosition {
+  int stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == C::STAGES) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// Of the producers that look through values.
+template <int THREADS>
+__device__ __forceinline__ void scanners_sync() {
+  asm volatile("barrier.sync 3, %0;" ::"n"(THREADS) : "memory");
+}
+
+// Of a consumers' warpgroup.
+__device__ __forceinline__ void warpgroup_sync(int warpgroup) {
+  asm volatile("barrier.sync %0, 128;" ::"r"(4 + warpgroup) : "memory");
+}
+
+// Keys from the split's first on among which no row of the tile misses any, and no block reaches past
+// what lies in memory: values beyond may be multiplied by 0, and are looked through first.
+template <class C>
+__device__ __forceinline__ int64_t keys_seen_by_all(const FusedParams& fp, const WorkUnit& at) {
+  constexpr int64_t ALL = int64_t{1} << 62;
+  const int64_t seen = seen_keys(fp, at, first_row_of_pair<C>(at));
+  return seen == fp.p.Skv ? ALL : seen - at.key_begin;
+}
+
+// A producer warp's part: every block of keys of the split, as stages become free.
+template <class C>
+__device__ __forceinline__ void produce(const FusedParams& fp, const WorkUnit& at,
+                                        const Ring<C>& ring, unsigned char* smem, int thread) {
+  const TileCopier<C> k_copier(fp, fp.p.k, fp.p.k_stride, at, thread);
+  const TileCopier<C> v_copier(fp, fp.p.v, fp.p.v_stride, at, thread);
+  const int64_t keys = at.key_end - at.key_begin;
+  const int64_t seen_by_all = keys_seen_by_all<C>(fp, at);
+  const bool aligned = fp.copy_width == 16;
+  const auto copy_block = [&](const TileCopier<C>& copier, uint32_t tile, uint32_t full,
+                              int64_t key0, int count, bool scan, int stage) {
+    if (aligned) {
+      copier.copy(tile, key0, count);
+      if (!scan) {
+        barrier_arrive_after_copies(full);
+        return;
+      }
+      commit_copies();
+      wait_copies<0>();
+    } else {
+      copier.copy_by_element(tile, key0, count);
+    }
+    if (scan) {
+      scanners_sync<C::COPY_THREADS>();  // others' copies are there too
+      if (zero_non_finite<C>(smem + (tile - ring.base), thread, C::COPY_THREADS)) {
+        ring.zeroed(smem)[stage] = key0;
+      }
+    }
+    fence_async_proxy();
+    barrier_arrive(full);
+  };
+  RingPosition<C> position;
+  wait_for_earlier_kernel();
+  trigger_dependent_launch(fp);
+#pragma unroll 1
+  for (int64_t key0 = 0; key0 < keys; key0 += C::BLOCK_KV) {
+    const int count = static_cast<int>(min(static_cast<int64_t>(C::BLOCK_KV), keys - key0));
+    const int stage = position.stage;
+    // Of a barrier that no phase has ended on yet, the one before the first counts as ended.
+    barrier_wait(ring.keys_free(stage), position.parity ^ 1);
+    copy_block(k_copier, ring.keys(stage), ring.keys_full(stage), key0, count, false, stage);
+    barrier_wait(ring.values_free(stage), position.parity ^ 1);
+    copy_block(v_copier, ring.values(stage), ring.values_full(stage), key0, count,
+               key0 + C::BLOCK_KV > seen_by_all, stage);
+    position.advance();
+  }
+}
+
+// The same by bulk tensor copies, which one thread asks for. The other warps look through values.
+template <class C>
+__device__ __forceinline__ void produce_by_tma(const FusedParams& fp, const TensorMaps& maps,
+                                              const WorkUnit& at, const Ring<C>& ring,
+                                              unsigned char* smem, int thread) {
+  constexpr int64_t BLOCK_KV = C::BLOCK_KV;
+  const int64_t seen_by_all = keys_seen_by_all<C>(fp, at);
+  const int64_t blocks = (at.key_end - at.key_begin + BLOCK_KV - 1) / BLOCK_KV;
+  const int64_t first_scanned = min(blocks, max(int64_t{0}, seen_by_all) / BLOCK_KV);
+
+  if (thread >= 32) {
+#pragma unroll 1
+    for (int64_t block = first_scanned; block < blocks; ++block) {
+      const int stage = static_cast<int>(block % C::STAGES);
+      barrier_wait(ring.values_landed(stage), (block - first_scanned) / C::STAGES & 1);
+      unsigned char* tile = smem + (ring.values(stage) - ring.base);
+      if (zero_non_finite<C>(tile, thread - 32, C::SCAN_THREADS)) {
+        ring.zeroed(smem)[stage] = block * BLOCK_KV;
+      }
+      fence_async_proxy();
+      barrier_arrive(ring.values_scanned(stage));
+    }
+    return;
+  }
+  if (thread > 0) return;
+  const auto copy_tile = [&](const CUtensorMap& map, uint32_t tile, int64_t block, uint32_t full) {
+    barrier_arrive_expect_bytes(full, C::TILE_BYTES);
+    const int key0 = static_cast<int>(at.key_begin + block * BLOCK_KV);
+#pragma unroll
+    for (int i = 0; i < C::BLOCK_KV / C::TMA_BOX_KEYS / (C::PAIRED ? 2 : 1); ++i) {
+      const int box = C::PAIRED ? i * 2 + static_cast<int>(at.rank) : i;
+#pragma unroll
+      for (int panel = 0; panel < C::D / 64; ++panel) {
+        const uint32_t to = tile + (panel * C::BLOCK_KV + box * C::TMA_BOX_KEYS) * 128;
+        const int key = key0 + box * C::TMA_BOX_KEYS;
+        if constexpr (C::PAIRED) {
+          tma_copy_multicast(to, map, panel * 64, key, at.head_kv, at.batch, full);
+        } else {
+          tma_copy(to, map, panel * 64, key, at.head_kv, at.batch, full);
+        }
+      }
+    }
+  };
+  RingPosition<C> position;
+  wait_for_earlier_kernel();
+  trigger_dependent_launch(fp);
+#pragma unroll 1
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int stage = position.stage;
+    barrier_wait(ring.keys_free(stage), position.parity ^ 1);
+    copy_tile(maps.k, ring.keys(stage), block, ring.keys_full(stage));
+    barrier_wait(ring.values_free(stage), position.parity ^ 1);
+    copy_tile(maps.v, ring.values(stage), block,
+              block < first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
+    position.advance();
+  }
+  // The other block's warps free stages here: this block does not end before all of them have.
+  if constexpr (C::PAIRED) {
+#pragma unroll 1
+    for (int i = 0; i < C::STAGES; ++i) {
+      barrier_wait(ring.keys_free(position.stage), position.parity ^ 1);
+      barrier_wait(ring.values_free(position.stage), position.parity ^ 1);
+      position.advance();
+    }
+  }
+}
+
+// The tile's queries, by all consumers.
+template <class C>
+__device__ __forceinline__ void load_query_tile(const FusedParams& fp, const WorkUnit& at,
+                                              const Ring<C>& ring, unsigned char* smem,
+                                              int thread) {
+  using Element = typename C::Element;
+  using Traits = typename C::Traits;
+  wait_for_earlier_kernel();
+  trigger_dependent_launch(fp);
+  copy_queries<C>(fp, at, fp.copy_width == 16, thread, C::THREADS, [&](int row, int chunk) {
+    return ring.base + panel_offset(row, chunk, C::BLOCK_M);
+  });
+  wait_copies<0>();
+  if (fp.q_factor != 1.0f) {  // -1 and 0 are exact
+    const int chunk = thread % C::CHUNKS;  // whose copies this thread has waited for
+#pragma unroll 1
+    for (int row = thread / C::CHUNKS; row < at.rows; row += C::THREADS / C::CHUNKS) {
+      Element* q = reinterpret_cast<Element*>(smem + panel_offset(row, chunk, C::BLOCK_M));
+      for (int i = 0; i < 8; ++i) q[i] = Traits::from_float(Traits::to_float(q[i]) * fp.q_factor);
+    }
+  }
+  fence_async_proxy();
+  barrier_arrive(ring.queries_full());
+  barrier_wait(ring.queries_full(), 0);
+}
+
+// Starts the logits of a block: s [64, BLOCK_KV] = Q [64, D] K^T.
+template <class C>
+__device__ __forceinline__ void start_qk(uint32_t q, uint32_t k,
+                                             float (&s)[C::BLOCK_KV / 8][4]) {
+  const uint64_t a = k_major_descriptor(q);
+  const uint64_t b = k_major_descriptor(k);
+#pragma unroll
+  for (int step = 0; step < C::D / 16; ++step) {
+    // Four steps of 32 bytes to a panel; descriptors count 16 bytes.
+    const uint64_t inside = step % 4 * 2;
+    wgmma_shared<typename C::Element>(s, a + (step / 4 * C::BLOCK_M * 8 + inside),
+                                         b + (step / 4 * C::BLOCK_KV * 8 + inside), step > 0);
+  }
+  wgmma_commit();
+}
+
+// Starts o [64, D] += W [64, BLOCK_KV] V.
+template <class C>
+__device__ __forceinline__ void start_pv(const uint32_t (&weights)[C::BLOCK_KV / 16][4],
+                                             uint32_t v, float (&o)[C::D / 8][4]) {
+  const uint64_t b = mn_major_descriptor(v, C::BLOCK_KV * 128);
+#pragma unroll
+  for (int step = 0; step < C::BLOCK_KV / 16; ++step) {
+    wgmma_registers<typename C::Element>(o, weights[step], b + step * (16 * 128 / 16));
+  }
+  wgmma_commit();
+}
+
+// Two warpgroups start their products in turn: while one takes its softmax, the other's products run.
+template <class C>
+class PingPong {
+ public:
+  explicit __device__ __forceinline__ PingPong(int warpgroup) : warpgroup_(warpgroup) {
+    if (C::WARPGROUPS == 2 && warpgroup == 1) end();  // the first may begin
+  }
+  __device__ __forceinline__ void begin() const {
+    if constexpr (C::WARPGROUPS == 2) {
+      asm volatile("barrier.sync %0, %1;" ::"r"(1 + warpgroup_), "n"(C::THREADS) : "memory");
+    }
+  }
+  __device__ __forceinline__ void end() const {
+    if constexpr (C::WARPGROUPS == 2) {
+      asm volatile("barrier.arrive %0, %1;" ::"r"(2 - warpgroup_), "n"(C::THREADS) : "memory");
+    }
+  }
+
+ private:
+  int warpgroup_;
+};
+
+// Makes the wait for products that follows wait for `sums` too. ptxas moves such a wait ahead of any
+// arithmetic that needs none of the products, and nothing is left to run beside them; it does not move
+// it past this store, which is never made: the sums of weights are not negative.
+__device__ __forceinline__ void scheduling_barrier(const float (&sums)[2], uint32_t shared) {
+  asm volatile(
+      "{\n"
+      ".reg .pred never;\n"
+      "setp.lt.f32 never, %0, 0f00000000;\n"
+      "@never st.shared.f32 [%1], %0;\n"
+      "}\n" ::"f"(fminf(sums[0], sums[1])),
+      "r"(shared)
+      : "memory");
+}
+
+// A consumer warp's part: its rows against every block of keys of the split.
+template <class C>
+__device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& at,
+                                        const Ring<C>& ring, unsigned char* smem, int warp,
+                                        int lane, LaneState<C>& state) {
+  using Traits = typename C::Traits;
+  constexpr int TILES = C::BLOCK_KV / 8;
+  constexpr std::true_type PLAIN;
+  constexpr std::false_type ANY;
+  const int64_t keys = at.key_end - at.key_begin;
+  const uint32_t q = ring.base + warp / 4 * (64 * 128);  // this warpgroup's rows of each panel
+  const int first_row = warp * 16;
+
+  int64_t seen_by_row[2];
+  bool exists[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first_row + half * 8 + lane / 4;
+    exists[half] = row < at.rows;
+    seen_by_row[half] =
+        min(seen_keys(fp, at, min(row, at.rows - 1)), at.key_end) - at.key_begin;
+  }
+  const int64_t seen_by_all =
+      min(seen_keys(fp, at, min(first_row, at.rows - 1)), at.key_end) - at.key_begin;
+
+  float s[TILES][4];
+  uint32_t weights[C::BLOCK_KV / 16][4];
+  float alpha[2];
+
+  // `plain`: of a block that every row of the copies sees whole, as of the block before it.
+  const auto block_softmax = [&](int64_t key0, auto plain) {
+    if (!plain && key0 + C::BLOCK_KV > seen_by_all) {
+      int seen[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        seen[half] = static_cast<int>(
+            max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_by_row[half] - key0)));
+      }
+      mask_logits(s, seen, lane);
+    }
+    online_softmax<true>(s, fp.c, state, alpha);
+  };
+  const int64_t seen_by_tile = keys_seen_by_all<C>(fp, at);
+  // Of the block whose values have just been added.
+  const auto finish_values = [&](int64_t key0, int stage, auto plain) {
+    if (plain || key0 + C::BLOCK_KV <= seen_by_tile) return;
+    const bool zeroed = ring.zeroed(smem)[stage] == key0;
+    __syncwarp();  // every lane has read it before the stage is free
+    if (zeroed) add_non_finite<C>(fp, at, key0, seen_by_row, lane, state);
+  };
+  const auto pack_weights = [&] {
+#pragma unroll
+    for (int step = 0; step < C::BLOCK_KV / 16; ++step) {
+      weights[step][0] = Traits::pack(s[step * 2][0], s[step * 2][1]);
+      weights[step][1] = Traits::pack(s[step * 2][2], s[step * 2][3]);
+      weights[step][2] = Traits::pack(s[step * 2 + 1][0], s[step * 2 + 1][1]);
+      weights[step][3] = Traits::pack(s[step * 2 + 1][2], s[step * 2 + 1][3]);
+    }
+  };
+  const auto await = [&](uint32_t full, uint32_t parity) {
+    barrier_wait(full, parity);
+    if (!uses_tma<C>(fp)) fence_async_proxy();  // bulk copies and products are of one proxy
+    __syncwarp();
+  };
+  RingPosition<C> scanned;  // among the blocks whose values are looked through
+  const auto await_values = [&](int64_t key0, const RingPosition<C>& last, auto plain) {
+    if (!plain && uses_tma<C>(fp) && key0 + C::BLOCK_KV > seen_by_tile) {
+      await(ring.values_scanned(last.stage), scanned.parity);
+      scanned.advance();
+    } else {
+      await(ring.values_full(last.stage), last.parity);
+    }
+  };
+  const auto release = [&](uint32_t free) {
+    if constexpr (C::PAIRED) {
+      if (lane < 2) barrier_arrive_remote(remote_address(free, lane));
+    } else {
+      if (lane == 0) barrier_arrive(free);
+    }
+    __syncwarp();
+  };
+
+  if (keys <= 0) return;  // a split past what the tile sees ends before it begins
+  const PingPong<C> ping_pong(warp / 4);
+  RingPosition<C> next;  // whose logits come next
+  RingPosition<C> last;  // whose values come next
+  await(ring.keys_full(0), 0);
+  wgmma_fence();
+  start_qk<C>(q, ring.keys(0), s);
+  wgmma_wait<0>(s);
+  release(ring.keys_free(0));
+  next.advance();
+  block_softmax(0, ANY);
+  pack_weights();
+
+  const auto next_block = [&](int64_t key0, auto plain) {
+    await(ring.keys_full(next.stage), next.parity);
+    ping_pong.begin();
+    wgmma_fence();
+    start_qk<C>(q, ring.keys(next.stage), s);
+    await_values(key0 - C::BLOCK_KV, last, plain);
+    wgmma_fence();
+    start_pv<C>(weights, ring.values(last.stage), state.o);
+    ping_pong.end();
+    wgmma_wait<1>(s);
+    release(ring.keys_free(next.stage));
+    block_softmax(key0, plain);
+    scheduling_barrier(state.l, q);
+    wgmma_wait<0>(state.o);
+    finish_values(key0 - C::BLOCK_KV, last.stage, plain);
+    release(ring.values_free(last.stage));
+    rescale_output(state, alpha, exists);
+    pack_weights();
+    next.advance();
+    last.advance();
+  };
+  int64_t key0 = C::BLOCK_KV;
+  // A loop of their own, without the questions of the other: measured on an H200, 1 to 2 % of 64 and
+  // more queries, nothing of fewer.
+  if constexpr (C::WARPGROUPS == 2) {
+    const int64_t seen = seen_keys(fp, at, first_row_of_pair<C>(at)) - at.key_begin;
+    const int64_t last_plain = min(seen, keys) - C::BLOCK_KV;
+#pragma unroll 1
+    for (; key0 <= last_plain; key0 += C::BLOCK_KV) next_block(key0, PLAIN);
+  }
+#pragma unroll 1
+  for (; key0 < keys; key0 += C::BLOCK_KV) next_block(key0, ANY);
+
+  const int64_t last_key0 = (keys - 1) / C::BLOCK_KV * C::BLOCK_KV;
+  await_values(last_key0, last, ANY);
+  wgmma_fence();
+  start_pv<C>(weights, ring.values(last.stage), state.o);
+  wgmma_wait<0>(state.o);
+  finish_values(last_key0, last.stage, ANY);
+  if constexpr (C::PAIRED) release(ring.values_free(last.stage));  // its producer waits for that to end
+}
+
+// The output and the LSE of a warp's rows where nothing is left to merge. They pass through the places
+// of the same rows of Q, which only this warpgroup reads: another may not be done with its own.
+template <class C>
+__device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const WorkUnit& at,
+                                                    unsigned char* smem, int warp, int lane,
+                                                    const LaneState<C>& state) {
+  using Element = typename C::Element;
+  const auto place_in_q = [&](int row, int chunk) {
+    return smem + panel_offset(row, chunk, C::BLOCK_M);
+  };
+  warpgroup_sync(warp / 4);
+  for_each_row(at, warp, lane, state, [&](int row, int half, float l) {
+    const Quotient by_sum(l);
+    if (lane % 4 == 0) store_lse(fp, row_index(fp, at, row), {state.m[half], l, {}});
+#pragma unroll
+    for (int tile = 0; tile < C::D / 8; ++tile) {
+      const float* o = state.o[tile] + half * 2;
+      *reinterpret_cast<uint32_t*>(place_in_q(row, tile) + lane % 4 * 4) =
+          C::Traits::pack(by_sum(o[0]), by_sum(o[1]));
+    }
+  });
+  __syncwarp();
+
+  const Strides4& stride = fp.p.out_stride;
+  const int D = static_cast<int>(fp.p.D);
+  const int chunk = lane % C::CHUNKS;
+  const int left = D - chunk * 8;
+  if (left <= 0) return;
+  const int end = min(warp * 16 + 16, at.rows);
+#pragma unroll 1
+  for (int row = warp * 16 + lane / C::CHUNKS; row < end; row += 32 / C::CHUNKS) {
+    Element* out = output_at<Element>(fp, row_index(fp, at, row), chunk * 8);
+    const uint4 values = *reinterpret_cast<const uint4*>(place_in_q(row, chunk));
+    if (stride.dim == 1 && left >= 8 && (reinterpret_cast<uintptr_t>(out) & 15) == 0) {
+      *reinterpret_cast<uint4*>(out) = values;
+    } else {
+      const Element* from = reinterpret_cast<const Element*>(&values);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        if (i < left) out[i * stride.dim] = from[i];
+      }
+    }
+  }
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
+    wgmma_kernel(const __grid_constant__ FusedParams fp, const __grid_constant__ TensorMaps maps) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char wgmma_smem[];
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // uniform, and seen so
+  const int lane = threadIdx.x % 32;
+  const Ring<C> ring{shared_address(wgmma_smem)};
+  if (threadIdx.x == 0) {
+    ring.init(wgmma_smem, uses_tma<C>(fp));
+    if (uses_tma<C>(fp)) {
+      prefetch_tensor_map(maps.k);
+      prefetch_tensor_map(maps.v);
+    }
+    if (fp.cluster_size > 1) exchange_init(ring.base + C::EXCHANGE_OFFSET);
+  }
+  const WorkUnit at = locate<C>(fp);
+  block_sync();
+  if constexpr (C::PAIRED) {  // the other's barriers are there, which it has published
+    cluster_arrive_relaxed();
+    cluster_wait();
+  }
+
+  if (warp >= C::CONSUMER_WARPS) {
+    if constexpr (C::UNEVEN_REGISTERS) release_registers<C::PRODUCER_REGISTERS>();
+    const int thread = static_cast<int>(threadIdx.x) - C::THREADS;
+    if (uses_tma<C>(fp)) {
+      produce_by_tma<C>(fp, maps, at, ring, wgmma_smem, thread);
+    } else {
+      produce<C>(fp, at, ring, wgmma_smem, thread);
+      wait_copies<0>();
+    }
+    // The cluster's barrier takes threads that have ended for arrived; the finishers' counts them out.
+  } else {
+    if constexpr (C::UNEVEN_REGISTERS) acquire_registers<C::CONSUMER_REGISTERS>();
+    {
+      LaneState<C> state;
+      state.clear();
+      load_query_tile<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
+      consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
+      if (C::PAIRED || fp.merge_lanes > 0) {
+        store_partial_state<C>(fp, at, warp, lane, state);
+        return;
+      }
+      if (fp.splits.divisor == 1) {
+        store_finished_rows<C>(fp, at, wgmma_smem, warp, lane, state);
+        return;
+      }
+      epilogue_sync<C::THREADS>();
+      if (fp.cluster_size > 1) cluster_arrive();  // others may send: the tiles are done with
+      store_group_state<C>(at, wgmma_smem, reinterpret_cast<float2*>(wgmma_smem + C::ML_OFFSET),
+                           warp, lane, state);
+    }
+    epilogue_sync<C::THREADS>();
+    merge_and_store<C>(fp, at, wgmma_smem);
+  }
+#endif
+}
+
+template <class C>
+cudaError_t launch_wgmma_config(FusedParams fp, cudaStream_t stream) {
+  constexpr ElementType TYPE =
+      std::is_same_v<typename C::Element, __half> ? ElementType::fp16 : ElementType::bf16;
+  TensorMaps maps{};
+  fp.use_tma = fp.use_tma && make_tensor_maps(fp.p, TYPE, C::TMA_BOX_KEYS, &maps);
+  if constexpr (C::WARPGROUPS == 2 && !C::PAIRED) {
+    if (fp.paired && fp.use_tma) {
+      using Paired = WgmmaConfig<typename C::Element, C::D, 2, false, true>;
+      return launch_blocks<Paired, wgmma_kernel<Paired>>(fp, stream, maps);
+    }
+  }
+  return launch_blocks<C, wgmma_kernel<C>>(fp, stream, maps);
+}
+
+template <class Element, int D>
+cudaError_t launch_wgmma(const FusedParams& fp, int warpgroups, cudaStream_t stream) {
+  const auto launch = [&] {
+    if constexpr (D < 256) {
+      if (warpgroups == 2) return launch_wgmma_config<WgmmaConfig<Element, D, 2>>(fp, stream);
+    }
+    if constexpr (D == 128) {
+      if (fp.small_ring) return launch_wgmma_config<WgmmaConfig<Element, D, 1, true>>(fp, stream);
+    }
+    return launch_wgmma_config<WgmmaConfig<Element, D, 1>>(fp, stream);
+  };
+  const cudaError_t error = launch();
+  return error == cudaSuccess && fp.merge_lanes > 0 ? launch_merge<Element>(fp, stream) : error;
+}
+
+}  // namespace kbtool::cuda

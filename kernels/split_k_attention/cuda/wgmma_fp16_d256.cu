@@ -1,9 +1,0 @@
-#include "wgmma.cuh"
-
-namespace kbtool::cuda {
-
-cudaError_t launch_wgmma_fp16_d256(const FusedParams& fp, int row_units, cudaStream_t stream) {
-  return launch_wgmma_bucket<__half, 256>(fp, row_units, stream);
-}
-
-}  // namespace kbtool::cuda
