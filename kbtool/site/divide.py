@@ -17,9 +17,9 @@ from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
+from kbtool.markdown.escape import attribute, inline
+from kbtool.markdown.markup import bullets, heading, join, slug
 from kbtool.site import addresses as at
-from kbtool.site.escape import attribute, inline
-from kbtool.site.markup import bullets, heading, join, slug
 from kbtool.site.parts import clipped
 
 BUDGET = 20_800

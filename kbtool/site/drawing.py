@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from kbtool.site.escape import attribute, attribute_line, raw
+from kbtool.markdown.escape import attribute, attribute_line, raw
 
 LARGEST = 64 << 10
 """Characters of a drawing."""

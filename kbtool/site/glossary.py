@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from kbtool.markdown.escape import attribute, inline
 from kbtool.site import addresses as at
-from kbtool.site.escape import attribute, inline
 
 Linker = Callable[[str], str]
 """Prose as it goes into a page, escaped or rendered → the same with terms linked."""

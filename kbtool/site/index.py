@@ -12,6 +12,8 @@ from typing import NamedTuple
 from kbtool.ledger.audit import Item, Report, audit
 from kbtool.ledger.faults import Faults, Key, Meeting, Mend, bug_at
 from kbtool.ledger.patterns import Account, accounts
+from kbtool.markdown.escape import inline
+from kbtool.markdown.figures import build
 from kbtool.model.address import split_reference
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.kernel import Kernel
@@ -23,8 +25,6 @@ from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Bug, Session
 from kbtool.runner.history import Match, matching
 from kbtool.site import addresses as at
-from kbtool.site.escape import inline
-from kbtool.site.figures import build
 from kbtool.site.glossary import Terms
 from kbtool.store.prose import design, documents, notes
 from kbtool.store.sources import kernel_hashes

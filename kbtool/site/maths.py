@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from xml.etree.ElementTree import Element
 
-from kbtool.site.escape import attribute, attribute_line, raw
+from kbtool.markdown.escape import attribute, attribute_line, raw
 
 LONGEST = 2_000
 """Characters of a formula; the converter takes seconds over much longer ones."""

@@ -7,19 +7,9 @@ from itertools import groupby
 from typing import TypeVar
 
 from kbtool.ledger.audit import Grade, Item, Reckoned
-from kbtool.model.address import split_reference
-from kbtool.model.claim import Claim, Derivation, Operand
-from kbtool.model.kinds.benchmark import BenchmarkResult
-from kbtool.model.kinds.tune import TuneResult
-from kbtool.model.pattern import Pattern
-from kbtool.model.prose import plain
-from kbtool.model.run import Run
-from kbtool.model.session import Evidence, Fix, Session
-from kbtool.site import addresses as at
-from kbtool.site.escape import attribute, code, inline
-from kbtool.site.figures import unproven
-from kbtool.site.index import Index, page_of
-from kbtool.site.markup import (
+from kbtool.markdown.escape import attribute, code, inline
+from kbtool.markdown.figures import unproven
+from kbtool.markdown.markup import (
     anchor,
     bullets,
     chip,
@@ -30,6 +20,16 @@ from kbtool.site.markup import (
     slim_table,
     stacked_table,
 )
+from kbtool.model.address import split_reference
+from kbtool.model.claim import Claim, Derivation, Operand
+from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.kinds.tune import TuneResult
+from kbtool.model.pattern import Pattern
+from kbtool.model.prose import plain
+from kbtool.model.run import Run
+from kbtool.model.session import Evidence, Fix, Session
+from kbtool.site import addresses as at
+from kbtool.site.index import Index, page_of
 from kbtool.site.quoted import finding
 from kbtool.store.sources import kernel_file, kernel_paths
 

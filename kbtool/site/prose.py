@@ -12,9 +12,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from kbtool.markdown.escape import attribute, block, inline, raw
+from kbtool.markdown.markup import heading, join, slug
 from kbtool.model.prose import SCHEME
-from kbtool.site.escape import attribute, block, inline, raw
-from kbtool.site.markup import heading, join, slug
 from kbtool.site.maths import formula
 
 if TYPE_CHECKING:

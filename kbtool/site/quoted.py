@@ -7,10 +7,10 @@ import posixpath
 import re
 from collections.abc import Callable
 
+from kbtool.markdown.escape import inline, prose
+from kbtool.markdown.figures import ranged
 from kbtool.model.prose import FigureLink, addresses, expression, readable, replace_links
 from kbtool.site import addresses as at
-from kbtool.site.escape import inline, prose
-from kbtool.site.figures import ranged
 from kbtool.site.index import Index, page_of
 
 _MARK = "\ue000"

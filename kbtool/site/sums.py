@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from kbtool.ledger.rollup import EXPECTED, KINDS, By, Links, Rollup, Row, roll_up
+from kbtool.markdown.figures import UNKNOWN, minutes, money
 from kbtool.model.session import Session
-from kbtool.site.figures import UNKNOWN, minutes, money
 
 MONEY = KINDS
 

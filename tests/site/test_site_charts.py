@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from site_html import fragment
 from test_site_escape import TEXT, render, shown
 
+from kbtool.markdown.chart import SPARK_HEIGHT, SPARK_POINTS, SPARK_WIDTH, sparkline
+from kbtool.markdown.markup import table
+from kbtool.markdown.plot import SERIES, WIDTH, Axis, Mark, Point, Row, Series, plot, rows
 from kbtool.site import maths
-from kbtool.site.chart import SPARK_HEIGHT, SPARK_POINTS, SPARK_WIDTH, sparkline
 from kbtool.site.drawing import DrawingError, inlined
-from kbtool.site.markup import table
 from kbtool.site.maths import formula
-from kbtool.site.plot import SERIES, WIDTH, Axis, Mark, Point, Row, Series, plot, rows
 
 FLOAT = st.floats(allow_nan=True, allow_infinity=True)
 POSITIVE = st.floats(min_value=1e-6, max_value=1e12)

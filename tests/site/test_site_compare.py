@@ -13,8 +13,8 @@ import pytest
 import site_trees as trees
 from site_html import Site
 
+from kbtool.markdown.figures import benchmark
 from kbtool.site import addresses as at
-from kbtool.site.figures import benchmark
 from kbtool.site.index import Index
 from kbtool.site.pages import compare
 from kbtool.site.pages.benchmark import timed_beside

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_trees import attack
 
+from kbtool.markdown.chart import Bar, stacked
 from kbtool.model.session import Session
 from kbtool.site import addresses as at
-from kbtool.site.chart import Bar, stacked
 from kbtool.site.index import Index
 from kbtool.site.pages import costs
 from kbtool.site.sums import unstated

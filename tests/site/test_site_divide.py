@@ -10,9 +10,9 @@ import pytest
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 from site_html import Site
 
+from kbtool.markdown.markup import slug, stacked_table
 from kbtool.site import divide
 from kbtool.site.divide import BUDGET, divided, weight
-from kbtool.site.markup import slug, stacked_table
 from kbtool.site.parts import folded
 
 FRONT = (

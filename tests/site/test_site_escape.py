@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from site_html import Page, fragment
 from site_trees import ATTACK
 
-from kbtool.site import escape, markup, maths
+from kbtool.markdown import escape, markup
+from kbtool.site import maths
 from kbtool.site.prose import rendered
 
 TRICKY = st.sampled_from(

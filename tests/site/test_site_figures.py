@@ -9,12 +9,12 @@ import site_trees as trees
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbtool.markdown.escape import inline
+from kbtool.markdown.figures import counted, figure, many
 from kbtool.model.base import Instant, Quantity
 from kbtool.model.kinds.profile import KernelLaunch, ProfileCase, ProfileResult
 from kbtool.model.run import Run
 from kbtool.runner.words import headline, span
-from kbtool.site.escape import inline
-from kbtool.site.figures import counted, figure, many
 from kbtool.site.pages.debugging import profiled
 
 

@@ -15,10 +15,10 @@ from test_site_compare import called
 from test_site_home import home_page, part, put_run, results_of, slower, template
 from test_site_kernel import CPU, NEW, OLD, make, plain, run, sections
 
+from kbtool.markdown.figures import share_of_ceiling, unproven
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.kinds.tune import TuneResult
 from kbtool.site import addresses as at
-from kbtool.site.figures import share_of_ceiling, unproven
 from kbtool.site.index import Index
 from kbtool.site.pages import compare
 from kbtool.site.pages.benchmark import timed_beside
@@ -233,7 +233,8 @@ def test_one_noisy_benchmark_of_a_run_does_not_silence_the_other(root: Path) -> 
 
 def test_no_page_asks_the_record_itself() -> None:
     """A ratio made past ``figures.unproven`` is how a noisy one came to be told."""
-    site = Path(compare.__file__).parents[1]
+    package = Path(compare.__file__).parents[2]
+    pages = [*(package / "site").rglob("*.py"), *(package / "markdown").rglob("*.py")]
     asks = re.compile(r"\.noise\b|(?<!def )\bresult\.share_of_ceiling\(")
-    found = [p.name for p in site.rglob("*.py") if asks.search(p.read_text())]
+    found = [p.name for p in pages if asks.search(p.read_text())]
     assert found == ["figures.py"]

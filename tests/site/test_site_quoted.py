@@ -12,8 +12,8 @@ from markdown import markdown
 from site_html import fragment
 from site_trees import session_id
 
+from kbtool.markdown.escape import inline
 from kbtool.site import addresses as at
-from kbtool.site.escape import inline
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
 from kbtool.site.quoted import document, finding, line, paragraphs, place

@@ -16,11 +16,11 @@ import pytest
 import site_trees as trees
 
 from kbtool.cli.main import run
+from kbtool.markdown.figures import money, significant
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.site import addresses as at
 from kbtool.site import build as build_module
 from kbtool.site.build import SOURCE, build, load_config, write_source
-from kbtool.site.figures import money, significant
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
 from kbtool.site.serve import Live, free_port, serve, watched

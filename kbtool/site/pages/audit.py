@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from kbtool.ledger.audit import WRONG, Grade, Item, Reckoned
+from kbtool.markdown.escape import inline
+from kbtool.markdown.figures import ranged
+from kbtool.markdown.markup import bullets, facts, join, muted, nothing, slim_table, stacked_table
 from kbtool.site import addresses as at
-from kbtool.site.escape import inline
-from kbtool.site.figures import ranged
 from kbtool.site.index import Index, page_of
-from kbtool.site.markup import bullets, facts, join, muted, nothing, slim_table, stacked_table
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import last, optional, page_title, remarks, section
 from kbtool.site.quoted import finding

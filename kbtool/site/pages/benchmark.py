@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import geometric_mean, median
 
+from kbtool.markdown.escape import code, inline
+from kbtool.markdown.figures import many, share_of_ceiling, significant, sm_clock, unproven
+from kbtool.markdown.markup import bullets, chip, facts, join, nothing, slim_table
+from kbtool.markdown.plot import Axis, Mark, Row, rows, timed
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.run import Run
 from kbtool.runner.words import not_reached
-from kbtool.site.escape import code, inline
-from kbtool.site.figures import many, share_of_ceiling, significant, sm_clock, unproven
-from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table
 from kbtool.site.parts import compare_link, folded, no_ratio, yes_no
-from kbtool.site.plot import Axis, Mark, Row, rows, timed
 
 _MOST_ROWS = 60
 """Cases in one chart."""

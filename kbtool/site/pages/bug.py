@@ -8,13 +8,9 @@ from functools import partial, reduce
 
 from kbtool.ledger.faults import bug_at
 from kbtool.ledger.patterns import Span
-from kbtool.model.base import Quantity
-from kbtool.model.session import Bug
-from kbtool.site import addresses as at
-from kbtool.site.escape import block, code, inline, prose
-from kbtool.site.figures import many
-from kbtool.site.index import OPEN, BugCase, Index
-from kbtool.site.markup import (
+from kbtool.markdown.escape import block, code, inline, prose
+from kbtool.markdown.figures import many
+from kbtool.markdown.markup import (
     anchor,
     chip,
     facts,
@@ -24,6 +20,10 @@ from kbtool.site.markup import (
     outward,
     stacked_table,
 )
+from kbtool.model.base import Quantity
+from kbtool.model.session import Bug
+from kbtool.site import addresses as at
+from kbtool.site.index import OPEN, BugCase, Index
 from kbtool.site.pages import mutants
 from kbtool.site.pages.base import Page, Pages, Source, listed
 from kbtool.site.paging import HEAVY_ROWS, Part

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from functools import partial
 
+from kbtool.markdown.escape import code, inline
+from kbtool.markdown.figures import many
+from kbtool.markdown.markup import heading, join, slim_table
 from kbtool.model.kernel import Kernel, Target
 from kbtool.site import addresses as at
-from kbtool.site.escape import code, inline
-from kbtool.site.figures import many
-from kbtool.site.markup import heading, join, slim_table
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import folded, optional, page_title, section, yes_no
 

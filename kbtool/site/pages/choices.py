@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from kbtool.markdown.escape import inline
+from kbtool.markdown.markup import anchor, bullets, heading, join, stacked_table
 from kbtool.model.session import Decision, Plan, Session
-from kbtool.site.escape import inline
 from kbtool.site.index import Index
-from kbtool.site.markup import anchor, bullets, heading, join, stacked_table
 from kbtool.site.parts import cite, optional, section, sourced, turned, why_unknown
 
 

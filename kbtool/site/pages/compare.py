@@ -12,13 +12,13 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+from kbtool.markdown.escape import inline
+from kbtool.markdown.figures import instant, significant, sm_clock, unproven
+from kbtool.markdown.markup import bullets, join, nothing
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.run import Run
 from kbtool.site import addresses as at
-from kbtool.site.escape import inline
-from kbtool.site.figures import instant, significant, sm_clock, unproven
 from kbtool.site.index import Index
-from kbtool.site.markup import bullets, join, nothing
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.measured import groups
 from kbtool.site.pages.run import commands

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from kbtool.markdown.escape import block, code, inline
+from kbtool.markdown.figures import counted, many, significant
+from kbtool.markdown.markup import bullets, chip, facts, join, nothing, slim_table
 from kbtool.model.kinds.minimise import MinimiseResult
 from kbtool.model.kinds.profile import ProfileResult
 from kbtool.model.kinds.sanitise import SanitiseResult
 from kbtool.runner.words import not_reached
 from kbtool.site import addresses as at
-from kbtool.site.escape import block, code, inline
-from kbtool.site.figures import counted, many, significant
-from kbtool.site.markup import bullets, chip, facts, join, nothing, slim_table
 from kbtool.site.parts import folded
 from kbtool.steps.minimise import fault_of
 from kbtool.steps.sanitise import count

@@ -6,9 +6,9 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from functools import partial
 
+from kbtool.markdown.escape import inline
+from kbtool.markdown.markup import bullets, join, nothing
 from kbtool.site import addresses as at
-from kbtool.site.escape import inline
-from kbtool.site.markup import bullets, join, nothing
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import page_title
 

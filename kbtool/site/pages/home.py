@@ -8,15 +8,10 @@ from functools import partial
 from statistics import geometric_mean
 
 from kbtool.ledger.audit import WRONG
-from kbtool.model.kernel import Kernel
-from kbtool.model.session import Session
-from kbtool.runner.words import headline
-from kbtool.site import addresses as at
-from kbtool.site.chart import sparkline
-from kbtool.site.escape import code, inline
-from kbtool.site.figures import UNKNOWN, instant, many, significant, unproven
-from kbtool.site.index import Index
-from kbtool.site.markup import (
+from kbtool.markdown.chart import sparkline
+from kbtool.markdown.escape import code, inline
+from kbtool.markdown.figures import UNKNOWN, instant, many, significant, unproven
+from kbtool.markdown.markup import (
     admonition,
     bullets,
     cards,
@@ -27,6 +22,11 @@ from kbtool.site.markup import (
     nowrap,
     stacked_table,
 )
+from kbtool.model.kernel import Kernel
+from kbtool.model.session import Session
+from kbtool.runner.words import headline
+from kbtool.site import addresses as at
+from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.measured import (
     Group,

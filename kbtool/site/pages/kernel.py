@@ -6,16 +6,16 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from kbtool.markdown.escape import code, inline
+from kbtool.markdown.figures import benchmark, build, instant, unproven, validation, worst_error
+from kbtool.markdown.figures import significant as figure
+from kbtool.markdown.markup import chip, facts, heading, join, nothing, nowrap, stacked_table, table
 from kbtool.model.kernel import Kernel
 from kbtool.model.run import Run
 from kbtool.runner.words import cases_passed, headline, span
 from kbtool.site import addresses as at
 from kbtool.site.drawing import DrawingError, inlined
-from kbtool.site.escape import code, inline
-from kbtool.site.figures import benchmark, build, instant, unproven, validation, worst_error
-from kbtool.site.figures import significant as figure
 from kbtool.site.index import Index
-from kbtool.site.markup import chip, facts, heading, join, nothing, nowrap, stacked_table, table
 from kbtool.site.pages import measured, source
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import backlinks, clipped, crumb, newer_noisy, page_title, section

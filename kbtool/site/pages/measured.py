@@ -10,14 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import geometric_mean, median
 from typing import NamedTuple
 
-from kbtool.model.kernel import Kernel
-from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
-from kbtool.model.kinds.timing import Timing
-from kbtool.model.run import Run
-from kbtool.runner.words import not_reached
-from kbtool.site import addresses as at
-from kbtool.site.escape import block, code, inline
-from kbtool.site.figures import (
+from kbtool.markdown.escape import block, code, inline
+from kbtool.markdown.figures import (
     benchmark,
     build,
     instant,
@@ -27,12 +21,18 @@ from kbtool.site.figures import (
     unproven,
     validation,
 )
+from kbtool.markdown.markup import bullets, chip, heading, join, muted, nothing, nowrap, slim_table
+from kbtool.markdown.plot import Axis, Mark, Point, Row, Series, plot, rows, timed
+from kbtool.model.kernel import Kernel
+from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
+from kbtool.model.kinds.timing import Timing
+from kbtool.model.run import Run
+from kbtool.runner.words import not_reached
+from kbtool.site import addresses as at
 from kbtool.site.index import Index
-from kbtool.site.markup import bullets, chip, heading, join, muted, nothing, nowrap, slim_table
 from kbtool.site.pages.benchmark import ceiling
 from kbtool.site.pages.run import commands
 from kbtool.site.parts import compare_link, folded, newer_noisy, no_ratio
-from kbtool.site.plot import Axis, Mark, Point, Row, Series, plot, rows, timed
 
 _MOST_POINTS = 400
 """In one chart; with more, peers other than the baseline are left to the table."""

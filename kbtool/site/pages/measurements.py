@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kbtool.markdown.escape import inline
+from kbtool.markdown.markup import anchor, chip, heading, join, slim_table
 from kbtool.model.session import Measurement, Session
-from kbtool.site.escape import inline
-from kbtool.site.markup import anchor, chip, heading, join, slim_table
 from kbtool.site.parts import cite, optional, section, why_unknown
 
 

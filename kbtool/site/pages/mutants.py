@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbtool.model.kinds.mutants import MutantResult, MutantsResult
-from kbtool.model.mutant import Mutant
-from kbtool.site import addresses as at
-from kbtool.site.escape import block, code, inline
-from kbtool.site.index import BugCase, Index
-from kbtool.site.markup import (
+from kbtool.markdown.escape import block, code, inline
+from kbtool.markdown.markup import (
     bullets,
     chip,
     facts,
@@ -18,6 +14,10 @@ from kbtool.site.markup import (
     nothing,
     stacked_table,
 )
+from kbtool.model.kinds.mutants import MutantResult, MutantsResult
+from kbtool.model.mutant import Mutant
+from kbtool.site import addresses as at
+from kbtool.site.index import BugCase, Index
 from kbtool.site.parts import clipped, folded, section
 from kbtool.steps.mutants import headline
 from kbtool.store.sources import kernel_file, kernel_paths

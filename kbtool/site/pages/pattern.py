@@ -15,12 +15,9 @@ from kbtool.ledger.patterns import (
     saving_text,
     time_text,
 )
-from kbtool.model.pattern import Pattern
-from kbtool.site import addresses as at
-from kbtool.site.escape import block, code, inline, prose
-from kbtool.site.figures import many
-from kbtool.site.index import Index
-from kbtool.site.markup import (
+from kbtool.markdown.escape import block, code, inline, prose
+from kbtool.markdown.figures import many
+from kbtool.markdown.markup import (
     anchor,
     bullets,
     chip,
@@ -32,6 +29,9 @@ from kbtool.site.markup import (
     stacked_table,
     table,
 )
+from kbtool.model.pattern import Pattern
+from kbtool.site import addresses as at
+from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.bug import lost_in_all
 from kbtool.site.pages.recipe import command, steps

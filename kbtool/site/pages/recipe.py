@@ -7,16 +7,16 @@ from functools import partial
 from statistics import median
 from typing import NamedTuple
 
+from kbtool.markdown.escape import block, code, inline, prose
+from kbtool.markdown.figures import many, seconds
+from kbtool.markdown.markup import chip, facts, join, muted, nothing, slim_table, table
 from kbtool.model.kinds.base import StepBase
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo, Run
 from kbtool.runner.history import PAST_RUNS, place, seconds_taken
 from kbtool.site import addresses as at
-from kbtool.site.escape import block, code, inline, prose
-from kbtool.site.figures import many, seconds
 from kbtool.site.index import Index
-from kbtool.site.markup import chip, facts, join, muted, nothing, slim_table, table
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.run import rows as run_rows
 from kbtool.site.parts import backlinks, crumb, page_title, section

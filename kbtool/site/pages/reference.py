@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
+from kbtool.markdown.escape import code, inline
+from kbtool.markdown.markup import anchor, bullets, heading, join, slim_table
 from kbtool.model.json_schema import MODELS, plain_schema
 from kbtool.site import addresses as at
-from kbtool.site.escape import code, inline
-from kbtool.site.markup import anchor, bullets, heading, join, slim_table
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import page_title, yes_no
 

@@ -6,6 +6,20 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from shlex import quote
 
+from kbtool.markdown.escape import block, code, inline
+from kbtool.markdown.figures import UNKNOWN, instant, many, seconds
+from kbtool.markdown.markup import (
+    admonition,
+    bullets,
+    chip,
+    facts,
+    join,
+    nothing,
+    nowrap,
+    slim_table,
+    stacked_table,
+    table,
+)
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.kinds.build import BuildResult
 from kbtool.model.kinds.command import CommandResult
@@ -19,21 +33,7 @@ from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.run import Run
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at
-from kbtool.site.escape import block, code, inline
-from kbtool.site.figures import UNKNOWN, instant, many, seconds
 from kbtool.site.index import Index, has_section
-from kbtool.site.markup import (
-    admonition,
-    bullets,
-    chip,
-    facts,
-    join,
-    nothing,
-    nowrap,
-    slim_table,
-    stacked_table,
-    table,
-)
 from kbtool.site.pages import benchmark, debugging, mutants, tune, validation
 from kbtool.site.pages.base import Page, Pages, Source, listed
 from kbtool.site.paging import HEAVY_ROWS, Part

@@ -7,13 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from kbtool.ledger.faults import bug_at
-from kbtool.model.session import Session
-from kbtool.runner.words import headline
-from kbtool.site import addresses as at
-from kbtool.site.escape import code, inline
-from kbtool.site.figures import many, minutes
-from kbtool.site.index import Index
-from kbtool.site.markup import (
+from kbtool.markdown.escape import code, inline
+from kbtool.markdown.figures import many, minutes
+from kbtool.markdown.markup import (
     anchor,
     bullets,
     chip,
@@ -26,6 +22,10 @@ from kbtool.site.markup import (
     stacked_table,
     table,
 )
+from kbtool.model.session import Session
+from kbtool.runner.words import headline
+from kbtool.site import addresses as at
+from kbtool.site.index import Index
 from kbtool.site.pages import choices, measurements, timeline
 from kbtool.site.pages.base import Page, Pages, Source, listed
 from kbtool.site.paging import Part

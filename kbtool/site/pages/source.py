@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import groupby
 
+from kbtool.markdown.escape import attribute_line, code, inline, raw
+from kbtool.markdown.figures import many
+from kbtool.markdown.markup import bullets, facts, join
 from kbtool.model.kernel import Kernel
 from kbtool.site import addresses as at
 from kbtool.site import divide
-from kbtool.site.escape import attribute_line, code, inline, raw
-from kbtool.site.figures import many
 from kbtool.site.index import Index
-from kbtool.site.markup import bullets, facts, join
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.mutants import line_of
 from kbtool.site.parts import folded, page_title

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from kbtool.markdown.escape import inline
+from kbtool.markdown.markup import anchor, join, nothing, nowrap, table
 from kbtool.model.pattern import Pattern
 from kbtool.model.session import Session
 from kbtool.site import addresses as at
-from kbtool.site.escape import inline
 from kbtool.site.index import Index, page_of
-from kbtool.site.markup import anchor, join, nothing, nowrap, table
 from kbtool.site.pages.base import Page, Pages, Source, listed
 from kbtool.site.paging import Part
 from kbtool.site.parts import page_title

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from kbtool.markdown.escape import attribute, inline, raw
+from kbtool.markdown.figures import minutes
+from kbtool.markdown.markup import anchor, chip, muted, stacked_table
 from kbtool.model.base import Quantity
 from kbtool.model.session import Session, Step
 from kbtool.site import addresses as at
-from kbtool.site.escape import attribute, inline, raw
-from kbtool.site.figures import minutes
 from kbtool.site.index import Index
-from kbtool.site.markup import anchor, chip, muted, stacked_table
 from kbtool.site.parts import cite, optional, section, why_unknown
 
 _WIDTH, _HEIGHT = 150, 14

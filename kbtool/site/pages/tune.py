@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kbtool.markdown.escape import code, inline
+from kbtool.markdown.figures import significant, unproven
+from kbtool.markdown.markup import chip, facts, join, nothing, slim_table, table
 from kbtool.model.kinds.tune import TuneCase, TuneResult
 from kbtool.runner.words import not_reached
-from kbtool.site.escape import code, inline
-from kbtool.site.figures import significant, unproven
-from kbtool.site.markup import chip, facts, join, nothing, slim_table, table
 from kbtool.site.parts import folded, no_ratio
 
 

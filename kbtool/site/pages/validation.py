@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kbtool.markdown.escape import code, inline
+from kbtool.markdown.figures import seconds, significant, worst_error
+from kbtool.markdown.markup import chip, facts, join, nothing, slim_table
 from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
 from kbtool.runner.words import cases_passed
 from kbtool.site import addresses as at
-from kbtool.site.escape import code, inline
-from kbtool.site.figures import seconds, significant, worst_error
-from kbtool.site.markup import chip, facts, join, nothing, slim_table
 from kbtool.site.parts import yes_no
 
 NEAREST = 10

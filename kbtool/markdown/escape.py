@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
+from kbtool.markdown.figures import figure
 from kbtool.model.prose import plain
-from kbtool.site.figures import figure
 
 _HIDDEN = "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
 """Characters that change how the text around them is read, and do not show."""

@@ -12,9 +12,9 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import NamedTuple
 
-from kbtool.site import axes
-from kbtool.site.escape import attribute, raw
-from kbtool.site.figures import money
+from kbtool.markdown import axes
+from kbtool.markdown.escape import attribute, raw
+from kbtool.markdown.figures import money
 
 WIDTH = 720
 SPARK_WIDTH, SPARK_HEIGHT = 96, 24

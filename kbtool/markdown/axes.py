@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kbtool.site.escape import attribute
+from kbtool.markdown.escape import attribute
 
 
 def levels(ticks: Iterable[tuple[float, str]], left: float, right: float) -> list[str]:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from kbtool.site.escape import attribute, inline
+from kbtool.markdown.escape import attribute, inline
 
 GOOD = frozenset(
     {

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from kbtool.site import axes
-from kbtool.site.escape import attribute, raw
-from kbtool.site.figures import significant
+from kbtool.markdown import axes
+from kbtool.markdown.escape import attribute, raw
+from kbtool.markdown.figures import significant
 
 WIDTH = 720
 HEIGHT = 320
