@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kbtool.gpu.build import (
@@ -21,6 +21,7 @@ from kbtool.gpu.build import (
     plan_build,
     usage_log,
 )
+from kbtool.gpu.toolchain import find_nvcc
 from kbtool.model.kernel import Kernel
 
 _ENTRY = re.compile(r"ptxas info\s*: Compiling entry function '(.+)' for '\w+'")
@@ -68,6 +69,8 @@ def plan_compile(
     cache: Path,
     targets: Sequence[str] = (),
     architectures: Sequence[str] = (),
+    *,
+    quick: bool = False,
 ) -> list[BuildPlan]:
     """A build plan for each of the kernel's CUDA targets and each of its architectures.
 
@@ -77,19 +80,39 @@ def plan_compile(
         cache: where objects go.
         targets: only these; all if empty. Those without CUDA sources have no plan.
         architectures: only these: ``sm_80`` and the like; all that a target lists if empty.
+        quick: to see whether it compiles, and no more: unoptimised device code, and the host half
+            of CUDA sources for a target's first architecture only.
 
     Raises:
         MachineError: there is no nvcc, no compiler or no torch.
         UsageError: a file is missing.
     """
-    return [
-        plan_build(kernel, folder, target, cache, architecture)
-        for target, spec in kernel.targets.items()
-        for architecture in spec.architectures
-        if target in (targets or kernel.targets)
-        and architecture in (architectures or spec.architectures)
-        and any(is_cuda(source) for source in spec.sources_for(architecture))
-    ]
+    plans = []
+    for target, spec in kernel.targets.items():
+        wanted = [
+            plan_build(kernel, folder, target, cache, architecture)
+            for architecture in spec.architectures
+            if target in (targets or kernel.targets)
+            and architecture in (architectures or spec.architectures)
+            and any(is_cuda(source) for source in spec.sources_for(architecture))
+        ]
+        plans += [_quick(plan, host=plan is wanted[0]) for plan in wanted] if quick else wanted
+    return plans
+
+
+def _quick(plan: BuildPlan, *, host: bool) -> BuildPlan:
+    """``plan`` with CUDA objects that show whether they compile and that no build links."""
+    flags: list[str] = []
+    if int(find_nvcc()[1].partition(".")[0]) >= 13:
+        flags.append("--Ofast-compile=max")
+    if not host:
+        flags.append("-cubin")  # nvcc obeys it before the -c of the rule
+    name = "-quick" if host else "-quick-device"
+    objects = {
+        source: path.with_stem(path.stem + name) if is_cuda(source) else path
+        for source, path in plan.objects.items()
+    }
+    return replace(plan, cuda_flags=(*plan.cuda_flags, *flags), objects=objects)
 
 
 def compile_cuda(

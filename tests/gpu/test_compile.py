@@ -158,10 +158,11 @@ def test_every_source_compiles_for_every_architecture_once(root, kbtool):
 
 
 @needs_nvcc
-def test_each_source_that_does_not_compile_is_told_with_its_pattern(root, kbtool):
+@pytest.mark.parametrize("quick", [[], ["--quick"]], ids=["whole", "quick"])
+def test_each_source_that_does_not_compile_is_told_with_its_pattern(root, kbtool, quick):
     (root / "kernels/twice/twice.h").write_text("#define SIZE 262144\n")
     (root / "kernels/twice/sub/other.cu").write_text("__global__ void f() { g(); }\n")
-    done = kbtool("kernel", "compile", "--json", root=root)
+    done = kbtool("kernel", "compile", "--json", *quick, root=root)
     assert done.code == 1
     errors = {
         (one["source"], one["architecture"]): one["error"]
@@ -182,6 +183,17 @@ def test_each_source_that_does_not_compile_is_told_with_its_pattern(root, kbtool
     )
     assert done.err.count("P01 Shared") == 2  # the cards have different limits, and so two errors
     assert "4 sources, 2 architectures, 7 objects: 4 failed" in done.err
+
+
+@needs_nvcc
+def test_what_was_compiled_quickly_is_no_object_of_a_build(root, kbtool):
+    quick = kbtool("kernel", "compile", "--quick", "--json", root=root)
+    assert quick.code == 0, quick.err
+    cuda = [line for line in compile_lines(quick.err) if ".cu for sm_" in line]
+    assert len(cuda) == 5
+    assert [one["functions"] for one in json.loads(quick.out)["compiled"]] == [[]] * 7
+    assert compile_lines(kbtool("kernel", "compile", "--quick", root=root).err) == []
+    assert compile_lines(kbtool("kernel", "compile", root=root).err) == cuda
 
 
 @needs_nvcc
