@@ -1,5 +1,6 @@
 # make run       build, validate, benchmark and record the Split-K attention kernel
 # make test      every test, the linters, the type checker, every CUDA source for every card
+# make coverage  the tests, and which lines of kbtool they run
 # make test-gpu  the tests that need a card, alone; make test skips them where there is none
 # make bench     the tool's own speed, as ratios and medians
 # make site      the site, in site/
@@ -12,7 +13,7 @@ FOCUS := .venv-focus
 FOCUS_PYTHON ?= python3.12
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: run test lint unit cuda test-gpu bench site serve focus clean
+.PHONY: run test lint unit coverage cuda test-gpu bench site serve focus clean
 .DEFAULT_GOAL := help
 
 help:
@@ -33,11 +34,14 @@ lint: $(VENV)/.ready
 	$(BIN)/python -m kbtool schema --check
 
 unit: $(VENV)/.ready
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest -n auto --maxprocesses 8
+
+coverage: $(VENV)/.ready
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --cov --cov-report=term
 
 # Needs nvcc and no card; says so where there is none.
 cuda: $(VENV)/.ready
-	$(BIN)/python -m kbtool kernel compile --skip-without-nvcc >/dev/null
+	$(BIN)/python -m kbtool kernel compile --quick --skip-without-nvcc >/dev/null
 
 test-gpu: $(VENV)/.ready
 	$(BIN)/python -m pytest -m gpu

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kbtool.site.build import build
-
 SETTLED = """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"""
 
 
@@ -92,9 +90,8 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def served(root: Path) -> Iterator[Served]:
-    out = root / "site"
-    build(root, out)
+def served(out: Path) -> Iterator[Served]:
+    """The site that was built into ``out``, on a free port of the loopback interface."""
     handler = functools.partial(_Quiet, directory=str(out))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)

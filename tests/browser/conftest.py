@@ -10,27 +10,23 @@ from typing import Any
 
 import pytest
 from browsing import Served, Visit, served
+from site_html import Site
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "site"))
-import site_trees as trees
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
 
 @pytest.fixture(scope="session")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """This repository's records, from a copy."""
-    here = Path(__file__).parents[2]
-    root = tmp_path_factory.mktemp("browser") / "kb"
-    for name in ("sessions", "patterns", "kernels", "docs"):
-        shutil.copytree(here / name, root / name)
-    with served(root) as site:
+def own(real_site: Site) -> Iterator[Served]:
+    """This repository's records."""
+    with served(real_site.out) as site:
         yield site
 
 
 @pytest.fixture(scope="session")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(trees.make(tmp_path_factory.mktemp("attacked") / "kb", trees.attack)) as site:
+def hostile(hostile_site: Site) -> Iterator[Served]:
+    with served(hostile_site.out) as site:
         yield site
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
+import site_trees as trees
 from browsing import Served, Visit, served
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "site"))
-import site_trees as trees
+from kbtool.site.build import build
 
 Open = Callable[..., Visit]
 
@@ -70,7 +69,8 @@ def put_runs(root: Path) -> None:
 def timed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     root = trees.make(tmp_path_factory.mktemp("timed") / "kb")
     put_runs(root)
-    with served(root) as site:
+    build(root, root / "site")
+    with served(root / "site") as site:
         yield site
 
 

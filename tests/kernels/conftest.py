@@ -1,4 +1,4 @@
-"""Builds the attention library once a session and loads it into this process."""
+"""Builds the attention library once a run and loads it into this process."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def import_file(path: Path, name: str) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def interface(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+def interface(build_cache: Path) -> ModuleType:
     """The Python face of the operator, its library loaded."""
-    torch.ops.load_library(build_library(tmp_path_factory.mktemp("attention")))
+    torch.ops.load_library(build_library(build_cache))
     return import_file(FOLDER / "interface.py", "split_k_attention_interface")
 
 

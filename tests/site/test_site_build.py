@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import pytest
 import site_trees as trees
 from site_html import Site, read_site
 from site_trees import attack
@@ -21,14 +20,6 @@ from kbtool.site.index import Index
 from kbtool.site.pages import pages
 from kbtool.site.tree import packaged
 from kbtool.store.tree import KnowledgeBase
-
-SITES = ["plain_site", "hostile_site", "empty_site", "real_site"]
-
-
-@pytest.fixture(params=SITES)
-def site(request: pytest.FixtureRequest) -> Site:
-    found: Site = request.getfixturevalue(request.param)
-    return found
 
 
 def test_a_strict_build_has_no_problem(site: Site) -> None:
