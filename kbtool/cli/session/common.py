@@ -212,6 +212,18 @@ def item_of(kind: type[Model], given: Mapping[str, str | Sequence[str] | None]) 
     return item
 
 
+def single_fields(kind: type[Model]) -> dict[str, str]:
+    """The fields of a model that hold one value, not a list of them: name → description."""
+    from typing import get_args, get_origin
+
+    return {
+        name: field.description or ""
+        for name, field in kind.model_fields.items()
+        if not {list, dict}
+        & {get_origin(field.annotation), *map(get_origin, get_args(field.annotation))}
+    }
+
+
 def refuse_secrets(*texts: str) -> None:
     """Raise if a text breaks a rule for all texts of records."""
     from kbtool.model.errors import UsageError

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import knowledge_base
-from kbtool.cli.session.common import OPTION, item_of, path_of, session_option
+from kbtool.cli.session.common import (
+    OPTION,
+    item_of,
+    path_of,
+    session_option,
+    single_fields,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +24,35 @@ if TYPE_CHECKING:
     from kbtool.store.tree import KnowledgeBase
 
 
+class BugCommand(click.Command):
+    """The command that adds a bug: an option for every field of a bug that has one value.
+
+    The fields are read when the options are asked for; ``kbtool session --help`` imports no models.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Its own options, and one for each field that they leave out."""
+        from kbtool.model.session import Bug
+
+        *own, help_option = super().get_params(ctx)
+        taken = {param.name for param in own}
+        return [
+            *own,
+            *(
+                click.Option([f"--{name.replace('_', '-')}"], metavar="TEXT", help=about)
+                for name, about in single_fields(Bug).items()
+                if name not in taken | _IN_THE_FILE
+            ),
+            help_option,
+        ]
+
+
+_IN_THE_FILE = {"status", "source", "error_text"}
+"""Fields that `kbtool session bug` leaves to `fix` or to the file: an error message has lines."""
+
+
 @click.command(
+    cls=BugCommand,
     epilog="""\b
 Examples:
   kbtool session bug "NaN in the last tile"
@@ -26,29 +60,25 @@ Examples:
   kbtool session bug "Undefined symbol again" --again N+7A#bugs.undefined-symbol
 
 \b
-The bug is open until `kbtool session fix` mends it. What else a record can say of it (hypotheses,
-the error's text, mutants) is written in session.yaml, and so is what turns out to be wrong."""
+The bug stays open until `kbtool session fix` names what fixed it. Its hypotheses, error message
+and mutants are written in session.yaml; corrections are made there too.""",
 )
 @click.argument("title")
 @click.option("--symptom", metavar="TEXT", help="What was seen.")
-@click.option("--cause", metavar="TEXT", help="Why, where it is known.")
-@click.option("--lost", metavar="TIME", help="The time spent on it in this session: '40 min'.")
-@click.option("--again", metavar="BUG", help="The same fault met earlier: ID, SESSION#bugs.ID.")
+@click.option("--cause", metavar="TEXT", help="Why it happened, if that is known.")
 @click.option(
-    "--id", "id_", metavar="ID", help="Its name for references; made of TITLE if not given."
+    "--lost", "minutes_lost", metavar="TIME", help="Time spent on it in this session: '40 min'."
 )
+@click.option(
+    "--again",
+    "recurrence_of",
+    metavar="BUG",
+    help="The same fault, met earlier: ID or SESSION#bugs.ID.",
+)
+@click.option("--id", metavar="ID", help="Its name for references; made from TITLE if not given.")
 @session_option
 @click.pass_context
-def bug(
-    ctx: click.Context,
-    title: str,
-    symptom: str | None,
-    cause: str | None,
-    lost: str | None,
-    again: str | None,
-    id_: str | None,
-    name: str | None,
-) -> None:
+def bug(ctx: click.Context, /, name: str | None, **given: str | None) -> None:
     """Add a bug to a session: a fault that it met, TITLE in a few words."""
     from kbtool.model.session import Bug
     from kbtool.store.edit import add_bug
@@ -56,18 +86,17 @@ def bug(
 
     base = knowledge_base(ctx)
     path, record = path_of(base, name, "running", OPTION)
-    item = item_of(Bug, {
-        "id": id_ or slug(title, "bug"),
+    title, again = given["title"] or "", given["recurrence_of"]
+    given |= {
+        "id": given["id"] or slug(title, "bug"),
         "title": title.strip(),
-        "symptom": symptom,
-        "cause": cause,
         "status": "open",
         "recurrence_of": again and _bug_named(base, record, again),
-        "minutes_lost": lost,
-    })  # fmt: skip
+    }
+    item = item_of(Bug, {field: given.get(field) for field in Bug.model_fields})
     add_bug(path, item)
     click.echo(f"{record.id}: bug {item['id']}: {item['title']}")
-    click.echo(f"once it is mended: `kbtool session fix {item['id']}`", err=True)
+    click.echo(f"once it is fixed: `kbtool session fix {item['id']}`", err=True)
 
 
 @click.command(

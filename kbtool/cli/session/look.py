@@ -18,6 +18,7 @@ from kbtool.cli.session.common import (
     minutes,
     named,
     run_summary,
+    single_fields,
     stored,
     told,
 )
@@ -198,7 +199,6 @@ _SHOWN: dict[str, tuple[str, ...]] = {
     "measurements": ("id", "title", "kind", "validated"),
     "measurements.columns": ("unit",),
     "measurements.rows": ("id", "case", "values", "verdict"),
-    "bugs": ("id", "title", "status", "symptom", "cause", "recurrence_of", "minutes_lost"),
     "bugs.hypotheses": ("id", "statement", "likelihood", "verdict"),
     "fixes": ("bug", "change", "place", "commit", "confirmed", "shown_by", "note"),
     "commits": ("id", "sha", "title", "role"),
@@ -211,6 +211,15 @@ _SHOWN: dict[str, tuple[str, ...]] = {
     "deliverables": ("id", "title", "sizes", "state"),
 }  # fmt: skip
 """Place in a record → what is printed of it; the last line names the rest."""
+
+_NOT_SHOWN = {"bugs": ("error_text", "mutants", "source")}
+"""Place in a record → what is not printed of it, where all else is."""
+
+
+def _is_shown(place: str, name: str) -> bool:
+    if place in _NOT_SHOWN:
+        return name not in _NOT_SHOWN[place]
+    return name in _SHOWN.get(place, ())
 
 
 def _left_out(record: Session) -> list[str]:
@@ -230,7 +239,7 @@ def _left_out(record: Session) -> list[str]:
 
 def _some_of(parts: list[str]) -> bool:
     place = ".".join(parts)
-    return any(one == place or one.startswith(f"{place}.") for one in _SHOWN)
+    return any(one == place or one.startswith(f"{place}.") for one in [*_SHOWN, *_NOT_SHOWN])
 
 
 def _not_shown(item: Any, path: str = "") -> Iterator[str]:
@@ -240,7 +249,7 @@ def _not_shown(item: Any, path: str = "") -> Iterator[str]:
     if isinstance(item, Model):
         for name, field in type(item).model_fields.items():
             value = getattr(item, name)
-            if value not in (None, field.default) and name not in _SHOWN.get(path, ()):
+            if value not in (None, field.default) and not _is_shown(path, name):
                 yield from _not_shown(value, f"{path}.{name}" if path else name)
     elif isinstance(item, list | dict) and any(isinstance(one, Model) for one in _values(item)):
         for one in _values(item):
@@ -274,9 +283,9 @@ def _bug_lines(faults: Faults, own: str, bug: Bug) -> list[str]:
     if status != bug.status:
         status += f"; the session left it {bug.status}"
     lines = [f"{bug.id} ({status}): {bug.title}{told(lost=bug.minutes_lost)}"]
-    for name in ("symptom", "cause", "recurrence_of"):
+    for name in single_fields(type(bug)):
         value = getattr(bug, name)
-        if value is not None:
+        if value is not None and _is_shown("bugs", name) and name not in _ON_FIRST_LINE:
             lines.append(f"{name.replace('_', ' ')}: {value}")
     for guess in bug.hypotheses:
         held = f", {guess.likelihood}" if guess.likelihood else ""
@@ -285,6 +294,10 @@ def _bug_lines(faults: Faults, own: str, bug: Bug) -> list[str]:
         f"fix in {by.label}: {_fix(fix)}" for by, fix in faults.fixes((own, bug.id)) if by.id != own
     ]
     return lines
+
+
+_ON_FIRST_LINE = {"id", "title", "status", "minutes_lost"}
+"""Fields of a bug that its first line has."""
 
 
 def _fix(fix: Fix) -> str:
