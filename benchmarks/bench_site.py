@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from generate import generate
 
 from kbtool.site import addresses as at
-from kbtool.site import serve as serving
-from kbtool.site.build import build
+from kbtool.site.html import serve as serving
+from kbtool.site.html.build import build
 from kbtool.site.paging import ROWS
 
 ROOT = Path(__file__).resolve().parents[1]

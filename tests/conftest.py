@@ -75,7 +75,7 @@ def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_site(root: Path) -> Site:
-    from kbtool.site.build import build
+    from kbtool.site.html.build import build
 
     out = root / "site"
     return Site(root, out, build(root, out), read_site(out))

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
 
-from kbtool.site.build import Built
+from kbtool.site.html.build import Built
 
 VOID = {"br", "hr", "img", "input", "link", "meta", "col", "path", "circle", "source"}
 

@@ -166,7 +166,7 @@ def _site(name: str) -> str:
     """kbtool's own site configuration, under this name."""
     import json
 
-    from kbtool.site.tree import packaged
+    from kbtool.site.html.tree import packaged
 
     text = packaged("mkdocs.yml").read_text(encoding="utf-8")
     return text.replace("site_name: kbtool\n", f"site_name: {json.dumps(name)}\n", 1)

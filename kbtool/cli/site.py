@@ -36,7 +36,7 @@ def build(ctx: click.Context, out: str | None, strict: bool) -> None:
     from datetime import date
     from pathlib import Path
 
-    from kbtool.site.build import build as build_site
+    from kbtool.site.html.build import build as build_site
 
     root = knowledge_base(ctx).root
     built = build_site(root, Path(out).absolute() if out else root / "site", date.today())
@@ -67,6 +67,6 @@ def serve(ctx: click.Context, port: int) -> None:
       kbtool site serve              on port 8000
       kbtool site serve --port 0     on a free port
     """
-    from kbtool.site.serve import serve as serve_site
+    from kbtool.site.html.serve import serve as serve_site
 
     serve_site(knowledge_base(ctx).root, port, lambda line: click.echo(f"kbtool: {line}", err=True))

@@ -27,7 +27,7 @@ _START = re.compile(r"(\d*)([.)+\-])")
 def inline(value: object) -> str:
     """``value`` as one line of text, for a paragraph, a table cell, a heading or a link.
 
-    A figure that it takes from a record shows as the figure; ``kbtool.site.quoted`` links it.
+    A figure that it takes from a record shows as the figure; ``kbtool.site.text.quoted`` links it.
     """
     words = " ".join(plain(figure(value)).split())
     start = _START.match(words)

@@ -25,7 +25,7 @@ from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Bug, Session
 from kbtool.runner.history import Match, matching
 from kbtool.site import addresses as at
-from kbtool.site.glossary import Terms
+from kbtool.site.text.glossary import Terms
 from kbtool.store.prose import design, documents, notes
 from kbtool.store.sources import kernel_hashes
 from kbtool.store.tree import KnowledgeBase

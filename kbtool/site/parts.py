@@ -30,7 +30,7 @@ from kbtool.model.run import Run
 from kbtool.model.session import Evidence, Fix, Session
 from kbtool.site import addresses as at
 from kbtool.site.index import Index, page_of
-from kbtool.site.quoted import finding
+from kbtool.site.text.quoted import finding
 from kbtool.store.sources import kernel_file, kernel_paths
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ import pytest
 import site_trees as trees
 from browsing import Served, Visit, served
 
-from kbtool.site.build import build
+from kbtool.site.html.build import build
 
 Open = Callable[..., Visit]
 

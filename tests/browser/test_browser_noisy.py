@@ -10,7 +10,7 @@ import site_trees as trees
 from test_site_noisy import LOUD, WHY, put_noisy
 
 from kbtool.site import addresses as at
-from kbtool.site.build import build
+from kbtool.site.html.build import build
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 import site_trees as trees
 
 from kbtool.site import addresses as at
-from kbtool.site.divide import BUDGET, weight
+from kbtool.site.html.divide import BUDGET, weight
 from kbtool.site.index import Index
 from kbtool.site.pages import bug, pattern, recipe, session
 from kbtool.site.paging import HEAVY_ROWS, parts

@@ -15,10 +15,10 @@ from site_trees import attack
 from kbtool.model.pattern import Pattern
 from kbtool.model.session import Session
 from kbtool.site import addresses as at
-from kbtool.site.build import build
+from kbtool.site.html.build import build
+from kbtool.site.html.tree import packaged
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
-from kbtool.site.tree import packaged
 from kbtool.store.tree import KnowledgeBase
 
 

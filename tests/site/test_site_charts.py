@@ -16,9 +16,9 @@ from test_site_escape import TEXT, render, shown
 from kbtool.markdown.chart import SPARK_HEIGHT, SPARK_POINTS, SPARK_WIDTH, sparkline
 from kbtool.markdown.markup import table
 from kbtool.markdown.plot import SERIES, WIDTH, Axis, Mark, Point, Row, Series, plot, rows
-from kbtool.site import maths
-from kbtool.site.drawing import DrawingError, inlined
-from kbtool.site.maths import formula
+from kbtool.site.text import maths
+from kbtool.site.text.drawing import DrawingError, inlined
+from kbtool.site.text.maths import formula
 
 FLOAT = st.floats(allow_nan=True, allow_infinity=True)
 POSITIVE = st.floats(min_value=1e-6, max_value=1e12)
@@ -289,7 +289,7 @@ def test_a_formula_has_only_harmless_elements(text: str) -> None:
 
 
 def test_dollars_of_money_are_no_formula() -> None:
-    from kbtool.site.prose import rendered
+    from kbtool.site.text.prose import rendered
 
     page = render(rendered("It cost $5 and then $6; $x_1$ is a formula.", "n", 3))
     assert "It cost $5 and then $6;" in page.text

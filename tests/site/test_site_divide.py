@@ -11,8 +11,8 @@ from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 from site_html import Site
 
 from kbtool.markdown.markup import slug, stacked_table
-from kbtool.site import divide
-from kbtool.site.divide import BUDGET, divided, weight
+from kbtool.site.html import divide
+from kbtool.site.html.divide import BUDGET, divided, weight
 from kbtool.site.parts import folded
 
 FRONT = (

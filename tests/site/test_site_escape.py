@@ -15,8 +15,8 @@ from site_html import Page, fragment
 from site_trees import ATTACK
 
 from kbtool.markdown import escape, markup
-from kbtool.site import maths
-from kbtool.site.prose import rendered
+from kbtool.site.text import maths
+from kbtool.site.text.prose import rendered
 
 TRICKY = st.sampled_from(
     [

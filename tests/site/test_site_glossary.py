@@ -10,11 +10,11 @@ import site_trees as trees
 from site_html import fragment
 
 from kbtool.site import addresses as at
-from kbtool.site.glossary import Terms
 from kbtool.site.index import Index
 from kbtool.site.pages import glossary
 from kbtool.site.pages import pages as all_pages
-from kbtool.site.prose import rendered
+from kbtool.site.text.glossary import Terms
+from kbtool.site.text.prose import rendered
 from kbtool.store.tree import KnowledgeBase
 
 WRITTEN = (Path(__file__).parents[2] / at.GLOSSARY.replace("guide/", "docs/guide/")).read_text()

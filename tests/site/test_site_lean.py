@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from site_html import fragment
 
-from kbtool.site.lean import COLUMNS, lean
+from kbtool.site.html.lean import COLUMNS, lean
 
 RIGHT = ' style="text-align: right;"'
 

@@ -14,10 +14,10 @@ from site_trees import session_id
 
 from kbtool.markdown.escape import inline
 from kbtool.site import addresses as at
+from kbtool.site.html.tree import source_files
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
-from kbtool.site.quoted import document, finding, line, paragraphs, place
-from kbtool.site.tree import source_files
+from kbtool.site.text.quoted import document, finding, line, paragraphs, place
 from kbtool.store.tree import KnowledgeBase
 
 

@@ -19,12 +19,12 @@ from kbtool.cli.main import run
 from kbtool.markdown.figures import money, significant
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.site import addresses as at
-from kbtool.site import build as build_module
-from kbtool.site.build import SOURCE, build, load_config, write_source
+from kbtool.site.html import build as build_module
+from kbtool.site.html.build import SOURCE, build, load_config, write_source
+from kbtool.site.html.serve import Live, free_port, serve, watched
+from kbtool.site.html.tree import packaged, source_files, write
 from kbtool.site.index import Index
 from kbtool.site.pages import pages
-from kbtool.site.serve import Live, free_port, serve, watched
-from kbtool.site.tree import packaged, source_files, write
 from kbtool.store.tree import KnowledgeBase
 
 

@@ -15,11 +15,11 @@ from site_html import Site
 
 from kbtool.model.json_schema import json_schema
 from kbtool.site import addresses as at
-from kbtool.site import feed as feed_module
-from kbtool.site.feed import Place, feed, llms
+from kbtool.site.feeds import feed as feed_module
+from kbtool.site.feeds.feed import Place, feed, llms
+from kbtool.site.feeds.twins import files
+from kbtool.site.html.tree import source_files
 from kbtool.site.index import Index
-from kbtool.site.tree import source_files
-from kbtool.site.twins import files
 from kbtool.store.tree import KnowledgeBase
 
 ATOM = "{http://www.w3.org/2005/Atom}"

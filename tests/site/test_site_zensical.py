@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from site_html import Site
 
-from kbtool.site.tree import SOURCE, packaged
+from kbtool.site.html.tree import SOURCE, packaged
 
 
 def test_zensical_builds_every_page_of_the_written_tree(plain_site: Site, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 
 from kbtool.site import addresses as at
-from kbtool.site.engine import shared
+from kbtool.site.html.engine import shared
 from kbtool.site.index import Index
 from kbtool.site.pages import (
     audit,

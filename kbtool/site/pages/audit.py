@@ -14,7 +14,7 @@ from kbtool.site import addresses as at
 from kbtool.site.index import Index, page_of
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import last, optional, page_title, remarks, section
-from kbtool.site.quoted import finding
+from kbtool.site.text.quoted import finding
 
 
 def _pages(source: Source) -> Iterator[Page]:

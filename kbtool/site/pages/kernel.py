@@ -14,13 +14,13 @@ from kbtool.model.kernel import Kernel
 from kbtool.model.run import Run
 from kbtool.runner.words import cases_passed, headline, span
 from kbtool.site import addresses as at
-from kbtool.site.drawing import DrawingError, inlined
 from kbtool.site.index import Index
 from kbtool.site.pages import measured, source
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import backlinks, clipped, crumb, newer_noisy, page_title, section
-from kbtool.site.prose import rendered
-from kbtool.site.quoted import files_beside, in_html
+from kbtool.site.text.drawing import DrawingError, inlined
+from kbtool.site.text.prose import rendered
+from kbtool.site.text.quoted import files_beside, in_html
 from kbtool.store.prose import design, readme
 from kbtool.store.sources import kernel_file
 

@@ -49,7 +49,7 @@ from kbtool.site.parts import (
     unknowns,
     why_unknown,
 )
-from kbtool.site.quoted import line
+from kbtool.site.text.quoted import line
 
 
 def _pages(source: Source) -> Iterator[Page]:

@@ -46,9 +46,9 @@ from kbtool.site.parts import (
     unknowns,
     why_unknown,
 )
-from kbtool.site.prose import rendered
-from kbtool.site.quoted import files_beside, in_html, line, paragraphs
 from kbtool.site.sums import stated, unstated
+from kbtool.site.text.prose import rendered
+from kbtool.site.text.quoted import files_beside, in_html, line, paragraphs
 from kbtool.store.prose import notes
 
 

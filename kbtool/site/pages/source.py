@@ -12,7 +12,7 @@ from kbtool.markdown.figures import many
 from kbtool.markdown.markup import bullets, facts, join
 from kbtool.model.kernel import Kernel
 from kbtool.site import addresses as at
-from kbtool.site import divide
+from kbtool.site.html import divide
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.mutants import line_of

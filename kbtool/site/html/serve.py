@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kbtool.model.errors import MachineError
-from kbtool.site.build import require_mkdocs, run_mkdocs, write_source
-from kbtool.site.engine import Engine, Listening, warnings
-from kbtool.site.tree import SOURCE, record_files, write_changed
+from kbtool.site.html.build import require_mkdocs, run_mkdocs, write_source
+from kbtool.site.html.engine import Engine, Listening, warnings
+from kbtool.site.html.tree import SOURCE, record_files, write_changed
 from kbtool.store.tree import Entry, KnowledgeBase
 
 HOST = "127.0.0.1"

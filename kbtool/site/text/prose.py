@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from kbtool.markdown.escape import attribute, block, inline, raw
 from kbtool.markdown.markup import heading, join, slug
 from kbtool.model.prose import SCHEME
-from kbtool.site.maths import formula
+from kbtool.site.text.maths import formula
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import yaml
 
 from kbtool.site import addresses as at
-from kbtool.site import twins
-from kbtool.site.divide import divided
-from kbtool.site.feed import Place, feed, llms
+from kbtool.site.feeds import twins
+from kbtool.site.feeds.feed import Place, feed, llms
+from kbtool.site.html.divide import divided
 from kbtool.site.index import Index
 from kbtool.site.pages import compare, glossary, pages
-from kbtool.site.quoted import document
+from kbtool.site.text.quoted import document
 from kbtool.store.private import FOLDER
 from kbtool.store.prose import documents
 from kbtool.store.tree import KnowledgeBase
@@ -27,7 +27,9 @@ from kbtool.store.tree import KnowledgeBase
 SOURCE = f"{FOLDER}/site-src"
 """Where the tree is written, in the root of the knowledge base."""
 
-ASSETS = Path(__file__).parent / "assets"
+_HERE = Path(__file__).parents[1]
+
+ASSETS = _HERE / "assets"
 _STATIC = {".css", ".js", ".svg", ".png", ".txt"}
 
 
@@ -41,9 +43,8 @@ class Written(NamedTuple):
 
 def packaged(name: str) -> Path:
     """A file or folder that comes with kbtool: installed with it, or in its checkout."""
-    here = Path(__file__).parent
-    installed = here / "packaged" / name
-    return installed if installed.exists() else here.parent.parent / name
+    installed = _HERE / "packaged" / name
+    return installed if installed.exists() else _HERE.parents[1] / name
 
 
 def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, bytes]:

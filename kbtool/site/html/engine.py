@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-OVERRIDES = Path(__file__).parent / "overrides"
+OVERRIDES = Path(__file__).parents[1] / "overrides"
 """Templates that stand before the theme's own."""
 
 SHAREABLE = frozenset({"search", "tags", "offline"})

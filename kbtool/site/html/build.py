@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from kbtool import __version__
 from kbtool.model.errors import MachineError, UsageError
-from kbtool.site.engine import OVERRIDES, Engine, Listening, warnings
-from kbtool.site.lean import lean
+from kbtool.site.html.engine import OVERRIDES, Engine, Listening, warnings
+from kbtool.site.html.lean import lean
+from kbtool.site.html.tree import SOURCE, Written, packaged, source_files, write
 from kbtool.site.pages import PAGES
-from kbtool.site.tree import SOURCE, Written, packaged, source_files, write
 from kbtool.store.private import private_folder
 from kbtool.store.tree import KnowledgeBase
 

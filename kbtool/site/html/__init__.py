@@ -1,0 +1,1 @@
+"""From a knowledge base to a folder of HTML: the source files, mkdocs, and the server."""

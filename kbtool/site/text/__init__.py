@@ -1,0 +1,1 @@
+"""Texts that people wrote, as Markdown of a page: links, terms, mathematics, drawings."""
