@@ -13,7 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -28,6 +28,38 @@ _BUILD_SECONDS = 600.0
 _LOADING = threading.Lock()
 
 
+@overload
+def split_k_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = ...,
+    scale: float | None = ...,
+    num_splits: int | None = ...,
+    kv_lengths: Tensor | None = ...,
+    variant: str | None = ...,
+    overlap: bool | None = ...,
+    return_lse: Literal[False] = ...,
+) -> Tensor: ...
+
+
+@overload
+def split_k_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = ...,
+    scale: float | None = ...,
+    num_splits: int | None = ...,
+    kv_lengths: Tensor | None = ...,
+    variant: str | None = ...,
+    overlap: bool | None = ...,
+    return_lse: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+
+
 def split_k_attention(
     q: Tensor,
     k: Tensor,
@@ -40,42 +72,58 @@ def split_k_attention(
     variant: str | None = None,
     overlap: bool | None = None,
     return_lse: bool = False,
-) -> Any:
-    """Exact softmax attention whose key range is cut into splits that run in parallel.
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Scaled dot-product attention whose key range is cut into splits that run in parallel.
+
+    Each split yields the state of its keys (maximum logit, sum of exponentials, weighted values);
+    the states are then merged in a fixed order, so results repeat to the last bit.
 
     Args:
-        q: queries, ``(B, H, Sq, D)``; float32, float16 or bfloat16; any strides.
-        k: keys, ``(B, Hkv, Skv, D)``, of ``q``'s type; ``H`` is a multiple of ``Hkv``; any strides.
-        v: values, of ``k``'s shape.
-        causal: bottom-right: query ``i`` sees keys ``j <= i + valid - Sq``, where ``valid`` is the
-            number of valid keys of its batch entry.
-        scale: factor on ``q . k``; ``1 / sqrt(D)`` by default.
-        num_splits: splits of the key range; by default a function of the shapes, on CUDA also of
-            the card and of whether ``kv_lengths`` is given. ``fa1`` never splits.
-        kv_lengths: valid keys of each batch entry, ``(B,)``, int32 or int64; what lies beyond is
-            never read into a result.
-        variant: the implementation, by its name in the kernel's ladder of versions; by default the
-            fastest for the shapes and the device.
-        overlap: whether a launch on a card of sm_90 and later may start before the kernel ahead of
-            it in the stream has ended (programmatic dependent launch): behind kernels that admit
-            the next one early, this one's own among them, 0.7 to 1.8 µs less a call; behind others
-            up to 0.6 µs more where it is of one kernel, up to 0.5 less where it is of two (an
-            H200). By default where that is known to pay: for a call of two kernels always, for one
-            of one in a CUDA graph, right behind another such call that the thread captured.
-            Results are the same. The CPU, ``fa1`` and ``two_pass`` do nothing with it.
-        return_lse: return the natural-log LSE too, ``(B, H, Sq)``, float32.
+        q: Queries, ``(B, H, Sq, D)``; float32, float16 or bfloat16. Any strides.
+        k: Keys, ``(B, Hkv, Skv, D)``, dtype and device of ``q``. Any strides, expanded included.
+            ``H`` is a multiple of ``Hkv``; query head ``h`` reads key head ``h // (H // Hkv)``.
+        v: Values, the shape of ``k``. Any strides.
+        causal: Align the causal mask bottom-right: query ``i`` sees keys
+            ``j <= i + valid - Sq``, where ``valid`` is the number of valid keys of its batch entry
+            (``Skv`` without ``kv_lengths``). With ``Sq == 1`` that is every valid key.
+        scale: Factor on ``q . k``, in ``[-2.3e38, 2.3e38]``; ``1 / sqrt(D)`` by default.
+        num_splits: Number of splits, 1 to 1024. By default a function of the shapes, on CUDA also
+            of the card and of whether ``kv_lengths`` is given. Give it where a row's result must
+            not depend on its batch; give ``variant`` too where batches are padded to other numbers
+            of keys, or only some have ``kv_lengths``. ``fa1`` never splits, whatever is given.
+        kv_lengths: Valid keys of each batch entry, ``(B,)``, int32 or int64, each in ``[0, Skv]``:
+            others are refused on the CPU and clamped on CUDA, where their values stay on the
+            device. Keys beyond are never read into a result and may hold anything, NaN included. On
+            CUDA the number of splits is chosen for ``Skv``; long entries of unlike lengths are cut
+            evenly, on the device.
+        variant: The implementation to run, by name: ``two_pass`` on the CPU; ``fa1``, ``two_pass``,
+            ``fused`` on CUDA, and ``wgmma`` on a card of sm_90. By default the fastest for the
+            shapes and the device.
+        overlap: Whether a launch on a card of sm_90 and later may start before the kernel ahead of
+            it in the stream has ended (programmatic dependent launch). Behind kernels that
+            trigger their dependents early, such as this one, a call then takes 0.7 to 1.8 µs less;
+            behind others a call of one kernel takes up to 0.6 µs more, and one of two kernels (most
+            calls of several queries) up to 0.5 µs less (H200). By default only where that is known
+            to pay: a call of two kernels always; a call of one kernel in a CUDA graph,
+            right behind another such call that the thread captured. Results are the same. The CPU,
+            ``fa1`` and ``two_pass`` ignore it.
+        return_lse: Also return the log-sum-exp of the logits.
 
     Returns:
-        The output, ``(B, H, Sq, D)``, contiguous, in ``q``'s type, or (output, LSE). A row that
-        sees no key has output 0 and LSE -inf.
+        The output, ``(B, H, Sq, D)``, contiguous, dtype of ``q``, accumulated in float32. With
+        ``return_lse``, also the natural-log LSE, ``(B, H, Sq)``, float32. A row that sees no key
+        (``Skv == 0``, length 0, or queries before the first key under ``causal``) has output 0 and
+        LSE -inf. A NaN key that a row sees makes both NaN, a NaN value its column of the output; a
+        logit of +inf makes its output NaN and its LSE +inf.
 
     Raises:
-        TypeError: an argument is not a tensor, ``scale`` no float, ``num_splits`` no int,
+        NotImplementedError: If a gradient is asked for, in reverse or in forward mode: the
+            operator is for inference.
+        TypeError: If an argument is not a tensor, ``scale`` no float, ``num_splits`` no int,
             ``variant`` no str, ``overlap`` neither a bool nor None, or ``causal`` or
             ``return_lse`` no bool.
-        ValueError: an argument has a wrong shape, type, device or value; the message names it.
-        NotImplementedError: a gradient is asked for, in reverse or in forward mode; the operator
-            is for inference.
+        ValueError: If an argument has a wrong shape, dtype, device or value; the message names
+            the argument, what it takes and what it got.
         kbtool.model.errors.MachineError: there is no compiler, ninja or room to build; or ``q`` is
             on a card that the library was not built for.
         kbtool.model.errors.UsageError: a source of the kernel is missing, or includes a file that
@@ -87,10 +135,11 @@ def split_k_attention(
     _load()
     if _not_served:
         _check_card(q)
-    return _loaded[0](
+    made: Tensor | tuple[Tensor, Tensor] = _loaded[0](
         q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
         variant=variant, overlap=overlap, return_lse=return_lse,
     )  # fmt: skip
+    return made
 
 
 _loaded: list[Callable[..., Any]] = []

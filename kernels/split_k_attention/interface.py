@@ -9,7 +9,7 @@ import reprlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from numbers import Integral, Real
-from typing import Any, Literal, NoReturn, overload
+from typing import Any, NoReturn
 
 import torch
 from torch import SymBool, SymFloat, SymInt, Tensor
@@ -331,38 +331,6 @@ def _check_types(
         _check_type("variant", variant, "a str", str, str)
 
 
-@overload
-def split_k_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    causal: bool = ...,
-    scale: float | None = ...,
-    num_splits: int | None = ...,
-    kv_lengths: Tensor | None = ...,
-    variant: str | None = ...,
-    overlap: bool | None = ...,
-    return_lse: Literal[False] = ...,
-) -> Tensor: ...
-
-
-@overload
-def split_k_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    causal: bool = ...,
-    scale: float | None = ...,
-    num_splits: int | None = ...,
-    kv_lengths: Tensor | None = ...,
-    variant: str | None = ...,
-    overlap: bool | None = ...,
-    return_lse: Literal[True],
-) -> tuple[Tensor, Tensor]: ...
-
-
 def split_k_attention(
     q: Tensor,
     k: Tensor,
@@ -375,59 +343,11 @@ def split_k_attention(
     variant: str | None = None,
     overlap: bool | None = None,
     return_lse: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """Scaled dot-product attention whose key range is cut into splits that run in parallel.
+) -> Any:
+    """Split-K attention by the library that is loaded.
 
-    Each split yields the state of its keys (maximum logit, sum of exponentials, weighted values);
-    the states are then merged in a fixed order, so results repeat to the last bit.
-
-    Args:
-        q: Queries, ``(B, H, Sq, D)``; float32, float16 or bfloat16. Any strides.
-        k: Keys, ``(B, Hkv, Skv, D)``, dtype and device of ``q``. Any strides, expanded included.
-            ``H`` is a multiple of ``Hkv``; query head ``h`` reads key head ``h // (H // Hkv)``.
-        v: Values, the shape of ``k``. Any strides.
-        causal: Align the causal mask bottom-right: query ``i`` sees keys
-            ``j <= i + valid - Sq``, where ``valid`` is the number of valid keys of its batch entry
-            (``Skv`` without ``kv_lengths``). With ``Sq == 1`` that is every valid key.
-        scale: Factor on ``q . k``, in ``[-2.3e38, 2.3e38]``; ``1 / sqrt(D)`` by default.
-        num_splits: Number of splits, 1 to 1024. By default a function of the shapes, on CUDA also
-            of the card and of whether ``kv_lengths`` is given: there long entries of unlike
-            lengths are cut by what all of the batch have. Give it where rows must not change with
-            the batch they are in; and ``variant`` too where batches are padded to other numbers of
-            keys, or only some have ``kv_lengths``. ``fa1`` never splits, whatever is given.
-        kv_lengths: Valid keys of each batch entry, ``(B,)``, int32 or int64, each in ``[0, Skv]``:
-            others are refused on the CPU and held to it on CUDA, where nobody waits for their
-            values. What lies beyond is never read into a result and may hold anything, NaN
-            included. On CUDA the number of splits is chosen for ``Skv``; long entries of unlike
-            lengths are cut evenly, on the device.
-        variant: The implementation to run, by its name in the ladder of versions: ``two_pass`` on
-            the CPU; ``fa1``, ``two_pass``, ``fused`` on CUDA, and ``wgmma`` on a card of sm_90. By
-            default the fastest for the shapes and the device.
-        overlap: Whether a launch on a card of sm_90 and later may start before the kernel ahead of
-            it in the stream has ended (programmatic dependent launch). Behind kernels that admit
-            the next one early, this one's own among them, a call then takes 0.7 to 1.8 µs less;
-            behind others a call of one kernel takes up to 0.6 µs more, one of two (most of several
-            queries) up to 0.5 less (an H200). By default where that is known to pay: a call of two
-            kernels always, one of one in a CUDA graph, right behind another such call that the
-            thread captured. Results are the same. The CPU, ``fa1`` and ``two_pass`` do nothing
-            with it.
-        return_lse: Also return the log-sum-exp of the logits.
-
-    Returns:
-        The output, ``(B, H, Sq, D)``, contiguous, dtype of ``q``, accumulated in float32. With
-        ``return_lse``, also the natural-log LSE, ``(B, H, Sq)``, float32. A row that sees no key
-        (``Skv == 0``, length 0, or queries before the first key under ``causal``) has output 0 and
-        LSE -inf. A NaN key that a row sees makes both NaN, a NaN value its column of the output; a
-        logit of +inf makes its output NaN and its LSE +inf.
-
-    Raises:
-        NotImplementedError: If a gradient is asked for, in reverse or in forward mode: the
-            operator is for inference.
-        TypeError: If an argument is not a tensor, ``scale`` no float, ``num_splits`` no int,
-            ``variant`` no str, ``overlap`` neither a bool nor None, or ``causal`` or
-            ``return_lse`` no bool.
-        ValueError: If an argument has a wrong shape, dtype, device or value; the message names
-            the argument, what it takes and what it got.
+    Arguments, results and errors are those of ``kbtool.attention.split_k_attention``, which builds
+    and loads the library first.
     """
     _check_types(q, k, v, causal, scale, num_splits, kv_lengths, variant, overlap, return_lse)
     # Autograd's kernel takes as long as half a launch, and does no more than to look for gradients.

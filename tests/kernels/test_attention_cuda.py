@@ -41,7 +41,7 @@ class Call:
 
 
 # A decode step whose splits merge through the workspace where the variant has one; a batch that the
-# fused kernel shares out by its lengths; tiles of two warpgroups, which wgmma reads in boxes and
+# fused kernel shares out by its lengths; tiles of two warpgroups, which wgmma reads by TMA and
 # merges by a second kernel; two such tiles that share each copy of their keys.
 CALLS = {
     "splits": Call(
@@ -56,7 +56,7 @@ CALLS = {
                   [2047, 65, 64, 63, 16399, 8200]],
         many={"B": 40, "kv_lengths": [16400] * 40},
     ),
-    "boxes": Call(
+    "tma": Call(
         {"B": 2, "H": 8, "Hkv": 2, "Sq": 20, "Skv": 3000, "D": 128, "num_splits": 24,
          "kv_lengths": [3000, 1500]},
         replayed=[[3000, 3000], [0, 1], [2999, 65], [64, 0], [129, 2945]],
@@ -326,7 +326,7 @@ def test_results_repeat_to_the_bit(
         {"D": 256},
         {"kind": "ragged"},
         {"kind": "ragged", "Sq": 4, "D": 100},
-        {"kind": "boxes"},
+        {"kind": "tma"},
     )
     for fields in calls:
         for dtype in place.dtypes:

@@ -1,23 +1,25 @@
-// The one list of the kernel instances that are compiled, each in a source of its own so that they
-// compile in parallel. Declarations and dispatch are made from it (common/fused_params.h,
-// baselines/tile_params.h); tests/kernels/test_instances.py holds the sources and kernel.yaml to it.
+// The one list of variants and of the kernel instances that are compiled, each in a source of its own so that
+// they compile in parallel. Enumerations, declarations and dispatch are made from it (launch.h,
+// common/fused_params.h, baselines/tile_params.h); tests/kernels/test_instances.py holds the sources and
+// kernel.yaml to it.
 //
-// A new kernel: a row here and the sources FOLDER/KERNEL_TYPE_dWIDTH.cu. A source that a build
-// leaves out (a specialisation, another architecture) is a null function: see run_instance.
+// A new kernel: a row here and the sources FOLDER/KERNEL_TYPE_dWIDTH.cu. A source that a build leaves out
+// (a specialisation, another architecture) is a null function: see run_instance.
 #pragma once
+
+// X(variant), as users name it; simplest first
+#define KBTOOL_VARIANTS(X) X(fa1) X(two_pass) X(fused) X(wgmma)
 
 // X(kernel, element type, head dimension that it is compiled for)
 #define KBTOOL_TYPES_AND_WIDTHS(X, kernel)                       \
   X(kernel, fp16, 64) X(kernel, fp16, 128) X(kernel, fp16, 256) \
   X(kernel, bf16, 64) X(kernel, bf16, 128) X(kernel, bf16, 256)
 
-// _unaligned: some row of q, k or v cannot be copied 16 bytes at a time.
-#define KBTOOL_INSTANCES(X)                    \
-  KBTOOL_TYPES_AND_WIDTHS(X, fused)            \
-  KBTOOL_TYPES_AND_WIDTHS(X, fused_unaligned)  \
-  KBTOOL_TYPES_AND_WIDTHS(X, ragged)           \
-  KBTOOL_TYPES_AND_WIDTHS(X, ragged_unaligned) \
-  KBTOOL_TYPES_AND_WIDTHS(X, wgmma)
+// F(X, kernel). _unaligned: some row of q, k or v cannot be copied 16 bytes at a time.
+#define KBTOOL_KERNELS(F, X) \
+  F(X, fused) F(X, fused_unaligned) F(X, ragged) F(X, ragged_unaligned) F(X, wgmma)
+
+#define KBTOOL_INSTANCES(X) KBTOOL_KERNELS(KBTOOL_TYPES_AND_WIDTHS, X)
 
 // X(kernel, its parameters, element type). fa1, and the two passes of two_pass.
 #define KBTOOL_BASELINES(X)                                            \
@@ -28,6 +30,9 @@
 // Weak, so that it is null where the build has no such source; hidden, so that no other library
 // in the process can fill the place.
 #define KBTOOL_INSTANCE __attribute__((weak, visibility("hidden")))
+
+#define KBTOOL_ENUMERATOR(name) name,
+#define KBTOOL_KERNEL_ENUMERATOR(X, kernel) kernel,
 
 #define KBTOOL_DECLARE_INSTANCE(kernel, type, width)           \
   KBTOOL_INSTANCE cudaError_t launch_##kernel##_##type##_d##width( \

@@ -23,8 +23,8 @@ cudaError_t launch_fa1(const SplitKParams& p, ElementType type, const KvLengths&
   return run_instance(KBTOOL_BASELINE(fa1, type), tile_params(p, lengths), stream);
 }
 
-// Of a stream that is captured it is known which kernel is ahead. Where that is this thread's last call's,
-// and triggers the next one, the call may overlap with it.
+// During a stream capture the kernel ahead is known. Where it is this thread's last call, and triggers its
+// dependents, this call may launch early.
 cudaError_t launch_behind_own_call(const SplitKParams& p, ElementType type, const KvLengths& lengths,
                                    FusedPlan plan, float* workspace, unsigned* counters,
                                    cudaStream_t stream) {
@@ -44,17 +44,10 @@ cudaError_t launch_behind_own_call(const SplitKParams& p, ElementType type, cons
 }  // namespace
 
 const char* name_of(Variant variant) {
-  switch (variant) {
-    case Variant::fa1:
-      return "fa1";
-    case Variant::two_pass:
-      return "two_pass";
-    case Variant::fused:
-      return "fused";
-    case Variant::wgmma:
-      return "wgmma";
-  }
-  return "unknown";
+#define KBTOOL_NAME(name) #name,
+  static constexpr const char* NAMES[] = {KBTOOL_VARIANTS(KBTOOL_NAME)};
+#undef KBTOOL_NAME
+  return NAMES[static_cast<int>(variant)];
 }
 
 std::vector<Variant> variants_of(const Card& card) {
@@ -144,7 +137,7 @@ cudaError_t read_card(Card* card) {
   error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
   if (error != cudaSuccess) return error;
   card->capability = major * 10 + minor;
-  // Clusters of 16, where there is room for them, were slower on an H100.
+  // Clusters of 16, where they fit, were slower (H100).
   card->max_cluster = major < 9 ? 1 : MAX_CLUSTER;
   const bool has_wgmma = card->capability == 90 && count_clusters != nullptr;  // card and build
   for (int blocks = 1; blocks <= MAX_CLUSTER && has_wgmma; ++blocks) {

@@ -1,5 +1,5 @@
-// The CUDA variants behind one face: which there are, which is taken by default, how a call is cut
-// up and how it is launched. Plain C++, no torch and no device code.
+// The CUDA variants behind one interface: which there are, which one is the default, plan and launch. Plain
+// C++, no torch and no device code.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "../params.h"
-#include "fused/launch_fused.h"
 #include "common/kv_lengths.h"
 #include "common/problem.h"
+#include "fused/launch_fused.h"
+#include "instances.h"
 
 namespace kbtool::cuda {
 
-// The ladder, lowest rung first.
-enum class Variant { fa1, two_pass, fused, wgmma };
+enum class Variant { KBTOOL_VARIANTS(KBTOOL_ENUMERATOR) };
 
 const char* name_of(Variant variant);
 

@@ -1,6 +1,5 @@
-// The baseline: a single pass. A block takes a tile of 64 query rows of one head and all of its keys,
-// one block of 64 after the other. Nothing is split, so a short sequence or a decode step leaves
-// most of the card idle: what the later variants are measured against.
+// Baseline without splits. A block takes 64 query rows of one head and all of their keys, 64 at a time, so a
+// short sequence or a decode step leaves most of the card idle.
 #pragma once
 
 #include "tile.cuh"

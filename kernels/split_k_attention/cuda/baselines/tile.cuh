@@ -1,11 +1,10 @@
-// Attention of a tile of 64 query rows over a range of keys, 64 at a time, by plain float32
-// arithmetic out of shared memory: what fa1 and two_pass have in common.
+// What fa1 and two_pass share: attention of 64 query rows over a range of keys, 64 at a time, in float32
+// without tensor cores.
 //
-// 256 threads, 16 to a group of 4 rows. A block of keys comes into shared memory, the threads take
-// its logits (4 rows x 4 keys each), and leave exp(logit - maximum of the block) in shared memory; a
-// block of values takes the keys' place, and each thread adds up the block's state of its 4 rows
-// over D / 16 columns. The state is then merged into that of the blocks before: online softmax is
-// the merge of attention_state.h.
+// 256 threads, 16 for each 4 rows. A key block is loaded into shared memory; each thread computes 4 x 4
+// logits and stores exp(logit - maximum of the block) in shared memory. The values then take the keys' place,
+// and each thread accumulates the block's partial state of its 4 rows over D / 16 columns, and merges it
+// into the state of the blocks before by attention_state.h.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -24,7 +23,7 @@ template <class Element_, int D_>
 struct TileConfig {
   using Element = Element_;
   using Traits = ElementTraits<Element>;
-  static constexpr int D = D_;  // the bucket; the head dimension may be less
+  static constexpr int D = D_;  // compiled head dimension; the actual one may be smaller
 
   static constexpr int BLOCK_M = 64;
   static constexpr int BLOCK_KV = 64;
@@ -78,8 +77,8 @@ __device__ __forceinline__ TileWork locate_tile(const TileParams& tp, int64_t wo
   return at;
 }
 
-// Rows [row0, row0 + rows) of one head into a tile; what lies past `rows` or past D becomes 0, so
-// that nothing which is not part of the problem can reach a result, as 0 * NaN would.
+// Loads rows [row0, row0 + rows) of one head into a tile. What lies past `rows` or past D becomes 0: whatever
+// is in memory there could reach a result as 0 * NaN.
 template <class C>
 __device__ __forceinline__ void load_tile(
     const TileParams& tp,
@@ -199,9 +198,8 @@ __device__ __forceinline__ void tile_weights(const float (&s)[C::ROWS][C::KEYS],
   }
 }
 
-// Adds up weight and weighted values of the block's keys, in order: l and o by the same operation,
-// so that values of 1 give exactly 1. MASKED: a key that a row does not see adds nothing to it,
-// whatever its value, for 0 * NaN is NaN.
+// Sums weights and weighted values of the block's keys, in order: l and o by the same operation, so that
+// values of 1 give exactly 1. MASKED: keys that a row does not see are skipped, since 0 * NaN is NaN.
 template <class C, bool MASKED>
 __device__ __forceinline__ void tile_values(const typename C::Element* v,  // [64, ROW_STRIDE]
                                             const float* weights,          // [64, WEIGHT_STRIDE]
@@ -337,7 +335,7 @@ __device__ __forceinline__ void store_rows(const TileParams& tp, const TileWork&
   }
 }
 
-// Blocks for `work_units`; those beyond the limit of a grid are taken by the same blocks in turn.
+// Blocks for `work_units`; beyond the limit of a grid each block takes several in turn.
 inline unsigned grid_of(int64_t work_units) {
   constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;
   return static_cast<unsigned>(work_units < MAX_BLOCKS ? work_units : MAX_BLOCKS);

@@ -1,6 +1,6 @@
-// Split-K attention in two launches. Pass 1: a block takes a tile of 64 query rows of one head and
-// one split of its keys, and leaves the state of each row, unrounded, in the workspace. Pass 2: a
-// block takes one row and merges the states of its splits.
+// Baseline of Split-K attention in two launches. Pass 1: a block takes 64 query rows of one head and one
+// split of their keys, and stores each row's partial state in float32 in the workspace. Pass 2: a block merges
+// the partial states of one row.
 #pragma once
 
 #include "tile.cuh"
@@ -9,7 +9,7 @@ namespace kbtool::cuda {
 
 // ---- pass 1 ----
 
-// Narrows a tile's keys to those of a split: as many whole blocks as any other split, or one more.
+// Narrows a tile's keys to those of a split. Splits differ by at most one key block.
 template <class C>
 __device__ __forceinline__ void take_split(TileWork& at, int64_t split, int64_t num_splits) {
   const int64_t blocks = (at.key_end + C::BLOCK_KV - 1) / C::BLOCK_KV;
@@ -21,7 +21,7 @@ __device__ __forceinline__ void take_split(TileWork& at, int64_t split, int64_t 
   at.key_end = end < at.key_end ? end : at.key_end;
 }
 
-// The states of a thread's rows, to the workspace.
+// Stores the partial states of a thread's rows to the workspace.
 template <class C>
 __device__ __forceinline__ void store_states(const TileParams& tp, const TileWork& at,
                                              int64_t split, int first_row, int column_thread,
@@ -79,8 +79,8 @@ struct ReduceConfig {
   static_assert((WARPS & (WARPS - 1)) == 0, "the warps' states merge as a tree");
 };
 
-// Each warp merges its share of the splits in order, then the warps' states merge in pairs: rounding
-// errors of many splits do not add up one after the other, and the order never changes.
+// Each warp merges its share of the splits in order, then the warps merge as a tree: fewer rounding errors
+// than one chain over many splits, and always the same order.
 template <class C>
 __global__ void __launch_bounds__(C::THREADS) reduce_kernel(const __grid_constant__ SplitKParams p) {
   using State = AttentionState<C::COLUMNS>;
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(C::THREADS) reduce_kernel(const __grid_constan
         for (int i = 0; i < C::COLUMNS; ++i) other.o[i] = o_smem[warp + half][lane + i * 32];
         state.merge(other);
       }
-      // A round writes where no other round of the row has read.
+      // No barrier here: each round writes other rows of o_smem than earlier rounds have read.
     }
 
     if (warp == 0) {

@@ -1,4 +1,4 @@
-// Copies from device memory into shared memory that run while the warp computes (sm_80 and later).
+// cp.async: copies from global into shared memory that run while the warp computes (sm_80 and later).
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,9 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Copies BYTES (4, 8 or 16), 16 of them past the first-level cache; both addresses are multiples of
-// BYTES. Where there is nothing, 0 is written and no memory is read.
-//
-// A predicate and not cp.async's number of bytes, for which the compiler adds to each address: a loop of
-// such copies took up to three times as long on an H200.
+// Copies BYTES (4, 8 or 16; 16 bypass L1); both addresses are multiples of BYTES. Unless `there`, zeros are
+// written and no memory is read: by cp.async's predicate, since with its src-size operand the compiler
+// recomputes each address, and a loop of such copies took up to three times as long (H200).
 template <int BYTES>
 __device__ __forceinline__ void copy_async(bool there, uint32_t to, const void* from) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "the sizes that cp.async takes");

@@ -1,5 +1,5 @@
-// The merge of states up to the output: those in a block's shared memory, those of its cluster, and
-// by the last block to arrive those in the workspace.
+// Epilogue: merges partial states and stores the output. First those in the block's shared memory, then
+// those of its cluster, then, by the last block to arrive, those in the workspace.
 #pragma once
 
 #include "async_copy.cuh"
@@ -10,14 +10,14 @@
 
 namespace kbtool::cuda {
 
-// Of the whole block. Lanes that went separate ways meet first: the barrier counts warps.
+// The whole block. Diverged lanes reconverge first: the barrier counts warps.
 __device__ __forceinline__ void block_sync() {
   __syncwarp();
   __syncthreads();
 }
 
-// Of the block's first threads, which finish the tile. Others may have ended: a barrier of the block
-// would take those for arrived, but racecheck waits for them without end in clusters.
+// The epilogue's threads, which are the block's first. Not __syncthreads: producer threads may have exited,
+// and compute-sanitizer's racecheck hangs on those in clusters.
 template <int THREADS>
 __device__ __forceinline__ void epilogue_sync() {
   __syncwarp();
@@ -79,8 +79,8 @@ __device__ __forceinline__ void store_lse(const FusedParams& fp, const RowIndex&
       log_sum_exp_scaled(state.m, state.l, fp.c, fp.magnitude);
 }
 
-// The workspace: o [groups, B, H, Sq, D], m and l [groups * cluster, B, H, Sq]. Each block of a
-// cluster keeps m and l of its own, so what it reads later is ordered by one counter.
+// Workspace: o [clusters_per_tile, B, H, Sq, D], m and l [num_splits, B, H, Sq]. Each block of a cluster
+// stores its own copy of m and l, so that one counter orders all that it reads later.
 __device__ __forceinline__ int64_t state_slot(const FusedParams& fp, int64_t layer,
                                               const RowIndex& index) {
   return ((layer * fp.p.B + index.batch) * fp.p.H + index.head) * fp.p.Sq + index.query;
@@ -108,13 +108,13 @@ __device__ __forceinline__ void store_partial(const FusedParams& fp, const WorkU
   }
 }
 
-// Groups whose states a thread merges.
+// Partial states that a thread merges.
 struct StateRange {
   int first;
   int count;
 };
 
-// Four columns of a row; AHEAD and max_over_all as merge_global_states says.
+// Four columns of a row; AHEAD and max_over_all: see merge_global_states.
 template <int AHEAD = 8, class Max = ThisThreadOnly>
 __device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, const RowIndex& index,
                                                      uint32_t rank, int column,
@@ -144,8 +144,8 @@ __device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, cons
       max_over_all);
 }
 
-// Whether this block is the last of `count` to come here. What the finishing threads of the earlier
-// ones stored before can then be read; the counter is 0 again.
+// Whether this block is the last of `count` to arrive. It can then read what the earlier ones' epilogues
+// stored before; the counter wraps back to 0.
 template <int THREADS>
 __device__ __forceinline__ bool arrives_last(unsigned* counter, unsigned count) {
   epilogue_sync<THREADS>();
@@ -161,7 +161,7 @@ __device__ __forceinline__ bool arrives_last(unsigned* counter, unsigned count) 
   return epilogue_sync_or<THREADS>(last);
 }
 
-// States of the tile's rows that lie evenly spaced in shared memory.
+// Partial states of the tile's rows, evenly spaced in shared memory.
 struct SharedStates {
   const float2* ml;        // m and l of row 0 of the first
   int ml_step;             // rows from one state to the next
@@ -179,18 +179,18 @@ struct SharedStates {
   }
 };
 
-// What follows once the states of the block's groups of warps lie in shared memory: merges, and the
-// output of this block's share of the tile. Where there is a cluster, each block has arrived at its
-// barrier once, when nothing of its own lay any more where it receives.
+// Once the partial states of the block's warp groups lie in shared memory: merges them and stores this
+// block's share of the tile. In a cluster each block has arrived at the cluster's barrier before, when its
+// receive buffers were free.
 template <class C>
 __device__ __forceinline__ void merge_and_store(const FusedParams& fp, const WorkUnit& at,
                                              unsigned char* smem) {  // [shared_bytes], as C says
   const bool clustered = fp.cluster_size > 1;
   float2* ml_smem = reinterpret_cast<float2*>(smem + C::ML_OFFSET);  // [STATES, BLOCK_M]
-  // The states to merge next, in shared memory: first those of this block's groups.
+  // The partial states to merge next: first those of this block's warp groups.
   SharedStates states{ml_smem, C::BLOCK_M, smem, C::STATE_STEP, C::STATES, fp.c};
 
-  // Chunks of four columns, row by row; block `rank` of the cluster finishes [begin, end).
+  // Chunks of four columns, row by row; block `rank` of the cluster stores [begin, end).
   const int chunks = at.rows * C::STATE_CHUNKS;
   const int D = static_cast<int>(fp.p.D);
   uint32_t rank = 0;
@@ -220,7 +220,7 @@ __device__ __forceinline__ void merge_and_store(const FusedParams& fp, const Wor
       const int position = static_cast<int>(rank) * at.share + (e - owner * at.share);
       store_remote(remote_address(shared_address(received_o + position), owner), state.o,
                    remote_address(arrived, owner));
-      // The lanes of a row share the sending of its m and l to every block.
+      // The lanes of a row take turns to send its m and l to every block.
       for (uint32_t to = chunk; to < fp.cluster_size; to += C::STATE_CHUNKS) {
         store_remote(remote_address(shared_address(received_ml + rank * C::BLOCK_M + row), to),
                      make_float2(state.m, state.l), remote_address(arrived, to));
@@ -237,8 +237,8 @@ __device__ __forceinline__ void merge_and_store(const FusedParams& fp, const Wor
     return states.merge(row, offset);
   };
 
-  // Of a row whose first columns are this block's share. The last threads do it, which have no
-  // columns to finish when the share is small.
+  // The LSE of rows whose first column is in this block's share. The last threads store it, since they have
+  // no columns when the share is small.
   const auto finish_lse = [&](const auto& state_of_row) {
     const int first = (begin + C::STATE_CHUNKS - 1) / C::STATE_CHUNKS;
     for (int row = first + C::THREADS - 1 - static_cast<int>(threadIdx.x);
@@ -270,7 +270,8 @@ __device__ __forceinline__ void merge_and_store(const FusedParams& fp, const Wor
                   merge_here(e, row, column));
   });
   const StateRange all{0, static_cast<int>(fp.clusters_per_tile)};
-  if (!arrives_last<C::THREADS>(fp.counters + at.output_tile * fp.cluster_size + rank, fp.clusters_per_tile)) return;
+  unsigned* counter = fp.counters + at.output_tile * fp.cluster_size + rank;
+  if (!arrives_last<C::THREADS>(counter, fp.clusters_per_tile)) return;
   for_each_chunk([&](int, int row, int column) {
     const RowIndex index = row_index(fp, at, row);
     store_output<typename C::Element>(fp, index, column,

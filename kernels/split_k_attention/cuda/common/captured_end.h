@@ -1,4 +1,4 @@
-// The end of what a stream has captured into a graph so far.
+// The last node that a stream has captured into a CUDA graph.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@ struct CapturedEnd {
   bool capturing = false;
   cudaStream_t stream = nullptr;
   unsigned long long capture = 0;  // its id, which no other has
-  cudaGraphNode_t node = nullptr;  // that comes last; null where none does, or several
+  cudaGraphNode_t node = nullptr;  // the last one; null where there is none, or several
 };
 
 inline CapturedEnd captured_end(cudaStream_t stream) {

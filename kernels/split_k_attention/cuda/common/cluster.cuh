@@ -1,5 +1,5 @@
-// Blocks that run together on neighbouring multiprocessors and reach each other's shared memory
-// (sm_90 and later). Earlier cards have clusters of one block, and nothing here is called there.
+// Thread block clusters (sm_90 and later): barriers and stores into each other's shared memory (DSMEM). On
+// earlier cards clusters have one block, and nothing here is called.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +53,8 @@ __device__ __forceinline__ uint32_t remote_address(uint32_t address, uint32_t ra
 
 // ---- stores into the shared memory of another block, counted by a barrier there ----
 
-// A barrier that ends its one phase when as many bytes were stored as expect_stores says. Others may
-// store after the cluster's barrier that follows.
+// An mbarrier whose one phase ends when expect_stores' number of bytes has been stored. Other blocks may
+// store after the cluster barrier that follows.
 __device__ __forceinline__ void exchange_init(uint32_t barrier) {
 #if KBTOOL_CLUSTERS
   asm volatile(
@@ -71,7 +71,7 @@ __device__ __forceinline__ void expect_stores(uint32_t barrier, uint32_t bytes) 
 #endif
 }
 
-// What was stored here can be read after this.
+// What other blocks stored can be read after this.
 __device__ __forceinline__ void wait_for_stores(uint32_t barrier) {
 #if KBTOOL_CLUSTERS
   asm volatile(

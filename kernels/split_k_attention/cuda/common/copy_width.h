@@ -1,4 +1,4 @@
-// How wide rows of q, k and v may be loaded.
+// How many bytes of a row of q, k and v one copy can take.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace kbtool::cuda {
 inline int copy_width(const SplitKParams& p) {
   constexpr int64_t ELEMENT_BYTES = 2;
   if (p.D > 1 && (p.k_stride.dim != 1 || p.v_stride.dim != 1)) return ELEMENT_BYTES;
-  // Pieces of a row are copied as a whole or not at all.
+  // The row itself must be a multiple of the width: a copy never crosses its end.
   uint64_t bits = static_cast<uint64_t>(p.D * ELEMENT_BYTES) | reinterpret_cast<uintptr_t>(p.k) |
                   reinterpret_cast<uintptr_t>(p.v);
   const auto include = [&](int64_t size, int64_t stride) {
@@ -23,7 +23,7 @@ inline int copy_width(const SplitKParams& p) {
     include(p.Hkv, stride.head);
     include(p.Skv, stride.seq);
   }
-  // Rows of q are copied in 16 bytes or by the element.
+  // Rows of q are copied 16 bytes at a time or element by element.
   uint64_t q_bits = bits | reinterpret_cast<uintptr_t>(p.q);
   for (const int64_t stride : {p.q_stride.batch, p.q_stride.head, p.q_stride.seq}) {
     q_bits |= static_cast<uint64_t>(stride * ELEMENT_BYTES);

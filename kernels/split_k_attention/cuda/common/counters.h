@@ -11,10 +11,9 @@
 
 namespace kbtool::cuda {
 
-// Launches on one stream run one after the other and share that stream's counters. A stream is told by
-// its id: a handle may be another stream's later, and cudaStreamPerThread is one of each thread's. A
-// launch that is captured into a graph may be replayed on any stream, so it gets counters of its own,
-// for good.
+// Launches on one stream run one after the other and share that stream's counters. The key is the stream's
+// id: handles are reused, and cudaStreamPerThread is one handle for many streams. A launch captured into a
+// graph may be replayed on any stream, so it gets counters of its own and keeps them.
 class CounterPool {
  public:
   cudaError_t take(int device, cudaStream_t stream, int64_t count, unsigned** counters) {
@@ -65,7 +64,7 @@ class CounterPool {
     return cudaSuccess;
   }
 
-  // Zeroed by the time it returns, on a stream of its own: also while another is being captured.
+  // Zeroed on a stream of its own before it returns, so that it works during a capture.
   static cudaError_t allocate(Block* block) {
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     cudaError_t error = cudaThreadExchangeStreamCaptureMode(&mode);

@@ -1,5 +1,5 @@
-// Programmatic dependent launch (sm_90 and later): a kernel may start while the one ahead of it in
-// the stream still runs. The device's part, and the launches.
+// Programmatic dependent launch (PDL, sm_90 and later): a kernel may start while the one ahead of it in
+// the stream still runs.
 #pragma once
 
 #include "cluster.cuh"
@@ -12,22 +12,21 @@
 
 namespace kbtool::cuda {
 
-// Before this returns no memory may be read or written: what needs none is done ahead of it.
+// No memory may be read or written before this returns; work that needs none goes ahead of it.
 __device__ __forceinline__ void wait_for_earlier_kernel() {
 #if KBTOOL_CLUSTERS && KBTOOL_EARLY_LAUNCH
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Lets the next kernel of the stream start likewise, once every block has come here or ended.
+// Lets the next kernel of the stream start early, once every block has called this or ended.
 __device__ __forceinline__ void trigger_dependent_launch(const FusedParams& fp) {
 #if KBTOOL_CLUSTERS && KBTOOL_EARLY_LAUNCH
   if (fp.trigger_dependents) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-// Enqueues a kernel that, where fp says so, may start before the one ahead of it has ended. `more`
-// are the kernel's arguments behind fp.
+// Enqueues a kernel, with PDL where fp.early_launch says so. `more` are its arguments after fp.
 template <class... More>
 cudaError_t launch_kernel(void (*kernel)(FusedParams, More...), uint32_t grid, int threads,
                               size_t shared_bytes, uint32_t cluster, cudaStream_t stream,
@@ -56,7 +55,7 @@ cudaError_t launch_kernel(void (*kernel)(FusedParams, More...), uint32_t grid, i
   return cudaLaunchKernelEx(&config, kernel, fp, more...);
 }
 
-// One block for each (item, split).
+// One block for each work unit.
 template <class C, auto KERNEL, class... More>
 cudaError_t launch_blocks(const FusedParams& fp, cudaStream_t stream, const More&... more) {
   const cudaError_t error = raise_limits<KERNEL>();

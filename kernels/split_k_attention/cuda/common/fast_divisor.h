@@ -1,4 +1,4 @@
-// Division by a number that is known before the launch: a multiplication and a shift.
+// Division by a launch constant: a multiplication and a shift.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ struct FusedParams {
 KBTOOL_INSTANCES(KBTOOL_DECLARE_INSTANCE)
 
 // The instance's kernel. Which one a plan takes: launch_fused.cpp.
-enum class FusedKernel { fused, fused_unaligned, ragged, ragged_unaligned, wgmma };
+enum class FusedKernel { KBTOOL_KERNELS(KBTOOL_KERNEL_ENUMERATOR, ) };
 
 using LaunchFunction = cudaError_t (*)(const FusedParams& fp, int row_units, cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-// What a kernel may take of a card beyond what every card grants.
+// Opt-in limits of a kernel: dynamic shared memory above 48 KB, non-portable cluster sizes.
 #pragma once
 
 #include <cuda_runtime_api.h>

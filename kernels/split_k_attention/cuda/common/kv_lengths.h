@@ -12,8 +12,8 @@ struct KvLengths {
 };
 
 #if defined(__CUDACC__)
-// What lies outside [0, Skv] is held to it: a kernel cannot raise an error. Not by the way for what
-// never changes: the kernel ahead, which this one may have started beside, may write the lengths.
+// Clamped to [0, Skv]: a kernel cannot raise an error. Loaded by ld.cg, not the read-only path: with PDL the
+// kernel ahead may still be writing the lengths when this one starts.
 __device__ __forceinline__ int64_t valid_keys(const KvLengths& lengths, int64_t Skv,
                                               int64_t batch) {
   if (lengths.data == nullptr) return Skv;

@@ -1,5 +1,5 @@
-// The running softmax of a lane: what it carries from one block of keys to the next, and how that
-// gets to shared memory once the keys are done.
+// Online softmax in registers: what a lane carries from one key block to the next, and how it gets to
+// shared memory after the last one.
 #pragma once
 
 #include "work_unit.cuh"
@@ -14,9 +14,9 @@ struct LaneState {
   float m[2];  // of q.k, not scaled yet
   float l[2];  // of this lane's keys only
   float o[C::D / 8][4];
-  bool needs_fallback[2];  // by logits that were too large for how they were taken
+  bool needs_fallback[2];  // some logit was too large for the fast path
 
-  // The state of no keys.
+  // The empty state.
   __device__ __forceinline__ void clear() {
     m[0] = m[1] = -CUDART_INF_F;
     l[0] = l[1] = 0.0f;
@@ -29,7 +29,7 @@ struct LaneState {
   }
 };
 
-// Rows see a key only if it is among the first `seen` of the block.
+// A row sees the first `seen` keys of the block.
 template <int TILES>
 __device__ __forceinline__ void mask_logits(float (&s)[TILES][4], const int (&seen)[2], int lane) {
 #pragma unroll
@@ -42,10 +42,9 @@ __device__ __forceinline__ void mask_logits(float (&s)[TILES][4], const int (&se
   }
 }
 
-// Takes a block's logits into the running maxima and sums. Turns the logits into weights; alpha is
-// what weights from before this block are multiplied by. Unless ANY_LOGITS, rows with large ones come
-// out wrong and are marked so: a branch that is never taken costs fused 1 to 2 % of a call, measured
-// on an H200.
+// One step of online softmax: updates maxima and sums and turns the logits into weights; alpha rescales what
+// was accumulated before. Unless ANY_LOGITS, rows with large logits come out wrong and are marked
+// needs_fallback: the branch for them costs fused 1 to 2 % of a call even if it is never taken (H200).
 template <bool ANY_LOGITS, class C, int TILES>
 __device__ __forceinline__ void online_softmax(float (&s)[TILES][4], float c, LaneState<C>& state,
                                             float (&alpha)[2]) {
@@ -103,7 +102,7 @@ __device__ __forceinline__ void online_softmax(float (&s)[TILES][4], float c, La
 template <class C>
 __device__ __forceinline__ void rescale_output(LaneState<C>& state, const float (&alpha)[2],
                                                const bool (&exists)[2]) {
-  // A new maximum becomes rare as keys go by.
+  // New maxima get rare as keys go by.
   const bool rescale = (exists[0] && alpha[0] != 1.0f) || (exists[1] && alpha[1] != 1.0f);
   if (__any_sync(~0u, rescale)) {
 #pragma unroll
@@ -116,9 +115,9 @@ __device__ __forceinline__ void rescale_output(LaneState<C>& state, const float 
   }
 }
 
-// A product with a weight of 0 makes NaN of a value that is NaN or infinite, so such a value would
-// reach rows that do not see its key. Where that may happen such values are taken as 0, and this
-// adds those of a block to the rows that do see them. Read from memory once more: it is rare.
+// 0 * NaN is NaN, so a non-finite value would reach rows that do not see its key. Where that may happen,
+// such values are zeroed in shared memory, and this adds them to the rows that do see them. They are read
+// from global memory again: it is rare.
 template <class C>
 __device__ __forceinline__ void add_non_finite(const FusedParams& fp, const WorkUnit& at,
                                                int64_t key0, const int64_t (&seen_by_row)[2],
@@ -145,7 +144,7 @@ __device__ __forceinline__ void add_non_finite(const FusedParams& fp, const Work
   }
 }
 
-// Calls body(row, half, l) for each of the lane's rows that the tile has; l is the whole row's.
+// Calls body(row, half, l) for each of the lane's rows in the tile; l is the sum over the whole row.
 template <class C, class Body>
 __device__ __forceinline__ void for_each_row(const WorkUnit& at, int row_warp, int lane,
                                              const LaneState<C>& state, const Body& body) {
@@ -159,7 +158,7 @@ __device__ __forceinline__ void for_each_row(const WorkUnit& at, int row_warp, i
   }
 }
 
-// The lanes' states of one group to its region of shared memory, and m and l beside.
+// Stores the partial state of one warp group to its region of shared memory, and m and l beside it.
 template <class C>
 __device__ __forceinline__ void store_group_state(const WorkUnit& at,
                                                   unsigned char* region,  // [BLOCK_M, STATE_STRIDE]

@@ -1,4 +1,4 @@
-// Tensor-core products of 16 rows, and the loads that bring their operands out of shared memory.
+// mma.sync m16n8k16, and ldmatrix loads of its operands.
 //
 // In the fragments of m16n8k16 lane 4 g + t (g < 8, t < 4) holds
 //   A [16, 16]  rows g and g + 8, columns 2t, 2t+1 and 2t+8, 2t+9
@@ -62,7 +62,7 @@ struct ElementTraits<__nv_bfloat16> {
   }
 };
 
-// Two packed elements, those that are NaN or infinite made 0.
+// Two packed elements with NaN and infinities zeroed.
 template <class Traits>
 __device__ __forceinline__ uint32_t finite_or_zero(uint32_t pair) {
   constexpr uint32_t LOW = Traits::EXPONENTS & 0xffff;
@@ -87,8 +87,8 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&m)[4], uint3
                : "memory");
 }
 
-// Rows of D 16-bit elements in chunks of 16 bytes. The chunk's number is mixed with the row's, so
-// that the eight rows that ldmatrix reads at a time lie in different banks.
+// Swizzle of rows of D 16-bit elements in chunks of 16 bytes: chunk ^ (row % 8), so that the eight rows that
+// ldmatrix reads at a time lie in different banks.
 template <int D>
 __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
   static_assert(D % 64 == 0, "eight chunks span the 32 banks; rows are whole multiples of that");

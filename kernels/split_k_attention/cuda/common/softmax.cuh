@@ -1,14 +1,13 @@
-// The states of attention_state.h as the kernels keep them that finish in one launch: m before it is
-// scaled, so that it is exact, and with c = |scale| * log2(e) a weight is one multiply-add and one
-// exponential in base 2. The merge is otherwise the same algebra.
+// Partial states as fused, ragged and wgmma keep them: as in attention_state.h, but m is the unscaled and
+// so exact maximum. With c = |scale| * log2(e) a weight is one multiply-add and one base-2 exponential.
 //
 //   m  the maximum of q.k (of -q.k for a negative scale)
 //   l  the sum of exp2(q.k * c - scaled(m))
 //   o  the sum of exp2(q.k * c - scaled(m)) * v
 //
-// scaled(m) is m * c rounded: one number, the same in every weight and in the LSE, so its rounding
-// cancels. As a power of two that rounding must itself stay near 1, so that from a scaled(m) of 2^20 on
-// a weight is exp2((q.k - m) * c).
+// scaled(m) is m * c, rounded once and used in every weight and in the LSE, so that its rounding error
+// cancels. 2 to the power of that error must stay near 1; from a scaled(m) of 2^20 on a weight is therefore
+// exp2((q.k - m) * c).
 #pragma once
 
 #include <math_constants.h>
@@ -29,7 +28,7 @@ __device__ __forceinline__ float max_nan(float a, float b) {
   return y;
 }
 
-// Rounded here and now: not fused into what it is subtracted from.
+// __fmul_rn: must not be fused into the subtraction that follows.
 __device__ __forceinline__ float scaled(float m, float c) { return __fmul_rn(m, c); }
 
 // What weights are relative to.
@@ -38,13 +37,13 @@ struct Base {
   float after;   // subtracted from q.k * c
 };
 
-// Whether the rounding of scaled(m) is too much for a power of two.
+// Whether the rounding error of scaled(m) is too large for an exponent.
 __device__ __forceinline__ bool is_large(float scaled_m) {
   constexpr float LARGE = 1 << 20;
   return fabsf(scaled_m) > LARGE;
 }
 
-// An empty state's -inf - -inf would be NaN; -inf - 0 weighs 0.
+// For an empty state: -inf - -inf would be NaN, -inf - 0 gives weight 0.
 __device__ __forceinline__ float finite_base(float m) { return m == -CUDART_INF_F ? 0.0f : m; }
 
 __device__ __forceinline__ Base base_of(float m, float c) {
@@ -53,13 +52,13 @@ __device__ __forceinline__ Base base_of(float m, float c) {
   return is_large(after) ? Base{base, 0.0f} : Base{0.0f, after};
 }
 
-// Of sums that are relative to `m`, once they are relative to `base`.
+// The factor that makes sums relative to `m` relative to `base`.
 __device__ __forceinline__ float weight_of(float m, float c, const Base& base) {
   return exp2_fast(scaled(m - base.before, c) - base.after);
 }
 
-// Of weighted values by the sum of weights. A row without any gives 0, also where a value that
-// weighs nothing has made a NaN of its sum.
+// Divides by the sum of weights. A row without visible keys gives 0, also where 0 * NaN made its weighted
+// sum NaN.
 class Quotient {
  public:
   explicit __device__ __forceinline__ Quotient(float l) : none_(l == 0.0f), inverse_(1.0f / l) {}
@@ -88,7 +87,7 @@ __device__ __forceinline__ void add_state(StateChunk& sums, const StateChunk& st
   sums.o.w = fmaf(weight, state.o.w, sums.o.w);
 }
 
-// Merges `count` states in the order of their numbers. m_of, l_of and o_of give the parts of one.
+// Merges `count` partial states in order. m_of, l_of and o_of load the parts of one.
 template <int UNROLL = 4, class M, class L, class O>
 __device__ __forceinline__ StateChunk merge_states(int count, float c, const M& m_of, const L& l_of,
                                                    const O& o_of) {
@@ -108,8 +107,8 @@ struct ThisThreadOnly {
   __device__ __forceinline__ float operator()(float m) const { return m; }
 };
 
-// The same where the parts are far: those of AHEAD states are asked for at once. Where several
-// threads have some of the states each, max_over_all(m) is the maximum of all, and their sums add up.
+// The same for partial states in global memory: AHEAD of them are loaded at once. Where several threads merge
+// some of the states each, max_over_all(m) is the maximum over all threads, and their sums add up.
 template <int AHEAD, class M, class L, class O, class Max = ThisThreadOnly>
 __device__ __forceinline__ StateChunk merge_global_states(int count, float c, const M& m_of,
                                                        const L& l_of, const O& o_of,
@@ -134,7 +133,7 @@ __device__ __forceinline__ StateChunk merge_global_states(int count, float c, co
     }
   }
   merged.m = max_over_all(merged.m);
-  // One base for all: sums that were rescaled at every rise of the maximum would gather its rounding.
+  // One base for all: rescaling at each new maximum would add up rounding errors.
   const Base base = base_of(merged.m, c);
 #pragma unroll 1
   for (int first = 0;;) {
@@ -146,8 +145,8 @@ __device__ __forceinline__ StateChunk merge_global_states(int count, float c, co
   }
 }
 
-// ln of the sum of exp(logit). The sum is in double: a logit of 10^4 leaves a float no digits for
-// ln(l). Of l the exponent is taken apart and the fraction is near 1, where logf errs by 1e-8.
+// ln of the sum of exp(logit), in double: beside a logit of 10^4 a float has no digits left for ln(l). l is
+// split into exponent and a fraction near 1, where logf is accurate to 1e-8.
 __device__ __forceinline__ float log_sum_exp_scaled(float m, float l, float c, double scale) {
   if (m == CUDART_INF_F) return m;  // its l is NaN, from inf - inf
   if (l == 0.0f) return -CUDART_INF_F;

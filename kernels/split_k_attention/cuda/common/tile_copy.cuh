@@ -1,5 +1,5 @@
-// How keys, values and queries come into shared memory: in pieces of 16 bytes, asynchronously where
-// their rows allow it.
+// Copies of keys, values and queries into shared memory, in chunks of 16 bytes; by cp.async where the
+// rows' alignment allows it.
 #pragma once
 
 #include "async_copy.cuh"
@@ -21,8 +21,8 @@ __device__ __forceinline__ void copy_elements(uint32_t to, const unsigned short*
                : "memory");
 }
 
-// Brings a block of k or v into a tile of the ring; what lies past `keys` or past D becomes 0, so
-// that nothing which is not part of the problem can reach a result, as 0 * NaN would.
+// Copies a key block of k or v into a tile of the ring buffer. What lies past `keys` or past D becomes 0:
+// whatever is in memory there could reach a result as 0 * NaN.
 template <class C>
 class TileCopier {
  public:
@@ -57,7 +57,7 @@ class TileCopier {
     }
   }
 
-  // As copy(), whatever the strides, and at once.
+  // The same for any strides, synchronously.
   __device__ __forceinline__ void copy_by_element(uint32_t tile, int64_t key0, int keys) const {
     constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
     const Element* from = source + key0 * row_stride;
@@ -78,7 +78,7 @@ class TileCopier {
   int column_bytes;
   int width;
 
-  // Rows are made of such pieces: each is there or is not.
+  // Each piece of BYTES is inside the row or outside, never across its end.
   template <int BYTES>
   __device__ __forceinline__ void copy_rows(uint32_t tile, const Element* from, int keys) const {
     constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
@@ -96,8 +96,7 @@ class TileCopier {
   }
 };
 
-// Makes 0 of what is not finite in a tile that is there, by `threads` threads together. Whether this
-// one found any.
+// Zeroes NaN and infinities in a tile, by `threads` threads together. Returns whether this one found any.
 template <class C>
 __device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Element [BLOCK_KV, D]
                                                  int thread, int threads) {
@@ -117,7 +116,7 @@ __device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Element
 }
 
 // Starts copies of the tile's queries by `threads` threads, chunk by chunk to address_of(row, chunk). Rows
-// past the tile's last stay as they are: what is computed from them is dropped.
+// past the tile's end stay uninitialised: what is computed from them is dropped.
 template <class C, class Address>
 __device__ __forceinline__ void copy_queries(const FusedParams& fp, const WorkUnit& at, bool aligned,
                                              int thread, int threads, const Address& address_of) {

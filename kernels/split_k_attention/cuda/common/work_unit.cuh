@@ -1,6 +1,5 @@
-// Where a block is in the problem. A block takes one (batch entry, KV head, query tile, split); the
-// query heads that share a KV head are packed into the rows of the tile,
-// row = query * heads_per_kv + head.
+// The work unit of a block: one split of one output tile (batch entry, KV head, query tile). The query
+// heads that share a KV head are packed into the rows of the tile, row = query * heads_per_kv + head.
 #pragma once
 
 #include "dependent_launch.cuh"
@@ -8,15 +7,15 @@
 
 namespace kbtool::cuda {
 
-// Of a tile's chunks of four columns, how many one block of a cluster finishes. At least 2, so that
-// 2^32 / share fits its word.
+// Chunks of four columns of the tile that each block of a cluster merges and stores. At least 2, so that
+// 2^32 / share fits 32 bits.
 __host__ __device__ __forceinline__ int share_of(int chunks, int cluster) {
   const int share = (chunks + cluster - 1) / cluster;
   return share > 2 ? share : 2;
 }
 
-// Blocks of keys are dealt out to the splits in turn, or each split has its own in a row. Keys are
-// counted from the first of the split's.
+// Key blocks go to the splits in turn (INTERLEAVED_KEYS), or each split has a contiguous range. Inside
+// the kernels keys are counted from key_begin.
 struct WorkUnit {
   uint32_t output_tile;    // of paired blocks, the pair's
   uint32_t split;
@@ -24,13 +23,13 @@ struct WorkUnit {
   uint32_t head_kv;
   uint32_t row0;
   int rows;                // rows of this tile
-  int share;               // chunks of the tile that a block of the cluster finishes
+  int share;               // chunks of the tile that a block of the cluster merges and stores
   uint32_t share_inverse;  // 2^32 / share, rounded up
   int64_t valid;           // keys of this batch entry
   int64_t key_begin;       // first key of the split
   int64_t key_end;         // one past the last key that the split may have
-  uint32_t key_step;       // blocks of keys from one of the split's to its next
-  uint32_t rank;           // of the two blocks that share copies
+  uint32_t key_step;       // key blocks from one of the split to its next
+  uint32_t rank;           // in the pair of blocks that multicast to each other
 };
 
 // A row of q and of the output.
@@ -53,8 +52,8 @@ __device__ __forceinline__ int64_t seen_keys(const FusedParams& fp, const WorkUn
   return visible_keys(fp.p.causal, fp.heads_per_kv.divide(at.row0 + row), fp.p.Sq, at.valid);
 }
 
-// The first and the last row of those that the block's copies are for, counted from its own first. Of
-// two blocks that share them, 0 has the later tile.
+// First and last row of the tiles that the block's key copies serve, relative to its own first row: of
+// paired blocks those of both tiles. Block 0 of a pair has the later tile.
 template <class C>
 __device__ __forceinline__ int first_row_of_pair(const WorkUnit& at) {
   return C::PAIRED && at.rank == 0 ? -C::BLOCK_M : 0;
@@ -77,7 +76,7 @@ __device__ __forceinline__ WorkUnit locate(const FusedParams& fp) {
   const uint32_t outer = fp.inner.divide(at.output_tile);
   const uint32_t inner = at.output_tile - outer * fp.inner.divisor;
   const uint32_t head = fp.heads_inner ? inner : outer;
-  // Causal: the longest start first.
+  // Causal: the tile that sees most keys starts first.
   const uint32_t tile = fp.last_tile - (fp.heads_inner ? outer : inner) * PAIR_SIZE - at.rank;
   at.batch = fp.kv_heads.divide(head);
   at.head_kv = head - at.batch * fp.kv_heads.divisor;
@@ -88,7 +87,7 @@ __device__ __forceinline__ WorkUnit locate(const FusedParams& fp) {
   if (fp.lengths.data != nullptr) wait_for_earlier_kernel();
   at.valid = valid_keys(fp.lengths, fp.p.Skv, at.batch);
 
-  // What any row of the tile sees is cut evenly, in whole blocks, whatever the batch's longest.
+  // The keys that any row of the tile sees are cut evenly, in whole key blocks.
   const int64_t seen = seen_keys(fp, at, last_row_of_pair<C>(fp, at));
   if constexpr (C::INTERLEAVED_KEYS) {
     at.key_begin = static_cast<int64_t>(at.split) * C::BLOCK_KV;

@@ -1,24 +1,23 @@
 // Split-K attention in one launch: what a user gets by default.
 //
-// A block takes one (batch entry, KV head, query tile, split). The query heads that share a KV head
-// are packed into the rows of the tile, row = query * heads_per_kv + head. Its warps form
-// KEY_WARPS groups that take the split's blocks of keys in turn, each through a ring of STAGES
-// asynchronous copies of its own and with an online softmax of its own, so that no group waits for
-// another; the ROW_WARPS warps of a group take 16 rows each.
+// A block takes one work unit: a split of the keys of one (batch entry, KV head, query tile). The query
+// heads that share a KV head are packed into the rows of the tile, row = query * heads_per_kv + head. The
+// block's warps form KEY_WARPS groups that take the split's key blocks in turn. Each group has its own ring
+// buffer of STAGES cp.async stages and its own online softmax, so that no group waits for another; the
+// ROW_WARPS warps of a group take 16 rows each.
 //
-// States merge three times, always in the order of their numbers, so results repeat to the bit:
-//   1. the groups of a block, through shared memory;
-//   2. the splits of a cluster: each block sends every other one its share of the columns;
-//   3. the clusters of a tile, where one does not hold every split: through the workspace, by the
+// Partial states merge in up to three steps, always in the same order, so results repeat to the bit:
+//   1. the warp groups of a block, through shared memory;
+//   2. the splits of a cluster, through DSMEM: each block receives its share of the columns;
+//   3. the clusters of a tile, where one cluster does not hold every split, through the workspace, by the
 //      last block to arrive.
-// A block then finishes 1 / cluster of the tile's output.
 #pragma once
 
 #include "../common/block.cuh"
 
 namespace kbtool::cuda {
 
-// Depths may be set for a tuning build; as they stand every block fits the 99 KB of sm_86 and
+// Settable for a tuning build. As they stand every block fits the 99 KB of shared memory of sm_86 and
 // sm_89, and two blocks of 16 rows fit one multiprocessor of sm_90 and sm_100.
 #if !defined(KBTOOL_FUSED_STAGES)
 #define KBTOOL_FUSED_STAGES 3
@@ -31,10 +30,10 @@ template <class Element_, int D_, int ROW_WARPS_, bool ALIGNED_>
 struct FusedConfig {
   using Element = Element_;
   using Traits = ElementTraits<Element>;
-  static constexpr int D = D_;  // the bucket; the head dimension may be less
+  static constexpr int D = D_;  // compiled head dimension; the actual one may be smaller
   static constexpr int ROW_WARPS = ROW_WARPS_;
-  static constexpr bool ALIGNED = ALIGNED_;  // rows of k and v copy in pieces of 16 bytes
-  // Splits read one window of the keys together: measured on an H200, 1 to 1.5 % over 64 MB and more.
+  static constexpr bool ALIGNED = ALIGNED_;  // rows of k and v copy 16 bytes at a time
+  // All splits read the same window of the keys at a time: 1 to 1.5 % faster from 64 MB on (H200).
   static constexpr bool INTERLEAVED_KEYS = true;
   static constexpr bool PAIRED = false;
 
@@ -88,8 +87,8 @@ struct FusedConfig {
   }
 };
 
-// Of the warps that share a ring. A group of several warps waits for the whole block, so that one
-// kind of barrier is enough; groups then take as many rounds, also those that have run out of keys.
+// Barrier of a warp group, which shares a ring buffer. A group of several warps waits for the whole block, so
+// that one kind of barrier is enough; every group then runs as many rounds, even without keys left.
 template <class C>
 __device__ __forceinline__ void group_sync() {
   if constexpr (C::ROW_WARPS == 1) {
@@ -99,7 +98,7 @@ __device__ __forceinline__ void group_sync() {
   }
 }
 
-// The same; whether `value` is true for any of them.
+// The same; returns whether `value` is true for any of them.
 template <class C>
 __device__ __forceinline__ bool group_sync_or(bool value) {
   if constexpr (C::ROW_WARPS == 1) {
@@ -110,7 +109,7 @@ __device__ __forceinline__ bool group_sync_or(bool value) {
   }
 }
 
-// One warp's 16 rows of that tile, as A fragments for all of D.
+// One warp's 16 rows of the query tile, as A fragments for all of D.
 template <class C>
 __device__ __forceinline__ void load_queries(uint32_t tile, int row_warp, int lane,
                                              uint32_t (&q)[C::D / 16][4]) {
@@ -140,8 +139,8 @@ __device__ __forceinline__ void apply_query_factor(const FusedParams& fp,
   }
 }
 
-// The tensor core adds to its accumulator by cutting digits off, which biases a long sum toward 0;
-// adding each product of 16 apart rounds, and frees the products from waiting for each other.
+// The tensor core truncates when it adds to its accumulator, which biases a long sum toward 0. Adding each
+// k16 product separately rounds instead, and the products do not wait for each other.
 template <class Traits>
 __device__ __forceinline__ void add_product(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0,
                                             uint32_t b1) {
@@ -194,9 +193,9 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
   }
 }
 
-// One group's keys of the split, to the state of each lane. When FALLBACK, logits may be of any size,
-// and what is not finite among the values reaches no row that does not see it. The ring in `region`
-// holds in each of its STAGES K [BLOCK_KV, D], then V.
+// A warp group's keys of the split, accumulated into each lane's partial state. FALLBACK: logits of any size,
+// and non-finite values reach only the rows that see them. Each stage of the ring buffer in `region` holds
+// K [BLOCK_KV, D], then V.
 template <class C, bool FALLBACK>
 __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUnit& at,
                                              unsigned char* region,  // [REGION_BYTES]
@@ -222,7 +221,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
   };
 
   int64_t key0 = key_warp * step;
-  // The queries come by way of the ring's last stages, which take their first keys after that.
+  // The queries pass through the ring's last stages, which get their first keys after that.
   constexpr int FIRST_STAGES = C::STAGES - C::QUERY_STAGES;
   const uint32_t q_tile = ring + FIRST_STAGES * C::STAGE_BYTES;
   if constexpr (!FALLBACK) {
@@ -246,8 +245,8 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
   const bool exists[2] = {row_warp * 16 + lane / 4 < at.rows,
                           row_warp * 16 + 8 + lane / 4 < at.rows};
 
-  // Keys that the lane's two rows see, and the fewest that any row of the warp sees, from
-  // key_begin on; a row past the tile is computed along and dropped.
+  // Keys from key_begin on that the lane's two rows see, and the fewest that any row of the warp sees. Rows
+  // past the tile's end are computed too and dropped.
   int64_t seen_by_row[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -291,13 +290,13 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
     start_copy(key0 + C::STAGES * stride, stage);
     stage = stage + 1 == C::STAGES ? 0 : stage + 1;
   }
-  // The loop ends with a barrier of the group, and copies still under way hold nothing.
+  // Copy groups still pending are empty.
   wait_copies<0>();
   group_sync<C>();
 }
 
-// The same once more, with care, to the group's region of shared memory. A function of its own, out
-// of the way of the code that always runs.
+// Runs the keys again by the slow path, and stores the partial state. noinline keeps it out of the
+// registers and the instruction cache of the fast path.
 template <class C>
 __device__ __noinline__ void attend_fallback(const FusedParams& fp, const WorkUnit& at,
                                               unsigned char* region,  // [REGION_BYTES]
@@ -308,14 +307,14 @@ __device__ __noinline__ void attend_fallback(const FusedParams& fp, const WorkUn
   store_group_state<C>(at, region, ml, row_warp, lane, state);
 }
 
-// Whether a row that exists has had large logits or, where rows do not see the same keys, has a value
-// that is NaN or infinite.
+// Whether some row has had large logits or, under a causal mask, a non-finite output, which may come from
+// a key that it does not see.
 template <class C>
 __device__ __forceinline__ bool warp_needs_fallback(const FusedParams& fp, const WorkUnit& at,
                                            int row_warp, int lane, const LaneState<C>& state) {
   bool needed[2] = {state.needs_fallback[0], state.needs_fallback[1]};
   if (fp.p.causal && fp.p.Sq > 1) {
-    float zero[2] = {0.0f, 0.0f};  // until something that is not finite is multiplied by 0
+    float zero[2] = {0.0f, 0.0f};  // NaN once a non-finite value is multiplied by 0
 #pragma unroll
     for (int tile = 0; tile < C::D / 8; ++tile) {
 #pragma unroll
@@ -328,7 +327,7 @@ __device__ __forceinline__ bool warp_needs_fallback(const FusedParams& fp, const
   return (row < at.rows && needed[0]) || (row + 8 < at.rows && needed[1]);
 }
 
-// All groups' keys of the split, to their states in shared memory.
+// All warp groups' keys of the split, to their partial states in shared memory.
 template <class C>
 __device__ __forceinline__ void attend(
     const FusedParams& fp, const WorkUnit& at,
@@ -359,7 +358,7 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
   if (fp.cluster_size > 1) {
     if (threadIdx.x == 0) exchange_init(shared_address(smem + C::EXCHANGE_OFFSET));
     __syncwarp();
-    cluster_arrive_relaxed();  // every block has started before any sends
+    cluster_arrive_relaxed();  // no block sends before every block has started
   }
   const WorkUnit at = locate<C>(fp);
   attend<C>(fp, at, smem);

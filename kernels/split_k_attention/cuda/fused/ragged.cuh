@@ -1,34 +1,34 @@
-// The fused kernel for a batch whose entries have lengths of their own, which only the device
-// knows: every block has the same work, however the lengths lie.
+// The fused kernel for batches with unlike lengths that only the device knows: every block gets the same
+// amount of work.
 //
-// Items (batch entry, KV head) lie one after the other on a line, each with a place for every block
-// of its keys and TILE_COST places ahead of them for what an item costs beside its keys. The line
-// is cut into equal ranges; a block takes the pieces of items in its range one by one. An item in
-// several ranges is merged by the last of their blocks to arrive, in the order of its pieces.
+// The output tiles (batch entry, KV head) are laid out on a line, counted in key blocks: each takes one for
+// every key block it has, after TILE_COST for its fixed cost. The line is cut into equal ranges, one for each
+// block, which works on the pieces of tiles in its range one by one. A tile in several ranges is merged by
+// the last of their blocks to arrive, in the order of its pieces.
 #pragma once
 
 #include "fused.cuh"
 
 namespace kbtool::cuda {
 
-// Measured on an H100: where all blocks read, an item's first keys come some 10 us after they are
-// asked for, in which a block reads 16 blocks of keys.
+// Key blocks. While all blocks read, a tile's first keys take some 10 us to arrive; a block reads 16 key
+// blocks in that time (H100).
 constexpr uint32_t TILE_COST = 16;
-constexpr uint32_t LEAST_RANGE = 32;  // places that are worth a block
+constexpr uint32_t LEAST_RANGE = 32;  // key blocks that are worth a block
 
-// A batch entry on the line, which has fewer than 2^31 places.
+// A batch entry on the line, which is shorter than 2^31.
 struct RaggedEntry {
-  uint32_t end;    // of its last item
+  uint32_t end;    // of its last output tile, on the line
   uint32_t valid;  // keys
 };
 
-// A piece of an item: what this block does of it, and the blocks that do the others.
+// The pieces of the output tile that a block works on.
 struct RaggedPiece {
-  uint32_t first;  // block of the item's first piece
-  uint32_t count;  // pieces of the item, in blocks that follow each other
+  uint32_t first;  // block that has the tile's first piece
+  uint32_t count;  // pieces of the tile, each in the next block
 };
 
-// Brings every entry onto the line; `entries` [B] lies in shared memory.
+// Lays every entry out on the line, by a prefix sum of costs; `entries` [B] lies in shared memory.
 template <class C>
 __device__ __forceinline__ void find_entry_ends(const FusedParams& fp, RaggedEntry* entries) {
   const int B = static_cast<int>(fp.p.B);
@@ -56,8 +56,8 @@ __device__ __forceinline__ void find_entry_ends(const FusedParams& fp, RaggedEnt
   block_sync();
 }
 
-// The workspace: two slots a block, for the piece that it goes on with and the one that it leaves
-// unfinished. o [slots, rows, D rounded up to a multiple of 4], then m and l [slots, rows].
+// Workspace: two slots a block, for the tile that it continues and the tile that it leaves unfinished.
+// o [slots, rows, D rounded up to a multiple of 4], then m and l [slots, rows].
 struct RaggedSlots {
   float4* o;
   float2* ml;
@@ -75,8 +75,8 @@ struct RaggedSlots {
   }
 };
 
-// Merges the states of the block's groups of warps, and those of the item's pieces where this block
-// is the last that has one.
+// Merges the partial states of the block's warp groups, and those of all pieces of the tile where this block
+// is the last to arrive.
 template <class C>
 __device__ __forceinline__ void merge_and_store_piece(
     const FusedParams& fp, const WorkUnit& at, const RaggedPiece& piece,
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(C::THREADS)
   uint32_t position = blockIdx.x * range;
   const uint32_t end = min(position + range, total);
 
-  uint32_t batch = 0;  // the first entry that ends behind `position`
+  uint32_t batch = 0;  // the first entry that ends after `position`, by binary search
   for (uint32_t more = static_cast<uint32_t>(fp.p.B); more > 0;) {
     const uint32_t half = more / 2;
     if (entries[batch + half].end <= position) {
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(C::THREADS)
       const uint32_t first = keys_begin / range;
       return {first, (tile_end - 1) / range - first + 1};
     }();
-    // An item without keys belongs to the range that it begins in.
+    // A tile without keys belongs to the range that it begins in.
     if (blocks > 0 ? from < to : piece.first == blockIdx.x) {
       WorkUnit at{};
       at.output_tile = batch * fp.kv_heads.divisor + head;
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(C::THREADS)
       at.key_step = 1;
       attend<C>(fp, at, smem);
       merge_and_store_piece<C>(fp, at, piece, smem);
-      block_sync();  // before the next piece's keys come
+      block_sync();  // before the next piece's keys overwrite the states
     }
     position = tile_end;
     if (position >= entry.end) ++batch;

@@ -22,11 +22,11 @@ struct TunedSplits {
 
 constexpr int64_t gap(int64_t a, int64_t b) { return a < b ? b - a : a - b; }
 
-// Within a tenth: one card is sold with parts of its memory's width switched off.
+// Within 10 %: one card is sold with parts of its memory bus disabled.
 constexpr bool alike_bandwidth(int64_t a, int64_t b) { return 10 * (a < b ? b : a) <= 11 * (a < b ? a : b); }
 
-// The splits of the row that is alike in all but the number of keys, and nearest in that: within
-// half as many again, above or below; of two as near, that of the nearer bandwidth. 0 where there is none. A pure function.
+// The splits of the row that equals the call in all but the number of keys and is nearest in that, by a factor
+// of at most 1.5; among equally near ones, of the nearest bandwidth. 0 where there is none.
 constexpr int64_t find_tuned_splits(const TunedSplits* rows, size_t count, const TunedSplits& call) {
   const TunedSplits* nearest = nullptr;
   for (const TunedSplits* row = rows; row != rows + count; ++row) {
@@ -54,7 +54,7 @@ constexpr int64_t find_tuned_splits(const TunedSplits* rows, size_t count, const
   return nearest == nullptr ? 0 : nearest->splits;
 }
 
-// An empty table would be no array: the last row is no card's.
+// The last row matches no card: an empty array would not compile.
 constexpr TunedSplits TUNED_SPLITS[] = {
 #include "tuned_splits.inc"
     {Tuned::fused, 0, 0, 0, 0, 0, 0, 0, 0},

@@ -1,7 +1,6 @@
-// The merge of the splits' states in the workspace by a kernel of its own, right behind the one
-// that made them. For tiles of more than 16 rows or 128 columns, and for many splits of long keys:
-// every multiprocessor takes part, where a cluster has its own blocks and the last block to arrive
-// is alone.
+// The separate merge kernel: merges the splits' partial states in the workspace, right behind the kernel that
+// stored them. It uses every multiprocessor, where a cluster has only its blocks and the last block to arrive
+// is alone. plan/cut.h says when it is faster.
 #pragma once
 
 #include "../common/block_merge.cuh"
@@ -12,7 +11,7 @@ namespace kbtool::cuda {
 
 constexpr int MERGE_THREADS = 256;
 
-// A block's only state, from the registers that it is in, to the workspace.
+// Stores a block's only partial state from registers to the workspace.
 template <class C>
 __device__ __forceinline__ void store_partial_state(const FusedParams& fp, const WorkUnit& at,
                                                   int row_tile, int lane,
@@ -40,12 +39,12 @@ __device__ __forceinline__ void store_partial_state(const FusedParams& fp, const
   });
 }
 
-// A state is far, and the time to get one is what the kernel takes. LANES of a warp share four columns
-// of a row, each with some of the splits, of which it asks for AHEAD at once.
+// Bound by memory latency. LANES of a warp share the splits of four columns of a row, and each loads AHEAD
+// partial states at once.
 template <class Element, int LANES, int AHEAD>
 __global__ void __launch_bounds__(MERGE_THREADS)
     merge_kernel(const __grid_constant__ FusedParams fp) {
-  constexpr int CHUNKS = 32 / LANES;  // of four columns, that a warp finishes
+  constexpr int CHUNKS = 32 / LANES;  // of four columns, that a warp stores
   const int64_t chunks = ceil_div(fp.p.D, 4);
   const int64_t rows = fp.p.B * fp.p.H * fp.p.Sq;
   const int lane = threadIdx.x % 32;
@@ -93,7 +92,7 @@ cudaError_t launch_merge_by(const FusedParams& fp, cudaStream_t stream) {
 
 template <class Element>
 cudaError_t launch_merge(FusedParams fp, cudaStream_t stream) {
-  fp.early_launch = true;  // whatever the call was told: it is behind our own kernel, which triggers it
+  fp.early_launch = true;  // always: our own kernel is ahead of it, and triggers it
   switch (fp.merge_lanes) {
     case 16:
       return launch_merge_by<Element, 16, 4>(fp, stream);

@@ -1,4 +1,4 @@
-// What the bulk tensor copies of sm_90 and later are told of k and v: how they lie in memory.
+// Tensor maps of k and v: what TMA needs to know of their layout.
 #pragma once
 
 #include <cuda.h>
@@ -8,14 +8,14 @@
 
 namespace kbtool::cuda {
 
-// k and v as [B, Hkv, Skv, D], to be read in boxes of `box_keys` keys and 64 columns, which come in
-// the 128-byte swizzle; what lies outside of the tensor comes as 0.
+// k and v as [B, Hkv, Skv, D], read in boxes of `box_keys` keys and 64 columns with the 128-byte swizzle;
+// elements outside the tensor are 0.
 struct TensorMaps {
   CUtensorMap k;
   CUtensorMap v;
 };
 
-// Whether such copies can read k and v as they lie; if so, `maps` describes them.
+// Whether TMA can read k and v with their strides; if so, fills `maps`.
 bool make_tensor_maps(const SplitKParams& p, ElementType type, int box_keys, TensorMaps* maps);
 
 }  // namespace kbtool::cuda

@@ -1,5 +1,5 @@
-// What sm_90a adds for kernels whose warps have roles: barriers in shared memory that copies arrive
-// at, and the matrix products of four warps together (wgmma), whose operands lie in shared memory.
+// What sm_90a adds for warp-specialised kernels: mbarriers that copies arrive at, register reallocation, and
+// wgmma.
 //
 // A product's accumulator C [64, N] is spread as 16 rows a warp, and within a warp as in mma.cuh:
 // c[tile][0], c[tile][1] are row g, columns 8 tile + 2t and + 1; c[tile][2], c[tile][3] row g + 8.
@@ -23,14 +23,13 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// At a barrier of any block of the cluster. Of this thread's reads and writes only those of products that
-// it has waited for are over for the other block: more would take a fence of the cluster's memory, and a
-// third off the speed of 64 queries (on an H200).
+// Arrives at a barrier of any block of the cluster. Relaxed: only reads by wgmma that this thread has waited
+// for are ordered before it. A release at cluster scope would cost a third of the speed of 64 queries (H200).
 __device__ __forceinline__ void barrier_arrive_remote(uint32_t remote) {
   asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(remote) : "memory");
 }
 
-// Arrives for this thread once all copies that it has started are there; does not wait.
+// Arrives once all cp.async copies that this thread has started are complete; does not wait.
 __device__ __forceinline__ void barrier_arrive_after_copies(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
@@ -48,16 +47,16 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       : "memory");
 }
 
-// What this thread has seen written to shared memory before is there for the products that follow:
-// they read by another way than ordinary loads.
+// Shared memory written by ordinary stores or cp.async is visible to the wgmma that follow, which read
+// through the async proxy.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 // ---- registers ----
 
-// All warps of a warpgroup lower their number of registers to COUNT, or raise it: the second waits
-// until others have given enough.
+// All warps of a warpgroup lower their registers per thread to COUNT, or raise them, which waits until enough
+// have been released.
 template <int COUNT>
 __device__ __forceinline__ void release_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -70,22 +69,21 @@ __device__ __forceinline__ void acquire_registers() {
 
 // ---- operands ----
 
-// Tiles lie in panels of 64 columns (128 bytes), row after row; within a panel the eight chunks of
-// 16 bytes of a row are mixed with the row's number, which is the hardware's 128-byte swizzle.
-// Panels start at multiples of 1024 bytes.
+// Tiles are stored as panels of 64 columns (128 bytes), row after row, in the hardware's 128-byte swizzle:
+// chunk ^ (row % 8) for the eight chunks of 16 bytes of a row. Panels start at multiples of 1024 bytes.
 __device__ __forceinline__ uint32_t panel_offset(int row, int chunk, int panel_rows) {
   return static_cast<uint32_t>((chunk / 8 * panel_rows + row) * 128 +
                                (((chunk % 8) ^ (row & 7)) << 4));
 }
 
-// An operand whose products run along its rows: eight rows are 1024 bytes.
+// Descriptor of a K-major operand (Q and K): eight rows are 1024 bytes.
 __device__ __forceinline__ uint64_t k_major_descriptor(uint32_t address) {
   constexpr uint64_t SWIZZLE_128 = uint64_t{1} << 62;
   constexpr uint64_t EIGHT_ROWS = uint64_t{1024 >> 4} << 32;
   return SWIZZLE_128 | EIGHT_ROWS | (uint64_t{1} << 16) | ((address & 0x3ffff) >> 4);
 }
 
-// An operand whose products run across its rows: panels of 64 columns lie panel_bytes apart.
+// Descriptor of an MN-major operand (V): panels of 64 columns lie panel_bytes apart.
 __device__ __forceinline__ uint64_t mn_major_descriptor(uint32_t address, uint32_t panel_bytes) {
   constexpr uint64_t SWIZZLE_128 = uint64_t{1} << 62;
   constexpr uint64_t EIGHT_ROWS = uint64_t{1024 >> 4} << 32;
@@ -95,7 +93,7 @@ __device__ __forceinline__ uint64_t mn_major_descriptor(uint32_t address, uint32
 
 // ---- products ----
 
-// Registers of earlier products may be written again after this.
+// Accumulator registers written before are visible to the wgmma that follow.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -104,8 +102,7 @@ __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most PENDING of the youngest groups are under way; `c` was written by one that is
-// not among them.
+// Waits until at most PENDING of the youngest groups are pending; `c` belongs to an older one.
 template <int PENDING, int TILES>
 __device__ __forceinline__ void wgmma_wait(float (&c)[TILES][4]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
@@ -143,7 +140,7 @@ __device__ __forceinline__ void wgmma_wait(float (&c)[TILES][4]) {
   "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-// C [64, N] (+)= A [64, 16] B [16, N]; A and B in shared memory, both along the sum.
+// C [64, N] (+)= A [64, 16] B [16, N]; A and B in shared memory, both K-major.
 #define KBTOOL_PRODUCT_SHARED(N, COUNT, A, B, FIRST, TYPE)                                     \
   asm volatile(                                                                             \
       "{\n.reg .pred add;\nsetp.ne.b32 add, %" FIRST ", 0;\n"                                \
@@ -152,7 +149,7 @@ __device__ __forceinline__ void wgmma_wait(float (&c)[TILES][4]) {
       : KBTOOL_C##COUNT(c, 0)                                                               \
       : "l"(a), "l"(b), "r"(add))
 
-// The same with A in registers, as mma.cuh spreads it, and B across the sum.
+// The same with A in registers, laid out as in mma.cuh, and B MN-major.
 #define KBTOOL_PRODUCT_REGISTERS(N, COUNT, A0, A1, A2, A3, B, TYPE)                          \
   asm volatile(                                                                             \
       "{\n.reg .pred add;\nsetp.eq.b32 add, 0, 0;\n"                                       \

@@ -1,16 +1,13 @@
-// Split-K attention on the matrix units of sm_90a, for tiles of 64 or 128 query rows: several
-// queries, or one query of many heads that share a KV head.
+// Split-K attention by wgmma (sm_90a), for query tiles of 64 or 128 rows: several queries, or one query of
+// many heads that share a KV head.
 //
-// The block's warps have roles. Producer warps do nothing but bring blocks of keys and values into a
-// ring, by bulk tensor copies where those can read them; each warpgroup (four warps) of consumers
-// takes 64 rows. A product of 64 rows reads its keys from shared memory, so that a byte of k or v is
-// read from there once for 64 rows, where the fused kernel reads it once for 16; and it runs while its
-// warps do something else: a consumer starts the logits of the next block before the weighted values
-// of the last one, and takes the softmax of the one while the other runs.
+// Warp-specialised: producer warps copy key blocks into a ring buffer, by TMA where it can read them; each
+// consumer warpgroup takes 64 rows. wgmma reads a byte of k or v from shared memory once for 64 rows, where
+// the fused kernel reads it once for 16, and it is asynchronous: a consumer starts Q K^T of the next key
+// block before P V of the last one, and computes the softmax of the one while the other runs.
 //
-// Rows of one split leave from registers. Else the merge is the fused kernel's: through a cluster's
-// shared memory, then by the last block to arrive. Or, for tiles of more rows or columns and where
-// more than two clusters would merge, by a second kernel.
+// With one split the output is stored from registers. Otherwise partial states merge as in the fused kernel,
+// or by a separate merge kernel.
 #pragma once
 
 #include "../common/block.cuh"
@@ -21,13 +18,13 @@
 namespace kbtool::cuda {
 
 // SMALL_RING: two blocks share a multiprocessor, so that one reads while the other starts or ends.
-// PAIRED: a cluster of two blocks, of two tiles that a split's keys are for, shares the boxes that each
-// asks for half of.
+// PAIRED: a cluster of two blocks, with the same split of two query tiles; each requests half of the TMA
+// boxes and multicasts them to both.
 template <class Element_, int D_, int WARPGROUPS_, bool SMALL_RING_ = false, bool PAIRED_ = false>
 struct WgmmaConfig {
   using Element = Element_;
   using Traits = ElementTraits<Element>;
-  static constexpr int D = D_;  // the bucket; the head dimension may be less
+  static constexpr int D = D_;  // compiled head dimension; the actual one may be smaller
   static constexpr int WARPGROUPS = WARPGROUPS_;
   static constexpr bool ALIGNED = true;
   static constexpr bool INTERLEAVED_KEYS = false;
@@ -37,16 +34,15 @@ struct WgmmaConfig {
 
   static constexpr int BLOCK_M = 64 * WARPGROUPS;
   static constexpr int BLOCK_KV = D == 256 || SMALL_RING ? 64 : 128;
-  static constexpr int TMA_BOX_KEYS = 32;  // so that the halves of a row are read soon after each other
+  static constexpr int TMA_BOX_KEYS = 32;  // small, so that the panels of a row are read soon after each other
   static constexpr int STAGES = D == 64 ? 4 : D == 256 && WARPGROUPS == 2 ? 2 : 3;
 
   static constexpr int CONSUMER_WARPS = 4 * WARPGROUPS;
   static constexpr int PRODUCER_WARPS = 4;
-  static constexpr int THREADS = 32 * CONSUMER_WARPS;  // that finish the tile
+  static constexpr int THREADS = 32 * CONSUMER_WARPS;  // of the epilogue
   static constexpr int LAUNCH_THREADS = THREADS + 32 * PRODUCER_WARPS;
-  // With three warpgroups on a multiprocessor, or four, the registers that the launch gave a thread are
-  // dealt out unevenly: 2 x 232 + 40 = 3 x 168, 208 + 48 = 2 x 128. One more would be waited for
-  // without end.
+  // With three or four warpgroups on a multiprocessor, registers move from producers to consumers:
+  // 2 x 232 + 40 = 3 x 168, 208 + 48 = 2 x 128. One register more would deadlock.
   static constexpr bool UNEVEN_REGISTERS = WARPGROUPS == 2 || SMALL_RING;
   static constexpr int LAUNCH_REGISTERS = 65536 / (BLOCKS * LAUNCH_THREADS) / 8 * 8;
   static constexpr int CONSUMER_REGISTERS = SMALL_RING ? 208 : 232;
@@ -55,7 +51,7 @@ struct WgmmaConfig {
                                          (WARPGROUPS + 1) * LAUNCH_REGISTERS,
                 "what the launch gives a block");
   static constexpr int COPY_THREADS = 32 * PRODUCER_WARPS;
-  static constexpr int SCAN_THREADS = COPY_THREADS - 32;  // where one thread asks for the copies
+  static constexpr int SCAN_THREADS = COPY_THREADS - 32;  // with TMA, which one thread requests
   static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
   static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
 
@@ -72,7 +68,7 @@ struct WgmmaConfig {
   static_assert(!PAIRED || BLOCK_KV / TMA_BOX_KEYS % 2 == 0, "each of a pair asks for half of the boxes");
   static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0, "panels keep the swizzle");
 
-  // Once the loop is done the state lies where the tiles were.
+  // After the loop the partial state takes the place of the tiles.
   static constexpr int STATES = 1;
   static constexpr int STATE_STRIDE = D + 8;  // two banks' worth of padding
   static constexpr int STATE_STEP = BLOCK_M * STATE_STRIDE * 4;
@@ -93,8 +89,8 @@ struct WgmmaConfig {
   static int shared_bytes(int) { return LOOP_BYTES; }
 };
 
-// The ring's barriers and tiles. A stage's keys and its values are waited for and freed apart.
-// `smem`, here and below: the block's shared memory, [LOOP_BYTES], laid out as WgmmaConfig says.
+// The ring buffer's barriers and tiles. Keys and values of a stage have barriers of their own.
+// `smem`, here and below: the block's shared memory, [LOOP_BYTES], laid out as in WgmmaConfig.
 template <class C>
 struct Ring {
   uint32_t base;  // of shared memory
@@ -110,13 +106,13 @@ struct Ring {
   __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(1, stage); }
   __device__ __forceinline__ uint32_t keys_free(int stage) const { return barrier(2, stage); }
   __device__ __forceinline__ uint32_t values_free(int stage) const { return barrier(3, stage); }
-  // Of values that come by bulk copies and are looked through before consumers have them, in place of
-  // values_full: the copies are there; every searcher is done.
+  // In place of values_full, for values that come by TMA and are scanned first: the copies have landed; every
+  // scanning thread is done.
   __device__ __forceinline__ uint32_t values_landed(int stage) const { return barrier(4, stage); }
   __device__ __forceinline__ uint32_t values_scanned(int stage) const { return barrier(5, stage); }
   __device__ __forceinline__ uint32_t queries_full() const { return barrier(6, 0); }
 
-  // For each stage, the first key of the last block whose values were zeroed of what is not finite.
+  // For each stage, the first key of the last key block in which non-finite values were zeroed.
   __device__ __forceinline__ volatile int64_t* zeroed(unsigned char* smem) const {
     return reinterpret_cast<volatile int64_t*>(smem + C::ZEROED_OFFSET);
   }
@@ -138,13 +134,13 @@ struct Ring {
   }
 };
 
-// Known where blocks are paired.
+// A compile-time constant where blocks are paired.
 template <class C>
 __device__ __forceinline__ bool uses_tma(const FusedParams& fp) {
   return C::PAIRED || fp.use_tma;
 }
 
-// Where a role is in the ring.
+// A stage of the ring buffer, and the parity of its barriers' phase.
 template <class C>
 struct RingPosition {
   int stage = 0;
@@ -158,19 +154,19 @@ struct RingPosition {
   }
 };
 
-// Of the producers that look through values.
+// The producer threads that scan values.
 template <int THREADS>
 __device__ __forceinline__ void scanners_sync() {
   asm volatile("barrier.sync 3, %0;" ::"n"(THREADS) : "memory");
 }
 
-// Of a consumers' warpgroup.
+// A consumer warpgroup.
 __device__ __forceinline__ void warpgroup_sync(int warpgroup) {
   asm volatile("barrier.sync %0, 128;" ::"r"(4 + warpgroup) : "memory");
 }
 
-// Keys from the split's first on among which no row of the tile misses any, and no block reaches past
-// what lies in memory: values beyond may be multiplied by 0, and are looked through first.
+// Keys below this index are visible to every row. A V tile past it may meet weight 0, and 0 * NaN is NaN, so
+// it is scanned first.
 template <class C>
 __device__ __forceinline__ int64_t keys_seen_by_all(const FusedParams& fp, const WorkUnit& at) {
   constexpr int64_t ALL = int64_t{1} << 62;
@@ -178,7 +174,7 @@ __device__ __forceinline__ int64_t keys_seen_by_all(const FusedParams& fp, const
   return seen == fp.p.Skv ? ALL : seen - at.key_begin;
 }
 
-// A producer warp's part: every block of keys of the split, as stages become free.
+// Producer by cp.async: every key block of the split, as stages become free.
 template <class C>
 __device__ __forceinline__ void produce(const FusedParams& fp, const WorkUnit& at,
                                         const Ring<C>& ring, unsigned char* smem, int thread) {
@@ -201,7 +197,7 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const WorkUnit& a
       copier.copy_by_element(tile, key0, count);
     }
     if (scan) {
-      scanners_sync<C::COPY_THREADS>();  // others' copies are there too
+      scanners_sync<C::COPY_THREADS>();  // the other threads' copies have landed too
       if (zero_non_finite<C>(smem + (tile - ring.base), thread, C::COPY_THREADS)) {
         ring.zeroed(smem)[stage] = key0;
       }
@@ -216,7 +212,7 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const WorkUnit& a
   for (int64_t key0 = 0; key0 < keys; key0 += C::BLOCK_KV) {
     const int count = static_cast<int>(min(static_cast<int64_t>(C::BLOCK_KV), keys - key0));
     const int stage = position.stage;
-    // Of a barrier that no phase has ended on yet, the one before the first counts as ended.
+    // On a fresh barrier the phase before the first counts as complete, so this does not wait at first.
     barrier_wait(ring.keys_free(stage), position.parity ^ 1);
     copy_block(k_copier, ring.keys(stage), ring.keys_full(stage), key0, count, false, stage);
     barrier_wait(ring.values_free(stage), position.parity ^ 1);
@@ -226,7 +222,7 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const WorkUnit& a
   }
 }
 
-// The same by bulk tensor copies, which one thread asks for. The other warps look through values.
+// Producer by TMA: one thread requests the copies, the other warps scan values.
 template <class C>
 __device__ __forceinline__ void produce_by_tma(const FusedParams& fp, const TensorMaps& maps,
                                               const WorkUnit& at, const Ring<C>& ring,
@@ -282,7 +278,7 @@ __device__ __forceinline__ void produce_by_tma(const FusedParams& fp, const Tens
               block < first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
     position.advance();
   }
-  // The other block's warps free stages here: this block does not end before all of them have.
+  // Do not exit while the peer block can still arrive on our mbarriers: drain the free barriers.
   if constexpr (C::PAIRED) {
 #pragma unroll 1
     for (int i = 0; i < C::STAGES; ++i) {
@@ -293,7 +289,7 @@ __device__ __forceinline__ void produce_by_tma(const FusedParams& fp, const Tens
   }
 }
 
-// The tile's queries, by all consumers.
+// Loads the query tile, by all consumers.
 template <class C>
 __device__ __forceinline__ void load_query_tile(const FusedParams& fp, const WorkUnit& at,
                                               const Ring<C>& ring, unsigned char* smem,
@@ -307,7 +303,7 @@ __device__ __forceinline__ void load_query_tile(const FusedParams& fp, const Wor
   });
   wait_copies<0>();
   if (fp.q_factor != 1.0f) {  // -1 and 0 are exact
-    const int chunk = thread % C::CHUNKS;  // whose copies this thread has waited for
+    const int chunk = thread % C::CHUNKS;  // the chunks that this thread has copied and waited for
 #pragma unroll 1
     for (int row = thread / C::CHUNKS; row < at.rows; row += C::THREADS / C::CHUNKS) {
       Element* q = reinterpret_cast<Element*>(smem + panel_offset(row, chunk, C::BLOCK_M));
@@ -319,7 +315,7 @@ __device__ __forceinline__ void load_query_tile(const FusedParams& fp, const Wor
   barrier_wait(ring.queries_full(), 0);
 }
 
-// Starts the logits of a block: s [64, BLOCK_KV] = Q [64, D] K^T.
+// Starts s [64, BLOCK_KV] = Q [64, D] K^T.
 template <class C>
 __device__ __forceinline__ void start_qk(uint32_t q, uint32_t k,
                                              float (&s)[C::BLOCK_KV / 8][4]) {
@@ -335,7 +331,7 @@ __device__ __forceinline__ void start_qk(uint32_t q, uint32_t k,
   wgmma_commit();
 }
 
-// Starts o [64, D] += W [64, BLOCK_KV] V.
+// Starts o [64, D] += P [64, BLOCK_KV] V.
 template <class C>
 __device__ __forceinline__ void start_pv(const uint32_t (&weights)[C::BLOCK_KV / 16][4],
                                              uint32_t v, float (&o)[C::D / 8][4]) {
@@ -347,7 +343,7 @@ __device__ __forceinline__ void start_pv(const uint32_t (&weights)[C::BLOCK_KV /
   wgmma_commit();
 }
 
-// Two warpgroups start their products in turn: while one takes its softmax, the other's products run.
+// Ping-pong scheduling: two warpgroups start their wgmma in turn, and one computes its softmax meanwhile.
 template <class C>
 class PingPong {
  public:
@@ -369,9 +365,9 @@ class PingPong {
   int warpgroup_;
 };
 
-// Makes the wait for products that follows wait for `sums` too. ptxas moves such a wait ahead of any
-// arithmetic that needs none of the products, and nothing is left to run beside them; it does not move
-// it past this store, which is never made: the sums of weights are not negative.
+// Scheduling barrier: ptxas would hoist the wgmma wait that follows above the softmax, which then overlaps
+// nothing. This store is never taken, since sums of weights are not negative; it depends on the softmax and
+// pins the wait.
 __device__ __forceinline__ void scheduling_barrier(const float (&sums)[2], uint32_t shared) {
   asm volatile(
       "{\n"
@@ -383,7 +379,7 @@ __device__ __forceinline__ void scheduling_barrier(const float (&sums)[2], uint3
       : "memory");
 }
 
-// A consumer warp's part: its rows against every block of keys of the split.
+// A consumer warp: its rows against every key block of the split.
 template <class C>
 __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& at,
                                         const Ring<C>& ring, unsigned char* smem, int warp,
@@ -412,7 +408,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
   uint32_t weights[C::BLOCK_KV / 16][4];
   float alpha[2];
 
-  // `plain`: of a block that every row of the copies sees whole, as of the block before it.
+  // `plain`: every row of the pair sees all of this key block and of the one before it.
   const auto block_softmax = [&](int64_t key0, auto plain) {
     if (!plain && key0 + C::BLOCK_KV > seen_by_all) {
       int seen[2];
@@ -426,11 +422,11 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
     online_softmax<true>(s, fp.c, state, alpha);
   };
   const int64_t seen_by_tile = keys_seen_by_all<C>(fp, at);
-  // Of the block whose values have just been added.
+  // After P V of a key block: adds the non-finite values that were zeroed.
   const auto finish_values = [&](int64_t key0, int stage, auto plain) {
     if (plain || key0 + C::BLOCK_KV <= seen_by_tile) return;
     const bool zeroed = ring.zeroed(smem)[stage] == key0;
-    __syncwarp();  // every lane has read it before the stage is free
+    __syncwarp();  // every lane has read `zeroed` before the stage is freed
     if (zeroed) add_non_finite<C>(fp, at, key0, seen_by_row, lane, state);
   };
   const auto pack_weights = [&] {
@@ -444,10 +440,10 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
   };
   const auto await = [&](uint32_t full, uint32_t parity) {
     barrier_wait(full, parity);
-    if (!uses_tma<C>(fp)) fence_async_proxy();  // bulk copies and products are of one proxy
+    if (!uses_tma<C>(fp)) fence_async_proxy();  // TMA and wgmma share the async proxy
     __syncwarp();
   };
-  RingPosition<C> scanned;  // among the blocks whose values are looked through
+  RingPosition<C> scanned;  // among the key blocks whose values are scanned
   const auto await_values = [&](int64_t key0, const RingPosition<C>& last, auto plain) {
     if (!plain && uses_tma<C>(fp) && key0 + C::BLOCK_KV > seen_by_tile) {
       await(ring.values_scanned(last.stage), scanned.parity);
@@ -465,10 +461,10 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
     __syncwarp();
   };
 
-  if (keys <= 0) return;  // a split past what the tile sees ends before it begins
+  if (keys <= 0) return;  // the tile sees no key of this split
   const PingPong<C> ping_pong(warp / 4);
-  RingPosition<C> next;  // whose logits come next
-  RingPosition<C> last;  // whose values come next
+  RingPosition<C> next;  // of the next Q K^T
+  RingPosition<C> last;  // of the next P V, one key block behind
   await(ring.keys_full(0), 0);
   wgmma_fence();
   start_qk<C>(q, ring.keys(0), s);
@@ -500,8 +496,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
     last.advance();
   };
   int64_t key0 = C::BLOCK_KV;
-  // A loop of their own, without the questions of the other: measured on an H200, 1 to 2 % of 64 and
-  // more queries, nothing of fewer.
+  // A loop without mask and scan: 1 to 2 % faster for 64 and more queries, no difference for fewer (H200).
   if constexpr (C::WARPGROUPS == 2) {
     const int64_t seen = seen_keys(fp, at, first_row_of_pair<C>(at)) - at.key_begin;
     const int64_t last_plain = min(seen, keys) - C::BLOCK_KV;
@@ -520,8 +515,8 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
   if constexpr (C::PAIRED) release(ring.values_free(last.stage));  // its producer waits for that to end
 }
 
-// The output and the LSE of a warp's rows where nothing is left to merge. They pass through the places
-// of the same rows of Q, which only this warpgroup reads: another may not be done with its own.
+// Stores output and LSE of a warp's rows where there is one split. They pass through shared memory in the
+// place of the same rows of Q, which only this warpgroup reads: the other one may still need its own.
 template <class C>
 __device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const WorkUnit& at,
                                                     unsigned char* smem, int warp, int lane,
@@ -583,7 +578,7 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
   }
   const WorkUnit at = locate<C>(fp);
   block_sync();
-  if constexpr (C::PAIRED) {  // the other's barriers are there, which it has published
+  if constexpr (C::PAIRED) {  // the peer's barriers are initialised
     cluster_arrive_relaxed();
     cluster_wait();
   }
@@ -597,7 +592,7 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
       produce<C>(fp, at, ring, wgmma_smem, thread);
       wait_copies<0>();
     }
-    // The cluster's barrier takes threads that have ended for arrived; the finishers' counts them out.
+    // The cluster barrier counts exited threads as arrived; epilogue_sync leaves them out.
   } else {
     if constexpr (C::UNEVEN_REGISTERS) acquire_registers<C::CONSUMER_REGISTERS>();
     {
@@ -614,7 +609,7 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
         return;
       }
       epilogue_sync<C::THREADS>();
-      if (fp.cluster_size > 1) cluster_arrive();  // others may send: the tiles are done with
+      if (fp.cluster_size > 1) cluster_arrive();  // release: our tiles are free, others may send
       store_group_state<C>(at, wgmma_smem, reinterpret_cast<float2*>(wgmma_smem + C::ML_OFFSET),
                            warp, lane, state);
     }
