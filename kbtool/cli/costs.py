@@ -157,10 +157,14 @@ def costs(
 
 
 def _running(table: Rollup) -> Extra:
-    from kbtool.ledger.rollup import money, number, running
+    from kbtool.ledger.rollup import number, running
+    from kbtool.model.money import amount_json
 
     return {
-        row.keys: {"running_minutes": number(sofar.minutes), "running_total": money(sofar.total)}
+        row.keys: {
+            "running_minutes": number(sofar.minutes),
+            "running_total": amount_json(sofar.total),
+        }
         for row, sofar in zip(table.rows, running(table), strict=True)
     }
 
@@ -348,7 +352,7 @@ def _flat(values: object) -> dict[str, object]:
 
 def _tell_gaps(table: Rollup, undated: int, *, empty: bool, any_at_all: bool) -> None:
     """On stderr: what the sums do not cover, and what the rows count more than once."""
-    from kbtool.ledger.rollup import money
+    from kbtool.model.money import amount_text
 
     if not any_at_all:
         click.echo("kbtool: there are no sessions yet; `kbtool session new TITLE`", err=True)
@@ -368,14 +372,14 @@ def _tell_gaps(table: Rollup, undated: int, *, empty: bool, any_at_all: bool) ->
         stand = "stands" if len(table.shared) == 1 else "stand"
         click.echo(
             f"kbtool: {many(len(table.shared), 'session')} {stand} in several rows, which together"
-            f" exceed the total by {money(table.repeated)} {currency}".rstrip()
+            f" exceed the total by {amount_text(table.repeated)} {currency}".rstrip()
             + "; the total counts once",
             err=True,
         )
     if table.unattributed:
         click.echo(
-            f"kbtool: attributed {money(table.attributed)} {currency}, unattributed"
-            f" {money(table.unattributed)} {currency}",
+            f"kbtool: attributed {amount_text(table.attributed)} {currency}, unattributed"
+            f" {amount_text(table.unattributed)} {currency}",
             err=True,
         )
     if undated:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, print_json
+from kbtool.model.money import cents, half_up, hourly
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from fractions import Fraction
 
     from kbtool.ledger.budget import Account, Box, Sitting, Status
 
@@ -165,7 +165,7 @@ def _print_going(going: Account) -> None:
     if not boxes and not going.spent:
         click.echo(f"  {'spent':<9}unknown")
     for currency, rate in going.per_hour.items():
-        click.echo(f"  {'burns':<9}{_rate(rate)} {currency}/h")
+        click.echo(f"  {'burns':<9}{hourly(rate)} {currency}/h")
     if going.unknown:
         click.echo(f"  {'':<9}not counted, because no record says: {', '.join(going.unknown)}")
 
@@ -183,14 +183,8 @@ def _filled(box: Box) -> str:
 
 def _amount(value: Decimal, unit: str) -> str:
     if unit == "min":
-        return f"{value:.1f}".removesuffix(".0") + " min"
-    return f"{value:.2f} {unit}"
-
-
-def _rate(per_hour: Fraction) -> str:
-    """To the cent, or to a hundredth of it where that says more."""
-    exact = Decimal(per_hour.numerator) / Decimal(per_hour.denominator)
-    return f"{exact:.4f}".removesuffix("00")
+        return f"{half_up(value, 1)}".removesuffix(".0") + " min"
+    return f"{cents(value)} {unit}"
 
 
 def _clock(at: datetime, now: datetime) -> str:
@@ -205,10 +199,10 @@ def _short(found: Status, unread: list[str]) -> str:
         words.append(going.sitting.label)
         boxed = {box.unit for box in going.boxes}
         if "min" not in boxed and going.minutes is not None:
-            words.append(f"{going.minutes:.0f}min")
+            words.append(f"{half_up(going.minutes, 0)}min")
         words += [_short_box(box) for box in going.boxes]
         words += [
-            f"{v:.2f}{currency}" for currency, v in going.spent.items() if currency not in boxed
+            f"{cents(v)}{currency}" for currency, v in going.spent.items() if currency not in boxed
         ]
         words += [
             f"?{currency}" for currency in going.per_hour if currency not in {*boxed, *going.spent}
@@ -226,9 +220,9 @@ def _short(found: Status, unread: list[str]) -> str:
 
 
 def _short_box(box: Box) -> str:
-    digits = 0 if box.unit == "min" else 2
-    spent = "?" if box.spent is None else f"{box.spent:.{digits}f}"
-    return f"{spent}/{box.limit:.{digits}f}{box.unit}{'!' if box.exceeded else ''}"
+    places = 0 if box.unit == "min" else 2
+    spent = "?" if box.spent is None else half_up(box.spent, places)
+    return f"{spent}/{half_up(box.limit, places)}{box.unit}{'!' if box.exceeded else ''}"
 
 
 def _json(found: Status, paused: list[Sitting], left_out: list[str]) -> dict[str, object]:
@@ -239,8 +233,8 @@ def _json(found: Status, paused: list[Sitting], left_out: list[str]) -> dict[str
                 "id": going.sitting.id,
                 "label": going.sitting.label,
                 "minutes": _number(going.minutes),
-                "spent": {currency: f"{v:.2f}" for currency, v in going.spent.items()},
-                "per_hour": {currency: _rate(v) for currency, v in going.per_hour.items()},
+                "spent": {currency: cents(v) for currency, v in going.spent.items()},
+                "per_hour": {currency: hourly(v) for currency, v in going.per_hour.items()},
                 "unknown": going.unknown,
                 "boxes": [_box_json(box, found.now) for box in going.boxes],
             }
@@ -277,7 +271,7 @@ def _box_json(box: Box, now: datetime) -> dict[str, object]:
     def figure(value: Decimal | None) -> object:
         if box.unit == "min":
             return _number(value)
-        return None if value is None else f"{value:.2f}"
+        return None if value is None else cents(value)
 
     return {
         "of": box.of,
@@ -291,4 +285,4 @@ def _box_json(box: Box, now: datetime) -> dict[str, object]:
 
 
 def _number(minutes: Decimal | None) -> float | None:
-    return None if minutes is None else round(float(minutes), 1)
+    return None if minutes is None else float(half_up(minutes, 1))

@@ -13,7 +13,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from kbtool.model.price import hours, to_cent
+from kbtool.model.money import to_cent
+from kbtool.model.price import hours
 
 EXPECTED = ("gpu", "ai", "engineer")
 """What every session is taken to cost."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 
-from kbtool.ledger.rollup import KINDS, Row, money, number
+from kbtool.ledger.rollup import KINDS, Row, number
+from kbtool.model.money import amount_json, half_up
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,9 @@ def compare_json(comparison: Comparison | None, earlier: str) -> dict[str, objec
             "with": earlier,
             "kinds": list(comparison.kinds),
             "not_compared": comparison.not_compared,
-            "before": money(comparison.before),
-            "now": money(comparison.now),
-            "saved": money(comparison.saved),
+            "before": amount_json(comparison.before),
+            "now": amount_json(comparison.now),
+            "saved": amount_json(comparison.saved),
             "saved_percent": _text(comparison.percent),
             "minutes_before": number(comparison.minutes_before),
             "minutes_now": number(comparison.minutes_now),
@@ -101,7 +103,7 @@ def _less(before: Decimal | None, now: Decimal | None) -> Decimal | None:
 def _share(before: Decimal | None, now: Decimal | None) -> Decimal | None:
     if before is None or now is None or before == 0:
         return None
-    return ((before - now) / before * 100).quantize(Decimal("0.1"))
+    return half_up(Fraction(before - now) / Fraction(before) * 100, 1)
 
 
 def _text(value: Decimal | None) -> str | None:

@@ -25,12 +25,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from fractions import Fraction
 from typing import NamedTuple
 
 from kbtool.ledger.faults import Faults
-from kbtool.ledger.rollup import KINDS, Row, money
+from kbtool.ledger.rollup import KINDS, Row
 from kbtool.model.base import Quantity
 from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.money import cents
 from kbtool.model.run import Run
 from kbtool.model.session import Measurement, Session
 
@@ -176,4 +178,4 @@ def _per(amount: Decimal | None, number: float) -> str | None:
     """Money over a number, to the cent; nothing over nothing is nothing known."""
     if amount is None or number <= 0:
         return None
-    return money((amount / Decimal(str(number))).quantize(Decimal("0.01")))
+    return cents(Fraction(amount) / Fraction(str(number)))

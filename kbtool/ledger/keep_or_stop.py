@@ -21,7 +21,7 @@ from fractions import Fraction
 from itertools import product
 from typing import Literal, NamedTuple
 
-from kbtool.model.price import to_cent
+from kbtool.model.money import cents, half_up
 
 Advice = Literal["keep", "stop", "either"]
 Name = Literal["idle", "rate", "restart", "people", "restart_cost", "preemption", "preemption_cost"]
@@ -146,14 +146,14 @@ def _span(values: Iterator[Fraction] | list[Fraction]) -> Span:
 
 def money_json(span: Span) -> dict[str, str]:
     """A sum of money, to the cent: its low and its high end."""
-    return {"low": f"{to_cent(span.low)}", "high": f"{to_cent(span.high)}"}
+    return {"low": cents(span.low), "high": cents(span.high)}
 
 
 def figure(value: Fraction) -> str:
     """A figure as it is, where four digits after the point hold it; else to four in all."""
     exact = Decimal(value.numerator) / Decimal(value.denominator)
     places = 4 if (value * 10**4).denominator == 1 else max(0, 3 - exact.adjusted())
-    text = f"{exact:.{places}f}"
+    text = f"{half_up(value, places):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -165,7 +165,7 @@ def span_text(span: Span, unit: str = "") -> str:
 
 def money_text(span: Span, currency: str) -> str:
     """``0.80 to 1.20 USD``."""
-    low, high = to_cent(span.low), to_cent(span.high)
+    low, high = cents(span.low), cents(span.high)
     return f"{low if low == high else f'{low} to {high}'} {currency}"
 
 

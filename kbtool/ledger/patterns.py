@@ -17,8 +17,9 @@ from typing import Literal, get_args
 from kbtool.ledger.rollup import EXPECTED, number
 from kbtool.model.base import Quantity
 from kbtool.model.kinds.build import BuildResult
+from kbtool.model.money import half_up, to_cent
 from kbtool.model.pattern import Pattern
-from kbtool.model.price import is_exact, per_hour, to_cent
+from kbtool.model.price import is_exact, per_hour
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import CostLine, Evidence, Session, Step
 
@@ -357,7 +358,7 @@ def saving_text(minutes: Decimal | None) -> str:
 
 def shown(figure: Decimal, places: int = 1) -> str:
     """A figure to so many decimal places at most, without noughts that say nothing."""
-    text = f"{round(figure, places):,f}"
+    text = f"{half_up(figure, places):,f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text in {"-0", ""} else text
 

@@ -15,6 +15,7 @@ from itertools import product
 from typing import Literal, get_args
 
 from kbtool.model.errors import UsageError
+from kbtool.model.money import amount_json, half_up
 from kbtool.model.run import Run
 from kbtool.model.session import Session
 
@@ -388,19 +389,11 @@ def running(table: Rollup) -> list[Running]:
     return sums
 
 
-def money(amount: Decimal | None) -> str | None:
-    """An amount as text: every digit that was stated, two at least."""
-    if amount is None:
-        return None
-    places = max(2, -int(amount.as_tuple().exponent))
-    return f"{amount:.{places}f}"
-
-
 def number(minutes: Decimal | None) -> int | float | None:
     """Minutes as a JSON number: whole where they are whole, else to a thousandth."""
     if minutes is None:
         return None
-    return int(minutes) if minutes == minutes.to_integral_value() else round(float(minutes), 3)
+    return int(minutes) if minutes == minutes.to_integral_value() else float(half_up(minutes, 3))
 
 
 Extra = Mapping[tuple[str, ...], Mapping[str, object]]
@@ -417,9 +410,9 @@ def as_json(
         "by": list(rollup.by),
         "rows": [_with(row, rollup.by, extras) for row in rollup.rows],
         "total": _with(rollup.total, (), extras),
-        "attributed": money(rollup.attributed) if known else None,
-        "unattributed": money(rollup.unattributed) if known else None,
-        "repeated": money(rollup.repeated) if known else None,
+        "attributed": amount_json(rollup.attributed) if known else None,
+        "unattributed": amount_json(rollup.unattributed) if known else None,
+        "repeated": amount_json(rollup.repeated) if known else None,
         "sessions_in_several_rows": len(rollup.shared),
         "other_currencies": rollup.other_currencies,
         "left_out": sorted(set(unreadable)),
@@ -440,11 +433,11 @@ def row_json(row: Row, by: tuple[By, ...] = ()) -> dict[str, object]:
         "label": row.label,
         "keys": dict(zip(by, row.keys, strict=True)) if by else {},
         "minutes": number(row.minutes),
-        "gpu": money(row.gpu),
-        "ai": money(row.ai),
-        "engineer": money(row.engineer),
-        "other": money(row.other),
-        "total": money(row.total),
+        "gpu": amount_json(row.gpu),
+        "ai": amount_json(row.ai),
+        "engineer": amount_json(row.engineer),
+        "other": amount_json(row.other),
+        "total": amount_json(row.total),
         "sessions": len(row.sessions),
         "unknown": row.unknown,
     }

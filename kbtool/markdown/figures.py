@@ -12,6 +12,7 @@ from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.build import BuildResult
 from kbtool.model.kinds.tune import TuneResult
 from kbtool.model.kinds.validate import ValidationResult
+from kbtool.model.money import amount_text, half_up
 from kbtool.model.run import Run
 from kbtool.model.words import many as many
 from kbtool.model.words import significant as significant
@@ -39,16 +40,14 @@ def money(amount: Decimal | None, currency: str = "USD") -> str:
     """An amount with its currency: ``1.50 USD``."""
     if amount is None:
         return UNKNOWN
-    shown = f"{amount:,.2f}" if amount == round(amount, 2) else f"{amount.normalize():,f}"
-    return f"{shown} {currency}"
+    return f"{amount_text(amount, grouped=True)} {currency}"
 
 
 def minutes(value: Decimal | None) -> str:
     """Minutes: ``734 min``."""
     if value is None:
         return UNKNOWN
-    whole = value == value.to_integral_value()
-    return f"{value:,.0f} min" if whole else f"{value:,.1f} min"
+    return f"{half_up(value, 0 if value == value.to_integral_value() else 1):,f} min"
 
 
 def seconds(value: float | None) -> str:

@@ -26,6 +26,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kbtool.model.base import Quantity
+from kbtool.model.money import half_up
 
 End = Fraction | float
 """A finite end is a fraction, an open one is ±inf; no other float occurs."""
@@ -563,13 +564,9 @@ def _decimal(number: Fraction, kept: int, places: int) -> str:
     """``number`` with at most so many places, at least ``kept``, more where it would be zero."""
     if number and abs(number) < Fraction(1, 10**places):
         places += len(str(int(1 / abs(number)))) - places + 1
-    scaled = round(number * 10**places)
-    sign = "-" if scaled < 0 else ""
-    digits = str(abs(scaled)).rjust(places + 1, "0")
-    whole_part, part = (digits[:-places], digits[-places:]) if places else (digits, "")
-    while len(part) > kept and part.endswith("0"):
-        part = part[:-1]
-    return f"{sign}{whole_part}{'.' if part else ''}{part}"
+    whole_part, _, part = f"{half_up(number, places):f}".partition(".")
+    part = part[:kept] + part[kept:].rstrip("0")
+    return f"{whole_part}{'.' if part else ''}{part}"
 
 
 def _product_of(factors: Sequence[Figure]) -> Figure:

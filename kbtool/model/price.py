@@ -9,6 +9,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from kbtool.model.money import cents, to_cent
+
 if TYPE_CHECKING:
     from kbtool.model.base import Quantity
 
@@ -47,12 +49,6 @@ def price_of(rate: Quantity, minutes: Decimal) -> Decimal:
     return to_cent(per_hour(rate) * hours(minutes))
 
 
-def to_cent(amount: Fraction) -> Decimal:
-    """Half a cent and more is a cent."""
-    sign = -1 if amount < 0 else 1
-    return Decimal(sign * int(abs(amount) * 100 + Fraction(1, 2))).scaleb(-2)
-
-
 def require_product(amount: Decimal, rate: Quantity, time: Quantity) -> None:
     """Hold a stated amount against rate × time, at the digits that it was stated to.
 
@@ -65,7 +61,7 @@ def require_product(amount: Decimal, rate: Quantity, time: Quantity) -> None:
     low, high = (rate * time for rate, time in zip(ends_per_hour(rate), spent, strict=True))
     half = Fraction(Decimal(1).scaleb(int(amount.as_tuple().exponent))) / 2
     if not low - half <= Fraction(amount) <= high + half:
-        follows = f"{to_cent(low)}" + (f" to {to_cent(high)}" if high != low else "")
+        follows = cents(low) + (f" to {cents(high)}" if high != low else "")
         raise ValueError(
             f"an estimate of {amount} is not {rate} × {time} = {follows}; mend one of the three, or"
             " leave the amount out and it is derived"

@@ -243,9 +243,11 @@ def secret_in(text: str) -> str | None:
 
 def minutes(record: Session) -> str:
     """How long it took; a dash where that is not known."""
+    from kbtool.model.money import half_up
+
     if record.minutes is None:
         return "–"
-    return f"{record.minutes:.1f}".removesuffix(".0")
+    return f"{half_up(record.minutes, 1)}".removesuffix(".0")
 
 
 def stored(record: Session) -> Any:

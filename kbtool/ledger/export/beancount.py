@@ -21,7 +21,8 @@ from kbtool.ledger.export.lines import (
     month_after,
     one_line,
 )
-from kbtool.ledger.rollup import KINDS, Links, money, roll_up
+from kbtool.ledger.rollup import KINDS, Links, roll_up
+from kbtool.model.money import amount_text
 from kbtool.model.session import Session
 
 EXPENSES = {
@@ -116,7 +117,7 @@ def _transaction(day: date, session: Session, own: list[Entry]) -> Iterator[str]
     for entry in own:
         line = entry.line
         assert line.amount is not None
-        yield f"  {EXPENSES[line.kind]}  {money(line.amount)} {line.currency}"
+        yield f"  {EXPENSES[line.kind]}  {amount_text(line.amount)} {line.currency}"
         yield f"    line: {_text(entry.reference)}"
         yield f"    basis: {_text(line.basis)}"
         for name, value in (
@@ -129,7 +130,7 @@ def _transaction(day: date, session: Session, own: list[Entry]) -> Iterator[str]
         other = AGAINST[line.basis], line.currency
         against[other] = against.get(other, Decimal(0)) + line.amount
     for (account, currency), amount in against.items():
-        yield f"  {account}  {money(-amount)} {currency}"
+        yield f"  {account}  {amount_text(-amount)} {currency}"
 
 
 def _balances(
@@ -144,7 +145,7 @@ def _balances(
                 key = EXPENSES[kind], currency
                 sums[key] = sums.get(key, Decimal(0)) + amount
     for (account, currency), amount in sums.items():
-        yield f"{day} balance {account}  {money(amount)} ~ 0 {currency}"
+        yield f"{day} balance {account}  {amount_text(amount)} ~ 0 {currency}"
 
 
 def _text(text: str) -> str:

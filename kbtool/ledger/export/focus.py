@@ -22,7 +22,8 @@ from kbtool.ledger.export.lines import (
     month_after,
     one_line,
 )
-from kbtool.ledger.rollup import Links, money
+from kbtool.ledger.rollup import Links
+from kbtool.model.money import amount_json, amount_text, half_up
 from kbtool.model.session import Session
 from kbtool.model.words import many
 
@@ -126,7 +127,7 @@ def focus(
         export.left_out[reason] = export.left_out.get(reason, 0) + 1
     export.data = text.getvalue().encode()
     for currency, amount in engineers.items():
-        export.notes.append(f"not in it: {money(amount)} {currency} for engineers")
+        export.notes.append(f"not in it: {amount_text(amount)} {currency} for engineers")
     if numberless:
         verb = "names" if numberless == 1 else "name"
         export.notes.append(
@@ -153,10 +154,10 @@ def _row(
     return {
         # What no invoice is known to state is not billed. Without a unit price, which no record
         # has, the specification wants ListCost and ContractedCost to match BilledCost.
-        "BilledCost": money(billed),
-        "ContractedCost": money(billed),
-        "ListCost": money(billed),
-        "EffectiveCost": money(amount),
+        "BilledCost": amount_json(billed),
+        "ContractedCost": amount_json(billed),
+        "ListCost": amount_json(billed),
+        "EffectiveCost": amount_json(amount),
         "BillingAccountId": account,
         "BillingAccountName": None,
         "BillingCurrency": line.currency,
@@ -196,7 +197,7 @@ def _quantity(entry: Entry) -> tuple[str, str]:
     time = entry.line.duration
     if time is None or time.high is not None or time.relation != "=":
         return "1.00", "Units"
-    return money(round(time.minutes, 6).normalize()) or "", "Minutes"
+    return amount_text(half_up(time.minutes, 6).normalize()), "Minutes"
 
 
 def _moment(day: date) -> str:

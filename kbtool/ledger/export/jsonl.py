@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbtool.ledger.export.lines import Entry, Export, entries
-from kbtool.ledger.rollup import Links, money, number
+from kbtool.ledger.rollup import Links, number
+from kbtool.model.money import amount_json
 from kbtool.model.session import Session
 
 
@@ -28,7 +29,7 @@ def fields(entry: Entry) -> dict[str, Any]:
         "label": session.label,
         "day": session.day,
         "kind": line.kind,
-        "amount": money(line.amount),
+        "amount": amount_json(line.amount),
         "currency": line.currency,
         "basis": line.basis,
         "minutes": None if time is None or not time.is_single else number(time.minutes),
