@@ -11,7 +11,7 @@ from kbtool.cli.selection import selection_options
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
-    from kbtool.ledger.audit import Item, Report
+    from kbtool.ledger.claims.report import Item, Report
 
 EPILOG = """\b
 Examples:
@@ -61,21 +61,23 @@ def audit(
     figures that two records state, units, facts of cards, claims of success.
     """
     from kbtool.cli.selection import select_sessions
-    from kbtool.ledger import audit as ledger
+    from kbtool.ledger.claims.audit import audit as audit_records
+    from kbtool.ledger.claims.report import GRADES
+    from kbtool.ledger.claims.report import as_json as report_json
     from kbtool.model.errors import UsageError
 
     if grades and everything:
         raise UsageError("--grade and --all: take one")
     base = knowledge_base(ctx)
-    report = ledger.audit(base)
+    report = audit_records(base)
     if names or since or until:
         sessions, _ = select_sessions(base, names, since, until)
         report = report.only(session.id for session in sessions)
     shown: tuple[str, ...] = grades
     if not grades:
-        shown = ledger.GRADES if everything or as_json else ("inconsistent", "decision")
+        shown = GRADES if everything or as_json else ("inconsistent", "decision")
     if as_json:
-        print_json(ledger.as_json(report, shown))  # type: ignore[arg-type]
+        print_json(report_json(report, shown))  # type: ignore[arg-type]
     else:
         _print(report, shown)
     warn_unreadable(base)
@@ -94,7 +96,7 @@ def _print(report: Report, grades: tuple[str, ...]) -> None:
 
 
 def _paragraph(report: Report, item: Item) -> list[str]:
-    from kbtool.ledger.derive import shown
+    from kbtool.ledger.claims.words import shown
 
     path, line = report.place(item.record, item.where)
     came = report.reckoned(item)

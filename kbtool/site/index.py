@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from kbtool.ledger.audit import Item, Report, audit
+from kbtool.ledger.claims.audit import audit
+from kbtool.ledger.claims.report import Item, Report
 from kbtool.ledger.faults import Faults, Key, Meeting, Mend, bug_at
 from kbtool.ledger.patterns import Account, accounts
 from kbtool.markdown.escape import inline

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from kbtool.ledger.audit import Grade, Item, Reckoned
+from kbtool.ledger.claims.report import Grade, Item, Reckoned
 from kbtool.markdown.escape import attribute, code, inline
 from kbtool.markdown.figures import unproven
 from kbtool.markdown.markup import (

@@ -7,7 +7,8 @@ from typing import Any
 import yaml
 from knowledge import Knowledge
 
-from kbtool.ledger.audit import Item, Report, audit
+from kbtool.ledger.claims.audit import audit
+from kbtool.ledger.claims.report import Item, Report
 from kbtool.store.tree import KnowledgeBase
 
 ID = "2025-01-01-a"

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from knowledge import LOOK, RUN, Knowledge, line_of, sealed
 from pydantic import ValidationError
 
-from kbtool.ledger.audit import GRADES, as_json, audit
+from kbtool.ledger.claims.audit import audit
+from kbtool.ledger.claims.report import GRADES, as_json
 from kbtool.model.claim import IN_WORDS, Claim, How
 from kbtool.model.session import Session
 from kbtool.store.document import parse

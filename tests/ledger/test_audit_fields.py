@@ -8,7 +8,8 @@ import pytest
 from audited import ID, as_yaml, audited, claim, grades, report
 from knowledge import Knowledge, validated
 
-from kbtool.ledger.audit import as_json, audit
+from kbtool.ledger.claims.audit import audit
+from kbtool.ledger.claims.report import as_json
 from kbtool.model.cards import capability_of, card_of
 from kbtool.store.tree import KnowledgeBase
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kbtool.ledger.audit import audit
+from kbtool.ledger.claims.audit import audit
 from kbtool.store.tree import KnowledgeBase
 
 REPOSITORY = Path(__file__).parents[2]

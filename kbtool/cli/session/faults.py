@@ -191,7 +191,7 @@ def fix(
 
 def _refuse_unshown(base: KnowledgeBase, shown_by: tuple[str, ...]) -> None:
     """Refuse steps that are not there, or did not pass."""
-    from kbtool.ledger.derive import Unknown, records_of
+    from kbtool.ledger.claims.operands import Unknown, records_of
     from kbtool.model.errors import UsageError
 
     records = records_of(base)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from kbtool.ledger.audit import WRONG, Grade, Item, Reckoned
+from kbtool.ledger.claims.report import WRONG, Grade, Item, Reckoned
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import ranged
 from kbtool.markdown.markup import bullets, facts, join, muted, nothing, slim_table, stacked_table

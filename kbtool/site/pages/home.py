@@ -7,7 +7,7 @@ from datetime import date
 from functools import partial
 from statistics import geometric_mean
 
-from kbtool.ledger.audit import WRONG
+from kbtool.ledger.claims.report import WRONG
 from kbtool.markdown.chart import sparkline
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import UNKNOWN, instant, many, significant, unproven

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeVar
 
-from kbtool.ledger.derive import Given, Records, Unknown
+from kbtool.ledger.claims.operands import Given, Records, Unknown
 from kbtool.ledger.faults import Faults, bug_at
 from kbtool.model import figures
 from kbtool.model.address import item_key

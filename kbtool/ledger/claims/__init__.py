@@ -1,0 +1,1 @@
+"""Claims of the records: found, recomputed, judged and graded."""
