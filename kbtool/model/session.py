@@ -8,7 +8,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from kbtool.model.base import (
     Amount,
@@ -140,13 +140,17 @@ class CostLine(Cited):
             and "amount" not in self.model_fields_set
         )
 
-    def settle(self, minutes: Decimal) -> None:
-        """Give an estimate that leaves the amount out the one that follows from its rate."""
+    def settled(self, minutes: Decimal) -> CostLine:
+        """An estimate that leaves the amount out, with the one that follows from its rate.
+
+        The amount does not count as stated: it is not among the fields that were set.
+        """
         assert self.rate is not None
-        object.__setattr__(self, "amount", price_of(self.rate, minutes))
+        values = {**dict(self), "amount": price_of(self.rate, minutes)}
+        return CostLine.model_construct(self.model_fields_set, **values)
 
     @model_validator(mode="after")
-    def _estimate_follows_from_rate(self) -> Self:
+    def _estimate_follows_from_rate(self) -> CostLine:
         """An estimate that has a rate and a time is their product."""
         if self.rate_id is not None and self.rate is None:
             raise ValueError(f"rate_id names {self.rate_id!r}: write the rate itself too")
@@ -167,7 +171,7 @@ class CostLine(Cited):
                     f" it has {self.rate}" + ("" if time is None else f" and {time}")
                 )
             if time is not None:
-                self.settle(time.minutes)
+                return self.settled(time.minutes)
         elif self.amount is not None and self.duration is not None:
             require_product(self.amount, self.rate, self.duration)
         return self
@@ -604,19 +608,28 @@ class Session(Model):
                 )
         return self
 
-    @model_validator(mode="after")
-    def _open_lines_last_as_long_as_the_session(self) -> Self:
+    @field_validator("costs", mode="after")
+    @classmethod
+    def _open_lines_last_as_long_as_the_session(
+        cls, costs: list[CostLine], info: ValidationInfo
+    ) -> list[CostLine]:
         """An estimate without a time of its own is of the session's, once that is known."""
-        running = [line for line in self.costs if line.is_open]
-        if running and self.duration is not None and not is_exact(self.duration):
+        known = info.data  # the fields declared before costs, without those that are not sound
+        if not any(line.is_open for line in costs) or not known.keys() >= _TIMES:
+            return costs
+        minutes = _minutes(**{name: known[name] for name in _TIMES})
+        if minutes is None:
+            return costs
+        return [line.settled(minutes) if line.is_open else line for line in costs]
+
+    @model_validator(mode="after")
+    def _open_lines_have_an_exact_time(self) -> Self:
+        running = next((line for line in self.costs if line.is_open), None)
+        if running is not None and self.duration is not None and not is_exact(self.duration):
             raise ValueError(
                 "costs: without an amount, an estimate needs one exact rate and one exact duration;"
-                f" it has {running[0].rate} and the session's {self.duration}"
+                f" it has {running.rate} and the session's {self.duration}"
             )
-        minutes = self.minutes if running else None
-        if minutes is not None:
-            for line in running:
-                line.settle(minutes)
         return self
 
     @property
@@ -639,19 +652,32 @@ class Session(Model):
 
         A duration that is a range or a bound is no figure to add up: ``None``.
         """
-        if self.duration is not None:
-            return self.duration.minutes if self.duration.is_single else None
-        if self.stretches:
-            times = [s.ended.since(s.started) if s.ended else None for s in self.stretches]
-            known = [time for time in times if time is not None]
-            if len(known) < len(times):
-                return None
-            return sum((Decimal(str(t.total_seconds())) for t in known), Decimal(0)) / 60
-        if self.started and self.ended:
-            elapsed = self.ended.since(self.started)
-            if elapsed is not None:
-                return Decimal(str(elapsed.total_seconds())) / 60
-        return None
+        return _minutes(self.started, self.ended, self.stretches, self.duration)
+
+
+_TIMES = {"started", "ended", "stretches", "duration"}
+
+
+def _minutes(
+    started: Instant | None,
+    ended: Instant | None,
+    stretches: list[Stretch],
+    duration: Quantity | None,
+) -> Decimal | None:
+    """See ``Session.minutes``."""
+    if duration is not None:
+        return duration.minutes if duration.is_single else None
+    if stretches:
+        times = [s.ended.since(s.started) if s.ended else None for s in stretches]
+        known = [time for time in times if time is not None]
+        if len(known) < len(times):
+            return None
+        return sum((Decimal(str(t.total_seconds())) for t in known), Decimal(0)) / 60
+    if started and ended:
+        elapsed = ended.since(started)
+        if elapsed is not None:
+            return Decimal(str(elapsed.total_seconds())) / 60
+    return None
 
 
 def _is_before(one: Instant, other: Instant) -> bool:

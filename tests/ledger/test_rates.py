@@ -127,6 +127,13 @@ def test_an_estimate_without_a_time_is_of_the_sessions_own():
     assert going.costs[0].amount is None
 
 
+def test_a_line_that_a_session_settles_is_another_one():
+    line = estimate(rate="0.20 USD/h")
+    settled = sitting(costs=[line], duration="107 min").costs[0]
+    assert (settled.amount, line.amount) == (Decimal("0.36"), None)
+    assert settled.is_open and settled.model_fields_set == line.model_fields_set
+
+
 def test_the_ledger_refuses_what_is_no_price():
     price = LEDGER["rates"][0]
     for rates, said in (
