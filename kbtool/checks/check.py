@@ -17,7 +17,7 @@ from kbtool.checks.tree_rules import TREE_RULES, Tree
 from kbtool.model.finding import Finding
 from kbtool.store.cache import Cache, code_digest, now_ns
 from kbtool.store.pool import collector_off
-from kbtool.store.scan import File, Stamp, scan
+from kbtool.store.scan import NO_STAMP, File, Stamp, scan
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,15 @@ def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes])
         facts += [examine(path, "run", raw) for path, raw in runs.items()]
     facts.sort(key=lambda item: item.path)
     tree = Tree(root, found, facts)
+    questions = tree.questions()
+    if questions:
+        from kbtool.checks.answers import answer_all
+
+        by_path = {item.path: item for item in facts}
+        asked = [File(path, by_path[path].kind, stamps.get(path, NO_STAMP)) for path in questions]
+        for path, answers in answer_all(root, asked, questions, jobs):
+            by_path[path].answers.update(answers)
+            tree.asked.add(path)
     findings = list(found.findings)
     for rule in TREE_RULES:
         findings.extend(rule(tree))

@@ -20,6 +20,7 @@ from kbtool.checks.record_rules import (
     RECORD_RULES,
     RecordFile,
     benchmarks_are_possible,
+    names_item,
     promised_id,
     raw_id,
     run_is_in_its_place,
@@ -162,6 +163,8 @@ def _claimed(file: RecordFile, ref: Ref) -> Iterator[tuple[str, str, Location]]:
         return
     if ref.target[0] != "#":
         yield claim, ref.target, ref.location
+        return
+    if names_item(file.data, ref) and not ref.target.startswith("#claims."):
         return
     for place in locate(file.data, ref.target[1:]):
         target = claim_at(file.data, place)

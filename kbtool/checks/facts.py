@@ -84,6 +84,21 @@ class FigureFacts(NamedTuple):
     """The figure, as the text has it."""
     target: str
     """Where it comes from: an address, or an operation over addresses."""
+    of: list[str]
+    """The addresses in it, RECORD#path, in order."""
+
+
+class Found(NamedTuple):
+    """What stands at a path in a record."""
+
+    type: str
+    """Its type's name; empty where nothing stands there."""
+    claim: str
+    """The id of the claim that it belongs to, if any."""
+    figure: str
+    """The figure that it is, if it is one."""
+    problem: str
+    """Why nothing stands there, or why it is no figure."""
 
 
 @dataclass(slots=True)
@@ -133,13 +148,9 @@ class Facts:
     """The figures that its prose takes from records."""
     judged: dict[str, str] = field(default_factory=dict)
     """A figure and what stands at its addresses → what is wrong with it, empty where they agree."""
-    values: dict[str, str] = field(default_factory=dict)
-    """Path in this record → the figure there, or ``!`` and why there is none. Kept as ``answers``
-    are."""
-    answers: dict[str, str] = field(default_factory=dict)
-    """Path in this record → what is there (the type's name, then the id of the claim that it
-    belongs to, if any), or ``!`` and why nothing is. Filled in when another record refers to it;
-    true as long as this file does not change."""
+    answers: dict[str, Found] = field(default_factory=dict)
+    """Path in this record → what stands there. Filled in when another record refers to it; true as
+    long as this file does not change."""
 
     def to_json(self) -> list[Any]:
         """The facts as JSON, without what is empty."""
@@ -163,10 +174,11 @@ class Facts:
             facts.rates = [RateFacts(*rate) for rate in facts.rates]
             facts.invoices = [InvoiceFacts(*invoice) for invoice in facts.invoices]
             facts.figures = [FigureFacts(*figure) for figure in facts.figures]
+            facts.answers = {at: Found(*found) for at, found in facts.answers.items()}
         return facts
 
 
 _REST = (
     "recipes", "bugs", "claims", "mutants", "rates", "invoices", "prices", "label", "confirmed",
-    "unended", "times", "files", "names", "run", "figures", "judged", "values", "answers",
+    "unended", "times", "files", "names", "run", "figures", "judged", "answers",
 )  # fmt: skip

@@ -22,8 +22,11 @@ def examine_all(root: str, files: Sequence[File], jobs: int | None = None) -> li
     Args:
         root: the root of the knowledge base.
         files: the files.
-        jobs: processes; one a core where not given, and one where the files are few.
+        jobs: processes; one a core where not given, and one where the files are few and small.
     """
+    # Before the processes part, or each would import every model again.
+    import kbtool.checks.examine  # noqa: F401
+
     answers = in_processes(files, partial(_examine_part, root), jobs)
     return [(path, tuple(stamp), facts) for path, stamp, facts in answers]
 

@@ -16,6 +16,7 @@ from kbtool.model.prose import (
     SCHEME,
     Address,
     Expression,
+    addresses,
     blank,
     broken_links,
     expression,
@@ -67,7 +68,9 @@ def figures_in(prose: Prose) -> Iterator[FigureFacts | Finding]:
         if wrong is not None:
             yield Finding(prose.path, line, "figure", wrong)
         else:
-            yield FigureFacts(line, link.text, link.target)
+            said = expression(link.target, prose.own)
+            places = [f"{record}#{path}" for record, path in addresses(said)]
+            yield FigureFacts(line, link.text, link.target, places)
 
 
 def figures_have_sources(prose: Prose) -> Iterator[Finding]:

@@ -210,7 +210,7 @@ def reasons_have_nulls(file: RecordFile) -> Iterator[Finding]:
 def own_references_lead_somewhere(file: RecordFile) -> Iterator[Finding]:
     """A reference into this very record (``#path``) finds what it names; a fix finds a bug."""
     for ref in file.references:
-        if not ref.target.startswith("#") or _is_item(file.data, ref):
+        if not ref.target.startswith("#") or names_item(file.data, ref):
             continue
         if file.record is None:
             problem = _broken_in_raw(file, ref)
@@ -371,8 +371,8 @@ def _is_transcript(file: RecordFile) -> bool:
     return file.data.get("origin") in _TRANSCRIBED
 
 
-def _is_item(data: dict[str, Any], ref: Ref) -> bool:
-    """Whether ``ref`` is ``#LIST.ID`` and plainly right; most are, and need no search."""
+def names_item(data: dict[str, Any], ref: Ref) -> bool:
+    """Whether ``ref`` is ``#LIST.ID`` and one item is called that; most are, and need no search."""
     key, _, name = ref.target[1:].partition(".")
     items = data.get(key)
     if type(items) is not list or (ref.role in BUG_ROLES and key != "bugs"):

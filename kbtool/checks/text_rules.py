@@ -92,6 +92,7 @@ _TRIGGERS = tuple((trigger, secret) for secret in _SECRETS for trigger in secret
 
 _DIGIT = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _IPV4 = re.compile(rf"(?<![\w.])({_DIGIT}(?:\.{_DIGIT}){{3}})(?![\w]|\.\d)")
+# What an address has from its first dot or colon on is found a hundred times as fast as the whole.
 _MAYBE_IPV4 = re.compile(r"\.\d{1,3}\.\d{1,3}\.\d")
 _VERSION = re.compile(
     # Libraries of four numbers exist (cuDNN 9.1.0.70): their name, or a sign of a version, must
@@ -133,20 +134,27 @@ def addresses(path: str, text: str) -> Iterator[Finding]:
 
 
 def _addresses(text: str) -> Iterator[tuple[int, str]]:
-    if _MAYBE_IPV4.search(text):
-        for match in _IPV4.finditer(text):
+    for near in _MAYBE_IPV4.finditer(text):
+        for start in range(max(0, near.start() - 3), near.start()):
+            match = _IPV4.match(text, start)
+            if match is None:
+                continue
             octets = match[1].split(".")
             is_zero = octets[0] == "0" and match[1] != "0.0.0.0"
-            before = text[max(0, match.start() - 24) : match.start()]
+            before = text[max(0, start - 24) : start]
             if not is_zero and not _VERSION.search(before):
-                yield match.start(), match[1]
+                yield start, match[1]
     if "ip-" in text:
         for match in _HOST_OF_IP.finditer(text):
             yield match.start(), match[1]
-    if _MAYBE_IPV6.search(text):
-        for match in _IPV6.finditer(text):
-            if _is_ipv6(text, match):
-                yield match.start(), match[1]
+    end = 0
+    for near in _MAYBE_IPV6.finditer(text):
+        for start in range(max(end, near.start() - 4), near.start() + 1):
+            match = _IPV6.match(text, start)
+            if match is not None:
+                end = match.end()
+                if _is_ipv6(text, match):
+                    yield start, match[1]
 
 
 def _is_ipv6(text: str, match: re.Match[str]) -> bool:

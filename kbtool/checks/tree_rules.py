@@ -1,7 +1,7 @@
 """Rules that hold between records: one generator a rule, its docstring the rule.
 
-They see facts only. A record is loaded whole just where a figure inside it is referred to, and the
-answer is kept with its facts.
+They see facts only: what a link or a figure leads to inside a record is among the answers of its
+facts by then.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 from kbtool.checks.facts import (
     BUG_ROLES,
@@ -25,19 +24,14 @@ from kbtool.checks.facts import (
     MutantFacts,
     Ref,
 )
-from kbtool.checks.paths import claim_at, locate
 from kbtool.checks.prose_rules import judged, own_record
 from kbtool.model.cards import are_unlike
 from kbtool.model.edit import edited
 from kbtool.model.finding import Finding
-from kbtool.model.prose import addresses, expression
 from kbtool.model.validation import Validation, contradiction, still_wrong
 from kbtool.store.includes import includes
 from kbtool.store.lock import is_locked
 from kbtool.store.scan import Scan, inside
-
-if TYPE_CHECKING:
-    from kbtool.store.tree import Entry
 
 
 @dataclass
@@ -52,7 +46,7 @@ class Tree:
     kernels: dict[str, Facts] = field(default_factory=dict)
     runs: list[Facts] = field(default_factory=list)
     asked: set[str] = field(default_factory=set)
-    """Paths of the files whose answers were added to."""
+    """Paths of the files whose facts were added to."""
 
     def __post_init__(self) -> None:
         by_kind = {"session": self.sessions, "pattern": self.patterns, "kernel": self.kernels}
@@ -82,6 +76,20 @@ class Tree:
     def record(self, id_: str) -> Facts | None:
         """The session, the pattern or the run of this id; of a run its last attempt."""
         return self.sessions.get(id_) or self.patterns.get(id_) or self.run_of.get(id_)
+
+    def questions(self) -> dict[str, list[str]]:
+        """Path of a file → paths in its record that others lead to, as yet without an answer."""
+        asked: dict[str, set[str]] = {}
+        for facts in self.facts:
+            places = [ref.target for ref in facts.refs if ref.role not in {"label", "kernel"}]
+            for figure in facts.figures:
+                places += figure.of
+            for place in places:
+                id_, _, path = place.partition("#")
+                target = self.record(id_) if path else None
+                if target is not None and target.valid and path not in target.answers:
+                    asked.setdefault(target.path, set()).add(path)
+        return {path: sorted(paths) for path, paths in asked.items()}
 
     @cached_property
     def run_of(self) -> dict[str, Facts]:
@@ -624,10 +632,10 @@ def _broken(tree: Tree, ref: Ref) -> str | None:
         return f"there is no record {id_!r}"
     if not path or not target.valid:
         return None
-    answer = _answer(tree, target, path)
-    if answer.startswith("!"):
-        return f"{ref.target}: {answer[1:]}"
-    if ref.role in BUG_ROLES and answer != "Bug":
+    found = target.answers[path]
+    if not found.type:
+        return f"{ref.target}: {found.problem}"
+    if ref.role in BUG_ROLES and found.type != "Bug":
         return f"{ref.target} is no bug; write {id_}#bugs.ID"
     return None
 
@@ -637,85 +645,28 @@ def _claim_in(tree: Tree, id_: str, path: str) -> str | None:
     target = tree.record(id_)
     if target is None or not target.valid:
         return None
-    answer = _answer(tree, target, path)
-    return None if answer.startswith("!") else answer.partition(" ")[2] or None
-
-
-def _answer(tree: Tree, target: Facts, path: str) -> str:
-    """What stands at ``path`` in the record of ``target``, see ``Facts.answers``."""
-    if path not in target.answers:
-        target.answers[path] = _looked_up(tree, target, path)
-        tree.asked.add(target.path)
-    return target.answers[path]
-
-
-def _looked_up(tree: Tree, target: Facts, path: str) -> str:
-    from kbtool.model.address import AddressError, resolve
-
-    loaded = _loaded(tree, target)
-    if isinstance(loaded, list):
-        return "!the record cannot be read"
-    try:
-        kind = type(resolve(loaded.record, path)).__name__
-    except AddressError as error:
-        return f"!{error}"
-    data = loaded.document.data if loaded.document else {}
-    claims = (claim_at(data, place) for place in locate(data, path))
-    claim = next(filter(None, claims), None)
-    return f"{kind} {claim}" if claim else kind
+    return target.answers[path].claim or None
 
 
 def _misquoted(tree: Tree, facts: Facts, figure: FigureFacts) -> str | None:
     """What is wrong with a figure in prose, or ``None``."""
-    own, values = own_record(facts), []
-    for record, path in addresses(expression(figure.target, own)):
+    values = []
+    for place in figure.of:
+        record, _, path = place.partition("#")
         target = tree.record(record)
         if target is None:
             return f"{figure.target}: there is no record {record!r}"
         if not target.valid:
             return None
-        if path not in target.values:
-            target.values[path] = _value(tree, target, path)
-            tree.asked.add(target.path)
-        value = target.values[path]
-        if value.startswith("!"):
-            return f"{record}#{path}: {value[1:]}"
-        values.append(value)
+        found = target.answers[path]
+        if not found.figure:
+            return f"{record}#{path}: {found.problem}"
+        values.append(found.figure)
     known = "\n".join([figure.text, figure.target, *values])
     if known not in facts.judged:
-        facts.judged[known] = judged(figure.text, figure.target, own, values)
+        facts.judged[known] = judged(figure.text, figure.target, own_record(facts), values)
         tree.asked.add(facts.path)
     return facts.judged[known] or None
-
-
-def _value(tree: Tree, target: Facts, path: str) -> str:
-    """The figure at ``path`` in the record of ``target``, see ``Facts.values``."""
-    from kbtool.model.address import AddressError, figure_at
-
-    loaded = _loaded(tree, target)
-    if isinstance(loaded, list):
-        return "!the record cannot be read"
-    try:
-        return figure_at(loaded.record, path).text
-    except AddressError as error:
-        return f"!{error}"
-
-
-def _loaded(tree: Tree, target: Facts) -> Entry[Any] | list[Finding]:
-    """The record of ``target``, whole."""
-    from pathlib import Path
-
-    from kbtool.model.pattern import Pattern
-    from kbtool.model.session import Session
-    from kbtool.store.tree import load_record, load_run
-
-    file = Path(tree.root, target.path)
-    if target.kind == "run":
-        run = load_run(file, target.path)
-        return [run] if isinstance(run, Finding) else run
-    if target.kind == "session":
-        return load_record(file, target.path, Session)
-    return load_record(file, target.path, Pattern)
 
 
 def _edges(records: Iterable[Facts], role: str) -> dict[str, list[str]]:

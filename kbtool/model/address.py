@@ -90,7 +90,15 @@ def figure_at(record: BaseModel, path: str) -> Quantity:
     Raises:
         AddressError: the path leads nowhere, or to no figure.
     """
-    found = resolve(record, path)
+    return figure_of(resolve(record, path), path)
+
+
+def figure_of(found: object, path: str) -> Quantity:
+    """The figure that ``found``, which stands at ``path``, is.
+
+    Raises:
+        AddressError: it is no figure.
+    """
     if isinstance(found, list):
         return Quantity(str(len(found)))
     if not isinstance(found, Quantity):

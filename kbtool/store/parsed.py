@@ -17,7 +17,7 @@ from kbtool.store.cache import Cache, code_digest, now_ns
 from kbtool.store.document import MAX_BYTES, Document, DocumentError, parse
 from kbtool.store.pool import in_processes
 from kbtool.store.read import read_stamped
-from kbtool.store.scan import File, FileKind, Stamp, stamp_of
+from kbtool.store.scan import NO_STAMP, File, FileKind, Stamp, stamp_of
 
 WORTH_A_CACHE = 200
 """Files from which on a cache pays; with fewer, nothing is written beside the records."""
@@ -26,7 +26,7 @@ WORTH_A_CACHE = 200
 def parse_all(root: Path, paths: Sequence[str], kind: FileKind) -> list[Document | Finding]:
     """The documents at ``paths`` under ``root``, in their order, or what is wrong with each."""
     if len(paths) < WORTH_A_CACHE:
-        read = _read(str(root), [File(path, kind, (0, 0, 0, 0)) for path in paths])
+        read = _read(str(root), [File(path, kind, NO_STAMP) for path in paths])
         return [_document(root, path, value) for path, _, value in read]
     cache = Cache(str(root), f"{kind}-records", _digest())
     files = [File(path, kind, _stamp(str(root), path)) for path in paths]
@@ -67,7 +67,7 @@ def _stamp(root: str, path: str) -> Stamp:
     try:
         return stamp_of(os.stat(f"{root}/{path}"))  # noqa: PTH116 - pathlib costs as much again
     except OSError:
-        return (0, 0, 0, 0)
+        return NO_STAMP
 
 
 def _digest() -> str:

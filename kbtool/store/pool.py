@@ -18,6 +18,8 @@ from kbtool.store.scan import File
 
 WORTH_A_POOL = 500
 """Files from which on a second process pays."""
+_BYTES_WORTH_A_POOL = 2 << 20
+"""Bytes from which on it does, however few the files."""
 
 Work = Callable[[Sequence[File]], list[Any]]
 """Files to answers, one a file, in any order; an answer is what JSON can hold."""
@@ -46,16 +48,17 @@ def in_processes(files: Sequence[File], work: Work, jobs: int | None = None) -> 
     Args:
         files: the files.
         work: done in this process and in forks of it.
-        jobs: processes; one a core where not given, and one where the files are few.
+        jobs: processes; one a core where not given, and one where the files are few and small.
     """
     if jobs is None:
         # A fork copies one thread only: what the others hold stays locked for ever.
         alone = threading.active_count() == 1 and hasattr(os, "fork")
-        jobs = (os.cpu_count() or 1) if alone and len(files) >= WORTH_A_POOL else 1
+        many = len(files) >= WORTH_A_POOL or sum(f.stamp[2] for f in files) >= _BYTES_WORTH_A_POOL
+        jobs = (os.cpu_count() or 1) if alone and many else 1
     if jobs == 1:
         return work(files)
     by_size = sorted(files, key=lambda file: file.stamp[2], reverse=True)
-    parts = [by_size[start::jobs] for start in range(jobs)]
+    parts = [part for start in range(jobs) if (part := by_size[start::jobs])]
     gc.freeze()
     children = [(part, *_start(part, work)) for part in parts[1:]]
     done = work(parts[0])

@@ -17,6 +17,9 @@ FileKind = Literal["session", "notes", "run", "pattern", "kernel", "ledger", "te
 Stamp = tuple[int, int, int, int]
 """Modification time, change time (both in ns), size, inode."""
 
+NO_STAMP: Stamp = (0, 0, 0, 0)
+"""Of a file that is not there, or not asked about."""
+
 
 class File(NamedTuple):
     """A file that belongs to the records."""

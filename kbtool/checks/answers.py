@@ -1,0 +1,80 @@
+"""What stands at a place in a record, for the links and the figures that lead there.
+
+A record is loaded once for all that is asked of it, and on every core; the answers stay with the
+facts of its file for as long as the file does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kbtool.checks.facts import Found
+from kbtool.checks.paths import claim_at, locate
+from kbtool.model.address import AddressError, figure_of, resolve
+from kbtool.model.pattern import Pattern
+from kbtool.model.run import Run
+from kbtool.model.session import Session
+from kbtool.store.document import DocumentError, read_bytes
+from kbtool.store.pool import in_processes
+from kbtool.store.read import MAX_RUN_BYTES
+from kbtool.store.scan import File
+from kbtool.store.tree import Entry, load_record
+
+Questions = Mapping[str, Sequence[str]]
+"""Path of a file → paths in its record."""
+
+
+def answer_all(
+    root: str, files: Sequence[File], questions: Questions, jobs: int | None = None
+) -> Iterator[tuple[str, dict[str, Found]]]:
+    """Path of each file, and path in its record → what stands there.
+
+    Args:
+        root: the root of the knowledge base.
+        files: the files that something is asked of, each a record that loads.
+        questions: what is asked.
+        jobs: processes; as many as pay where not given.
+    """
+    for path, answers in in_processes(files, partial(_answer_part, root, questions), jobs):
+        yield path, {name: Found(*found) for name, found in answers.items()}
+
+
+def _answer_part(root: str, questions: Questions, files: Sequence[File]) -> list[Any]:
+    done = []
+    for file in files:
+        entry = _load(root, file)
+        done.append((file.path, {path: _look_up(entry, path) for path in questions[file.path]}))
+    return done
+
+
+def _load(root: str, file: File) -> Entry[Any] | None:
+    """A record that was found sound already; its seal is not asked for again."""
+    path = Path(root, file.path)
+    if file.kind == "run":
+        try:
+            run = Run.model_validate_json(read_bytes(path, file.path, MAX_RUN_BYTES))
+        except (DocumentError, ValueError):
+            return None
+        return Entry(file.path, run, None)
+    loaded = load_record(path, file.path, Session if file.kind == "session" else Pattern)
+    return loaded if isinstance(loaded, Entry) else None
+
+
+def _look_up(entry: Entry[Any] | None, path: str) -> Found:
+    if entry is None:  # it has changed under us
+        return Found("", "", "", "the record cannot be read")
+    try:
+        there = resolve(entry.record, path)
+    except AddressError as error:
+        return Found("", "", "", str(error))
+    data = entry.document.data if entry.document else {}
+    claims = (claim_at(data, place) for place in locate(data, path))
+    claim = next(filter(None, claims), "")
+    kind = type(there).__name__
+    try:
+        return Found(kind, claim, figure_of(there, path).text, "")
+    except AddressError as error:
+        return Found(kind, claim, "", str(error))
