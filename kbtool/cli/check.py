@@ -21,7 +21,7 @@ Examples:
   kbtool check --json | jq '.findings[].rule' | sort | uniq -c
 
 \b
-One line a finding on stdout: path:line: rule: message.
+One finding per line on stdout: path:line: rule: message.
 Exit status: 0 no problems, 1 findings, 2 usage."""
 
 
@@ -30,19 +30,18 @@ Exit status: 0 no problems, 1 findings, 2 usage."""
 @click.option(
     "--cache/--no-cache",
     default=True,
-    help="Reuse what earlier checks found of unchanged files (.kbtool/cache); the default.",
+    help="Reuse earlier results for unchanged files (.kbtool/cache). This is the default.",
 )
 @json_option
 @click.pass_context
 def check(ctx: click.Context, paths: tuple[str, ...], cache: bool, as_json: bool) -> None:
     """Check every record: schema, links, provenance, secrets, runs, recipes, kernels.
 
-    Secrets and addresses of machines are also looked for in what is published beside the records:
-    docs/, README.md and its like, the kernels' sources. Figures in prose are held against the
-    records that their links name.
+    docs/, README.md and similar files, and the kernels' sources are searched for secrets and
+    addresses of machines too. Figures in prose are compared with the records that their links name.
 
-    With PATH, tell only what is wrong in those files and folders; links are still checked against
-    the whole knowledge base.
+    With PATH, report only problems in those files and folders; links are still checked against the
+    whole knowledge base.
     """
     from kbtool.checks.check import check_tree
     from kbtool.store.root import find_root

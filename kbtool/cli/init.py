@@ -15,7 +15,7 @@ Examples:
   kbtool init && git init && git add -A
 
 \b
-Files that are there already are left as they are."""
+Existing files are not changed."""
 
 PATTERN = """\
 {modeline}

@@ -42,28 +42,32 @@ _TITLES: dict[str, str] = {
 
 
 @click.command("keep-or-stop", epilog=EPILOG)
-@click.option("--idle", required=True, metavar="TIME", help="Until the work goes on: '12 h'.")
-@click.option("--rate", metavar="ID|RATE", help="What the card costs: l4, '0.20 USD/h'.")
-@click.option("--restart", metavar="TIME", help="From stopped to working again: '10 min'.")
+@click.option("--idle", required=True, metavar="TIME", help="Time until work resumes: '12 h'.")
+@click.option("--rate", metavar="ID|RATE", help="Price of the card: l4, '0.20 USD/h'.")
+@click.option(
+    "--restart", metavar="TIME", help="Time from starting the card to working again: '10 min'."
+)
 @click.option(
     "--people", multiple=True, metavar="ID|RATE",
-    help="What all cost who wait for a restart: '50 USD/h'; repeatable, added up.",
+    help="Price of each person who waits for a restart: '50 USD/h'; repeatable.",
 )  # fmt: skip
 @click.option(
     "--restart-cost", metavar="MONEY",
-    help="What else a restart costs: finding the thread again, '1 USD'.",
+    help="Other cost of a restart, such as lost context: '1 USD'.",
 )  # fmt: skip
 @click.option(
     "--preemption", metavar="PERCENT",
-    help="Chance that a kept card is taken away in the idle time: '10 %'. None if not given.",
+    help="Chance that a kept card is pre-empted while idle: '10 %'. Default: none.",
 )  # fmt: skip
 @click.option(
-    "--preemption-cost", metavar="MONEY", help="What that costs beside the restart: '40 USD'."
+    "--preemption-cost",
+    metavar="MONEY",
+    help="Cost of a pre-emption besides the restart: '40 USD'.",
 )
 @json_option
 @click.pass_context
 def keep_or_stop(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
-    """Weigh keeping an idle card against stopping it and starting it again (pattern 7)."""
+    """Compare the cost of keeping an idle card with stopping and restarting it (pattern 7)."""
     from kbtool.ledger.keep_or_stop import answer_json, weigh
 
     inputs, currency, sources = _inputs(knowledge_base(ctx), options)

@@ -1,4 +1,4 @@
-"""``kbtool kernel``: what can be told of a kernel without running it."""
+"""``kbtool kernel``: inspect a kernel without running it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Examples:
 
 @click.group(epilog=EPILOG)
 def kernel() -> None:
-    """What can be told of kernels without running them."""
+    """Inspect kernels without running them."""
 
 
 @kernel.command(
@@ -44,15 +44,17 @@ def kernel() -> None:
 Exit status: 0 all compile, 1 one does not, 2 usage, 3 there is no nvcc."""
 )
 @click.argument("names", metavar="[KERNEL]...", nargs=-1)
-@click.option("--target", "targets", multiple=True, help="Only this target; may be given again.")
+@click.option("--target", "targets", multiple=True, help="Only this target; repeatable.")
 @click.option(
     "--architecture",
     "architectures",
     metavar="SM",
     multiple=True,
-    help="Only for this card: sm_90a; may be given again. All that kernel.yaml lists without it.",
+    help="Only for this card: sm_90a; repeatable. Default: all that kernel.yaml lists.",
 )
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Compilers at once; one a core.")
+@click.option(
+    "--jobs", type=click.IntRange(1), metavar="N", help="Compilers at once. Default: one per core."
+)
 @click.option(
     "--quick",
     is_flag=True,
@@ -63,7 +65,7 @@ Exit status: 0 all compile, 1 one does not, 2 usage, 3 there is no nvcc."""
     "--skip-without-nvcc",
     is_flag=True,
     default=False,
-    help="Where there is no nvcc, say so and succeed.",
+    help="If there is no nvcc, say so and exit with 0.",
 )
 @json_option
 @click.pass_context

@@ -44,7 +44,7 @@ Examples:
 
 \b
 Exit status: 0 done and passed; 1 a finding (a wrong kernel, a bad record);
-2 usage; 3 the machine lacks something; 4 timeout or interrupted; 70 a bug in kbtool."""
+2 usage; 3 something is missing on this machine; 4 timeout or interrupted; 70 a bug in kbtool."""
 
 
 class LazyGroup(click.Group):
@@ -71,7 +71,7 @@ class LazyGroup(click.Group):
 @click.option(
     "--root",
     metavar="DIR",
-    help="The knowledge base; found by walking up from here, or KBTOOL_ROOT, if not given.",
+    help="The knowledge base. Default: KBTOOL_ROOT, else the nearest from this folder upwards.",
 )
 @click.version_option(__version__, prog_name="kbtool")
 @click.pass_context

@@ -59,7 +59,7 @@ _WHAT = ("saved_minutes", "lost_minutes", "money")
 )
 @click.pass_context
 def patterns(ctx: click.Context, pattern: str | None, as_json: bool, as_csv: bool) -> None:
-    """Rank patterns by what the evidence makes of them; or tell all of one PATTERN."""
+    """Rank patterns by their evidence, or show one PATTERN in full."""
     from kbtool.ledger.patterns import account_json, accounts
     from kbtool.model.errors import UsageError
 

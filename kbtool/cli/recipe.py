@@ -110,20 +110,24 @@ def recipes(ctx: click.Context, as_json: bool) -> None:
     "settings",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Set a parameter of the recipe; may be given again.",
+    help="Set a parameter of the recipe; repeatable.",
 )
 @click.option(
     "--session",
     "session_name",
     metavar="ID",
-    help="The session to append the run to: id or label; 'new' makes one for it. Without it the one"
-    " that is running, or a new one.",
+    help="The session to append the run to: id or label; 'new' creates one. Default: the running"
+    " session, or a new one.",
 )
 @click.option("--force", is_flag=True, default=False, help="Append to a session that is not open.")
 @click.option(
-    "--resume", metavar="RUN", help="Go on with this run at the first step that did not pass."
+    "--resume", metavar="RUN", help="Continue this run at the first step that did not pass."
 )
-@click.option("--dry-run/--no-dry-run", default=False, help="Say what each step would do.")
+@click.option(
+    "--dry-run/--no-dry-run",
+    default=False,
+    help="Print what each step would do, and do none of it.",
+)
 @click.option(
     "--progress",
     type=click.Choice(["auto", "tty", "plain", "quiet", "rawjson"]),
@@ -210,7 +214,7 @@ def run_recipe(
 @click.command()
 @click.pass_context
 def recover(ctx: click.Context) -> None:
-    """Write the records of runs whose kbtool was killed, from what their journals hold.
+    """Write the records of runs whose kbtool process was killed, from their journals.
 
     \b
     Example:

@@ -34,7 +34,7 @@ def _command(command: click.Command, ctx: click.Context, level: int) -> Iterator
     yield f"{'#' * level} {ctx.command_path}"
     yield _code(" ".join([ctx.command_path, *command.collect_usage_pieces(ctx)]))
     yield from _blocks(command.help or "")
-    own = [param for param in command.get_params(ctx) if param.name != "help"]
+    own = [param for param in command.get_params(ctx) if "--help" not in param.opts]
     records = [param.get_help_record(ctx) for param in own]
     options = [f"- `{name}`: {_prose(about)}" for name, about in filter(None, records) if about]
     if options:

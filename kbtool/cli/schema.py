@@ -29,7 +29,11 @@ Editors with a YAML language server find the schema by a record's first line:
 )
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Where to write them.")
 @click.option(
-    "--check", "only_check", is_flag=True, default=False, help="Write nothing; 1 if any is stale."
+    "--check",
+    "only_check",
+    is_flag=True,
+    default=False,
+    help="Write nothing; exit with 1 if a schema is out of date.",
 )
 @click.pass_context
 def schema(ctx: click.Context, kind: str | None, out: Path | None, only_check: bool) -> None:

@@ -10,18 +10,21 @@ from kbtool.model.words import many
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def site() -> None:
-    """The records as a web site that needs no network."""
+    """Build or serve the records as a web site that needs no network."""
 
 
 @site.command()
 @click.option(
-    "--out", metavar="DIR", default=None, help="Where to build it; site/ in the knowledge base."
+    "--out",
+    metavar="DIR",
+    default=None,
+    help="Where to build it. Default: site/ in the knowledge base.",
 )
 @click.option(
     "--strict/--no-strict",
     default=True,
     show_default=True,
-    help="Fail on a record left out, a broken link, a missing anchor.",
+    help="Fail on an unreadable record, a broken link or a missing anchor.",
 )
 @click.pass_context
 def build(ctx: click.Context, out: str | None, strict: bool) -> None:

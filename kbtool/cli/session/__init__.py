@@ -1,4 +1,4 @@
-"""``kbtool session``: make, list, show and keep sessions; take in runs made elsewhere."""
+"""``kbtool session``: create, list, show and update sessions; import runs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ Examples:
   kbtool session show N+7A
 
 \b
-A session goes by its id, its label, or the beginning of its id. Without one, a command takes the
-session that is running (resume: the one that is paused) and is of who works here, as git's
-user.name says it, or of nobody. What no command writes, session.yaml holds a hint for; what is
-wrong is mended there."""
+Name a session by its id, the start of its id, or its label. Without a name, a command takes the
+running session (resume: the paused one) of git's user.name, or of nobody. session.yaml has a
+commented example of each part that a record may have; corrections are made there."""
 
 
 @click.group(epilog=EPILOG)
 def session() -> None:
-    """Make, list, show and keep the records of sittings."""
+    """Create, list, show and update sessions."""
 
 
 for _command in (new, list_, show, start, pause, resume, close, note, cost, bug, fix, import_):

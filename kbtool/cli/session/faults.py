@@ -1,4 +1,4 @@
-"""``kbtool session`` ``bug``, ``fix``: what broke, and what mended it."""
+"""``kbtool session`` ``bug``, ``fix``: what broke, and what fixed it."""
 
 from __future__ import annotations
 
@@ -108,11 +108,10 @@ Examples:
   kbtool session fix nan-in-the-last-tile "bound the loop" --commit none
 
 \b
-BUG is the id of a bug: of this session, or of another if it is the only one of that id; or
-SESSION#bugs.ID. CHANGE is the commit's subject line if not given. A bug of this session is fixed
-then, unless --unconfirmed says that a test still shows it. Where the newest validation in the
-session found a kernel wrong, --confirmed is refused and --shown-by is asked for. What is wrong is
-mended in session.yaml."""
+BUG is the id of a bug in this session, an id that only one other session has, or SESSION#bugs.ID.
+CHANGE defaults to the commit's subject. A bug of this session is then marked as fixed, unless
+--unconfirmed says that a test still shows it. If the session's newest validation found a kernel
+wrong, --confirmed is refused; use --shown-by. Corrections are made in session.yaml."""
 )
 @click.argument("bug", metavar="BUG")
 @click.argument("change", required=False)
@@ -120,20 +119,20 @@ mended in session.yaml."""
     "--commit",
     "revision",
     metavar="REVISION",
-    help="The commit that holds it; HEAD, where that was made in the session. 'none': it is in none"
+    help="The commit that holds it. Default: HEAD, if made in this session. 'none': not committed"
     " yet.",
 )
 @click.option(
     "--confirmed/--unconfirmed",
     default=None,
-    help="Whether a test showed that the fault was gone; not recorded without either.",
+    help="Whether a test showed that the bug is gone. Default: not recorded.",
 )
 @click.option(
     "--shown-by",
     "shown_by",
     metavar="RUN#steps.ID",
     multiple=True,
-    help="The step of a run that showed it; repeatable. Confirms the fix.",
+    help="The run step that showed it; repeatable. Confirms the fix.",
 )
 @click.option("--note", "remark", metavar="TEXT", help="How it was shown, or what remained.")
 @session_option
@@ -148,7 +147,7 @@ def fix(
     remark: str | None,
     name: str | None,
 ) -> None:
-    """Add a fix to a session: the CHANGE that mends BUG."""
+    """Add a fix to a session: the CHANGE that fixes BUG."""
     from kbtool.model.errors import UsageError
     from kbtool.model.session import Fix
     from kbtool.store.edit import add_fix

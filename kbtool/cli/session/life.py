@@ -41,11 +41,11 @@ Examples:
 """
 )
 @click.argument("title")
-@click.option("--label", help="The session's own name: N+8. The name in its id if not given.")
-@click.option("--objective", help="What it sets out to do.")
-@click.option("--budget-time", metavar="TIME", help="The time box: '2 h'.")
-@click.option("--budget-money", metavar="MONEY", help="The money box: '5 USD'.")
-@click.option("--engineer", metavar="NAME", help="Who works; git's user.name if not given.")
+@click.option("--label", help="Its short name, such as N+8. Default: the name in its id.")
+@click.option("--objective", help="What it is meant to achieve.")
+@click.option("--budget-time", metavar="TIME", help="Time budget: '2 h'.")
+@click.option("--budget-money", metavar="MONEY", help="Money budget: '5 USD'.")
+@click.option("--engineer", metavar="NAME", help="Who does the work. Default: git's user.name.")
 @at_option
 @click.option("--planned", is_flag=True, default=False, help="Plan it; do not start it yet.")
 @json_option
@@ -62,7 +62,7 @@ def new(
     planned: bool,
     as_json: bool,
 ) -> None:
-    """Make a session: a record with the machine and the commit filled in, and notes."""
+    """Create a session: a record with machine and commit filled in, and a file for notes."""
     from kbtool.cli.session.history import engineer as who_works
     from kbtool.gpu.probe import probe_machine
     from kbtool.model.errors import UsageError
@@ -119,7 +119,7 @@ Examples:
 @at_option
 @click.pass_context
 def start(ctx: click.Context, name: str, at: datetime | None) -> None:
-    """Begin a planned session."""
+    """Start a planned session."""
     from kbtool.model.errors import UsageError
     from kbtool.store.edit import start_session
 
@@ -143,7 +143,7 @@ Examples:
 @at_option
 @click.pass_context
 def pause(ctx: click.Context, name: str | None, at: datetime | None) -> None:
-    """Stop the clock."""
+    """Pause a running session."""
     from kbtool.store.edit import pause_session
 
     path, record = path_of(knowledge_base(ctx), name, "running")
@@ -162,9 +162,9 @@ Examples:
 @at_option
 @click.pass_context
 def resume(ctx: click.Context, name: str | None, at: datetime | None) -> None:
-    """Start the clock again, of a paused session or, by its name, of a closed one.
+    """Resume a paused session or, if you name it, a closed one.
 
-    The time between does not count as work.
+    The time in between is not counted.
     """
     from kbtool.store.edit import resume_session
 
@@ -180,9 +180,8 @@ Examples:
   kbtool session close --as terminated --no-commits
 
 \b
-The commits that HEAD holds of the session's time, and whose author is who works here, as git is
-told, are recorded as made in it. A session that was closed too early goes on with `kbtool session
-resume`; a time that is wrong is mended in session.yaml."""
+Commits on HEAD that git's user made during the session are recorded in it. `kbtool session resume`
+reopens a session that was closed too early. Correct a wrong time in session.yaml."""
 )
 @click.argument("name", metavar="[ID|LABEL]", required=False)
 @click.option("--outcome", help="What came of it.")
@@ -199,9 +198,14 @@ resume`; a time that is wrong is mended in session.yaml."""
     "--commits/--no-commits",
     "with_commits",
     default=True,
-    help="Record the commits made in it; the default.",
+    help="Record the commits made in it. This is the default.",
 )
-@click.option("--force", is_flag=True, default=False, help="Even while a run of it is under way.")
+@click.option(
+    "--force",
+    is_flag=True,
+    default=False,
+    help="Close it even while one of its runs is still going.",
+)
 @click.pass_context
 def close(
     ctx: click.Context,

@@ -1,4 +1,4 @@
-"""``kbtool session`` ``note``, ``cost``: a line more in a record."""
+"""``kbtool session`` ``note``, ``cost``: add a line to a record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Example:
 @session_option
 @click.pass_context
 def note(ctx: click.Context, text: str, name: str | None) -> None:
-    """Add a line with the time to notes.md."""
+    """Add TEXT, with the time, to notes.md."""
     from kbtool.store.edit import add_note
 
     path, _ = path_of(knowledge_base(ctx), name, "running", OPTION)
@@ -47,24 +47,23 @@ Examples:
   kbtool session cost gpu 0.36 --basis estimated --rate l4 --duration '107 min'
 
 \b
-An estimate may leave AMOUNT out: it is the rate times the duration, or times the session's own time
-without its pauses, to the cent. Where both are given they must agree.
+Without AMOUNT, an estimate is the rate times the duration, or times the session's time without
+pauses, rounded to the cent. If you give both, they must agree.
 
 \b
-A line that is wrong is mended, or taken out, under `costs` in session.yaml; `kbtool check` then
-tells whether the record is sound."""
+Correct or remove a wrong line under `costs` in session.yaml, then run `kbtool check`."""
 )
 @click.argument("kind", type=click.Choice(["gpu", "ai", "engineer", "other"]))
 @click.argument("amount", required=False)
 @click.option(
     "--basis",
     type=click.Choice(["billed", "estimated", "claimed"]),
-    help="On an invoice; from a rate and a time; stated by somebody.",
+    help="billed: on an invoice; estimated: rate times time; claimed: stated without proof.",
 )
 @click.option(
     "--currency",
     metavar="CODE",
-    help="Three capitals, as in ISO 4217; that of the rate, else USD.",
+    help="ISO 4217 code. Default: the currency of the rate, else USD.",
 )
 @click.option("--duration", metavar="TIME", help="The time paid for: '2 h'.")
 @click.option(
@@ -73,7 +72,7 @@ tells whether the record is sound."""
     help="A rate of sessions/ledger.yaml, or the price of a unit of time: '0.20 USD/h'.",
 )
 @click.option("--card", help="The card paid for, if not the session's.")
-@click.option("--invoice", metavar="NUMBER", help="The number of the invoice, of what is billed.")
+@click.option("--invoice", metavar="NUMBER", help="The invoice number of a billed amount.")
 @click.option("--note", "remark", help="What the line covers.")
 @session_option
 @click.pass_context
@@ -90,7 +89,7 @@ def cost(
     remark: str | None,
     name: str | None,
 ) -> None:
-    """Add a line to the costs of a session: AMOUNT, a decimal number, of KIND."""
+    """Add a cost to a session: AMOUNT, a decimal number, for KIND."""
     from kbtool.ledger.rates import find_rate, sound_ledger
     from kbtool.model.errors import UsageError
     from kbtool.model.price import currency_of

@@ -71,8 +71,8 @@ Examples:
   kbtool session show N+7A --json | jq .session.bugs
 
 \b
-What became of a bug is derived from the fixes and the bugs of all sessions; where that is not what
-the session itself says, both are told. The last line names what the record has and is not shown."""
+A bug's status is derived from the bugs and fixes of all sessions; if the session's own record says
+otherwise, both are shown. The last line lists the fields that are not shown."""
 )
 @click.argument("name", metavar="[ID|LABEL]", required=False)
 @json_option
@@ -210,10 +210,10 @@ _SHOWN: dict[str, tuple[str, ...]] = {
     "plans.steps": ("id", "title", "target"),
     "deliverables": ("id", "title", "sizes", "state"),
 }  # fmt: skip
-"""Place in a record → what is printed of it; the last line names the rest."""
+"""Place in a record → the fields that are printed; the last line lists the others."""
 
 _NOT_SHOWN = {"bugs": ("error_text", "mutants", "source")}
-"""Place in a record → what is not printed of it, where all else is."""
+"""Place in a record → the fields that are not printed; all others are."""
 
 
 def _is_shown(place: str, name: str) -> bool:
@@ -297,7 +297,7 @@ def _bug_lines(faults: Faults, own: str, bug: Bug) -> list[str]:
 
 
 _ON_FIRST_LINE = {"id", "title", "status", "minutes_lost"}
-"""Fields of a bug that its first line has."""
+"""Fields of a bug that stand on its first line."""
 
 
 def _fix(fix: Fix) -> str:

@@ -22,17 +22,22 @@ Examples:
   kbtool session import ../clone-on-the-card      each run into the session that it names
 
 \b
-Exit status: 0 taken in, or here already; 1 one is refused, and nothing was written; 2 usage.""",
+Exit status: 0 imported, or already here; 1 a run is refused and nothing was written; 2 usage.""",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--session",
     "name",
     metavar="ID|LABEL",
-    help="Take all of them into this session. Without it, each goes to the one that it names.",
+    help="Import all of them into this session. Default: each into the session that it names.",
 )
-@click.option("--new", "title", metavar="TITLE", help="Make a session for them.")
-@click.option("--dry-run", is_flag=True, default=False, help="Judge them and write nothing.")
+@click.option("--new", "title", metavar="TITLE", help="Create a session for them.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    default=False,
+    help="Report what would be imported, and write nothing.",
+)
 @json_option
 @click.pass_context
 def import_(
@@ -43,12 +48,12 @@ def import_(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Take in runs that were made on another machine: all that are sound, or none.
+    """Import runs that were made on another machine: all of them, or none if one is refused.
 
-    PATH is a run record, or a folder that was copied from there: of runs, of a session, of a whole
-    knowledge base. A run that was edited or cut off is refused, as is what `kbtool check` would
-    find; what is here already is skipped. Of the rest it is told whether the commit and the
-    sources that they name are those of this repository.
+    PATH is a run record, or a folder copied from there: of runs, of a session, of a whole knowledge
+    base. A run that was edited or cut off is refused, and so is one in which `kbtool check` finds a
+    problem. A run that is already here is skipped. For the others, kbtool says whether this
+    repository has the commit and the sources that they name.
     """
     from pathlib import Path
 
