@@ -61,6 +61,7 @@ extern "C" void plan(int wgmma, int lengths, const int64_t* s, int64_t splits, c
   out[10] = plan.small_ring;
   out[11] = plan.paired;
   out[12] = wgmma_is_faster(sizes, splits, card);
+  out[13] = plan.heads_inner;
 }
 
 // Contiguous but for the keys, whose rows are `row` elements apart. Never read.
@@ -159,6 +160,7 @@ class Plan(NamedTuple):
     small_ring: int
     paired: int
     wgmma_is_faster: int
+    heads_inner: int
 
 
 Make = Callable[..., Plan]
@@ -733,6 +735,23 @@ def test_two_tiles_of_split_keys_share_their_copies(
     plan: Make, sizes: tuple[int, ...], card: tuple[int, ...], paired: bool
 ) -> None:
     assert plan(sizes, card=card, wgmma=True).paired == paired
+
+
+@pytest.mark.parametrize(
+    ("sizes", "heads_inner"),
+    [
+        ((8, 96, 16, 64, 4012, 128), False),  # timed: 176 us, 287 with all heads' tiles in turn
+        ((16, 8, 2, 120, 1241, 256), False),  # 57 us, 60
+        ((1, 32, 8, 1024, 1024, 128), True),  # 28 us, 35 with a head's tiles together
+        ((1, 32, 8, 2048, 2048, 64), True),  # 60 us, 67
+        ((1, 32, 8, 8192, 8192, 128), False),  # waves enough to balance the triangle
+    ],
+)
+def test_a_head_s_tiles_run_together_unless_a_triangle_is_to_be_balanced(
+    plan: Make, sizes: tuple[int, ...], heads_inner: bool
+) -> None:
+    """Session planner-switches: all others of a plan are the same, so are the bits."""
+    assert plan(sizes, wgmma=True).heads_inner == heads_inner
 
 
 def test_small_rings_are_for_more_blocks_of_a_query_than_multiprocessors(plan: Make) -> None:

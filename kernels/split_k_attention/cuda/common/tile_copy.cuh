@@ -96,10 +96,11 @@ class TileCopier {
   }
 };
 
-// Zeroes NaN and infinities in a tile, by `threads` threads together. Returns whether this one found any.
+// Zeroes NaN and infinities in a tile, by `threads` threads together. Returns whether this one found any among the
+// first `seen` keys. No query sees the keys behind them: the padding of a batch, which may well be NaN.
 template <class C>
 __device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Element [BLOCK_KV, D]
-                                                 int thread, int threads) {
+                                                int seen, int thread, int threads) {
   using Traits = typename C::Traits;
   bool any = false;
 #pragma unroll 1
@@ -110,7 +111,7 @@ __device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Element
                        finite_or_zero<Traits>(was.z), finite_or_zero<Traits>(was.w)};
     if (now.x == was.x && now.y == was.y && now.z == was.z && now.w == was.w) continue;
     *chunk_at = now;
-    any = true;
+    any = any || C::key_of(chunk) < seen;
   }
   return any;
 }

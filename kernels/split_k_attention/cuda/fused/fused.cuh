@@ -77,6 +77,8 @@ struct FusedConfig {
   static __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
     return cuda::tile_offset<D>(row, chunk);
   }
+  // Of the chunks of 16 bytes in a tile, as they lie in memory.
+  static __device__ __forceinline__ int key_of(int chunk) { return chunk / CHUNKS; }
   static __host__ __device__ constexpr int received_o_offset(int cluster) {  // float4
     return RECEIVED_ML_OFFSET + cluster * BLOCK_M * 8;
   }
@@ -266,7 +268,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
     bool zeroed = false;
     if constexpr (FALLBACK) {
       unsigned char* v_tile = region + stage * C::STAGE_BYTES + C::TILE_BYTES;
-      if (key0 < keys) zeroed = zero_non_finite<C>(v_tile, thread, C::COPY_THREADS);
+      if (key0 < keys) zeroed = zero_non_finite<C>(v_tile, C::BLOCK_KV, thread, C::COPY_THREADS);
       zeroed = group_sync_or<C>(zeroed);
     }
     if (key0 < keys) {

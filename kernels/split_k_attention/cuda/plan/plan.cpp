@@ -21,6 +21,13 @@ Sizes sizes_to_cut(const Sizes& sizes, int64_t given_splits) {
   return cut;
 }
 
+// Whether the longest tiles of all heads go first, which balances the triangle of a causal mask over few waves.
+// With few queries beside the keys all tiles are about as long; then the tiles of a head run together and
+// share its keys in the L2 cache: 176 us instead of 287 for 64 queries of 96 heads over 4k keys (H100).
+bool longest_tiles_first(const FusedPlan& plan, const Sizes& sizes, const Card& card) {
+  return 2 * sizes.Sq > sizes.Skv && plan.output_tiles <= FEW_WAVES * card.multiprocessors;
+}
+
 // What decides no bits: how the blocks get their keys, and when kernels start.
 void schedule_wgmma(FusedPlan* plan, const Sizes& sizes, const Card& card) {
   const bool few_rows = sizes.rows_of_kv_head() <= ROWS_PER_WARP;
@@ -37,7 +44,7 @@ void schedule_wgmma(FusedPlan* plan, const Sizes& sizes, const Card& card) {
   // The next call's blocks would fill the multiprocessors that are still free, several clusters on one GPC
   // and its port to the memory: 33 us instead of 28 for 64 blocks (H100).
   plan->trigger_dependents = plan->separate_merge() || 2 * blocks > card.multiprocessors;
-  plan->heads_inner = plan->paired || plan->output_tiles <= FEW_WAVES * card.multiprocessors;
+  plan->heads_inner = plan->paired || longest_tiles_first(*plan, sizes, card);
 }
 
 // Up to 16 query rows and D of 65 to 256: wgmma reads long keys at 1 to 2 % more of the bandwidth where its
@@ -69,7 +76,7 @@ FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
   plan.output_tiles = sizes.B * sizes.Hkv * plan.tiles_per_head;
   plan.trigger_dependents = card.max_cluster > 1;  // sm_90 brought both
   plan.early_launch = plan.trigger_dependents ? EarlyLaunch::behind_own_call : EarlyLaunch::never;
-  plan.heads_inner = plan.output_tiles <= FEW_WAVES * card.multiprocessors;
+  plan.heads_inner = longest_tiles_first(plan, sizes, card);
   return plan;
 }
 

@@ -79,6 +79,8 @@ struct WgmmaConfig {
   static __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
     return panel_offset(row, chunk, BLOCK_KV);
   }
+  // Of the chunks of 16 bytes in a tile, as they lie in memory: eight to a key of a panel.
+  static __device__ __forceinline__ int key_of(int chunk) { return chunk / 8 % BLOCK_KV; }
   static __host__ __device__ constexpr int received_o_offset(int cluster) {  // float4
     return RECEIVED_ML_OFFSET + cluster * BLOCK_M * 8;
   }
@@ -198,7 +200,7 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const WorkUnit& a
     }
     if (scan) {
       scanners_sync<C::COPY_THREADS>();  // the other threads' copies have landed too
-      if (zero_non_finite<C>(smem + (tile - ring.base), thread, C::COPY_THREADS)) {
+      if (zero_non_finite<C>(smem + (tile - ring.base), count, thread, C::COPY_THREADS)) {
         ring.zeroed(smem)[stage] = key0;
       }
     }
@@ -229,7 +231,8 @@ __device__ __forceinline__ void produce_by_tma(const FusedParams& fp, const Tens
                                               unsigned char* smem, int thread) {
   constexpr int64_t BLOCK_KV = C::BLOCK_KV;
   const int64_t seen_by_all = keys_seen_by_all<C>(fp, at);
-  const int64_t blocks = (at.key_end - at.key_begin + BLOCK_KV - 1) / BLOCK_KV;
+  const int64_t keys = at.key_end - at.key_begin;
+  const int64_t blocks = (keys + BLOCK_KV - 1) / BLOCK_KV;
   const int64_t first_scanned = min(blocks, max(int64_t{0}, seen_by_all) / BLOCK_KV);
 
   if (thread >= 32) {
@@ -238,7 +241,8 @@ __device__ __forceinline__ void produce_by_tma(const FusedParams& fp, const Tens
       const int stage = static_cast<int>(block % C::STAGES);
       barrier_wait(ring.values_landed(stage), (block - first_scanned) / C::STAGES & 1);
       unsigned char* tile = smem + (ring.values(stage) - ring.base);
-      if (zero_non_finite<C>(tile, thread - 32, C::SCAN_THREADS)) {
+      const int seen = static_cast<int>(min(BLOCK_KV, keys - block * BLOCK_KV));
+      if (zero_non_finite<C>(tile, seen, thread - 32, C::SCAN_THREADS)) {
         ring.zeroed(smem)[stage] = block * BLOCK_KV;
       }
       fence_async_proxy();
