@@ -87,17 +87,17 @@ def benchmark(run: Run) -> BenchmarkResult | None:
     return _last(run, BenchmarkResult)
 
 
-def unproven(result: BenchmarkResult | TuneResult) -> str | None:
-    """Why no ratio and no verdict is told of a result's times, ``None`` where they prove something.
+def noise_reason(result: BenchmarkResult | TuneResult) -> str | None:
+    """Why the times of a result are too noisy for a ratio or a verdict; ``None`` if they are not.
 
-    Every page that holds one time against another asks this; what it refuses stays a time.
+    Every page that compares two times asks this; a noisy result is shown as a time alone.
     """
     return result.noise
 
 
 def share_of_ceiling(result: BenchmarkResult, case: BenchmarkCase) -> float | None:
-    """The case's bytes a second ÷ the measured read rate; ``None`` where no ratio is told."""
-    return None if unproven(result) else result.share_of_ceiling(case)
+    """The case's bytes per second ÷ the measured read rate; ``None`` if the times are too noisy."""
+    return None if noise_reason(result) else result.share_of_ceiling(case)
 
 
 def _last(run: Run, kind: type[T]) -> T | None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from kbtool.ledger.claims.report import Grade, Item, Reckoned
 from kbtool.markdown.escape import attribute, code, inline
-from kbtool.markdown.figures import unproven
+from kbtool.markdown.figures import noise_reason
 from kbtool.markdown.markup import (
     anchor,
     bullets,
@@ -65,7 +65,7 @@ def compare_link(text: str, run: str, arm: str, page: str) -> str:
 
 def no_ratio(result: BenchmarkResult | TuneResult) -> str:
     """What stands where a ratio would: empty, of a noisy run a dash that says so."""
-    return f"– {muted('noisy')}" if unproven(result) else ""
+    return f"– {muted('noisy')}" if noise_reason(result) else ""
 
 
 def newer_noisy(index: Index, newer: Run | None, page: str) -> str:

@@ -15,7 +15,7 @@ from test_site_compare import called
 from test_site_home import home_page, part, put_run, results_of, slower, template
 from test_site_kernel import CPU, NEW, OLD, make, plain, run, sections
 
-from kbtool.markdown.figures import share_of_ceiling, unproven
+from kbtool.markdown.figures import noise_reason, share_of_ceiling
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.kinds.tune import TuneResult
 from kbtool.site import addresses as at
@@ -55,7 +55,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_one_function_says_what_proves_nothing() -> None:
     quiet, loud = bench(NEW), bench(noisy(NEW))
-    assert unproven(quiet) is None and unproven(loud) == WHY
+    assert noise_reason(quiet) is None and noise_reason(loud) == WHY
     assert share_of_ceiling(quiet, quiet.cases[0]) == pytest.approx(0.6)
     assert share_of_ceiling(loud, loud.cases[0]) is None
 
@@ -232,7 +232,7 @@ def test_one_noisy_benchmark_of_a_run_does_not_silence_the_other(root: Path) -> 
 
 
 def test_no_page_asks_the_record_itself() -> None:
-    """A ratio made past ``figures.unproven`` is how a noisy one came to be told."""
+    """A ratio made past ``figures.noise_reason`` is how a noisy one came to be told."""
     package = Path(compare.__file__).parents[2]
     pages = [*(package / "site").rglob("*.py"), *(package / "markdown").rglob("*.py")]
     asks = re.compile(r"\.noise\b|(?<!def )\bresult\.share_of_ceiling\(")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import geometric_mean, median
 
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import many, share_of_ceiling, significant, sm_clock, unproven
+from kbtool.markdown.figures import many, noise_reason, share_of_ceiling, significant, sm_clock
 from kbtool.markdown.markup import bullets, chip, facts, join, nothing, slim_table
 from kbtool.markdown.plot import Axis, Mark, Row, rows, timed
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
@@ -30,7 +30,7 @@ def timed_beside(result: BenchmarkResult) -> str:
         [result.subject, result.baseline, *(arm for case in result.cases for arm in case.arms)]
     ))  # fmt: skip
     apart = bool(result.by_set(between=True))
-    lines, remarks, noise = [], [], unproven(result)
+    lines, remarks, noise = [], [], noise_reason(result)
     for case in result.cases:
         times, share = result.ratio(case), share_of_ceiling(result, case)
         lines.append(

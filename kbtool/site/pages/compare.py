@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from kbtool.markdown.escape import inline
-from kbtool.markdown.figures import instant, significant, sm_clock, unproven
+from kbtool.markdown.figures import instant, noise_reason, significant, sm_clock
 from kbtool.markdown.markup import bullets, join, nothing
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.run import Run
@@ -86,7 +86,7 @@ def _words(run: Run) -> str:
 
 def _noisy(results: list[BenchmarkResult]) -> bool:
     """Whether nothing that a run timed proves anything."""
-    return all(unproven(result) for result in results)
+    return all(noise_reason(result) for result in results)
 
 
 def _cases(index: Index) -> dict[str, list[str]]:
@@ -156,7 +156,7 @@ def _data(run: Run, results: list[BenchmarkResult]) -> dict[str, Any]:
         "id": run.id,
         "page": at.published(at.run_page(run.session, run.id)),
         "kernel": run.kernel,
-        "noise": list(dict.fromkeys(filter(None, map(unproven, results)))),
+        "noise": list(dict.fromkeys(filter(None, map(noise_reason, results)))),
         "conditions": [
             {"name": name, "value": value, "weighs": weighs}
             for name, value, weighs in _conditions(run, results)
@@ -164,7 +164,7 @@ def _data(run: Run, results: list[BenchmarkResult]) -> dict[str, Any]:
         ]
         + _clock(results),
         "again": "\n".join(commands(run)),
-        "cases": [_case(case, unproven(result)) for result in results for case in result.cases],
+        "cases": [_case(case, noise_reason(result)) for result in results for case in result.cases],
     }
 
 

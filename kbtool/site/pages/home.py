@@ -10,7 +10,7 @@ from statistics import geometric_mean
 from kbtool.ledger.claims.report import WRONG
 from kbtool.markdown.chart import sparkline
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import UNKNOWN, instant, many, significant, unproven
+from kbtool.markdown.figures import UNKNOWN, instant, many, noise_reason, significant
 from kbtool.markdown.markup import (
     admonition,
     bullets,
@@ -200,7 +200,7 @@ def _result(
         significant(ours),
         _best(newest),
         against(newest, newest.result.baseline),
-        inline(baseline) + (f" {chip('noisy')}" if unproven(newest.result) else ""),
+        inline(baseline) + (f" {chip('noisy')}" if noise_reason(newest.result) else ""),
         sparkline(told, alike) if len(alike) > 1 else muted(_so_far(len(alike), len(same))),
         index.link(at.run_page(run.session, run.id), at.HOME, nowrap(instant(run.started)))
         + _cut_short(newest)

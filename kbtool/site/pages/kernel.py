@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import benchmark, build, instant, unproven, validation, worst_error
+from kbtool.markdown.figures import benchmark, build, instant, noise_reason, validation, worst_error
 from kbtool.markdown.figures import significant as figure
 from kbtool.markdown.markup import chip, facts, heading, join, nothing, nowrap, stacked_table, table
 from kbtool.model.kernel import Kernel
@@ -243,7 +243,7 @@ def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
         default=None,
     )
     every = [(run, bench) for run in runs if (bench := benchmark(run))]
-    quiet = [pair for pair in every if not unproven(pair[1])]
+    quiet = [pair for pair in every if not noise_reason(pair[1])]
     timed = next(iter([*quiet, *every]), None)
     left, right = f"no data because {_why(runs[0], 'validate')}", ""
     if checked:
@@ -254,7 +254,7 @@ def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
     if timed:
         run, bench = timed
         ratios = bench.ratios()
-        noise, newer = unproven(bench), every[0][0] if every[0][0] is not run else None
+        noise, newer = noise_reason(bench), every[0][0] if every[0][0] is not run else None
         speed = f"{span(ratios)} × {inline(bench.baseline)}" if ratios else "no ratio"
         right = f"{_run(index, run, here)}{_age(index, run)}: " + (
             f"– {inline(noise)}" if noise else speed

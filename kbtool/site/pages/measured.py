@@ -16,9 +16,9 @@ from kbtool.markdown.figures import (
     build,
     instant,
     many,
+    noise_reason,
     share_of_ceiling,
     significant,
-    unproven,
     validation,
 )
 from kbtool.markdown.markup import bullets, chip, heading, join, muted, nothing, nowrap, slim_table
@@ -146,7 +146,7 @@ def newest_of_sets(every: Iterable[Group]) -> list[Group]:
     found: dict[str, Group] = {}
     for group in every:
         known = found.get(group.case_set)
-        if known is None or (unproven(known.result) and not unproven(group.result)):
+        if known is None or (noise_reason(known.result) and not noise_reason(group.result)):
             found[group.case_set] = group
     return list(found.values())
 
@@ -194,7 +194,7 @@ def _pairs(group: Group, arm: str) -> list[tuple[Timing, Timing]]:
 
 
 def _ratio_over(group: Group, pairs: Sequence[tuple[Timing, Timing]]) -> _Ratio | None:
-    if not pairs or unproven(group.result):
+    if not pairs or noise_reason(group.result):
         return None
     ratios = [theirs.median_us / ours.median_us for theirs, ours in pairs]
     return _Ratio(
@@ -254,7 +254,7 @@ def _against(
         lines.append(
             [
                 inline(group.title)
-                + (f" {chip('noisy')}" if unproven(group.result) else "")
+                + (f" {chip('noisy')}" if noise_reason(group.result) else "")
                 + (f" <br>{muted(newer_noisy(index, newer.run, here))}" if newer else ""),
                 str(len(group.cases)),
                 _right(group.run),
@@ -287,7 +287,7 @@ def _noisy(newest: Iterable[Group]) -> list[str]:
     return [
         f"{inline(group.title)}: no ratio because the run is {inline(noise)}"
         for group in newest
-        if (noise := unproven(group.result))
+        if (noise := noise_reason(group.result))
     ]
 
 
@@ -489,7 +489,7 @@ def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
         if len(shown) < len(every):
             everyone = at.link("the table of runs", at.RUNS, here)
             parts.append(f"The newest {_MOST_RUNS} runs; {everyone} has all.")
-        noisy = {group.run.id for group in shown if unproven(group.result)}
+        noisy = {group.run.id for group in shown if noise_reason(group.result)}
         quiet = [run for run in runs if run.id not in noisy]
         if noisy:
             parts.append(f"Left out of the course: {many(len(noisy), 'noisy run')}.")
@@ -623,7 +623,7 @@ def _rungs(
     ]
     run = _run(index, group.run, here)
     age = f", {OLDER}" if index.is_older(group.run) else ""
-    noise = f", {inline(why)}" if (why := unproven(group.result)) else ""
+    noise = f", {inline(why)}" if (why := noise_reason(group.result)) else ""
     noise += f"; {newer_noisy(index, newer.run, here)}" if newer else ""
     title = (
         f"Time of a call of each variant on {machine.name}, {group.title}, with quartiles;"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import significant, unproven
+from kbtool.markdown.figures import noise_reason, significant
 from kbtool.markdown.markup import chip, facts, join, nothing, slim_table, table
 from kbtool.model.kinds.tune import TuneCase, TuneResult
 from kbtool.runner.words import not_reached
@@ -12,7 +12,7 @@ from kbtool.site.parts import folded, no_ratio
 
 def tuned(result: TuneResult) -> str:
     """The library's own choice beside the best, then every time."""
-    noise, none = unproven(result), no_ratio(result)
+    noise, none = noise_reason(result), no_ratio(result)
     better = sum(case.best != case.own for case in result.cases)
     rows = [
         [
