@@ -1,0 +1,260 @@
+"""The table of changes in CONTRIBUTING.md, held to the code.
+
+Each test makes a small change on a copy of the package, in the files that the table names and in
+no other, and looks for its effect. A file too few, and the effect is missing; a file too many, and
+the test knows nothing to do in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from knowledge import KERNEL, Knowledge
+
+REPOSITORY = Path(__file__).parents[1]
+Edit = Callable[[str], str]
+
+pytestmark = pytest.mark.xdist_group("ten changes")  # they share one copy of the package
+
+
+def table() -> dict[str, list[str]]:
+    """Change → the files that CONTRIBUTING.md says it takes."""
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.partition("## Ten changes")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]+) \| (\d+) \| ([^|]+) \|", section, flags=re.MULTILINE)
+    assert len(rows) == 10
+    found = {change: re.findall(r"`([^`]+)`", files) for change, _, files in rows}
+    assert {change: len(files) for change, files in found.items()} == {
+        change: int(count) for change, count, _ in rows
+    }
+    return found
+
+
+def after(place: str, text: str) -> Edit:
+    """Put ``text`` behind the only ``place`` in the file."""
+
+    def edit(content: str) -> str:
+        assert content.count(place) == 1, place
+        return content.replace(place, place + text)
+
+    return edit
+
+
+def both(first: Edit, second: Edit) -> Edit:
+    """Make two edits of one file."""
+    return lambda content: second(first(content))
+
+
+def appended(text: str) -> Edit:
+    """Put ``text`` at the end of the file, which may be new."""
+    return lambda content: content + text
+
+
+PAGE = """
+from functools import partial
+from kbtool.site.pages.base import Page, Pages
+from kbtool.site.parts import page_title
+
+def page(index):
+    return page_title("Cards") + f"\\n\\n{len(index.sessions)} sessions\\n"
+
+PAGES = Pages(lambda source: [Page("cards.md", partial(page, source.index))], "cards.md", "Cards")
+"""
+
+COMMAND = """
+import click
+
+@click.command()
+def greet():
+    \"\"\"Say hello.\"\"\"
+    click.echo("hello")
+"""
+
+RULE = """
+
+def todos(path, text):
+    if "TODO" in text:
+        yield Finding(path, 1, "todo", "says TODO")
+
+
+TEXT_RULES = (*TEXT_RULES, todos)
+"""
+
+EXPORT = """
+from kbtool.ledger.export.lines import Export
+
+def titles(base, sessions):
+    return Export("".join(f"{one.title}\\n" for one in sessions).encode(), len(sessions))
+"""
+
+EXPORT_COMMAND = '''
+
+@export.command()
+@selection_options
+@_output_option
+@click.pass_context
+def titles(ctx, names, since, until, output):
+    """Write the titles."""
+    from kbtool.ledger.export.titles import titles
+
+    _export(ctx, names, since, until, output, "title", titles)
+'''
+
+CHANGES: dict[str, dict[str, Edit]] = {
+    "a field of a bug": {
+        "kbtool/model/session.py": after(
+            '    """Time spent on it in this session."""\n',
+            '    severity: Text | None = None\n    """How bad it is."""\n',
+        ),
+        "kbtool/site/pages/bug.py": after(
+            '("Component", optional(bug.component)),', '("Severity", optional(bug.severity)),'
+        ),
+    },
+    "a page of the site": {
+        "kbtool/site/pages/NAME.py": appended(PAGE),
+        "kbtool/site/pages/__init__.py": lambda text: after(
+            "    home.PAGES,\n", "    NAME.PAGES,\n"
+        )(after("    home,\n", "    NAME,\n")(text)),
+    },
+    "a subcommand": {
+        "kbtool/cli/NAME.py": appended(COMMAND),
+        "kbtool/cli/main.py": after("COMMANDS = {\n", '    "greet": "kbtool.cli.greet",\n'),
+    },
+    "a rule of check": {"kbtool/checks/text_rules.py": appended(RULE)},
+    "an export": {
+        "kbtool/ledger/export/NAME.py": appended(EXPORT),
+        "kbtool/cli/export.py": appended(EXPORT_COMMAND),
+    },
+    "how money rounds": {
+        "kbtool/model/money.py": lambda text: text.replace(" + Fraction(1, 2)", "")
+    },
+    "a case set": {
+        "kernels/NAME/kernel.yaml": appended("  large: {title: Large ones, cases: [{n: 4096}]}\n")
+    },
+}
+NAMES = {
+    "a page of the site": "cards", "a subcommand": "greet", "an export": "titles",
+    "a case set": "add",
+}  # fmt: skip
+
+EFFECTS = '''
+import contextlib, io, json
+from pathlib import Path
+
+import kbtool
+from kbtool.cli.main import run
+
+def said(*arguments):
+    """What a command writes to stdout."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with contextlib.redirect_stdout(out):
+        run(list(arguments))
+    out.flush()
+    return out.buffer.getvalue().decode()
+
+def add_site(found):
+    """What the site has: its generated pages, and the JSON of a bug."""
+    from kbtool.site.feeds.twins import files
+    from kbtool.site.index import Index
+    from kbtool.site.pages import pages
+    from kbtool.store.tree import KnowledgeBase
+
+    index = Index(KnowledgeBase(Path.cwd()))
+    found["twin"] = files(index)["bugs/2025-01-01-a/it-crashes.json"].decode()
+    found["pages"] = pages(index)
+
+run(["session", "bug", "It crashes", "--severity", "high", "--session", "A"])
+found = {
+    "code": kbtool.__file__,
+    "schema": said("schema", "session"),
+    "show": said("session", "show", "A"),
+    "greet": said("greet"),
+    "help": said("--help"),
+    "check": said("check", "--json"),
+    "costs": said("costs", "--json"),
+    "titles": said("export", "titles"),
+}
+try:
+    add_site(found)
+finally:
+    Path("effects.json").write_text(json.dumps(found))
+'''
+
+
+@pytest.fixture(scope="module")
+def effects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What is seen after all the changes: one copy of the package, one process."""
+    code = tmp_path_factory.mktemp("code")
+    shutil.copytree(
+        REPOSITORY / "kbtool",
+        code / "kbtool",
+        ignore=shutil.ignore_patterns("__pycache__", "assets"),
+    )
+    base = Knowledge(tmp_path_factory.mktemp("base"))
+    base.kernel(KERNEL.replace("It adds.", "It adds. TODO"))
+    base.session(more="costs: [{kind: gpu, basis: estimated, rate: 1.25 USD/h, duration: 6 min}]\n")
+    named = table()
+    for change, edits in CHANGES.items():
+        for path in named[change]:
+            assert path in edits, f"{path} has no part in: {change}"
+            name = NAMES.get(change, "")
+            root = base.root if path.startswith("kernels/") else code
+            file = root / path.replace("NAME", name)
+            text = file.read_text(encoding="utf-8") if file.exists() else ""
+            file.write_text(edits[path](text).replace("NAME", name), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", EFFECTS],
+        cwd=base.root, env={**os.environ, "PYTHONPATH": str(code)}, capture_output=True, text=True,
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads((base.root / "effects.json").read_text())
+    assert found["code"].startswith(str(code))
+    found["err"] = done.stderr
+    return found
+
+
+def test_a_field_of_a_bug(effects):
+    assert "How bad it is." in effects["schema"]
+    assert "severity: high" in effects["show"]
+    assert json.loads(effects["twin"])["record"]["severity"] == "high"
+    assert "Severity" in effects["pages"]["bugs/2025-01-01-a/it-crashes.md"], effects["err"]
+
+
+def test_how_money_rounds(effects):
+    assert json.loads(effects["costs"])["total"]["gpu"] == "0.12"  # half a cent, down
+
+
+def test_a_page_of_the_site(effects):
+    assert "1 sessions" in effects["pages"]["cards.md"]
+
+
+def test_a_subcommand(effects):
+    assert effects["greet"] == "hello\n"
+    assert "Say hello." in effects["help"]
+
+
+def test_a_rule_of_check(effects):
+    assert "todo" in {finding["rule"] for finding in json.loads(effects["check"])["findings"]}
+
+
+def test_an_export(effects):
+    assert effects["titles"] == "A sitting\n"
+
+
+def test_a_case_set(effects):
+    assert "Large ones" in effects["pages"]["kernels/add/cases.md"]
+
+
+def test_every_file_that_the_table_names_is_there():
+    for change, files in table().items():
+        for path in files:
+            pattern = re.sub(r"\b[A-Z]{4,}\b", "*", path)
+            assert any(REPOSITORY.glob(pattern)), f"{change}: {path}"
