@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbtool.checks.facts import Facts
-from kbtool.checks.tree_rules import TREE_RULES, Tree
+from kbtool.checks.rules import TREE_RULES
+from kbtool.checks.tree import Tree
 from kbtool.model.finding import Finding
 from kbtool.store.cache import Cache, code_digest, now_ns
 from kbtool.store.pool import collector_off

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -27,53 +28,6 @@ class Ref(NamedTuple):
     location: Location
     target: str
     """``RECORD``, ``RECORD#path``; never ``#path``, which the file's own check resolves."""
-
-
-class RecipeFacts(NamedTuple):
-    """A recipe, with the defaults and the choices of its parameters put in."""
-
-    name: str
-    location: Location
-    kernel: str | None
-    case_sets: list[tuple[Location, str]]
-    targets: list[tuple[Location, str]]
-    paths: list[tuple[Location, str]]
-
-
-class MutantFacts(NamedTuple):
-    """An edit that puts a bug back."""
-
-    location: Location
-    id: str
-    kernel: str
-    target: str
-    variant: str | None
-    file: str
-    find: str
-
-
-class RateFacts(NamedTuple):
-    """A cost line that names a rate of the ledger."""
-
-    location: Location
-    id: str
-    kind: str
-    rate: str
-    """The rate, as the line has it."""
-    day: str | None
-    """Of the session."""
-    card: str | None
-    """That the line pays for, its own or the session's."""
-
-
-class InvoiceFacts(NamedTuple):
-    """A cost line that names an invoice."""
-
-    location: Location
-    number: str
-    amount: str
-    currency: str
-    note: str | None
 
 
 class FigureFacts(NamedTuple):
@@ -114,33 +68,11 @@ class Facts:
     valid: bool = True
     """Whether the record loads."""
     refs: list[Ref] = field(default_factory=list)
-    recipes: list[RecipeFacts] = field(default_factory=list)
     bugs: list[tuple[str, str, Location]] = field(default_factory=list)
     """Bugs met before: their id here, SESSION#ID of the earlier one, and where that is said."""
     claims: list[tuple[str, str, Location]] = field(default_factory=list)
     """Claims that derive from claims: their id, ``#ID`` of one of this record or ``RECORD#path``
     into another, and where that is said."""
-    mutants: list[MutantFacts] = field(default_factory=list)
-    """Edits that put bugs back, of a session's bugs."""
-    rates: list[RateFacts] = field(default_factory=list)
-    """A session's cost lines that name a rate."""
-    invoices: list[InvoiceFacts] = field(default_factory=list)
-    """A session's cost lines that name an invoice."""
-    prices: dict[str, list[Any]] = field(default_factory=dict)
-    """The ledger's rates: id → kind, rate, last day or null, card or null."""
-    label: str = ""
-    """A session's label."""
-    confirmed: list[tuple[Location, str | None]] = field(default_factory=list)
-    """A session's fixes that a test confirmed and that do not name what showed it, with the kernel
-    that they were made in, if they say so."""
-    unended: bool = False
-    """Whether a session that kbtool made is over, and has a start but no end."""
-    times: dict[str, str] = field(default_factory=dict)
-    """Of a session: when it ``started`` and ``ended``, as stated, where the zone is known."""
-    files: list[tuple[Location, str]] = field(default_factory=list)
-    """Files that a kernel's manifest names, relative to its folder."""
-    names: dict[str, list[str]] = field(default_factory=dict)
-    """What a kernel offers: ``case_sets``, ``targets``, ``variants`` as TARGET/VARIANT."""
     run: dict[str, Any] = field(default_factory=dict)
     """What a run names: attempt, session, recipe, pattern, kernel; when it started and ended,
     whether it was taken in from another session, and what its validation says."""
@@ -148,6 +80,8 @@ class Facts:
     """The figures that its prose takes from records."""
     judged: dict[str, str] = field(default_factory=dict)
     """A figure and what stands at its addresses → what is wrong with it, empty where they agree."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """What the rules between records need of it besides, by the name of the ``Fact``."""
     answers: dict[str, Found] = field(default_factory=dict)
     """Path in this record → what stands there. Filled in when another record refers to it; true as
     long as this file does not change."""
@@ -169,16 +103,45 @@ class Facts:
         if rest:
             for name, part in rest.items():
                 setattr(facts, name, part)
-            facts.recipes = [RecipeFacts(*recipe) for recipe in facts.recipes]
-            facts.mutants = [MutantFacts(*mutant) for mutant in facts.mutants]
-            facts.rates = [RateFacts(*rate) for rate in facts.rates]
-            facts.invoices = [InvoiceFacts(*invoice) for invoice in facts.invoices]
             facts.figures = [FigureFacts(*figure) for figure in facts.figures]
             facts.answers = {at: Found(*found) for at, found in facts.answers.items()}
         return facts
 
 
-_REST = (
-    "recipes", "bugs", "claims", "mutants", "rates", "invoices", "prices", "label", "confirmed",
-    "unended", "times", "files", "names", "run", "figures", "judged", "answers",
-)  # fmt: skip
+_REST = ("bugs", "claims", "run", "figures", "judged", "kept", "answers")
+
+
+class Fact:
+    """What a rule between records needs of one record; made when its file is examined."""
+
+    def __init__(self, kind: FileKind, make: Callable[[Any], Any], row: Any, empty: Any) -> None:
+        self.name = f"{make.__module__.rpartition('.')[2]}.{make.__name__}"
+        self.kind = kind
+        self._make = make
+        self._row = row
+        self._empty = empty
+
+    def keep(self, facts: Facts, record: Any) -> None:
+        """Put it among ``facts``, those of ``record``; nothing is kept of what is empty."""
+        value = self._make(record) if self._row is None else list(self._make(record))
+        if value:
+            facts.kept[self.name] = value
+
+    def of(self, facts: Facts) -> Any:
+        """It, as its function gives it; rows as a list."""
+        if self._row is None:
+            return facts.kept.get(self.name, self._empty)
+        return [self._row(*row) for row in facts.kept.get(self.name, ())]
+
+
+def fact(
+    kind: FileKind, row: Any = None, *, empty: Any = None
+) -> Callable[[Callable[[Any], Any]], Fact]:
+    """Make a function of a record a fact that rules can ask for.
+
+    Args:
+        kind: of the records that have it.
+        row: the named tuple that the function yields; without it, it returns what JSON can hold.
+        empty: what stands for a record that does not load, without ``row``.
+    """
+    return lambda make: Fact(kind, make, row, empty)

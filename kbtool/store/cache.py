@@ -82,15 +82,14 @@ def code_digest(folders: Mapping[str, str | os.PathLike[str]], libraries: Iterab
     """A digest of the code that results depend on.
 
     Args:
-        folders: name → folder; every Python file in them counts, by content.
+        folders: name → folder; every Python file in them and below counts, by content.
         libraries: top-level packages; their place, time and size count, they are not imported.
     """
     digest = hashlib.sha256(f"{sys.version}\n".encode())
     for name, folder in sorted(folders.items()):
-        for entry in sorted(os.scandir(folder), key=lambda item: item.name):
-            if entry.name.endswith(".py"):
-                with open(entry.path, "rb") as file:  # noqa: PTH123
-                    digest.update(f"{name}/{entry.name}\n".encode() + file.read())
+        for path in sorted(Path(folder).rglob("*.py")):
+            place = path.relative_to(folder).as_posix()
+            digest.update(f"{name}/{place}\n".encode() + path.read_bytes())
     for library in libraries:
         spec = importlib.util.find_spec(library)
         if spec is not None and spec.origin:

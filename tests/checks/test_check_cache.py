@@ -143,7 +143,11 @@ def test_the_digest_changes_with_any_line_of_code(tmp_path):
     assert code_digest({"a": tmp_path}, ("yaml",)) == first
     assert code_digest({"a": tmp_path}, ()) != first
     (tmp_path / "a.py").write_text("x = 2\n")
-    assert code_digest({"a": tmp_path}, ("yaml",)) != first
+    second = code_digest({"a": tmp_path}, ("yaml",))
+    assert second != first
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "b.py").write_text("y = 1\n")
+    assert code_digest({"a": tmp_path}, ("yaml",)) != second
 
 
 def test_without_room_for_a_cache_the_check_goes_on(base):

@@ -247,7 +247,7 @@ def test_nothing_is_loaded_where_nothing_changed(known, kbtool):
     assert kbtool("check", root=known.root).code == 0
     done = kbtool("check", root=known.root, env={"PYTHONPROFILEIMPORTTIME": "1"})
     assert done.code == 0
-    assert "kbtool.checks.tree_rules" in done.err
+    assert "kbtool.checks.rules" in done.err
     assert "pydantic" not in done.err
 
 

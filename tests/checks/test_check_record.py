@@ -8,7 +8,7 @@ import pytest
 from knowledge import LOOK, PATTERN, SESSION, SESSION_LINE, Knowledge, line_of, validated
 
 from kbtool.checks.record_rules import RECORD_RULES
-from kbtool.checks.tree_rules import TREE_RULES
+from kbtool.checks.rules import TREE_RULES
 from kbtool.store.document import MAX_BYTES
 
 

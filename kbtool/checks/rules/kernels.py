@@ -1,0 +1,274 @@
+"""Kernels have what their manifests, recipes and mutants name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbtool.checks.facts import Location, fact
+from kbtool.checks.tree import Rule, Tree
+from kbtool.model.edit import edited
+from kbtool.model.finding import Finding
+from kbtool.store.includes import includes
+from kbtool.store.scan import inside
+
+if TYPE_CHECKING:
+    from kbtool.model.kernel import Kernel
+    from kbtool.model.pattern import Pattern
+    from kbtool.model.recipe import Recipe
+    from kbtool.model.session import Session
+
+
+class RecipeFacts(NamedTuple):
+    """A recipe, with the defaults and the choices of its parameters put in."""
+
+    name: str
+    location: Location
+    kernel: str | None
+    case_sets: list[tuple[Location, str]]
+    targets: list[tuple[Location, str]]
+    paths: list[tuple[Location, str]]
+
+
+@fact("pattern", RecipeFacts)
+def recipes(pattern: Pattern) -> Iterator[RecipeFacts]:
+    """The recipes of a pattern."""
+    for index, recipe in enumerate(pattern.recipes):
+        yield _asked(recipe, index)
+
+
+@fact("kernel", empty={})
+def offers(kernel: Kernel) -> dict[str, list[str]]:
+    """What a kernel offers: ``case_sets``, ``targets``, ``variants`` as TARGET/VARIANT."""
+    return {
+        "case_sets": list(kernel.case_sets),
+        "targets": list(kernel.targets),
+        "variants": [f"{name}/{one}" for name, t in kernel.targets.items() for one in t.variants],
+    }
+
+
+class NamedFile(NamedTuple):
+    """A file that a manifest names, relative to the kernel's folder."""
+
+    location: Location
+    path: str
+
+
+@fact("kernel", NamedFile)
+def files(kernel: Kernel) -> Iterator[NamedFile]:
+    """The files that a kernel's manifest names."""
+    yield NamedFile(["harness"], kernel.harness)
+    if kernel.interface is not None:
+        yield NamedFile(["interface"], kernel.interface)
+    for name, target in kernel.targets.items():
+        lists = {"sources": target.sources, "headers": target.headers}
+        for key, paths in lists.items():
+            for index, path in enumerate(paths):
+                yield NamedFile(["targets", name, key, index], path)
+        for architecture, paths in target.architecture_sources.items():
+            for index, path in enumerate(paths):
+                place: Location = ["targets", name, "architecture_sources", architecture, index]
+                yield NamedFile(place, path)
+
+
+class MutantFacts(NamedTuple):
+    """An edit that puts a bug back."""
+
+    location: Location
+    id: str
+    kernel: str
+    target: str
+    variant: str | None
+    file: str
+    find: str
+
+
+@fact("session", MutantFacts)
+def mutants(session: Session) -> Iterator[MutantFacts]:
+    """The mutants of a session's bugs."""
+    for at, bug in enumerate(session.bugs):
+        for index, mutant in enumerate(bug.mutants):
+            edit = (getattr(mutant, key) for key in MutantFacts._fields[1:])
+            yield MutantFacts(["bugs", at, "mutants", index], *edit)
+
+
+def recipes_name_what_is_there(tree: Tree) -> Iterator[Finding]:
+    """A recipe's kernel is in the knowledge base and has its targets and case sets."""
+    for facts in tree.patterns.values():
+        for recipe in recipes.of(facts):
+            if recipe.kernel is None:
+                continue
+            kernel = tree.kernels.get(recipe.kernel)
+            if kernel is None:
+                known = ", ".join(sorted(tree.kernels)) or "none"
+                message = f"there is no kernel {recipe.kernel!r}; there is {known}"
+                yield tree.at(facts, [*recipe.location, "kernel"], "recipe", message)
+                continue
+            if not kernel.valid:
+                continue
+            for location, name in recipe.case_sets:
+                if name not in offers.of(kernel)["case_sets"]:
+                    known = ", ".join(offers.of(kernel)["case_sets"])
+                    message = f"kernel {kernel.id} has no case set {name!r}; it has {known}"
+                    yield tree.at(facts, location, "recipe", message)
+            for location, name in recipe.targets:
+                if name != "auto" and name not in offers.of(kernel)["targets"]:
+                    known = ", ".join(["auto", *offers.of(kernel)["targets"]])
+                    message = f"kernel {kernel.id} has no target {name!r}; it has {known}"
+                    yield tree.at(facts, location, "recipe", message)
+
+
+def commands_stay_inside(tree: Tree) -> Iterator[Finding]:
+    """A command step runs, and leaves its products, inside the knowledge base."""
+    root = os.path.realpath(tree.root)
+    for facts in tree.patterns.values():
+        for recipe in recipes.of(facts):
+            for location, path in recipe.paths:
+                if not _stays(root, path):
+                    yield tree.at(facts, location, "path", _LEAVES.format(path, "knowledge base"))
+
+
+def manifests_name_files(tree: Tree) -> Iterator[Finding]:
+    """Every file that a kernel's manifest names is there, inside the kernel's own folder."""
+    for facts in tree.kernels.values():
+        folder = os.path.realpath(os.path.join(tree.root, os.path.dirname(facts.path)))  # noqa: PTH118, PTH120
+        for location, path in files.of(facts):
+            if not _stays(folder, path):
+                yield tree.at(facts, location, "path", _LEAVES.format(path, "kernel's folder"))
+            elif not os.path.isfile(os.path.join(folder, path)):  # noqa: PTH113, PTH118
+                message = f"there is no file {path!r} in the kernel's folder"
+                yield tree.at(facts, location, "manifest", message)
+
+
+def manifests_list_what_is_included(tree: Tree) -> Iterator[Finding]:
+    """Every file of a kernel's folder that a source or header of a target includes is listed by
+    that target: a build is named by a hash of what the manifest lists."""
+    for facts in tree.kernels.values():
+        folder = os.path.join(tree.root, os.path.dirname(facts.path))  # noqa: PTH118, PTH120
+        for target in offers.of(facts).get("targets", ()):
+            listed = {
+                os.path.normpath(path): path
+                for location, path in files.of(facts)
+                if location[:2] == ["targets", target] and _stays(os.path.realpath(folder), path)
+            }
+            for name, path in listed.items():
+                try:
+                    with open(os.path.join(folder, path), "rb") as file:  # noqa: PTH118, PTH123
+                        text = file.read()
+                except OSError:
+                    continue  # the rule before this one tells
+                for included in includes(name, text, listed, folder):
+                    if included is not None and included not in listed:
+                        yield tree.at(
+                            facts, ["targets", target, "headers"], "manifest",
+                            f"{name} includes {included}, which target {target} does not list;"
+                            " add it to the target's headers",
+                        )  # fmt: skip
+
+
+def mutants_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
+    """A mutant's text stands exactly once in a source or header of its kernel's target, which has
+    its variant; no two mutants have one id."""
+    seen: dict[str, str] = {}
+    for facts in tree.sessions.values():
+        for mutant in mutants.of(facts):
+            if mutant.id in seen:
+                message = f"a mutant {mutant.id!r} stands in {seen[mutant.id]} already"
+                yield tree.at(facts, [*mutant.location, "id"], "unique", message)
+            seen.setdefault(mutant.id, facts.path)
+            problem = _cannot_edit(tree, mutant)
+            if problem is not None:
+                key, message = problem
+                yield tree.at(facts, [*mutant.location, key], "mutant", message)
+
+
+def _cannot_edit(tree: Tree, mutant: MutantFacts) -> tuple[str, str] | None:
+    """The key of a mutant that is wrong, and what is wrong with it, or ``None``."""
+    kernel = tree.kernels.get(mutant.kernel)
+    if kernel is None:
+        known = ", ".join(sorted(tree.kernels)) or "none"
+        return "kernel", f"there is no kernel {mutant.kernel!r}; there is {known}"
+    if not kernel.valid:
+        return None
+    if mutant.target not in offers.of(kernel)["targets"]:
+        known = ", ".join(offers.of(kernel)["targets"])
+        return "target", f"kernel {kernel.id} has no target {mutant.target!r}; it has {known}"
+    variant = f"{mutant.target}/{mutant.variant}"
+    if mutant.variant is not None and variant not in offers.of(kernel)["variants"]:
+        known = ", ".join(offers.of(kernel)["variants"]) or "none"
+        return "variant", f"kernel {kernel.id} has no variant {variant}; it has {known}"
+    if not any(
+        at[:2] == ["targets", mutant.target] and f == mutant.file for at, f in files.of(kernel)
+    ):
+        return "file", f"{mutant.file!r} is no source or header of target {mutant.target}"
+    try:
+        path = os.path.join(tree.root, os.path.dirname(kernel.path), mutant.file)  # noqa: PTH118, PTH120
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            edited(file.read(), mutant.find, "")
+    except OSError:
+        return None  # the manifest's own finding
+    except ValueError as error:
+        return "find", f"{mutant.file}: {error}"
+    return None
+
+
+def _stays(folder: str, path: str) -> bool:
+    """Whether ``path``, relative, with links followed, stays in ``folder``."""
+    if not path or "\0" in path or path.startswith(("/", "~")) or "\\" in path:
+        return False
+    return inside(folder, os.path.join(folder, path))  # noqa: PTH118
+
+
+_LEAVES = "{!r} leaves the {}; write a relative path that stays inside"
+
+
+_CASE_SETS = {"case_sets", "case_set", "profile"}
+"""Fields of steps that name case sets, whatever the kind of step."""
+
+
+def _asked(recipe: Recipe, index: int) -> RecipeFacts:
+    """What a recipe asks of others, whichever of its choices is taken."""
+    from kbtool.model.kinds.base import names_in
+
+    facts = RecipeFacts(recipe.name, ["recipes", index], recipe.kernel, [], [], [])
+    lists: tuple[list[Any], ...] = (facts.case_sets, facts.targets, facts.paths)
+    for bound in _bindings(recipe):
+        for place, step in enumerate(bound.steps):
+            where = ["recipes", index, "steps", place]
+            asked: tuple[list[Any], ...] = ([], [], [])
+            for key in _CASE_SETS & type(step).model_fields.keys():
+                names = names_in(getattr(step, key))
+                asked[0].extend(([*where, key], name) for name in names)
+            if step.kind == "build":
+                asked[1].append(([*where, "target"], step.target))
+            elif step.kind == "command":
+                asked[2].append(([*where, "cwd"], step.cwd))
+                asked[2].extend(
+                    ([*where, "produces", i], path) for i, path in enumerate(step.produces)
+                )
+            for known, new in zip(lists, asked, strict=True):
+                known.extend(item for item in new if item not in known)
+    return facts
+
+
+def _bindings(recipe: Recipe) -> list[Recipe]:
+    """The recipe with its defaults, then with each other choice of each parameter."""
+    bound = [recipe]
+    for name, parameter in recipe.parameters.items():
+        for choice in parameter.choices:
+            if choice != parameter.default:
+                try:
+                    bound.append(recipe.bind({name: choice})[0])
+                except ValueError:
+                    continue  # told when it is run; the defaults at least are sound
+    return bound
+
+
+RULES: tuple[Rule, ...] = (
+    recipes_name_what_is_there,
+    commands_stay_inside,
+    manifests_name_files,
+    manifests_list_what_is_included,
+    mutants_edit_what_is_there,
+)

@@ -1,0 +1,128 @@
+"""Runs name what is there, are whole, and stay as they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbtool.checks.facts import Location, fact
+from kbtool.checks.rules.kernels import recipes
+from kbtool.checks.tree import Rule, Tree
+from kbtool.model.finding import Finding
+from kbtool.model.validation import Validation, contradiction, still_wrong
+from kbtool.store.lock import is_locked
+
+if TYPE_CHECKING:
+    from kbtool.model.session import Session
+
+
+class Confirmed(NamedTuple):
+    """A fix that a test confirmed and that does not name what showed it."""
+
+    location: Location
+    kernel: str | None
+    """That it was made in, if it says so."""
+
+
+@fact("session", Confirmed)
+def confirmed(session: Session) -> Iterator[Confirmed]:
+    """Fixes of a session that are confirmed by its validations alone."""
+    for at, fix in enumerate(session.fixes):
+        if fix.confirmed and not fix.shown_by:
+            yield Confirmed(["fixes", at, "confirmed"], fix.kernel)
+
+
+def confirmed_fixes_stand_validation(tree: Tree) -> Iterator[Finding]:
+    """Where the newest verdict of a session's validations is that a kernel is wrong, a fix that a
+    test is said to have confirmed, of that kernel or of none, names what showed it."""
+    made: dict[str, list[Validation]] = {}
+    for facts in tree.runs:
+        if facts.run.get("verdicts"):
+            at = datetime.fromisoformat(facts.run["validated_at"])
+            one = Validation(at, facts.run["kernel"], facts.id, facts.run["verdicts"])
+            made.setdefault(facts.run["session"], []).append(one)
+    for id_, validations in made.items():
+        session = tree.sessions.get(id_)
+        for location, kernel in confirmed.of(session) if session else ():
+            wrong = still_wrong(validations, kernel)
+            if session and wrong:
+                yield tree.at(
+                    session, location, "unconfirmed",
+                    f"is confirmed, and {contradiction(wrong)}; validate again, or name beside it"
+                    " what showed that the fault was gone, shown_by: [RUN#steps.ID], or leave"
+                    " confirmed out",
+                )  # fmt: skip
+
+
+def committed_runs_stay(tree: Tree) -> Iterator[Finding]:
+    """A run file that git has committed is not changed."""
+    sound = {facts.path for facts in tree.runs if facts.valid}
+    if not sound:
+        return
+    from kbtool.store.history import changed_since_commit
+
+    for path in changed_since_commit(tree.root, "sessions/*/runs/*.json"):
+        if path in sound:  # of the others, their own fault tells
+            yield Finding(
+                path, 1, "run",
+                "is not what git has committed; runs are written once and never changed: restore it"
+                f" (git restore --source=HEAD {path})",
+            )  # fmt: skip
+
+
+def runs_name_what_is_there(tree: Tree) -> Iterator[Finding]:
+    """A run's pattern, recipe and kernel are in the knowledge base, as is every pattern matched."""
+    owners = {r.name: facts.id for facts in tree.patterns.values() for r in recipes.of(facts)}
+    readable = all(facts.valid for facts in tree.patterns.values())
+    for facts in tree.runs:
+        if not facts.valid:
+            continue
+        run = facts.run
+        for id_ in {run["pattern"], *run["matched"]} - tree.patterns.keys():
+            yield Finding(facts.path, 1, "link", f"names pattern {id_}, which is not there")
+        if run["kernel"] is not None and run["kernel"] not in tree.kernels:
+            yield Finding(
+                facts.path, 1, "link", f"names kernel {run['kernel']}, which is not there"
+            )
+        if run["recipe"] not in owners:
+            if readable:
+                message = f"names recipe {run['recipe']!r}, which no pattern has"
+                yield Finding(facts.path, 1, "link", message)
+        elif owners[run["recipe"]] != run["pattern"] and run["pattern"] in tree.patterns:
+            owner = owners[run["recipe"]]
+            message = f"says {run['pattern']}, but recipe {run['recipe']!r} is of {owner}"
+            yield Finding(facts.path, 1, "link", message)
+
+
+def attempts_are_complete(tree: Tree) -> Iterator[Finding]:
+    """A resumed run has a record of each attempt before it."""
+    there = {(facts.id, facts.run["attempt"]) for facts in tree.runs if facts.run}
+    for facts in tree.runs:
+        attempt = facts.run.get("attempt", 1)
+        if attempt > 1 and (facts.id, attempt - 1) not in there:
+            message = f"is attempt {attempt}, and attempt {attempt - 1} is not there"
+            yield Finding(facts.path, 1, "run", message)
+
+
+def runs_are_finished(tree: Tree) -> Iterator[Finding]:
+    """No journal is left by a run that was killed; one that a living process holds is fine."""
+    from pathlib import Path
+
+    for path in tree.scan.journals:
+        if not is_locked(Path(tree.root, path)):
+            name = path.rsplit("/", 1)[1].removeprefix(".").removesuffix(".journal")
+            yield Finding(
+                path, 1, "unfinished-run",
+                f"run {name} was cut off before its record was written; run"
+                " `kbtool recover`",
+            )  # fmt: skip
+
+
+RULES: tuple[Rule, ...] = (
+    confirmed_fixes_stand_validation,
+    committed_runs_stay,
+    runs_name_what_is_there,
+    attempts_are_complete,
+    runs_are_finished,
+)

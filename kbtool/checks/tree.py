@@ -1,0 +1,83 @@
+"""All files of a knowledge base, as the rules between records see them.
+
+They see facts only: what a link or a figure leads to inside a record is among the answers of its
+facts by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kbtool.checks.facts import Facts, Location
+from kbtool.model.finding import Finding
+from kbtool.store.scan import Scan
+
+
+@dataclass
+class Tree:
+    """The facts of every file, and what was scanned."""
+
+    root: str
+    scan: Scan
+    facts: list[Facts]
+    sessions: dict[str, Facts] = field(default_factory=dict)
+    patterns: dict[str, Facts] = field(default_factory=dict)
+    kernels: dict[str, Facts] = field(default_factory=dict)
+    runs: list[Facts] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
+    """Paths of the files whose facts were added to."""
+
+    def __post_init__(self) -> None:
+        by_kind = {"session": self.sessions, "pattern": self.patterns, "kernel": self.kernels}
+        for facts in self.facts:
+            if facts.kind in by_kind:
+                known = by_kind[facts.kind].setdefault(facts.id, facts)
+                if facts.valid and not known.valid:
+                    by_kind[facts.kind][facts.id] = facts
+            elif facts.kind == "run":
+                self.runs.append(facts)
+
+    def at(self, facts: Facts, location: Location, rule: str, message: str) -> Finding:
+        """A finding at a key of a file that was examined; the file is read again for the line."""
+        from pathlib import Path
+
+        from kbtool.store.document import DocumentError, parse, read_bytes
+
+        line = 1
+        if facts.kind != "run":
+            try:
+                raw = read_bytes(Path(self.root, facts.path), facts.path)
+                line = parse(raw, facts.path).line(location)
+            except DocumentError:
+                pass  # it has changed under us; the rule was broken all the same
+        return Finding(facts.path, line, rule, message)
+
+    def record(self, id_: str) -> Facts | None:
+        """The session, the pattern or the run of this id; of a run its last attempt."""
+        return self.sessions.get(id_) or self.patterns.get(id_) or self.run_of.get(id_)
+
+    def questions(self) -> dict[str, list[str]]:
+        """Path of a file → paths in its record that others lead to, as yet without an answer."""
+        asked: dict[str, set[str]] = {}
+        for facts in self.facts:
+            places = [ref.target for ref in facts.refs if ref.role not in {"label", "kernel"}]
+            for figure in facts.figures:
+                places += figure.of
+            for place in places:
+                id_, _, path = place.partition("#")
+                target = self.record(id_) if path else None
+                if target is not None and target.valid and path not in target.answers:
+                    asked.setdefault(target.path, set()).add(path)
+        return {path: sorted(paths) for path, paths in asked.items()}
+
+    @cached_property
+    def run_of(self) -> dict[str, Facts]:
+        """Run id → its last attempt."""
+        attempts = sorted(self.runs, key=lambda facts: facts.run.get("attempt", 0))
+        return {facts.id: facts for facts in attempts}
+
+
+Rule = Callable[[Tree], Iterator[Finding]]
+"""A rule between records: a generator, whose docstring is the rule."""
