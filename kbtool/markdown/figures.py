@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from decimal import Decimal
-from typing import TypeVar
 
 from kbtool.model.base import Instant, Quantity
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
@@ -18,7 +17,6 @@ from kbtool.model.words import many as many
 from kbtool.model.words import significant as significant
 
 UNKNOWN = "unknown"
-T = TypeVar("T")
 
 
 def figure(value: object) -> str:
@@ -74,17 +72,17 @@ def instant(value: datetime) -> str:
 
 def build(run: Run) -> BuildResult | None:
     """The last build of a run."""
-    return _last(run, BuildResult)
+    return run.last(BuildResult)
 
 
 def validation(run: Run) -> ValidationResult | None:
     """The last validation of a run."""
-    return _last(run, ValidationResult)
+    return run.last(ValidationResult)
 
 
 def benchmark(run: Run) -> BenchmarkResult | None:
     """The last benchmark of a run."""
-    return _last(run, BenchmarkResult)
+    return run.last(BenchmarkResult)
 
 
 def noise_reason(result: BenchmarkResult | TuneResult) -> str | None:
@@ -98,11 +96,6 @@ def noise_reason(result: BenchmarkResult | TuneResult) -> str | None:
 def share_of_ceiling(result: BenchmarkResult, case: BenchmarkCase) -> float | None:
     """The case's bytes per second ÷ the measured read rate; ``None`` if the times are too noisy."""
     return None if noise_reason(result) else result.share_of_ceiling(case)
-
-
-def _last(run: Run, kind: type[T]) -> T | None:
-    results = [step.result for step in run.steps if isinstance(step.result, kind)]
-    return results[-1] if results else None
 
 
 def sm_clock(result: BenchmarkResult) -> str:

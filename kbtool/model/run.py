@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AwareDatetime, Field, model_validator
 
@@ -13,6 +13,8 @@ from kbtool.model.base import KernelId, Model, PatternId, RunId, SessionId
 from kbtool.model.kinds import StepResult
 from kbtool.model.kinds.base import Sha256
 from kbtool.model.kinds.validate import ValidationResult, unvalidated
+
+T = TypeVar("T")
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -172,6 +174,11 @@ class Run(Model):
         """When its last validate step began; of a step kept from an earlier attempt, there."""
         times = [step.started for step in self.steps if step.kind == "validate" and step.started]
         return max(times, default=self.started)
+
+    def last(self, kind: type[T]) -> T | None:
+        """The last result of this kind; ``None`` if no step has one."""
+        results = [step.result for step in self.steps if isinstance(step.result, kind)]
+        return results[-1] if results else None
 
     def sealed(self) -> Run:
         """The run with its digest: what is written to a file."""

@@ -12,6 +12,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+from kbtool.ledger.measured import groups
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import instant, noise_reason, significant, sm_clock
 from kbtool.markdown.markup import bullets, join, nothing
@@ -20,7 +21,6 @@ from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
-from kbtool.site.pages.measured import groups
 from kbtool.site.pages.run import commands
 from kbtool.site.parts import compare_link, page_title, section
 
@@ -93,7 +93,7 @@ def _cases(index: Index) -> dict[str, list[str]]:
     """Run → the case sets that it timed: what can be compared with what."""
     found: dict[str, list[str]] = {}
     for kernel in index.kernels.values():
-        for every in groups(index, kernel).values():
+        for every in groups(index.runs_of(kernel=kernel.id), kernel).values():
             for group in every:
                 found.setdefault(group.run.id, []).append(group.label)
     return found

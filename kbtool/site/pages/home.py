@@ -8,6 +8,7 @@ from functools import partial
 from statistics import geometric_mean
 
 from kbtool.ledger.claims.report import WRONG
+from kbtool.ledger.measured import Group, Machine, groups, newer_than, newest_of_sets
 from kbtool.markdown.chart import sparkline
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import UNKNOWN, instant, many, noise_reason, significant
@@ -28,15 +29,7 @@ from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
-from kbtool.site.pages.measured import (
-    Group,
-    Machine,
-    against,
-    groups,
-    newer_than,
-    newest_of_sets,
-    speed,
-)
+from kbtool.site.pages.times import against, results_anchor
 from kbtool.site.parts import clipped, newer_noisy, no_ratio, page_title, section
 from kbtool.site.sums import stated, time
 
@@ -157,7 +150,7 @@ def _results(index: Index) -> list[str]:
     found = [
         (kernel, machine, newest, every)
         for kernel in index.kernels.values()
-        for machine, every in groups(index, kernel).items()
+        for machine, every in groups(index.runs_of(kernel=kernel.id), kernel).items()
         for newest in newest_of_sets(every)
     ]
     if not found:
@@ -183,21 +176,21 @@ def _results(index: Index) -> list[str]:
 def _result(
     index: Index, kernel: Kernel, machine: Machine, newest: Group, every: Sequence[Group]
 ) -> list[str]:
+    there = at.kernel_page(kernel.id)
     run, newer = newest.run, newer_than(every, newest)
     same = [
         one
         for one in reversed(every)
         if one.key == newest.key and one.result.baseline == newest.result.baseline
     ]
-    alike = [value for one in same if (value := speed(one)) is not None]
-    baseline, subject = newest.result.baseline, newest.result.subject
-    ours = geometric_mean(case.arms[subject].median_us for case in newest.cases)
+    alike = [value for one in same if (value := one.speed) is not None]
+    baseline = newest.result.baseline
     told = f"Speed against {baseline} on {machine.name}: {', '.join(map(significant, alike))}"
     return [
-        index.link(at.kernel_page(kernel.id), at.HOME),
-        at.link(inline(machine.name), f"{at.kernel_page(kernel.id)}#{machine.anchor}", at.HOME),
+        index.link(there, at.HOME),
+        at.link(inline(machine.name), f"{there}#{results_anchor(machine)}", at.HOME),
         inline(newest.label),
-        significant(ours),
+        significant(newest.ours_us),
         _best(newest),
         against(newest, newest.result.baseline),
         inline(baseline) + (f" {chip('noisy')}" if noise_reason(newest.result) else ""),

@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from kbtool.ledger.measured import groups, target_of
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import benchmark, build, instant, noise_reason, validation, worst_error
 from kbtool.markdown.figures import significant as figure
@@ -15,8 +16,12 @@ from kbtool.model.run import Run
 from kbtool.runner.words import cases_passed, headline, span
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
-from kbtool.site.pages import measured, source
+from kbtool.site.pages import source
 from kbtool.site.pages.base import Page, Pages, Source
+from kbtool.site.pages.history import history
+from kbtool.site.pages.measured import results
+from kbtool.site.pages.times import OLDER
+from kbtool.site.pages.variants import ladder
 from kbtool.site.parts import backlinks, clipped, crumb, newer_noisy, page_title, section
 from kbtool.site.text.drawing import DrawingError, inlined
 from kbtool.site.text.prose import rendered
@@ -72,7 +77,7 @@ def page(index: Index, kernel: Kernel) -> str:
     recipes = [name for name, (_, recipe) in index.recipes.items() if recipe.kernel == kernel.id]
     text, designed = readme(index.base, kernel.id), design(index.base, kernel.id)
     files = source.texts(index, kernel)
-    times = measured.groups(index, kernel)
+    times = groups(index.runs_of(kernel=kernel.id), kernel)
     return join(
         [
             page_title(inline(kernel.title)),
@@ -96,10 +101,10 @@ def page(index: Index, kernel: Kernel) -> str:
             section(
                 "Results", "results",
                 *_results(index, kernel, here),
-                *measured.results(index, kernel, times),
+                *results(index, kernel, times),
             ),
-            section("History", "history", *measured.history(index, kernel, times)),
-            section("Variants", "ladder", *measured.ladder(index, kernel, times)),
+            section("History", "history", *history(index, kernel, times)),
+            section("Variants", "ladder", *ladder(index, kernel, times)),
             section(
                 "About", "about",
                 _prose(index, kernel, text, files, "about") if text
@@ -158,7 +163,7 @@ def _results(index: Index, kernel: Kernel, here: str) -> list[str]:
     runs = index.runs_of(kernel=kernel.id)
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        if measured.target_of(run):
+        if target_of(run):
             groups.setdefault(_where(run), []).append(run)
     rows = [
         [code(target), inline(machine), *_latest(index, group, here)]
@@ -224,12 +229,12 @@ def _set(index: Index, run: Run) -> list[tuple[str, str]]:
 
 def _where(run: Run) -> tuple[str, str]:
     """The target that a run built, empty if none, and the card or the processor it is for."""
-    target = measured.target_of(run) or run.parameters.get("target", "")
+    target = target_of(run) or run.parameters.get("target", "")
     return target, run.machine.card if target != "cpu" and run.machine.card else run.machine.cpu
 
 
 def _age(index: Index, run: Run) -> str:
-    return f" {chip(measured.OLDER)}" if index.is_older(run) else ""
+    return f" {chip(OLDER)}" if index.is_older(run) else ""
 
 
 def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:

@@ -1,0 +1,250 @@
+"""What runs measured of a kernel, reckoned: ratios to peers, shares of the read ceiling, spreads.
+
+Cases are told by case set. Of each set and machine the newest quiet run counts. Of a noisy run
+times are told, and no ratio of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import geometric_mean
+from typing import NamedTuple
+
+from kbtool.model.kernel import Kernel
+from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
+from kbtool.model.kinds.build import BuildResult
+from kbtool.model.kinds.timing import Timing
+from kbtool.model.run import Run
+from kbtool.model.words import many
+
+Pairs = Sequence[tuple[Timing, Timing]]
+"""Times of two arms on the same cases."""
+
+UNSAID = "the run did not time it"
+"""Why an arm has no time, where the run does not say."""
+
+
+def target_of(run: Run) -> str | None:
+    """The target that a run built, ``None`` if it built none."""
+    built = run.last(BuildResult)
+    return built.target if built else None
+
+
+class Machine(NamedTuple):
+    """What figures are compared on: a target on a card, or on a processor and so many threads."""
+
+    target: str
+    name: str
+
+
+class Ratio(NamedTuple):
+    """A peer's time ÷ ours over several cases."""
+
+    mean: float
+    """Geometric."""
+    least: float
+    most: float
+    low: float
+    """The mean with the quartiles that make it least …"""
+    high: float
+    """… and most."""
+    cases: int
+
+
+class Group(NamedTuple):
+    """The cases of one case set, as one run timed them."""
+
+    case_set: str
+    title: str
+    run: Run
+    result: BenchmarkResult
+    cases: list[BenchmarkCase]
+
+    @property
+    def key(self) -> tuple[str, frozenset[str]]:
+        """What makes two groups comparable: the very same cases."""
+        return self.case_set, frozenset(case.name for case in self.cases)
+
+    @property
+    def label(self) -> str:
+        """Its name in a chart."""
+        return f"{self.title} ({many(len(self.cases), 'case')})"
+
+    @property
+    def noise_reason(self) -> str | None:
+        """Why no ratio of its times is told; ``None`` where they prove something."""
+        return self.result.noise
+
+    @property
+    def subject(self) -> str:
+        """The arm of the library, by its own choice of variant."""
+        return self.result.subject
+
+    @property
+    def ours_us(self) -> float:
+        """The library's time, geometric mean over the cases."""
+        return geometric_mean(case.arms[self.subject].median_us for case in self.cases)
+
+    @property
+    def peers(self) -> list[str]:
+        """The arms that are not the library's, the baseline first."""
+        ours = {self.subject, *self.result.variants}
+        arms = dict.fromkeys(
+            [self.result.baseline, *(arm for case in self.cases for arm in case.arms)]
+        )
+        return [arm for arm in arms if arm not in ours]
+
+    @property
+    def ceiling_shares(self) -> list[float]:
+        """Of each case, its bytes a second ÷ the measured read rate; none of a noisy run."""
+        if self.noise_reason:
+            return []
+        found = [self.result.share_of_ceiling(case) for case in self.cases]
+        return [share for share in found if share is not None]
+
+    def against(self, peer: str) -> Pairs:
+        """A peer's time and ours, on the cases where the peer was timed and was right."""
+        return [
+            (case.arms[peer], case.arms[self.subject])
+            for case in self.cases
+            if peer in case.arms and (peer not in case.peers or case.peers[peer].passed)
+        ]
+
+    def both(self, one: str, other: str) -> Pairs:
+        """The times of two arms, where both were timed."""
+        return [
+            (case.arms[one], case.arms[other])
+            for case in self.cases
+            if one in case.arms and other in case.arms
+        ]
+
+    def ratio(self, pairs: Pairs) -> Ratio | None:
+        """The first time ÷ the second over the pairs; ``None`` without any, and of a noisy run."""
+        if not pairs or self.noise_reason:
+            return None
+        ratios = [theirs.median_us / ours.median_us for theirs, ours in pairs]
+        return Ratio(
+            geometric_mean(ratios),
+            min(ratios),
+            max(ratios),
+            geometric_mean(theirs.low_us / ours.high_us for theirs, ours in pairs),
+            geometric_mean(theirs.high_us / ours.low_us for theirs, ours in pairs),
+            len(pairs),
+        )
+
+    def ratio_to(self, peer: str) -> Ratio | None:
+        """A peer's time ÷ ours."""
+        return self.ratio(self.against(peer))
+
+    @property
+    def speed(self) -> float | None:
+        """The baseline's time ÷ ours, geometric mean; ``None`` without any, and of a noisy run."""
+        ratio = self.ratio_to(self.result.baseline)
+        return ratio.mean if ratio else None
+
+    def workspace(self, arm: str) -> tuple[int, int] | None:
+        """The memory that an arm needs beside inputs and outputs, least and most over the cases."""
+        needs = [case.workspace_bytes[arm] for case in self.cases if arm in case.workspace_bytes]
+        return (min(needs), max(needs)) if needs else None
+
+
+def groups(runs: Iterable[Run], kernel: Kernel) -> dict[Machine, list[Group]]:
+    """Every benchmark of a kernel by machine, in the order of the runs.
+
+    Args:
+        runs: runs of the kernel, newest first.
+        kernel: the kernel.
+    """
+    names = {
+        case_set: {str(case["name"]) for case in kernel.cases(case_set)}
+        for case_set in kernel.case_sets
+    }
+    found: dict[Machine, list[Group]] = {}
+    for run in runs:
+        target, result = target_of(run), run.last(BenchmarkResult)
+        if target is None or result is None:
+            continue
+        card = run.machine.card if target != "cpu" else None
+        machine = Machine(target, card or f"{run.machine.cpu}, {result.threads} threads")
+        found.setdefault(machine, []).extend(_groups_of(kernel, names, run, result))
+    return {machine: every for machine, every in found.items() if every}
+
+
+def _groups_of(
+    kernel: Kernel, names: Mapping[str, set[str]], run: Run, result: BenchmarkResult
+) -> list[Group]:
+    """A benchmark's cases by case set. Older records do not name the set: it is the one that has
+    all of the cases."""
+    timed_names = {case.name for case in result.cases}
+    only = next((name for name, known in names.items() if timed_names <= known), "")
+    by_set: dict[str, list[BenchmarkCase]] = {}
+    for case in result.cases:
+        if case.refused is None and result.subject in case.arms:
+            by_set.setdefault(case.case_set or only, []).append(case)
+    return [
+        Group(name, _title(kernel, name) or f"Cases of {run.recipe}", run, result, cases)
+        for name, cases in by_set.items()
+    ]
+
+
+def _title(kernel: Kernel, case_set: str) -> str:
+    return kernel.case_sets[case_set].title if case_set in kernel.case_sets else case_set
+
+
+def newest_of_sets(every: Iterable[Group]) -> list[Group]:
+    """Of each case set the first group whose times prove something, else the first."""
+    found: dict[str, Group] = {}
+    for group in every:
+        known = found.get(group.case_set)
+        if known is None or (known.noise_reason and not group.noise_reason):
+            found[group.case_set] = group
+    return list(found.values())
+
+
+def newer_than(every: Iterable[Group], told: Group) -> Group | None:
+    """The first of the same case set, newest first, where ``told`` stands for it: a noisy one."""
+    first = next(group for group in every if group.case_set == told.case_set)
+    return None if first is told else first
+
+
+def missing(newest: Iterable[Group], peers: Sequence[str]) -> dict[tuple[str, str], dict[str, int]]:
+    """(peer, why it has no figure) → title of a case set → on how many of its cases."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for group in newest:
+        for case in group.cases:
+            reasons = {
+                arm: f"no data because {case.absent.get(arm, UNSAID)}"
+                for arm in peers
+                if arm not in case.arms
+            }
+            reasons |= {arm: "wrong" for arm, out in case.peers.items() if not out.passed}
+            for arm, why in reasons.items():
+                counts = found.setdefault((arm, why), {})
+                counts[group.title] = counts.get(group.title, 0) + 1
+    return found
+
+
+def read_ceiling(newest: Sequence[Group]) -> list[tuple[float, float]]:
+    """Two points (bytes, µs) of the time that the bytes take at the measured read rate.
+
+    A read of few bytes takes no time at all beside a launch, so the line begins at half of the
+    fastest call; empty where no case is larger than that.
+    """
+    cases = [case for group in newest for case in group.cases]
+    rate = newest[0].result.read_gb_s * 1e3  # bytes a microsecond
+    fastest = min(timing.median_us for case in cases for timing in case.arms.values())
+    first = max(min(case.bytes for case in cases), rate * fastest / 2)
+    last = max(case.bytes for case in cases)
+    return [(first, first / rate), (last, last / rate)] if first < last else []
+
+
+def widest_field(cases: Sequence[BenchmarkCase]) -> str | None:
+    """The whole number of the cases whose largest value is most times the least, if any varies."""
+    sizes: dict[str, list[int]] = {}
+    for case in cases:
+        for field, value in case.case.items():
+            if isinstance(value, int) and value > 0:
+                sizes.setdefault(field, []).append(value)
+    spans = {field: max(values) / min(values) for field, values in sizes.items()}
+    widest = max(spans, key=lambda field: spans[field], default=None)
+    return widest if widest and spans[widest] > 1 else None

@@ -1,0 +1,109 @@
+"""A kernel's speed over time: run by run, the commits marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kbtool.ledger.measured import (
+    Group,
+    Machine,
+)
+from kbtool.markdown.escape import code, inline
+from kbtool.markdown.figures import instant, many, significant
+from kbtool.markdown.markup import heading, nothing, slim_table
+from kbtool.markdown.plot import Axis, Point, Series, plot
+from kbtool.model.kernel import Kernel
+from kbtool.model.run import Run
+from kbtool.site import addresses as at
+from kbtool.site.index import Index
+from kbtool.site.pages.times import (
+    against,
+    commit_text,
+    page_of,
+    passed_text,
+    run_link,
+    short_commit,
+)
+
+_MOST_RUNS = 40
+"""In a history: more would be a column of figures that nobody reads."""
+
+
+def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
+    """A chart a machine: the speed against the baseline, quiet run by quiet run, the commits
+    marked. The table below it has the noisy ones too."""
+    here = at.kernel_page(kernel.id)
+    parts = []
+    for number, (machine, every) in enumerate(found.items(), 1):
+        parts.append(
+            heading(3, f"{inline(machine.name)}, {code(machine.target)}", f"history.{number}")
+        )
+        runs = list({group.run.id: group.run for group in reversed(every)}.values())[-_MOST_RUNS:]
+        newest = {run.id for run in runs}
+        shown = [group for group in every if group.run.id in newest]
+        if len(shown) < len(every):
+            everyone = at.link("the table of runs", at.RUNS, here)
+            parts.append(f"The newest {_MOST_RUNS} runs; {everyone} has all.")
+        noisy = {group.run.id for group in shown if group.noise_reason}
+        quiet = [run for run in runs if run.id not in noisy]
+        if noisy:
+            parts.append(f"Left out of the course: {many(len(noisy), 'noisy run')}.")
+        if len(quiet) < 2:
+            so_far = "one run" if not noisy else "one quiet run" if quiet else "no quiet run"
+            parts.append(nothing(f"No course to show because {so_far} timed it so far."))
+        else:
+            parts.append(_course(machine, quiet, shown, here))
+        parts.append(_runs(index, shown, here))
+    return parts
+
+
+def _course(machine: Machine, runs: Sequence[Run], every: Sequence[Group], here: str) -> str:
+    places = {run.id: float(number) for number, run in enumerate(runs)}
+    lines: dict[tuple[str, frozenset[str]], list[Point]] = {}
+    labels: dict[tuple[str, frozenset[str]], str] = {}
+    for group in reversed(every):
+        ratio = group.ratio_to(group.result.baseline)
+        if ratio is None:
+            continue
+        said = (
+            f"{group.label}, {instant(group.run.started)}, commit {short_commit(group.run)}:"
+            f" {significant(ratio.mean)} × the speed of {group.result.baseline}"
+        )
+        lines.setdefault(group.key, []).append(
+            Point(
+                places[group.run.id], ratio.mean, said, ratio.low, ratio.high,
+                at.published(at.relative(page_of(group.run), here)),
+            )
+        )  # fmt: skip
+        labels[group.key] = group.label
+    return plot(
+        f"Speed against the baseline on {machine.name}, run by run, with the quartiles of both;"
+        " the table below has the figures",
+        Axis("runs, oldest first, by commit", names=_commit_names(runs, places)),
+        Axis("baseline's time ÷ ours", "log2"),
+        [Series(labels[key], points, joined=True) for key, points in lines.items()],
+    )
+
+
+def _commit_names(runs: Sequence[Run], places: Mapping[str, float]) -> dict[float, str]:
+    return {places[run.id]: short_commit(run) for run in runs}
+
+
+def _runs(index: Index, every: Sequence[Group], here: str) -> str:
+    lines = []
+    for group in every:
+        lines.append(
+            [
+                run_link(index, group.run, here),
+                commit_text(group.run),
+                inline(group.label),
+                against(group, group.result.baseline),
+                significant(group.ours_us),
+                passed_text(group.run),
+            ]
+        )
+    header = [
+        "Run", "Commit", "Cases", "Baseline ÷ ours", "Ours, geometric mean (µs)",
+        "Right in the same run",
+    ]  # fmt: skip
+    return slim_table(header, lines, {3, 4})

@@ -1,0 +1,66 @@
+"""Ratios, runs and commits in the words of the pages that show what runs measured."""
+
+from __future__ import annotations
+
+from kbtool.ledger.measured import Group, Machine, Pairs
+from kbtool.markdown.escape import code
+from kbtool.markdown.figures import instant, significant, validation
+from kbtool.markdown.markup import muted, nowrap
+from kbtool.model.run import Run
+from kbtool.runner.words import not_reached
+from kbtool.site import addresses as at
+from kbtool.site.index import Index
+from kbtool.site.parts import no_ratio
+
+OLDER = "older than the sources"
+"""Said of a run that built other sources than the tree has now."""
+
+
+def results_anchor(machine: Machine) -> str:
+    """The anchor of a machine's results on the page of the kernel."""
+    return f"results.{at.fragment(f'{machine.target}.{machine.name}')}"
+
+
+def against(group: Group, arm: str) -> str:
+    """An arm's time ÷ ours in words, with the least and the most of the cases."""
+    return ratio_text(group, group.against(arm))
+
+
+def ratio_text(group: Group, pairs: Pairs) -> str:
+    """The first time of each pair ÷ the second in words, and on how many cases if not on all."""
+    ratio, of = group.ratio(pairs), len(group.cases)
+    if ratio is None:
+        return no_ratio(group.result) if pairs else ""
+    spread = nowrap(f"{significant(ratio.least)}–{significant(ratio.most)}")
+    part = f" <br>{ratio.cases} of {of} cases" if ratio.cases < of else ""
+    return f"{significant(ratio.mean)} <br>{muted(spread + part)}"
+
+
+def passed_text(run: Run) -> str:
+    """The cases that passed in the same run."""
+    checked = validation(run)
+    if checked is None:
+        return "no data because the run has no validation"
+    return nowrap(f"{checked.cases_passed} of {len(checked.cases)}{not_reached(checked)}")
+
+
+def run_link(index: Index, run: Run, here: str) -> str:
+    """A link to a run, by the moment of its start."""
+    return nowrap(index.link(page_of(run), here, instant(run.started)))
+
+
+def page_of(run: Run) -> str:
+    """The page of a run."""
+    return at.run_page(run.session, run.id)
+
+
+def short_commit(run: Run) -> str:
+    """The commit that a run was of, with a plus if there were changes on top of it."""
+    if not run.repository.commit:
+        return "unknown"
+    return run.repository.commit[:7] + ("+" if run.repository.dirty else "")
+
+
+def commit_text(run: Run) -> str:
+    """``short_commit``, as code."""
+    return code(short_commit(run))
