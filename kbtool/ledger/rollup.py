@@ -208,10 +208,10 @@ class _Summing:
     def add(self, session: Session) -> None:
         """Count a session: its time, its cost lines, and what it does not say."""
         self.places: dict[tuple[str, str | None], list[Row]] = {}
-        missed: dict[int, tuple[Row, set[str]]] = {}
+        missed: dict[int, tuple[Row, dict[str, None]]] = {}
 
         def miss(row: Row, kind: str) -> None:
-            missed.setdefault(id(row), (row, set()))[1].add(kind)
+            missed.setdefault(id(row), (row, {}))[1][kind] = None
 
         self.total.sessions.add(session.id)
         if session.status == "planned" and not session.costs:
@@ -253,7 +253,8 @@ class _Summing:
                     row.add("minutes", minutes)
                     if minutes is None:
                         miss(row, "minutes")
-        for kind in set(EXPECTED[1:]) - {line.kind for line in session.costs}:
+        stated = {line.kind for line in session.costs}
+        for kind in (one for one in EXPECTED[1:] if one not in stated):
             miss(self.total, kind)
             for row in self.rows_of(session, kind):
                 row.sessions.add(session.id)

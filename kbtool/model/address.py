@@ -75,6 +75,11 @@ def resolve(record: BaseModel, path: str) -> Any:
             unit = table.columns[key].unit
         else:
             unit = _unit_in(key) or unit
+    return figure_in(node, unit)
+
+
+def figure_in(node: Any, unit: str = "") -> Any:
+    """What a node at the end of a path stands for: a number with its unit, an amount, a median."""
     if isinstance(node, CostLine):
         node, unit = node.amount, node.currency
     if isinstance(node, Timing):

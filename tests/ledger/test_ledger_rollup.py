@@ -14,6 +14,7 @@ from knowledge import RUN
 
 from kbtool.ledger.rollup import (
     BY,
+    EXPECTED,
     Links,
     Running,
     as_json,
@@ -361,6 +362,11 @@ def test_every_grouping_of_the_records_adds_up_to_the_same_sum():
     }
     assert sums == {table.attributed + table.unattributed for table in tables}
     assert sums == {tables[0].total.total}
+
+
+def test_what_is_unknown_comes_in_the_order_of_the_columns():
+    table = roll_up([session("2025-01-01-a")], "session")
+    assert list(table.total.unknown) == list(table.rows[0].unknown) == list(EXPECTED)
 
 
 def test_figures_as_scripts_read_them():

@@ -7,7 +7,7 @@ the same way is left to that claim.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -189,21 +189,24 @@ def cost_is_rate_times_time(session: Session, links: Links) -> Iterator[Implied]
 def _named(key: str, items: Sequence[M]) -> Iterator[tuple[str, M]]:
     """The items of a list by paths of their own: the place, from 0, of several of one name."""
     names = [item_key(item) for item in items]
+    uses = Counter(names)
     for place, item in enumerate(items):
-        name = names[place] if names.count(names[place]) == 1 else None
+        name = names[place] if uses[names[place]] == 1 else None
         yield f"{key}.{name or place}", item
 
 
 def lines_pay_for_one_thing_each(session: Session, links: Links) -> Iterator[Implied]:
     """No cost is counted twice: no line stands there again, no bill beside its estimate, and no
     card is paid for by two lines that last as long as the session."""
-    named = list(_named("costs", session.costs))
-    for place, (path, line) in enumerate(named):
+    earlier: dict[str, list[tuple[str, CostLine]]] = defaultdict(list)
+    for path, line in _named("costs", session.costs):
+        before = earlier[line.kind]
         said = [
             f"{other_path} {why}"
-            for other_path, other in named[:place]
+            for other_path, other in before
             if (why := _counted_twice(session, other, line)) is not None
         ]
+        before.append((path, line))
         if said:
             yield Implied(
                 f"{path}.basis", f"{path} pays for something of its own", line.basis, "fact",
@@ -212,13 +215,12 @@ def lines_pay_for_one_thing_each(session: Session, links: Links) -> Iterator[Imp
 
 
 def _counted_twice(session: Session, first: CostLine, second: CostLine) -> str | None:
-    """What ``first`` is to a later line that pays for the same, or ``None``."""
-    wherever = {"source": None}
-    if first.model_copy(update=wherever) == second.model_copy(update=wherever):
+    """What ``first`` is to a later line of its kind that pays for the same, or ``None``."""
+    ours, theirs = vars(first), vars(second)
+    if all(ours[name] == theirs[name] for name in ours if name != "source"):
         return "is the same line: delete one, or say in the note of each what it pays for"
     is_gpu = first.kind == "gpu"
-    cards = (session.card_of(first.card), session.card_of(second.card))
-    if first.kind != second.kind or (is_gpu and not _may_be_one(*cards)):
+    if is_gpu and not _may_be_one(session.card_of(first.card), session.card_of(second.card)):
         return None
     if is_gpu and first.is_open and second.is_open:
         return "lasts as long as the session too, and a card is paid for once: delete one"

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from kbtool.ledger.faults import Faults
 from kbtool.model import figures
-from kbtool.model.address import AddressError, item_key, resolve, split_reference
+from kbtool.model.address import AddressError, figure_in, item_key, resolve, split_reference
 from kbtool.model.base import Instant, Quantity
 from kbtool.model.claim import Claim, Derivation
 from kbtool.model.figures import ADDED, Figure
@@ -100,8 +100,9 @@ class Records:
             items = self._items_of(record, id_, field)
             for length in range(len(keys), 0, -1):
                 item = items.get(".".join(keys[:length]))
-                if item is not None and (length < len(keys) or not isinstance(item, CostLine)):
-                    return resolve(item, ".".join(keys[length:])) if length < len(keys) else item
+                if item is not None:
+                    rest = ".".join(keys[length:])
+                    return resolve(item, rest) if rest else figure_in(item)
         return resolve(record, path)
 
     def _items_of(self, record: BaseModel, id_: str, field: str) -> dict[str, BaseModel]:
