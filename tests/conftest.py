@@ -1,14 +1,15 @@
-"""What the tests share: how they are dealt out to processes, small knowledge bases, built sites."""
+"""What the tests share: small knowledge bases, the command, built kernels and built sites."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import pytest
 import site_trees
 from hypothesis import settings
 from site_html import Site, read_site
+
+from kbtool.store.lock import lock
 
 # No test is timed: a machine that others use too is slow at times.
 settings.register_profile("kbtool", deadline=None)
@@ -34,24 +37,6 @@ FIXTURES = Path(__file__).parent / "fixtures"
 REPOSITORY = Path(__file__).parent.parent
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Name the tests that one process runs together, for ``--dist loadgroup``.
-
-    Tests that need a card take turns at it, tests that read or open a built site share its build,
-    and the other tests of a file share what the file has made.
-    """
-    for item in items:
-        fixtures = set(getattr(item, "fixturenames", ()))
-        if item.get_closest_marker("gpu"):
-            group = "card"
-        elif fixtures & {"site", "plain_site", "hostile_site", "empty_site", "real_site"}:
-            group = "sites"
-        else:
-            group = item.path.stem
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """One line a reason, however many tests are skipped for it."""
     skipped = terminalreporter.stats.get("skipped", [])
@@ -65,44 +50,69 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Libraries built by the tests, shared by all processes of a run: a hash names each."""
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of a run have in common."""
     own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    cache = shared / "build-cache"
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _card(request: pytest.FixtureRequest, shared: Path) -> Iterator[None]:
+    """Tests that need a card take turns at it."""
+    if request.node.get_closest_marker("gpu") is None:
+        yield
+    else:
+        with lock(shared / "card.lock"):
+            yield
+
+
+@pytest.fixture(scope="session")
+def build_cache(shared: Path) -> Path:
+    """Libraries built by the tests: a hash names each."""
+    cache = shared / "build"
     cache.mkdir(exist_ok=True)
     return cache
 
 
-def make_site(root: Path) -> Site:
+def built_site(folder: Path, make: Callable[[Path], Path]) -> Site:
+    """The site of what ``make`` puts into a folder, built by the first process that asks for it."""
     from kbtool.site.html.build import build
 
+    root, said = folder / "kb", folder / "built.pickle"
     out = root / "site"
-    return Site(root, out, build(root, out), read_site(out))
+    with lock(folder / ".lock"):
+        if not said.exists():
+            said.write_bytes(pickle.dumps(build(make(root), out)))
+    return Site(root, out, pickle.loads(said.read_bytes()), read_site(out))
 
 
 @pytest.fixture(scope="session")
-def plain_site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return make_site(site_trees.make(tmp_path_factory.mktemp("plain") / "kb", sessions=3))
+def plain_site(shared: Path) -> Site:
+    return built_site(shared / "plain", lambda root: site_trees.make(root, sessions=3))
 
 
 @pytest.fixture(scope="session")
-def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return make_site(site_trees.make(tmp_path_factory.mktemp("hostile") / "kb", site_trees.attack))
+def hostile_site(shared: Path) -> Site:
+    return built_site(shared / "hostile", lambda root: site_trees.make(root, site_trees.attack))
 
 
 @pytest.fixture(scope="session")
-def empty_site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return make_site(site_trees.empty(tmp_path_factory.mktemp("empty") / "kb"))
+def empty_site(shared: Path) -> Site:
+    return built_site(shared / "empty", site_trees.empty)
 
 
 @pytest.fixture(scope="session")
-def real_site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+def real_site(shared: Path) -> Site:
     """The repository's own records, built from a copy so that nothing is written beside them."""
-    root = tmp_path_factory.mktemp("real") / "kb"
-    for name in ("sessions", "patterns", "kernels", "docs"):
-        shutil.copytree(REPOSITORY / name, root / name)
-    return make_site(root)
+
+    def copy(root: Path) -> Path:
+        for name in ("sessions", "patterns", "kernels", "docs"):
+            shutil.copytree(REPOSITORY / name, root / name)
+        return root
+
+    return built_site(shared / "real", copy)
 
 
 @pytest.fixture(params=["plain_site", "hostile_site", "empty_site", "real_site"])
