@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json, print_table
-from kbtool.model.words import many
 
 if TYPE_CHECKING:
-    from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
-    from kbtool.model.kinds.minimise import MinimiseResult
-    from kbtool.model.kinds.mutants import MutantsResult
-    from kbtool.model.kinds.profile import ProfileResult
-    from kbtool.model.kinds.sanitise import SanitiseResult
-    from kbtool.model.kinds.timing import Timing
-    from kbtool.model.kinds.tune import TuneResult
     from kbtool.model.recipe import Recipe
     from kbtool.model.run import Run
     from kbtool.runner.engine import Job
+    from kbtool.steps.base import Table
     from kbtool.store.tree import KnowledgeBase
 
 EXIT_CODES = {
@@ -378,25 +371,18 @@ def _print_plan(job: Job, steps: list[Any], as_json: bool) -> None:
 
 
 def _print_result(run: Run, recipe: Recipe, path: str) -> None:
-    from kbtool.model.kinds.benchmark import BenchmarkResult
-    from kbtool.model.kinds.minimise import MinimiseResult
-    from kbtool.model.kinds.mutants import MutantsResult
-    from kbtool.model.kinds.profile import ProfileResult
-    from kbtool.model.kinds.sanitise import SanitiseResult
-    from kbtool.model.kinds.tune import TuneResult
     from kbtool.runner.resume import way_on
     from kbtool.runner.words import how_far
+    from kbtool.steps import kind_of
+    from kbtool.steps.base import Ran
 
     for step in run.steps:
-        if isinstance(step.result, BenchmarkResult):
+        if step.result is None:
+            continue
+        told = kind_of(step.result).report(step.result, Ran(step.id, recipe, run.parameters))
+        if told:
             click.echo()
-            _print_benchmark(step.result)
-        if isinstance(step.result, MutantsResult):
-            click.echo()
-            _print_mutants(step.result)
-        if isinstance(step.result, MinimiseResult | ProfileResult | SanitiseResult | TuneResult):
-            click.echo()
-            click.echo("\n".join(_report(step.result, step.id, run, recipe)))
+            _print_report(told)
     click.echo()
     click.echo(f"{how_far(run)}; record: {path}")
     click.echo(f"session: kbtool session show {run.session}")
@@ -406,133 +392,11 @@ def _print_result(run: Run, recipe: Recipe, path: str) -> None:
         click.echo(way_on(run, recipe))
 
 
-def _report(
-    result: MinimiseResult | ProfileResult | SanitiseResult | TuneResult,
-    step: str,
-    run: Run,
-    recipe: Recipe,
-) -> list[str]:
-    """What a step found, in lines."""
-    from kbtool.model.kinds.minimise import MinimiseResult
-    from kbtool.model.kinds.profile import ProfileResult
-    from kbtool.model.kinds.tune import TuneResult
-    from kbtool.steps.minimise import report as minimised
-    from kbtool.steps.profile import report as profiled
-    from kbtool.steps.sanitise import report as sanitised
-    from kbtool.steps.tune import report as tuned
+def _print_report(parts: Sequence[str | Table]) -> None:
+    from kbtool.steps.base import Table
 
-    if isinstance(result, MinimiseResult):
-        return minimised(result, step, recipe, run.parameters)
-    if isinstance(result, ProfileResult):
-        return profiled(result)
-    if isinstance(result, TuneResult):
-        return tuned(result)
-    return sanitised(result)
-
-
-def _print_benchmark(result: BenchmarkResult) -> None:
-    from kbtool.steps.benchmark import headline, remarks, report
-
-    on_host = any(timing.host_us for case in result.cases for timing in case.arms.values())
-    also = "; host: one call as the host sees it, launch and return included" if on_host else ""
-    plain = [case.plain_us for case in result.cases if case.plain_us]
-    if plain:
-        also += (
-            "; between: a call behind a plain kernel, both together, of which that kernel alone"
-            f" takes {statistics.median(plain):.2f}"
-        )
-    click.echo(
-        f"microseconds, median ± half the interquartile range of single calls, {result.device},"
-        f" {many(result.threads, 'thread')}; ceiling: {result.read_gb_s:.1f} GB/s read{also}"
-    )
-    sets = list(dict.fromkeys(case.case_set for case in result.cases))
-    for name in sets:
-        if len(sets) > 1:
-            click.echo(f"\n{name}")
-        _print_times(result, [case for case in result.cases if case.case_set == name], on_host)
-    if len(sets) > 1:
-        click.echo()
-    for line in [*remarks(result), *report(result), headline(result)]:
-        click.echo(line)
-
-
-def _print_times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: bool) -> None:
-    """A table of cases, with the arms that were timed in any of them."""
-    arms = list(dict.fromkeys(arm for case in cases for arm in case.arms))
-    apart = any(case.plain_us for case in cases)
-    rows = []
-    for case in cases:
-        value, share = result.ratio(case), result.share_of_ceiling(case)
-        best, peer = result.ratio_to_best(case), result.best_peer(case)
-        hosts = [case.arms.get(result.subject), case.arms[peer] if peer else None]
-        between = result.ratio_to_best(case, between=True)
-        behind = result.best_peer(case, between=True)
-        rows.append(
-            [
-                case.name,
-                *(_timing(case.arms.get(arm)) for arm in arms),
-                "refused" if case.refused else f"{value:.2f}×" if value else "—",
-                f"{best:.2f}× {peer}" if best else "—",
-                *([f"{between:.2f}× {behind}" if between else "—"] if apart else ()),
-                *(map(_host, hosts) if on_host else ()),
-                f"{share:.0%}" if share is not None else "—",
-            ]
-        )
-    header = [
-        "case", *arms, f"{result.baseline} ÷ {result.subject}", f"best peer ÷ {result.subject}",
-        *(["between"] if apart else []),
-        *([f"host {result.subject}", "host best peer"] if on_host else []), "of ceiling",
-    ]  # fmt: skip
-    print_table(header, rows, numeric=set(range(1, len(header))))
-
-
-def _print_mutants(result: MutantsResult) -> None:
-    from kbtool.steps.mutants import headline
-
-    bound, cases = result.bound, many(len(result.cases), "case")
-    rows = [
-        [
-            one.mutant.id,
-            one.verdict.replace("-", " ") + (f", process {one.cut_short}" if one.cut_short else ""),
-            str(len(one.killed_by)),
-            *([str(len(one.over_bound))] if bound is not None else []),
-            _clipped(one.message or one.mutant.equivalent or ""),
-        ]
-        for one in result.mutants
-    ]
-    header = [
-        "bug put back", "validation", "cases",
-        *([f"≥ {bound:g}"] if bound is not None else []), "what the first case says",
-    ]  # fmt: skip
-    click.echo(
-        f"each bug alone in a library of its own, {cases}, {result.device};"
-        " cases: how many found it"
-        + (f"; ≥ {bound:g}: how many a fixed bound refuses" if bound is not None else "")
-    )
-    print_table(header, rows, numeric={2, 3} if bound is not None else {2})
-    alone = [name for n, name in enumerate(result.cases) if n not in result.replaceable]
-    click.echo(
-        f"nothing unique is found by {len(result.replaceable)} of {cases}: what each finds,"
-        " another finds too (the record lists them under replaceable)"
-    )
-    click.echo(f"cases that find a bug alone: {', '.join(alone) or 'none'}")
-    for name in result.case_sets if bound is not None else []:
-        through = ", ".join(one.mutant.id for one in result.let_through(name)) or "none"
-        click.echo(f"found by {name}, but let through by a bound of {bound:g}: {through}")
-    click.echo(headline(result))
-
-
-def _clipped(text: str, longest: int = 100) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
-
-
-def _timing(timing: Timing | None) -> str:
-    if timing is None:
-        return "—"
-    spread = (timing.high_us - timing.low_us) / 2 / timing.median_us
-    return f"{timing.median_us:,.1f} ±{spread:3.0%}"
-
-
-def _host(timing: Timing | None) -> str:
-    return "—" if timing is None or timing.host_us is None else f"{timing.host_us:,.1f}"
+    for part in parts:
+        if isinstance(part, Table):
+            print_table(*part)
+        else:
+            click.echo(part)

@@ -7,9 +7,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from kbtool.model.base import Instant, Quantity
+from kbtool.model.kinds.base import ResultBase
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.build import BuildResult
-from kbtool.model.kinds.tune import TuneResult
 from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.money import amount_text, half_up
 from kbtool.model.run import Run
@@ -85,7 +85,7 @@ def benchmark(run: Run) -> BenchmarkResult | None:
     return run.last(BenchmarkResult)
 
 
-def noise_reason(result: BenchmarkResult | TuneResult) -> str | None:
+def noise_reason(result: ResultBase) -> str | None:
     """Why the times of a result are too noisy for a ratio or a verdict; ``None`` if they are not.
 
     Every page that compares two times asks this; a noisy result is shown as a time alone.

@@ -7,6 +7,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 from kbtool.markdown.escape import attribute, inline
+from kbtool.markdown.figures import noise_reason
+from kbtool.model.kinds.base import ResultBase
+from kbtool.model.prose import plain
 
 GOOD = frozenset(
     {
@@ -64,8 +67,8 @@ def heading(level: int, text: str, name: str) -> str:
 
 def slug(words: str) -> str:
     """The anchor that Markdown makes of a heading that states none."""
-    plain = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode()
-    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
+    ascii_only = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode()
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", ascii_only).strip().lower())
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[int] = ()) -> str:
@@ -176,3 +179,32 @@ def nowrap(text: str) -> str:
 def muted(text: str) -> str:
     """A remark in small type."""
     return f"<small>{text}</small>" if text else ""
+
+
+def optional(value: object) -> str:
+    """A value or nothing."""
+    return "" if value is None else inline(value)
+
+
+def yes_no(value: bool | None, unknown: str = "") -> str:
+    """A boolean in words."""
+    return unknown if value is None else "yes" if value else "no"
+
+
+def clipped(text: str, longest: int = 240) -> str:
+    """So much of ``text`` as goes into a cell, cut between words."""
+    words = " ".join(plain(text).split())
+    return words if len(words) <= longest else words[:longest].rsplit(" ", 1)[0] + " …"
+
+
+def folded(summary: str, body: str) -> str:
+    """Something that few need, folded up."""
+    return (
+        f'<details class="kb-figures" markdown="block">\n<summary>{summary}</summary>\n\n{body}\n\n'
+        "</details>"
+    )
+
+
+def no_ratio(result: ResultBase) -> str:
+    """What stands where a ratio would: empty, of a noisy run a dash that says so."""
+    return f"– {muted('noisy')}" if noise_reason(result) else ""

@@ -102,31 +102,28 @@ def plan(job: Job) -> Iterator[tuple[StepBase, list[str], str | None]]:
     Raises:
         UsageError: as ``preflight``.
     """
-    preflight(job)
-    context = make_context(job)
-    for step in job.recipe.steps:
-        lines: list[str] = []
-        problem = "; ".join(_lacking(step, job.machine)) or None
-        if problem is None:
-            try:
-                lines = KINDS[step.kind].plan(step, context)
-            except MachineError as error:
-                problem = str(error)
-        yield step, lines, problem
-        if problem is not None:
+    for step, lines, problem in preflight(job):
+        lacking = "; ".join(_lacking(step, job.machine))
+        yield step, [] if lacking else lines, lacking or problem
+        if lacking or problem:
             return
 
 
-def preflight(job: Job) -> None:
-    """Refuse what can be known to be wrong before anything is written.
+def preflight(job: Job) -> list[tuple[StepBase, list[str], str | None]]:
+    """Each step, what it would do, and what the machine lacks for it. Refuses what can be known to
+    be wrong before anything is written.
 
     Raises:
         UsageError: a step names a case set, a target or a path that is not there.
     """
     context = make_context(job)
+    planned: list[tuple[StepBase, list[str], str | None]] = []
     for step in job.recipe.steps:
-        with contextlib.suppress(MachineError):
-            KINDS[step.kind].plan(step, context)
+        try:
+            planned.append((step, KINDS[step.kind].plan(step, context), None))
+        except MachineError as error:
+            planned.append((step, [], str(error)))
+    return planned
 
 
 def execute(

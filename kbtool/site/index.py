@@ -18,7 +18,6 @@ from kbtool.markdown.figures import build
 from kbtool.model.address import split_reference
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.kernel import Kernel
-from kbtool.model.kinds.environment import EnvironmentResult
 from kbtool.model.kinds.mutants import MutantResult, MutantsResult
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
@@ -83,12 +82,8 @@ class BugCase(NamedTuple):
 
 
 def has_section(step: StepRecord) -> bool:
-    """Whether a run's page has a section for a step. A probe that misses nothing needs none: the
-    table of steps says so."""
-    found = step.result
-    if isinstance(found, EnvironmentResult) and not found.missing:
-        found = None
-    return found is not None or bool(step.error)
+    """Whether a run's page has a section for a step."""
+    return (step.result is not None and not step.result.empty) or bool(step.error)
 
 
 @dataclass

@@ -8,24 +8,23 @@ from typing import TypeVar
 
 from kbtool.ledger.claims.report import Grade, Item, Reckoned
 from kbtool.markdown.escape import attribute, code, inline
-from kbtool.markdown.figures import noise_reason
 from kbtool.markdown.markup import (
     anchor,
     bullets,
     chip,
+    folded,
     heading,
     join,
     muted,
     nothing,
+    optional,
     slim_table,
     stacked_table,
+    yes_no,
 )
 from kbtool.model.address import split_reference
 from kbtool.model.claim import Claim, Derivation, Operand
-from kbtool.model.kinds.benchmark import BenchmarkResult
-from kbtool.model.kinds.tune import TuneResult
 from kbtool.model.pattern import Pattern
-from kbtool.model.prose import plain
 from kbtool.model.run import Run
 from kbtool.model.session import Evidence, Fix, Session
 from kbtool.site import addresses as at
@@ -61,11 +60,6 @@ def compare_link(text: str, run: str, arm: str, page: str) -> str:
     """
     target = at.published(at.relative(at.compare(run, arm), page))
     return f'<a href="{attribute(target)}">{text}</a>'
-
-
-def no_ratio(result: BenchmarkResult | TuneResult) -> str:
-    """What stands where a ratio would: empty, of a noisy run a dash that says so."""
-    return f"– {muted('noisy')}" if noise_reason(result) else ""
 
 
 def newer_noisy(index: Index, newer: Run | None, page: str) -> str:
@@ -115,27 +109,11 @@ def sourced(source: str | None) -> str | None:
     return f"Source: {cite(source)}" if source else None
 
 
-def optional(value: object) -> str:
-    """A value or nothing."""
-    return "" if value is None else inline(value)
-
-
-def clipped(text: str, longest: int = 240) -> str:
-    """So much of ``text`` as goes into a cell, cut between words."""
-    words = " ".join(plain(text).split())
-    return words if len(words) <= longest else words[:longest].rsplit(" ", 1)[0] + " …"
-
-
 def claimed(evidence: Evidence) -> list[str]:
     """What evidence says was saved, lost and saved in money; empty where it says nothing."""
     mark = " expected" if evidence.expected else ""
     figures = (evidence.saved, evidence.lost, evidence.money)
     return [f"{inline(figure)}{mark}" if figure is not None else "" for figure in figures]
-
-
-def yes_no(value: bool | None, unknown: str = "") -> str:
-    """A boolean in words."""
-    return unknown if value is None else "yes" if value else "no"
 
 
 def confirmed(index: Index, own: Session, fix: Fix, page: str, unknown: str = "") -> str:
@@ -158,14 +136,6 @@ def fixed_place(index: Index, place: str | None, page: str) -> str:
         if listed and kernel_file(index.base, kernel.id, place) is not None:
             return at.link(code(place), at.source_page(kernel.id, place), page)
     return code(place)
-
-
-def folded(summary: str, body: str) -> str:
-    """Something that few need, folded up."""
-    return (
-        f'<details class="kb-figures" markdown="block">\n<summary>{summary}</summary>\n\n{body}\n\n'
-        "</details>"
-    )
 
 
 def section(title: str, name: str, *blocks: str | None, level: int = 2) -> str:

@@ -1,23 +1,24 @@
-"""The kinds of step that a recipe may have, one module a kind."""
+"""The kinds of step that a recipe may have, one folder a kind."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 from typing import Any
 
+from kbtool.model.kinds.base import ResultBase
 from kbtool.steps.base import StepKind
-from kbtool.steps.benchmark import Benchmark
-from kbtool.steps.build import Build
-from kbtool.steps.command import Command
-from kbtool.steps.environment import Environment
-from kbtool.steps.minimise import Minimise
-from kbtool.steps.mutants import Mutants
-from kbtool.steps.profile import Profile
-from kbtool.steps.sanitise import Sanitise
-from kbtool.steps.tune import Tune
-from kbtool.steps.validate import Validate
+from kbtool.steps.benchmark.run import Benchmark
+from kbtool.steps.build.run import Build
+from kbtool.steps.command.run import Command
+from kbtool.steps.environment.run import Environment
+from kbtool.steps.minimise.run import Minimise
+from kbtool.steps.mutants.run import Mutants
+from kbtool.steps.profile.run import Profile
+from kbtool.steps.sanitise.run import Sanitise
+from kbtool.steps.tune.run import Tune
+from kbtool.steps.validate.run import Validate
 
-KINDS: MappingProxyType[str, StepKind[Any]] = MappingProxyType(
+KINDS: MappingProxyType[str, StepKind[Any, Any]] = MappingProxyType(
     {
         "environment": Environment(),
         "build": Build(),
@@ -31,4 +32,11 @@ KINDS: MappingProxyType[str, StepKind[Any]] = MappingProxyType(
         "command": Command(),
     }
 )
-"""Kind → what runs it. A new kind is a model in ``kbtool.model.recipe`` and an entry here."""
+"""Kind → what runs it and tells of its result."""
+
+_BY_RESULT = {kind.result: kind for kind in KINDS.values()}
+
+
+def kind_of(result: ResultBase) -> StepKind[Any, Any]:
+    """The kind whose result this is; a step that failed early may hold that of another kind."""
+    return _BY_RESULT[type(result)]

@@ -1,36 +1,24 @@
-"""What a kind of step is: a plan in words, and a run that ends in an outcome."""
+"""What a kind of step is: a plan, a run that ends in an outcome, and words for its result."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import sys
-import sysconfig
-import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-import kbtool
 from kbtool.gpu.build import BuildPlan
-from kbtool.gpu.probe import card_uuid
-from kbtool.gpu.process import Completed, run_process
-from kbtool.gpu.worker import EVENT
 from kbtool.model.errors import UsageError
 from kbtool.model.kernel import GIVEN, CaseValue, Kernel
 from kbtool.model.kinds import StepResult
-from kbtool.model.kinds.base import StepBase, names_in
-from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.kinds.base import ResultBase, StepBase, names_in
 from kbtool.model.kinds.build import BuildResult
-from kbtool.model.kinds.tune import TuneResult
 from kbtool.model.kinds.validate import ValidationResult, unvalidated
 from kbtool.model.mutant import Mutant
+from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo, StepStatus
-from kbtool.store.lock import LockTimeoutError, lock
-from kbtool.store.private import private_folder
 
 
 @dataclass(frozen=True)
@@ -197,178 +185,78 @@ class Context:
         return path
 
 
-R = TypeVar("R", ValidationResult, BenchmarkResult, TuneResult)
+class Table(NamedTuple):
+    """A table of a report."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numeric: set[int]
+    """The columns that are aligned right."""
 
 
-def with_part(known: R | None, part: R, total: int) -> R:
-    """``known`` with the cases of ``part`` after its own; of all else the newer is taken.
+class Ran(NamedTuple):
+    """How a result came about, for a report to say how to get it again."""
 
-    Args:
-        known: what there is of so many cases.
-        part: more of them.
-        total: how many there are to be.
+    step: str
+    """The id of the step."""
+    recipe: Recipe
+    """With no values put in."""
+    parameters: Mapping[str, str]
+    """What it was run with."""
+
+
+class Links(Protocol):
+    """Where the page of a run leads. The site has the addresses; a kind of step has the words."""
+
+    def json(self) -> str:
+        """The same page as JSON."""
+
+    def compare(self, arm: str) -> str:
+        """The page that compares, with an arm of this run chosen."""
+
+    def bug(self, reference: str) -> str:
+        """A bug by its title: SESSION#bugs.ID."""
+
+    def mutant(self, bug: str, mutant: str) -> str:
+        """The lines of an edit, where its bug still has it; else its name."""
+
+
+S = TypeVar("S", bound=StepBase)
+R = TypeVar("R", bound=ResultBase)
+
+
+class StepKind(ABC, Generic[S, R]):
+    """One kind of step: what it does, and what is told of its result. ``kbtool.steps`` lists them.
+
+    A kind whose result needs no words of its own leaves the last three methods as they are.
     """
-    cases = [*(known.cases if known else []), *part.cases]
-    return part.model_copy(update={"cases": cases, "not_reached": total - len(cases)})
 
+    result: type[R]
+    """The model of its result."""
+    failure_says_all: bool = False
+    """Whether the message of a step that failed says no more than ``found``."""
 
-S = TypeVar("S", bound=StepBase, contravariant=True)
-
-
-class StepKind(Protocol[S]):
-    """One kind of step."""
-
+    @abstractmethod
     def plan(self, step: S, context: Context) -> list[str]:
         """What ``run`` would do, a line each; writes nothing."""
 
+    @abstractmethod
     def run(self, step: S, context: Context) -> Outcome:
         """Do it. Errors that a user can mend are raised as ``UserError``."""
 
+    def found(self, result: R, status: StepStatus) -> str:
+        """The result in the headline of a run; empty where the step's message says it."""
+        return ""
 
-def run_worker(
-    request: dict[str, Any],
-    context: Context,
-    *,
-    timeout: float | None = None,
-    under: Sequence[str] = (),
-    env: Mapping[str, str] | None = None,
-    on_event: Callable[[dict[str, Any]], None] | None = None,
-    on_line: Callable[[str], None] | None = None,
-    on_tick: Callable[[], None] | None = None,
-) -> tuple[dict[str, Any], Completed]:
-    """Run ``kbtool.gpu.worker`` to its end; its last event, and how the process ended.
+    def report(self, result: R, ran: Ran) -> Sequence[str | Table]:
+        """The result on a terminal, when the run is over: lines and tables."""
+        return ()
 
-    The event is ``{"event": "none"}`` if the process died without a word. What the worker was at,
-    where it told, is added to it as ``at``.
-
-    Args:
-        request: see ``kbtool.gpu.worker.Request``.
-        context: of the step.
-        timeout: seconds; what is left to the step where not given.
-        under: a program, with its arguments, that runs the worker and watches it.
-        env: variables to add.
-        on_event: called with each event before the last; tells the progress where not given.
-        on_line: called with each line that it prints; shows it where not given.
-        on_tick: called several times a second; tells that time passes where not given.
-    """
-    last: dict[str, Any] = {"event": "none"}
-    at: str | None = None
-
-    def told(event: dict[str, Any]) -> None:
-        context.on_progress(event["done"], event["total"], event["label"])
-
-    def read(raw: bytes) -> None:
-        nonlocal last, at
-        try:
-            event = json.loads(raw)
-        except ValueError:
-            return  # the process died in the middle of a line
-        if event["event"] == "at":
-            at = event["label"]
-        elif event["event"] in _ON_THE_WAY:
-            (on_event or told)(event)
-        else:
-            last = event
-
-    def read_line(line: str) -> None:
-        if line.startswith(EVENT):
-            read(line.removeprefix(EVENT).encode())
-        else:
-            (on_line or context.on_line)(line)
-
-    data = json.dumps(request).encode()
-    with tempfile.NamedTemporaryFile(prefix="kbtool-request-") as file:
-        if under:  # it may pass on neither its stdin nor the descriptor of the events
-            file.write(data)
-            file.flush()
-        done = run_process(
-            [*under, sys.executable, "-m", "kbtool.gpu.worker", *([file.name] if under else [])],
-            cwd=context.root,
-            timeout=context.remaining if timeout is None else timeout,
-            stdin=None if under else data,
-            # Threads are set before any library starts its pool: arms must not differ in this.
-            env={"OMP_NUM_THREADS": str(request["threads"]), **own_package(), **(env or {})},
-            on_line=read_line,
-            on_event=None if under else read,
-            on_tick=on_tick or context.on_tick,
-        )  # fmt: skip
-    return ({**last, "at": at} if at else last), done
+    def page(self, result: R, links: Links) -> str:
+        """The result on the page of its run, as Markdown."""
+        return ""
 
 
-def own_package() -> dict[str, str]:
-    """Variables that let another Python import this very package, and nothing from the folder that
-    it is started in: a checkout that is not installed was found there by ``python -m kbtool``."""
-    variables = {"PYTHONSAFEPATH": "1"}
-    parent = str(Path(kbtool.__file__).parents[1])
-    # What is installed is found, and its folder ahead of Python's own would hide modules of that.
-    if parent not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
-        paths = (parent, os.environ.get("PYTHONPATH"))
-        variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    return variables
-
-
-_ON_THE_WAY = frozenset(("progress", "profile", "probe", "peer"))
-"""Events that a worker sends before its last one."""
-
-
-def worker_failure(event: dict[str, Any], done: Completed, doing: str) -> Outcome | None:
-    """The outcome of a worker that brought no result, or ``None`` if it did."""
-    if event["event"] == "result":
-        return None
-    where = f", in {event['at']}" if event.get("at") else ""
-    if done.timed_out:
-        return Outcome("timeout", f"stopped after {done.seconds:.0f} s{where}", output=done.output)
-    if event["event"] == "unavailable":
-        return Outcome("unavailable", event["message"], output=done.output)
-    if event["event"] == "failed":
-        message = f"{event['message']}{where}"
-        return Outcome("failed", message, error=event.get("error"), output=done.output)
-    if done.died:
-        return Outcome(
-            "failed",
-            f"the process was killed by {done.died} while {doing}{where}",
-            error=done.died,
-            output=done.output,
-        )
-    lines = done.output.strip().splitlines()
-    return Outcome(
-        "crashed",
-        f"the process ended with status {done.returncode} while {doing}{where}",
-        error=lines[-1] if lines else None,
-        output=done.output,
-    )
-
-
-def run_alone(
-    request: dict[str, Any],
-    context: Context,
-    doing: str,
-    on_event: Callable[[dict[str, Any]], None],
-    on_tick: Callable[[], None] | None = None,
-) -> tuple[Any, Outcome | None]:
-    """``run_worker`` for one that times, since two at once would measure each other.
-
-    Returns:
-        The worker's result, or the outcome of a worker that brought none.
-    """
-    with contextlib.ExitStack() as held:
-        try:
-            own = private_folder(context.root, "locks") / "benchmark.lock"
-            for path in [own, *_card_lock(request)]:
-                held.enter_context(
-                    lock(
-                        path,
-                        on_wait=lambda: context.on_waiting("another benchmark on this machine"),
-                        timeout=context.remaining,
-                    )
-                )
-        except LockTimeoutError:
-            return None, Outcome("timeout", "another benchmark kept this machine busy")
-        event, done = run_worker(request, context, on_event=on_event, on_tick=on_tick)
-    return event.get("result"), worker_failure(event, done, doing)
-
-
-def _card_lock(request: Mapping[str, Any]) -> list[Path]:
-    """What a benchmark of another checkout on the same card holds, if it is the same user's."""
-    card = card_uuid() if request.get("device") == "cuda" else None
-    return [Path(tempfile.gettempdir()) / f"kbtool-{os.getuid()}-{card}.lock"] if card else []
+def not_reached(count: int) -> str:
+    """``; 3 not reached`` where a step was cut short."""
+    return f"; {count} not reached" if count else ""

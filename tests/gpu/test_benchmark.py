@@ -12,7 +12,7 @@ import torch
 from pydantic import ValidationError
 
 from kbtool.checks.ceiling import CEILING_MARGIN, refusal
-from kbtool.cli.recipe import _print_benchmark
+from kbtool.cli.recipe import _print_report
 from kbtool.gpu import benchmark as benchmarks
 from kbtool.gpu.benchmark import (
     OtherProcesses,
@@ -29,7 +29,7 @@ from kbtool.gpu.harness import HarnessError
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.kinds.validate import OutputError
-from kbtool.steps.benchmark import headline, remarks, report
+from kbtool.steps.benchmark.report import by_set, headline, remarks, report
 
 
 def case(rate_gb_s: float, *, rechecked: bool = True) -> BenchmarkCase:
@@ -110,7 +110,7 @@ def test_ratios_to_the_best_are_told_by_case_set():
     cases = [c.model_copy(update={"case_set": name}) for c, name in ((first, "a"), (second, "b"))]
     result = result_of(*cases, cases[0].model_copy(update={"refused": "wrong"}))
     assert result.by_set() == {"a": [2.0], "b": [0.5]}
-    assert report(result) == [
+    assert by_set(result) == [
         "a: best peer ÷ ours: geometric mean 2.00×, 2.00× to 2.00× over 1 case",
         "b: best peer ÷ ours: geometric mean 0.50×, 0.50× to 0.50× over 1 case",
     ]
@@ -131,16 +131,16 @@ def test_between_plain_kernels_another_peer_may_be_the_best_and_nobody_need_be_f
     assert result.ratio_to_best(first, between=True) == 0.9
     assert result.ratio_to_best(second, between=True) is None
     assert result.by_set(between=True) == {"a": [0.9]}
-    assert report(result)[0].endswith(
+    assert by_set(result)[0].endswith(
         "; between plain kernels geometric mean 0.90×, 0.90× to 0.90× over 1 case"
     )
-    assert "between" not in report(result)[1]
+    assert "between" not in by_set(result)[1]
     assert headline(result).endswith("; between plain kernels geometric mean 0.90×, 0.90× to 0.90×"
                                      " over 1 case")  # fmt: skip
     assert "between" not in headline(result_of(second))
     untimed = behind_plain(first, torch=4.5)
     assert result.ratio_to_best(untimed, between=True) is None
-    _print_benchmark(result)
+    _print_report(report(result))
     told = " ".join(capsys.readouterr().out.split())
     assert "both together, of which that kernel alone takes 1.00" in told
     assert "1.50× quick 0.90× torch" in told
@@ -183,7 +183,7 @@ def test_each_group_has_a_table_of_its_own_arms_with_host_time_and_ceiling(capsy
         first.model_copy(update={"case_set": "few", "bytes": 1000}),
         second.model_copy(update={"case_set": "many", "arms": hosted, "bytes": 1500}),
     )
-    _print_benchmark(result)
+    _print_report(report(result))
     told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     ratios = "torch ÷ ours best peer ÷ ours host ours host best peer of ceiling"
     assert told[told.index("few") + 1] == f"case ours torch {ratios}"
@@ -193,7 +193,7 @@ def test_each_group_has_a_table_of_its_own_arms_with_host_time_and_ceiling(capsy
         "c 2.0 ± 0% 3.0 ± 0% 2.5 ± 0% 1.50× 1.25× quick 9.5 9.5 75%"
     )
     assert "many: best peer ÷ ours: geometric mean 1.25×, 1.25× to 1.25× over 1 case" in told
-    _print_benchmark(result_of(first))
+    _print_report(report(result_of(first)))
     assert "host" not in capsys.readouterr().out
 
 

@@ -15,7 +15,7 @@ from kbtool.gpu.benchmark import Timed, timing
 from kbtool.gpu.harness import HarnessError
 from kbtool.gpu.tune import tune, tuned_table
 from kbtool.model.kinds.tune import TuneCase, TuneResult, fastest_apart
-from kbtool.steps.tune import headline, report
+from kbtool.steps.tune.report import headline, report
 
 
 def spread(low: float, median: float, high: float) -> Any:

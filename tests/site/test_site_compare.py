@@ -17,8 +17,8 @@ from kbtool.markdown.figures import benchmark
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import compare
-from kbtool.site.pages.benchmark import timed_beside
 from kbtool.site.parts import compare_link
+from kbtool.steps.benchmark.page import timed_beside
 from kbtool.store.tree import KnowledgeBase
 
 RUN = "20251121T101010Z-copy"

@@ -10,10 +10,9 @@ import pytest
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 from site_html import Site
 
-from kbtool.markdown.markup import slug, stacked_table
+from kbtool.markdown.markup import folded, slug, stacked_table
 from kbtool.site.html import divide
 from kbtool.site.html.divide import BUDGET, divided, weight
-from kbtool.site.parts import folded
 
 FRONT = (
     '---\ntitle: "A"\nhide:\n  - navigation\ntags:\n  - "t"\ntag_pages:\n  "t": "x.html"\n'

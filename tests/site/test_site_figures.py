@@ -14,8 +14,10 @@ from kbtool.markdown.figures import counted, figure, many
 from kbtool.model.base import Instant, Quantity
 from kbtool.model.kinds.profile import KernelLaunch, ProfileCase, ProfileResult
 from kbtool.model.run import Run
-from kbtool.runner.words import headline, span
-from kbtool.site.pages.debugging import profiled
+from kbtool.runner.words import headline
+from kbtool.site.pages.run import RunLinks
+from kbtool.steps.benchmark.report import span
+from kbtool.steps.profile.page import page as profiled
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def profile(*launches: dict[str, float]) -> str:
         launches=[KernelLaunch(kernel="k", grid="1", block="1", metrics=m) for m in launches],
     )  # fmt: skip
     result = ProfileResult(sha256="0" * 64, arm="ours", profiler="p", protocol="q", cases=[case])
-    return unescape(profiled(result, "runs/s/r.md"))
+    return unescape(profiled(result, RunLinks(None, None, "runs/s/r.md")))
 
 
 def test_metrics_are_told_in_full_and_those_alike_once() -> None:

@@ -21,8 +21,9 @@ from kbtool.model.kinds.tune import TuneResult
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import compare
-from kbtool.site.pages.benchmark import timed_beside
-from kbtool.site.pages.tune import tuned
+from kbtool.site.pages.run import RunLinks
+from kbtool.steps.benchmark.page import timed_beside
+from kbtool.steps.tune.page import page as tuned
 from kbtool.store.tree import KnowledgeBase
 
 DASH = "– noisy"
@@ -186,7 +187,7 @@ def test_a_noisy_tune_names_no_better_setting(share: float) -> None:
         "cases": [{"name": "s", "case_set": "small", "case": {}, "variant": "v", "own": "1",
                    "settings": {"1": time(30), "8": time(4)}, "best": "8"}],
     })  # fmt: skip
-    shown = unescape(tuned(result))
+    shown = unescape(tuned(result, RunLinks(None, None, "runs/s/r.md")))
     row = plain(next(line for line in shown.splitlines() if line.startswith("| s |")))
     assert ("7.50" in row) == ("in 1" in shown) == ("<code>8</code>" in shown) == (not share)
     assert row.count(DASH) == (3 if share else 0)
@@ -234,7 +235,8 @@ def test_one_noisy_benchmark_of_a_run_does_not_silence_the_other(root: Path) -> 
 def test_no_page_asks_the_record_itself() -> None:
     """A ratio made past ``figures.noise_reason`` is how a noisy one came to be told."""
     package = Path(compare.__file__).parents[2]
-    pages = [*(package / "site").rglob("*.py"), *(package / "markdown").rglob("*.py")]
+    pages = [path for part in ("site", "markdown") for path in (package / part).rglob("*.py")]
+    pages += (package / "steps").rglob("page.py")
     asks = re.compile(r"\.noise\b|(?<!def )\bresult\.share_of_ceiling\(")
     found = [p.name for p in pages if asks.search(p.read_text())]
     assert found == ["figures.py"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from html import unescape
 
 from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
-from kbtool.site.pages.validation import NEAREST, validated
+from kbtool.site.pages.run import RunLinks
+from kbtool.steps.validate.page import NEAREST
+from kbtool.steps.validate.page import page as validated
 
 HERE = "runs/s/r.md"
 
@@ -27,7 +29,7 @@ def case(number: int, share: float, variant: str | None = None) -> CaseResult:
 
 def shown(*cases: CaseResult) -> str:
     result = ValidationResult(sha256="0" * 64, device="cpu", seed=1, rule="r", cases=list(cases))
-    return unescape(validated(result, HERE))
+    return unescape(validated(result, RunLinks(None, None, HERE)))
 
 
 def test_each_set_and_variant_has_a_row_with_its_worst_case():
@@ -40,7 +42,7 @@ def test_the_first_verdict_has_its_time_where_it_was_kept():
     result = ValidationResult(
         sha256="0" * 64, device="cpu", seed=1, rule="r", cases=[case(1, 0.25)], first_seconds=2.5
     )
-    assert "2.50 s" in unescape(validated(result, HERE))
+    assert "2.50 s" in unescape(validated(result, RunLinks(None, None, HERE)))
     assert "First verdict" not in shown(case(1, 0.25))
 
 

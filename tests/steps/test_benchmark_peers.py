@@ -12,9 +12,9 @@ from kbtool.gpu.benchmark import timing
 from kbtool.gpu.probe import probe_machine
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.run import Run, StepRecord
-from kbtool.steps import benchmark
 from kbtool.steps.base import Context, Outcome
-from kbtool.steps.benchmark import PEER_LOSSES
+from kbtool.steps.benchmark import run as benchmark
+from kbtool.steps.benchmark.run import PEER_LOSSES
 
 CASES = "      - {name: million, n: 1000000}\n"
 MORE = "      - {name: two, n: 1000002}\n      - {name: three, n: 1000003}\n"

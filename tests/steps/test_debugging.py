@@ -29,9 +29,13 @@ from kbtool.model.run import MachineInfo, RepositoryState
 from kbtool.runner import engine
 from kbtool.runner.history import matching
 from kbtool.runner.progress import Plain
-from kbtool.steps import KINDS, base, profile, sanitise
-from kbtool.steps.base import Context, Outcome, run_worker
-from kbtool.steps.validate import library_request
+from kbtool.steps import KINDS
+from kbtool.steps import worker as steps_worker
+from kbtool.steps.base import Context, Outcome
+from kbtool.steps.profile import run as profile
+from kbtool.steps.sanitise import run as sanitise
+from kbtool.steps.sanitise.report import report as sanitise_report
+from kbtool.steps.worker import library_request, run_worker
 from kbtool.store.sessions import create_session
 from kbtool.store.tree import KnowledgeBase
 
@@ -272,7 +276,7 @@ def sanitiser(monkeypatch, tmp_path):
         code = f"print({before!r}, flush=True)\n{'run()' if runs else ''}\nprint({after!r})"
         path = program(tmp_path, "compute-sanitizer", code)
         monkeypatch.setattr(sanitise, "find_sanitiser", lambda: (path, "2026.1.0"))
-        worker = base.run_worker
+        worker = steps_worker.run_worker
         monkeypatch.setattr(
             sanitise, "run_worker",
             lambda request, context, **options: worker(
@@ -358,7 +362,7 @@ def test_what_a_tool_had_run_when_it_was_stopped_is_kept(context, sanitiser):
     assert (memcheck.cases, memcheck.errors) == (["small/one"], None)
     assert memcheck.reports == ["Invalid x"]
     assert found[-1].not_reached == 2
-    assert sanitise.report(found[-1])[0] == "memcheck: no count of errors in 1 case"
+    assert sanitise_report(found[-1])[0] == "memcheck: no count of errors in 1 case"
 
 
 def test_a_tool_that_there_is_not_is_told(context, sanitiser):
@@ -430,3 +434,15 @@ def test_a_case_as_text_is_read_back_as_it_was():
         assert text
         again = manifest.case_from(text)
         assert {key: again[key] for key in case} == case
+
+
+def test_a_dry_run_draws_one_seed(
+    second_kernel_base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr(engine.secrets, "randbelow", lambda most: drawn.append(most) or 1)
+    known = KnowledgeBase(second_kernel_base)
+    pattern, recipe = known.recipes()["shell"]
+    bound, values = recipe.bind({})
+    steps = list(engine.plan(engine.Job(known, pattern, bound, values, MACHINE)))
+    assert steps and len(drawn) == 1

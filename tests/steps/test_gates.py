@@ -18,8 +18,8 @@ from kbtool.model.kinds.build import BuildResult
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo
 from kbtool.steps import KINDS
-from kbtool.steps import build as build_step
 from kbtool.steps.base import Context
+from kbtool.steps.build import run as build_step
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 COMMON = {"id": "s", "title": "S", "expected": "1 s", "timeout": "1 min"}

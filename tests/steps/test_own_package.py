@@ -13,7 +13,7 @@ import kbtool
 STARTS_A_WORKER = """
 import os, subprocess, sys
 import kbtool
-from kbtool.steps.base import own_package
+from kbtool.steps.worker import own_package
 said = [sys.executable, "-c", "import kbtool, shadow; print(kbtool.__file__)"]
 print(kbtool.__file__)
 sys.exit(subprocess.run(said, env=os.environ | own_package(), cwd=sys.argv[1]).returncode)

@@ -19,8 +19,10 @@ from kbtool.model.kinds import StepSpec
 from kbtool.model.kinds.tune import TuneCase, TuneResult
 from kbtool.model.kinds.validate import CaseResult, ValidationResult
 from kbtool.model.run import MachineInfo
-from kbtool.steps import KINDS, base, tune
+from kbtool.steps import KINDS
+from kbtool.steps import worker as steps_worker
 from kbtool.steps.base import Context
+from kbtool.steps.tune import run as tune
 from kbtool.store.lock import lock
 
 MANIFEST = Path(__file__).parents[2] / "kernels" / "split_k_attention" / "kernel.yaml"
@@ -118,7 +120,9 @@ def test_two_that_time_wait_for_each_other(context, monkeypatch):
     waited: list[str] = []
     context.on_waiting = waited.append
     context.deadline = time.monotonic() + 0.5
-    monkeypatch.setattr(base, "run_worker", lambda *_, **__: pytest.fail("both timed at once"))
+    monkeypatch.setattr(
+        steps_worker, "run_worker", lambda *_, **__: pytest.fail("both timed at once")
+    )
     monkeypatch.setattr(tune, "library_request", lambda *_: {})
     with held:
         outcome = KINDS["tune"].run(step(), context)
@@ -133,7 +137,7 @@ def test_a_wrong_setting_fails_the_step(context, worker):
 
 
 def test_two_checkouts_that_time_on_one_card_wait_for_each_other(context, tmp_path, monkeypatch):
-    monkeypatch.setattr(base, "card_uuid", lambda: "1-2")
+    monkeypatch.setattr(steps_worker, "card_uuid", lambda: "1-2")
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(tune, "library_request", lambda *_: {"device": "cuda"})
     timed: list[str] = []
@@ -142,7 +146,7 @@ def test_two_checkouts_that_time_on_one_card_wait_for_each_other(context, tmp_pa
         timed.append(request["device"])
         return {"event": "failed", "message": "enough"}, SimpleNamespace(timed_out=False, output="")
 
-    monkeypatch.setattr(base, "run_worker", run_worker)
+    monkeypatch.setattr(steps_worker, "run_worker", run_worker)
     assert KINDS["tune"].run(step(), context).message == "enough"
     (held,) = tmp_path.glob("kbtool-*-1-2.lock")
     context.deadline = time.monotonic() + 0.5

@@ -67,3 +67,8 @@ class ResultBase(Model):
     def noise(self) -> str | None:
         """Why the times prove little, or ``None``: others were busy on the same machine."""
         return None
+
+    @property
+    def empty(self) -> bool:
+        """Whether the run's page needs no section for it, since the table of steps says it all."""
+        return False

@@ -22,3 +22,8 @@ class EnvironmentResult(ResultBase):
 
     type: Literal["environment"] = "environment"
     missing: list[str] = []
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is missing."""
+        return not self.missing

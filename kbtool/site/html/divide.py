@@ -18,9 +18,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from kbtool.markdown.escape import attribute, inline
-from kbtool.markdown.markup import bullets, heading, join, slug
+from kbtool.markdown.markup import bullets, clipped, heading, join, slug
 from kbtool.site import addresses as at
-from kbtool.site.parts import clipped
 
 BUDGET = 20_800
 """Bytes of HTML that a part may have, by ``weight``: with the theme around it, and the list of

@@ -9,11 +9,20 @@ from functools import partial
 from kbtool.ledger.claims.report import WRONG, Grade, Item, Reckoned
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import ranged
-from kbtool.markdown.markup import bullets, facts, join, muted, nothing, slim_table, stacked_table
+from kbtool.markdown.markup import (
+    bullets,
+    facts,
+    join,
+    muted,
+    nothing,
+    optional,
+    slim_table,
+    stacked_table,
+)
 from kbtool.site import addresses as at
 from kbtool.site.index import Index, page_of
 from kbtool.site.pages.base import Page, Pages, Source
-from kbtool.site.parts import last, optional, page_title, remarks, section
+from kbtool.site.parts import last, page_title, remarks, section
 from kbtool.site.text.quoted import finding
 
 

@@ -13,10 +13,12 @@ from kbtool.markdown.figures import many
 from kbtool.markdown.markup import (
     anchor,
     chip,
+    clipped,
     facts,
     join,
     muted,
     nothing,
+    optional,
     outward,
     stacked_table,
 )
@@ -30,11 +32,9 @@ from kbtool.site.paging import HEAVY_ROWS, Part
 from kbtool.site.parts import (
     backlinks,
     cite,
-    clipped,
     confirmed,
     crumb,
     fixed_place,
-    optional,
     page_title,
     section,
     session_cell,

@@ -8,11 +8,11 @@ from functools import partial
 
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import many
-from kbtool.markdown.markup import heading, join, slim_table
+from kbtool.markdown.markup import folded, heading, join, optional, slim_table, yes_no
 from kbtool.model.kernel import Kernel, Target
 from kbtool.site import addresses as at
 from kbtool.site.pages.base import Page, Pages, Source
-from kbtool.site.parts import folded, optional, page_title, section, yes_no
+from kbtool.site.parts import page_title, section
 
 
 def _pages(source: Source) -> Iterator[Page]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kbtool.markdown.escape import inline
-from kbtool.markdown.markup import anchor, bullets, heading, join, stacked_table
+from kbtool.markdown.markup import anchor, bullets, heading, join, optional, stacked_table
 from kbtool.model.session import Decision, Plan, Session
 from kbtool.site.index import Index
-from kbtool.site.parts import cite, optional, section, sourced, turned, why_unknown
+from kbtool.site.parts import cite, section, sourced, turned, why_unknown
 
 
 def decisions(index: Index, session: Session) -> str:

@@ -12,11 +12,11 @@ from kbtool.ledger.sittings import months_of, sitting_of
 from kbtool.markdown.chart import Bar, stacked
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import UNKNOWN, minutes, money
-from kbtool.markdown.markup import chip, join, nothing, nowrap, slim_table
+from kbtool.markdown.markup import chip, join, nothing, nowrap, optional, slim_table
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
-from kbtool.site.parts import cite, last, optional, page_title, section
+from kbtool.site.parts import cite, last, page_title, section
 from kbtool.site.sums import MONEY, cell, rollups
 
 

@@ -17,8 +17,10 @@ from kbtool.markdown.markup import (
     bullets,
     cards,
     chip,
+    clipped,
     join,
     muted,
+    no_ratio,
     nothing,
     nowrap,
     stacked_table,
@@ -30,7 +32,7 @@ from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.times import against, results_anchor
-from kbtool.site.parts import clipped, newer_noisy, no_ratio, page_title, section
+from kbtool.site.parts import newer_noisy, page_title, section
 from kbtool.site.sums import stated, time
 
 

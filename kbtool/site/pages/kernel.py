@@ -10,10 +10,20 @@ from kbtool.ledger.measured import groups, target_of
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import benchmark, build, instant, noise_reason, validation, worst_error
 from kbtool.markdown.figures import significant as figure
-from kbtool.markdown.markup import chip, facts, heading, join, nothing, nowrap, stacked_table, table
+from kbtool.markdown.markup import (
+    chip,
+    clipped,
+    facts,
+    heading,
+    join,
+    nothing,
+    nowrap,
+    stacked_table,
+    table,
+)
 from kbtool.model.kernel import Kernel
 from kbtool.model.run import Run
-from kbtool.runner.words import cases_passed, headline, span
+from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import source
@@ -22,10 +32,12 @@ from kbtool.site.pages.history import history
 from kbtool.site.pages.measured import results
 from kbtool.site.pages.times import OLDER
 from kbtool.site.pages.variants import ladder
-from kbtool.site.parts import backlinks, clipped, crumb, newer_noisy, page_title, section
+from kbtool.site.parts import backlinks, crumb, newer_noisy, page_title, section
 from kbtool.site.text.drawing import DrawingError, inlined
 from kbtool.site.text.prose import rendered
 from kbtool.site.text.quoted import files_beside, in_html
+from kbtool.steps.benchmark.report import span
+from kbtool.steps.validate.report import cases_passed
 from kbtool.store.prose import design, readme
 from kbtool.store.sources import kernel_file
 

@@ -19,7 +19,7 @@ from kbtool.ledger.measured import (
 )
 from kbtool.markdown.escape import block, code, inline
 from kbtool.markdown.figures import share_of_ceiling, significant
-from kbtool.markdown.markup import bullets, chip, heading, join, muted, slim_table
+from kbtool.markdown.markup import bullets, chip, folded, heading, join, muted, no_ratio, slim_table
 from kbtool.markdown.plot import Axis, Mark, Point, Row, Series, plot, rows, timed
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.benchmark import BenchmarkCase
@@ -34,7 +34,7 @@ from kbtool.site.pages.times import (
     results_anchor,
     run_link,
 )
-from kbtool.site.parts import compare_link, folded, newer_noisy, no_ratio
+from kbtool.site.parts import compare_link, newer_noisy
 
 _MOST_POINTS = 400
 """In one chart; with more, peers other than the baseline are left to the table."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kbtool.markdown.escape import inline
-from kbtool.markdown.markup import anchor, chip, heading, join, slim_table
+from kbtool.markdown.markup import anchor, chip, heading, join, optional, slim_table
 from kbtool.model.session import Measurement, Session
-from kbtool.site.parts import cite, optional, section, why_unknown
+from kbtool.site.parts import cite, section, why_unknown
 
 
 def measurements(session: Session) -> str:

@@ -1,4 +1,4 @@
-"""Bugs put back: on a run's page which cases found which, on a bug's page its edits."""
+"""The edits that put a bug back, on the page of the bug."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 from kbtool.markdown.escape import block, code, inline
 from kbtool.markdown.markup import (
-    bullets,
     chip,
-    facts,
     heading,
-    join,
     nothing,
     stacked_table,
 )
@@ -18,59 +15,9 @@ from kbtool.model.kinds.mutants import MutantResult, MutantsResult
 from kbtool.model.mutant import Mutant
 from kbtool.site import addresses as at
 from kbtool.site.index import BugCase, Index
-from kbtool.site.parts import clipped, folded, section
-from kbtool.steps.mutants import headline
+from kbtool.site.parts import section
+from kbtool.steps.mutants.report import verdict
 from kbtool.store.sources import kernel_file, kernel_paths
-
-
-def found(index: Index, result: MutantsResult, here: str) -> str:
-    """Every mutant of a run: its verdict, and how many cases found it."""
-    bounded = result.bound is not None
-    header = ["Mutant", "Bug", "Verdict", "Cases that found it"]
-    header += [f"Cases over {result.bound:g}"] if bounded else []
-    lines = [
-        [
-            _edit(index, one, here),
-            index.link(_bug_page(one.bug), here),
-            chip(verdict(one)),
-            str(len(one.killed_by)),
-            *([str(len(one.over_bound))] if bounded else []),
-            inline(clipped(one.message or one.mutant.equivalent or "", 140)),
-        ]
-        for one in result.mutants
-    ]
-    return join(
-        [
-            inline(headline(result)) + ".",
-            facts(
-                [
-                    ("Cases", str(len(result.cases))),
-                    ("Target", code(result.target)),
-                    ("Device", inline(result.device)),
-                    ("Seed", code(result.seed)),
-                    ("Artifact without bugs", code(result.sha256[:12])),
-                ]
-            ),
-            stacked_table([*header, "Remark"], lines, {3, 4} if bounded else {3}, filtered=True),
-            _through(result),
-            folded(
-                f"Cases whose findings another has too: {len(result.replaceable)}",
-                bullets(inline(result.cases[number]) for number in result.replaceable),
-            )
-            if result.replaceable
-            else "Every case finds something that no other finds.",
-        ]
-    )
-
-
-def _edit(index: Index, one: MutantResult, here: str) -> str:
-    """The name of an edit, linked to its lines on the page of its bug, if the bug still has it."""
-    name, page = code(one.mutant.id), _bug_page(one.bug)
-    session, _, bug = one.bug.partition("#bugs.")
-    case = index.bugs.get((session, bug))
-    if case is None or one.mutant.id not in (mutant.id for mutant in case.bug.mutants):
-        return name
-    return at.link(name, f"{page}#mutants.{at.fragment(one.mutant.id)}", here)
 
 
 def edits(index: Index, case: BugCase, here: str) -> str:
@@ -172,25 +119,3 @@ def _killers(index: Index, mutant: Mutant) -> str:
     more = f" and {len(killed_by) - _SHOWN} more" if len(killed_by) > _SHOWN else ""
     said = f" The first says: {inline(judged.one.message)}" if judged.one.message else ""
     return f"Found by {names}{more}.{said}"
-
-
-def _through(result: MutantsResult) -> str:
-    if result.bound is None:
-        return ""
-    return bullets(
-        f"Found by {code(name)}, but let through by a bound of {result.bound:g}: "
-        + (", ".join(code(one.mutant.id) for one in result.let_through(name)) or "none")
-        for name in result.case_sets
-    )
-
-
-def _bug_page(reference: str) -> str:
-    session, _, bug = reference.partition("#bugs.")
-    return at.bug_page(session, bug)
-
-
-def verdict(one: MutantResult) -> str:
-    """What became of it, in a word or two."""
-    if one.finding is not None:
-        return "survived" if one.verdict == "survived" else one.finding
-    return "found" if one.verdict == "killed" else "equivalent"

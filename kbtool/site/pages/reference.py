@@ -8,11 +8,11 @@ from functools import cache, partial
 from typing import Any
 
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.markup import anchor, bullets, heading, join, slim_table
+from kbtool.markdown.markup import anchor, bullets, heading, join, slim_table, yes_no
 from kbtool.model.json_schema import MODELS, plain_schema
 from kbtool.site import addresses as at
 from kbtool.site.pages.base import Page, Pages, Source
-from kbtool.site.parts import page_title, yes_no
+from kbtool.site.parts import page_title
 
 
 def _pages(source: Source) -> Iterator[Page]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from shlex import quote
 
@@ -10,42 +11,25 @@ from kbtool.markdown.escape import block, code, inline
 from kbtool.markdown.figures import UNKNOWN, instant, many, seconds
 from kbtool.markdown.markup import (
     admonition,
-    bullets,
     chip,
+    clipped,
     facts,
     join,
     nothing,
     nowrap,
+    optional,
     slim_table,
     stacked_table,
     table,
 )
-from kbtool.model.kinds.benchmark import BenchmarkResult
-from kbtool.model.kinds.build import BuildResult
-from kbtool.model.kinds.command import CommandResult
-from kbtool.model.kinds.environment import EnvironmentResult
-from kbtool.model.kinds.minimise import MinimiseResult
-from kbtool.model.kinds.mutants import MutantsResult
-from kbtool.model.kinds.profile import ProfileResult
-from kbtool.model.kinds.sanitise import SanitiseResult
-from kbtool.model.kinds.tune import TuneResult
-from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.run import Run
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.index import Index, has_section
-from kbtool.site.pages import benchmark, debugging, mutants, tune, validation
 from kbtool.site.pages.base import Page, Pages, Source, listed
 from kbtool.site.paging import HEAVY_ROWS, Part
-from kbtool.site.parts import (
-    backlinks,
-    clipped,
-    crumb,
-    optional,
-    page_title,
-    section,
-    session_cell,
-)
+from kbtool.site.parts import backlinks, compare_link, crumb, page_title, section, session_cell
+from kbtool.steps import kind_of
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -186,81 +170,47 @@ def _steps(index: Index, run: Run, here: str) -> str:
 
 def _results(index: Index, run: Run, here: str) -> list[str]:
     """A section a step that has something to show."""
-    shown = []
-    for number, step in enumerate(run.steps, 1):
-        if not has_section(step):
-            continue
-        parts: list[str | None] = [block(step.error) if step.error else None]
-        match step.result:
-            case ValidationResult():
-                parts.append(validation.validated(step.result, here))
-            case BenchmarkResult():
-                parts += [
-                    benchmark.timed_beside(step.result),
-                    benchmark.with_others(run, step.result, here),
-                ]
-            case BuildResult():
-                parts.append(_build(step.result))
-            case MutantsResult():
-                parts.append(mutants.found(index, step.result, here))
-            case MinimiseResult():
-                parts.append(debugging.minimised(step.result))
-            case TuneResult():
-                parts.append(tune.tuned(step.result))
-            case ProfileResult():
-                parts.append(debugging.profiled(step.result, here))
-            case SanitiseResult():
-                parts.append(debugging.sanitised(step.result))
-            case CommandResult():
-                parts.append(_command(step.result))
-            case EnvironmentResult():
-                parts.append(_environment(step.result))
-            case None:
-                pass
-        shown.append(section(inline(step.title), f"step-{number}", *parts))
-    return shown
+    links = RunLinks(index, run, here)
+    return [
+        section(
+            inline(step.title), f"step-{number}",
+            block(step.error) if step.error else None,
+            kind_of(step.result).page(step.result, links) if step.result else None,
+        )
+        for number, step in enumerate(run.steps, 1)
+        if has_section(step)
+    ]  # fmt: skip
 
 
-def _build(result: BuildResult) -> str:
-    return join(
-        [
-            facts(
-                [
-                    ("Target", code(result.target)),
-                    ("Specialisation", result.specialisation and code(result.specialisation)),
-                    ("Artifact", code(result.artifact)),
-                    ("Hash", code(result.sha256[:12])),
-                    ("Size", f"{result.bytes:,} bytes"),
-                    ("Compiler", inline(result.compiler)),
-                    ("Cache", _cache(result)),
-                ]
-            ),
-            f"Flags: {code(' '.join(result.flags))}" if result.flags else None,
-        ]
-    )
+@dataclass(frozen=True)
+class RunLinks:
+    """Where results lead from the page of their run."""
 
+    index: Index
+    run: Run
+    here: str
 
-def _cache(result: BuildResult) -> str:
-    if result.warm:
-        return "was built before"
-    return f"built now, {result.reused} objects from before" if result.reused else "built now"
+    def json(self) -> str:
+        """The same page as JSON."""
+        return at.link("JSON", at.twin(self.here), self.here)
 
+    def compare(self, arm: str) -> str:
+        """The page that compares, with the arm chosen."""
+        return compare_link(inline(arm), self.run.id, arm, self.here)
 
-def _command(result: CommandResult) -> str:
-    produced = [f"{code(name)} {code(digest[:12])}" for name, digest in result.produced.items()]
-    exit_code = "none: it was stopped" if result.exit_code is None else str(result.exit_code)
-    return join(
-        [
-            block(" ".join(quote(part) for part in result.argv)),
-            f"Exit status: {exit_code}",
-            block(result.output_tail) if result.output_tail.strip() else nothing("No output."),
-            bullets(produced),
-        ]
-    )
+    def bug(self, reference: str) -> str:
+        """The bug by its title."""
+        session, _, bug = reference.partition("#bugs.")
+        return self.index.link(at.bug_page(session, bug), self.here)
 
-
-def _environment(result: EnvironmentResult) -> str:
-    return bullets(inline(item) for item in result.missing)
+    def mutant(self, bug: str, mutant: str) -> str:
+        """The lines of the edit on the page of its bug, where that still has it."""
+        session, _, id_ = bug.partition("#bugs.")
+        case = self.index.bugs.get((session, id_))
+        if case is None or mutant not in (one.id for one in case.bug.mutants):
+            return code(mutant)
+        page = at.bug_page(session, id_)
+        return at.link(code(mutant), f"{page}#mutants.{at.fragment(mutant)}", self.here)
 
 
 def _machine(run: Run) -> str:

@@ -9,14 +9,14 @@ from itertools import groupby
 
 from kbtool.markdown.escape import attribute_line, code, inline, raw
 from kbtool.markdown.figures import many
-from kbtool.markdown.markup import bullets, facts, join
+from kbtool.markdown.markup import bullets, facts, folded, join
 from kbtool.model.kernel import Kernel
 from kbtool.site import addresses as at
 from kbtool.site.html import divide
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.mutants import line_of
-from kbtool.site.parts import folded, page_title
+from kbtool.site.parts import page_title
 from kbtool.store.sources import kernel_file, kernel_paths
 
 

@@ -6,12 +6,12 @@ from decimal import Decimal
 
 from kbtool.markdown.escape import attribute, inline, raw
 from kbtool.markdown.figures import minutes
-from kbtool.markdown.markup import anchor, chip, muted, stacked_table
+from kbtool.markdown.markup import anchor, chip, muted, optional, stacked_table
 from kbtool.model.base import Quantity
 from kbtool.model.session import Session, Step
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
-from kbtool.site.parts import cite, optional, section, why_unknown
+from kbtool.site.parts import cite, section, why_unknown
 
 _WIDTH, _HEIGHT = 150, 14
 

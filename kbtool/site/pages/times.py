@@ -5,12 +5,11 @@ from __future__ import annotations
 from kbtool.ledger.measured import Group, Machine, Pairs
 from kbtool.markdown.escape import code
 from kbtool.markdown.figures import instant, significant, validation
-from kbtool.markdown.markup import muted, nowrap
+from kbtool.markdown.markup import muted, no_ratio, nowrap
 from kbtool.model.run import Run
-from kbtool.runner.words import not_reached
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
-from kbtool.site.parts import no_ratio
+from kbtool.steps.base import not_reached
 
 OLDER = "older than the sources"
 """Said of a run that built other sources than the tree has now."""
@@ -41,7 +40,9 @@ def passed_text(run: Run) -> str:
     checked = validation(run)
     if checked is None:
         return "no data because the run has no validation"
-    return nowrap(f"{checked.cases_passed} of {len(checked.cases)}{not_reached(checked)}")
+    return nowrap(
+        f"{checked.cases_passed} of {len(checked.cases)}{not_reached(checked.not_reached)}"
+    )
 
 
 def run_link(index: Index, run: Run, here: str) -> str:

@@ -17,7 +17,6 @@ from kbtool.markdown.plot import Axis, Row, rows, timed
 from kbtool.model.kernel import Kernel
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
-from kbtool.site.pages.benchmark import ceiling
 from kbtool.site.pages.times import (
     OLDER,
     commit_text,
@@ -25,6 +24,7 @@ from kbtool.site.pages.times import (
     run_link,
 )
 from kbtool.site.parts import newer_noisy
+from kbtool.steps.benchmark.page import ceiling
 
 
 def ladder(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from statistics import geometric_mean
+from collections.abc import Sequence
 from typing import Any
 
 from kbtool.gpu.harness import peers_named_in, unknown_peer
 from kbtool.model.errors import UsageError
 from kbtool.model.kinds.base import names_in
 from kbtool.model.kinds.benchmark import BenchmarkResult, BenchmarkStep
+from kbtool.model.run import StepStatus
 from kbtool.model.words import many
-from kbtool.steps.base import Context, Outcome, run_alone, with_part
-from kbtool.steps.validate import library_request
+from kbtool.steps.base import Context, Links, Outcome, Ran, StepKind, Table
+from kbtool.steps.benchmark import page, report
+from kbtool.steps.worker import library_request, run_alone, with_part
 
 PEER_SECONDS = 300.0
 """A turn of a peer may take so long: its first call may compile for minutes."""
@@ -26,8 +27,10 @@ RULE = (
 )
 
 
-class Benchmark:
+class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
     """Refuses any file that validate has not passed in the same run."""
+
+    result = BenchmarkResult
 
     def plan(self, step: BenchmarkStep, context: Context) -> list[str]:
         """The cases and the samples."""
@@ -85,7 +88,19 @@ class Benchmark:
                 f"{len(refused)} of {many(len(result.cases), 'figure')} refused: {first}",
                 result, first,
             )  # fmt: skip
-        return Outcome("passed", headline(result), result)
+        return Outcome("passed", report.headline(result), result)
+
+    def found(self, result: BenchmarkResult, status: StepStatus) -> str:
+        """The speed beside the baseline."""
+        return report.speed(result)
+
+    def report(self, result: BenchmarkResult, ran: Ran) -> Sequence[str | Table]:
+        """See ``report``."""
+        return report.report(result)
+
+    def page(self, result: BenchmarkResult, links: Links) -> str:
+        """See ``page``."""
+        return page.page(result, links)
 
 
 class _HangError(Exception):
@@ -170,69 +185,3 @@ def _peers(step: BenchmarkStep) -> list[str] | None:
 
 def _named(step: BenchmarkStep) -> str:
     return "" if step.variants == "default" else f", variants {step.variants} an arm each"
-
-
-def headline(result: BenchmarkResult) -> str:
-    """A benchmark in a line: the geometric mean of the ratios and their range."""
-    timed = many(len(result.cases), "case")
-    if result.noise is not None:
-        return f"{timed} timed; {result.noise}, so no ratio is claimed"
-    ratios = result.ratios()
-    if not ratios:
-        return f"{timed} timed; no {result.baseline} to compare with"
-    best, between = (
-        [value for values in result.by_set(between=between).values() for value in values]
-        for between in (False, True)
-    )
-    against_best = f"; best peer ÷ {result.subject}: {_span(best)}" if best else ""
-    if between:
-        against_best += f"; between plain kernels {_span(between)}"
-    return f"{result.baseline} ÷ {result.subject}: {_span(ratios)}{against_best}"
-
-
-def report(result: BenchmarkResult) -> list[str]:
-    """Where there are several case sets, each against the best peers of its cases, in lines."""
-    sets = result.by_set()
-    if result.noise is not None or len(sets) < 2:
-        return []
-    between = result.by_set(between=True)
-    return [
-        f"{name or 'all'}: best peer ÷ {result.subject}: {_span(ratios)}"
-        + (f"; between plain kernels {_span(between[name])}" if name in between else "")
-        for name, ratios in sets.items()
-    ]
-
-
-def remarks(result: BenchmarkResult) -> list[str]:
-    """What the table leaves open: why an arm was not timed, whose output is wrong, in lines."""
-    total = f"of {many(len(result.cases), 'case')}"
-    absent = Counter(item for case in result.cases for item in case.absent.items())
-    lines = [
-        f"{arm} not timed in {count} {total}: {reason}" for (arm, reason), count in absent.items()
-    ]
-    wrong: dict[str, list[str | None]] = {}
-    for case in result.cases:
-        for arm, error in case.peers.items():
-            if not error.passed:
-                wrong.setdefault(arm, []).append(error.message)
-    lines += [
-        f"{arm} wrong, and so no peer, in {len(said)} {total}; in the first: {said[0]}"
-        for arm, said in wrong.items()
-    ]
-    if result.not_reached:
-        lines.append(f"{many(result.not_reached, 'case')} not reached")
-    timings = [timing for case in result.cases for timing in case.arms.values()]
-    calls = [timing.calls_per_sample for timing in timings]
-    if max(calls, default=1) > 1:
-        took = [timing.sample_ms for timing in timings]
-        lines.append(
-            f"a sample: {min(calls)} to {max(calls)} calls, {min(took):.2f} to {max(took):.2f} ms"
-        )
-    return lines
-
-
-def _span(ratios: list[float]) -> str:
-    return (
-        f"geometric mean {geometric_mean(ratios):.2f}×,"
-        f" {min(ratios):.2f}× to {max(ratios):.2f}× over {many(len(ratios), 'case')}"
-    )

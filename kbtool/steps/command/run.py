@@ -10,7 +10,8 @@ from pathlib import Path
 from kbtool.gpu.build import first_error, sha256_of
 from kbtool.gpu.process import run_process
 from kbtool.model.kinds.command import CommandResult, CommandStep
-from kbtool.steps.base import Context, Outcome
+from kbtool.steps.base import Context, Links, Outcome, StepKind
+from kbtool.steps.command import page
 
 _TAIL = 40
 
@@ -22,8 +23,10 @@ def _path() -> str:
     )
 
 
-class Command:
+class Command(StepKind[CommandStep, CommandResult]):
     """Runs a program without a shell; what it must produce is hashed."""
+
+    result = CommandResult
 
     def plan(self, step: CommandStep, context: Context) -> list[str]:
         """The command line and the files it must leave."""
@@ -75,3 +78,7 @@ class Command:
             what = "did not produce" if absent else "did not write anew"
             return Outcome("failed", f"{step.run[0]} {what} {names}", result)
         return Outcome("passed", f"{step.run[0]} exited with {done.returncode}", result)
+
+    def page(self, result: CommandResult, links: Links) -> str:
+        """See ``page``."""
+        return page.page(result, links)

@@ -6,16 +6,19 @@ import time
 from collections import Counter
 from typing import Any
 
-from kbtool.gpu.build import BuildPlan
-from kbtool.model.kernel import Kernel
-from kbtool.model.kinds.build import BuildResult
 from kbtool.model.kinds.validate import ValidateStep, ValidationResult
+from kbtool.model.run import StepStatus
 from kbtool.model.words import many
-from kbtool.steps.base import Context, Outcome, run_worker, with_part, worker_failure
+from kbtool.steps.base import Context, Links, Outcome, StepKind
+from kbtool.steps.validate import page, report
+from kbtool.steps.worker import library_request, run_worker, with_part, worker_failure
 
 
-class Validate:
+class Validate(StepKind[ValidateStep, ValidationResult]):
     """Opens the gate for benchmarks, for the very file that passed."""
+
+    result = ValidationResult
+    failure_says_all = True
 
     def plan(self, step: ValidateStep, context: Context) -> list[str]:
         """The case sets and how many cases they hold."""
@@ -80,28 +83,12 @@ class Validate:
             first = f"{wrong[0].place}: {wrong[0].message}"
             return Outcome("failed", f"{len(wrong):,} of {run} wrong", known, first, first)
         context.validated.append(known)
-        return Outcome("passed", f"{total:,} of {run} right{others}{_margin(known)}", known)
+        return Outcome("passed", f"{total:,} of {run} right{others}{report.margin(known)}", known)
 
+    def found(self, result: ValidationResult, status: StepStatus) -> str:
+        """How many cases passed."""
+        return report.cases_passed(result)
 
-def library_request(plan: BuildPlan, built: BuildResult, kernel: Kernel) -> dict[str, Any]:
-    """The part of a worker's request that says what to load."""
-    return {
-        "library": str(plan.library),
-        "sha256": built.sha256,
-        "harness": str(plan.folder / kernel.harness),
-        "interface": str(plan.folder / kernel.interface) if kernel.interface else None,
-        "device": "cuda" if plan.target == "cuda" else "cpu",
-    }
-
-
-def _margin(result: ValidationResult) -> str:
-    shares = [
-        (share, f"{case.place} {name}")
-        for case in result.cases
-        for name, output in case.outputs.items()
-        if (share := output.share) is not None
-    ]
-    if not shares:
-        return ""
-    share, where = max(shares)
-    return f"; nearest to its bound: {where}, at {share:.0%}"
+    def page(self, result: ValidationResult, links: Links) -> str:
+        """See ``page``."""
+        return page.page(result, links)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import noise_reason, significant
-from kbtool.markdown.markup import chip, facts, join, nothing, slim_table, table
+from kbtool.markdown.markup import chip, facts, folded, join, no_ratio, nothing, slim_table, table
 from kbtool.model.kinds.tune import TuneCase, TuneResult
-from kbtool.runner.words import not_reached
-from kbtool.site.parts import folded, no_ratio
+from kbtool.steps.base import Links, not_reached
 
 
-def tuned(result: TuneResult) -> str:
+def page(result: TuneResult, links: Links) -> str:
     """The library's own choice beside the best, then every time."""
     noise, none = noise_reason(result), no_ratio(result)
     better = sum(case.best != case.own for case in result.cases)
@@ -45,7 +44,7 @@ def tuned(result: TuneResult) -> str:
         [
             facts(
                 [
-                    ("Cases", f"{len(result.cases)} timed{not_reached(result)}"),
+                    ("Cases", f"{len(result.cases)} timed{not_reached(result.not_reached)}"),
                     ("Another setting is faster", none or f"in {better}"),
                     ("Noise", chip("noisy") + " " + inline(noise) if noise else ""),
                     ("Table", code(result.table) if result.table else "left as it was"),

@@ -6,13 +6,16 @@ import re
 
 from kbtool.model.kinds.environment import EnvironmentResult, EnvironmentStep
 from kbtool.model.run import MachineInfo
-from kbtool.steps.base import Context, Outcome
+from kbtool.steps.base import Context, Links, Outcome, StepKind
+from kbtool.steps.environment import page, report
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
-class Environment:
+class Environment(StepKind[EnvironmentStep, EnvironmentResult]):
     """Compares the probed machine with the least versions that a recipe asks for."""
+
+    result = EnvironmentResult
 
     def plan(self, step: EnvironmentStep, context: Context) -> list[str]:
         """The versions wanted."""
@@ -29,18 +32,11 @@ class Environment:
         result = EnvironmentResult(missing=missing)
         if missing:
             return Outcome("unavailable", "; ".join(missing), result)
-        return Outcome("passed", describe(context.machine), result)
+        return Outcome("passed", report.describe(context.machine), result)
 
-
-def describe(machine: MachineInfo) -> str:
-    """The machine in a line."""
-    parts = [machine.card or "no GPU", f"{machine.cores} cores ({machine.cpu})"]
-    parts += [
-        f"{name} {value}"
-        for name, value in (("torch", machine.torch), ("nvcc", machine.nvcc))
-        if value
-    ]
-    return ", ".join(parts)
+    def page(self, result: EnvironmentResult, links: Links) -> str:
+        """See ``page``."""
+        return page.page(result, links)
 
 
 def _problem(machine: MachineInfo, name: str, least: str) -> str | None:

@@ -7,13 +7,21 @@ from statistics import geometric_mean, median
 
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import many, noise_reason, share_of_ceiling, significant, sm_clock
-from kbtool.markdown.markup import bullets, chip, facts, join, nothing, slim_table
+from kbtool.markdown.markup import (
+    bullets,
+    chip,
+    facts,
+    folded,
+    join,
+    no_ratio,
+    nothing,
+    slim_table,
+    yes_no,
+)
 from kbtool.markdown.plot import Axis, Mark, Row, rows, timed
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
-from kbtool.model.run import Run
-from kbtool.runner.words import not_reached
-from kbtool.site.parts import compare_link, folded, no_ratio, yes_no
+from kbtool.steps.base import Links, not_reached
 
 _MOST_ROWS = 60
 """Cases in one chart."""
@@ -22,6 +30,11 @@ _AXIS = Axis("µs a call, log scale", "log10")
 
 _FEW = 4
 """Cases that are named where a peer was not timed; of more, how many."""
+
+
+def page(result: BenchmarkResult, links: Links) -> str:
+    """The times of every arm, what they come to, and where each can be compared."""
+    return join([timed_beside(result), _with_others(result, links)])
 
 
 def timed_beside(result: BenchmarkResult) -> str:
@@ -68,7 +81,7 @@ def timed_beside(result: BenchmarkResult) -> str:
         [
             facts(
                 [
-                    ("Cases", f"{len(result.cases)} timed{not_reached(result)}"),
+                    ("Cases", f"{len(result.cases)} timed{not_reached(result.not_reached)}"),
                     ("Subject", inline(result.subject)),
                     ("Baseline", inline(result.baseline)),
                     ("Read ceiling", f"{significant(result.read_gb_s)} GB/s"),
@@ -93,15 +106,11 @@ def timed_beside(result: BenchmarkResult) -> str:
     )  # fmt: skip
 
 
-def with_others(run: Run, result: BenchmarkResult, here: str) -> str | None:
+def _with_others(result: BenchmarkResult, links: Links) -> str | None:
     """Where an arm of the library is held against another arm, run or card."""
     timed_arms = {arm for case in result.cases for arm in case.arms}
-    links = [
-        compare_link(inline(arm), run.id, arm, here)
-        for arm in (result.subject, *result.variants)
-        if arm in timed_arms
-    ]
-    return f"Compare with other arms, runs and cards: {', '.join(links)}" if links else None
+    shown = [links.compare(arm) for arm in (result.subject, *result.variants) if arm in timed_arms]
+    return f"Compare with other arms, runs and cards: {', '.join(shown)}" if shown else None
 
 
 def _plotted(result: BenchmarkResult, arms: Sequence[str]) -> list[str]:

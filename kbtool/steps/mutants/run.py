@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,10 +24,12 @@ from kbtool.model.kinds.base import names_in
 from kbtool.model.kinds.mutants import MutantResult, MutantsResult, MutantsStep, replaceable_cases
 from kbtool.model.kinds.validate import CaseResult, ValidationResult
 from kbtool.model.mutant import Mutant
+from kbtool.model.run import StepStatus
 from kbtool.model.words import many
-from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
-from kbtool.steps.build import ninja_progress
-from kbtool.steps.validate import library_request
+from kbtool.steps.base import Context, Links, Outcome, Ran, StepKind, Table
+from kbtool.steps.build.run import ninja_progress
+from kbtool.steps.mutants import page, report
+from kbtool.steps.worker import library_request, run_worker, worker_failure
 
 _Result = TypeVar("_Result")
 
@@ -38,8 +40,10 @@ _BUILT_TOGETHER = 16
 """Mutants that are built while those before them are judged."""
 
 
-class Mutants:
+class Mutants(StepKind[MutantsStep, MutantsResult]):
     """Shows what validation is worth: a bug that it does not find is a finding."""
+
+    result = MutantsResult
 
     def plan(self, step: MutantsStep, context: Context) -> list[str]:
         """How many bugs are put back, and the cases that they meet."""
@@ -77,6 +81,18 @@ class Mutants:
             return Outcome("timeout", str(error))
         except _TimeUpError:
             return Outcome("timeout", "the time of the step was up before every mutant was judged")
+
+    def found(self, result: MutantsResult, status: StepStatus) -> str:
+        """The bugs found so far, where the step was cut short."""
+        return "" if status in {"passed", "failed"} else report.headline(result)
+
+    def report(self, result: MutantsResult, ran: Ran) -> Sequence[str | Table]:
+        """See ``report``."""
+        return report.report(result)
+
+    def page(self, result: MutantsResult, links: Links) -> str:
+        """See ``page``."""
+        return page.page(result, links)
 
 
 def _selected(step: MutantsStep, context: Context) -> list[tuple[str, Mutant]]:
@@ -166,7 +182,7 @@ class _Trial:
             def tell(last: Future[MutantResult]) -> None:
                 known = [one.result() for one in judged if one.done()]
                 self.context.on_found(self._result(passed[0], known))
-                self.context.on_progress(len(known), len(self.chosen), _told(last.result()))
+                self.context.on_progress(len(known), len(self.chosen), report.told(last.result()))
 
             for first in range(0, len(self.chosen), _BUILT_TOGETHER):
                 some = self.chosen[first : first + _BUILT_TOGETHER]
@@ -198,7 +214,7 @@ class _Trial:
                     again = pool.submit(self._judge, *self.chosen[n], libraries[n])
                     results[n] = self._alone(again)
                     self.context.on_found(self._result(passed[0], results))
-                    told = f"once more, alone: {_told(results[n])}"
+                    told = f"once more, alone: {report.told(results[n])}"
                     self.context.on_progress(len(results), len(self.chosen), told)
             return self._outcome(self._result(passed[0], results))
 
@@ -411,40 +427,6 @@ class _Trial:
         ]
         if findings:
             return Outcome(
-                "failed", headline(result), result, findings[0], "\n".join(findings)
+                "failed", report.headline(result), result, findings[0], "\n".join(findings)
             )  # fmt: skip
-        return Outcome("passed", headline(result), result)
-
-
-def headline(result: MutantsResult) -> str:
-    """What became of the bugs, in a line."""
-    counts = Counter(one.verdict for one in result.mutants)
-    equivalent = sum(
-        one.mutant.equivalent is not None and one.verdict == "survived" for one in result.mutants
-    )
-    were = "was" if counts["killed"] == 1 else "were"
-    said = [f"{counts['killed']} of {many(len(result.mutants), 'bug')} put back {were} found"]
-    survivors = [one.mutant.id for one in result.mutants if one.finding == "no case finds it"]
-    if survivors:
-        said.append(f"{len(survivors)} survived ({', '.join(survivors)})")
-    if equivalent:
-        said.append(f"{equivalent} cannot be")
-    for verdict in ("not-built", "not-judged"):
-        if counts[verdict]:
-            said.append(f"{counts[verdict]} {verdict.replace('-', ' ')}")
-    if result.not_reached:
-        said.append(f"{result.not_reached} not reached")
-    if result.bound is not None:
-        through = ", ".join(
-            f"{len(result.let_through(name))} of {len(result.found(name))} in {name}"
-            for name in result.case_sets
-        )
-        said.append(f"a fixed bound of {result.bound:g} lets through {through}")
-    return "; ".join(said)
-
-
-def _told(result: MutantResult) -> str:
-    if result.verdict != "killed":
-        return f"{result.mutant.id}: {result.verdict.replace('-', ' ')}"
-    ended = f", the process {result.cut_short}" if result.cut_short else ""
-    return f"{result.mutant.id}: found by {many(len(result.killed_by), 'case')}{ended}"
+        return Outcome("passed", report.headline(result), result)

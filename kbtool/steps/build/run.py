@@ -17,17 +17,20 @@ from kbtool.gpu.build import (
 )
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Target
-from kbtool.model.kinds.build import BuildStep
+from kbtool.model.kinds.build import BuildResult, BuildStep
 from kbtool.model.run import MachineInfo
-from kbtool.steps.base import Context, Outcome
+from kbtool.steps.base import Context, Links, Outcome, StepKind
+from kbtool.steps.build import page
 from kbtool.store.private import BUILD, build_cache, private_folder
 
 # As NINJA_STATUS asks of ninja: "[3/5] compile /somewhere/binding.cpp".
 _NINJA_STATUS = re.compile(r"\[(\d+)/(\d+)\] \w+ (.*)")
 
 
-class Build:
+class Build(StepKind[BuildStep, BuildResult]):
     """Builds the recipe's kernel with ninja."""
+
+    result = BuildResult
 
     def plan(self, step: BuildStep, context: Context) -> list[str]:
         """The target, the sources, and whether the library is there already."""
@@ -72,6 +75,10 @@ class Build:
         if passed_over:
             how += f"; {passed_over}"
         return Outcome("passed", f"{built.target} library {built.sha256[:12]}, {how}", result=built)
+
+    def page(self, result: BuildResult, links: Links) -> str:
+        """See ``page``."""
+        return page.page(result, links)
 
 
 def ninja_progress(context: Context) -> Callable[[str], None]:

@@ -6,17 +6,16 @@ from collections.abc import Sequence
 
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import seconds, significant, worst_error
-from kbtool.markdown.markup import chip, facts, join, nothing, slim_table
+from kbtool.markdown.markup import chip, facts, join, nothing, slim_table, yes_no
 from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
-from kbtool.runner.words import cases_passed
-from kbtool.site import addresses as at
-from kbtool.site.parts import yes_no
+from kbtool.steps.base import Links
+from kbtool.steps.validate.report import cases_passed
 
 NEAREST = 10
 """Cases that passed and are shown one by one; the JSON of the run has all."""
 
 
-def validated(result: ValidationResult, here: str) -> str:
+def page(result: ValidationResult, links: Links) -> str:
     """Sums, then cases: those that failed, and those nearest to their bounds."""
     worst = worst_error(result)
     failed = [case for case in result.cases if not case.passed]
@@ -41,16 +40,15 @@ def validated(result: ValidationResult, here: str) -> str:
             f"Rule: {inline(result.rule)}",
             _sums(result) if result.cases else nothing("No case was run."),
             join([f"Cases that failed: {len(failed)}", _cases(failed)]) if failed else None,
-            join([_nearest(len(passed), here), _cases(passed[:NEAREST])]) if passed else None,
+            join([_nearest(len(passed), links), _cases(passed[:NEAREST])]) if passed else None,
         ]
     )
 
 
-def _nearest(count: int, here: str) -> str:
+def _nearest(count: int, links: Links) -> str:
     if count <= NEAREST:
         return "Cases that passed, nearest to their bounds first:"
-    every = at.link("JSON", at.twin(here), here)
-    return f"Nearest to their bounds of the {count} that passed; the {every} has all:"
+    return f"Nearest to their bounds of the {count} that passed; the {links.json()} has all:"
 
 
 def _sums(result: ValidationResult) -> str:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from statistics import geometric_mean
+from collections.abc import Sequence
 from typing import Any
 
 from kbtool.model.errors import UsageError
 from kbtool.model.kinds.tune import TuneResult, TuneStep
 from kbtool.model.words import many
-from kbtool.steps.base import Context, Outcome, run_alone, with_part
-from kbtool.steps.validate import library_request
+from kbtool.steps.base import Context, Links, Outcome, Ran, StepKind, Table
+from kbtool.steps.tune import page, report
+from kbtool.steps.worker import library_request, run_alone, with_part
 from kbtool.store.write import write_atomic
 
 
-class Tune:
+class Tune(StepKind[TuneStep, TuneResult]):
     """Refuses any file that validate has not passed in the same run, as a benchmark does."""
+
+    result = TuneResult
 
     def plan(self, step: TuneStep, context: Context) -> list[str]:
         """The cases and the samples."""
@@ -72,7 +75,15 @@ class Tune:
             first = f"{wrong[0].name} with {wrong[0].best}: {wrong[0].wrong}"
             said = f"{many(len(wrong), 'setting')} wrong: {first}"
             return Outcome("failed", said, result, first)
-        return Outcome("passed", headline(result), result)
+        return Outcome("passed", report.headline(result), result)
+
+    def report(self, result: TuneResult, ran: Ran) -> Sequence[str | Table]:
+        """See ``report``."""
+        return report.report(result)
+
+    def page(self, result: TuneResult, links: Links) -> str:
+        """See ``page``."""
+        return page.page(result, links)
 
 
 def _variants(step: TuneStep, context: Context) -> list[str | None]:
@@ -85,29 +96,3 @@ def _variants(step: TuneStep, context: Context) -> list[str | None]:
     if None in variants:
         raise UsageError(f"{step.variants} is no variant to tune; name variants of the target")
     return variants
-
-
-def headline(result: TuneResult) -> str:
-    """What there is to gain, in a line."""
-    cases = many(len(result.cases), "case")
-    if result.noise is not None:
-        return f"{cases} timed; {result.noise}, so no {result.setting} is tabled"
-    better = [case for case in result.cases if case.best != case.own]
-    if not better:
-        return f"{cases} timed; no other {result.setting} is faster"
-    mean = geometric_mean(case.gain for case in result.cases)
-    most = max(case.gain for case in better)
-    where = f"; written to {result.table}: build and validate it again" if result.table else ""
-    return (
-        f"another {result.setting} is faster in {len(better)} of {cases}: by"
-        f" {mean:.3f}× in the geometric mean of all, {most:.2f}× at most{where}"
-    )
-
-
-def report(result: TuneResult) -> list[str]:
-    """Each case with its own choice and the best, in lines."""
-    return [
-        f"{case.name}, {case.variant}: own {case.own} {case.times[case.own].median_us:.2f} µs,"
-        f" best {case.best} {case.times[case.best].median_us:.2f} µs ({case.gain:.2f}×)"
-        for case in result.cases
-    ]

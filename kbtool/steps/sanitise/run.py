@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,15 @@ from kbtool.model.errors import UsageError
 from kbtool.model.kinds.base import names_in
 from kbtool.model.kinds.sanitise import SanitiseResult, SanitiseStep, ToolReport
 from kbtool.model.words import many
-from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
-from kbtool.steps.validate import library_request
+from kbtool.steps.base import Context, Links, Outcome, Ran, StepKind, Table
+from kbtool.steps.sanitise import page, report
+from kbtool.steps.worker import library_request, run_worker, worker_failure
 
 
-class Sanitise:
+class Sanitise(StepKind[SanitiseStep, SanitiseResult]):
     """Runs the operator without reference or clock: under these tools all is slow."""
+
+    result = SanitiseResult
 
     def plan(self, step: SanitiseStep, context: Context) -> list[str]:
         """The cases and the tools."""
@@ -82,20 +85,13 @@ class Sanitise:
             output,
         )
 
+    def report(self, result: SanitiseResult, ran: Ran) -> Sequence[str | Table]:
+        """See ``report``."""
+        return report.report(result)
 
-def report(result: SanitiseResult) -> list[str]:
-    """What each tool found, in lines."""
-    lines = []
-    for tool in result.tools:
-        lines += [f"{tool.tool}: {count(tool)} in {many(len(tool.cases), 'case')}", *tool.reports]
-    return lines
-
-
-def count(tool: ToolReport) -> str:
-    """How many errors a tool counted, if it came to count them."""
-    if tool.errors is None:
-        return "no count of errors"
-    return many(tool.errors, "error") if tool.errors else "no errors"
+    def page(self, result: SanitiseResult, links: Links) -> str:
+        """See ``page``."""
+        return page.page(result, links)
 
 
 def _tools(step: SanitiseStep) -> list[str]:

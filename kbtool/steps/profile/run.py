@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kbtool.gpu.profile import decide, metrics_for, parse, problem
 from kbtool.gpu.toolchain import find_profiler
 from kbtool.model.kinds.profile import ProfileCase, ProfileResult, ProfileStep
 from kbtool.model.words import many
-from kbtool.steps.base import Context, Outcome, run_worker, worker_failure
-from kbtool.steps.validate import library_request
+from kbtool.steps.base import Context, Links, Outcome, Ran, StepKind, Table
+from kbtool.steps.profile import page, report
+from kbtool.steps.worker import library_request, run_worker, worker_failure
 
 _OPTIONS = (
     "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "function",
@@ -22,8 +24,10 @@ _PROTOCOL = (
 )
 
 
-class Profile:
+class Profile(StepKind[ProfileStep, ProfileResult]):
     """Refuses any file that validate has not passed in the same run, as a benchmark does."""
+
+    result = ProfileResult
 
     def plan(self, step: ProfileStep, context: Context) -> list[str]:
         """The cases and the profiler."""
@@ -120,11 +124,10 @@ class Profile:
             "passed", f"{many(len(profiled), 'case')}, {told}", result, symptoms="\n".join(verdicts)
         )
 
+    def report(self, result: ProfileResult, ran: Ran) -> Sequence[str | Table]:
+        """See ``report``."""
+        return report.report(result)
 
-def report(result: ProfileResult) -> list[str]:
-    """What limits each case, in lines."""
-    lines = [f"{result.arm}, {result.profiler}"]
-    for case in result.cases:
-        lines.append(f"{case.name}: {case.verdict}")
-        lines += [f"  {reason}" for reason in case.reasons]
-    return lines
+    def page(self, result: ProfileResult, links: Links) -> str:
+        """See ``page``."""
+        return page.page(result, links)

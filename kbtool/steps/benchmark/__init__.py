@@ -1,0 +1,1 @@
+"""The step kind ``benchmark``: the validated library beside its peers."""

@@ -1,0 +1,164 @@
+"""A benchmark in words: a line for the run, lines and tables for the terminal."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from statistics import geometric_mean
+
+from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
+from kbtool.model.kinds.timing import Timing
+from kbtool.model.words import many, significant
+from kbtool.steps.base import Table, not_reached
+
+
+def speed(result: BenchmarkResult) -> str:
+    """How a benchmark ended, beside its baseline."""
+    ratios = result.ratios()
+    if result.noise is not None:
+        return result.noise
+    if not ratios:
+        return f"no ratio to {result.baseline}: no case has both figures"
+    return f"{span(ratios)} × the speed of {result.baseline}{not_reached(result.not_reached)}"
+
+
+def span(ratios: Iterable[float]) -> str:
+    """Least to largest: ``0.8–1.9 (geometric mean 1.2)``, the mean that steps report too."""
+    ordered = sorted(ratios)
+    low, high = significant(ordered[0]), significant(ordered[-1])
+    if len(ordered) == 1:
+        return low
+    return f"{low}–{high} (geometric mean {significant(geometric_mean(ordered))})"
+
+
+def headline(result: BenchmarkResult) -> str:
+    """A benchmark in a line: the geometric mean of the ratios and their range."""
+    timed = many(len(result.cases), "case")
+    if result.noise is not None:
+        return f"{timed} timed; {result.noise}, so no ratio is claimed"
+    ratios = result.ratios()
+    if not ratios:
+        return f"{timed} timed; no {result.baseline} to compare with"
+    best, between = (
+        [value for values in result.by_set(between=between).values() for value in values]
+        for between in (False, True)
+    )
+    against_best = f"; best peer ÷ {result.subject}: {_span(best)}" if best else ""
+    if between:
+        against_best += f"; between plain kernels {_span(between)}"
+    return f"{result.baseline} ÷ {result.subject}: {_span(ratios)}{against_best}"
+
+
+def report(result: BenchmarkResult) -> list[str | Table]:
+    """Every arm of every case, what the table leaves open, and what the times come to."""
+    on_host = any(timing.host_us for case in result.cases for timing in case.arms.values())
+    also = "; host: one call as the host sees it, launch and return included" if on_host else ""
+    plain = [case.plain_us for case in result.cases if case.plain_us]
+    if plain:
+        also += (
+            "; between: a call behind a plain kernel, both together, of which that kernel alone"
+            f" takes {statistics.median(plain):.2f}"
+        )
+    parts: list[str | Table] = [
+        f"microseconds, median ± half the interquartile range of single calls, {result.device},"
+        f" {many(result.threads, 'thread')}; ceiling: {result.read_gb_s:.1f} GB/s read{also}"
+    ]
+    sets = list(dict.fromkeys(case.case_set for case in result.cases))
+    for name in sets:
+        if len(sets) > 1:
+            parts.append(f"\n{name}")
+        cases = [case for case in result.cases if case.case_set == name]
+        parts.append(_times(result, cases, on_host))
+    if len(sets) > 1:
+        parts.append("")
+    return [*parts, *remarks(result), *by_set(result), headline(result)]
+
+
+def _times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: bool) -> Table:
+    """A table of cases, with the arms that were timed in any of them."""
+    arms = list(dict.fromkeys(arm for case in cases for arm in case.arms))
+    apart = any(case.plain_us for case in cases)
+    rows = []
+    for case in cases:
+        value, share = result.ratio(case), result.share_of_ceiling(case)
+        best, peer = result.ratio_to_best(case), result.best_peer(case)
+        hosts = [case.arms.get(result.subject), case.arms[peer] if peer else None]
+        between = result.ratio_to_best(case, between=True)
+        behind = result.best_peer(case, between=True)
+        rows.append(
+            [
+                case.name,
+                *(_timing(case.arms.get(arm)) for arm in arms),
+                "refused" if case.refused else f"{value:.2f}×" if value else "—",
+                f"{best:.2f}× {peer}" if best else "—",
+                *([f"{between:.2f}× {behind}" if between else "—"] if apart else ()),
+                *(map(_host, hosts) if on_host else ()),
+                f"{share:.0%}" if share is not None else "—",
+            ]
+        )
+    header = [
+        "case", *arms, f"{result.baseline} ÷ {result.subject}", f"best peer ÷ {result.subject}",
+        *(["between"] if apart else []),
+        *([f"host {result.subject}", "host best peer"] if on_host else []), "of ceiling",
+    ]  # fmt: skip
+    return Table(header, rows, set(range(1, len(header))))
+
+
+def by_set(result: BenchmarkResult) -> list[str]:
+    """Where there are several case sets, each against the best peers of its cases, in lines."""
+    sets = result.by_set()
+    if result.noise is not None or len(sets) < 2:
+        return []
+    between = result.by_set(between=True)
+    return [
+        f"{name or 'all'}: best peer ÷ {result.subject}: {_span(ratios)}"
+        + (f"; between plain kernels {_span(between[name])}" if name in between else "")
+        for name, ratios in sets.items()
+    ]
+
+
+def remarks(result: BenchmarkResult) -> list[str]:
+    """What the table leaves open: why an arm was not timed, whose output is wrong, in lines."""
+    total = f"of {many(len(result.cases), 'case')}"
+    absent = Counter(item for case in result.cases for item in case.absent.items())
+    lines = [
+        f"{arm} not timed in {count} {total}: {reason}" for (arm, reason), count in absent.items()
+    ]
+    wrong: dict[str, list[str | None]] = {}
+    for case in result.cases:
+        for arm, error in case.peers.items():
+            if not error.passed:
+                wrong.setdefault(arm, []).append(error.message)
+    lines += [
+        f"{arm} wrong, and so no peer, in {len(said)} {total}; in the first: {said[0]}"
+        for arm, said in wrong.items()
+    ]
+    if result.not_reached:
+        lines.append(f"{many(result.not_reached, 'case')} not reached")
+    timings = [timing for case in result.cases for timing in case.arms.values()]
+    calls = [timing.calls_per_sample for timing in timings]
+    if max(calls, default=1) > 1:
+        took = [timing.sample_ms for timing in timings]
+        lines.append(
+            f"a sample: {min(calls)} to {max(calls)} calls, {min(took):.2f} to {max(took):.2f} ms"
+        )
+    return lines
+
+
+def _span(ratios: list[float]) -> str:
+    return (
+        f"geometric mean {geometric_mean(ratios):.2f}×,"
+        f" {min(ratios):.2f}× to {max(ratios):.2f}× over {many(len(ratios), 'case')}"
+    )
+
+
+def _timing(timing: Timing | None) -> str:
+    if timing is None:
+        return "—"
+    spread = (timing.high_us - timing.low_us) / 2 / timing.median_us
+    return f"{timing.median_us:,.1f} ±{spread:3.0%}"
+
+
+def _host(timing: Timing | None) -> str:
+    return "—" if timing is None or timing.host_us is None else f"{timing.host_us:,.1f}"

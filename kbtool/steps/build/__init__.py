@@ -1,0 +1,1 @@
+"""The step kind ``build``: sources become a library."""

@@ -1,0 +1,34 @@
+"""A build on the page of its run."""
+
+from __future__ import annotations
+
+from kbtool.markdown.escape import code, inline
+from kbtool.markdown.markup import facts, join
+from kbtool.model.kinds.build import BuildResult
+from kbtool.steps.base import Links
+
+
+def page(result: BuildResult, links: Links) -> str:
+    """What was built, and how."""
+    return join(
+        [
+            facts(
+                [
+                    ("Target", code(result.target)),
+                    ("Specialisation", result.specialisation and code(result.specialisation)),
+                    ("Artifact", code(result.artifact)),
+                    ("Hash", code(result.sha256[:12])),
+                    ("Size", f"{result.bytes:,} bytes"),
+                    ("Compiler", inline(result.compiler)),
+                    ("Cache", _cache(result)),
+                ]
+            ),
+            f"Flags: {code(' '.join(result.flags))}" if result.flags else None,
+        ]
+    )
+
+
+def _cache(result: BuildResult) -> str:
+    if result.warm:
+        return "was built before"
+    return f"built now, {result.reused} objects from before" if result.reused else "built now"

@@ -1,0 +1,1 @@
+"""The step kind ``command``: a program of the knowledge base's own."""

@@ -1,0 +1,1 @@
+"""The step kind ``environment``: is this machine what the recipe needs?."""

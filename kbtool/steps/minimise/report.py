@@ -1,0 +1,128 @@
+"""A smallest failing case, in words."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from kbtool.model.kernel import GIVEN
+from kbtool.model.kinds.minimise import Axis, MinimiseResult
+from kbtool.model.words import many
+from kbtool.steps.base import Ran
+
+
+def headline(result: MinimiseResult) -> str:
+    """What was found, in a line."""
+    assert result.smallest is not None
+    said = [f"{_failing(result)}, the smallest: {result.text}"]
+    said += [
+        _short(axis)
+        for axis in result.axes
+        if _tells(axis) and type(axis.value) is int and "=" not in axis.field
+    ]
+    fault = fault_of(result)
+    return "; ".join([*said, *([fault] if fault else [])])
+
+
+def _tells(axis: Axis) -> bool:
+    """Whether a value passes; nothing goes wrong with none of a thing, which tells nothing."""
+    return any(p.state == "passes" and (p.value is False or p.value != 0) for p in axis.probes)
+
+
+def _short(axis: Axis) -> str:
+    """What was seen along a number, in few words."""
+    if axis.boundary is None:
+        return axis.sentence
+    passes, fails = axis.boundary
+    return f"{axis.field} fails from {fails} on, passes up to {passes}, of the values tried"
+
+
+def fault_of(result: MinimiseResult) -> str | None:
+    """Which part is at fault, in words; ``None`` where no part was tried, and none could be."""
+    if not result.parts:
+        if not result.parts_of:
+            return None
+        others = f"variant{'s' * (len(result.parts_of) > 1)} {' and '.join(result.parts_of)}"
+        return f"none of its parts can be run alone; those of {others} can"
+    if result.at_fault:
+        return f"at fault: {', '.join(result.at_fault)}"
+    names = ", ".join(part.name for part in result.parts)
+    return f"each part is right alone ({names}): look at what lies between them"
+
+
+def report(result: MinimiseResult, ran: Ran) -> list[str]:
+    """The smallest case that fails, what changes beside it, and the command to run it again."""
+    if result.smallest is None or result.start is None:
+        return []
+    lines = [
+        f"{_failing(result)}; from {result.start.case_set}/{result.start.name}, the smallest that"
+        " still fails:",
+        f"  {result.text}",
+        f"  {result.smallest.message}",
+    ]
+    if result.failed_draws is not None and result.failed_draws[0] < result.failed_draws[1]:
+        failed, drawn = result.failed_draws
+        lines.append(
+            f"  fails in {failed} of {many(drawn, 'draw')} of inputs: what passes below may have"
+            " been lucky"
+        )
+    telling = [axis for axis in result.axes if _tells(axis)]
+    lines += [f"  {axis.sentence}" for axis in telling]
+    others = [axis for axis in result.axes if axis not in telling]
+    if others:
+        spared = any(probe.state == "passes" for axis in others for probe in axis.probes)
+        lines.append(
+            f"  {'of the other fields ' if telling else ''}no value tried passes"
+            f"{', but for 0' if spared else ''}:"
+        )
+        lines += [f"    {axis.sentence}" for axis in others]
+    for part in result.parts:
+        lines.append(f"  part {part.name}: {'right' if part.passed else part.message}")
+    fault = fault_of(result)
+    lines += [f"  {fault}"] if fault else []
+    if result.unfinished:
+        lines.append(f"  the search ended early: {result.unfinished}")
+    return lines + [f"  {line}" for line in _again(result, ran)]
+
+
+def _again(result: MinimiseResult, ran: Ran) -> list[str]:
+    """The command that takes the smallest case again, on the inputs with which it fails; and what
+    of it the recipe has no parameter for."""
+    assert result.smallest is not None
+    step, recipe, parameters = ran
+    settings = {
+        name: value
+        for name, value in parameters.items()
+        if name in recipe.parameters and value != recipe.parameters[name].default
+    }
+
+    def sets(tried: Mapping[str, str], field: str, value: str) -> bool:
+        try:
+            bound, _ = recipe.bind(tried)
+        except ValueError:
+            return False
+        return any(one.id == step and str(getattr(one, field)) == value for one in bound.steps)
+
+    wanted = {"case": result.text or "", "seed": str(result.smallest_seed)}
+    if result.smallest.case_set != GIVEN:  # its inputs hang on its set and its name
+        wanted |= {"case": result.smallest.name, "case_sets": result.smallest.case_set}
+    unsaid = []
+    for field, value in wanted.items():
+        each = [settings, *({**settings, name: value} for name in recipe.parameters)]
+        found = next((tried for tried in each if sets(tried, field, value)), None)
+        if found is not None:
+            settings = found
+        elif field != "case_sets":  # its name finds it in several sets too
+            unsaid.append(f"{field} {value!r}")
+    command = ["kbtool", "run-recipe", recipe.name]
+    for name in recipe.parameters:
+        command += ["--set", f"{name}={settings[name]}"] if name in settings else []
+    lines = [f"again: {shlex.join(command)}"]
+    if unsaid:
+        lines.append(f"but not with {' and '.join(unsaid)}: the recipe has no parameter for that")
+    return lines
+
+
+def _failing(result: MinimiseResult) -> str:
+    count = len(result.failing)
+    return f"{count:,} of {many(result.cases, 'case')} fail{'s' * (count == 1)}"

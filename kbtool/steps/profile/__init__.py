@@ -1,0 +1,1 @@
+"""The step kind ``profile``: Nsight Compute's metrics of one call, down to a named bottleneck."""

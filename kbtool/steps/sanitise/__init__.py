@@ -1,0 +1,1 @@
+"""The step kind ``sanitise``: the built library under the tools of compute-sanitizer."""

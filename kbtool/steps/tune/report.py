@@ -1,0 +1,34 @@
+"""A tune in words."""
+
+from __future__ import annotations
+
+from statistics import geometric_mean
+
+from kbtool.model.kinds.tune import TuneResult
+from kbtool.model.words import many
+
+
+def headline(result: TuneResult) -> str:
+    """What there is to gain, in a line."""
+    cases = many(len(result.cases), "case")
+    if result.noise is not None:
+        return f"{cases} timed; {result.noise}, so no {result.setting} is tabled"
+    better = [case for case in result.cases if case.best != case.own]
+    if not better:
+        return f"{cases} timed; no other {result.setting} is faster"
+    mean = geometric_mean(case.gain for case in result.cases)
+    most = max(case.gain for case in better)
+    where = f"; written to {result.table}: build and validate it again" if result.table else ""
+    return (
+        f"another {result.setting} is faster in {len(better)} of {cases}: by"
+        f" {mean:.3f}× in the geometric mean of all, {most:.2f}× at most{where}"
+    )
+
+
+def report(result: TuneResult) -> list[str]:
+    """Each case with its own choice and the best, in lines."""
+    return [
+        f"{case.name}, {case.variant}: own {case.own} {case.times[case.own].median_us:.2f} µs,"
+        f" best {case.best} {case.times[case.best].median_us:.2f} µs ({case.gain:.2f}×)"
+        for case in result.cases
+    ]

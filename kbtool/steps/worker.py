@@ -1,0 +1,201 @@
+"""Runs ``kbtool.gpu.worker``, the process that loads a library, for the steps that need one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import kbtool
+from kbtool.gpu.build import BuildPlan
+from kbtool.gpu.probe import card_uuid
+from kbtool.gpu.process import Completed, run_process
+from kbtool.gpu.worker import EVENT
+from kbtool.model.kernel import Kernel
+from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.kinds.build import BuildResult
+from kbtool.model.kinds.tune import TuneResult
+from kbtool.model.kinds.validate import ValidationResult
+from kbtool.steps.base import Context, Outcome
+from kbtool.store.lock import LockTimeoutError, lock
+from kbtool.store.private import private_folder
+
+_LAST = frozenset(("result", "unavailable", "failed"))
+"""The events that end a worker; all others come before."""
+
+
+def library_request(plan: BuildPlan, built: BuildResult, kernel: Kernel) -> dict[str, Any]:
+    """The part of a worker's request that says what to load."""
+    return {
+        "library": str(plan.library),
+        "sha256": built.sha256,
+        "harness": str(plan.folder / kernel.harness),
+        "interface": str(plan.folder / kernel.interface) if kernel.interface else None,
+        "device": "cuda" if plan.target == "cuda" else "cpu",
+    }
+
+
+def run_worker(
+    request: dict[str, Any],
+    context: Context,
+    *,
+    timeout: float | None = None,
+    under: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    on_event: Callable[[dict[str, Any]], None] | None = None,
+    on_line: Callable[[str], None] | None = None,
+    on_tick: Callable[[], None] | None = None,
+) -> tuple[dict[str, Any], Completed]:
+    """Run ``kbtool.gpu.worker`` to its end; its last event, and how the process ended.
+
+    The event is ``{"event": "none"}`` if the process died without a word. What the worker was at,
+    where it told, is added to it as ``at``.
+
+    Args:
+        request: see ``kbtool.gpu.worker.Request``.
+        context: of the step.
+        timeout: seconds; what is left to the step where not given.
+        under: a program, with its arguments, that runs the worker and watches it.
+        env: variables to add.
+        on_event: called with each event before the last; tells the progress where not given.
+        on_line: called with each line that it prints; shows it where not given.
+        on_tick: called several times a second; tells that time passes where not given.
+    """
+    last: dict[str, Any] = {"event": "none"}
+    at: str | None = None
+
+    def told(event: dict[str, Any]) -> None:
+        context.on_progress(event["done"], event["total"], event["label"])
+
+    def read(raw: bytes) -> None:
+        nonlocal last, at
+        try:
+            event = json.loads(raw)
+        except ValueError:
+            return  # the process died in the middle of a line
+        if event["event"] == "at":
+            at = event["label"]
+        elif event["event"] in _LAST:
+            last = event
+        else:
+            (on_event or told)(event)
+
+    def read_line(line: str) -> None:
+        if line.startswith(EVENT):
+            read(line.removeprefix(EVENT).encode())
+        else:
+            (on_line or context.on_line)(line)
+
+    data = json.dumps(request).encode()
+    with tempfile.NamedTemporaryFile(prefix="kbtool-request-") as file:
+        if under:  # it may pass on neither its stdin nor the descriptor of the events
+            file.write(data)
+            file.flush()
+        done = run_process(
+            [*under, sys.executable, "-m", "kbtool.gpu.worker", *([file.name] if under else [])],
+            cwd=context.root,
+            timeout=context.remaining if timeout is None else timeout,
+            stdin=None if under else data,
+            # Threads are set before any library starts its pool: arms must not differ in this.
+            env={"OMP_NUM_THREADS": str(request["threads"]), **own_package(), **(env or {})},
+            on_line=read_line,
+            on_event=None if under else read,
+            on_tick=on_tick or context.on_tick,
+        )  # fmt: skip
+    return ({**last, "at": at} if at else last), done
+
+
+def own_package() -> dict[str, str]:
+    """Variables that let another Python import this very package, and nothing from the folder that
+    it is started in: a checkout that is not installed was found there by ``python -m kbtool``."""
+    variables = {"PYTHONSAFEPATH": "1"}
+    parent = str(Path(kbtool.__file__).parents[1])
+    # What is installed is found, and its folder ahead of Python's own would hide modules of that.
+    if parent not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        paths = (parent, os.environ.get("PYTHONPATH"))
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    return variables
+
+
+def worker_failure(event: dict[str, Any], done: Completed, doing: str) -> Outcome | None:
+    """The outcome of a worker that brought no result, or ``None`` if it did."""
+    if event["event"] == "result":
+        return None
+    where = f", in {event['at']}" if event.get("at") else ""
+    if done.timed_out:
+        return Outcome("timeout", f"stopped after {done.seconds:.0f} s{where}", output=done.output)
+    if event["event"] == "unavailable":
+        return Outcome("unavailable", event["message"], output=done.output)
+    if event["event"] == "failed":
+        message = f"{event['message']}{where}"
+        return Outcome("failed", message, error=event.get("error"), output=done.output)
+    if done.died:
+        return Outcome(
+            "failed",
+            f"the process was killed by {done.died} while {doing}{where}",
+            error=done.died,
+            output=done.output,
+        )
+    lines = done.output.strip().splitlines()
+    return Outcome(
+        "crashed",
+        f"the process ended with status {done.returncode} while {doing}{where}",
+        error=lines[-1] if lines else None,
+        output=done.output,
+    )
+
+
+def run_alone(
+    request: dict[str, Any],
+    context: Context,
+    doing: str,
+    on_event: Callable[[dict[str, Any]], None],
+    on_tick: Callable[[], None] | None = None,
+) -> tuple[Any, Outcome | None]:
+    """``run_worker`` for one that times, since two at once would measure each other.
+
+    Returns:
+        The worker's result, or the outcome of a worker that brought none.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            own = private_folder(context.root, "locks") / "benchmark.lock"
+            for path in [own, *_card_lock(request)]:
+                held.enter_context(
+                    lock(
+                        path,
+                        on_wait=lambda: context.on_waiting("another benchmark on this machine"),
+                        timeout=context.remaining,
+                    )
+                )
+        except LockTimeoutError:
+            return None, Outcome("timeout", "another benchmark kept this machine busy")
+        event, done = run_worker(request, context, on_event=on_event, on_tick=on_tick)
+    return event.get("result"), worker_failure(event, done, doing)
+
+
+def _card_lock(request: Mapping[str, Any]) -> list[Path]:
+    """What a benchmark of another checkout on the same card holds, if it is the same user's."""
+    card = card_uuid() if request.get("device") == "cuda" else None
+    return [Path(tempfile.gettempdir()) / f"kbtool-{os.getuid()}-{card}.lock"] if card else []
+
+
+R = TypeVar("R", ValidationResult, BenchmarkResult, TuneResult)
+
+
+def with_part(known: R | None, part: R, total: int) -> R:
+    """``known`` with the cases of ``part`` after its own; of all else the newer is taken.
+
+    Args:
+        known: what there is of so many cases.
+        part: more of them.
+        total: how many there are to be.
+    """
+    cases = [*(known.cases if known else []), *part.cases]
+    return part.model_copy(update={"cases": cases, "not_reached": total - len(cases)})
