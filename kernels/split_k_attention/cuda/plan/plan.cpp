@@ -7,14 +7,15 @@ namespace kbtool::cuda {
 namespace {
 
 // The splits that were asked for; else those measured to be the fastest for such a call; else 0. Calls
-// with lengths are not in the table: they may be cut otherwise.
+// with lengths are not in the table, because the ragged kernel may cut them in another way.
 int64_t given_or_measured(int64_t given, Tuned variant, const Sizes& sizes, const Card& card) {
   if (given > 0 || sizes.lengths) return given;
   return tuned_splits({variant, card.capability, card.multiprocessors, card.bandwidth, sizes.D,
                        sizes.B * sizes.Hkv, sizes.rows_of_kv_head(), sizes.Skv, 0});
 }
 
-// The sizes that decide a row's bits: of the whole call or, where splits are given, of one batch entry.
+// The plan that decides a row's bits depends on these sizes: those of the whole call or, if the caller gives
+// the splits, of one batch entry.
 Sizes sizes_to_cut(const Sizes& sizes, int64_t given_splits) {
   Sizes cut = sizes;
   if (given_splits > 0) cut.B = std::min<int64_t>(sizes.B, 1);
@@ -28,38 +29,38 @@ bool longest_tiles_first(const FusedPlan& plan, const Sizes& sizes, const Card& 
   return 2 * sizes.Sq > sizes.Skv && plan.output_tiles <= FEW_WAVES * card.multiprocessors;
 }
 
-// What decides no bits: how the blocks get their keys, and when kernels start.
+// The part of the plan that does not change the bits: how blocks load their keys, and when kernels start.
 void schedule_wgmma(FusedPlan* plan, const Sizes& sizes, const Card& card) {
   const bool few_rows = sizes.rows_of_kv_head() <= ROWS_PER_WARP;
   const int64_t blocks = plan->blocks();
-  // A block that has two multiprocessors' share of the bandwidth and does little but read is 1 % faster with
-  // four warps of cp.async than with its TMA engine (H100). So are rows of more than 128 columns, until there
-  // is more than one wave of blocks.
+  // Up to 16 query rows and half a wave, a block mostly reads, at the bandwidth of two multiprocessors. Four warps
+  // of cp.async are then 1 % faster than TMA (H100). Above 16 rows cp.async is faster for D above 128, up to one
+  // wave of blocks.
   plan->use_tma = few_rows            ? 2 * blocks > card.multiprocessors
                   : sizes.D <= 2 * 64 ? true
                                       : blocks > card.multiprocessors;
   // H200, behind a kernel that triggers no dependents: an early launch takes 0.2 to 0.5 us off a call of two
   // kernels and adds as much to a call of one.
   plan->early_launch = plan->separate_merge() ? EarlyLaunch::always : EarlyLaunch::behind_own_call;
-  // The next call's blocks would fill the multiprocessors that are still free, several clusters on one GPC
-  // and its port to the memory: 33 us instead of 28 for 64 blocks (H100).
+  // Few blocks do not trigger: the next call's blocks would start on the free multiprocessors, and several
+  // clusters would share the memory port of one GPC. 64 blocks took 33 us instead of 28 (H100).
   plan->trigger_dependents = plan->separate_merge() || 2 * blocks > card.multiprocessors;
   plan->heads_inner = plan->paired || longest_tiles_first(*plan, sizes, card);
 }
 
-// Up to 16 query rows and D of 65 to 256: wgmma reads long keys at 1 to 2 % more of the bandwidth where its
-// blocks spread evenly (H100, H200). That is one block to each pair of multiprocessors, or a full wave; and
-// where at most two clusters merge a tile or, over long keys, the separate merge kernel.
+// Up to 16 query rows and D of 65 to 256: wgmma reads long keys at 1 to 2 % more of the bandwidth if its blocks
+// spread evenly (H100, H200). They do with one block per pair of multiprocessors, and with a full wave. The merge
+// must be cheap too: at most two clusters or, over long keys, the separate merge kernel.
 bool wgmma_decodes_faster(const Sizes& sizes, const Card& card) {
-  constexpr int64_t KEYS_OF_A_PAIR = 8192;  // of a block, at least
-  constexpr int64_t KEYS_OF_A_WAVE = 1024;  // of a block, at least, for each cluster that merges
+  constexpr int64_t KEYS_OF_A_PAIR = 8192;  // minimum of a block, with one block per pair
+  constexpr int64_t KEYS_OF_A_WAVE = 1024;  // minimum of a block in a full wave, per cluster that merges
   if (sizes.D <= 64 || sizes.Skv < KEYS_OF_A_WAVE || sizes.lengths) return false;
   const FusedPlan plan = cut_wgmma(sizes, 0, card);
   const int64_t clusters = plan.separate_merge() ? 1 : plan.clusters_per_tile();
   const int64_t blocks = plan.blocks();
   const int64_t keys = sizes.Skv / plan.num_splits;
   if (2 * blocks <= card.multiprocessors) {
-    // The two blocks of a cluster would share a pair; with D above 128 wgmma is the faster one all the same.
+    // A cluster of two puts both blocks on one pair. With D above 128 wgmma is still faster than fused.
     const bool spread = (plan.cluster_size != 2 && !plan.separate_merge()) || sizes.D > 128;
     return clusters == 1 && spread && keys >= KEYS_OF_A_PAIR;
   }
@@ -74,7 +75,7 @@ FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
   const int64_t known = given_or_measured(splits, Tuned::fused, sizes, card);
   FusedPlan plan = cut_fused(sizes_to_cut(sizes, splits), known, card);
   plan.output_tiles = sizes.B * sizes.Hkv * plan.tiles_per_head;
-  plan.trigger_dependents = card.max_cluster > 1;  // sm_90 brought both
+  plan.trigger_dependents = card.max_cluster > 1;  // sm_90 introduced clusters and triggers
   plan.early_launch = plan.trigger_dependents ? EarlyLaunch::behind_own_call : EarlyLaunch::never;
   plan.heads_inner = longest_tiles_first(plan, sizes, card);
   return plan;
@@ -88,7 +89,8 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   return plan;
 }
 
-// By the rules' own splits: a measured number says how to cut a kernel, not which kernel is faster.
+// Compares the kernels with the splits that the rules choose. The measured numbers of splits would not do: they
+// say which number is best for one kernel, not which kernel is faster.
 bool wgmma_is_faster(const Sizes& whole, int64_t splits, const Card& card) {
   const Sizes sizes = sizes_to_cut(whole, splits);
   if (!card.has_wgmma() || sizes.D % 8 != 0) return false;

@@ -1,5 +1,5 @@
-// How many splits a call has, by rules. "Measured" numbers are times of bf16 calls on an H100 or an
-// H200 (ADR 0023, 0026, 0032).
+// Rules for the number of splits of a call. They come from times of bf16 calls on an H100 or an H200
+// (ADR 0023, 0026, 0032).
 #pragma once
 
 #include <algorithm>
@@ -12,15 +12,15 @@ constexpr int64_t ROWS_PER_WARP = 16;       // of fused: the rows of one mma
 constexpr int64_t ROWS_PER_WARPGROUP = 64;  // of wgmma
 
 // Keys of one split, at least.
-constexpr int64_t FEW_KEYS = 32;         // fused, where there are keys for four splits of so many
-constexpr int64_t MIN_KEYS = 64;         // fused otherwise: a key block of 16 for each of four warps
+constexpr int64_t FEW_KEYS = 32;         // fused, if there are at least four times as many keys
+constexpr int64_t MIN_KEYS = 64;         // fused with fewer keys: a key block of 16 for each of four warps
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two key blocks of 128, or four of 64
 
 // Splits that a separate merge kernel may merge.
-constexpr int64_t MAX_SEPARATE_SPLITS = 33;            // 8 tiles: two blocks for each of 132 multiprocessors
+constexpr int64_t MAX_SEPARATE_SPLITS = 33;            // 8 tiles in two blocks per multiprocessor (132)
 constexpr int64_t MAX_SEPARATE_SPLITS_ONE_WAVE = 128;  // above 16 query rows, where all blocks run at once
 
-// Keys of a split up to 16 query rows, from which on the separate merge kernel pays (H200).
+// Up to 16 query rows the separate merge kernel pays if each split has at least so many keys (H200).
 constexpr int64_t KEYS_FOR_SEPARATE_MERGE = 4096;
 
 inline int64_t largest_power_of_two(int64_t limit) {
@@ -29,8 +29,9 @@ inline int64_t largest_power_of_two(int64_t limit) {
   return power;
 }
 
-// Blocks of fused whose copies in flight saturate the memory's bandwidth, by Little's law. 64 on an H100,
-// as measured, and 91 on an H200, where 96 were. Three quarters of a card that does not tell.
+// The number of fused blocks whose copies in flight saturate the memory bandwidth, by Little's law: 64 on an H100
+// (measured: 64) and 91 on an H200 (measured: 96). If the bandwidth is unknown, three quarters of the
+// multiprocessors.
 inline int64_t blocks_to_saturate_bandwidth(const Card& card) {
   constexpr int64_t BYTES_IN_FLIGHT = 96 << 10;  // of a block: its ring buffer
   constexpr int64_t LATENCY_NS = 1850;           // of a busy memory
@@ -40,15 +41,15 @@ inline int64_t blocks_to_saturate_bandwidth(const Card& card) {
 }
 
 // fused:
-//   (a) one wave, of enough blocks to saturate the bandwidth: more of them end unevenly. Tiles of more
-//       than 16 rows and D above 128 take 3/4 of the multiprocessors: their products take longer than
-//       their keys, or a block reads less at a time.
-//   (b) the next number that one cluster merges, or a smaller one if it keeps 15/16 of those blocks;
-//   (c) otherwise a merge through the workspace, if what it saves in reading exceeds what it costs.
+//   (a) One wave, with just enough blocks to saturate the bandwidth; more blocks would end unevenly. Tiles of
+//       more than 16 rows take 3/4 of the multiprocessors, because their products take longer than loading
+//       the keys. So does D above 128, because a block then reads at a lower rate.
+//   (b) Take the next number that one cluster merges, or a smaller one if it keeps 15/16 of those blocks.
+//   (c) Otherwise merge through the workspace, if the reading that it saves exceeds the cost of the merge.
 inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& sizes, const Card& card) {
   // Elements of k that a block reads in the time of a merge through the workspace.
   constexpr int64_t MERGE_ELEMENTS = 256 * 128;
-  constexpr int64_t PAIR_KEYS = 2048;  // from which on two splits pay for their merge, at 16 rows
+  constexpr int64_t PAIR_KEYS = 2048;  // minimum for two splits to pay for their merge, up to 16 rows
   const int64_t Skv = std::min(sizes.Skv, MAX_KEYS);
   if (output_tiles <= 0) return 1;
 
@@ -63,8 +64,8 @@ inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& s
   const int64_t most =
       std::min({card.multiprocessors / output_tiles, Skv / least_keys, MAX_NUM_SPLITS});
   int64_t splits = std::min(wave, most);
-  // Two splits where each tile would leave a multiprocessor idle: larger tiles run one block to a
-  // multiprocessor, and over many keys the evener load is worth a merge.
+  // If at least half of the multiprocessors would idle, cut each tile in two. Larger tiles run one block per
+  // multiprocessor, so this pays early. For tiles of 16 rows the better balance is worth a merge over many keys only.
   const int64_t pair_keys = row_warps > 1 ? 2 * MIN_KEYS : PAIR_KEYS;
   const bool pairs = 2 * output_tiles <= card.multiprocessors && Skv >= pair_keys;
   if (splits <= 1) return pairs ? 2 : 1;
@@ -83,7 +84,7 @@ inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& s
   while (one > 1 && !in_one_cluster(one)) --one;
   if (16 * output_tiles * one >= 15 * blocks) return one;
 
-  // (c) The merge costs as much again where the last block reads more states than eight clusters leave.
+  // (c) If more than eight clusters leave states, the last block reads so many that the merge costs twice as much.
   const int64_t merge_elements = row_warps == 1 ? MERGE_ELEMENTS : MERGE_ELEMENTS / 2;
   const int64_t elements = Skv * sizes.D;
   const auto worth = [&](int64_t from, int64_t to) {
@@ -93,8 +94,8 @@ inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& s
   splits = std::min(splits, std::max<int64_t>(4 * card.max_cluster, 2 * elements / merge_elements));
   const int64_t eight = 8 * card.max_cluster;
   if (splits > eight && !worth(eight, splits)) splits = eight;
-  // From there on the first number that the largest clusters divide; where that leaves many states to
-  // merge, smaller numbers too.
+  // Search upwards for the first number that the largest clusters divide. If that leaves many states to merge,
+  // search downwards too.
   int64_t best = splits;
   int largest = 1;
   const auto consider = [&](int64_t n) {
@@ -109,10 +110,11 @@ inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& s
   return largest == 1 && one > 1 && best > 4 ? one : best;
 }
 
-// wgmma up to 16 query rows; its blocks take whole multiprocessors. One block to each pair of
-// multiprocessors where that saturates the bandwidth or leaves two clusters to merge already, else one to
-// each. Where pairs need more than a block, and few tiles have keys enough to pay for a separate merge
-// kernel, two blocks to a multiprocessor or, with up to twice as many tiles, one.
+// wgmma up to 16 query rows; a block takes a whole multiprocessor.
+//   - One block per pair of multiprocessors, if that saturates the bandwidth or already leaves two clusters to merge.
+//   - Otherwise, if there are few tiles with enough keys to pay for a separate merge kernel: two blocks per
+//     multiprocessor or, with up to twice as many tiles, one.
+//   - Otherwise one block per multiprocessor.
 inline int64_t choose_wgmma_decode_splits(int64_t output_tiles, const Sizes& sizes, const Card& card) {
   if (output_tiles <= 0) return 1;
   const int64_t pairs = largest_power_of_two(card.multiprocessors / 2 / output_tiles);
@@ -130,9 +132,9 @@ inline int64_t choose_wgmma_decode_splits(int64_t output_tiles, const Sizes& siz
   return std::max<int64_t>(1, std::min(splits, sizes.Skv / WGMMA_MIN_KEYS));
 }
 
-// wgmma above 16 query rows: a block to each multiprocessor, up to 32 to a tile; with one warpgroup half as
-// many where splits would be many and short. Where few tiles leave more than 33 multiprocessors to each, a
-// multiple of 8, and more than 64 only over many keys: on an H200 64 splits took 10 % less than 66.
+// wgmma above 16 query rows: one block per multiprocessor, up to 32 splits per tile. With one warpgroup half as
+// many, if there would be many short splits. If each tile has more than 33 multiprocessors, the number is a multiple
+// of 8 (on an H200 64 splits took 10 % less than 66), and it exceeds 64 only over many keys.
 inline int64_t choose_wgmma_splits(int64_t output_tiles, bool two_warpgroups, const Sizes& sizes,
                                    const Card& card) {
   constexpr int64_t MANY_SPLITS = 16;
@@ -152,10 +154,10 @@ inline int64_t choose_wgmma_splits(int64_t output_tiles, bool two_warpgroups, co
   return std::max<int64_t>(1, std::min(half ? splits / 2 : splits, most));
 }
 
-// Lanes of a warp of the separate merge kernel that share the splits of four columns of a row: the fewer
-// such chunks, which fill few warps, and the more splits, the more lanes. H200: two lanes take 5 % off a
-// call of 16 queries and 16 splits and add 15 to 20 % at 8 splits; four or eight take 7 to 18 % off 32
-// and 64 splits of one to four KV heads.
+// The separate merge kernel merges chunks of four columns of a row. So many lanes of a warp share the splits of one
+// chunk: more lanes for few chunks, which would fill few warps, and for many splits. H200: two lanes take 5 % off a
+// call of 16 queries and 16 splits and add 15 to 20 % at 8 splits; four or eight lanes take 7 to 18 % off 32 and 64
+// splits of one to four KV heads.
 inline int choose_merge_lanes(int64_t splits, const Sizes& sizes) {
   const int64_t chunks = sizes.rows() * ceil_div(sizes.D, 4);
   if (splits > 33 && chunks <= 4096) return 8;
@@ -164,11 +166,11 @@ inline int choose_merge_lanes(int64_t splits, const Sizes& sizes) {
   return splits > 8 && chunks <= 32768 ? 2 : 1;
 }
 
-// Blocks of the ragged kernel, which shares unlike lengths out on the device; 0 where that does not pay or
-// cannot be. Where all lengths are the same it costs 5 us, above 16 query rows 10 us (H100); a block that has
-// a whole split of the longest entry to itself may keep the others waiting longer.
+// Blocks of the ragged kernel, which divides unlike lengths among blocks on the device; 0 if it does not pay or
+// cannot run. If all lengths are the same it costs 5 us, above 16 query rows 10 us (H100). Without it, the other
+// blocks may wait longer than that for a block with a whole split of the longest entry.
 inline int choose_ragged_blocks(const Sizes& sizes, const FusedPlan& plan, const Card& card) {
-  constexpr int64_t MAX_LINE_KEYS = int64_t{1} << 31;  // of all tiles; the kernel counts 16 at a time
+  constexpr int64_t MAX_LINE_KEYS = int64_t{1} << 31;  // of all tiles together; the kernel counts blocks of 16 keys
   const bool small = plan.row_units == 1;
   const int64_t keys_of_split = sizes.Skv / plan.num_splits;
   if (!sizes.lengths || sizes.B < 2 || sizes.B > MAX_RAGGED_ENTRIES || plan.tiles_per_head != 1) {

@@ -1,10 +1,10 @@
 // Split-K attention by wgmma (sm_90a), for query tiles of 64 or 128 rows: several queries, or one query of
 // many heads that share a KV head.
 //
-// Warp-specialised: producer warps copy key blocks into a ring buffer, by TMA where it can read them; each
-// consumer warpgroup takes 64 rows. wgmma reads a byte of k or v from shared memory once for 64 rows, where
-// the fused kernel reads it once for 16, and it is asynchronous: a consumer starts Q K^T of the next key
-// block before P V of the last one, and computes the softmax of the one while the other runs.
+// Warp-specialised: producer warps copy key blocks into a ring buffer, by TMA if the strides allow it. Each consumer
+// warpgroup takes 64 rows. wgmma reads a byte of k or v from shared memory once for 64 rows; the fused kernel
+// reads it once for 16. wgmma is asynchronous: a consumer starts Q K^T of the next key block, then P V of the
+// last one, and computes the softmax of the next block while P V runs.
 //
 // With one split the output is stored from registers. Otherwise partial states merge as in the fused kernel,
 // or by a separate merge kernel.
@@ -18,8 +18,8 @@
 namespace kbtool::cuda {
 
 // SMALL_RING: two blocks share a multiprocessor, so that one reads while the other starts or ends.
-// PAIRED: a cluster of two blocks, with the same split of two query tiles; each requests half of the TMA
-// boxes and multicasts them to both.
+// PAIRED: two query tiles of the same split form a cluster of two blocks. Each block requests half of the TMA
+// boxes and multicasts them to both blocks.
 template <class Element_, int D_, int WARPGROUPS_, bool SMALL_RING_ = false, bool PAIRED_ = false>
 struct WgmmaConfig {
   using Element = Element_;
@@ -30,7 +30,7 @@ struct WgmmaConfig {
   static constexpr bool INTERLEAVED_KEYS = false;
   static constexpr bool SMALL_RING = SMALL_RING_;
   static constexpr bool PAIRED = PAIRED_;
-  static constexpr int BLOCKS = SMALL_RING ? 2 : 1;  // of a multiprocessor
+  static constexpr int BLOCKS = SMALL_RING ? 2 : 1;  // per multiprocessor
 
   static constexpr int BLOCK_M = 64 * WARPGROUPS;
   static constexpr int BLOCK_KV = D == 256 || SMALL_RING ? 64 : 128;
@@ -39,7 +39,7 @@ struct WgmmaConfig {
 
   static constexpr int CONSUMER_WARPS = 4 * WARPGROUPS;
   static constexpr int PRODUCER_WARPS = 4;
-  static constexpr int THREADS = 32 * CONSUMER_WARPS;  // of the epilogue
+  static constexpr int THREADS = 32 * CONSUMER_WARPS;  // the consumers; they run the epilogue too
   static constexpr int LAUNCH_THREADS = THREADS + 32 * PRODUCER_WARPS;
   // With three or four warpgroups on a multiprocessor, registers move from producers to consumers:
   // 2 x 232 + 40 = 3 x 168, 208 + 48 = 2 x 128. One register more would deadlock.
@@ -51,7 +51,7 @@ struct WgmmaConfig {
                                          (WARPGROUPS + 1) * LAUNCH_REGISTERS,
                 "what the launch gives a block");
   static constexpr int COPY_THREADS = 32 * PRODUCER_WARPS;
-  static constexpr int SCAN_THREADS = COPY_THREADS - 32;  // with TMA, which one thread requests
+  static constexpr int SCAN_THREADS = COPY_THREADS - 32;  // one warp requests TMA, the others scan
   static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
   static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
 
@@ -75,16 +75,16 @@ struct WgmmaConfig {
   static constexpr int ML_OFFSET = STATE_STEP;  // float2 [1, BLOCK_M]
   static constexpr int RECEIVED_ML_OFFSET = ML_OFFSET + BLOCK_M * 8;  // float2 [cluster, BLOCK_M]
 
-  // In a tile of k or v.
+  // Byte offset of a chunk in a tile of k or v.
   static __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
     return panel_offset(row, chunk, BLOCK_KV);
   }
-  // Of the chunks of 16 bytes in a tile, as they lie in memory: eight to a key of a panel.
+  // The key of a 16-byte chunk. Chunks are numbered as they lie in shared memory: eight per key of a panel.
   static __device__ __forceinline__ int key_of(int chunk) { return chunk / 8 % BLOCK_KV; }
   static __host__ __device__ constexpr int received_o_offset(int cluster) {  // float4
     return RECEIVED_ML_OFFSET + cluster * BLOCK_M * 8;
   }
-  // Shares are rounded up: by less than a chunk of 16 bytes for each block.
+  // The share of each block is rounded up to whole chunks of 16 bytes.
   static_assert(received_o_offset(MAX_CLUSTER) + (BLOCK_M * STATE_CHUNKS + MAX_CLUSTER) * 16 <=
                     BARRIER_OFFSET,
                 "what a cluster's blocks send lies clear of the barrier that counts it");
@@ -108,8 +108,8 @@ struct Ring {
   __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(1, stage); }
   __device__ __forceinline__ uint32_t keys_free(int stage) const { return barrier(2, stage); }
   __device__ __forceinline__ uint32_t values_free(int stage) const { return barrier(3, stage); }
-  // In place of values_full, for values that come by TMA and are scanned first: the copies have landed; every
-  // scanning thread is done.
+  // These two replace values_full if values come by TMA and are scanned first. The first says that the copies have
+  // landed, the second that all scanning threads are done.
   __device__ __forceinline__ uint32_t values_landed(int stage) const { return barrier(4, stage); }
   __device__ __forceinline__ uint32_t values_scanned(int stage) const { return barrier(5, stage); }
   __device__ __forceinline__ uint32_t queries_full() const { return barrier(6, 0); }
@@ -214,7 +214,7 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const WorkUnit& a
   for (int64_t key0 = 0; key0 < keys; key0 += C::BLOCK_KV) {
     const int count = static_cast<int>(min(static_cast<int64_t>(C::BLOCK_KV), keys - key0));
     const int stage = position.stage;
-    // On a fresh barrier the phase before the first counts as complete, so this does not wait at first.
+    // In the first round this does not wait: on a new barrier the phase before the first counts as complete.
     barrier_wait(ring.keys_free(stage), position.parity ^ 1);
     copy_block(k_copier, ring.keys(stage), ring.keys_full(stage), key0, count, false, stage);
     barrier_wait(ring.values_free(stage), position.parity ^ 1);
@@ -306,7 +306,7 @@ __device__ __forceinline__ void load_query_tile(const FusedParams& fp, const Wor
     return ring.base + panel_offset(row, chunk, C::BLOCK_M);
   });
   wait_copies<0>();
-  if (fp.q_factor != 1.0f) {  // -1 and 0 are exact
+  if (fp.q_factor != 1.0f) {  // otherwise -1 or 0, which multiply exactly
     const int chunk = thread % C::CHUNKS;  // the chunks that this thread has copied and waited for
 #pragma unroll 1
     for (int row = thread / C::CHUNKS; row < at.rows; row += C::THREADS / C::CHUNKS) {
@@ -327,7 +327,7 @@ __device__ __forceinline__ void start_qk(uint32_t q, uint32_t k,
   const uint64_t b = k_major_descriptor(k);
 #pragma unroll
   for (int step = 0; step < C::D / 16; ++step) {
-    // Four steps of 32 bytes to a panel; descriptors count 16 bytes.
+    // A panel holds four steps of 32 bytes. Descriptors count in units of 16 bytes.
     const uint64_t inside = step % 4 * 2;
     wgmma_shared<typename C::Element>(s, a + (step / 4 * C::BLOCK_M * 8 + inside),
                                          b + (step / 4 * C::BLOCK_KV * 8 + inside), step > 0);
@@ -447,7 +447,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
     if (!uses_tma<C>(fp)) fence_async_proxy();  // TMA and wgmma share the async proxy
     __syncwarp();
   };
-  RingPosition<C> scanned;  // among the key blocks whose values are scanned
+  RingPosition<C> scanned;  // counts only key blocks whose values are scanned
   const auto await_values = [&](int64_t key0, const RingPosition<C>& last, auto plain) {
     if (!plain && uses_tma<C>(fp) && key0 + C::BLOCK_KV > seen_by_tile) {
       await(ring.values_scanned(last.stage), scanned.parity);
@@ -516,11 +516,11 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
   start_pv<C>(weights, ring.values(last.stage), state.o);
   wgmma_wait<0>(state.o);
   finish_values(last_key0, last.stage, ANY);
-  if constexpr (C::PAIRED) release(ring.values_free(last.stage));  // its producer waits for that to end
+  if constexpr (C::PAIRED) release(ring.values_free(last.stage));  // the producer waits for this before it exits
 }
 
-// Stores output and LSE of a warp's rows where there is one split. They pass through shared memory in the
-// place of the same rows of Q, which only this warpgroup reads: the other one may still need its own.
+// Stores output and LSE of a warp's rows if there is one split. The output passes through shared memory, over the
+// same rows of Q. Only this warpgroup reads those; the other warpgroup may still need its own rows.
 template <class C>
 __device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const WorkUnit& at,
                                                     unsigned char* smem, int warp, int lane,
@@ -569,7 +569,7 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
     wgmma_kernel(const __grid_constant__ FusedParams fp, const __grid_constant__ TensorMaps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char wgmma_smem[];
-  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // uniform, and seen so
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // tells the compiler that it is uniform
   const int lane = threadIdx.x % 32;
   const Ring<C> ring{shared_address(wgmma_smem)};
   if (threadIdx.x == 0) {
@@ -596,7 +596,8 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
       produce<C>(fp, at, ring, wgmma_smem, thread);
       wait_copies<0>();
     }
-    // The cluster barrier counts exited threads as arrived; epilogue_sync leaves them out.
+    // The producers may exit here: the cluster barrier counts exited threads as arrived, and epilogue_sync counts
+    // consumers only.
   } else {
     if constexpr (C::UNEVEN_REGISTERS) acquire_registers<C::CONSUMER_REGISTERS>();
     {
