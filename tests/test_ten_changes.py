@@ -182,6 +182,8 @@ found = {
     "check": said("check", "--json"),
     "costs": said("costs", "--json"),
     "titles": said("export", "titles"),
+    "corpus": said("export", "corpus"),
+    "corpus schema": said("schema", "corpus"),
 }
 try:
     add_site(found)
@@ -225,6 +227,11 @@ def test_a_field_of_a_bug(effects):
     assert "How bad it is." in effects["schema"]
     assert "severity: high" in effects["show"]
     assert json.loads(effects["twin"])["record"]["severity"] == "high"
+    (bug,) = [
+        line for line in map(json.loads, effects["corpus"].splitlines()) if line["type"] == "bug"
+    ]
+    assert bug["severity"] == "high"
+    assert "severity" in json.loads(effects["corpus schema"])["$defs"]["CorpusBug"]["properties"]
     assert "Severity" in effects["pages"]["bugs/2025-01-01-a/it-crashes.md"], effects["err"]
 
 

@@ -1,41 +1,44 @@
 """The corpus: what a line of ``kbtool export corpus`` may hold.
 
 Made from the records, for those who learn from them: people, search, models. A line is one object
-with a ``type``. Where the meaning or the name of a field changes, or one goes, the version goes
-up; a new field alone does not raise it. Unknown is null. Figures with units are text as stated.
+with a ``type``. A bug and a fix have every field of their records; other lines have the fields
+named here. Where the meaning or the name of a field changes, or one goes, the version goes up; a
+new field alone does not raise it. Unknown is null. Figures with units are text as stated.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, Field, RootModel
+from pydantic import AwareDatetime, ConfigDict, Field, RootModel
 
 from kbtool.model.base import (
     Commit,
     KernelId,
     Model,
     PatternId,
-    Quantity,
     SessionId,
     Slug,
     SourceFile,
 )
 from kbtool.model.kinds.base import Sha256
 from kbtool.model.kinds.minimise import FailingCase
-from kbtool.model.mutant import Mutant
 from kbtool.model.pattern import Rule, Supersession, Symptom
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo, RunStatus, Seconds, StepStatus
 from kbtool.model.session import (
+    Bug,
     CostLine,
     Decision,
     Environment,
     Evidence,
-    Hypothesis,
+    Fix,
     Measurement,
     Step,
 )
+
+_ALL_WRITTEN = ConfigDict(json_schema_serialization_defaults_required=True)
+"""Every field is in the line, one with a default too, so the schema requires it."""
 
 
 class Corpus(Model):
@@ -107,33 +110,23 @@ class CorpusPattern(Model):
     """The documents that `source` cites, by a short name."""
 
 
-class CorpusBug(Model):
-    """A fault that a session met."""
+class CorpusBug(Bug):
+    """A fault that a session met: the fields of its record, and its fixes."""
+
+    model_config = _ALL_WRITTEN
 
     type: Literal["bug"] = "bug"
     id: str
     """SESSION#bugs.ID."""
     session: SessionId
-    title: str
-    component: str | None
-    symptom: str | None
-    cause: str | None
-    status: Literal["open", "fixed", "worked-around", "unknown"]
-    """As the session left it."""
-    error_text: str | None
-    """The error message, as printed."""
-    minutes_lost: Quantity | None
-    recurrence_of: str | None
-    """The same fault met earlier: SESSION#bugs.ID."""
-    hypotheses: list[Hypothesis]
-    mutants: list[Mutant]
-    """Edits that put the bug back."""
     fixes: list[str]
     """The fixes of it, in any session: SESSION#fixes.ID."""
 
 
-class CorpusFix(Model):
-    """A change that mends a bug."""
+class CorpusFix(Fix):
+    """A change that mends a bug: the fields of its record."""
+
+    model_config = _ALL_WRITTEN
 
     type: Literal["fix"] = "fix"
     id: str
@@ -141,15 +134,6 @@ class CorpusFix(Model):
     session: SessionId
     bug: str
     """SESSION#bugs.ID."""
-    change: str
-    place: str | None
-    """File and lines, as stated."""
-    commit: Commit | None
-    confirmed: bool | None
-    """Whether a test showed that the fault was gone."""
-    shown_by: list[str]
-    """What showed it: RECORD#path."""
-    note: str | None
 
 
 class CorpusBuild(Model):

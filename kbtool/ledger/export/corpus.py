@@ -143,21 +143,9 @@ def _absolute(session: Session, reference: str) -> str:
 def _bugs(session: Session, fixes: dict[str, list[str]]) -> Iterator[CorpusBug]:
     for bug in session.bugs:
         id_ = f"{session.id}#bugs.{bug.id}"
-        yield CorpusBug(
-            id=id_,
-            session=session.id,
-            title=bug.title,
-            component=bug.component,
-            symptom=bug.symptom,
-            cause=bug.cause,
-            status=bug.status,
-            error_text=bug.error_text,
-            minutes_lost=bug.minutes_lost,
-            recurrence_of=bug.recurrence_of and _absolute(session, bug.recurrence_of),
-            hypotheses=bug.hypotheses,
-            mutants=bug.mutants,
-            fixes=sorted(fixes.get(id_, [])),
-        )
+        recurrence_of = bug.recurrence_of and _absolute(session, bug.recurrence_of)
+        own = {"id": id_, "session": session.id, "recurrence_of": recurrence_of}
+        yield CorpusBug(**{**dict(bug), **own}, fixes=sorted(fixes.get(id_, [])))
 
 
 def _named_fixes(session: Session) -> Iterator[tuple[str, Fix]]:
@@ -167,17 +155,8 @@ def _named_fixes(session: Session) -> Iterator[tuple[str, Fix]]:
 
 def _fixes(session: Session) -> Iterator[CorpusFix]:
     for name, fix in _named_fixes(session):
-        yield CorpusFix(
-            id=name,
-            session=session.id,
-            bug=_absolute(session, fix.bug),
-            change=fix.change,
-            place=fix.place,
-            commit=fix.commit,
-            confirmed=fix.confirmed,
-            shown_by=[_absolute(session, reference) for reference in fix.shown_by],
-            note=fix.note,
-        )
+        own = {"id": name, "session": session.id, "bug": _absolute(session, fix.bug)}
+        yield CorpusFix(**{**dict(fix), **own})
 
 
 def _attempts(session: Session) -> Iterator[CorpusAttempt]:
