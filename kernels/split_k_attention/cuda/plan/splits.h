@@ -134,7 +134,7 @@ inline int64_t choose_wgmma_decode_splits(int64_t output_tiles, const Sizes& siz
 
 // wgmma above 16 query rows: one block per multiprocessor, up to 32 splits per tile. With one warpgroup half as
 // many, if there would be many short splits. If each tile has more than 33 multiprocessors, the number is a multiple
-// of 8 (on an H200 64 splits took 10 % less than 66), and it exceeds 64 only over many keys.
+// of 8 (on an H200 64 splits took 10 % less than 66). It exceeds 64 only over many keys.
 inline int64_t choose_wgmma_splits(int64_t output_tiles, bool two_warpgroups, const Sizes& sizes,
                                    const Card& card) {
   constexpr int64_t MANY_SPLITS = 16;
@@ -154,10 +154,10 @@ inline int64_t choose_wgmma_splits(int64_t output_tiles, bool two_warpgroups, co
   return std::max<int64_t>(1, std::min(half ? splits / 2 : splits, most));
 }
 
-// The separate merge kernel merges chunks of four columns of a row. So many lanes of a warp share the splits of one
-// chunk: more lanes for few chunks, which would fill few warps, and for many splits. H200: two lanes take 5 % off a
-// call of 16 queries and 16 splits and add 15 to 20 % at 8 splits; four or eight lanes take 7 to 18 % off 32 and 64
-// splits of one to four KV heads.
+// The separate merge kernel merges chunks of four columns of a row. This is the number of lanes of a warp that share
+// the splits of one chunk. It is larger for few chunks, which would fill few warps, and for many splits. H200: two
+// lanes take 5 % off a call of 16 queries and 16 splits and add 15 to 20 % at 8 splits; four or eight lanes take 7
+// to 18 % off 32 and 64 splits of one to four KV heads.
 inline int choose_merge_lanes(int64_t splits, const Sizes& sizes) {
   const int64_t chunks = sizes.rows() * ceil_div(sizes.D, 4);
   if (splits > 33 && chunks <= 4096) return 8;
