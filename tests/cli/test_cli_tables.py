@@ -69,7 +69,7 @@ def test_what_fits_in_no_way_is_told_a_row_at_a_time(capsys, monkeypatch):
 
 def test_the_width_is_that_of_the_terminal(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((40, 9)))
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda *_, **__: os.terminal_size((40, 9)))
     wrapped = printed(capsys)
     assert max(map(len, wrapped.splitlines())) <= 40
     monkeypatch.setenv("COLUMNS", "wide")

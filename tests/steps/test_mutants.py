@@ -265,7 +265,9 @@ def test_one_that_crashes_and_one_that_hangs_are_found_and_stop_no_other(
     second_kernel_base, kbtool
 ):
     put_back(second_kernel_base, "crashes", "hangs", "no-sum")
-    done = kbtool("run-recipe", "mutants", "--set", "limit=8 s", root=second_kernel_base)
+    # A process that was silent for less than half of the limit is not taken for one that hangs, and
+    # a busy machine takes seconds to import torch.
+    done = kbtool("run-recipe", "mutants", "--set", "limit=30 s", root=second_kernel_base)
     assert done.code == 0, done.err
     found = by_id(mutants_of(second_kernel_base)[1])
     assert found["crashes"].cut_short == "died"
@@ -274,7 +276,7 @@ def test_one_that_crashes_and_one_that_hangs_are_found_and_stop_no_other(
     assert found["crashes"].message == "small/none: the process was killed by SIGSEGV"
     assert found["hangs"].cut_short == "hung"
     assert found["hangs"].killed_by == [SOME]
-    assert found["hangs"].message == "small/some: did not end within 8 s"
+    assert found["hangs"].message == "small/some: did not end within 30 s"
     assert found["no-sum"].cut_short is None
 
 
