@@ -33,6 +33,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Two processes with two threads each on two cores: a thread that waits must not spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+# Processes of pytest-xdist are told a terminal's width, and tables would keep to it.
+os.environ.pop("COLUMNS", None)
+
 FIXTURES = Path(__file__).parent / "fixtures"
 REPOSITORY = Path(__file__).parent.parent
 

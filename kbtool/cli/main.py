@@ -62,6 +62,17 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; click itself would end with status 1 where a pipe's reader has gone."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGoneError from error
+
+
+class ReaderGoneError(Exception):
+    """Nobody reads what is written."""
+
 
 @click.group(
     cls=LazyGroup,
@@ -110,7 +121,7 @@ def run(argv: list[str] | None = None) -> int:
         return _say(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return _say("interrupted", 4)
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGoneError):
         # The reader of a pipe has gone (`| head`): nothing left to say, and nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
