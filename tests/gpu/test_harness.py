@@ -27,8 +27,8 @@ def written(folder: Path, text: str) -> Path:
 
 def test_a_baseline_that_is_no_peer_is_refused(tmp_path):
     assert load_harness(written(tmp_path, SOUND)).BASELINE_ARM == "torch"
-    misspelt = SOUND.replace('ARM = "torch"', 'ARM = "torhc"')
-    with pytest.raises(HarnessError, match=r"BASELINE_ARM is 'torhc', .* PEERS: torch, quick"):
+    misspelt = SOUND.replace('ARM = "torch"', 'ARM = "torchh"')
+    with pytest.raises(HarnessError, match=r"BASELINE_ARM is 'torchh', .* PEERS: torch, quick"):
         load_harness(written(tmp_path, misspelt))
 
 
