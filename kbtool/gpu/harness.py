@@ -10,8 +10,9 @@ import ast
 import importlib.util
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
@@ -171,13 +172,24 @@ def peers_named_in(path: Path) -> list[str] | None:
     return None
 
 
+class _UncachedLoader(SourceFileLoader):
+    """Compiles the source as it stands. Cached byte code passes for current after an edit of the
+    same size within a second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the file."""
+        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return code
+
+
 def load_module(path: Path, name: str) -> ModuleType:
     """Import the Python file at ``path`` under ``name``.
 
     Raises:
         HarnessError: it is not there or does not import.
     """
-    spec = importlib.util.spec_from_file_location(name, path)
+    loader = _UncachedLoader(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None or not path.is_file():
         raise HarnessError(f"{path} is not there")
     module = importlib.util.module_from_spec(spec)

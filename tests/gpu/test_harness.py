@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,20 @@ def written(folder: Path, text: str) -> Path:
 
 def test_a_baseline_that_is_no_peer_is_refused(tmp_path):
     assert load_harness(written(tmp_path, SOUND)).BASELINE_ARM == "torch"
-    misspelt = SOUND.replace('ARM = "torch"', 'ARM = "torchh"')
-    with pytest.raises(HarnessError, match=r"BASELINE_ARM is 'torchh', .* PEERS: torch, quick"):
+    misspelt = SOUND.replace('ARM = "torch"', 'ARM = "torhc"')
+    with pytest.raises(HarnessError, match=r"BASELINE_ARM is 'torhc', .* PEERS: torch, quick"):
         load_harness(written(tmp_path, misspelt))
+
+
+def test_a_harness_edited_within_a_second_is_read_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    path = written(tmp_path, SOUND)
+    load_harness(path)
+    before = path.stat()
+    path.write_text(SOUND.replace('ARM = "torch"', 'ARM = "torhc"'))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(HarnessError, match="BASELINE_ARM is 'torhc'"):
+        load_harness(path)
 
 
 @pytest.mark.parametrize("name", ["workspace_bytes", "PEERS"])
