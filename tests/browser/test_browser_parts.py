@@ -20,7 +20,7 @@ GLOSSARY = Path(__file__).parents[2] / "docs" / "guide" / "glossary.md"
     ("address", "part"),
     [
         ("sessions/2025-10-12-n2.html#plans", "sessions/2025-10-12-n2~"),
-        (f"{KERNEL}/src/cuda/fused.cuh.html#L300", f"{KERNEL}/src/cuda/fused.cuh~L"),
+        (f"{KERNEL}/src/cuda/fused/fused.cuh.html#L300", f"{KERNEL}/src/cuda/fused/fused.cuh~L"),
         ("guide/glossary.html#claim", "guide/glossary~"),
     ],
 )
@@ -63,7 +63,7 @@ def test_figures_are_aligned_by_what_the_table_says(own: Served, visit: Open) ->
 
 def test_the_line_that_is_meant_is_seen(own: Served, visit: Open) -> None:
     seen = visit(own.http)
-    seen.goto(f"{own.http}/{KERNEL}/src/cuda/fused.cuh.html#L10")
+    seen.goto(f"{own.http}/{KERNEL}/src/cuda/fused/fused.cuh.html#L10")
     band = """id => getComputedStyle(document.getElementById(id), "::before").backgroundColor"""
     meant, other = (seen.page.evaluate(band, name) for name in ("L10", "L11"))
     assert meant != other and "0, 0, 0, 0" not in meant
