@@ -6,12 +6,12 @@ facts of its file for as long as the file does not change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kbtool.checks.facts import Found
+from kbtool.checks.facts import Found, Questions
 from kbtool.checks.paths import claim_at, locate
 from kbtool.model.address import AddressError, figure_of, resolve
 from kbtool.model.pattern import Pattern
@@ -22,9 +22,6 @@ from kbtool.store.pool import in_processes
 from kbtool.store.read import MAX_RUN_BYTES
 from kbtool.store.scan import File
 from kbtool.store.tree import Entry, load_record
-
-Questions = Mapping[str, Sequence[str]]
-"""Path of a file → paths in its record."""
 
 
 def answer_all(
@@ -46,7 +43,7 @@ def _answer_part(root: str, questions: Questions, files: Sequence[File]) -> list
     done = []
     for file in files:
         entry = _load(root, file)
-        done.append((file.path, {path: _look_up(entry, path) for path in questions[file.path]}))
+        done.append((file.path, {path: look_up(entry, path) for path in questions[file.path]}))
     return done
 
 
@@ -63,7 +60,8 @@ def _load(root: str, file: File) -> Entry[Any] | None:
     return loaded if isinstance(loaded, Entry) else None
 
 
-def _look_up(entry: Entry[Any] | None, path: str) -> Found:
+def look_up(entry: Entry[Any] | None, path: str) -> Found:
+    """What stands at a path in a record; ``None`` for one that cannot be read."""
     if entry is None:  # it has changed under us
         return Found("", "", "", "the record cannot be read")
     try:

@@ -8,13 +8,13 @@ imported at all.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbtool.checks.facts import Facts
+from kbtool.checks.facts import Facts, Questions
 from kbtool.checks.rules import TREE_RULES
-from kbtool.checks.tree import Tree
+from kbtool.checks.tree import Tree, places_asked
 from kbtool.model.finding import Finding
 from kbtool.store.cache import Cache, code_digest, now_ns
 from kbtool.store.pool import collector_off
@@ -64,10 +64,15 @@ def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes])
             facts.append(Facts.from_json(file.path, kept))
             stamps[file.path] = file.stamp
     read_at = now_ns()
-    if new:
+    new_runs = [file for file in new if file.kind == "run"]
+    for files in ([file for file in new if file.kind != "run"], new_runs):
+        if not files:
+            continue
         from kbtool.checks.pool import examine_all
 
-        for path, stamp, value in examine_all(root, new, jobs):
+        # Runs come second: what others ask of them is known by then, so each is loaded once.
+        asked = _asked_of(new_runs, facts) if files is new_runs else {}
+        for path, stamp, value in examine_all(root, files, asked, jobs):
             stamps[path] = stamp
             facts.append(Facts.from_json(path, value))
             if cache:
@@ -83,8 +88,8 @@ def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes])
         from kbtool.checks.answers import answer_all
 
         by_path = {item.path: item for item in facts}
-        asked = [File(path, by_path[path].kind, stamps.get(path, NO_STAMP)) for path in questions]
-        for path, answers in answer_all(root, asked, questions, jobs):
+        there = [File(path, by_path[path].kind, stamps.get(path, NO_STAMP)) for path in questions]
+        for path, answers in answer_all(root, there, questions, jobs):
             by_path[path].answers.update(answers)
             tree.asked.add(path)
     findings = list(found.findings)
@@ -97,6 +102,13 @@ def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes])
     if cache:
         cache.save(stamps)
     return Report(sorted(set(findings)), found.files)
+
+
+def _asked_of(runs: Sequence[File], facts: Iterable[Facts]) -> Questions:
+    """Path of a run's file → paths in it that other records lead to."""
+    asked = places_asked(facts)
+    ids = {file.path: file.path.rsplit("/", 1)[1].partition(".")[0] for file in runs}
+    return {path: sorted(asked[id_]) for path, id_ in ids.items() if id_ in asked}
 
 
 def _digest() -> str:

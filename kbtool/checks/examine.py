@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from kbtool.checks.answers import look_up
 from kbtool.checks.facts import Facts, Location, Ref
 from kbtool.checks.paths import claim_at, locate
 from kbtool.checks.prose_rules import figures_have_sources, figures_in, prose_of
@@ -27,15 +28,22 @@ from kbtool.model.session import Session
 from kbtool.store.document import DocumentError, conflict, parse
 from kbtool.store.load import validate
 from kbtool.store.scan import FileKind
-from kbtool.store.tree import parse_run
+from kbtool.store.tree import Entry, parse_run
 
 _MODELS: dict[FileKind, type[Model]] = {
     "session": Session, "pattern": Pattern, "kernel": Kernel, "ledger": Ledger,
 }  # fmt: skip
 
 
-def examine(path: str, kind: FileKind, raw: bytes) -> Facts:
-    """What the file says, and everything that is wrong with it by itself."""
+def examine(path: str, kind: FileKind, raw: bytes, asked: Sequence[str] = ()) -> Facts:
+    """What the file says, and everything that is wrong with it by itself.
+
+    Args:
+        path: the file.
+        kind: its kind.
+        raw: its bytes.
+        asked: of a run, the paths in it that other records lead to; they are answered.
+    """
     facts = Facts(path, kind, promised_id(path, kind))
     text = raw.decode("utf-8", errors="replace")
     if kind in {"notes", "text"}:
@@ -47,7 +55,7 @@ def examine(path: str, kind: FileKind, raw: bytes) -> Facts:
     elif kind == "notes":
         _examine_notes(facts, raw)
     elif kind == "run":
-        _examine_run(facts, raw)
+        _examine_run(facts, raw, asked)
     else:
         _examine_record(facts, raw)
     for text_rule in TEXT_RULES:
@@ -73,7 +81,7 @@ def _examine_notes(facts: Facts, raw: bytes) -> None:
         )
 
 
-def _examine_run(facts: Facts, raw: bytes) -> None:
+def _examine_run(facts: Facts, raw: bytes, asked: Sequence[str]) -> None:
     run = parse_run(raw, facts.path)
     if isinstance(run, Finding):
         facts.valid = False
@@ -95,6 +103,8 @@ def _examine_run(facts: Facts, raw: bytes) -> None:
         "verdicts": run.verdicts,
         "validated_at": run.validated_at.isoformat(),
     }
+    entry = Entry(facts.path, run, None)
+    facts.answers = {path: look_up(entry, path) for path in asked}
 
 
 def _examine_record(facts: Facts, raw: bytes) -> None:

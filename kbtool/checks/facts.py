@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,6 +18,10 @@ SESSION_ROLES = frozenset(("follows", "stated_in", "since"))
 """Links that must name a session."""
 PATTERN_ROLES = frozenset(("supersedes", "related", "evidence", "evidence against", "step"))
 """Links that must name a pattern."""
+
+
+Questions = Mapping[str, Sequence[str]]
+"""Path of a file → paths in its record that others lead to."""
 
 
 class Ref(NamedTuple):

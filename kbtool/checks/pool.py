@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from kbtool.checks.facts import Questions
 from kbtool.model.finding import Finding
 from kbtool.store.document import MAX_BYTES
 from kbtool.store.pool import in_processes
@@ -16,22 +17,25 @@ Examined = tuple[str, Stamp, list[Any]]
 """Path, the stamp of what was read, the facts as JSON."""
 
 
-def examine_all(root: str, files: Sequence[File], jobs: int | None = None) -> list[Examined]:
+def examine_all(
+    root: str, files: Sequence[File], asked: Questions, jobs: int | None = None
+) -> list[Examined]:
     """The facts of every file, in any order.
 
     Args:
         root: the root of the knowledge base.
         files: the files.
+        asked: what other records ask of those that are runs.
         jobs: processes; one a core where not given, and one where the files are few and small.
     """
     # Before the processes part, or each would import every model again.
     import kbtool.checks.examine  # noqa: F401
 
-    answers = in_processes(files, partial(_examine_part, root), jobs)
+    answers = in_processes(files, partial(_examine_part, root, asked), jobs)
     return [(path, tuple(stamp), facts) for path, stamp, facts in answers]
 
 
-def _examine_part(root: str, files: Sequence[File]) -> list[Examined]:
+def _examine_part(root: str, asked: Questions, files: Sequence[File]) -> list[Examined]:
     # Garbage is collected neither here nor in the children: there is no cyclic rubbish worth it.
     from kbtool.checks.examine import examine
     from kbtool.checks.facts import Facts
@@ -44,6 +48,6 @@ def _examine_part(root: str, files: Sequence[File]) -> list[Examined]:
         if isinstance(got, Finding):
             facts = Facts(path, kind, promised_id(path, kind), [got], valid=False)
         else:
-            facts, stamp = examine(path, kind, got[0]), got[1]
+            facts, stamp = examine(path, kind, got[0], asked.get(path, ())), got[1]
         done.append((path, stamp, facts.to_json()))
     return done

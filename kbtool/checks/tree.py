@@ -6,7 +6,7 @@ facts by then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -60,23 +60,32 @@ class Tree:
 
     def questions(self) -> dict[str, list[str]]:
         """Path of a file → paths in its record that others lead to, as yet without an answer."""
-        asked: dict[str, set[str]] = {}
-        for facts in self.facts:
-            places = [ref.target for ref in facts.refs if ref.role not in {"label", "kernel"}]
-            for figure in facts.figures:
-                places += figure.of
-            for place in places:
-                id_, _, path = place.partition("#")
-                target = self.record(id_) if path else None
-                if target is not None and target.valid and path not in target.answers:
-                    asked.setdefault(target.path, set()).add(path)
-        return {path: sorted(paths) for path, paths in asked.items()}
+        asked = {}
+        for id_, paths in places_asked(self.facts).items():
+            target = self.record(id_)
+            if target is not None and target.valid and (new := paths - target.answers.keys()):
+                asked[target.path] = sorted(new)
+        return asked
 
     @cached_property
     def run_of(self) -> dict[str, Facts]:
         """Run id → its last attempt."""
         attempts = sorted(self.runs, key=lambda facts: facts.run.get("attempt", 0))
         return {facts.id: facts for facts in attempts}
+
+
+def places_asked(all_facts: Iterable[Facts]) -> dict[str, set[str]]:
+    """Record id → the paths in that record that links and figures of others lead to."""
+    asked: dict[str, set[str]] = {}
+    for facts in all_facts:
+        places = [ref.target for ref in facts.refs if ref.role not in {"label", "kernel"}]
+        for figure in facts.figures:
+            places += figure.of
+        for place in places:
+            id_, _, path = place.partition("#")
+            if path:
+                asked.setdefault(id_, set()).add(path)
+    return asked
 
 
 Rule = Callable[[Tree], Iterator[Finding]]

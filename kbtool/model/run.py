@@ -255,8 +255,16 @@ def digest_of_record(record: dict[str, Any]) -> str:
     if rest.get("taken_in") is None:
         # So that the digest of before, which ``taken_in`` keeps, follows from the rest.
         rest.pop("taken_in", None)
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = _CANONICAL.encode(rest)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True,
+    separators=(",", ":"),
+    allow_nan=False,
+    check_circular=False,  # what was read from JSON holds no circle, and looking costs a fifth
+)
 
 
 def first_record(record: dict[str, Any]) -> dict[str, Any]:

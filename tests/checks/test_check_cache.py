@@ -32,9 +32,9 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     real = pool._examine_part
 
-    def part(root, files):
+    def part(root, asked, files):
         seen.extend(file.path for file in files)
-        return real(root, files)
+        return real(root, asked, files)
 
     monkeypatch.setattr(pool, "_examine_part", part)
     return seen
@@ -179,10 +179,10 @@ def test_the_work_of_a_process_that_dies_is_done_by_its_parent(base, monkeypatch
     parent = os.getpid()
     real = pool._examine_part
 
-    def part(root, files):
+    def part(root, asked, files):
         if os.getpid() != parent:
             os.kill(os.getpid(), 9)
-        return real(root, files)
+        return real(root, asked, files)
 
     monkeypatch.setattr(pool, "_examine_part", part)
     assert len(base.findings(jobs=3)) == 10

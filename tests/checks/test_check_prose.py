@@ -329,3 +329,17 @@ def test_a_figure_rounded_to_any_digits_agrees_and_its_neighbours_do_not(number,
     for other in (rounded + 2 * unit, rounded - 2 * unit):
         if other > 0 and Decimal(1).scaleb(-places) <= unit:
             assert "comes to" in judged(f"{other:f} µs", "R#a", None, [f"{exact:f} us"])
+
+
+def test_a_run_that_prose_quotes_is_loaded_once(known, monkeypatch):
+    known.write("sessions/2025-01-01-a/notes.md", f"[5.563 µs](figure:{RUN_ID}#{OURS})\n")
+    loaded = []
+    real = Run.model_validate_json
+
+    def validate(raw):
+        loaded.append(len(raw))
+        return real(raw)
+
+    monkeypatch.setattr(Run, "model_validate_json", validate)
+    assert known.findings(jobs=1) == []
+    assert len(loaded) == 1
