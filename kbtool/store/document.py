@@ -8,7 +8,7 @@ and more than one document in a file are refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -47,19 +47,22 @@ class DocumentError(Exception):
 class Document:
     """One parsed file: ``data`` is text, lists, dicts and ``None``; ``line`` finds its places."""
 
-    __slots__ = ("_node", "_text", "data", "path")
+    __slots__ = ("_node", "_text", "data", "lines", "path")
 
-    def __init__(self, path: str, text: str | Path, data: Any) -> None:
+    def __init__(self, path: str, text: str | Path, data: Any, lines: list[int]) -> None:
         """See the class.
 
         Args:
             path: the path to name in findings.
             text: the file's text, or where it stands, to be read when it is asked for.
             data: what it says.
+            lines: where it says it: the line of the top, then of each key and each item in the
+                order of the file.
         """
         self.path = path
         self._text = text
         self.data = data
+        self.lines = lines
         self._node: Any = None
 
     @property
@@ -71,29 +74,40 @@ class Document:
 
     @property
     def node(self) -> Any:
-        """The tree of nodes with their marks; composed only when a place is asked for."""
+        """The tree of nodes with their marks, for edits; composed when it is asked for."""
         if self._node is None:
             self._node = yaml.compose(self.text, Loader=_Loader)
         return self._node
 
     def line(self, location: Sequence[str | int]) -> int:
         """The line, from 1, of the deepest part of ``location`` that is in the file."""
-        node = self.node
-        line: int = node.start_mark.line + 1
+        node, at = self.data, 0
         for part in location:
-            if isinstance(node, yaml.MappingNode):
-                for key, value in node.value:
-                    if key.value == str(part):
-                        line, node = key.start_mark.line + 1, value
-                        break
-            elif isinstance(part, int) and part < len(node.value):
-                node = node.value[part]
-                line = node.start_mark.line + 1
-        return line
+            name = part if isinstance(node, list) else str(part)
+            below = at + 1
+            for key, value in _children(node):
+                if key == name:
+                    node, at = value, below
+                    break
+                below += _places(value)
+        return self.lines[at]
 
     def finding(self, location: Sequence[str | int], rule: str, message: str) -> Finding:
         """A finding at ``location``."""
         return Finding(self.path, self.line(location), rule, message)
+
+
+def _children(node: Any) -> Iterable[tuple[str | int, Any]]:
+    if isinstance(node, dict):
+        return node.items()
+    return enumerate(node) if isinstance(node, list) else ()
+
+
+def _places(value: Any) -> int:
+    """How many keys and items a value has, at any depth, itself counted."""
+    if type(value) is str or value is None:
+        return 1
+    return 1 + sum(map(_places, value.values() if type(value) is dict else value))
 
 
 def read_bytes(path: Path, shown: str, limit: int = MAX_BYTES) -> bytes:
@@ -151,7 +165,7 @@ def parse(raw: bytes, shown: str) -> Document:
     if unmerged is not None:
         raise DocumentError(unmerged)
     try:
-        return Document(shown, text, _load(text, shown))
+        return Document(shown, text, *_load(text, shown))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
@@ -162,8 +176,8 @@ def parse(raw: bytes, shown: str) -> Document:
         raise _error(shown, before + 1, "yaml", said) from None
 
 
-def _load(text: str, shown: str) -> dict[str, Any]:
-    """The data of the one document in ``text``, built from the parser's events.
+def _load(text: str, shown: str) -> tuple[dict[str, Any], list[int]]:
+    """The data of the one document in ``text`` and its lines, built from the parser's events.
 
     Events are half the price of composed nodes, and a loop over them cannot run out of stack:
     what is nested too deep is refused before anything recursive meets it.
@@ -181,7 +195,7 @@ _MAPPING, _MAPPING_END = yaml.MappingStartEvent, yaml.MappingEndEvent
 _SEQUENCE, _SEQUENCE_END = yaml.SequenceStartEvent, yaml.SequenceEndEvent
 
 
-def _build(get_event: Callable[[], Any], shown: str) -> dict[str, Any]:
+def _build(get_event: Callable[[], Any], shown: str) -> tuple[dict[str, Any], list[int]]:
     get_event()  # the start of the stream
     event = get_event()
     if type(event) is yaml.DocumentStartEvent:
@@ -192,6 +206,7 @@ def _build(get_event: Callable[[], Any], shown: str) -> dict[str, Any]:
         event = None
     if event is None:
         raise _error(shown, 1, "yaml", "is empty; a record needs at least an id")
+    lines = [event.start_mark.line + 1]
     if type(event) is not _MAPPING:
         raise _error(shown, 1, "yaml", "is no record: it must be a mapping of keys to values")
     _plain(event, shown)
@@ -211,6 +226,7 @@ def _build(get_event: Callable[[], Any], shown: str) -> dict[str, Any]:
                 if value in node:
                     raise _at(event, shown, "duplicate-key", f"{value!r} stands here twice")
                 key = value
+                lines.append(event.start_mark.line + 1)
                 continue
             if value in _NULLS and not event.style:
                 value = None
@@ -235,13 +251,14 @@ def _build(get_event: Callable[[], Any], shown: str) -> dict[str, Any]:
             key = None
         else:
             node.append(value)
+            lines.append(event.start_mark.line + 1)
         if kind is not _SCALAR:
             node, key = value, None
     get_event()  # the end of the document
     event = get_event()
     if type(event) is not yaml.StreamEndEvent:
         raise _at(event, shown, "yaml", "begins a second document; a file holds one record")
-    return root
+    return root, lines
 
 
 _NULLS = frozenset(("", "~", "null"))

@@ -1,7 +1,8 @@
 """Many YAML records parsed: on every core, and from a cache until a file changes.
 
 Parsing is the greater part of the price of a record, and sums, exports, the audit and the site all
-want every session. What is cached is what the file says, not what a model made of it.
+want every session. What is cached is what the file says and on which lines, not what a model made
+of it.
 """
 
 from __future__ import annotations
@@ -35,24 +36,25 @@ def parse_all(root: Path, paths: Sequence[str], kind: FileKind) -> list[Document
     new = [file for file in files if known[file.path] is None]
     for path, stamp, value in in_processes(new, partial(_read, str(root))):
         known[path] = value
-        if isinstance(value, dict):
+        if len(value) == 2:
             cache.put(path, tuple(stamp), value, read_at)
     cache.save(paths)
     return [_document(root, path, known[path]) for path in paths]
 
 
 def _read(root: str, files: Sequence[File]) -> list[Any]:
-    """Path, stamp and data of each file, or a list with what is wrong with it for data."""
+    """Path, stamp, and data and lines of each file, or one item: what is wrong with it."""
     done: list[Any] = []
     for path, _, stamp in files:
-        value: dict[str, Any] | list[Finding]
+        value: list[Any]
         got = read_stamped(root, path, MAX_BYTES)
         if isinstance(got, Finding):
             value = [got]
         else:
             raw, stamp = got
             try:
-                value = parse(raw, path).data
+                document = parse(raw, path)
+                value = [document.data, document.lines]
             except DocumentError as error:
                 value = [error.finding]
         done.append((path, stamp, value))
@@ -60,7 +62,7 @@ def _read(root: str, files: Sequence[File]) -> list[Any]:
 
 
 def _document(root: Path, path: str, value: Any) -> Document | Finding:
-    return Finding(*value[0]) if isinstance(value, list) else Document(path, root / path, value)
+    return Finding(*value[0]) if len(value) == 1 else Document(path, root / path, *value)
 
 
 def _stamp(root: str, path: str) -> Stamp:
