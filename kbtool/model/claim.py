@@ -84,9 +84,9 @@ class Claim(Cited):
     how: How | None = None
     """How it follows from `of`; absent, with the reason under `unknown`, where nothing recorded
     determines it."""
-    of: list[Operand] = []
+    of: list[Operand] = Field(default_factory=list)
     """What it derives from."""
-    where: dict[str, str] = {}
+    where: dict[str, str] = Field(default_factory=dict)
     """Of a count: what the fields of a thing have to be for it to be counted (status: fixed). Of an
     outcome: what an operand has to be to bear it out; one that is anything else speaks against."""
     note: str | None = None
