@@ -19,7 +19,7 @@ import torch
 
 from kbtool.checks.ceiling import refusal
 from kbtool.gpu.compare import compare, compare_all
-from kbtool.gpu.harness import Harness, HarnessError, Inputs, terms_of, unknown_peer
+from kbtool.gpu.harness import Harness, HarnessError, Inputs, error_scale_of, unknown_peer
 from kbtool.gpu.validate import case_seed
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
@@ -257,9 +257,9 @@ def compare_first(
 ) -> dict[str, OutputError]:
     """Hold each arm's first output against the reference, by the rule of validation."""
     first = next(iter(reference))
-    terms = terms_of(harness, inputs).get(first)
+    error_scale = error_scale_of(harness, inputs).get(first)
     return {
-        name: compare(out, reference[first], yardstick[first], terms)
+        name: compare(out, reference[first], yardstick[first], error_scale)
         for name, out in outputs.items()
     }
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from kbtool.gpu.harness import Harness, Inputs, terms_of
+from kbtool.gpu.harness import Harness, Inputs, error_scale_of
 from kbtool.model.kinds.validate import OutputError
 
 RULE = (
@@ -24,20 +24,23 @@ RULE = (
 )
 
 
-def rounding_unit(reference: Tensor, dtype: torch.dtype, terms: Tensor | None = None) -> Tensor:
-    """The ulp in ``dtype`` that each element's rounding is counted in, in float64.
+def rounding_unit(
+    reference: Tensor, dtype: torch.dtype, error_scale: Tensor | None = None
+) -> Tensor:
+    """The ulp in ``dtype`` that each element's error is counted in, in float64.
 
-    Of ``terms``, where those are larger than the element: each is rounded as it is, however small
-    their sum. Without terms, of the largest element. Where all are zero, of the least number.
+    It is the ulp of ``error_scale`` or of the element, whichever is larger: terms that cancel are
+    rounded by their own size. Without an error scale, the ulp of the largest element. Where all are
+    zero, the smallest number.
 
     Args:
         reference: the output in float64.
         dtype: of the output.
-        terms: magnitudes of what the elements are sums of; broadcasts to ``reference``.
+        error_scale: magnitudes of what the elements are sums of; broadcasts to ``reference``.
     """
     size = torch.where(reference.isfinite(), reference.abs(), 0)
-    if terms is not None:
-        size = torch.maximum(size, terms.to(size))
+    if error_scale is not None:
+        size = torch.maximum(size, error_scale.to(size))
     elif size.numel():
         size = size.max().expand_as(size)
     limits = torch.finfo(dtype)
@@ -46,7 +49,7 @@ def rounding_unit(reference: Tensor, dtype: torch.dtype, terms: Tensor | None = 
 
 
 def compare(
-    out: Tensor, reference: Tensor, torch_out: Tensor, terms: Tensor | None = None
+    out: Tensor, reference: Tensor, torch_out: Tensor, error_scale: Tensor | None = None
 ) -> OutputError:
     """Hold one output against the float64 reference.
 
@@ -54,7 +57,7 @@ def compare(
         out: the operator's output.
         reference: the same in float64.
         torch_out: torch's own result on the same inputs.
-        terms: as in :func:`rounding_unit`.
+        error_scale: as in :func:`rounding_unit`.
 
     Returns:
         The verdict; error, bound and torch's largest error are those of the worst element.
@@ -79,7 +82,7 @@ def compare(
     finite = torch.isfinite(reference)
     if not bool(finite.any()):
         return OutputError(passed=True, error=None, bound=None, torch_error=None)
-    unit = rounding_unit(reference, out.dtype, terms)
+    unit = rounding_unit(reference, out.dtype, error_scale)
     units = torch.where(finite, (out64 - reference).abs() / unit, 0)
     index = tuple(int(i) for i in torch.unravel_index(units.argmax(), units.shape))
     told = finite & torch.isfinite(yardstick)
@@ -107,10 +110,10 @@ def compare_all(
     reference: Mapping[str, Tensor],
     torch_out: Mapping[str, Tensor],
 ) -> dict[str, OutputError]:
-    """Hold every output against its reference, with the terms that the harness knows of."""
-    terms = terms_of(harness, inputs)
+    """Hold every output against its reference, on the error scale that the harness knows of."""
+    error_scale = error_scale_of(harness, inputs)
     return {
-        key: compare(out[key], exact, torch_out[key], terms.get(key))
+        key: compare(out[key], exact, torch_out[key], error_scale.get(key))
         for key, exact in reference.items()
     }
 

@@ -67,10 +67,10 @@ class Harness(Protocol):
         """``bytes``: the least that the case has to move; ``flops``: the operations it needs."""
 
 
-class HarnessWithTerms(Harness, Protocol):
+class HarnessWithErrorScale(Harness, Protocol):
     """A harness of an operator whose outputs are sums of terms larger than themselves."""
 
-    def terms(self, inputs: Inputs) -> dict[str, Tensor]:
+    def error_scale(self, inputs: Inputs) -> dict[str, Tensor]:
         """Output → the magnitudes of what its elements are sums of, for the outputs where they are
         not those of the largest element; each broadcasts to its output."""
 
@@ -104,23 +104,29 @@ class HarnessWithSettings(Harness, Protocol):
         """The table with these settings in it, by row."""
 
 
-def terms_of(harness: Harness, inputs: Inputs) -> dict[str, Tensor]:
-    """The magnitudes of outputs' terms that the harness knows of."""
-    if not hasattr(harness, "terms"):
+def error_scale_of(harness: Harness, inputs: Inputs) -> dict[str, Tensor]:
+    """Output → the error scale of its elements, where the harness knows one."""
+    if not hasattr(harness, "error_scale"):
         return {}
-    return cast("HarnessWithTerms", harness).terms(inputs)
+    return cast("HarnessWithErrorScale", harness).error_scale(inputs)
 
 
 def load_harness(path: Path) -> Harness:
     """Import a kernel's harness.
 
     Raises:
-        HarnessError: it is not there, does not import, or lacks part of the contract.
+        HarnessError: it is not there, does not import, lacks part of the contract, or has a name
+            that the contract has changed.
     """
     module = load_module(path, f"kbtool_harness_{path.parent.name}")
     lacking = [name for name in (*FUNCTIONS, *NAMES) if not hasattr(module, name)]
     if lacking:
         raise HarnessError(f"{path.name} of {path.parent.name} lacks {', '.join(lacking)}")
+    if hasattr(module, "terms") and not hasattr(module, "error_scale"):
+        # Ignored, it would leave outputs that cancel with too narrow a tolerance.
+        raise HarnessError(
+            f"{path.name} of {path.parent.name} defines terms; rename it to error_scale"
+        )
     harness = cast("Harness", module)
     if harness.BASELINE_ARM not in harness.PEERS:
         raise HarnessError(

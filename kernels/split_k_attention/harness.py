@@ -187,7 +187,7 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     return {"out": out, "lse": lse}
 
 
-def terms(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+def error_scale(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     """The size of what each element is a sum of, before anything cancels.
 
     A logit is kept in float32: by Cauchy and Schwarz no partial sum of its products is over

@@ -86,20 +86,20 @@ def test_terms_that_cancel_are_rounded_by_their_own_size():
     exact = torch.tensor([1.2866], dtype=torch.float64)
     off = (exact + 7.5e-7).float()
     assert not compare(off, exact, exact.float()).passed
-    assert compare(off, exact, exact.float(), terms=torch.tensor([8.0])).passed
-    small = compare(off, exact, exact.float(), terms=torch.tensor([0.5]))
+    assert compare(off, exact, exact.float(), error_scale=torch.tensor([8.0])).passed
+    small = compare(off, exact, exact.float(), error_scale=torch.tensor([0.5]))
     assert small.bound == compare(off, exact, exact.float()).bound
 
 
 def test_a_large_row_does_not_open_the_bound_of_a_small_one():
     """A row of one key is as large as a value, one of many keys is their mean."""
     exact = torch.stack([reference()[0], reference()[1] / 500])
-    terms = exact.abs().amax(dim=1, keepdim=True)
+    error_scale = exact.abs().amax(dim=1, keepdim=True)
     rounded = exact.bfloat16()
-    assert compare(rounded, exact, rounded, terms).passed
+    assert compare(rounded, exact, rounded, error_scale).passed
     wrong = torch.stack([rounded[0], rounded[1] * 0.9])
     assert compare(wrong, exact, rounded).passed  # beside the large row nobody sees it
-    verdict = compare(wrong, exact, rounded, terms)
+    verdict = compare(wrong, exact, rounded, error_scale)
     assert not verdict.passed
     assert "(1, " in str(verdict.message)
     assert verdict.bound is not None

@@ -50,6 +50,14 @@ def test_what_a_harness_lacks_is_named(tmp_path, name):
         load_harness(written(tmp_path, SOUND.replace(name, "another")))
 
 
+def test_a_harness_with_the_old_name_of_the_error_scale_is_told_the_new_one(tmp_path):
+    old = "def terms(inputs): return {}\n"
+    with pytest.raises(HarnessError, match="defines terms; rename it to error_scale"):
+        load_harness(written(tmp_path, SOUND + old))
+    both = SOUND + old + old.replace("terms", "error_scale")
+    assert load_harness(written(tmp_path, both)).BASELINE_ARM == "torch"
+
+
 @pytest.mark.parametrize(
     ("returned", "taken"),
     [

@@ -105,7 +105,7 @@ def same_bits(left: Tensor, right: Tensor) -> bool:
     return torch.equal(left.contiguous().view(kind), right.contiguous().view(kind))
 
 
-def logit_terms(inputs: dict[str, Any]) -> float:
+def logit_error_scale(inputs: dict[str, Any]) -> float:
     """What no partial sum of a logit exceeds: the longest query times the longest key, scaled."""
     norms = [inputs[name].double().norm(dim=-1) for name in ("q", "k")]
     longest = [norm[norm.isfinite()].amax().item() if norm.isfinite().any() else 0.0
@@ -115,8 +115,10 @@ def logit_terms(inputs: dict[str, Any]) -> float:
     return float(factor * longest[0] * longest[1])
 
 
-def violation(got: Tensor, reference: Tensor, yardstick: Tensor, terms: float = 0.0) -> str | None:
-    """Why ``got`` fails the rule, or None; ``terms`` is the size of what it is a sum of."""
+def violation(
+    got: Tensor, reference: Tensor, yardstick: Tensor, error_scale: float = 0.0
+) -> str | None:
+    """Why ``got`` fails the rule, or None; ``error_scale`` is the size of what it is a sum of."""
     wide = got.double()
     for name, of in (("NaN", torch.isnan), ("+inf", torch.isposinf), ("-inf", torch.isneginf)):
         if not torch.equal(of(wide), of(reference)):
@@ -128,7 +130,7 @@ def violation(got: Tensor, reference: Tensor, yardstick: Tensor, terms: float = 
     rounded = exact.to(got.dtype)
     rounding = 2 * (rounded + 0.3 - 0.3 - rounded).abs().max().item()
     ulps = max(FLOOR_ULPS * torch.finfo(torch.float32).eps, torch.finfo(got.dtype).eps)
-    floor = max(ulps * exact.abs().max().item(), torch.finfo(got.dtype).eps * terms)
+    floor = max(ulps * exact.abs().max().item(), torch.finfo(got.dtype).eps * error_scale)
     off_by = (yardstick.double()[finite] - exact).abs()
     torch_error = off_by[off_by.isfinite()].amax().item() if off_by.isfinite().any() else 0.0
     bound = 2 * torch_error + max(rounding, floor)
@@ -145,7 +147,7 @@ def check(
     got: dict[str, Tensor] = harness.call(inputs, variant=variant, poison=poison)
     reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
     for key in ("out", "lse"):
-        terms = logit_terms(inputs) if key == "lse" else 0.0
-        problem = violation(got[key], reference[key], yardstick[key], terms)
+        error_scale = logit_error_scale(inputs) if key == "lse" else 0.0
+        problem = violation(got[key], reference[key], yardstick[key], error_scale)
         assert problem is None, f"{key}: {problem}"
     return got
