@@ -7,7 +7,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from kbtool.gpu.build import build, plan_build
+from kbtool.gpu.build import build
+from kbtool.gpu.build_plan import plan_build
 from kbtool.store.tree import KnowledgeBase, find_root
 
 ROUNDS = 3

@@ -162,7 +162,8 @@ def _load() -> bool:
     """Build the library if it is not there, load it, and fill ``_loaded``; once a process."""
     if _loaded:
         return True
-    from kbtool.gpu.build import build, plan_build
+    from kbtool.gpu.build import build
+    from kbtool.gpu.build_plan import plan_build
     from kbtool.gpu.harness import load_module
     from kbtool.model.kernel import Kernel
     from kbtool.store.tree import Entry, load_record
@@ -188,7 +189,7 @@ def _load() -> bool:
 
 def _choose(kernel: Kernel) -> tuple[str, str, dict[int, str]]:
     """The target to build and its architecture, and the cards that are left out: each → why."""
-    from kbtool.gpu.build import choose_architecture
+    from kbtool.gpu.build_plan import choose_architecture
     from kbtool.gpu.toolchain import find_nvcc
     from kbtool.model.errors import MachineError, UsageError
 

@@ -18,7 +18,7 @@ from kbtool.model.words import many
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kbtool.gpu.build import BuildPlan
+    from kbtool.gpu.build_plan import BuildPlan
     from kbtool.gpu.compile import Compiled, Usage
     from kbtool.store.tree import KnowledgeBase
 

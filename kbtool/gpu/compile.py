@@ -1,6 +1,6 @@
 """Compiles CUDA sources for cards that need not be there, and reads what each kernel uses of one.
 
-The objects are those of ``kbtool.gpu.build``: the same flags, the same cache; nothing is linked.
+The objects are those of a build: the same flags, the same cache; nothing is linked.
 """
 
 from __future__ import annotations
@@ -12,15 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kbtool.gpu.build import (
-    BuildError,
-    BuildPlan,
-    BuildTimeoutError,
-    compile_all,
-    is_cuda,
-    plan_build,
-    usage_log,
-)
+from kbtool.gpu.build import BuildError, BuildTimeoutError, compile_all
+from kbtool.gpu.build_plan import BuildPlan, is_cuda, plan_build
+from kbtool.gpu.ninja import usage_log
 from kbtool.gpu.toolchain import find_nvcc
 from kbtool.model.kernel import Kernel
 

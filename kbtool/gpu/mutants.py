@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from kbtool.gpu.build import BuildPlan, plan_build
+from kbtool.gpu.build_plan import BuildPlan, plan_build
 from kbtool.model.edit import edited
 from kbtool.model.errors import UsageError
 from kbtool.model.kinds.validate import CaseResult

@@ -84,7 +84,7 @@ def main() -> int:
         except ImportError as error:
             send("unavailable", message=f"torch does not import: {error}")
             return 0
-        from kbtool.gpu.build import sha256_of
+        from kbtool.gpu.build_plan import sha256_of
         from kbtool.gpu.harness import HarnessError, load_harness, load_module
 
         torch.set_num_threads(request.threads)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from kbtool.gpu.build import BuildPlan, choose_architecture, plan_build, sha256_of
+from kbtool.gpu.build_plan import BuildPlan, choose_architecture, plan_build, sha256_of
 from kbtool.model.errors import UsageError
 from kbtool.model.finding import Finding
 from kbtool.model.kinds import declared

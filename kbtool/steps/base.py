@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from kbtool.gpu.build import BuildPlan
+from kbtool.gpu.build_plan import BuildPlan
 from kbtool.model.errors import UsageError
 from kbtool.model.kernel import GIVEN, CaseValue, Kernel
 from kbtool.model.kinds import StepResult

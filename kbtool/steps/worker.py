@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import kbtool
-from kbtool.gpu.build import BuildPlan
+from kbtool.gpu.build_plan import BuildPlan
 from kbtool.gpu.probe import card_uuid
 from kbtool.gpu.process import Completed, run_process
 from kbtool.gpu.worker import EVENT

@@ -10,19 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kbtool.gpu import build as builder
-from kbtool.gpu import toolchain
-from kbtool.gpu.build import (
-    BuildError,
-    BuildPlan,
-    BuildTimeoutError,
-    build,
-    build_all,
-    choose_architecture,
-    choose_target,
-    first_error,
-    plan_build,
-)
+from kbtool.gpu import ninja, toolchain
+from kbtool.gpu.build import BuildError, BuildTimeoutError, build, build_all
+from kbtool.gpu.build_plan import BuildPlan, choose_architecture, choose_target, plan_build
+from kbtool.gpu.compiler_output import first_error
 from kbtool.gpu.probe import probe_machine
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Kernel
@@ -182,7 +173,7 @@ def test_builds_that_are_stopped_say_so(folder, tmp_path):
 def test_objects_that_nobody_uses_are_forgotten(folder, tmp_path):
     plan = two_sources(folder, tmp_path)
     build(plan, timeout=120)
-    long_ago = time.time() - builder.KEPT_SECONDS - 60
+    long_ago = time.time() - ninja.KEPT_SECONDS - 60
     for path in plan.objects.values():
         os.utime(path, (long_ago, long_ago))
     other = edited_copy(plan, tmp_path, "sub/second.h", "\n")

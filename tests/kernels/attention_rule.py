@@ -16,7 +16,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from kbtool.gpu.build import choose_architecture
+from kbtool.gpu.build_plan import choose_architecture
 from kbtool.model.errors import UsageError
 from kbtool.model.kernel import Kernel
 

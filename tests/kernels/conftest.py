@@ -14,7 +14,8 @@ import pytest
 import torch
 from attention_rule import ARCHITECTURE, FOLDER, MANIFEST, Place
 
-from kbtool.gpu.build import build, plan_build
+from kbtool.gpu.build import build
+from kbtool.gpu.build_plan import plan_build
 
 
 def build_library(cache: Path) -> Path:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import kbtool.gpu.build
+import kbtool.gpu.build_plan
 import kbtool.gpu.toolchain
 from kbtool import attention
 from kbtool.model.errors import MachineError
@@ -36,7 +37,7 @@ def built(monkeypatch: pytest.MonkeyPatch, interface: Any) -> list[tuple[str, st
         asked.append((target, architecture))
         return SimpleNamespace(library=library)
 
-    monkeypatch.setattr(kbtool.gpu.build, "plan_build", plan_build)
+    monkeypatch.setattr(kbtool.gpu.build_plan, "plan_build", plan_build)
     monkeypatch.setattr(kbtool.gpu.build, "build", lambda plan, timeout: None)
     monkeypatch.setattr(attention, "_loaded", [])
     monkeypatch.setattr(attention, "_not_served", {})

@@ -16,7 +16,8 @@ import torch
 from attention_rule import ARCHITECTURE, FOLDER, MANIFEST, ON_CUDA, Place, check, on_cuda, same_bits
 from torch import Tensor
 
-from kbtool.gpu.build import build, plan_build
+from kbtool.gpu.build import build
+from kbtool.gpu.build_plan import plan_build
 from kbtool.gpu.validate import validate_case
 
 Attention = Callable[..., Any]

@@ -16,7 +16,8 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from kbtool.gpu.build import build, plan_build
+from kbtool.gpu.build import build
+from kbtool.gpu.build_plan import plan_build
 from kbtool.gpu.process import Completed
 from kbtool.gpu.profile import DURATION, MEMORY, SM, Finding, metrics_for
 from kbtool.model.errors import MachineError, UsageError

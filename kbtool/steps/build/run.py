@@ -5,16 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from kbtool.gpu.build import (
-    BuildError,
-    BuildPlan,
-    BuildTimeoutError,
-    build,
-    choose_architecture,
-    choose_target,
-    is_cuda,
-    plan_build,
-)
+from kbtool.gpu.build import BuildError, BuildTimeoutError, build
+from kbtool.gpu.build_plan import BuildPlan, choose_architecture, choose_target, is_cuda, plan_build
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Target
 from kbtool.model.kinds.build import BuildResult, BuildStep

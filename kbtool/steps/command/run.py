@@ -7,7 +7,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from kbtool.gpu.build import first_error, sha256_of
+from kbtool.gpu.build_plan import sha256_of
+from kbtool.gpu.compiler_output import first_error
 from kbtool.gpu.process import run_process
 from kbtool.model.kinds.command import CommandResult, CommandStep
 from kbtool.steps.base import Context, Links, Outcome, StepKind

@@ -16,7 +16,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
 
-from kbtool.gpu.build import BuildError, BuildPlan, BuildTimeoutError, build_all
+from kbtool.gpu.build import BuildError, BuildTimeoutError, build_all
+from kbtool.gpu.build_plan import BuildPlan
 from kbtool.gpu.mutants import over_bound, plan_mutant
 from kbtool.gpu.process import Completed
 from kbtool.model.errors import UsageError
