@@ -57,8 +57,7 @@ def in_processes(files: Sequence[File], work: Work, jobs: int | None = None) -> 
         jobs = (os.cpu_count() or 1) if alone and many else 1
     if jobs == 1:
         return work(files)
-    by_size = sorted(files, key=lambda file: file.stamp[2], reverse=True)
-    parts = [part for start in range(jobs) if (part := by_size[start::jobs])]
+    parts = _shared_out(files, jobs)
     gc.freeze()
     children = [(part, *_start(part, work)) for part in parts[1:]]
     done = work(parts[0])
@@ -66,6 +65,17 @@ def in_processes(files: Sequence[File], work: Work, jobs: int | None = None) -> 
         answer = _collect(pid, handle)
         done += work(part) if answer is None else answer
     return done
+
+
+def _shared_out(files: Sequence[File], jobs: int) -> list[list[File]]:
+    """As many parts of about the same size: the largest file first, each to the least part."""
+    parts: list[list[File]] = [[] for _ in range(min(jobs, len(files)))]
+    sizes = [0] * len(parts)
+    for file in sorted(files, key=lambda file: file.stamp[2], reverse=True):
+        least = sizes.index(min(sizes))
+        parts[least].append(file)
+        sizes[least] += 1 + file.stamp[2]
+    return parts
 
 
 def _start(part: Sequence[File], work: Work) -> tuple[int, int]:

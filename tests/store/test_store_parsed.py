@@ -12,6 +12,8 @@ from knowledge import Knowledge
 from kbtool.model.finding import Finding
 from kbtool.store import parsed
 from kbtool.store.parsed import parse_all
+from kbtool.store.pool import _shared_out
+from kbtool.store.scan import File
 from kbtool.store.tree import KnowledgeBase
 
 SESSIONS = 12
@@ -112,3 +114,12 @@ def test_few_files_leave_nothing_behind(base, monkeypatch):
 def test_documents_come_in_the_order_asked_for(many):
     paths = [f"sessions/2025-01-{number:02}-s/session.yaml" for number in (9, 1, 3, 2)]
     assert [document.path for document in parse_all(many.root, paths, "session")] == paths
+
+
+def test_the_parts_of_a_pool_hold_each_file_once_and_are_about_equal():
+    sizes = [900, 400, 300, 200, 100, 1, 0, 0]
+    files = [File(str(n), "text", (0, 0, size, 0)) for n, size in enumerate(sizes)]
+    parts = _shared_out(files, 2)
+    assert sorted(file for part in parts for file in part) == files
+    assert sorted(sum(file.stamp[2] for file in part) for part in parts) == [901, 1000]
+    assert _shared_out(files[:1], 4) == [files[:1]]
