@@ -13,12 +13,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from knowledge import KERNEL, Knowledge
+from knowledge import KERNEL, PATTERN, Knowledge
+
+from kbtool.gpu.harness import FUNCTIONS
 
 REPOSITORY = Path(__file__).parents[1]
 Edit = Callable[[str], str]
@@ -47,6 +49,11 @@ def after(place: str, text: str) -> Edit:
         return content.replace(place, place + text)
 
     return edit
+
+
+def within(folder: str, edits: Mapping[str, Edit]) -> list[str]:
+    """The files that a change makes in a folder of its own."""
+    return [path for path in edits if path.startswith(folder)]
 
 
 def both(first: Edit, second: Edit) -> Edit:
@@ -109,7 +116,100 @@ def titles(ctx, names, since, until, output):
     _export(ctx, names, since, until, output, "title", titles)
 '''
 
+MODEL = '''
+from typing import Literal
+from kbtool.model.kinds.base import ResultBase, StepBase
+
+class HailStep(StepBase):
+    kind: Literal["hail"]
+    whom: str
+    """Who is hailed."""
+
+class HailResult(ResultBase):
+    type: Literal["hail"] = "hail"
+    said: str
+'''
+
+RUN = """
+import importlib.util
+from pathlib import Path
+from kbtool.gpu.build_plan import sha256_of
+from kbtool.model.kinds.hail import HailResult, HailStep
+from kbtool.steps.base import Outcome, StepKind
+from kbtool.steps.worker import run_worker, worker_failure
+
+class Hail(StepKind[HailStep, HailResult]):
+    result = HailResult
+
+    def plan(self, step, context):
+        return [f"hail {step.whom}"]
+
+    def run(self, step, context):
+        # A library of torch itself stands for a kernel's: nothing has to be compiled.
+        library = Path(importlib.util.find_spec("torch").origin).parent / "lib" / "libc10.so"
+        event, done = run_worker(
+            {
+                "task": "kbtool.steps.hail.task:Hail", "library": str(library),
+                "sha256": sha256_of(library), "harness": str(context.root / "harness.py"),
+                "cases": [], "seed": 1, "threads": 1, "whom": step.whom,
+            },
+            context,
+        )
+        failure = worker_failure(event, done, "hailing")
+        if failure is not None:
+            return failure
+        return Outcome("passed", event["result"], HailResult(said=event["result"]))
+
+    def page(self, result, links):
+        return f"It said: {result.said}"
+"""
+
+TASK = """
+import os
+from kbtool.gpu.task import Task
+
+class Hail(Task):
+    whom: str
+
+    def run(self, harness, send):
+        return f"hail, {self.whom}: {harness.SUBJECT}"
+"""
+
+IMPORT = "from kbtool.steps.hail.run import Hail\n"
+
+RECIPE = """\
+recipes:
+  - name: hail
+    title: Hail
+    steps:
+      - {id: hail, kind: hail, title: H, expected: 1 s, timeout: 5 min, whom: Caesar}
+"""
+
+HARNESS = "SUBJECT = BASELINE_ARM = 'ours'\nPEERS = ('ours',)\n" + "".join(
+    f"def {name}(*_, **__): ...\n" for name in FUNCTIONS
+)
+
 CHANGES: dict[str, dict[str, Edit]] = {
+    "a kind of step": {
+        "kbtool/model/kinds/NAME.py": appended(MODEL),
+        "kbtool/model/kinds/__init__.py": lambda text: both(
+            after("    | CommandStep", "\n    | HailStep"),
+            after("    | CommandResult", "\n    | HailResult"),
+        )(
+            after(
+                "from pydantic import Field\n",
+                "from kbtool.model.kinds.hail import HailResult, HailStep\n",
+            )(text)
+        ),
+        "kbtool/steps/NAME/run.py": appended(RUN),
+        "kbtool/steps/NAME/task.py": appended(TASK),
+        "kbtool/steps/__init__.py": both(
+            after(
+                "from types import MappingProxyType\n", "from kbtool.steps.hail.run import Hail\n"
+            ),
+            after('        "command": Command(),\n', '        "hail": Hail(),\n'),
+        ),
+    },
     "a field of a bug": {
         "kbtool/model/session.py": after(
             '    """Time spent on it in this session."""\n',
@@ -142,8 +242,8 @@ CHANGES: dict[str, dict[str, Edit]] = {
     },
 }
 NAMES = {
-    "a page of the site": "cards", "a subcommand": "greet", "an export": "titles",
-    "a case set": "add",
+    "a kind of step": "hail", "a page of the site": "cards", "a subcommand": "greet",
+    "an export": "titles", "a case set": "add",
 }  # fmt: skip
 
 EFFECTS = '''
@@ -184,6 +284,7 @@ found = {
     "titles": said("export", "titles"),
     "corpus": said("export", "corpus"),
     "corpus schema": said("schema", "corpus"),
+    "hail": said("run-recipe", "hail", "--session", "A", "--force", "--json"),
 }
 try:
     add_site(found)
@@ -205,12 +306,20 @@ def effects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     base.kernel(KERNEL.replace("It adds.", "It adds. TODO"))
     base.session(more="costs: [{kind: gpu, basis: estimated, rate: 1.25 USD/h, duration: 6 min}]\n")
     named = table()
+    base.write("patterns/p01.yaml", PATTERN.format(id="P01") + RECIPE)
+    base.write("harness.py", HARNESS)
     for change, edits in CHANGES.items():
-        for path in named[change]:
+        files = [
+            file
+            for path in named[change]
+            for file in (within(path, edits) if path.endswith("/") else [path])
+        ]
+        for path in files:
             assert path in edits, f"{path} has no part in: {change}"
             name = NAMES.get(change, "")
             root = base.root if path.startswith("kernels/") else code
             file = root / path.replace("NAME", name)
+            file.parent.mkdir(exist_ok=True)
             text = file.read_text(encoding="utf-8") if file.exists() else ""
             file.write_text(edits[path](text).replace("NAME", name), encoding="utf-8")
     done = subprocess.run(
@@ -221,6 +330,15 @@ def effects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert found["code"].startswith(str(code))
     found["err"] = done.stderr
     return found
+
+
+def test_a_kind_of_step(effects):
+    """It runs in a process of its own, is recorded, and tells its result on the run's page."""
+    assert effects["hail"], effects["err"]
+    run = json.loads(effects["hail"])
+    assert run["status"] == "passed", effects["err"]
+    assert run["steps"][0]["result"] == {"type": "hail", "said": "hail, Caesar: ours"}
+    assert any("It said: hail, Caesar: ours" in text for text in effects["pages"].values())
 
 
 def test_a_field_of_a_bug(effects):

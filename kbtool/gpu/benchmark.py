@@ -86,7 +86,7 @@ class Clock(Protocol):
 
 def benchmark(
     harness: Harness,
-    cases: list[tuple[str, Mapping[str, Any]]],
+    cases: Sequence[tuple[str, Mapping[str, Any]]],
     clock: Clock,
     *,
     sha256: str,

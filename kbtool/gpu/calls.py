@@ -16,6 +16,7 @@ _WARM_CALLS = 3
 _LAUNCHES = 2000
 
 
+@torch.inference_mode()
 def run_cases(
     harness: Harness,
     cases: list[tuple[tuple[str, Mapping[str, Any]], str | None]],
@@ -47,6 +48,7 @@ def run_cases(
     return len(cases)
 
 
+@torch.inference_mode()
 def profiled_call(harness: Harness, case: Mapping[str, Any], arm: str | None, seed: int) -> str:
     """Call one arm on the current card, warm, with the profiler on around that one call.
 

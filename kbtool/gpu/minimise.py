@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -226,7 +226,8 @@ class Prober:
         )
 
 
-def minimise(prober: Prober, cases: list[tuple[str, Case]], sha256: str) -> MinimiseResult:
+@torch.inference_mode()
+def minimise(prober: Prober, cases: Sequence[tuple[str, Case]], sha256: str) -> MinimiseResult:
     """Find the failing cases, and make that with the least work as small as can be.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,9 +20,10 @@ Case = Mapping[str, Any]
 _KEPT_BYTES = 1 << 30  # of a card's memory, from one case to the next
 
 
+@torch.inference_mode()
 def validate(
     harness: Harness,
-    cases: list[tuple[str, Case]],
+    cases: Sequence[tuple[str, Case]],
     *,
     sha256: str,
     device: torch.device,
@@ -135,6 +136,7 @@ def _outputs(function: str, made: Any) -> dict[str, Tensor]:
     raise HarnessError(f"{function} is to return a tensor for each output; it returns {made!r:.80}")
 
 
+@torch.inference_mode()
 def error_profile(
     harness: Harness,
     case_set: str,

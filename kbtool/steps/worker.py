@@ -58,7 +58,7 @@ def run_worker(
     where it told, is added to it as ``at``.
 
     Args:
-        request: see ``kbtool.gpu.worker.Request``.
+        request: the fields of a ``kbtool.gpu.task.Task``; ``task`` is its class: ``module:class``.
         context: of the step.
         timeout: seconds; what is left to the step where not given.
         under: a program, with its arguments, that runs the worker and watches it.

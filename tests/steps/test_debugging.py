@@ -103,8 +103,8 @@ def test_a_worker_under_another_program_is_told_and_tells_all_the_same(context, 
     event, done = run_worker(
         {
             **library_request(context.plan, context.built, context.manifest),
-            "device": "cpu", "task": "run", "cases": cases, "of": [None] * 3, "seed": 1,
-            "threads": 1,
+            "device": "cpu", "task": "kbtool.steps.sanitise.task:Run", "cases": cases,
+            "of": [None] * 3, "seed": 1, "threads": 1,
         },
         context, under=[str(under), "--some", "option"], timeout=120,
         on_line=lines.append, on_event=lambda e: seen.append(e["label"]),
@@ -148,7 +148,7 @@ def ncu(monkeypatch, tmp_path):
         def fake(request, context, *, under=(), on_line=None, **_):
             ran.append({**request, "under": list(under)})
             done = Completed(0, "\n".join(lines), 1.0, False)
-            if request["task"] == "launch":
+            if request["task"].endswith(":Launch"):
                 return {"event": "result", "result": 2.5}, done
             for line in lines:
                 on_line(line)
@@ -170,7 +170,8 @@ def test_a_profile_names_the_bottleneck_of_each_case_and_keeps_the_metrics(conte
     assert outcome.symptoms.splitlines() == ["bottleneck: bytes: memory in scaled_add"] * 3
     assert outcome.result.launch_us == 2.5
     # One process a case, one call in it; the clocks are left alone.
-    assert [request["task"] for request in ran] == ["launch", "profile", "profile", "profile"]
+    tasks = [request["task"].partition(":")[2] for request in ran]
+    assert tasks == ["Launch", "Profile", "Profile", "Profile"]
     under = ran[1]["under"]
     assert under[under.index("--clock-control") + 1] == "none"
     assert under[under.index("--profile-from-start") + 1] == "off"

@@ -66,7 +66,7 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
         timing = _Timing(
             {
                 **library_request(context.plan, context.built, context.manifest),
-                "task": "benchmark",
+                "task": "kbtool.steps.benchmark.task:Benchmark",
                 "cases": cases,
                 "seed": context.seed,
                 "threads": step.threads or context.machine.cores,

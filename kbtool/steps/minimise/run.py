@@ -119,7 +119,7 @@ class _Hunt:
         assert context.plan is not None and context.built is not None
         return {
             **library_request(context.plan, context.built, context.manifest),
-            "task": "minimise",
+            "task": "kbtool.steps.minimise.task:Minimise",
             "cases": self.cases,
             "seed": step.seed or context.seed,
             "threads": context.machine.cores,

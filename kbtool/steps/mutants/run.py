@@ -364,7 +364,7 @@ class _Trial:
             **library_request(self.plan, self.built, self.context.manifest),
             "library": str(library.path),
             "sha256": library.sha256,
-            "task": "validate",
+            "task": "kbtool.steps.validate.task:Validate",
             "cases": [self.cases[number] for number in numbers],
             "seed": self.seed,
             "threads": max(1, self.context.machine.cores // self.at_once),

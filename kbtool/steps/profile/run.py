@@ -65,9 +65,10 @@ class Profile(StepKind[ProfileStep, ProfileResult]):
             **library_request(context.plan, context.built, context.manifest),
             "seed": context.seed,
             "threads": context.machine.cores,
-            "arm": step.arm or None,
         }
-        event, done = run_worker({**request, "task": "launch", "cases": []}, context)
+        event, done = run_worker(
+            {**request, "task": "kbtool.steps.profile.task:Launch", "cases": []}, context
+        )
         failure = worker_failure(event, done, "timing launches")
         if failure is not None:
             return failure
@@ -78,7 +79,12 @@ class Profile(StepKind[ProfileStep, ProfileResult]):
         for case_set, case in cases:
             lines: list[str] = []
             event, done = run_worker(
-                {**request, "task": "profile", "cases": [(case_set, case)]},
+                {
+                    **request,
+                    "task": "kbtool.steps.profile.task:Profile",
+                    "cases": [(case_set, case)],
+                    "arm": step.arm or None,
+                },
                 context,
                 under=under,
                 on_line=lines.append,

@@ -148,7 +148,7 @@ def _under(
     event, done = run_worker(
         {
             **library_request(context.plan, context.built, context.manifest),
-            "task": "run",
+            "task": "kbtool.steps.sanitise.task:Run",
             "cases": [entry for entry, _ in calls],
             "of": [variant for _, variant in calls],
             "seed": context.seed,

@@ -56,7 +56,7 @@ class Tune(StepKind[TuneStep, TuneResult]):
 
         request = {
             **library_request(context.plan, context.built, context.manifest),
-            "task": "tune",
+            "task": "kbtool.steps.tune.task:Tune",
             "cases": [entry for entry, _ in calls],
             "of": [variant for _, variant in calls],
             "seed": context.seed,

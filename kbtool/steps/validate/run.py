@@ -61,7 +61,7 @@ class Validate(StepKind[ValidateStep, ValidationResult]):
             event, done = run_worker(
                 {
                     **library_request(context.plan, context.built, context.manifest),
-                    "task": "validate",
+                    "task": "kbtool.steps.validate.task:Validate",
                     "cases": cases,
                     "seed": step.seed or context.seed,
                     "threads": context.machine.cores,

@@ -1,0 +1,43 @@
+"""What the worker does for ``benchmark``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbtool.gpu.harness import Harness
+from kbtool.gpu.task import Send, Task
+from kbtool.model.kinds.benchmark import BenchmarkResult
+
+
+class Benchmark(Task):
+    """Time the operator, its variants and its peers on every case."""
+
+    samples: int = 20
+    variants: list[str] = []
+    """Versions to time, an arm each, beside the operator's own choice."""
+    peers: list[str] | None = None
+    """Peers to time, an arm each; all that the harness knows where not given."""
+    left_out: list[dict[str, str]] = []
+    """For each case the peers that are not to be run, and why."""
+    known: BenchmarkResult | None = None
+    """What earlier processes measured of the first cases: this one goes on after them."""
+
+    def run(self, harness: Harness, send: Send) -> Any:
+        """The benchmark, as a run records it."""
+        from kbtool.gpu.benchmark import benchmark
+        from kbtool.gpu.clock import clock_for
+
+        return benchmark(
+            harness,
+            self.cases,
+            clock_for(self.device, self.samples),
+            sha256=self.sha256,
+            threads=self.threads,
+            seed=self.seed,
+            variants=self.variants,
+            peers=self.peers,
+            left_out=self.left_out,
+            known=self.known,
+            on_peer=lambda name: send("peer", peer=name),
+            on_case=self.progress(send),
+        ).model_dump(mode="json")
