@@ -9,8 +9,9 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 GRACE_SECONDS = 3.0
@@ -68,25 +69,8 @@ def run_process(
     Raises:
         FileNotFoundError: the program is not there.
     """
-    read_events, write_events = os.pipe() if on_event else (-1, -1)
     started = time.monotonic()
-    try:
-        child = subprocess.Popen(
-            list(argv),
-            cwd=cwd,
-            env={**os.environ, **(env or {}), "KBTOOL_EVENTS": str(write_events)},
-            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=[write_events] if on_event else [],
-        )
-        watchdog = _watch(child.pid)
-    except BaseException:
-        for descriptor in (read_events, write_events):
-            if descriptor >= 0:
-                os.close(descriptor)
-        raise
+    deadline = started + timeout
     tail: deque[str] = deque(maxlen=TAIL_LINES)
 
     def line(raw: bytes) -> None:
@@ -94,52 +78,107 @@ def run_process(
         tail.append(text)
         on_line(text)
 
-    timed_out = False
+    with _pipe() if on_event else contextlib.nullcontext() as events:
+        write_end = events[1].fileno() if events else None
+        with _child(argv, cwd, env or {}, write_end, stdin=stdin is not None) as child:
+            assert child.stdout is not None
+            sinks = {child.stdout.fileno(): _Lines(line)}
+            if events and on_event:
+                events[1].close()
+                sinks[events[0].fileno()] = _Lines(on_event)
+            if stdin is not None:
+                _send(child, stdin)
+            timed_out = not _read_to_end(child, sinks, deadline, on_tick)
+    seconds = time.monotonic() - started
+    return Completed(child.returncode, "\n".join(tail), seconds, timed_out)
+
+
+@contextlib.contextmanager
+def _pipe() -> Iterator[tuple[FileIO, FileIO]]:
+    """The read end and the write end of a pipe."""
+    read, write = os.pipe()
+    with FileIO(read, "r") as reader, FileIO(write, "w") as writer:
+        yield reader, writer
+
+
+@contextlib.contextmanager
+def _child(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], events: int | None, *, stdin: bool
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A child with a process group of its own, which is stopped at the end of the block.
+
+    Args:
+        argv: the program and its arguments.
+        cwd: where it runs.
+        env: variables to add.
+        events: the descriptor that it may write events to.
+        stdin: whether it gets anything to read.
+    """
+    child = subprocess.Popen(
+        list(argv),
+        cwd=cwd,
+        env={**os.environ, **env, "KBTOOL_EVENTS": "-1" if events is None else str(events)},
+        stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=[] if events is None else [events],
+    )
+    watchdog = _watch(child.pid)
     try:
-        assert child.stdout is not None
-        if on_event:
-            os.close(write_events)
-        if stdin is not None:
-            assert child.stdin is not None
-            # A child that ends before it has read everything is judged by its exit, not by this.
-            with contextlib.suppress(BrokenPipeError):
-                child.stdin.write(stdin)
-                child.stdin.close()
-        with selectors.DefaultSelector() as selector:
-            selector.register(child.stdout, selectors.EVENT_READ, _Lines(line))
-            if on_event:
-                selector.register(read_events, selectors.EVENT_READ, _Lines(on_event))
-            while selector.get_map():
-                left = timeout - (time.monotonic() - started)
-                if left <= 0:
-                    timed_out = True
-                    break
-                for key, _ in selector.select(min(0.2, left)):
-                    chunk = os.read(key.fd, 1 << 16)
-                    key.data.feed(chunk)
-                    if not chunk:
-                        selector.unregister(key.fileobj)
-                on_tick()
-                if child.poll() is not None and not selector.select(0):
-                    # A grandchild may hold the pipe open for ever; the group is stopped below.
-                    break
-        if not timed_out:
-            left = timeout - (time.monotonic() - started)
-            try:
-                child.wait(max(left, 0.0))
-            except subprocess.TimeoutExpired:
-                timed_out = True
+        yield child
     finally:
         _stop_group(child)
         # Only now: until the group is gone, a kill of this process must still end it.
         watchdog.kill()
         watchdog.communicate()
-        if on_event:
-            os.close(read_events)
         if child.stdout is not None:
             child.stdout.close()
-    seconds = time.monotonic() - started
-    return Completed(child.returncode, "\n".join(tail), seconds, timed_out)
+
+
+def _send(child: subprocess.Popen[bytes], data: bytes) -> None:
+    assert child.stdin is not None
+    # A child that ends before it has read everything is judged by its exit, not by this.
+    with contextlib.suppress(BrokenPipeError):
+        child.stdin.write(data)
+        child.stdin.close()
+
+
+def _read_to_end(
+    child: subprocess.Popen[bytes],
+    sinks: Mapping[int, _Lines],
+    deadline: float,
+    on_tick: Callable[[], None],
+) -> bool:
+    """Read what the child writes until it ends; whether it did so before the deadline.
+
+    Args:
+        child: it.
+        sinks: descriptor → what takes its bytes.
+        deadline: by ``time.monotonic``.
+        on_tick: called several times a second.
+    """
+    with selectors.DefaultSelector() as selector:
+        for descriptor, lines in sinks.items():
+            selector.register(descriptor, selectors.EVENT_READ, lines)
+        while selector.get_map():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            for key, _ in selector.select(min(0.2, left)):
+                chunk = os.read(key.fd, 1 << 16)
+                key.data.feed(chunk)
+                if not chunk:
+                    selector.unregister(key.fileobj)
+            on_tick()
+            if child.poll() is not None and not selector.select(0):
+                # A grandchild may hold the pipe open for ever; the caller stops the group.
+                break
+    try:
+        child.wait(max(deadline - time.monotonic(), 0.0))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 class _Lines:
