@@ -22,7 +22,7 @@ from kbtool.model.kinds.mutants import MutantResult, MutantsResult, replaceable_
 from kbtool.model.kinds.validate import CaseResult
 from kbtool.model.mutant import Mutant
 from kbtool.model.run import Run
-from kbtool.steps.mutants.run import tells_nothing
+from kbtool.steps.mutants.trial import tells_nothing
 
 SPLIT_K = Path(__file__).parents[2] / "kernels" / "split_k_attention"
 LOOP = "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + y[i];"
