@@ -117,8 +117,10 @@ def judged(text: str, target: str, own: str | None, values: Sequence[str]) -> st
         own: the record that the text belongs to.
         values: the figures at the addresses of ``target``, in their order, as quantities.
     """
+    from kbtool.model.agreement import agrees
     from kbtool.model.base import Quantity
-    from kbtool.model.figures import NoFigure, WrongUnits, agrees, text_of
+    from kbtool.model.figure_text import text_of
+    from kbtool.model.figures import NoFigure, WrongUnits
 
     stated = Quantity(_normal(text))
     try:

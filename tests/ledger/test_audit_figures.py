@@ -9,21 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from kbtool.model.agreement import agrees, off_by, sign_turns
 from kbtool.model.base import Quantity
-from kbtool.model.figures import (
-    ADDED,
-    OPERATIONS,
-    Figure,
-    NoFigure,
-    WrongUnits,
-    agrees,
-    figure_of,
-    margin_of,
-    off_by,
-    sign_turns,
-    text_of,
-    unit_of,
-)
+from kbtool.model.figure_text import margin_of, text_of
+from kbtool.model.figures import ADDED, OPERATIONS, Figure, NoFigure, WrongUnits, figure_of
+from kbtool.model.units import unit_of
 
 
 def derived(how: str, *operands: str) -> Figure:

@@ -22,7 +22,7 @@ from kbtool.ledger.compare import Comparison, compare_json
 from kbtool.ledger.gain import Mended, per_bug
 from kbtool.ledger.rollup import Row
 from kbtool.markdown.figures import money
-from kbtool.model import figures
+from kbtool.model import figure_text, figures
 from kbtool.model.base import Quantity
 from kbtool.model.money import amount_json, amount_text, cents, half_up, hourly, to_cent
 from kbtool.model.price import price_of
@@ -54,7 +54,7 @@ def test_an_eighth_of_a_dollar_is_13_cents_in_a_box(base: Knowledge):
 def test_an_eighth_is_13_hundredths_in_the_audit():
     claimed = Quantity("12 USD")
     eighth = figures.divide(figures.stated(Quantity("97 USD")), figures.whole(8))
-    assert figures.text_of(eighth, claimed) == "12.13 USD"
+    assert figure_text.text_of(eighth, claimed) == "12.13 USD"
 
 
 def test_a_twentieth_of_a_percent_saved_is_a_tenth():
@@ -109,7 +109,6 @@ def test_an_hour_may_cost_less_than_a_cent():
 
 ROUNDS_NO_MONEY = {
     "model/money.py:amount_text": "the place itself, and rounds nothing",
-    "model/figures.py:off_by": "how many times too large a figure is",
     "ledger/gain.py:per_speedup": "a speedup, which is measured",
     "cli/session/life.py:_refuse_forgotten": "hours since a mark",
     "cli/status.py:_print": "minutes until a box is full",

@@ -22,7 +22,7 @@ from kbtool.ledger.claims.operands import Operands, Record, Records, Unknown, re
 from kbtool.ledger.claims.reckon import derive
 from kbtool.ledger.claims.report import WRONG, Grade, Item, Report, Stale
 from kbtool.ledger.claims.verdict import same_conditions, verdict, version
-from kbtool.model import figures
+from kbtool.model import agreement
 from kbtool.model.address import split_reference
 from kbtool.model.base import Quantity
 from kbtool.model.claim import Claim
@@ -258,7 +258,7 @@ def judge(
             holds, said, _ = there
         else:
             figure = derive(lookup, how, of, where)
-            holds = figures.agrees(stated, figure)
+            holds = agreement.agrees(stated, figure)
     except (Unknown, NoFigure) as error:
         why = str(error)
     except WrongUnits as error:
@@ -275,7 +275,7 @@ def _turned(claim: Claim, judged: Judged) -> bool:
         return False
     if claim.stated is None or claim.stated.relation not in {"=", "~"}:
         return True
-    return judged.figure is not None and figures.sign_turns(claim.stated, judged.figure)
+    return judged.figure is not None and agreement.sign_turns(claim.stated, judged.figure)
 
 
 _GRADES: dict[bool | None, Grade] = {

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from kbtool.ledger.claims.operands import Given, Records, Unknown
 from kbtool.ledger.faults import Faults, bug_at
-from kbtool.model import figures
+from kbtool.model import units
 from kbtool.model.address import item_key
 from kbtool.model.base import Instant, Model, Quantity
 from kbtool.model.cards import (
@@ -350,7 +350,7 @@ def _memory(
 
 
 def _bytes(memory: Quantity) -> Fraction:
-    return Fraction(memory.low) * figures.unit_of(memory.unit).scale
+    return Fraction(memory.low) * units.unit_of(memory.unit).scale
 
 
 def _fact(key: str, says: str, stated: str, holds: bool, derived: str) -> Implied:

@@ -13,7 +13,8 @@ from kbtool.ledger.claims.words import shown
 from kbtool.model import figures
 from kbtool.model.base import Instant
 from kbtool.model.claim import Derivation
-from kbtool.model.figures import OPERATIONS, Figure, Span, Unit
+from kbtool.model.figures import OPERATIONS, Figure, Span
+from kbtool.model.units import Unit
 
 
 def derive(

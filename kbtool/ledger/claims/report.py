@@ -12,7 +12,7 @@ from kbtool.ledger.claims.operands import Leaf, Operands, Records, Unknown
 from kbtool.ledger.claims.reckon import derive
 from kbtool.ledger.claims.verdict import verdict
 from kbtool.ledger.claims.words import expression, shown
-from kbtool.model import figures
+from kbtool.model import agreement, figure_text
 from kbtool.model.base import Quantity
 from kbtool.model.claim import IN_WORDS
 from kbtool.model.figures import Figure, NoFigure, WrongUnits
@@ -123,7 +123,7 @@ class Report:
     def derived(self, item: Item) -> str | None:
         """What comes out, in the unit of the claim; ``None`` where nothing does."""
         if item.figure is not None and isinstance(item.stated, Quantity):
-            return figures.text_of(item.figure, item.stated)
+            return figure_text.text_of(item.figure, item.stated)
         return item.said
 
     def reckoned(self, item: Item) -> Reckoned:
@@ -135,9 +135,9 @@ class Report:
             if item.how in _MEANS:
                 remarks.append(_means(item, item.stated, self.records))
             if item.grade in WRONG:
-                margin = figures.margin_of(item.figure, item.stated)
+                margin = figure_text.margin_of(item.figure, item.stated)
                 remarks += [
-                    figures.off_by(item.stated, item.figure),
+                    agreement.off_by(item.stated, item.figure),
                     f"between {margin} with the rounding of its operands" if margin else None,
                 ]
         why = "; ".join(remark for remark in remarks if remark) or None
@@ -184,8 +184,8 @@ def _means(item: Item, stated: Quantity, records: Records) -> str | None:
     for how, name in _MEANS.items():
         try:
             figure = derive(Operands(records, item.record), how, item.of)
-            values.append(f"{name} {figures.text_of(figure, stated)}")
-            if figures.agrees(stated, figure):
+            values.append(f"{name} {figure_text.text_of(figure, stated)}")
+            if agreement.agrees(stated, figure):
                 fitting.append(name)
         except (Unknown, NoFigure, WrongUnits):
             continue
