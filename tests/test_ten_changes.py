@@ -211,7 +211,7 @@ CHANGES: dict[str, dict[str, Edit]] = {
         ),
     },
     "a field of a bug": {
-        "kbtool/model/session.py": after(
+        "kbtool/model/bug.py": after(
             '    """Time spent on it in this session."""\n',
             '    severity: Text | None = None\n    """How bad it is."""\n',
         ),

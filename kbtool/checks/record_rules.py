@@ -28,11 +28,12 @@ from kbtool.model.base import (
     cited_lines,
     pattern_of,
 )
+from kbtool.model.bug import Bug
 from kbtool.model.finding import Finding
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
-from kbtool.model.session import Bug, Environment, Repository, Session
+from kbtool.model.session import Environment, Repository, Session
 from kbtool.store.document import Document
 from kbtool.store.scan import FileKind
 from kbtool.store.schema import modeline

@@ -10,7 +10,7 @@ from kbtool.cli.common import json_option, knowledge_base, print_json, print_tab
 
 if TYPE_CHECKING:
     from kbtool.ledger.keep_or_stop import Answer, Name, Span, Turn
-    from kbtool.model.session import CostKind
+    from kbtool.model.cost import CostKind
     from kbtool.store.tree import KnowledgeBase
 
 EPILOG = """\b

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kbtool.model.address import split_reference
-from kbtool.model.session import Bug, Fix, Session
+from kbtool.model.bug import Bug, Fix
+from kbtool.model.session import Session
 
 Key = tuple[str, str]
 """A bug: its session, its id."""

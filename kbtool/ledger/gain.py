@@ -32,9 +32,10 @@ from kbtool.ledger.faults import Faults
 from kbtool.ledger.rollup import KINDS, Row
 from kbtool.model.base import Quantity
 from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.measurement import Measurement
 from kbtool.model.money import cents
 from kbtool.model.run import Run
-from kbtool.model.session import Measurement, Session
+from kbtool.model.session import Session
 
 
 class Mended(NamedTuple):

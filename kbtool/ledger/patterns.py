@@ -16,12 +16,13 @@ from typing import Literal, get_args
 
 from kbtool.ledger.rollup import EXPECTED, number
 from kbtool.model.base import Quantity
+from kbtool.model.cost import CostLine
 from kbtool.model.kinds.build import BuildResult
 from kbtool.model.money import half_up, to_cent
 from kbtool.model.pattern import Pattern
 from kbtool.model.price import is_exact, per_hour
 from kbtool.model.run import Run, StepRecord
-from kbtool.model.session import CostLine, Evidence, Session, Step
+from kbtool.model.session import Evidence, Session, Step
 
 Verdict = Literal["proved", "applied", "contradicted", "not_reproduced", "discovered"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)

@@ -8,9 +8,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from kbtool.model.address import AddressError, resolve, split_reference
 from kbtool.model.base import Quantity, Rate
+from kbtool.model.cost import CostKind
 from kbtool.model.errors import RecordError, UsageError
 from kbtool.model.ledger import Ledger, Price
-from kbtool.model.session import CostKind
 from kbtool.store.scan import LEDGER
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from kbtool.model.base import Quantity
+from kbtool.model.cost import CostLine
 from kbtool.model.kinds.timing import Timing
+from kbtool.model.measurement import Measurement
 from kbtool.model.run import StepRecord
-from kbtool.model.session import CostLine, Measurement
 
 
 class AddressError(LookupError):

@@ -31,6 +31,9 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
+Text = Annotated[str, Field(min_length=1)]
+"""Text that is not empty."""
+
 _QUANTITY = re.compile(
     r"""(?P<relation>~|<=|>=|<|>)?\s*
         (?P<low>[+-]?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)

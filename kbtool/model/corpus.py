@@ -21,21 +21,16 @@ from kbtool.model.base import (
     Slug,
     SourceFile,
 )
+from kbtool.model.bug import Bug, Fix
+from kbtool.model.cost import CostLine
+from kbtool.model.decision import Decision
 from kbtool.model.kinds.base import Sha256
 from kbtool.model.kinds.minimise import FailingCase
+from kbtool.model.measurement import Measurement
 from kbtool.model.pattern import Rule, Supersession, Symptom
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo, RunStatus, Seconds, StepStatus
-from kbtool.model.session import (
-    Bug,
-    CostLine,
-    Decision,
-    Environment,
-    Evidence,
-    Fix,
-    Measurement,
-    Step,
-)
+from kbtool.model.session import Environment, Evidence, Step
 
 _ALL_WRITTEN = ConfigDict(json_schema_serialization_defaults_required=True)
 """Every field is in the line, one with a default too, so the schema requires it."""

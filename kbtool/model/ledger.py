@@ -18,8 +18,9 @@ from kbtool.model.base import (
     Slug,
     SourceFile,
 )
+from kbtool.model.cost import CostKind
 from kbtool.model.price import is_exact
-from kbtool.model.session import CostKind, Purchase
+from kbtool.model.session import Purchase
 
 
 def _is_a_day(text: str) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from kbtool.model.base import KernelId, Model, Slug
-
-Text = Annotated[str, Field(min_length=1)]
+from kbtool.model.base import KernelId, Model, Slug, Text
 
 
 class Mutant(Model):

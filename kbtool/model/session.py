@@ -20,26 +20,25 @@ from kbtool.model.base import (
     Cited,
     Commit,
     Duration,
-    Figure,
     Instant,
     KernelId,
-    Likelihood,
     Memory,
     Model,
-    Money,
     PatternId,
     Quantity,
-    Rate,
     Reference,
-    RunStep,
     SessionId,
     Size,
     Slug,
     SourceFile,
+    Text,
 )
+from kbtool.model.bug import Bug, Fix
 from kbtool.model.claim import Claim
-from kbtool.model.mutant import Mutant
-from kbtool.model.price import currency_of, is_exact, price_of, require_product
+from kbtool.model.cost import CostLine
+from kbtool.model.decision import Decision, Plan
+from kbtool.model.measurement import Measurement
+from kbtool.model.price import is_exact
 
 _UNREADABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters, line breaks, and what turns the direction of the text that follows."""
@@ -52,9 +51,6 @@ def _is_readable(label: str) -> str:
     return label
 
 
-Text = Annotated[str, Field(min_length=1)]
-CostKind = Literal["gpu", "ai", "engineer", "other"]
-"""What is paid for."""
 Purchase = Literal["on-demand", "preemptible", "reserved", "owned"]
 """How a machine is paid for."""
 
@@ -107,80 +103,6 @@ class Repository(Cited):
     """Whether the work tree differed from the commit."""
 
 
-class CostLine(Cited):
-    """One thing that was paid for. A total is never a line: totals are derived."""
-
-    kind: CostKind
-    """What was paid for."""
-    id: Slug | None = None
-    """A name for references; the kind where it is absent (#costs.gpu)."""
-    amount: Money | None = None
-    """How much; null, with the reason under `unknown`, where nobody knows. An estimate may leave it
-    out: it is then the rate times the duration, or times the session's own time, to the cent."""
-    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] = "USD"
-    """Three capitals, as in ISO 4217."""
-    basis: Literal["claimed", "estimated", "billed"]
-    """claimed: stated by somebody; estimated: from a rate and a time; billed: on an invoice."""
-    duration: Duration | None = None
-    """The time paid for, where it is stated apart from the session's own."""
-    rate: Rate | None = None
-    """The price of a unit of time: 0.20 USD/h."""
-    rate_id: Slug | None = None
-    """The rate in sessions/ledger.yaml that `rate` was taken from."""
-    card: str | None = None
-    """The card that the line pays for, if not the session's."""
-    invoice: Text | None = None
-    """The number of the invoice, of a line that is billed."""
-    note: str | None = None
-    """What the line covers."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is an estimate that goes on for as long as the session does."""
-        return (
-            self.basis == "estimated"
-            and self.rate is not None
-            and self.duration is None
-            and "amount" not in self.model_fields_set
-        )
-
-    def settled(self, minutes: Decimal) -> CostLine:
-        """An estimate that leaves the amount out, with the one that follows from its rate.
-
-        The amount does not count as stated: it is not among the fields that were set.
-        """
-        assert self.rate is not None
-        values = {**dict(self), "amount": price_of(self.rate, minutes)}
-        return CostLine.model_construct(self.model_fields_set, **values)
-
-    @model_validator(mode="after")
-    def _estimate_follows_from_rate(self) -> CostLine:
-        """An estimate that has a rate and a time is their product."""
-        if self.rate_id is not None and self.rate is None:
-            raise ValueError(f"rate_id names {self.rate_id!r}: write the rate itself too")
-        if self.basis != "estimated":
-            return self
-        stated = "amount" in self.model_fields_set
-        if self.rate is None:
-            if not stated:
-                raise ValueError("an estimate needs an amount, or a rate to derive it from")
-            return self
-        if currency_of(self.rate) != self.currency:
-            raise ValueError(f"the rate {self.rate} is not in {self.currency}; set currency")
-        if not stated:
-            time = self.duration
-            if not is_exact(self.rate) or (time is not None and not is_exact(time)):
-                raise ValueError(
-                    "without an amount, an estimate needs one exact rate and one exact duration;"
-                    f" it has {self.rate}" + ("" if time is None else f" and {time}")
-                )
-            if time is not None:
-                return self.settled(time.minutes)
-        elif self.amount is not None and self.duration is not None:
-            require_product(self.amount, self.rate, self.duration)
-        return self
-
-
 class Step(Cited):
     """One step of the sitting: how long it should have taken and how long it took."""
 
@@ -198,84 +120,6 @@ class Step(Cited):
     """How it ended."""
     note: str | None = None
     """Why it took so long, what came of it."""
-
-
-class Bug(Cited):
-    """A fault that the session met. Its fix is a `fix`, in this session or in a later one."""
-
-    id: Slug
-    """A name for references; it stays with the bug."""
-    title: Text
-    """The fault in a few words."""
-    component: str | None = None
-    """The part at fault: a kernel, a script, the build."""
-    symptom: Text | None = None
-    """What was seen."""
-    cause: str | None = None
-    """Why; null, with the reason under `unknown`, while nobody knows."""
-    status: Literal["open", "fixed", "worked-around", "unknown"]
-    """As the session left it; what later fixes made of it is derived."""
-    recurrence_of: Reference | None = None
-    """The same fault met earlier: SESSION#bugs.ID."""
-    minutes_lost: Duration | None = None
-    """Time spent on it in this session."""
-    error_text: str | None = None
-    """The error message, as printed."""
-    hypotheses: list[Hypothesis] = Field(default_factory=list)
-    """What it might be, as believed in the session."""
-    mutants: list[Mutant] = Field(default_factory=list)
-    """Edits that put the bug back: the `mutants` step shows that validation finds each."""
-
-
-class Hypothesis(Cited):
-    """A possible cause and how likely it was held to be."""
-
-    id: Slug
-    """A name for references."""
-    statement: Text
-    """The possible cause."""
-    likelihood: Likelihood | None = None
-    """As stated: 80 %."""
-    verdict: Literal["open", "confirmed", "rejected"] = "open"
-    """As this session left it."""
-    note: str | None = None
-    """What speaks for or against it."""
-
-
-class Fix(Cited):
-    """A change that mends a bug, of this session or of an earlier one."""
-
-    id: Slug | None = None
-    """A name for references."""
-    bug: Reference
-    """SESSION#bugs.ID, or #bugs.ID in this session."""
-    change: Text
-    """What was changed."""
-    place: str | None = None
-    """File and lines, as stated."""
-    commit: Commit | None = None
-    """The commit that holds the change."""
-    confirmed: bool | None = None
-    """Whether a test showed that the fault was gone."""
-    shown_by: list[RunStep] = Field(default_factory=list)
-    """The steps of runs that showed it; the audit asks whether they passed."""
-    note: str | None = None
-    """How it was shown, or what remained."""
-
-    @property
-    def kernel(self) -> str | None:
-        """The kernel in whose folder the change was made, where ``place`` says so."""
-        folder, _, rest = (self.place or "").partition("/")
-        return rest.partition("/")[0] if folder == "kernels" and "/" in rest else None
-
-    @model_validator(mode="after")
-    def _shows_what_is_confirmed(self) -> Self:
-        if self.shown_by and not self.confirmed:
-            raise ValueError(
-                "shown_by names what showed that the fault was gone, and confirmed is not true;"
-                " leave one of the two out, or write confirmed: true"
-            )
-        return self
 
 
 class CommitEntry(Cited):
@@ -297,136 +141,6 @@ class CommitEntry(Cited):
     """Lines removed."""
     files: int | None = None
     """Files changed."""
-
-
-class Column(Model):
-    """One column of figures in a measurement."""
-
-    title: Text
-    """What is measured, for which arm: 'PyTorch SDPA latency'."""
-    unit: str
-    """The unit of every figure in the column; '' for a pure number."""
-
-
-class Row(Model):
-    """One case of a measurement."""
-
-    id: Slug
-    """A name for references."""
-    case: dict[str, str] = Field(default_factory=dict)
-    """The shape and settings: {B: 1, H: 1, S: 128, D: 64}."""
-    values: dict[Slug, Figure | None] = Field(default_factory=dict)
-    """Column → figure; null, with the reason under `unknown`, where none was taken."""
-    verdict: Literal["pass", "fail"] | None = None
-    """The verdict that the log gives this case."""
-    note: str | None = None
-    """The log's remark on this case."""
-
-
-class Measurement(Cited):
-    """A table of figures that the session measured."""
-
-    id: Slug
-    """A name for references."""
-    title: Text
-    """What the table shows."""
-    kind: Literal["benchmark", "correctness", "memory", "build", "other"]
-    """What was measured."""
-    about: str | None = None
-    """Conditions: element type, statistic, baseline, bound of the verdict."""
-    artifact: str | None = None
-    """What was measured: a binary, a commit, a kernel."""
-    validated: bool | None = None
-    """Whether the thing measured had passed validation before; null if the log does not say."""
-    subject: Slug | None = None
-    """The column with the times of what was worked on; a speedup is reckoned from it."""
-    columns: Annotated[dict[Slug, Column], Field(min_length=1)]
-    """The columns of figures, by name."""
-    rows: Annotated[list[Row], Field(min_length=1)]
-    """One entry a case."""
-
-    @model_validator(mode="after")
-    def _values_have_columns(self) -> Self:
-        if self.subject is not None:
-            column = self.columns.get(self.subject)
-            if column is None or column.unit not in Quantity.MINUTES:
-                raise ValueError(f"subject: {self.subject!r} is no column of times")
-        for row in self.rows:
-            extra = sorted(set(row.values) - set(self.columns))
-            if extra:
-                raise ValueError(
-                    f"row {row.id!r} has figures for {', '.join(extra)}, which is no column;"
-                    f" the columns are {', '.join(self.columns)}"
-                )
-        return self
-
-
-class Option(Cited):
-    """A way that could have been taken."""
-
-    id: Slug
-    """A name for references."""
-    title: Text
-    """The option."""
-    detail: str | None = None
-    """Its grounds, its price, what it was expected to bring."""
-    figures: dict[Slug, Quantity] = Field(default_factory=dict)
-    """Stated figures: cost, time, confidence, expected speedup."""
-
-
-class Decision(Cited):
-    """A choice, the options it was made between, and why."""
-
-    id: Slug
-    """A name for references."""
-    question: Text
-    """What had to be decided."""
-    options: list[Option] = Field(default_factory=list)
-    """The options considered."""
-    chosen: Slug | None = None
-    """The id of the option taken; null, with the reason under `unknown`, while it is open."""
-    reason: str | None = None
-    """Why."""
-
-    @model_validator(mode="after")
-    def _chosen_is_an_option(self) -> Self:
-        if self.chosen is not None and self.chosen not in {option.id for option in self.options}:
-            raise ValueError(f"chosen: {self.chosen!r} is none of the options")
-        return self
-
-
-class PlannedStep(Model):
-    """A step of a plan."""
-
-    id: Slug
-    """A name for references."""
-    title: Text
-    """What is to be done."""
-    target: Duration | None = None
-    """The time planned."""
-    detail: str | None = None
-    """How."""
-
-
-class Plan(Cited):
-    """What a later sitting was to do."""
-
-    id: Slug
-    """A name for references."""
-    title: Text
-    """The aim."""
-    for_session: str | None = None
-    """The label of the sitting planned for: N+7B."""
-    target: Duration | None = None
-    """The time planned in all."""
-    budget: Amount | None = None
-    """The money planned in all."""
-    steps: list[PlannedStep] = Field(default_factory=list)
-    """The steps planned."""
-    expected: list[str] = Field(default_factory=list)
-    """What it was expected to bring."""
-    figures: dict[Slug, Quantity] = Field(default_factory=dict)
-    """Figures stated of the plan: target speedup, bound of the error."""
 
 
 class Evidence(Cited):

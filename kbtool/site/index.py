@@ -16,13 +16,14 @@ from kbtool.ledger.patterns import Account, accounts
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import build
 from kbtool.model.address import split_reference
+from kbtool.model.bug import Bug
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.mutants import MutantResult, MutantsResult
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import Run, StepRecord
-from kbtool.model.session import Bug, Session
+from kbtool.model.session import Session
 from kbtool.runner.history import Match, matching
 from kbtool.site import addresses as at
 from kbtool.site.text.glossary import Terms

@@ -23,10 +23,11 @@ from kbtool.markdown.markup import (
     yes_no,
 )
 from kbtool.model.address import split_reference
+from kbtool.model.bug import Fix
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
-from kbtool.model.session import Evidence, Fix, Session
+from kbtool.model.session import Evidence, Session
 from kbtool.site import addresses as at
 from kbtool.site.index import Index, page_of
 from kbtool.site.text.quoted import finding

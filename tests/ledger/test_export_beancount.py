@@ -18,7 +18,7 @@ from hypothesis import given
 
 from kbtool.ledger.export.beancount import AGAINST, EXPENSES, beancount
 from kbtool.ledger.rollup import roll_up
-from kbtool.model.session import CostLine
+from kbtool.model.cost import CostLine
 from kbtool.store.tree import KnowledgeBase
 
 REPOSITORY = Path(__file__).parents[2]

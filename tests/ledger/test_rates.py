@@ -13,11 +13,12 @@ from pydantic import ValidationError
 
 from kbtool.ledger.rates import figure, find_figure, find_rate
 from kbtool.model.base import Duration, Quantity, Rate
+from kbtool.model.cost import CostLine
 from kbtool.model.errors import NotFoundError, UsageError
 from kbtool.model.ledger import Ledger
 from kbtool.model.money import to_cent
 from kbtool.model.price import per_hour, price_of
-from kbtool.model.session import CostLine, Session
+from kbtool.model.session import Session
 from kbtool.store.tree import KnowledgeBase
 
 LEDGER = {

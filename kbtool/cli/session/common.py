@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtool.model.base import Model
+    from kbtool.model.cost import CostLine
     from kbtool.model.run import Run
-    from kbtool.model.session import CostLine, Session
+    from kbtool.model.session import Session
     from kbtool.store.dump import Fields
     from kbtool.store.tree import Entry, KnowledgeBase
 

@@ -32,7 +32,7 @@ class BugCommand(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Its own options, and one for each field that they leave out."""
-        from kbtool.model.session import Bug
+        from kbtool.model.bug import Bug
 
         *own, help_option = super().get_params(ctx)
         taken = {param.name for param in own}
@@ -80,7 +80,7 @@ and mutants are written in session.yaml; corrections are made there too.""",
 @click.pass_context
 def bug(ctx: click.Context, /, name: str | None, **given: str | None) -> None:
     """Add a bug to a session: a fault that it met, TITLE in a few words."""
-    from kbtool.model.session import Bug
+    from kbtool.model.bug import Bug
     from kbtool.store.edit import add_bug
     from kbtool.store.sessions import slug
 
@@ -148,8 +148,8 @@ def fix(
     name: str | None,
 ) -> None:
     """Add a fix to a session: the CHANGE that fixes BUG."""
+    from kbtool.model.bug import Fix
     from kbtool.model.errors import UsageError
-    from kbtool.model.session import Fix
     from kbtool.store.edit import add_fix
 
     base = knowledge_base(ctx)

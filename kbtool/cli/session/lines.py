@@ -17,7 +17,8 @@ from kbtool.cli.session.common import (
 )
 
 if TYPE_CHECKING:
-    from kbtool.model.session import CostKind, Session
+    from kbtool.model.cost import CostKind
+    from kbtool.model.session import Session
 
 
 @click.command(
@@ -91,9 +92,9 @@ def cost(
 ) -> None:
     """Add a cost to a session: AMOUNT, a decimal number, for KIND."""
     from kbtool.ledger.rates import find_rate, sound_ledger
+    from kbtool.model.cost import CostLine
     from kbtool.model.errors import UsageError
     from kbtool.model.price import currency_of
-    from kbtool.model.session import CostLine
     from kbtool.store.edit import add_cost
 
     base = knowledge_base(ctx)

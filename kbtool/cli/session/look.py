@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kbtool.ledger.faults import Faults
+    from kbtool.model.bug import Bug, Fix
     from kbtool.model.claim import Claim
+    from kbtool.model.decision import Decision, Plan
+    from kbtool.model.measurement import Measurement
     from kbtool.model.run import Run
-    from kbtool.model.session import Bug, Decision, Evidence, Fix, Measurement, Plan, Session
+    from kbtool.model.session import Evidence, Session
     from kbtool.store.tree import Entry
 
 STATUSES = ["planned", "running", "paused", "complete", "terminated", "unknown"]

@@ -19,6 +19,7 @@ from kbtool.ledger.faults import Faults, bug_at
 from kbtool.model import units
 from kbtool.model.address import item_key
 from kbtool.model.base import Instant, Model, Quantity
+from kbtool.model.bug import Bug, Fix
 from kbtool.model.cards import (
     CAPABILITIES,
     LEAST_VISIBLE,
@@ -27,7 +28,8 @@ from kbtool.model.cards import (
     card_of,
 )
 from kbtool.model.claim import Derivation
-from kbtool.model.session import Bug, CostLine, Environment, Fix, Session
+from kbtool.model.cost import CostLine
+from kbtool.model.session import Environment, Session
 
 M = TypeVar("M", bound=Model)
 

@@ -13,10 +13,11 @@ from kbtool.model import figures
 from kbtool.model.address import AddressError, figure_in, item_key, resolve, split_reference
 from kbtool.model.base import Instant, Quantity
 from kbtool.model.claim import Claim, Derivation
+from kbtool.model.cost import CostLine
 from kbtool.model.figures import ADDED, Figure
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
-from kbtool.model.session import CostLine, Session
+from kbtool.model.session import Session
 from kbtool.store.tree import KnowledgeBase
 
 Record = Session | Pattern

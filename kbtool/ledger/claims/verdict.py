@@ -14,8 +14,9 @@ from kbtool.ledger.claims.reckon import has_fields, since
 from kbtool.ledger.claims.words import expression, shown, word_of
 from kbtool.model.address import AddressError, resolve, split_reference
 from kbtool.model.base import Quantity
+from kbtool.model.bug import Bug
 from kbtool.model.claim import Derivation
-from kbtool.model.session import Bug, Row
+from kbtool.model.measurement import Row
 
 
 class Verdict(NamedTuple):

@@ -9,8 +9,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from kbtool.ledger.claims.operands import Given, Records, Unknown
+from kbtool.model.bug import Bug, Fix
 from kbtool.model.claim import Claim, Derivation
-from kbtool.model.session import Bug, CostLine, Fix
+from kbtool.model.cost import CostLine
 
 
 def word_of(value: Any) -> str | None:

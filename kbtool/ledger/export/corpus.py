@@ -16,6 +16,7 @@ from kbtool.checks.text_rules import TEXT_RULES
 from kbtool.ledger.export.lines import Export
 from kbtool.ledger.rollup import number
 from kbtool.model.base import Model
+from kbtool.model.bug import Fix
 from kbtool.model.corpus import (
     Corpus,
     CorpusAttempt,
@@ -37,7 +38,7 @@ from kbtool.model.kinds.mutants import MutantsResult
 from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run, StepRecord
-from kbtool.model.session import Fix, Session
+from kbtool.model.session import Session
 from kbtool.store.tree import KnowledgeBase
 
 _TYPES = ("session", "pattern", "bug", "fix", "run", "attempt")

@@ -8,7 +8,8 @@ from datetime import date, timedelta
 
 from kbtool.ledger.rollup import Links, links_of
 from kbtool.model.address import item_key
-from kbtool.model.session import CostLine, Session
+from kbtool.model.cost import CostLine
+from kbtool.model.session import Session
 
 UNKNOWN = "whose amount no record states"
 UNDATED = "of sessions without a date; --undated YYYY-MM-DD enters them at a day"

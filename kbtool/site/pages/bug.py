@@ -23,7 +23,7 @@ from kbtool.markdown.markup import (
     stacked_table,
 )
 from kbtool.model.base import Quantity
-from kbtool.model.session import Bug
+from kbtool.model.bug import Bug
 from kbtool.site import addresses as at
 from kbtool.site.index import OPEN, BugCase, Index
 from kbtool.site.pages import mutants

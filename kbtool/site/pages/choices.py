@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kbtool.markdown.escape import inline
 from kbtool.markdown.markup import anchor, bullets, heading, join, optional, stacked_table
-from kbtool.model.session import Decision, Plan, Session
+from kbtool.model.decision import Decision, Plan
+from kbtool.model.session import Session
 from kbtool.site.index import Index
 from kbtool.site.parts import cite, section, sourced, turned, why_unknown
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kbtool.markdown.escape import inline
 from kbtool.markdown.markup import anchor, chip, heading, join, optional, slim_table
-from kbtool.model.session import Measurement, Session
+from kbtool.model.measurement import Measurement
+from kbtool.model.session import Session
 from kbtool.site.parts import cite, section, why_unknown
 
 
