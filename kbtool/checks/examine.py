@@ -8,16 +8,10 @@ from kbtool.checks.answers import look_up
 from kbtool.checks.facts import Facts, Location, Ref
 from kbtool.checks.paths import claim_at, locate
 from kbtool.checks.prose_rules import figures_have_sources, figures_in, prose_of
-from kbtool.checks.record_rules import (
-    RECORD_RULES,
-    RecordFile,
-    benchmarks_are_possible,
-    names_item,
-    promised_id,
-    raw_id,
-    run_is_in_its_place,
-)
+from kbtool.checks.record_file import RecordFile, promised_id, raw_id
+from kbtool.checks.record_rules import RECORD_RULES, names_item
 from kbtool.checks.rules import FACTS
+from kbtool.checks.run_rules import benchmarks_are_possible, run_is_in_its_place
 from kbtool.checks.text_rules import TEXT_RULES
 from kbtool.model.base import Model
 from kbtool.model.finding import Finding

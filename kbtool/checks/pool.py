@@ -39,7 +39,7 @@ def _examine_part(root: str, asked: Questions, files: Sequence[File]) -> list[Ex
     # Garbage is collected neither here nor in the children: there is no cyclic rubbish worth it.
     from kbtool.checks.examine import examine
     from kbtool.checks.facts import Facts
-    from kbtool.checks.record_rules import promised_id
+    from kbtool.checks.record_file import promised_id
 
     done: list[Examined] = []
     for path, kind, stamp in files:

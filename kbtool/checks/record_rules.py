@@ -7,131 +7,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from kbtool.checks.ceiling import refusal
 from kbtool.checks.facts import BUG_ROLES, Ref
 from kbtool.checks.paths import Location, item_name, locate, spell
-from kbtool.checks.references import references
+from kbtool.checks.record_file import RecordFile, file_name
 from kbtool.model.address import AddressError, resolve
 from kbtool.model.base import (
     Cite,
     Cited,
     Instant,
-    KernelId,
     Model,
-    PatternId,
     Quantity,
-    SessionId,
     cited_lines,
     pattern_of,
 )
 from kbtool.model.bug import Bug
 from kbtool.model.finding import Finding
-from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.pattern import Pattern
-from kbtool.model.run import Run
 from kbtool.model.session import Environment, Repository, Session
-from kbtool.store.document import Document
-from kbtool.store.scan import FileKind
 from kbtool.store.schema import modeline
-
-
-@dataclass(slots=True)
-class Places:
-    """What several rules look for in a record's data, found in one walk."""
-
-    nulls: list[Location] = field(default_factory=list)
-    items: list[tuple[Location, list[Any]]] = field(default_factory=list)
-    """Lists of items with ids: where the list is, and the id of each item."""
-    sources: list[tuple[Location, str]] = field(default_factory=list)
-    """Every ``source`` that is text."""
-
-    def walk(self, node: Any, location: Location) -> None:
-        """Collect from ``node``, which stands at ``location``."""
-        if type(node) is dict:
-            for key, value in node.items():
-                if type(value) is str:
-                    if key == "source":
-                        self.sources.append(((*location, key), value))
-                elif value is None:
-                    self.nulls.append((*location, key))
-                else:
-                    self.walk(value, (*location, key))
-            return
-        ids = []
-        for index, value in enumerate(node):
-            if type(value) is dict:
-                ids.append(value.get("id"))
-                self.walk(value, (*location, index))
-            elif value is None:
-                self.nulls.append((*location, index))
-            elif type(value) is list:
-                self.walk(value, (*location, index))
-        if ids:
-            self.items.append((location, ids))
-
-
-class RecordFile:
-    """A parsed record: its data as written and, if the schema allows it, its model."""
-
-    __slots__ = ("data", "document", "id", "kind", "path", "places", "record", "references")
-
-    def __init__(self, path: str, kind: FileKind, document: Document, record: Model | None) -> None:
-        self.path = path
-        self.kind = kind
-        self.document = document
-        self.data: dict[str, Any] = document.data
-        self.record = record
-        self.places = Places()
-        self.places.walk(self.data, ())
-        self.id = promised_id(path, kind, self.data.get("id"))
-        self.references = list(references(self.data, kind, self.id))
-
-    def finding(self, location: Location | list[str | int], rule: str, message: str) -> Finding:
-        """A finding at the key of ``location``."""
-        return self.document.finding(location, rule, message)
-
 
 Rule = Callable[[RecordFile], Iterator[Finding]]
 
-
-_SESSION_ID = re.compile(pattern_of(SessionId))
-_PATTERN_ID = re.compile(pattern_of(PatternId))
-_ID_FORMS: dict[FileKind, re.Pattern[str]] = {
-    "session": _SESSION_ID,
-    "pattern": _PATTERN_ID,
-    "kernel": re.compile(pattern_of(KernelId)),
-}
 _CITE = re.compile(pattern_of(Cite))
-_RAW_ID = re.compile(r"^id:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
-
-
-def promised_id(path: str, kind: FileKind, stated: object = None) -> str:
-    """The id of a record, whether or not it loads: the one stated, else the one in its name."""
-    form = _ID_FORMS.get(kind)
-    if form is not None and isinstance(stated, str) and form.fullmatch(stated):
-        return stated
-    name = file_name(path, kind)
-    if kind == "pattern" and _PATTERN_ID.fullmatch(begin := name.partition("-")[0]):
-        return begin
-    return name
-
-
-def raw_id(text: str) -> str | None:
-    """The id that stands in the text of a file that cannot be parsed, if any."""
-    found = _RAW_ID.search(text)
-    return found[1] if found else None
-
-
-def file_name(path: str, kind: FileKind) -> str:
-    """The name that must go with the id: of the folder, or of the file without its suffix."""
-    parts = path.split("/")
-    if kind in {"pattern", "run", "ledger"}:
-        return parts[-1].rsplit(".", 1)[0]
-    return parts[1] if len(parts) > 1 else path
 
 
 def has_modeline(file: RecordFile) -> Iterator[Finding]:
@@ -337,34 +237,12 @@ RECORD_RULES: tuple[Rule, ...] = (
 )
 """The rules for records in YAML."""
 
-
-def run_is_in_its_place(path: str, run: Run) -> Iterator[Finding]:
-    """A run lies in the folder of its session, under its id: ID.json, later ID.ATTEMPT.json."""
-    parts = path.split("/")
-    if parts[1] != run.session:
-        yield Finding(path, 1, "run", f"is of session {run.session} and lies in {parts[1]}")
-    wanted = f"{run.id}.json" if run.attempt == 1 else f"{run.id}.{run.attempt}.json"
-    if parts[-1] != wanted:
-        yield Finding(path, 1, "run", f"must be called {wanted}, as its id and attempt say")
-
-
-def benchmarks_are_possible(path: str, run: Run) -> Iterator[Finding]:
-    """No case of a benchmark that counts would have been refused while it was measured."""
-    for step in run.steps:
-        result = step.result
-        if not isinstance(result, BenchmarkResult):
-            continue
-        for case in result.cases:
-            why = refusal(case, result.subject, result.read_gb_s)
-            if case.refused is None and why is not None:
-                message = f"step {step.id}, case {case.name!r}: {why}, and yet it is not refused"
-                yield Finding(path, 1, "run", message)
-
-
 _TRANSCRIBED = frozenset(("log", "mention"))
+
 _TOP_FIGURES = (
     "started", "ended", "updated", "duration", "budget_time", "budget_money", "grade"
 )  # fmt: skip
+
 _COMMIT_KEYS = ("commit", "sha")
 
 
