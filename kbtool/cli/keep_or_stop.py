@@ -9,9 +9,7 @@ import click
 from kbtool.cli.common import json_option, knowledge_base, print_json, print_table
 
 if TYPE_CHECKING:
-    from kbtool.ledger.keep_or_stop import Answer, Name, Span, Turn
-    from kbtool.model.cost import CostKind
-    from kbtool.store.tree import KnowledgeBase
+    from kbtool.ledger.keep_or_stop import Answer, Name, Turn
 
 EPILOG = """\b
 Examples:
@@ -69,111 +67,14 @@ _TITLES: dict[str, str] = {
 def keep_or_stop(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
     """Compare the cost of keeping an idle card with stopping and restarting it (pattern 7)."""
     from kbtool.ledger.keep_or_stop import answer_json, weigh
+    from kbtool.ledger.keep_or_stop_inputs import inputs_of
 
-    inputs, currency, sources = _inputs(knowledge_base(ctx), options)
+    inputs, currency, sources = inputs_of(knowledge_base(ctx), options)
     answer = weigh(inputs)
     if as_json:
         print_json(answer_json(answer, currency, sources))
     else:
         _print(answer, currency, sources)
-
-
-def _inputs(
-    base: KnowledgeBase, options: dict[str, Any]
-) -> tuple[dict[Name, Span], str, dict[Name, str]]:
-    """The inputs, their currency, and where each comes from."""
-    from fractions import Fraction
-
-    from kbtool.ledger.keep_or_stop import Span
-    from kbtool.ledger.rates import find_figure, find_rate, sound_ledger
-    from kbtool.model.base import Amount, Duration, Likelihood, Quantity, Rate
-    from kbtool.model.errors import UsageError
-    from kbtool.model.ledger import KeepOrStop
-    from kbtool.model.price import currency_of, ends_per_hour
-
-    ledger = sound_ledger(base)
-    defaults = ledger.keep_or_stop or KeepOrStop()
-    sources: dict[Name, str] = {}
-    currencies: set[str] = set()
-
-    def given(name: Name) -> Any:
-        """What an option says, else the ledger."""
-        option = options[name]
-        if option is not None and option != ():
-            sources[name] = ", ".join(option) if isinstance(option, tuple) else option
-            return option
-        default = getattr(defaults, name, None)
-        sources[name] = "ledger.yaml" if default else "not given"
-        return default.text if isinstance(default, Quantity) else default
-
-    def ends(quantity: Quantity, scale: Fraction = Fraction(1)) -> Span:
-        return Span(Fraction(quantity.low) * scale, Fraction(quantity.high or quantity.low) * scale)
-
-    def price(name: Name, text: str, kind: CostKind) -> Span:
-        option = f"--{name}"
-        rate = (
-            find_figure(base, option, Rate, text)
-            if "#" in text
-            else find_rate(ledger, option, text, kind).rate
-        )
-        currencies.add(currency_of(rate))
-        return Span(*ends_per_hour(rate))
-
-    def time(name: Name, unit: int) -> Span | None:
-        text = given(name)
-        if text is None:
-            return None
-        found = find_figure(base, f"--{name}", Duration, text)
-        return ends(found, Fraction(found.MINUTES[found.unit]).limit_denominator(10**12) / unit)
-
-    def sum_of_money(name: Name) -> Span | None:
-        text = given(name)
-        if text is None:
-            return None
-        found = find_figure(base, f"--{name.replace('_', '-')}", Amount, text)
-        currencies.add(currency_of(found))
-        return ends(found)
-
-    nothing = Span(Fraction(0), Fraction(0))
-    idle = time("idle", 60)
-    card, waiting = given("rate"), given("people")
-    restart, restart_cost = time("restart", 1), sum_of_money("restart_cost")
-    if card is None:
-        known = ", ".join(one.id for one in ledger.rates if one.kind == "gpu") or "none yet"
-        raise UsageError(
-            f"say what the card costs: --rate '0.20 USD/h', or a rate of the ledger ({known})"
-        )
-    if restart is None and restart_cost is None:
-        raise UsageError(
-            "say what a restart costs: --restart '10 min' --people '50 USD/h', or --restart-cost"
-            " '1 USD', or both"
-        )
-    if restart is not None and restart.high > 0 and not waiting:
-        raise UsageError(
-            "say what those cost who wait for the restart: --people '50 USD/h', or --people"
-            " '0 USD/h' if nobody does"
-        )
-    people = nothing
-    for one in waiting or ():
-        each = price("people", one, "engineer")
-        people = Span(people.low + each.low, people.high + each.high)
-    chance = given("preemption")
-    inputs: dict[Name, Span] = {
-        "idle": idle or nothing,
-        "rate": price("rate", card, "gpu"),
-        "restart": restart or nothing,
-        "people": people,
-        "restart_cost": restart_cost or nothing,
-        "preemption": nothing
-        if chance is None
-        else ends(find_figure(base, "--preemption", Likelihood, chance)),
-        "preemption_cost": sum_of_money("preemption_cost") or nothing,
-    }
-    # Nobody waits at 0 USD/h; what costs nothing has no currency to disagree with.
-    if len(currencies) > 1:
-        names = ", ".join(sorted(currencies))
-        raise UsageError(f"the figures are in several currencies ({names}); give them all in one")
-    return inputs, currencies.pop(), sources
 
 
 def _print(answer: Answer, currency: str, sources: dict[Name, str]) -> None:
