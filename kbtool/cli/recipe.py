@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json, print_table
+from kbtool.cli.recipe_output import minutes_of, print_plan, print_result
 
 if TYPE_CHECKING:
-    from kbtool.model.recipe import Recipe
-    from kbtool.model.run import Run
     from kbtool.runner.engine import Job
-    from kbtool.steps.base import Table
     from kbtool.store.tree import KnowledgeBase
 
 EXIT_CODES = {
@@ -26,7 +23,6 @@ EXIT_CODES = {
     "interrupted": 4,
     "crashed": 70,
 }
-
 
 NEW = "new"
 """What ``--session`` takes for a session that is made for the run."""
@@ -78,7 +74,7 @@ def recipes(ctx: click.Context, as_json: bool) -> None:
                 recipe.name,
                 pattern.id,
                 " → ".join(step.kind for step in recipe.steps),
-                _minutes(recipe),
+                minutes_of(recipe),
                 recipe.title,
             ]
             for pattern, recipe in known.values()
@@ -185,7 +181,7 @@ def run_recipe(
     wanted = earlier.session if earlier else _wanted(base, session_name, force)
     if dry_run:
         steps = list(plan(job))
-        _print_plan(job, steps, as_json)
+        print_plan(job, steps, as_json)
         ctx.exit(3 if steps[-1][2] else 0)
     preflight(job)
     resumption = resume_run(base, earlier, bound, job.machine) if earlier else None
@@ -200,7 +196,7 @@ def run_recipe(
     if as_json:
         print_json({**run.model_dump(mode="json"), "path": base.shown(path)})
     else:
-        _print_result(run, recipe, base.shown(path))
+        print_result(run, recipe, base.shown(path))
     ctx.exit(EXIT_CODES[run.status])
 
 
@@ -331,72 +327,3 @@ def _end(base: KnowledgeBase, session: str) -> None:
 def _tell_recovered(written: list[Path]) -> None:
     for path in written:
         click.echo(f"kbtool: a run was cut short; its record is {path.name}", err=True)
-
-
-def _minutes(recipe: Recipe) -> str:
-    from kbtool.runner.progress import seconds
-
-    return seconds(float(sum(step.expected.minutes for step in recipe.steps) * 60))
-
-
-def _print_plan(job: Job, steps: list[Any], as_json: bool) -> None:
-    if as_json:
-        print_json(
-            {
-                "recipe": job.recipe.name,
-                "parameters": job.parameters,
-                "steps": [
-                    {
-                        "id": step.id,
-                        "kind": step.kind,
-                        "title": step.title,
-                        "would": lines,
-                        "stops": problem,
-                    }
-                    for step, lines, problem in steps
-                ],
-            }
-        )
-        return
-    for number, (step, lines, problem) in enumerate(steps, 1):
-        click.echo(
-            f"[{number}/{len(job.recipe.steps)}] {step.id} ({step.kind}): {step.title}"
-            f" — expect {step.expected}, at most {step.timeout}"
-        )
-        for line in lines:
-            click.echo(f"      {line}")
-        if problem is not None:
-            click.echo(f"      would stop here: {problem}")
-    click.echo("dry run: nothing was written", err=True)
-
-
-def _print_result(run: Run, recipe: Recipe, path: str) -> None:
-    from kbtool.runner.resume import way_on
-    from kbtool.runner.words import how_far
-    from kbtool.steps import kind_of
-    from kbtool.steps.base import Ran
-
-    for step in run.steps:
-        if step.result is None:
-            continue
-        told = kind_of(step.result).report(step.result, Ran(step.id, recipe, run.parameters))
-        if told:
-            click.echo()
-            _print_report(told)
-    click.echo()
-    click.echo(f"{how_far(run)}; record: {path}")
-    click.echo(f"session: kbtool session show {run.session}")
-    if run.status == "passed":
-        click.echo("site: kbtool site serve")
-    else:
-        click.echo(way_on(run, recipe))
-
-
-def _print_report(parts: Sequence[str | Table]) -> None:
-    from kbtool.steps.base import Table
-
-    for part in parts:
-        if isinstance(part, Table):
-            print_table(*part)
-        else:
-            click.echo(part)

@@ -12,7 +12,7 @@ import torch
 from pydantic import ValidationError
 
 from kbtool.checks.ceiling import CEILING_MARGIN, refusal
-from kbtool.cli.recipe import _print_report
+from kbtool.cli.recipe_output import print_report
 from kbtool.gpu import benchmark as benchmarks
 from kbtool.gpu.benchmark import (
     OtherProcesses,
@@ -140,7 +140,7 @@ def test_between_plain_kernels_another_peer_may_be_the_best_and_nobody_need_be_f
     assert "between" not in headline(result_of(second))
     untimed = behind_plain(first, torch=4.5)
     assert result.ratio_to_best(untimed, between=True) is None
-    _print_report(report(result))
+    print_report(report(result))
     told = " ".join(capsys.readouterr().out.split())
     assert "both together, of which that kernel alone takes 1.00" in told
     assert "1.50× quick 0.90× torch" in told
@@ -183,7 +183,7 @@ def test_each_group_has_a_table_of_its_own_arms_with_host_time_and_ceiling(capsy
         first.model_copy(update={"case_set": "few", "bytes": 1000}),
         second.model_copy(update={"case_set": "many", "arms": hosted, "bytes": 1500}),
     )
-    _print_report(report(result))
+    print_report(report(result))
     told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     ratios = "torch ÷ ours best peer ÷ ours host ours host best peer of ceiling"
     assert told[told.index("few") + 1] == f"case ours torch {ratios}"
@@ -193,7 +193,7 @@ def test_each_group_has_a_table_of_its_own_arms_with_host_time_and_ceiling(capsy
         "c 2.0 ± 0% 3.0 ± 0% 2.5 ± 0% 1.50× 1.25× quick 9.5 9.5 75%"
     )
     assert "many: best peer ÷ ours: geometric mean 1.25×, 1.25× to 1.25× over 1 case" in told
-    _print_report(report(result_of(first)))
+    print_report(report(result_of(first)))
     assert "host" not in capsys.readouterr().out
 
 
