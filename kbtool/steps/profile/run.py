@@ -7,6 +7,7 @@ from typing import Any
 
 from kbtool.gpu.profile import decide, metrics_for, parse, problem
 from kbtool.gpu.toolchain import find_profiler
+from kbtool.model.kernel import CaseValue
 from kbtool.model.kinds.profile import ProfileCase, ProfileResult, ProfileStep
 from kbtool.model.words import many
 from kbtool.steps.base import Context, Links, Outcome, Ran, StepKind, Table
@@ -76,42 +77,14 @@ class Profile(StepKind[ProfileStep, ProfileResult]):
         profiled: list[ProfileCase] = []
         result: ProfileResult | None = None
         arm = step.arm
-        for case_set, case in cases:
-            lines: list[str] = []
-            event, done = run_worker(
-                {
-                    **request,
-                    "task": "kbtool.steps.profile.task:Profile",
-                    "cases": [(case_set, case)],
-                    "arm": step.arm or None,
-                },
-                context,
-                under=under,
-                on_line=lines.append,
+        for entry in cases:
+            found = _profiled(
+                entry, {**request, "arm": step.arm or None}, under, launch_us, context
             )
-            failure = worker_failure(event, done, f"profiling {case['name']}")
-            if failure is not None and failure.status == "timeout":
-                return failure
-            launches = parse(lines)
-            if failure is not None or not launches:
-                why = problem(lines)
-                if why is not None:
-                    return Outcome("unavailable", why, output=done.output)
-                return failure or Outcome(
-                    "unavailable", f"ncu saw no kernel in {case['name']}", output=done.output
-                )
-            arm = event["result"]
-            found = decide(launches, launch_us)
-            profiled.append(
-                ProfileCase(
-                    name=str(case["name"]),
-                    case={key: value for key, value in case.items() if key != "name"},
-                    launches=launches,
-                    bottleneck=found.bottleneck,
-                    verdict=found.verdict,
-                    reasons=found.reasons,
-                )
-            )
+            if isinstance(found, Outcome):
+                return found
+            arm, profile = found
+            profiled.append(profile)
             result = ProfileResult(
                 sha256=context.built.sha256,
                 arm=arm,
@@ -123,7 +96,7 @@ class Profile(StepKind[ProfileStep, ProfileResult]):
                 not_reached=len(cases) - len(profiled),
             )
             context.on_found(result)
-            context.on_progress(len(profiled), len(cases), f"{case['name']}: {found.verdict}")
+            context.on_progress(len(profiled), len(cases), f"{profile.name}: {profile.verdict}")
         verdicts = [case.verdict for case in profiled]
         told = "; ".join(dict.fromkeys(verdicts))
         return Outcome(
@@ -137,3 +110,49 @@ class Profile(StepKind[ProfileStep, ProfileResult]):
     def page(self, result: ProfileResult, links: Links) -> str:
         """See ``page``."""
         return page.page(result, links)
+
+
+def _profiled(
+    entry: tuple[str, dict[str, CaseValue]],
+    request: dict[str, Any],
+    under: list[str],
+    launch_us: float,
+    context: Context,
+) -> tuple[str, ProfileCase] | Outcome:
+    """The arm that was profiled on one case, with what the profiler saw; or why there is nothing.
+
+    Args:
+        entry: (case set, case).
+        request: to the worker, but for its task and its case.
+        under: the profiler's command.
+        launch_us: from one launch to the next.
+        context: of the step.
+    """
+    case = entry[1]
+    lines: list[str] = []
+    event, done = run_worker(
+        {**request, "task": "kbtool.steps.profile.task:Profile", "cases": [entry]},
+        context,
+        under=under,
+        on_line=lines.append,
+    )
+    failure = worker_failure(event, done, f"profiling {case['name']}")
+    if failure is not None and failure.status == "timeout":
+        return failure
+    launches = parse(lines)
+    if failure is not None or not launches:
+        why = problem(lines)
+        if why is not None:
+            return Outcome("unavailable", why, output=done.output)
+        return failure or Outcome(
+            "unavailable", f"ncu saw no kernel in {case['name']}", output=done.output
+        )
+    found = decide(launches, launch_us)
+    return event["result"], ProfileCase(
+        name=str(case["name"]),
+        case={key: value for key, value in case.items() if key != "name"},
+        launches=launches,
+        bottleneck=found.bottleneck,
+        verdict=found.verdict,
+        reasons=found.reasons,
+    )
