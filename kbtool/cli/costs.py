@@ -17,7 +17,8 @@ from kbtool.cli.selection import select_sessions, selection_options
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
-    from kbtool.ledger.rollup import By, Extra, Rollup, Row
+    from kbtool.ledger.rollup import By, Rollup, Row
+    from kbtool.ledger.rollup_json import Extra
     from kbtool.store.tree import KnowledgeBase
 
 EPILOG = """\b
@@ -124,7 +125,7 @@ def costs(
     as_csv: bool,
 ) -> None:
     """Sum the costs and the time of sessions."""
-    from kbtool.ledger import rollup
+    from kbtool.ledger import rollup, rollup_json
     from kbtool.model.errors import UsageError
 
     if as_json and as_csv:
@@ -145,7 +146,7 @@ def costs(
         extras.append(_compared(base, table, earlier))
     extras += [_per(base, table, what) for what in dict.fromkeys(per)]
     if as_json:
-        print_json(rollup.as_json(table, [finding.path for finding in base.findings], extras))
+        print_json(rollup_json.as_json(table, [finding.path for finding in base.findings], extras))
     elif as_csv:
         _print_csv(table, extras)
     elif sessions:
@@ -157,7 +158,8 @@ def costs(
 
 
 def _running(table: Rollup) -> Extra:
-    from kbtool.ledger.rollup import number, running
+    from kbtool.ledger.rollup import running
+    from kbtool.ledger.rollup_json import number
     from kbtool.model.money import amount_json
 
     return {
@@ -207,7 +209,8 @@ def _per(base: KnowledgeBase, table: Rollup, what: str) -> Extra:
 
 
 def _print_costs(table: Rollup, extras: list[Extra]) -> None:
-    from kbtool.ledger.rollup import heading, row_json
+    from kbtool.ledger.rollup import heading
+    from kbtool.ledger.rollup_json import row_json
 
     columns = [c for c in COLUMNS if c != "other" or table.total.other is not None]
     shown = [column for column in _EXTRA_COLUMNS if any(_holds(extra, column) for extra in extras)]
@@ -306,7 +309,8 @@ def _print_csv(table: Rollup, extras: list[Extra]) -> None:
     import io
 
     from kbtool.ledger.export.lines import as_text
-    from kbtool.ledger.rollup import EXPECTED, heading, row_json
+    from kbtool.ledger.rollup import EXPECTED, heading
+    from kbtool.ledger.rollup_json import row_json
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

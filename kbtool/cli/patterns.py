@@ -219,7 +219,7 @@ def _evidence(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:
 
 def _steps(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:
     """Every step that carries the pattern, with the place where it stands."""
-    from kbtool.ledger.rollup import number
+    from kbtool.ledger.rollup_json import number
 
     paths = {(e.record.session, e.record.id, e.record.attempt): e.path for e in base.runs}
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from kbtool.ledger.rollup import KINDS, Row, number
+from kbtool.ledger.rollup import KINDS, Row
+from kbtool.ledger.rollup_json import number
 from kbtool.model.money import amount_json, half_up
 
 

@@ -14,7 +14,8 @@ from fractions import Fraction
 from functools import reduce
 from typing import Literal, get_args
 
-from kbtool.ledger.rollup import EXPECTED, number
+from kbtool.ledger.rollup import EXPECTED
+from kbtool.ledger.rollup_json import number
 from kbtool.model.base import Quantity
 from kbtool.model.cost import CostLine
 from kbtool.model.kinds.build import BuildResult

@@ -17,13 +17,12 @@ from kbtool.ledger.rollup import (
     EXPECTED,
     Links,
     Running,
-    as_json,
     links_of,
-    number,
     roll_up,
     running,
     select_range,
 )
+from kbtool.ledger.rollup_json import as_json, number
 from kbtool.model.errors import UsageError
 from kbtool.model.run import Run
 from kbtool.model.session import Session

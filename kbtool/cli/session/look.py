@@ -104,7 +104,7 @@ def show(ctx: click.Context, name: str | None, as_json: bool) -> None:
 
 
 def _summary(record: Session) -> dict[str, Any]:
-    from kbtool.ledger.rollup import number
+    from kbtool.ledger.rollup_json import number
 
     return {
         "id": record.id,

@@ -14,7 +14,7 @@ from typing import Any
 
 from kbtool.checks.text_rules import TEXT_RULES
 from kbtool.ledger.export.lines import Export
-from kbtool.ledger.rollup import number
+from kbtool.ledger.rollup_json import number
 from kbtool.model.base import Model
 from kbtool.model.bug import Fix
 from kbtool.model.corpus import (

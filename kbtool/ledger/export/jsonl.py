@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbtool.ledger.export.lines import Entry, Export, entries
-from kbtool.ledger.rollup import Links, number
+from kbtool.ledger.rollup import Links
+from kbtool.ledger.rollup_json import number
 from kbtool.model.money import amount_json
 from kbtool.model.session import Session
 
