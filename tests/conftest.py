@@ -6,16 +6,15 @@ import os
 import pickle
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import commands
 import pytest
 import site_trees
+from commands import Result
 from hypothesis import settings
 from site_html import Site, read_site
 
@@ -138,31 +137,14 @@ def second_kernel_base(tmp_path: Path, build_cache: Path) -> Path:
     return root
 
 
-@dataclass
-class Result:
-    """A finished command."""
-
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def kbtool(tmp_path: Path) -> Callable[..., Result]:
     """Run the command as a user does, in a process of its own."""
 
     def run(*arguments: str, root: Path | None = None, env: dict[str, str] | None = None) -> Result:
-        argv = [sys.executable, "-m", "kbtool", *(["--root", str(root)] if root else [])]
-        done = subprocess.run(
-            [*argv, *arguments],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Result(done.returncode, done.stdout, done.stderr)
+        given = [*(["--root", str(root)] if root else []), *arguments]
+        done = commands.run(given, tmp_path, env or {})
+        assert "Traceback" not in done.err, done.err
+        return done
 
     return run
