@@ -252,7 +252,8 @@ def _not_shown(item: Any, path: str = "") -> Iterator[str]:
     if isinstance(item, Model):
         for name, field in type(item).model_fields.items():
             value = getattr(item, name)
-            if value not in (None, field.default) and not _is_shown(path, name):
+            default = field.get_default(call_default_factory=True)
+            if value not in (None, default) and not _is_shown(path, name):
                 yield from _not_shown(value, f"{path}.{name}" if path else name)
     elif isinstance(item, list | dict) and any(isinstance(one, Model) for one in _values(item)):
         for one in _values(item):
