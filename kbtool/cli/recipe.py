@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json, print_table
-from kbtool.cli.recipe_output import minutes_of, print_plan, print_result
+from kbtool.cli.recipe_output import headlines_of, minutes_of, print_plan, print_result
 
 if TYPE_CHECKING:
     from kbtool.runner.engine import Job
@@ -153,6 +153,7 @@ def run_recipe(
     3 the machine lacks something, 4 timeout or interrupted.
     """
     from kbtool.gpu.probe import probe_machine
+    from kbtool.ledger.headline import as_json as as_json_of
     from kbtool.model.errors import UsageError
     from kbtool.runner.engine import Job, execute, plan, preflight
     from kbtool.runner.journal import recover as recover_runs
@@ -193,10 +194,12 @@ def run_recipe(
     finally:
         if wanted is None:
             _end(base, session)
+    told = headlines_of(base, run)
     if as_json:
-        print_json({**run.model_dump(mode="json"), "path": base.shown(path)})
+        shown = {"path": base.shown(path), "headlines": [as_json_of(*one) for one in told]}
+        print_json({**run.model_dump(mode="json"), **shown})
     else:
-        print_result(run, recipe, base.shown(path))
+        print_result(run, recipe, base.shown(path), [one for _, one in told])
     ctx.exit(EXIT_CODES[run.status])
 
 

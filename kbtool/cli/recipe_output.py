@@ -10,10 +10,13 @@ import click
 from kbtool.cli.common import print_json, print_table
 
 if TYPE_CHECKING:
+    from kbtool.ledger.headline import Headline
+    from kbtool.ledger.measured import Machine
     from kbtool.model.recipe import Recipe
     from kbtool.model.run import Run
     from kbtool.runner.engine import Job
     from kbtool.steps.base import Table
+    from kbtool.store.tree import KnowledgeBase
 
 
 def minutes_of(recipe: Recipe) -> str:
@@ -55,8 +58,19 @@ def print_plan(job: Job, steps: list[Any], as_json: bool) -> None:
     click.echo("dry run: nothing was written", err=True)
 
 
-def print_result(run: Run, recipe: Recipe, path: str) -> None:
-    """The report of each step, then how far the run came and where its record is."""
+def headlines_of(base: KnowledgeBase, run: Run) -> list[tuple[Machine, Headline]]:
+    """How the kernel stands on what a run timed; nothing where it timed nothing."""
+    from kbtool.ledger import headline
+    from kbtool.model.kinds.benchmark import BenchmarkResult
+
+    if run.kernel not in base.kernels or run.last(BenchmarkResult) is None:
+        return []
+    runs = (entry.record for entry in base.runs)
+    return headline.headlines_of(run, runs, base.kernels[run.kernel].record)
+
+
+def print_result(run: Run, recipe: Recipe, path: str, stands: Sequence[Headline]) -> None:
+    """The report of each step, the headlines, how far the run came and where its record is."""
     from kbtool.runner.resume import way_on
     from kbtool.runner.words import how_far
     from kbtool.steps import kind_of
@@ -69,6 +83,8 @@ def print_result(run: Run, recipe: Recipe, path: str) -> None:
         if told:
             click.echo()
             print_report(told)
+    if stands:
+        _print_headlines(stands)
     click.echo()
     click.echo(f"{how_far(run)}; record: {path}")
     click.echo(f"session: kbtool session show {run.session}")
@@ -76,6 +92,19 @@ def print_result(run: Run, recipe: Recipe, path: str) -> None:
         click.echo("site: kbtool site serve")
     else:
         click.echo(way_on(run, recipe))
+
+
+def _print_headlines(stands: Sequence[Headline]) -> None:
+    """How the kernel stands against its peers, over the quiet runs of the commit."""
+    from kbtool.ledger.headline import COLUMNS
+
+    rows = []
+    for one in stands:
+        said = (one.said(between=between) for between in (True, False))
+        means = [f"{mean} ({spread})" if spread else mean for mean, spread in said]
+        rows.append([one.label, *means, one.against])
+    click.echo()
+    print_table(["cases", *map(str.lower, COLUMNS)], rows, numeric=set())
 
 
 def print_report(parts: Sequence[str | Table]) -> None:

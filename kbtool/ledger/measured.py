@@ -1,7 +1,7 @@
 """What runs measured of a kernel, reckoned: ratios to peers, shares of the read ceiling, spreads.
 
-Cases are told by case set. Of each set and machine the newest quiet run counts. Of a noisy run
-times are told, and no ratio of them.
+Cases are told by case set and dtype, which are never mixed. Of each the newest quiet run of a
+machine counts. Of a noisy run times are told, and no ratio of them.
 """
 
 from __future__ import annotations
@@ -52,13 +52,23 @@ class Ratio(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The cases of one case set, as one run timed them."""
+    """The cases of one case set and dtype, as one run timed them."""
 
     case_set: str
     title: str
     run: Run
     result: BenchmarkResult
     cases: list[BenchmarkCase]
+
+    @property
+    def dtype(self) -> str | None:
+        """The element type of its cases; ``None`` where they state none."""
+        return self.cases[0].dtype
+
+    @property
+    def kind(self) -> tuple[str, str | None]:
+        """Its case set and dtype."""
+        return self.case_set, self.dtype
 
     @property
     def key(self) -> tuple[str, frozenset[str]]:
@@ -102,12 +112,21 @@ class Group(NamedTuple):
         found = [self.result.share_of_ceiling(case) for case in self.cases]
         return [share for share in found if share is not None]
 
+    def right_peers(self, case: BenchmarkCase) -> list[str]:
+        """The peers that were timed in a case and whose output was right."""
+        ours = {self.subject, *self.result.variants}
+        return [
+            arm
+            for arm in case.arms
+            if arm not in ours and (arm not in case.peers or case.peers[arm].passed)
+        ]
+
     def against(self, peer: str) -> Pairs:
         """A peer's time and ours, on the cases where the peer was timed and was right."""
         return [
             (case.arms[peer], case.arms[self.subject])
             for case in self.cases
-            if peer in case.arms and (peer not in case.peers or case.peers[peer].passed)
+            if peer in self.right_peers(case)
         ]
 
     def both(self, one: str, other: str) -> Pairs:
@@ -173,37 +192,40 @@ def groups(runs: Iterable[Run], kernel: Kernel) -> dict[Machine, list[Group]]:
 def _groups_of(
     kernel: Kernel, names: Mapping[str, set[str]], run: Run, result: BenchmarkResult
 ) -> list[Group]:
-    """A benchmark's cases by case set. Older records do not name the set: it is the one that has
-    all of the cases."""
+    """A benchmark's cases by case set and dtype. Older records do not name the set: it is the one
+    that has all of the cases."""
     timed_names = {case.name for case in result.cases}
     only = next((name for name, known in names.items() if timed_names <= known), "")
-    by_set: dict[str, list[BenchmarkCase]] = {}
+    alike: dict[tuple[str, str | None], list[BenchmarkCase]] = {}
     for case in result.cases:
         if case.refused is None and result.subject in case.arms:
-            by_set.setdefault(case.case_set or only, []).append(case)
+            alike.setdefault((case.case_set or only, case.dtype), []).append(case)
     return [
-        Group(name, _title(kernel, name) or f"Cases of {run.recipe}", run, result, cases)
-        for name, cases in by_set.items()
+        Group(name, _title(kernel, run, name, dtype), run, result, cases)
+        for (name, dtype), cases in alike.items()
     ]
 
 
-def _title(kernel: Kernel, case_set: str) -> str:
-    return kernel.case_sets[case_set].title if case_set in kernel.case_sets else case_set
+def _title(kernel: Kernel, run: Run, case_set: str, dtype: str | None) -> str:
+    title = kernel.case_sets[case_set].title if case_set in kernel.case_sets else case_set
+    title = title or f"Cases of {run.recipe}"
+    return f"{title}, {dtype}" if dtype else title
 
 
 def newest_of_sets(every: Iterable[Group]) -> list[Group]:
-    """Of each case set the first group whose times prove something, else the first."""
-    found: dict[str, Group] = {}
+    """Of each case set and dtype the first group whose times prove something, else the first."""
+    found: dict[tuple[str, str | None], Group] = {}
     for group in every:
-        known = found.get(group.case_set)
+        known = found.get(group.kind)
         if known is None or (known.noise_reason and not group.noise_reason):
-            found[group.case_set] = group
+            found[group.kind] = group
     return list(found.values())
 
 
 def newer_than(every: Iterable[Group], told: Group) -> Group | None:
-    """The first of the same case set, newest first, where ``told`` stands for it: a noisy one."""
-    first = next(group for group in every if group.case_set == told.case_set)
+    """The first of the same case set and dtype, newest first, where ``told`` stands for it: a
+    noisy one."""
+    first = next(group for group in every if group.kind == told.kind)
     return None if first is told else first
 
 

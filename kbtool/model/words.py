@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 _FOLDERS = re.compile(r"(?:(?<![\w./~])|(?<=-[IL])|(?<=file://))(?:/[\w.+@~-]+)+/(?=[\w.+@~-])")
 
@@ -11,6 +12,12 @@ _FOLDERS = re.compile(r"(?:(?<![\w./~])|(?<=-[IL])|(?<=file://))(?:/[\w.+@~-]+)+
 def many(count: int, noun: str) -> str:
     """``1 case``, ``2 cases``: a number of things whose plural ends in s."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    *first, last = list(names) or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def significant(value: float, digits: int = 3) -> str:

@@ -29,7 +29,7 @@ from kbtool.gpu.harness import HarnessError
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.kinds.validate import OutputError
-from kbtool.steps.benchmark.report import by_set, headline, remarks, report
+from kbtool.steps.benchmark.report import headline, remarks, report, speed
 
 
 def case(rate_gb_s: float, *, rechecked: bool = True) -> BenchmarkCase:
@@ -105,15 +105,19 @@ def test_the_best_peer_is_the_fastest_that_is_right_and_none_of_the_librarys_own
     assert result_of(alone).ratio_to_best(alone) is None
 
 
-def test_ratios_to_the_best_are_told_by_case_set():
-    first, second = measured(ours=2.0, torch=4.0), measured(ours=2.0, torch=1.0)
-    cases = [c.model_copy(update={"case_set": name}) for c, name in ((first, "a"), (second, "b"))]
-    result = result_of(*cases, cases[0].model_copy(update={"refused": "wrong"}))
-    assert result.by_set() == {"a": [2.0], "b": [0.5]}
-    assert by_set(result) == [
-        "a: best peer ÷ ours: geometric mean 2.00×, 2.00× to 2.00× over 1 case",
-        "b: best peer ÷ ours: geometric mean 0.50×, 0.50× to 0.50× over 1 case",
+def test_a_line_of_a_benchmark_never_mixes_dtypes():
+    halves, bytes_ = measured(ours=2.0, torch=4.0), measured(ours=2.0, torch=1.0)
+    cases = [
+        c.model_copy(update={"case": {"dtype": name}})
+        for c, name in ((halves, "f16"), (bytes_, "f8"))
     ]
+    result = result_of(*cases, cases[0].model_copy(update={"refused": "wrong"}))
+    assert result.ratios() == {"f16": [2.0], "f8": [0.5]}
+    assert speed(result) == "f16: 2.00; f8: 0.500 × the speed of torch"
+    assert headline(result) == (
+        "torch ÷ ours: f16: geometric mean 2.00×, 2.00× to 2.00× over 1 case;"
+        " f8: geometric mean 0.50×, 0.50× to 0.50× over 1 case"
+    )
 
 
 def behind_plain(one: BenchmarkCase, **pairs: float) -> BenchmarkCase:
@@ -130,14 +134,6 @@ def test_between_plain_kernels_another_peer_may_be_the_best_and_nobody_need_be_f
     assert result.best_peer(first, between=True) == "torch"
     assert result.ratio_to_best(first, between=True) == 0.9
     assert result.ratio_to_best(second, between=True) is None
-    assert result.by_set(between=True) == {"a": [0.9]}
-    assert by_set(result)[0].endswith(
-        "; between plain kernels geometric mean 0.90×, 0.90× to 0.90× over 1 case"
-    )
-    assert "between" not in by_set(result)[1]
-    assert headline(result).endswith("; between plain kernels geometric mean 0.90×, 0.90× to 0.90×"
-                                     " over 1 case")  # fmt: skip
-    assert "between" not in headline(result_of(second))
     untimed = behind_plain(first, torch=4.5)
     assert result.ratio_to_best(untimed, between=True) is None
     print_report(report(result))
@@ -185,14 +181,13 @@ def test_each_group_has_a_table_of_its_own_arms_with_host_time_and_ceiling(capsy
     )
     print_report(report(result))
     told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    ratios = "torch ÷ ours best peer ÷ ours host ours host best peer of ceiling"
+    ratios = "torch ÷ ours fastest peer here ÷ ours host ours host fastest peer of ceiling"
     assert told[told.index("few") + 1] == f"case ours torch {ratios}"
     assert told[told.index("few") + 3] == "c 2.0 ± 0% 4.0 ± 0% 2.00× 2.00× torch — — 50%"
     assert told[told.index("many") + 1] == f"case ours torch quick {ratios}"
     assert told[told.index("many") + 3] == (
         "c 2.0 ± 0% 3.0 ± 0% 2.5 ± 0% 1.50× 1.25× quick 9.5 9.5 75%"
     )
-    assert "many: best peer ÷ ours: geometric mean 1.25×, 1.25× to 1.25× over 1 case" in told
     print_report(report(result_of(first)))
     assert "host" not in capsys.readouterr().out
 

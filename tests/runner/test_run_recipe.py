@@ -45,6 +45,12 @@ def test_second_kernel_is_attached_by_its_folder_alone(second_kernel_base, kbtoo
     assert benchmark.cases[0].peers["torch"].passed
     assert benchmark.cases[0].case_set == "large"
     assert benchmark.best_peer(benchmark.cases[0]) == "torch"
+    (told,) = printed["headlines"]
+    ratio = benchmark.ratio_to_best(benchmark.cases[0])
+    assert told["case_set"] == "large" and told["runs"] == [run.id] and told["missing"] == {}
+    assert (
+        told["chain"] is None if benchmark.noise else told["chain"]["mean"] == pytest.approx(ratio)
+    )
 
 
 def test_a_peer_that_is_wrong_is_no_peer(second_kernel_base, kbtool):
@@ -55,6 +61,8 @@ def test_a_peer_that_is_wrong_is_no_peer(second_kernel_base, kbtool):
     benchmark = runs_of(second_kernel_base)[0].steps[3].result
     assert isinstance(benchmark, BenchmarkResult)
     assert not benchmark.cases[0].peers["torch"].passed
+    headlines = " ".join(done.out.rpartition("\ncases ")[2].split())
+    assert "between plain kernels" in headlines and "no ratio" in headlines
     assert benchmark.best_peer(benchmark.cases[0]) is None
 
 

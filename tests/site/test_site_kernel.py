@@ -159,13 +159,14 @@ def page(made: dict[str, str]) -> str:
 def test_the_newest_run_of_each_case_set_counts(page: str) -> None:
     results = sections(page)["results"]
     machine = results.partition("### H1")[2].partition("### ")[0]
-    small = next(line for line in machine.splitlines() if line.startswith("| Small |"))
+    small, each = (line for line in machine.splitlines() if line.startswith("| Small |"))
     # 10/5 and 40/5: geometric mean 4; the old run had 1 and 4.
-    assert "| 4.00 2.00–8.00 |" in plain(small)
-    assert "| 4.00 4.00–4.00 1 of 2 cases |" in plain(small)  # the peer
+    assert "| not measured | 4.00 least 2.00; 0 of 2 lost | best of base and peer |" in plain(small)
+    assert "| 4.00 2.00–8.00 | 4.00 4.00–4.00 1 of 2 cases |" in plain(each)  # base, the peer
     assert "6 of 6" in small  # right in the same run
-    large = next(line for line in machine.splitlines() if line.startswith("| Large |"))
-    assert "| 0.500 0.500–0.500 |" in plain(large)
+    large, each = (line for line in machine.splitlines() if line.startswith("| Large |"))
+    assert "| 0.500 least 0.500; 1 of 1 lost | base, the only peer |" in plain(large)
+    assert "| 0.500 0.500–0.500 |" in plain(each)
     # 3,000,000 bytes at 1000 GB/s take 3 µs of 4.
     assert "| 75.0 % " in large
 

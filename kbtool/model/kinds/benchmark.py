@@ -63,6 +63,12 @@ class BenchmarkCase(Model):
     """The card's multiprocessor clock right after the timed samples; null where there is no card,
     where it does not tell, and in older records."""
 
+    @property
+    def dtype(self) -> str | None:
+        """The element type, if the case has a field of that name: types are never compared."""
+        dtype = self.case.get("dtype")
+        return None if dtype is None else str(dtype)
+
     @model_validator(mode="after")
     def _rechecked_follows(self) -> Self:
         wrong = [arm for arm, output in self.timed.items() if not output.passed]
@@ -116,12 +122,18 @@ class BenchmarkResult(ResultBase):
             return None
         return baseline.median_us / subject.median_us
 
-    def ratios(self) -> list[float]:
-        """The :meth:`ratio` of every case that has one."""
-        return [value for case in self.cases if (value := self.ratio(case)) is not None]
+    def ratios(self) -> dict[str | None, list[float]]:
+        """Dtype → the :meth:`ratio` of every case of it that has one."""
+        found: dict[str | None, list[float]] = {}
+        for case in self.cases:
+            if (value := self.ratio(case)) is not None:
+                found.setdefault(case.dtype, []).append(value)
+        return found
 
     def best_peer(self, case: BenchmarkCase, *, between: bool = False) -> str | None:
-        """The fastest arm that is not the library's and whose output is right.
+        """The fastest arm of this run that is not the library's and whose output is right.
+
+        Of a commit, ``kbtool.ledger.headline`` tells the best peer.
 
         Args:
             case: of this benchmark.
@@ -143,15 +155,6 @@ class BenchmarkResult(ResultBase):
             return None
         peer, subject = (case.arms[arm].us(between) for arm in (best, self.subject))
         return peer / subject if peer and subject else None
-
-    def by_set(self, *, between: bool = False) -> dict[str, list[float]]:
-        """Case set → its cases' ratios to their best peers."""
-        found: dict[str, list[float]] = {}
-        for case in self.cases:
-            value = self.ratio_to_best(case, between=between)
-            if value is not None:
-                found.setdefault(case.case_set or "", []).append(value)
-        return found
 
     def share_of_ceiling(self, case: BenchmarkCase) -> float | None:
         """The case's least bytes a second as a share of the measured read rate."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import partial
-from statistics import geometric_mean
 
 from kbtool.ledger.claims.report import WRONG
-from kbtool.ledger.measured import Group, Machine, groups, newer_than, newest_of_sets
+from kbtool.ledger.headline import COLUMNS, Headline, headlines
+from kbtool.ledger.measured import Group, Machine, groups, newer_than
 from kbtool.markdown.chart import sparkline
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import UNKNOWN, instant, many, noise_reason, significant
+from kbtool.markdown.figures import UNKNOWN, instant, many, significant
 from kbtool.markdown.markup import (
     admonition,
     bullets,
@@ -20,7 +20,6 @@ from kbtool.markdown.markup import (
     clipped,
     join,
     muted,
-    no_ratio,
     nothing,
     nowrap,
     stacked_table,
@@ -31,7 +30,7 @@ from kbtool.runner.words import headline
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
-from kbtool.site.pages.times import against, results_anchor
+from kbtool.site.pages.times import HOW_TO_READ, results_anchor, standing
 from kbtool.site.parts import newer_noisy, page_title, section
 from kbtool.site.sums import stated, time
 
@@ -44,7 +43,7 @@ PAGES = Pages(_pages, at.HOME, "Home")
 
 
 NEWEST = 5
-RESULTS = 12
+RESULTS = 24
 LEFT_OUT = 20
 
 _ABOUT = (
@@ -147,27 +146,21 @@ def _running(index: Index) -> str:
 
 
 def _results(index: Index) -> list[str]:
-    """The newest benchmark of each kernel, machine and case set, a quiet one where there is one,
-    and how such ones went before."""
+    """How each kernel stands on each machine, case set and dtype, and how it stood before."""
     found = [
-        (kernel, machine, newest, every)
+        (kernel, machine, one, every)
         for kernel in index.kernels.values()
         for machine, every in groups(index.runs_of(kernel=kernel.id), kernel).items()
-        for newest in newest_of_sets(every)
+        for one in headlines(every)
     ]
     if not found:
         return [nothing("No data because no run in this knowledge base has a benchmark.")]
-    found.sort(key=lambda one: one[2].run.started, reverse=True)
+    found.sort(key=lambda one: one[2].told.run.started, reverse=True)
     rows = [_result(index, *one) for one in found[:RESULTS]]
-    header = [
-        "Kernel", "Machine", "Cases", "Ours (µs)", "Best peer ÷ ours", "Baseline ÷ ours",
-        "Baseline", "History", "When",
-    ]  # fmt: skip
+    header = ["Kernel", "Machine", "Cases", "Ours (µs)", *COLUMNS, "History", "When"]
     about = (
-        "Geometric means over the cases, of times; least and most in small type. Above 1 ours is"
-        " faster. Best peer: in each case the fastest of the peers, the baseline among them, that"
-        " the run timed and found right. History: baseline ÷ ours in every quiet run of the same"
-        " cases, the last one marked; its height is 10 % at least. Of a noisy run no ratio is"
+        f"{HOW_TO_READ} History: the baseline's time ÷ ours, in a chain, in every quiet run of the"
+        " same cases, the last one marked; its height is 10 % at least. Of a noisy run no ratio is"
         " told: other processes were busy meanwhile. What was timed had passed validation in the"
         " same run."
     )
@@ -176,26 +169,25 @@ def _results(index: Index) -> list[str]:
 
 
 def _result(
-    index: Index, kernel: Kernel, machine: Machine, newest: Group, every: Sequence[Group]
+    index: Index, kernel: Kernel, machine: Machine, one: Headline, every: Sequence[Group]
 ) -> list[str]:
     there = at.kernel_page(kernel.id)
+    newest = one.told
     run, newer = newest.run, newer_than(every, newest)
     same = [
-        one
-        for one in reversed(every)
-        if one.key == newest.key and one.result.baseline == newest.result.baseline
+        group
+        for group in reversed(every)
+        if group.key == newest.key and group.result.baseline == newest.result.baseline
     ]
-    alike = [value for one in same if (value := one.speed) is not None]
+    alike = [value for group in same if (value := group.speed) is not None]
     baseline = newest.result.baseline
     told = f"Speed against {baseline} on {machine.name}: {', '.join(map(significant, alike))}"
     return [
         index.link(there, at.HOME),
         at.link(inline(machine.name), f"{there}#{results_anchor(machine)}", at.HOME),
-        inline(newest.label),
+        inline(one.label),
         significant(newest.ours_us),
-        _best(newest),
-        against(newest, newest.result.baseline),
-        inline(baseline) + (f" {chip('noisy')}" if noise_reason(newest.result) else ""),
+        *standing(one),
         sparkline(told, alike) if len(alike) > 1 else muted(_so_far(len(alike), len(same))),
         index.link(at.run_page(run.session, run.id), at.HOME, nowrap(instant(run.started)))
         + _cut_short(newest)
@@ -208,19 +200,6 @@ def _so_far(quiet: int, every: int) -> str:
     if quiet == every:
         return "one run so far"
     return "one quiet run so far" if quiet else "no quiet run so far"
-
-
-def _best(group: Group) -> str:
-    """The best peer's time ÷ ours; empty where the run timed none beside the baseline."""
-    result = group.result
-    arms = {arm for case in group.cases for arm in case.arms}
-    ratios = [ratio for case in group.cases if (ratio := result.ratio_to_best(case)) is not None]
-    if arms <= {result.subject, *result.variants, result.baseline}:
-        return ""
-    if not ratios:
-        return no_ratio(result)
-    spread = nowrap(f"{significant(min(ratios))}–{significant(max(ratios))}")
-    return f"{significant(geometric_mean(ratios))} <br>{muted(spread)}"
 
 
 def _cut_short(group: Group) -> str:

@@ -8,7 +8,15 @@ from functools import partial
 
 from kbtool.ledger.measured import groups, target_of
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import benchmark, build, instant, noise_reason, validation, worst_error
+from kbtool.markdown.figures import (
+    benchmark,
+    build,
+    instant,
+    many,
+    noise_reason,
+    validation,
+    worst_error,
+)
 from kbtool.markdown.figures import significant as figure
 from kbtool.markdown.markup import (
     chip,
@@ -36,7 +44,6 @@ from kbtool.site.parts import backlinks, crumb, newer_noisy, page_title, section
 from kbtool.site.text.drawing import DrawingError, inlined
 from kbtool.site.text.prose import rendered
 from kbtool.site.text.quoted import files_beside, in_html
-from kbtool.steps.benchmark.report import span
 from kbtool.steps.validate.report import cases_passed
 from kbtool.store.prose import design, readme
 from kbtool.store.sources import kernel_file
@@ -270,11 +277,9 @@ def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
         left = f"{_run(index, run, here)}{_age(index, run)}: {cases_passed(tested)}{share}"
     if timed:
         run, bench = timed
-        ratios = bench.ratios()
         noise, newer = noise_reason(bench), every[0][0] if every[0][0] is not run else None
-        speed = f"{span(ratios)} × {inline(bench.baseline)}" if ratios else "no ratio"
         right = f"{_run(index, run, here)}{_age(index, run)}: " + (
-            f"– {inline(noise)}" if noise else speed
+            f"– {inline(noise)}" if noise else f"{many(len(bench.cases), 'case')} timed"
         )
         right += f"; {newer_noisy(index, newer, here)}" if newer else ""
     else:

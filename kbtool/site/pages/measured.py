@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import geometric_mean, median
 
+from kbtool.ledger.headline import COLUMNS, Headline, Standing, headlines
 from kbtool.ledger.measured import (
     Group,
     Machine,
     missing,
     newer_than,
-    newest_of_sets,
     read_ceiling,
     widest_field,
 )
@@ -27,12 +27,14 @@ from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.run import commands
 from kbtool.site.pages.times import (
+    HOW_TO_READ,
     OLDER,
     against,
     commit_text,
     passed_text,
     results_anchor,
     run_link,
+    standing,
 )
 from kbtool.site.parts import compare_link, newer_noisy
 
@@ -41,60 +43,67 @@ _MOST_POINTS = 400
 
 
 def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
-    """A part a machine: against each peer, over size, and how to measure it again."""
+    """A part a machine: how ours stands, each peer, times over size, how to measure it again."""
     here = at.kernel_page(kernel.id)
     parts = []
     for machine, every in found.items():
-        newest = newest_of_sets(every)
-        peers = list(dict.fromkeys(peer for group in newest for peer in group.peers))
+        told = headlines(every)
+        peers = list(
+            dict.fromkeys(peer for one in told for group in one.same for peer in group.peers)
+        )
         parts += [
             heading(3, f"{inline(machine.name)}, {code(machine.target)}", results_anchor(machine)),
-            _against(index, every, newest, peers, here),
-            _relative(machine, newest, peers),
-            *_over_size(kernel, machine, newest, peers),
-            _figures(newest),
-            *_again(index, newest, here),
+            _standings(index, every, told, here),
+            _against(told, peers),
+            _relative(machine, told, peers),
+            *_over_size(kernel, machine, told, peers),
+            _figures(told),
+            *_again(index, told, here),
         ]
     return parts
 
 
-def _against(
-    index: Index,
-    every: Sequence[Group],
-    newest: Sequence[Group],
-    peers: Sequence[str],
-    here: str,
-) -> str:
+def _standings(index: Index, every: Sequence[Group], told: Sequence[Headline], here: str) -> str:
+    """How ours stands against the best peers: the headlines."""
     lines = []
-    for group in newest:
-        shares, newer = group.ceiling_shares, newer_than(every, group)
+    for one in told:
+        group, newer = one.told, newer_than(every, one.told)
+        shares = group.ceiling_shares
         lines.append(
             [
                 inline(group.title)
                 + (f" {chip('noisy')}" if group.noise_reason else "")
                 + (f" <br>{muted(newer_noisy(index, newer.run, here))}" if newer else ""),
-                str(len(group.cases)),
+                str(len(one.cases)),
                 passed_text(group.run),
-                *(against(group, peer) for peer in peers),
+                *standing(one),
                 f"{significant(100 * median(shares))} %"
                 + f" <br>{muted(f'up to {significant(100 * max(shares))} %')}"
                 if shares
                 else no_ratio(group.result),
             ]
         )
-    header = [
-        "Case set", "Timed", "Right in the same run",
-        *(f"{inline(peer)} ÷ ours" for peer in peers), "Share of read ceiling",
-    ]  # fmt: skip
-    ours = sorted({group.subject for group in newest})
+    header = ["Case set", "Timed", "Right in the same run", *COLUMNS, "Share of read ceiling"]
+    return join([HOW_TO_READ, slim_table(header, lines, range(1, 5))])
+
+
+def _against(told: Sequence[Headline], peers: Sequence[str]) -> str:
+    """Each peer by itself, in the newest run of the commit that timed it."""
+    lines = [
+        [inline(one.told.title), *(against(one.with_peer(peer), peer) for peer in peers)]
+        for one in told
+    ]
+    header = ["Case set", *(f"{inline(peer)} ÷ ours" for peer in peers)]
+    ours = sorted({one.told.subject for one in told})
+    newest = [one.told for one in told]
     return join(
         [
             "Time of each peer ÷ time of "
             + ", ".join(code(subject) for subject in ours)
-            + ", geometric mean over the cases, least and most in small type: above 1 ours is"
-            " faster.",
+            + " in a chain, in the newest run of the commit that timed the peer: geometric mean"
+            " over the cases, least and most in small type.",
             slim_table(header, lines, range(1, len(header))),
-            bullets([*_noisy(newest), *_missing(newest, peers)]),
+            bullets([*_noisy(newest), *_missing(told, peers)]),
         ]
     )
 
@@ -108,19 +117,25 @@ def _noisy(newest: Iterable[Group]) -> list[str]:
     ]
 
 
-def _missing(newest: Iterable[Group], peers: Sequence[str]) -> list[str]:
+def _missing(told: Iterable[Headline], peers: Sequence[str]) -> list[str]:
     """Why a peer has no figure, and where it was wrong: each reason once."""
+    counted: dict[tuple[str, str], dict[str, int]] = {}
+    for peer in peers:
+        for one in told:
+            for reason, counts in missing([one.with_peer(peer)], [peer]).items():
+                counted.setdefault(reason, {}).update(counts)
     return [
         f"{inline(arm)}, {inline(', '.join(f'{title} ({n})' for title, n in counts.items()))}:"
         f" {inline(why)}"
-        for (arm, why), counts in missing(newest, peers).items()
+        for (arm, why), counts in counted.items()
     ]
 
 
-def _relative(machine: Machine, newest: Sequence[Group], peers: Sequence[str]) -> str:
+def _relative(machine: Machine, told: Sequence[Headline], peers: Sequence[str]) -> str:
     cases = []
-    for group in newest:
-        ratios = {peer: group.ratio_to(peer) for peer in peers}
+    for one in told:
+        group = one.told
+        ratios = {peer: one.with_peer(peer).ratio_to(peer) for peer in peers}
         marks = {
             peer: Mark(r.mean, f"{peer}: {significant(r.mean)} × our time", r.low, r.high)
             for peer, r in ratios.items()
@@ -137,7 +152,7 @@ def _relative(machine: Machine, newest: Sequence[Group], peers: Sequence[str]) -
         " both; the table above has the figures"
     )
     axis = Axis("time ÷ ours, log scale; right of 1 is slower than ours", "log2")
-    return rows(title, axis, _arms(newest, peers), cases, 1.0)
+    return rows(title, axis, _arms([one.told for one in told], peers), cases, 1.0)
 
 
 def _arms(newest: Iterable[Group], peers: Iterable[str]) -> list[str]:
@@ -146,14 +161,14 @@ def _arms(newest: Iterable[Group], peers: Iterable[str]) -> list[str]:
 
 
 def _over_size(
-    kernel: Kernel, machine: Machine, newest: Sequence[Group], peers: Sequence[str]
+    kernel: Kernel, machine: Machine, told: Sequence[Headline], peers: Sequence[str]
 ) -> list[str]:
     """Times over the bytes to move, and over the field of the cases that varies most: the keys of
     attention."""
+    newest, cases = [one.told for one in told], [case for one in told for case in one.cases]
     arms = _arms(newest, peers)
-    if len(arms) * sum(len(group.cases) for group in newest) > _MOST_POINTS:
+    if len(arms) * len(cases) > _MOST_POINTS:
         arms = _arms(newest, [group.result.baseline for group in newest])
-    cases = [case for group in newest for case in group.cases]
     rate = significant(newest[0].result.read_gb_s)
     ceiling = read_ceiling(newest)
     limit = (f"read ceiling, {rate} GB/s", ceiling) if ceiling else None
@@ -204,29 +219,23 @@ def _point(arm: str, case: BenchmarkCase, size: float) -> Point:
     return Point(size, mark.value, f"{case.name}, {mark.said}", mark.low, mark.high)
 
 
-def _figures(newest: Sequence[Group]) -> str:
+def _figures(told: Sequence[Headline]) -> str:
     """The figures of the charts, folded up."""
     lines = []
-    apart = any(case.plain_us for group in newest for case in group.cases)
-    for group in newest:
-        for case in group.cases:
-            one, best = case.arms[group.subject], group.result.best_peer(case)
-            peer = group.result.best_peer(case, between=True)
-            between = group.result.ratio_to_best(case, between=True)
-            ratio, share = group.result.ratio_to_best(case), share_of_ceiling(group.result, case)
+    apart = any(one.between for one in told)
+    for one in told:
+        group = one.told
+        for case in one.cases:
+            ours, share = case.arms[group.subject], share_of_ceiling(group.result, case)
             needs, none = case.workspace_bytes.get(group.subject), no_ratio(group.result)
             lines.append(
                 [
                     inline(case.name),
                     f"{case.bytes:,}",
-                    f"{significant(one.median_us)}"
-                    f" {muted(f'{significant(one.low_us)}–{significant(one.high_us)}')}",
-                    f"{significant(ratio)} {muted(inline(best))}" if ratio else none,
-                    *(
-                        [f"{significant(between)} {muted(inline(peer))}" if between else ""]
-                        if apart
-                        else []
-                    ),
+                    f"{significant(ours.median_us)}"
+                    f" {muted(f'{significant(ours.low_us)}–{significant(ours.high_us)}')}",
+                    _best(one.chain, case.name) or none,
+                    *([_best(one.between, case.name)] if apart else []),
                     f"{significant(100 * share)} %" if share else none,
                     f"{needs:,}" if needs is not None else "",
                 ]
@@ -239,11 +248,20 @@ def _figures(newest: Sequence[Group]) -> str:
     return folded("The figures, case by case", slim_table(header, lines, range(1, len(header))))
 
 
-def _again(index: Index, newest: Sequence[Group], here: str) -> list[str]:
+def _best(standing: Standing | None, case: str) -> str:
+    """The best peer of a case, and its time ÷ ours; empty where there is none."""
+    if standing is None or case not in standing.best:
+        return ""
+    peer, ratio = standing.best[case]
+    return f"{significant(ratio)} {muted(inline(peer))}"
+
+
+def _again(index: Index, told: Sequence[Headline], here: str) -> list[str]:
     """The runs that what is shown is from, each with the commands that measured it."""
     parts = []
-    for run_id in dict.fromkeys(group.run.id for group in newest):
-        of_run = [group for group in newest if group.run.id == run_id]
+    every = [group for one in told for group in one.same]
+    for run_id in dict.fromkeys(group.run.id for group in every):
+        of_run = [group for group in every if group.run.id == run_id]
         run, subject = of_run[0].run, of_run[0].result.subject
         titles = inline(", ".join(group.title for group in of_run))
         comparison = compare_link("compare it", run.id, subject, here)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kbtool.ledger.headline import Headline
 from kbtool.ledger.measured import Group, Machine, Pairs
-from kbtool.markdown.escape import code
+from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import instant, significant, validation
 from kbtool.markdown.markup import muted, no_ratio, nowrap
 from kbtool.model.run import Run
@@ -23,6 +24,29 @@ def results_anchor(machine: Machine) -> str:
 def against(group: Group, arm: str) -> str:
     """An arm's time ÷ ours in words, with the least and the most of the cases."""
     return ratio_text(group, group.against(arm))
+
+
+def standing(one: Headline) -> list[str]:
+    """The cells of a headline: between plain kernels, in a chain, and against which peers."""
+    if one.told.noise_reason:
+        cells = [no_ratio(one.told.result)] * 2
+    else:
+        said = [one.said(between=between) for between in (True, False)]
+        cells = [
+            inline(mean) + (f" <br>{muted(nowrap(inline(spread)))}" if spread else "")
+            for mean, spread in said
+        ]
+    return [*cells, inline(one.against)]
+
+
+HOW_TO_READ = (
+    "Best peer's time ÷ ours, geometric mean over the cases: above 1 ours is faster. Beside it the"
+    " least ratio, and in how many cases ours lost. In each case the best peer counts, over all"
+    " quiet runs of the commit. Between plain kernels: each call behind a kernel that lets none"
+    " start before its end, as in a model. In a chain: calls of one's own, where a launch can hide"
+    " behind the call before."
+)
+"""What the cells of :func:`standing` are."""
 
 
 def ratio_text(group: Group, pairs: Pairs) -> str:

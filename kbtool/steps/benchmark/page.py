@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import geometric_mean, median
+from statistics import median
 
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import many, noise_reason, share_of_ceiling, significant, sm_clock
@@ -42,7 +42,7 @@ def timed_beside(result: BenchmarkResult) -> str:
     arms = list(dict.fromkeys(
         [result.subject, result.baseline, *(arm for case in result.cases for arm in case.arms)]
     ))  # fmt: skip
-    apart = bool(result.by_set(between=True))
+    apart = any(result.ratio_to_best(case, between=True) for case in result.cases)
     lines, remarks, noise = [], [], noise_reason(result)
     for case in result.cases:
         times, share = result.ratio(case), share_of_ceiling(result, case)
@@ -71,7 +71,7 @@ def timed_beside(result: BenchmarkResult) -> str:
     ]
     header = [
         "Case", f"{inline(result.subject)} (µs)",
-        f"Speed against {inline(result.baseline)}", "Against the best peer",
+        f"Speed against {inline(result.baseline)}", "Against the fastest peer of this run",
         *(["The same, between plain kernels"] if apart else []),
         "Share of read ceiling", "Right after timing",
         *(f"{inline(arm)} (µs)" for arm in arms[1:]),
@@ -93,7 +93,6 @@ def timed_beside(result: BenchmarkResult) -> str:
                 ]
             ),
             f"Protocol: {inline(result.protocol)}",
-            _sets(result),
             *_plotted(result, arms),
             "Median, with the 25th and the 75th percentile in small type. Speed above 1 is faster"
             f" than {inline(result.baseline)}." + _between(result),
@@ -155,29 +154,6 @@ def _between(result: BenchmarkResult) -> str:
         " Between plain kernels: each call behind one that lets none start before its end, both"
         f" together; alone that one takes {significant(median(alone))} µs."
     )
-
-
-def _sets(result: BenchmarkResult) -> str | None:
-    """Each case set against the best peers of its cases."""
-    between = result.by_set(between=True)
-    lines = [
-        [
-            inline(name or "all cases"),
-            *(significant(of(found)) for of in (geometric_mean, min, max)),
-            str(len(found)),
-            *(
-                significant(of(between[name])) if name in between else ""
-                for of in (geometric_mean, min)
-                if between
-            ),
-        ]
-        for name, found in result.by_set().items()
-    ]
-    header = [
-        "Case set", "Best peer ÷ ours, geometric mean", "Least", "Most", "Cases",
-        *(["Between plain kernels, geometric mean", "Least of these"] if between else []),
-    ]  # fmt: skip
-    return slim_table(header, lines, range(1, len(header))) if lines else None
 
 
 def _against_best(result: BenchmarkResult, case: BenchmarkCase, *, between: bool = False) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from statistics import geometric_mean
 
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
@@ -15,12 +15,13 @@ from kbtool.steps.base import Table, not_reached
 
 def speed(result: BenchmarkResult) -> str:
     """How a benchmark ended, beside its baseline."""
-    ratios = result.ratios()
     if result.noise is not None:
         return result.noise
+    ratios = result.ratios()
     if not ratios:
         return f"no ratio to {result.baseline}: no case has both figures"
-    return f"{span(ratios)} × the speed of {result.baseline}{not_reached(result.not_reached)}"
+    said = _by_dtype({dtype: span(found) for dtype, found in ratios.items()})
+    return f"{said} × the speed of {result.baseline}{not_reached(result.not_reached)}"
 
 
 def span(ratios: Iterable[float]) -> str:
@@ -33,21 +34,20 @@ def span(ratios: Iterable[float]) -> str:
 
 
 def headline(result: BenchmarkResult) -> str:
-    """A benchmark in a line: the geometric mean of the ratios and their range."""
+    """A benchmark in a line, against the baseline, by dtype. How ours stands against its peers is
+    for ``kbtool.ledger.headline`` to tell: other runs of the commit may have timed others."""
     timed = many(len(result.cases), "case")
     if result.noise is not None:
         return f"{timed} timed; {result.noise}, so no ratio is claimed"
     ratios = result.ratios()
     if not ratios:
         return f"{timed} timed; no {result.baseline} to compare with"
-    best, between = (
-        [value for values in result.by_set(between=between).values() for value in values]
-        for between in (False, True)
-    )
-    against_best = f"; best peer ÷ {result.subject}: {_span(best)}" if best else ""
-    if between:
-        against_best += f"; between plain kernels {_span(between)}"
-    return f"{result.baseline} ÷ {result.subject}: {_span(ratios)}{against_best}"
+    said = _by_dtype({dtype: _span(found) for dtype, found in ratios.items()})
+    return f"{result.baseline} ÷ {result.subject}: {said}"
+
+
+def _by_dtype(said: Mapping[str | None, str]) -> str:
+    return "; ".join(f"{dtype}: {words}" if dtype else words for dtype, words in said.items())
 
 
 def report(result: BenchmarkResult) -> list[str | Table]:
@@ -72,7 +72,7 @@ def report(result: BenchmarkResult) -> list[str | Table]:
         parts.append(_times(result, cases, on_host))
     if len(sets) > 1:
         parts.append("")
-    return [*parts, *remarks(result), *by_set(result), headline(result)]
+    return [*parts, *remarks(result), headline(result)]
 
 
 def _times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: bool) -> Table:
@@ -98,24 +98,12 @@ def _times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: bool) -
             ]
         )
     header = [
-        "case", *arms, f"{result.baseline} ÷ {result.subject}", f"best peer ÷ {result.subject}",
+        "case", *arms, f"{result.baseline} ÷ {result.subject}",
+        f"fastest peer here ÷ {result.subject}",
         *(["between"] if apart else []),
-        *([f"host {result.subject}", "host best peer"] if on_host else []), "of ceiling",
+        *([f"host {result.subject}", "host fastest peer"] if on_host else []), "of ceiling",
     ]  # fmt: skip
     return Table(header, rows, set(range(1, len(header))))
-
-
-def by_set(result: BenchmarkResult) -> list[str]:
-    """Where there are several case sets, each against the best peers of its cases, in lines."""
-    sets = result.by_set()
-    if result.noise is not None or len(sets) < 2:
-        return []
-    between = result.by_set(between=True)
-    return [
-        f"{name or 'all'}: best peer ÷ {result.subject}: {_span(ratios)}"
-        + (f"; between plain kernels {_span(between[name])}" if name in between else "")
-        for name, ratios in sets.items()
-    ]
 
 
 def remarks(result: BenchmarkResult) -> list[str]:

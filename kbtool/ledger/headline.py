@@ -1,0 +1,301 @@
+"""The one rule for headlines: how a kernel stands against its peers (ADR 0038).
+
+A headline is of one machine, one case set and one dtype. Of each case the best peer counts, over
+all quiet runs of one commit. A peer's time is divided by our time of the same run. The peers are
+named, and those that are missing. Ratios have no unit; above 1 ours is faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import geometric_mean
+from typing import Any, NamedTuple
+
+from kbtool.ledger.measured import Group, Machine, groups, newest_of_sets
+from kbtool.model.kernel import Kernel
+from kbtool.model.kinds.benchmark import BenchmarkCase
+from kbtool.model.run import Run
+from kbtool.model.words import listed, many, significant
+
+NOT_TIMED = "not timed on this commit"
+NOT_BETWEEN = "not timed between plain kernels"
+NOISY = "timed by noisy runs alone"
+WRONG = "wrong on this commit"
+
+COLUMNS = ("Between plain kernels", "In a chain", "Best peer ÷ ours, against")
+"""What tables of headlines call the two means and the peers."""
+
+NO_BETWEEN = "not measured"
+"""What stands for the time between plain kernels where no run of the commit has it."""
+
+
+class Standing(NamedTuple):
+    """The best peer's time ÷ ours over the cases, by one measure."""
+
+    best: dict[str, tuple[str, float]]
+    """Case → its best peer, and that peer's time ÷ ours."""
+    of: int
+    """Cases in all; some may have no peer."""
+
+    @property
+    def mean(self) -> float:
+        """Geometric, over the cases that have a peer."""
+        return geometric_mean(ratio for _, ratio in self.best.values())
+
+    @property
+    def least(self) -> float:
+        """The ratio of the case where ours is worst."""
+        return min(ratio for _, ratio in self.best.values())
+
+    @property
+    def lost(self) -> int:
+        """Cases in which the best peer is faster than ours."""
+        return sum(ratio < 1 for _, ratio in self.best.values())
+
+    @property
+    def spread(self) -> str:
+        """What stands beside the mean: ``least 0.91; 2 of 7 lost``."""
+        known = len(self.best)
+        part = f"; {known} of {many(self.of, 'case')} have a peer" if known < self.of else ""
+        return f"least {significant(self.least)}; {self.lost} of {known} lost{part}"
+
+
+class Headline(NamedTuple):
+    """How ours stands on the cases of one set and dtype, on one machine."""
+
+    told: Group
+    """The newest group of the commit that the headline is of."""
+    same: list[Group]
+    """It and the other quiet groups of that commit, newest first."""
+    between: Standing | None
+    """By the times between plain kernels, which leads; ``None`` where no run has them."""
+    chain: Standing | None
+    """By the times in a chain of an arm's own calls."""
+    peers: list[str]
+    """The peers that were timed and right, by the measure that leads."""
+    missing: dict[str, str]
+    """Peer that was timed before → why it is not among them, or in how many cases not."""
+    not_taken: list[str]
+    """Peers that were timed on such cases of another dtype and never of this one."""
+
+    @property
+    def cases(self) -> list[BenchmarkCase]:
+        """The cases as the newest run timed them, with the arms that only older ones timed."""
+        found: dict[str, BenchmarkCase] = {}
+        for group in self.same:
+            for case in group.cases:
+                newer = found.get(case.name)
+                arms = {**case.arms, **newer.arms} if newer else case.arms
+                found[case.name] = (newer or case).model_copy(update={"arms": arms})
+        return list(found.values())
+
+    @property
+    def label(self) -> str:
+        """The case set, the dtype and how many cases."""
+        return f"{self.told.title} ({many(len(self.cases), 'case')})"
+
+    def with_peer(self, peer: str) -> Group:
+        """The newest group of the commit in which a peer was timed and right, else the newest."""
+        return next((group for group in self.same if group.against(peer)), self.told)
+
+    @property
+    def against(self) -> str:
+        """The peers, and which are missing: it stands in the line of every ratio."""
+        if self.told.noise_reason:
+            return f"no ratio, {self.told.noise_reason}"
+        named = listed(self.peers)
+        if not named:
+            parts = ["no ratio: no peer was timed and right"]
+        elif self.missing:
+            parts = [f"only {named}"]
+        else:
+            parts = [f"best of {named}" if len(self.peers) > 1 else f"{named}, the only peer"]
+        reasons: dict[str, list[str]] = {}
+        for peer, why in self.missing.items():
+            reasons.setdefault(why, []).append(peer)
+        parts += [f"{listed(peers)} {why}" for why, peers in reasons.items()]
+        if self.not_taken:
+            parts.append(f"{self.told.dtype}: no {listed(self.not_taken)}")
+        return "; ".join(parts)
+
+    def said(self, *, between: bool) -> tuple[str, str]:
+        """The mean by one measure and what stands beside it; else why there is none, or a dash."""
+        standing = self.between if between else self.chain
+        if standing is not None:
+            return significant(standing.mean), standing.spread
+        return (NO_BETWEEN, "") if between and self.chain is not None else ("–", "")
+
+
+def headlines(every: Sequence[Group]) -> list[Headline]:
+    """A headline for each case set and dtype, of the commit of the newest quiet run.
+
+    Args:
+        every: the groups of one machine, newest first.
+    """
+    return [headline(every, told) for told in newest_of_sets(every)]
+
+
+def headlines_of(run: Run, runs: Iterable[Run], kernel: Kernel) -> list[tuple[Machine, Headline]]:
+    """A headline for each case set and dtype that one run timed.
+
+    Args:
+        run: the run, of the kernel.
+        runs: every run, oldest first, with every attempt.
+        kernel: the kernel.
+    """
+    last = {other.id: other for other in runs if other.kernel == kernel.id}
+    last.pop(run.id, None)
+    found = groups([run, *reversed(last.values())], kernel)
+    return [
+        (machine, headline(every, told))
+        for machine, every in found.items()
+        for told in every
+        if told.run is run
+    ]
+
+
+def headline(every: Sequence[Group], told: Group) -> Headline:
+    """The headline of the commit that ``told`` was measured at.
+
+    Args:
+        every: the groups of one machine, newest first, ``told`` among them.
+        told: whose case set, dtype and commit it is of. If it is noisy there is no ratio.
+    """
+    if told.noise_reason:
+        return Headline(told, [told], None, None, [], {}, [])
+    same = of_the_commit(every, told)
+    chain, between = _ratios(same, between=False), _ratios(same, between=True)
+    leading = between or chain
+    cases = {case.name for group in same for case in group.cases}
+    timed = _cases_of_peers(leading)
+    known = _timed_before(group for group in every if group.kind == told.kind)
+    missing = {}
+    for peer, before in known.items():
+        lacking = before & cases - timed.get(peer, set())
+        if peer not in timed:
+            missing[peer] = _why(every, same, told, peer, peer in _cases_of_peers(chain))
+        elif lacking:
+            missing[peer] = f"not timed in {len(lacking)} of {many(len(cases), 'case')}"
+    others = _timed_before(
+        group for group in every
+        if group.case_set == told.case_set and group.dtype != told.dtype
+    )  # fmt: skip
+    return Headline(
+        told,
+        same,
+        _standing(between, len(cases)),
+        _standing(chain, len(cases)),
+        list(timed),
+        missing,
+        [peer for peer in others if peer not in known],
+    )
+
+
+def of_the_commit(every: Iterable[Group], told: Group) -> list[Group]:
+    """``told`` and the other quiet groups of its cases and dtype that timed the same commit.
+
+    A run with changes that no commit has stands alone: nobody knows whether another had the same.
+    """
+    return [
+        group
+        for group in every
+        if group is told or (not group.noise_reason and _of_the_commit(group, told))
+    ]
+
+
+def _of_the_commit(group: Group, told: Group) -> bool:
+    one, other = (_commit(of.run) for of in (group, told))
+    return group.kind == told.kind and one is not None and one == other
+
+
+def _commit(run: Run) -> str | None:
+    state = run.repository
+    return None if state.dirty is not False or state.changed_during_run else state.commit
+
+
+Ratios = dict[str, dict[str, float]]
+"""Case → peer → its time ÷ ours, geometric mean over the runs that timed both."""
+
+
+def _ratios(same: Iterable[Group], *, between: bool) -> Ratios:
+    found: dict[str, dict[str, list[float]]] = {}
+    for group in same:
+        for case in group.cases:
+            ours = case.arms[group.subject].us(between)
+            for peer in group.right_peers(case):
+                theirs = case.arms[peer].us(between)
+                if ours and theirs:
+                    peers = found.setdefault(case.name, {})
+                    peers.setdefault(peer, []).append(theirs / ours)
+    return {
+        case: {peer: geometric_mean(ratios) for peer, ratios in peers.items()}
+        for case, peers in found.items()
+    }
+
+
+def _standing(ratios: Ratios, of: int) -> Standing | None:
+    best = {}
+    for case, peers in ratios.items():
+        peer = min(peers, key=peers.__getitem__)
+        best[case] = (peer, peers[peer])
+    return Standing(best, of) if best else None
+
+
+def _cases_of_peers(ratios: Ratios) -> dict[str, set[str]]:
+    """Peer → the cases in which it has a ratio."""
+    found: dict[str, set[str]] = {}
+    for case, peers in ratios.items():
+        for peer in peers:
+            found.setdefault(peer, set()).add(case)
+    return found
+
+
+def _timed_before(every: Iterable[Group]) -> dict[str, set[str]]:
+    """Peer → the cases in which any run, noisy or not, timed it and found it right."""
+    found: dict[str, set[str]] = {}
+    for group in every:
+        for case in group.cases:
+            for peer in group.right_peers(case):
+                found.setdefault(peer, set()).add(case.name)
+    return found
+
+
+def _why(
+    every: Iterable[Group], same: Iterable[Group], told: Group, peer: str, in_chain: bool
+) -> str:
+    """Why a peer that is known has no ratio by the measure that leads."""
+    if in_chain:
+        return NOT_BETWEEN
+    if any(peer in case.arms for group in same for case in group.cases):
+        return WRONG
+    noisy = (group for group in every if group.noise_reason and _of_the_commit(group, told))
+    return NOISY if peer in _timed_before(noisy) else NOT_TIMED
+
+
+def as_json(machine: Machine, one: Headline) -> dict[str, Any]:
+    """A headline for programs; ratios are rounded nowhere.
+
+    Args:
+        machine: what it was measured on.
+        one: the headline.
+    """
+
+    def standing(of: Standing | None) -> dict[str, Any] | None:
+        if of is None:
+            return None
+        return {"mean": of.mean, "least": of.least, "lost": of.lost, "cases": len(of.best)}
+
+    return {
+        "target": machine.target,
+        "machine": machine.name,
+        "case_set": one.told.case_set,
+        "dtype": one.told.dtype,
+        "commit": one.told.run.repository.commit,
+        "runs": [group.run.id for group in one.same],
+        "between": standing(one.between),
+        "chain": standing(one.chain),
+        "peers": one.peers,
+        "missing": one.missing,
+        "not_taken": one.not_taken,
+        "against": one.against,
+    }

@@ -1,0 +1,162 @@
+"""The rule for headlines: peers, dtypes, commits and measures that a ratio rests on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from test_measured import KERNEL, WRONG, benchmark, case, run
+
+from kbtool.ledger.headline import Headline, as_json, headlines
+from kbtool.ledger.measured import groups
+from kbtool.model.kinds.benchmark import BenchmarkResult
+from kbtool.model.run import RepositoryState, Run
+
+
+def typed(dtype: str, name: str = "n1", **arms: Any) -> dict[str, Any]:
+    """A case of a dtype; arm → µs in a chain, or (µs in a chain, µs between plain kernels)."""
+    chain = {arm: us[0] if isinstance(us, tuple) else us for arm, us in arms.items()}
+    made = case(f"{name} {dtype}", **chain)
+    made["case"] |= {"dtype": dtype}
+    for arm, us in arms.items():
+        made["arms"][arm]["between_us"] = us[1] if isinstance(us, tuple) else None
+    return made
+
+
+def at(commit: str, *cases: dict[str, Any], dirty: bool = False, **more: Any) -> Run:
+    """A quiet run of a commit."""
+    state = RepositoryState(commit=commit, dirty=dirty, changed_during_run=False)
+    made = run(benchmark(*cases, **more))
+    return made.model_copy(update={"repository": state, "id": f"{commit}-{len(cases)}"})
+
+
+def told(*runs: Run) -> dict[str | None, Headline]:
+    """Dtype → its headline; runs newest first."""
+    (every,) = groups(runs, KERNEL).values()
+    return {one.told.dtype: one for one in headlines(every)}
+
+
+def mean(one: Headline) -> float:
+    assert one.chain is not None
+    return one.chain.mean
+
+
+def test_the_best_peer_is_that_of_all_runs_of_the_commit_not_of_the_newest_alone():
+    """Home said 2.98, from a run that had left the fastest peer out; the run before had 1.11."""
+    newest = at("c1", typed("bf16", ours=10.0, base=40.0, flex=29.8))
+    before = at("c1", typed("bf16", ours=20.0, base=80.0, fa3=22.2))
+    one = told(newest, before)["bf16"]
+    assert one.chain is not None
+    assert one.chain.best == {"n1 bf16": ("fa3", pytest.approx(1.11))}
+    assert one.against == "best of base, flex and fa3"
+    assert told(newest)["bf16"].chain.mean == pytest.approx(2.98)
+
+
+def test_dtypes_have_headlines_of_their_own_and_a_peer_that_takes_but_one_is_named():
+    """A mean over both counted wins against a peer that takes no fp16 at all."""
+    both = at(
+        "c1", typed("bf16", ours=10.0, base=60.0, fa3=11.0), typed("fp16", ours=10.0, base=60.0)
+    )
+    one = told(both)
+    assert (mean(one["bf16"]), mean(one["fp16"])) == (pytest.approx(1.1), 6)
+    assert one["bf16"].against == "best of base and fa3"
+    assert one["fp16"].against == "base, the only peer; fp16: no fa3"
+    assert one["fp16"].label == "Small ones, fp16 (1 case)"
+
+
+def test_a_peer_that_was_timed_before_and_is_missing_is_said():
+    newest = at("c2", typed("bf16", ours=10.0, base=10.2, flex=30.0))
+    before = at("c1", typed("bf16", ours=10.0, base=10.2, fa3=9.0, cudnn=20.0))
+    one = told(newest, before)["bf16"]
+    assert one.against == "only base and flex; fa3 and cudnn not timed on this commit"
+    assert one.said(between=False) == ("1.02", "least 1.02; 0 of 1 lost")
+
+
+def test_a_peer_that_is_missing_in_some_cases_is_said():
+    names = ("n1", "n8")
+    before = at("c1", *(typed("bf16", n, ours=1.0, base=2.0, fa3=2.0) for n in names))
+    newest = at("c2", typed("bf16", "n1", ours=1.0, base=2.0, fa3=2.0),
+                typed("bf16", "n8", ours=1.0, base=2.0))  # fmt: skip
+    assert told(newest, before)["bf16"].against == (
+        "only base and fa3; fa3 not timed in 1 of 2 cases"
+    )
+    # One that no run ever timed in that case is not missing there: it does not take it.
+    assert told(newest)["bf16"].against == "best of base and fa3"
+
+
+def test_a_wrong_peer_does_not_count_and_is_said():
+    right = typed("bf16", ours=1.0, base=2.0, fa3=1.5)
+    wrong = {**right, "peers": {"fa3": WRONG}}
+    one = told(at("c2", wrong), at("c1", right))["bf16"]
+    assert mean(one) == 2 and one.against == "only base; fa3 wrong on this commit"
+
+
+def test_noisy_runs_give_no_headline_and_no_peer():
+    quiet = typed("bf16", ours=1.0, base=2.0)
+    loud = at("c1", typed("bf16", ours=1.0, base=2.0, fa3=0.5), others_busy=0.9)
+    alone = told(loud)["bf16"]
+    assert (alone.between, alone.chain, alone.peers) == (None, None, [])
+    assert alone.against.startswith("no ratio, noisy: ")
+    assert alone.said(between=True) == alone.said(between=False) == ("–", "")
+    beside = told(loud, at("c1", quiet))["bf16"]
+    assert mean(beside) == 2 and beside.against == "only base; fa3 timed by noisy runs alone"
+
+
+def test_a_run_with_changes_that_no_commit_has_stands_alone():
+    dirty = at("c1", typed("bf16", ours=1.0, base=2.0), dirty=True)
+    clean = at("c1", typed("bf16", ours=1.0, base=2.0, fa3=0.5))
+    assert told(dirty, clean)["bf16"].against == "only base; fa3 not timed on this commit"
+    assert told(clean, dirty)["bf16"].same[0].run.id == clean.id
+    assert len(told(clean, dirty)["bf16"].same) == 1
+
+
+def test_the_time_between_plain_kernels_leads_and_a_run_without_it_says_so():
+    case_of = {"ours": (10.0, 20.0), "base": (12.0, 18.0), "fa3": (11.0, 30.0)}
+    one = told(at("c1", typed("bf16", **case_of)))["bf16"]
+    assert one.between is not None and one.chain is not None
+    assert one.between.best == {"n1 bf16": ("base", 0.9)}
+    assert one.chain.best == {"n1 bf16": ("fa3", 1.1)}
+    assert one.said(between=True) == ("0.900", "least 0.900; 1 of 1 lost")
+    older = told(at("c1", typed("bf16", ours=10.0, base=12.0)))["bf16"]
+    assert older.said(between=True) == ("not measured", "")
+    half = told(at("c1", typed("bf16", **{**case_of, "fa3": 11.0})))["bf16"]
+    assert half.against == "only base; fa3 not timed between plain kernels"
+
+
+def test_where_ours_loses_the_same_line_says_so():
+    cases = (typed("bf16", "n1", ours=1.0, base=8.0), typed("bf16", "n8", ours=1.0, base=0.5),
+             typed("bf16", "n9", ours=1.0))  # fmt: skip
+    one = told(at("c1", *cases))["bf16"]
+    assert one.said(between=False) == (
+        "2.00", "least 0.500; 1 of 2 lost; 2 of 3 cases have a peer"
+    )  # fmt: skip
+
+
+def test_times_of_one_peer_in_two_runs_are_one_ratio_of_the_same_run():
+    runs = (at("c1", typed("bf16", ours=us, base=2 * us * n)) for us, n in ((1.0, 1), (5.0, 4)))
+    assert mean(told(*runs)["bf16"]) == pytest.approx(4)  # of 2 and 8
+
+
+def test_other_machines_sets_and_variants_do_not_take_part():
+    card = at("c1", typed("bf16", ours=1.0, base=2.0, v1=0.1))
+    other_set = {**typed("bf16", ours=1.0, base=2.0, fa3=3.0), "case_set": "large"}
+    (every,) = groups([card, at("c1", other_set)], KERNEL).values()
+    small, large = headlines(every)
+    assert small.against == "base, the only peer" and large.against == "best of base and fa3"
+    one_thread = BenchmarkResult.model_validate({**benchmark(other_set).model_dump(), "threads": 1})
+    assert len(groups([card, run(one_thread)], KERNEL)) == 2
+
+
+def test_programs_get_the_same():
+    both = groups([at("c2", typed("bf16", ours=(1.0, 4.0), base=(2.0, 2.0))),
+                   at("c1", typed("bf16", ours=1.0, fa3=9.0))], KERNEL)  # fmt: skip
+    ((machine, every),) = both.items()
+    (one,) = headlines(every)
+    assert as_json(machine, one) == {
+        "target": "cpu", "machine": "C, 4 threads", "case_set": "small", "dtype": "bf16",
+        "commit": "c2", "runs": ["c2-1"], "peers": ["base"], "not_taken": [],
+        "missing": {"fa3": "not timed on this commit"},
+        "between": {"mean": 0.5, "least": 0.5, "lost": 1, "cases": 1},
+        "chain": {"mean": 2, "least": 2, "lost": 0, "cases": 1},
+        "against": "only base; fa3 not timed on this commit",
+    }  # fmt: skip

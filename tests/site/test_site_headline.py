@@ -1,0 +1,99 @@
+"""The home page and the page of a kernel tell one headline, by the rule of ``ledger.headline``."""
+
+from __future__ import annotations
+
+import copy
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+from test_site_kernel import make, plain, run
+
+from kbtool.ledger.headline import COLUMNS, headlines
+from kbtool.ledger.measured import groups
+from kbtool.site import addresses as at
+from kbtool.site.index import Index
+from kbtool.site.pages import home
+from kbtool.site.pages import kernel as kernel_page
+from kbtool.store.tree import KnowledgeBase
+
+HEADLINE_RUNS = ("20261123T233642Z-peers-ed1d", "20261123T233242Z-peers-a67c")
+REPOSITORY = Path(__file__).parents[2]
+
+
+def standings(page: str) -> list[list[str]]:
+    """The cells of every row of the tables of headlines, as text."""
+    found: list[list[str]] = []
+    inside = False
+    for line in unescape(page).splitlines():
+        cells = [plain(cell).strip() for cell in line.strip("|").split(" | ")]
+        if not line.startswith("|"):
+            inside = False
+        elif COLUMNS[-1] in cells:
+            inside, first = True, cells.index(COLUMNS[0])
+        elif inside and not line.startswith("| -"):
+            found.append(cells[first : first + len(COLUMNS)])
+    return found
+
+
+def of_commit(number: int, commit: str, **arms: dict[str, float]) -> dict[str, Any]:
+    """A run of a commit; dtype → arm → µs."""
+    names = {f"s {dtype}": times for dtype, times in arms.items()}
+    made = copy.deepcopy(run(number, names, "H1", case_set="small"))
+    made["repository"] |= {"commit": commit * 40, "dirty": False}
+    for case in made["steps"][2]["result"]["cases"]:
+        case["case"] = {"dtype": case["name"].removeprefix("s ")}
+    return made
+
+
+def test_both_pages_tell_the_best_peer_of_the_commit_by_dtype(tmp_path: Path) -> None:
+    """As they were: 2.98 by the newest run, which left the fastest peer out, fp16 mixed in."""
+    before = of_commit(11, "a", float32={"ours": 10, "base": 40, "fa3": 11.1},
+                       float16={"ours": 10, "base": 80})  # fmt: skip
+    newest = of_commit(13, "a", float32={"ours": 10, "base": 40, "flex": 29.8},
+                       float16={"ours": 10, "base": 80})  # fmt: skip
+    pages = make(tmp_path / "kb", before, newest)
+    told = [
+        ["not measured", "1.11 least 1.11; 0 of 1 lost", "best of base, flex and fa3"],
+        ["not measured", "8.00 least 8.00; 0 of 1 lost",
+         "base, the only peer; float16: no flex and fa3"],
+    ]  # fmt: skip
+    assert standings(pages[at.HOME]) == told
+    assert standings(pages[at.kernel_page("copy")]) == told
+    later = make(tmp_path / "later", before, of_commit(15, "b", float32={"ours": 10, "base": 10.2}))
+    for page in (at.HOME, at.kernel_page("copy")):
+        assert ["not measured", "1.02 least 1.02; 0 of 1 lost",
+                "only base; fa3 not timed on this commit"] in standings(later[page])  # fmt: skip
+
+
+def test_both_pages_tell_the_real_runs_by_the_rule() -> None:
+    index = Index(KnowledgeBase(REPOSITORY))
+    expected = []
+    for kernel in index.kernels.values():
+        ruled = [
+            [*(" ".join(filter(None, one.said(between=between))) for between in (True, False)),
+             one.against]
+            for every in groups(index.runs_of(kernel=kernel.id), kernel).values()
+            for one in headlines(every)
+            if not one.told.noise_reason
+        ]  # fmt: skip
+        assert standings(kernel_page.page(index, kernel)) == ruled
+        expected += ruled
+    shown = standings(home.page(index, None))
+    assert len(shown) == min(home.RESULTS, len(expected)) > 12
+    assert all(cells in expected for cells in shown)
+
+
+def test_the_two_runs_that_home_told_apart_are_one_headline() -> None:
+    """The page said 2.98 × the best peer: from one of two runs, and from both dtypes."""
+    index = Index(KnowledgeBase(REPOSITORY))
+    kernel = index.kernels["split_k_attention"]
+    runs = [run for run in index.runs_of(kernel=kernel.id) if run.id in HEADLINE_RUNS]
+    (every,) = groups(runs, kernel).values()
+    told = {(one.told.case_set, one.told.dtype): one for one in headlines(every)}
+    bf16, fp16 = (told["few_queries", dtype] for dtype in ("bfloat16", "float16"))
+    assert [bf16.said(between=between) for between in (True, False)] == [
+        ("1.06", "least 0.995; 1 of 7 lost"), ("1.11", "least 1.03; 0 of 7 lost"),
+    ]  # fmt: skip
+    assert bf16.against == "best of sdpa, flex, cudnn, fa3 and flashinfer"
+    assert fp16.against == "best of sdpa, flex, cudnn and flashinfer; float16: no fa3"
