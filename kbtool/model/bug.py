@@ -19,6 +19,21 @@ from kbtool.model.base import (
 from kbtool.model.mutant import Mutant
 
 
+class Hypothesis(Cited):
+    """A possible cause and how likely it was held to be."""
+
+    id: Slug
+    """A name for references."""
+    statement: Text
+    """The possible cause."""
+    likelihood: Likelihood | None = None
+    """As stated: 80 %."""
+    verdict: Literal["open", "confirmed", "rejected"] = "open"
+    """As this session left it."""
+    note: str | None = None
+    """What speaks for or against it."""
+
+
 class Bug(Cited):
     """A fault that the session met. Its fix is a `fix`, in this session or in a later one."""
 
@@ -44,21 +59,6 @@ class Bug(Cited):
     """What it might be, as believed in the session."""
     mutants: list[Mutant] = Field(default_factory=list)
     """Edits that put the bug back: the `mutants` step shows that validation finds each."""
-
-
-class Hypothesis(Cited):
-    """A possible cause and how likely it was held to be."""
-
-    id: Slug
-    """A name for references."""
-    statement: Text
-    """The possible cause."""
-    likelihood: Likelihood | None = None
-    """As stated: 80 %."""
-    verdict: Literal["open", "confirmed", "rejected"] = "open"
-    """As this session left it."""
-    note: str | None = None
-    """What speaks for or against it."""
 
 
 class Fix(Cited):
