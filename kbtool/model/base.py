@@ -24,11 +24,26 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from kbtool.model.docstrings import docstrings_of
+
 
 class Model(BaseModel):
     """Base of every record model: unknown keys refused, immutable, docstrings are the help."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """The schema, with the docstrings of the fields."""
+        made = handler(schema)
+        properties = handler.resolve_ref_schema(made).get("properties", {})
+        docstrings = docstrings_of(cls)
+        for name, field in cls.model_fields.items():
+            if name in docstrings:
+                properties[field.alias or name].setdefault("description", docstrings[name])
+        return made
 
 
 Text = Annotated[str, Field(min_length=1)]

@@ -217,8 +217,11 @@ def single_fields(kind: type[Model]) -> dict[str, str]:
     """The fields of a model that hold one value, not a list of them: name → description."""
     from typing import get_args, get_origin
 
+    from kbtool.model.docstrings import docstrings_of
+
+    docstrings = docstrings_of(kind)
     return {
-        name: field.description or ""
+        name: docstrings.get(name, "")
         for name, field in kind.model_fields.items()
         if not {list, dict}
         & {get_origin(field.annotation), *map(get_origin, get_args(field.annotation))}
