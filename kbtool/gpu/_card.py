@@ -1,8 +1,7 @@
-"""Print the first usable card as JSON; run as a program of its own by ``kbtool.gpu.probe``.
+"""Print the first usable card as JSON. ``kbtool.gpu.probe`` runs this file as a program.
 
-The driver's library is asked, because it honours CUDA_VISIBLE_DEVICES as torch does. It may hang
-or crash, which is why this is another process. What it does not know, clocks and power, its
-management library (NVML) is asked for the same card.
+It asks the CUDA driver library, which honours CUDA_VISIBLE_DEVICES as torch does. That library may
+hang or crash, so this is a separate process. Clocks and power come from NVML, for the same card.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ _SM_CLOCK, _MEMORY_CLOCK = 1, 2
 
 
 class Management:
-    """What NVML says of one card; ``None`` for what it does not say, or where it is not there."""
+    """What NVML reports for one card: ``None`` for each missing value, or if NVML is missing."""
 
     def __init__(self, card: str) -> None:
-        """See the class.
+        """Open NVML for one card.
 
         Args:
             card: its UUID, as 8-4-4-4-12 hexadecimal digits.
@@ -40,11 +39,11 @@ class Management:
             self._nvml = nvml
 
     def sm_clock_mhz(self) -> int | None:
-        """The multiprocessors' clock now."""
+        """The current SM clock."""
         return self._figure("nvmlDeviceGetClockInfo", _SM_CLOCK)
 
     def limits(self) -> dict[str, int | None]:
-        """The highest clocks and the power limit."""
+        """The maximum clocks and the power limit."""
         power = self._figure("nvmlDeviceGetPowerManagementLimit")
         return {
             "sm_clock_mhz": self._figure("nvmlDeviceGetMaxClockInfo", _SM_CLOCK),
@@ -61,7 +60,7 @@ class Management:
 
 
 def card() -> dict[str, object] | None:
-    """The card's figures, or ``None`` where there is no driver or no card."""
+    """The properties of the card, or ``None`` if there is no driver or no card."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:

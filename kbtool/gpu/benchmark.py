@@ -1,8 +1,8 @@
-"""Benchmarks: arms in turn over the same inputs, caches cold, the result right again afterwards.
+"""Benchmarks: time every arm in turn on the same inputs, caches cold, then check the outputs.
 
-What differs between devices, how a call is timed and how fast memory can be read, is in a ``Clock``
-(``cpu_clock``, ``cuda_clock``). What is here holds for all: the order of things, what is held
-against the reference, and what is refused.
+A ``Clock`` (``cpu_clock``, ``cuda_clock``) times calls and measures the read bandwidth of a device.
+This module does what all devices share: it prepares the arms, compares outputs with the reference
+and refuses results that cannot be right.
 """
 
 from __future__ import annotations
@@ -27,60 +27,60 @@ from kbtool.model.kinds.validate import OutputError
 from kbtool.model.words import without_folders
 
 Calls = Mapping[str, Callable[[], Any] | str]
-"""Arm → the call to time, or why there is none."""
+"""Arm → the call to time, or the reason why there is none."""
 Arms = Callable[[int], Calls]
-"""The arms of a case on its inputs, fresh ones for each number."""
+"""Makes the arms of a case. Each number gives new inputs."""
 OnArm = Callable[[str], None]
-"""Called with the name of the arm that is about to run."""
+"""Called with the name of an arm before it runs."""
 
 
 def silent(arm: str) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 CHECKED = (
     "then each arm's output is filled with NaN, what was timed runs once more on the case's first"
     " inputs, and the output is held against the reference"
 )
-"""What a clock does for ``Timed.outputs`` and this module with them, for protocols."""
+"""The part of a protocol that says how outputs are checked after timing."""
 
 
 @dataclass
 class Timed:
-    """What timing the arms of a case brought."""
+    """The samples and outputs from timing the arms of one case."""
 
     timings: dict[str, Timing]
     absent: dict[str, str]
-    """Arm that cannot be timed → the reason."""
+    """Arm that could not be timed → the reason."""
     outputs: dict[str, torch.Tensor]
-    """Arm → a copy of its first output, which was filled with NaN before the very thing that was
-    timed ran once more, on the inputs of number 0."""
+    """Arm → a copy of its first output, from one more run after timing. That run repeats exactly
+    what was timed, on the inputs of number 0, into an output filled with NaN."""
     sm_clock_mhz: int | None = None
-    """The card's multiprocessor clock right after the timed samples."""
+    """The SM clock right after the timed samples."""
     plain_us: float | None = None
-    """What the plain kernel that calls stood behind takes alone."""
+    """Time of the plain kernel alone. The ``between`` samples run each call behind one."""
 
 
 class Clock(Protocol):
-    """How one device is timed."""
+    """Times calls on one kind of device."""
 
     device: torch.device
     protocol: str
-    """How it is done, in words."""
+    """The method in words, for the record."""
 
     def read_bandwidth(self) -> float:
-        """The best rate of reading memory now, in 10⁹ bytes a second."""
+        """Measure the best read bandwidth, in 10⁹ bytes a second."""
 
     def sm_clock_mhz(self) -> int | None:
-        """The card's multiprocessor clock now; ``None`` where it cannot be told."""
+        """The current SM clock; ``None`` if unknown."""
 
     def others_on_card(self) -> int | None:
-        """How many other processes hold the card to compute; ``None`` where it cannot be told."""
+        """How many other processes use the card for compute; ``None`` if unknown."""
 
     def time(self, arms: Arms, least_bytes: int, on_arm: OnArm = silent) -> Timed:
-        """Time every arm; ``on_arm`` is called ahead of every turn, well before its time is taken.
+        """Time every arm. ``on_arm`` is called before every turn, outside of the timed part.
 
-        ``least_bytes`` is what one call has to move at least.
+        ``least_bytes`` is the least memory traffic of one call.
         """
 
 
@@ -104,20 +104,20 @@ def benchmark(
     Args:
         harness: the kernel's harness.
         cases: (case set, case) pairs.
-        clock: how to time, and where.
-        sha256: of the library, for the record.
-        threads: CPU threads, for every arm.
-        seed: of the inputs.
-        variants: of the library, to time as arms beside its own choice.
-        peers: of the harness, to time as arms; all where not given.
-        left_out: for each case the peers that are not run, and why; none where not given.
-        known: what was measured of the first cases before; this goes on after them.
+        clock: times the calls; it decides the device.
+        sha256: hash of the library, for the record.
+        threads: number of CPU threads, the same for every arm.
+        seed: seed of the inputs.
+        variants: variants of the library to time as arms, beside its default choice.
+        peers: peers of the harness to time as arms. Default: all.
+        left_out: for each case, the peers that are not run and the reasons. Default: none.
+        known: results of the first cases from an earlier process. Those cases are not timed again.
         on_peer: called with the name of a peer before any of its code runs, and with ``None``
-            before the kernel's own does.
-        on_case: called with the number of cases done and the result of the last one.
+            before the kernel's own code runs.
+        on_case: called after each case with the number of cases done and the latest result.
 
     Raises:
-        HarnessError: there is no such peer.
+        HarnessError: the harness has no such peer.
     """
     if unknown := unknown_peer(peers or (), harness.PEERS):
         raise HarnessError(unknown)
@@ -132,8 +132,7 @@ def benchmark(
     on_card = known.others_on_card if known else None
 
     def measure_machine() -> None:
-        # A shared machine's memory is faster at one time than at another: the ceiling is the best
-        # rate of the whole run.
+        # On a shared machine the bandwidth varies, so the ceiling is the best rate of the run.
         nonlocal ceiling, on_card
         ceiling = max(ceiling, clock.read_bandwidth())
         clocks.append(clock.sm_clock_mhz())
@@ -189,7 +188,7 @@ def _time_case(
     def make(number: int) -> dict[str, Any]:
         return harness.make_inputs(case, device=clock.device, seed=seed + number)
 
-    # Inputs of a case differ in their values: a peer takes the first and all others, or none.
+    # The inputs of a case differ in values only: a peer that takes the first must take them all.
     taken: set[str] = set()
     refused = dict(left_out)
 
@@ -208,7 +207,9 @@ def _time_case(
             if not isinstance(calls[name], str):
                 taken.add(name)
             elif name in taken:
-                raise RuntimeError(f"took inputs of this case before: {calls[name]}")
+                raise RuntimeError(
+                    f"took the first inputs of this case, but not these: {calls[name]}"
+                )
             else:
                 refused[name] = str(calls[name])
         return {**calls, **refused}
@@ -216,7 +217,7 @@ def _time_case(
     work = harness.work(case)
     timed = clock.time(arms, work["bytes"], on_arm)
     on_peer(None)
-    # Made anew: an arm that changed its inputs is held against what they were.
+    # Make the inputs again: an arm may have changed them.
     inputs = make(0)
     ours = [name for name in variants if name in timed.timings]
     library = {harness.SUBJECT: None, **{name: name for name in ours}}
@@ -255,7 +256,7 @@ def compare_first(
     reference: Mapping[str, torch.Tensor],
     yardstick: Mapping[str, torch.Tensor],
 ) -> dict[str, OutputError]:
-    """Hold each arm's first output against the reference, by the rule of validation."""
+    """Compare each arm's first output with the reference, as validation does."""
     first = next(iter(reference))
     error_scale = error_scale_of(harness, inputs).get(first)
     return {
@@ -265,29 +266,29 @@ def compare_first(
 
 
 def _wrong(case: BenchmarkCase) -> str | None:
-    """What is wrong with what was timed of the library, or ``None``."""
+    """The first wrong output of the library's own arms, as a message; ``None`` if all are right."""
     wrong = [(arm, error) for arm, error in case.timed.items() if not error.passed]
-    return f"what was timed as {wrong[0][0]} is wrong: {wrong[0][1].message}" if wrong else None
+    return f"arm {wrong[0][0]} was wrong after timing: {wrong[0][1].message}" if wrong else None
 
 
 def tried(
     harness: Harness, inputs: Mapping[str, Any], name: str, device: torch.device
 ) -> Callable[[], Any] | str:
-    """The call of a peer, or why there is none: what it raises when it is made and called once.
+    """The call of a peer, or the reason why there is none: it raised when made or first called.
 
     Args:
         harness: the kernel's harness.
-        inputs: of the case.
-        name: of the peer.
-        device: where the inputs are.
+        inputs: the inputs of the case.
+        name: the peer.
+        device: the device that holds the inputs.
     """
     try:
         call = harness.arms(inputs, (), [name]).get(name, "the harness has no arm of that name")
         if not isinstance(call, str):
             first_output(name, call())
             _synchronize(device)
-    except Exception as error:  # whatever it raises, it does not take these inputs
-        # Where it took the card's context with it, this raises too and ends the process.
+    except Exception as error:  # any error means that the peer does not take these inputs
+        # If the CUDA context is lost, this raises too and ends the process.
         _synchronize(device)
         return without_folders((str(error).strip() or type(error).__name__).splitlines()[0])
     return without_folders(call) if isinstance(call, str) else call
@@ -302,12 +303,12 @@ N = TypeVar("N", int, float)
 
 
 def more(one: N | None, other: N | None) -> N | None:
-    """The larger of two figures, either of which may be unknown."""
+    """The larger of two values; ``None`` is unknown."""
     return max((figure for figure in (one, other) if figure is not None), default=None)
 
 
 def runnable(calls: Calls) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
-    """The arms that can be timed, and for the others the reason."""
+    """The arms that can be timed, and the reasons for the others."""
     there: dict[str, Callable[[], Any]] = {}
     absent: dict[str, str] = {}
     for name, call in calls.items():
@@ -319,16 +320,16 @@ def runnable(calls: Calls) -> tuple[dict[str, Callable[[], Any]], dict[str, str]
 
 
 def first_output(arm: str, output: Any) -> torch.Tensor:
-    """The first output of what a call of an arm returned.
+    """The first output in what an arm's call returned.
 
     Raises:
-        HarnessError: it returned none.
+        HarnessError: the call returned no tensor.
     """
     first = output[0] if isinstance(output, tuple) and output else output
     if not isinstance(first, torch.Tensor):
         raise HarnessError(
-            f"a call of arm {arm!r} is to return its first output, or a tuple that begins with it;"
-            f" it returns {type(first).__name__}"
+            f"arm {arm!r} must return its first output, or a tuple that begins with it;"
+            f" it returned {type(first).__name__}"
         )
     return first
 
@@ -339,7 +340,7 @@ def timing(
     host_us: float | None = None,
     between: list[float] | None = None,
 ) -> Timing:
-    """Samples, in seconds a call, as a record; ``between``: those behind plain kernels."""
+    """Samples (seconds per call) as a record; ``between``: those timed behind plain kernels."""
     microseconds = [round(value * 1e6, 4) for value in seconds]
     low, median, high = statistics.quantiles(microseconds, n=4, method="inclusive")
     pairs = [round(value * 1e6, 4) for value in between or ()]
@@ -358,9 +359,9 @@ def timing(
 
 
 class OtherProcesses:
-    """How busy others kept the cores that this process may use, since this object was made.
+    """Measures how busy other processes keep this process's CPU cores, from its creation on.
 
-    The system may have more cores than that, and what happens on those is not what is measured.
+    Cores that this process may not use do not count.
     """
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
@@ -370,7 +371,7 @@ class OtherProcesses:
         self._start = self._now()
 
     def _now(self) -> tuple[float, float, float] | None:
-        """Seconds: of the clock, of the cores' work, of this process's own and its descendants'."""
+        """Seconds: wall clock, work of all our cores, work of this process and its descendants."""
         try:
             lines = (self._proc / "stat").read_text().splitlines()
         except OSError:
@@ -388,20 +389,20 @@ class OtherProcesses:
         return time.monotonic(), sum(busy) / ticks, own
 
     def _descendants(self) -> int:
-        """Clock ticks of the processes that this one has started, and of theirs, which live on.
+        """Clock ticks of all living descendants of this process.
 
-        A peer that compiles keeps its compilers.
+        A peer that compiles may leave compiler processes running.
         """
         parents, work = {}, {}
         for stat in self._proc.glob("[0-9]*/stat"):
             try:
-                # The name, in brackets, may hold anything.
+                # The process name, in brackets, may hold any character.
                 fields = stat.read_text().rpartition(")")[2].split()
-            except OSError:  # ended meanwhile
+            except OSError:  # the process has ended
                 continue
             pid = int(stat.parent.name)
             parents[pid] = int(fields[1])
-            work[pid] = sum(map(int, fields[11:15]))  # its own and its ended children's
+            work[pid] = sum(map(int, fields[11:15]))  # its own, and that of its ended children
         total, found = 0, {os.getpid()}
         while found:
             found = {pid for pid, parent in parents.items() if parent in found}
@@ -409,7 +410,7 @@ class OtherProcesses:
         return total
 
     def share(self) -> float | None:
-        """Their share of these cores; ``None`` where the system does not tell."""
+        """The share of core time that others used; ``None`` if the system does not report it."""
         now = self._now()
         if now is None or self._start is None or now[0] == self._start[0]:
             return None

@@ -1,7 +1,6 @@
-"""Builds a kernel in a folder named by the hash of everything that goes in.
+"""Build a kernel in a folder named by the hash of all build inputs.
 
-The same inputs give the same folder, so a second build finds the library there and runs no
-compiler.
+A second build with the same inputs finds the library in that folder and runs no compiler.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from kbtool.store.write import write_atomic
 
 
 class BuildError(Exception):
-    """The compiler or the linker refused; carries the first real error and the whole output."""
+    """The compiler or linker failed. Holds the first error and the whole output."""
 
     def __init__(self, first: str, output: str) -> None:
         super().__init__(first)
@@ -29,7 +28,7 @@ class BuildError(Exception):
 
 
 class BuildTimeoutError(Exception):
-    """The build was stopped at its deadline."""
+    """The build took too long and was stopped."""
 
 
 def build(
@@ -41,11 +40,11 @@ def build(
     on_tick: Callable[[], None] = lambda: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> BuildResult:
-    """Build ``plan``, or find it built; arguments as of ``build_all``.
+    """Build ``plan``, or find it built. Arguments are those of ``build_all``.
 
     Raises:
         BuildError: a compile or link error.
-        BuildTimeoutError: ``timeout`` seconds have passed.
+        BuildTimeoutError: the build took longer than ``timeout`` seconds.
         MachineError: ninja is missing, or the disk is full.
     """
     [made] = build_all(
@@ -65,21 +64,21 @@ def build_all(
     on_tick: Callable[[], None] = lambda: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> list[BuildResult | BuildError | BuildTimeoutError]:
-    """Build every plan that is not built yet, in one run of ninja; one stops none of the others.
+    """Build every plan that is not built yet, in one run of ninja. A failure stops no other plan.
 
     Args:
-        plans: from ``plan_build``, with one cache.
-        timeout: seconds, waiting for other builds of the same plans included.
-        jobs: compilers at once; 0 takes one a core.
+        plans: plans from ``plan_build``, all with the same cache.
+        timeout: seconds, including the wait for other processes that build the same plans.
+        jobs: number of parallel compilers; 0 means one per core.
         on_line: called with each line that ninja prints.
         on_tick: called several times a second while compilers run.
-        on_wait: called once a plan that another process is building.
+        on_wait: called once for each plan that another process is building.
 
     Returns:
-        For each plan, in order, what was built or why it was not.
+        For each plan, in order: the built library, or the error.
 
     Raises:
-        BuildTimeoutError: another process has been building one of them all that time.
+        BuildTimeoutError: another process was building one of the plans for the whole time.
         MachineError: ninja is missing, or the disk is full.
     """
     made: dict[str, BuildResult | BuildError | BuildTimeoutError] = {}
@@ -106,22 +105,22 @@ def compile_all(
     on_tick: Callable[[], None] = lambda: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> dict[Path, BuildError | BuildTimeoutError]:
-    """Compile sources of every plan and link nothing: no card and no CUDA build of torch needed.
+    """Compile sources of every plan without linking. Needs no card and no CUDA build of torch.
 
     Args:
-        plans: from ``plan_build``, with one cache.
-        wanted: whether to compile a source.
+        plans: plans from ``plan_build``, all with the same cache.
+        wanted: returns whether to compile a source.
         timeout: seconds.
-        jobs: compilers at once; 0 takes one a core.
+        jobs: number of parallel compilers; 0 means one per core.
         on_line: called with each line that ninja prints.
         on_tick: called several times a second while compilers run.
-        on_wait: called once a plan that another process is building.
+        on_wait: called once for each plan that another process is building.
 
     Returns:
-        Object → why it is not there, for those that do not compile.
+        Object that did not compile → the error.
 
     Raises:
-        BuildTimeoutError: another process has been building one of them all that time.
+        BuildTimeoutError: another process was building one of the plans for the whole time.
         MachineError: ninja is missing, or the disk is full.
     """
     with _locked(plans, timeout, on_wait) as left:
@@ -137,26 +136,27 @@ def compile_all(
 def _locked(
     plans: Iterable[BuildPlan], timeout: float, on_wait: Callable[[], None]
 ) -> Iterator[Callable[[], float]]:
-    """Hold the folders of all plans; what is given tells how many seconds are left."""
+    """Lock the folders of all plans. Yields a function that returns the seconds left."""
     deadline = time.monotonic() + timeout
 
     def left() -> float:
         return max(deadline - time.monotonic(), 0.0)
 
     with contextlib.ExitStack() as held:
-        # In one order, so that no two processes wait for each other.
+        # Lock in one fixed order, so that no two processes deadlock.
         for folder in sorted({plan.build_folder for plan in plans}):
             try:
                 held.enter_context(lock(folder / ".lock", on_wait=on_wait, timeout=left()))
             except LockTimeoutError:
                 raise BuildTimeoutError(
-                    f"another process has been building {folder.name} for {timeout:.0f} s"
+                    f"another process has been building {folder.name} for {timeout:.0f} s:"
+                    " wait for it or stop it, then try again"
                 ) from None
         yield left
 
 
 def _built(plan: BuildPlan) -> BuildResult | None:
-    """The finished build in the plan's folder, if it is whole and unchanged."""
+    """The finished build in the plan's folder, if it is complete and unchanged."""
     try:
         recorded = BuildResult.model_validate_json(plan.marker.read_bytes())
         if recorded.sha256 != sha256_of(plan.library):
@@ -167,7 +167,7 @@ def _built(plan: BuildPlan) -> BuildResult | None:
 
 
 def _problem(ran: Ran, outputs: Iterable[Path]) -> BuildError | BuildTimeoutError:
-    """Why something that needs ``outputs`` is not there."""
+    """The error that kept one of ``outputs`` from being made."""
     printed = next((ran.failed[str(o)] for o in outputs if str(o) in ran.failed), None)
     if printed is None and ran.done.timed_out:
         return BuildTimeoutError("the compilers were stopped")
@@ -202,5 +202,5 @@ def _outcome(
 
 
 def _names_a_folder(flag: str) -> bool:
-    # Where headers lie on one machine says nothing on another; records keep paths out.
+    # Records hold no paths of a machine.
     return flag.startswith(("-I", "-isystem", "-L", "-Wl,-rpath", "-ffile-prefix-map"))

@@ -1,7 +1,7 @@
-"""What a build is made of, and the hash of it that names its folder.
+"""The inputs of a build, and their hash, which names the build folder.
 
-Compiling needs torch's headers and libraries but never imports torch. Objects are named by content
-too: what an edit does not touch has the same name, in whatever folder the sources are.
+A build uses torch's headers and libraries but never imports torch. Objects are named by a content
+hash too: an object whose inputs are unchanged keeps its name, whatever folder the sources are in.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from kbtool.store.includes import includes
 
 COMMON_FLAGS = ("-std=c++17", "-fPIC")
 
-# A symbol that nothing defines fails the link here, with its name, and not the import later.
+# Report undefined symbols at link time, not when the library is loaded.
 LINK_FLAGS = ("-shared", "-Wl,--no-undefined")
 
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """Everything that a build is made of; ``key`` is its hash."""
+    """All inputs of a build; ``key`` is their hash."""
 
     kernel: Kernel
     target: str
@@ -44,15 +44,15 @@ class BuildPlan:
     compiler_version: str
     flags: tuple[str, ...]
     nvcc: str
-    """The CUDA compiler; empty where there are no CUDA sources."""
+    """The CUDA compiler; empty if there are no CUDA sources."""
     cuda_flags: tuple[str, ...]
     link_flags: tuple[str, ...]
     sources: dict[str, str]
     """File, relative to ``folder`` → SHA-256; headers included."""
     architecture: str
-    """Of the CUDA sources; empty where the target names none."""
+    """GPU architecture of the CUDA sources; empty if the target names none."""
     objects: dict[str, Path]
-    """Source to compile, relative to ``folder`` → where its object is once it is compiled."""
+    """Source to compile, relative to ``folder`` → path of its object."""
     key: str
 
     @property
@@ -62,22 +62,22 @@ class BuildPlan:
 
     @property
     def library(self) -> Path:
-        """Where the library is once it is built."""
+        """Path of the built library."""
         return self.build_folder / f"{self.kernel.id}.so"
 
     @property
     def marker(self) -> Path:
-        """Written last: its presence says that the library is whole."""
+        """A file written last: if it exists, the library is complete."""
         return self.build_folder / "built.json"
 
 
 def choose_target(kernel: Kernel, wanted: str, *, cuda: bool) -> str:
-    """The target to build: ``wanted``, or for ``auto`` cuda where it can run, else cpu.
+    """The target to build: ``wanted``; for ``auto``, cuda if it can run here, else cpu.
 
     Args:
-        kernel: its manifest.
-        wanted: a target of the manifest, or auto.
-        cuda: whether there are a card, nvcc and a torch with CUDA.
+        kernel: the manifest of the kernel.
+        wanted: a target of the manifest, or ``auto``.
+        cuda: whether this machine has a card, nvcc and a torch with CUDA.
 
     Raises:
         UsageError: the manifest has no such target.
@@ -91,12 +91,12 @@ def choose_target(kernel: Kernel, wanted: str, *, cuda: bool) -> str:
 
 
 def choose_architecture(kernel: Kernel, target: str, capability: str | None) -> str:
-    """The architecture to compile for: the target's own for the card, else the first it lists.
+    """The architecture to compile for: the target's entry for this card; without a card, the first.
 
     Args:
-        kernel: its manifest.
+        kernel: the manifest of the kernel.
         target: a target of the manifest.
-        capability: the card's, ``sm_90``; ``None`` without a card.
+        capability: compute capability of the card as ``sm_90``; ``None`` without a card.
 
     Raises:
         UsageError: the target does not compile for this card.
@@ -105,31 +105,31 @@ def choose_architecture(kernel: Kernel, target: str, capability: str | None) -> 
     if not known or capability is None:
         return known[0] if known else ""
     for architecture in known:
-        # sm_90a is sm_90 with what only that chip has.
+        # sm_90a is sm_90 with features that only this chip has.
         if architecture.rstrip("af") == capability:
             return architecture
     raise UsageError(
-        f"target {target} of kernel {kernel.id} does not compile for {capability};"
-        f" it does for {', '.join(known)}"
+        f"target {target} of kernel {kernel.id} does not list {capability} in kernel.yaml;"
+        f" it lists {', '.join(known)}"
     )
 
 
 def plan_build(
     kernel: Kernel, folder: Path, target: str, cache: Path, architecture: str = ""
 ) -> BuildPlan:
-    """What building ``target`` of the kernel in ``folder`` takes; nothing is written.
+    """The build plan of a target of the kernel in ``folder``. Writes nothing.
 
     Args:
-        kernel: its manifest.
+        kernel: the manifest of the kernel.
         folder: the kernel's folder, or a copy of it.
         target: a target of the manifest.
-        cache: where build folders and objects go.
-        architecture: of CUDA sources, from ``choose_architecture``.
+        cache: folder for build folders and objects.
+        architecture: architecture of the CUDA sources, from ``choose_architecture``.
 
     Raises:
         MachineError: a compiler or torch's headers are missing.
-        UsageError: a file that the manifest lists is missing, or one that it does not list is
-            included.
+        UsageError: a listed file is missing, or a source includes a file of the kernel that the
+            manifest does not list.
     """
     spec = kernel.targets[target]
     compiled = spec.sources_for(architecture)
@@ -137,8 +137,8 @@ def plan_build(
     texts = _texts(folder, [*compiled, *spec.headers])
     sources = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
     features = cpu_features() if "-march=native" in spec.flags else ""
-    # All that an object depends on but its text. Where the kernel's folder is says nothing: a copy
-    # with one edit finds the objects of everything that the edit does not touch.
+    # Everything that an object depends on besides its text. The path of the kernel's folder is left
+    # out, so that a copy of the sources with one edit reuses all other objects.
     common = [tools.version, tools.torch_version, features]
     objects = {}
     for source in compiled:
@@ -155,7 +155,7 @@ def plan_build(
         build_folder=cache / kernel.id / key,
         compiler=tools.compiler,
         compiler_version=tools.version,
-        # Paths in messages and in __FILE__ are those of the manifest.
+        # Paths in messages and in __FILE__ are relative, as in the manifest.
         flags=(*tools.flags, f"-I{folder}", f"-ffile-prefix-map={folder}/="),
         nvcc=tools.nvcc,
         cuda_flags=(*tools.cuda_flags, f"-I{folder}") if tools.nvcc else (),
@@ -169,13 +169,13 @@ def plan_build(
 
 @dataclass(frozen=True)
 class _Tools:
-    """The compilers for a target, and the flags for it; none of them names the kernel's folder."""
+    """The compilers and flags of a target. No flag names the kernel's folder."""
 
     compiler: str
     nvcc: str
-    """Empty where there are no CUDA sources."""
+    """Empty if there are no CUDA sources."""
     version: str
-    """Of both compilers."""
+    """Versions of both compilers."""
     torch_version: str
     flags: tuple[str, ...]
     cuda_flags: tuple[str, ...]
@@ -183,7 +183,7 @@ class _Tools:
 
 
 def _tools(spec: Target, architecture: str, *, cuda: bool) -> _Tools:
-    """Find what compiles the sources of a target; ``cuda``: whether nvcc compiles some of them."""
+    """Find the compilers of a target; ``cuda``: whether some sources need nvcc."""
     compiler, version = find_compiler()
     torch_folder, torch_version = find_torch()
     defined = (f"-DKBTOOL_ARCH_{architecture.upper()}",) if architecture else ()
@@ -238,15 +238,17 @@ def _texts(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise UsageError(f"{path} leads out of the kernel's folder")
         if not path.is_file():
-            raise UsageError(f"{path} is in the manifest but not there")
+            raise UsageError(
+                f"{path} is in kernel.yaml but does not exist: add the file or remove it there"
+            )
         texts[posixpath.normpath(name)] = path.read_bytes()
     return texts
 
 
 def _read_by(source: str, texts: Mapping[str, bytes], folder: Path) -> set[str]:
-    """The files of the kernel that compiling ``source`` may read: it, and all it includes.
+    """The files of the kernel that ``source`` depends on: itself and everything it includes.
 
-    Conditions are not evaluated: a file too many costs a compilation, one too few a wrong library.
+    ``#if`` is not evaluated: an extra file costs a recompilation, a missing one a stale library.
     """
     found: set[str] = set()
     waiting = [posixpath.normpath(source)]
@@ -257,7 +259,7 @@ def _read_by(source: str, texts: Mapping[str, bytes], folder: Path) -> set[str]:
         found.add(name)
         for included in includes(name, texts[name], texts, folder):
             if included is None:
-                return set(texts)  # what the macro names only the compiler can tell
+                return set(texts)  # a macro names the file, so assume all of them
             if included not in texts:
                 raise UsageError(
                     f"{folder / name} includes {included}, which the manifest does not list:"

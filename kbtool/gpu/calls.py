@@ -1,4 +1,4 @@
-"""Calls for tools that watch a process from outside: the operator runs, nothing is judged here."""
+"""Call the operator under a profiler or sanitizer. Outputs are not checked here."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def run_cases(
     seed: int,
     on_case: Callable[[int, str], None],
 ) -> int:
-    """Call the operator once on each case; nothing is poisoned, so that memory which it should
-    have written, and did not, is known as such to a tool that looks.
+    """Call the operator once on each case. Outputs are not filled with NaN first, so that initcheck
+    sees memory which the operator failed to write.
 
     Args:
         harness: the kernel's harness.
-        cases: ((case set, case), version of the operator) pairs.
-        device: where to run.
-        seed: of the inputs.
-        on_case: called with the number of cases done and the last one's name.
+        cases: ((case set, case), variant) pairs; ``None`` is the default choice.
+        device: the device to run on.
+        seed: seed of the inputs.
+        on_case: called after each case with the number of cases done and its name.
 
     Returns:
-        How many cases there were.
+        The number of cases.
     """
     for number, ((case_set, case), variant) in enumerate(cases, 1):
         seeded = case_seed(seed, case_set, str(case["name"]))
@@ -50,19 +50,19 @@ def run_cases(
 
 @torch.inference_mode()
 def profiled_call(harness: Harness, case: Mapping[str, Any], arm: str | None, seed: int) -> str:
-    """Call one arm on the current card, warm, with the profiler on around that one call.
+    """Warm up one arm on the current card, then call it once with the profiler on.
 
     Args:
         harness: the kernel's harness.
         case: the case.
-        arm: its name; the subject where not given.
-        seed: of the inputs.
+        arm: name of the arm. Default: the harness's ``SUBJECT``.
+        seed: seed of the inputs.
 
-    Returns:
-        The arm.
+        Returns:
+            The name of the arm.
 
     Raises:
-        HarnessError: there is no such arm, or it is a peer that does not take the case.
+        HarnessError: there is no such arm, or the peer does not take the case.
     """
     device = torch.device("cuda", torch.cuda.current_device())
     inputs = harness.make_inputs(case, device=device, seed=seed)
@@ -85,7 +85,7 @@ def profiled_call(harness: Harness, case: Mapping[str, Any], arm: str | None, se
 
 
 def launch_interval_us() -> float:
-    """Microseconds from one eager launch of an idle kernel to the next; the best of five rounds."""
+    """Microseconds between eager launches of an empty kernel; the best of five rounds."""
     taken = []
     for _ in range(5):
         torch.cuda.synchronize()

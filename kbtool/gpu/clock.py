@@ -6,7 +6,7 @@ from typing import Any
 
 
 def clock_for(device: str, samples: int) -> Any:
-    """A clock for ``cuda`` or ``cpu`` that takes so many samples of each arm."""
+    """A clock for ``cuda`` or ``cpu`` that takes ``samples`` samples of each arm."""
     if device == "cuda":
         from kbtool.gpu.cuda_clock import CudaClock
 

@@ -1,9 +1,9 @@
-"""The rule of the verdict: an output may err as much as torch's own does, twice over, and no more.
+"""The correctness rule: an output's error may be at most twice torch's own error, plus 2 ulps.
 
-A fixed bound is no test: one that is loose enough for large values lets a wrong kernel pass on
-small ones. Here errors are told in units of what rounding does to each element, and the yardstick
-is torch's implementation on the same inputs at the same precision, held against the same float64
-reference, as in FlashAttention's own tests. ADR 0007 tells what else was tried.
+A fixed tolerance is not enough: one that fits large values lets a wrong kernel pass on small ones.
+Errors are counted in ulps of each element. The baseline is torch's implementation on the same
+inputs in the same dtype, compared with the same float64 reference, as in FlashAttention's tests.
+ADR 0007 gives the alternatives.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ RULE = (
 def rounding_unit(
     reference: Tensor, dtype: torch.dtype, error_scale: Tensor | None = None
 ) -> Tensor:
-    """The ulp in ``dtype`` that each element's error is counted in, in float64.
+    """The ulp of ``dtype`` in which the error of each element is counted, in float64.
 
-    It is the ulp of ``error_scale`` or of the element, whichever is larger: terms that cancel are
-    rounded by their own size. Without an error scale, the ulp of the largest element. Where all are
-    zero, the smallest number.
+    It is the ulp of ``error_scale`` or of the element, whichever is larger, because terms that
+    cancel are rounded at their own magnitude. Without an error scale it is the ulp of the largest
+    element. If all elements are zero, it is the smallest positive number.
 
     Args:
         reference: the output in float64.
-        dtype: of the output.
-        error_scale: magnitudes of what the elements are sums of; broadcasts to ``reference``.
+        dtype: dtype of the output.
+        error_scale: magnitudes of the terms that each element sums; broadcasts to ``reference``.
     """
     size = torch.where(reference.isfinite(), reference.abs(), 0)
     if error_scale is not None:
@@ -51,16 +51,16 @@ def rounding_unit(
 def compare(
     out: Tensor, reference: Tensor, torch_out: Tensor, error_scale: Tensor | None = None
 ) -> OutputError:
-    """Hold one output against the float64 reference.
+    """Compare one output with the float64 reference.
 
     Args:
         out: the operator's output.
-        reference: the same in float64.
+        reference: the float64 reference.
         torch_out: torch's own result on the same inputs.
         error_scale: as in :func:`rounding_unit`.
 
     Returns:
-        The verdict; error, bound and torch's largest error are those of the worst element.
+        The verdict, with error, bound and torch's largest error at the worst element.
     """
 
     def fail(message: str) -> OutputError:
@@ -77,7 +77,8 @@ def compare(
             index = tuple(int(i) for i in wrong.nonzero()[0])
             return fail(
                 f"{name} does not match the reference in {int(wrong.sum())} of {wrong.numel()}"
-                f" places, first at {index}: {float(out64[index])} for {float(reference[index])}"
+                f" elements, first at {index}: got {float(out64[index])},"
+                f" expected {float(reference[index])}"
             )
     finite = torch.isfinite(reference)
     if not bool(finite.any()):
@@ -95,8 +96,8 @@ def compare(
     if not passed:
         message = (
             f"error {error:.3g} is over the bound {bound:.3g} at {index}:"
-            f" {float(out64[index]):.6g} for {float(reference[index]):.6g}"
-            f" (torch errs {torch_error:.3g} at most, for like terms)"
+            f" got {float(out64[index]):.6g}, expected {float(reference[index]):.6g}"
+            f" (torch's largest error, scaled to this element: {torch_error:.3g})"
         )
     return OutputError(
         passed=passed, error=error, bound=bound, torch_error=torch_error, message=message
@@ -110,7 +111,7 @@ def compare_all(
     reference: Mapping[str, Tensor],
     torch_out: Mapping[str, Tensor],
 ) -> dict[str, OutputError]:
-    """Hold every output against its reference, on the error scale that the harness knows of."""
+    """Compare every output with its reference, with the harness's error scale if it has one."""
     error_scale = error_scale_of(harness, inputs)
     return {
         key: compare(out[key], exact, torch_out[key], error_scale.get(key))
@@ -119,7 +120,7 @@ def compare_all(
 
 
 def same_bits(left: Tensor, right: Tensor) -> bool:
-    """Whether two tensors are equal bit by bit, NaN included."""
+    """Whether two tensors are bitwise equal, NaN included."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
     if left.dtype.is_floating_point:

@@ -1,6 +1,6 @@
-"""Compiles CUDA sources for cards that need not be there, and reads what each kernel uses of one.
+"""Compile CUDA sources for any architecture, without a card, and read each kernel's resources.
 
-The objects are those of a build: the same flags, the same cache; nothing is linked.
+It makes the same objects as a build (same flags, same cache) but links nothing.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _SHARED = re.compile(r"\b(\d+) bytes smem")
 
 @dataclass
 class Usage:
-    """What one ``__global__`` function uses of a card, as ptxas reports it."""
+    """Resources of one ``__global__`` function, as ptxas reports them."""
 
     function: str
-    """Its name without parameters."""
+    """Name without parameters."""
     registers: int = 0
-    """Of a thread."""
+    """Per thread."""
     shared_bytes: int = 0
-    """Static shared memory of a block."""
+    """Static shared memory per block."""
     local_bytes: int = 0
-    """Local memory of a thread: arrays that no register holds, and spills."""
+    """Local memory per thread: spills, and arrays that are not in registers."""
     spill_store_bytes: int = 0
-    """Written to local memory for want of registers, by a thread."""
+    """Bytes of registers spilled to local memory, per thread."""
     spill_load_bytes: int = 0
-    """Read back."""
+    """Bytes of spilled registers read back, per thread."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Compiled:
     source: str
     architecture: str
     functions: list[Usage]
-    """Empty where it does not compile, and where it has no device code."""
+    """Empty if the source does not compile or has no device code."""
     error: BuildError | BuildTimeoutError | None
 
 
@@ -69,13 +69,13 @@ def plan_compile(
     """A build plan for each of the kernel's CUDA targets and each of its architectures.
 
     Args:
-        kernel: its manifest.
+        kernel: the manifest of the kernel.
         folder: the kernel's folder.
-        cache: where objects go.
-        targets: only these; all if empty. Those without CUDA sources have no plan.
-        architectures: only these: ``sm_80`` and the like; all that a target lists if empty.
-        quick: to see whether it compiles, and no more: unoptimised device code, and the host half
-            of CUDA sources for a target's first architecture only.
+        cache: folder for objects.
+        targets: only these targets; all if empty. Targets without CUDA sources are skipped.
+        architectures: only these, such as ``sm_80``; all that a target lists if empty.
+        quick: check only that the sources compile: device code is not optimised, and host code is
+            compiled for the first architecture of a target only.
 
     Raises:
         MachineError: there is no nvcc, no compiler or no torch.
@@ -95,12 +95,12 @@ def plan_compile(
 
 
 def _quick(plan: BuildPlan, *, host: bool) -> BuildPlan:
-    """``plan`` with CUDA objects that show whether they compile and that no build links."""
+    """``plan`` with flags for a quick compile check. No build links these objects."""
     flags: list[str] = []
     if int(find_nvcc()[1].partition(".")[0]) >= 13:
         flags.append("--Ofast-compile=max")
     if not host:
-        flags.append("-cubin")  # nvcc obeys it before the -c of the rule
+        flags.append("-cubin")  # nvcc lets this override the -c of the rule
     name = "-quick" if host else "-quick-device"
     objects = {
         source: path.with_stem(path.stem + name) if is_cuda(source) else path
@@ -117,22 +117,22 @@ def compile_cuda(
     on_line: Callable[[str], None] = lambda _: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> list[Compiled]:
-    """Compile what only CUDA targets have, of ``plans``, and is not compiled yet.
+    """Compile the sources that only CUDA targets have and that are not compiled yet.
 
-    That is CUDA sources, and C++ sources that no target without CUDA builds.
+    These are CUDA sources, and C++ sources that no CPU target lists.
 
     Args:
-        plans: from ``plan_compile``, with one cache.
+        plans: plans from ``plan_compile``, all with the same cache.
         timeout: seconds.
-        jobs: compilers at once; 0 takes one a core.
+        jobs: number of parallel compilers; 0 means one per core.
         on_line: called with each line that ninja prints.
-        on_wait: called once a plan that another process is building.
+        on_wait: called once for each plan that another process is building.
 
     Returns:
-        Each source for each architecture.
+        One result for each source and architecture.
 
     Raises:
-        BuildTimeoutError: another process has been building one of them all that time.
+        BuildTimeoutError: another process was building one of the plans for the whole time.
         MachineError: ninja is missing, or the disk is full.
     """
     shared = {
@@ -174,9 +174,9 @@ def compile_cuda(
 
 
 def parse_usage(log: str) -> list[Usage]:
-    """What ptxas says (``-v``) of each ``__global__`` function; names as the linker has them.
+    """What ``ptxas -v`` reports for each ``__global__`` function, by mangled name.
 
-    Functions that are called and not inlined are counted with the one before them.
+    A device function that is not inlined counts towards the kernel reported before it.
     """
     functions: list[Usage] = []
     for line in log.splitlines():
@@ -197,7 +197,7 @@ def parse_usage(log: str) -> list[Usage]:
 
 
 def _demangled(names: Iterable[str]) -> dict[str, str]:
-    """Mangled name → name for people, or itself where nothing on this machine can tell."""
+    """Mangled name → demangled name, or the same name if this machine has no demangler."""
     mangled = sorted(set(names))
     program = shutil.which("c++filt")
     if program is None or not mangled:

@@ -1,4 +1,4 @@
-"""Finds the first error in what a compiler, a linker or ninja printed."""
+"""Find the first error in the output of a compiler, a linker or ninja."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOT_AN_ERROR = re.compile(
 
 
 def first_error(output: str) -> str:
-    """The first line of a build's output that says what is wrong, with its place."""
+    """The first line of a build's output that reports an error, with file and line."""
     lines = output.splitlines()
     for line in lines:
         if _FIRST_ERROR.search(line) and not _NOT_AN_ERROR.match(line):

@@ -1,7 +1,7 @@
-"""Timing on the CPU: one call a sample, by the host clock, with inputs that come from memory.
+"""Timing on the CPU: one call per sample, by the host clock, with cold caches.
 
-A buffer larger than the last-level cache is read before each call. The arms take turns and the
-order is reversed every other round, so that drift of the machine falls on all of them alike.
+A buffer larger than the last-level cache is read before each call. The arms take turns, and the
+order is reversed every other round, so that drift of the machine affects all arms equally.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CpuClock:
         )
 
     def read_bandwidth(self) -> float:
-        """The best of five reads of a buffer that no cache holds."""
+        """The best of five reads of a buffer larger than every cache."""
         rates = []
         for _ in range(5):
             started = time.perf_counter()
@@ -47,15 +47,15 @@ class CpuClock:
         return max(rates)
 
     def sm_clock_mhz(self) -> int | None:
-        """There is no card."""
+        """``None``: a CPU run uses no card."""
         return None
 
     def others_on_card(self) -> int | None:
-        """There is no card."""
+        """``None``: a CPU run uses no card."""
         return None
 
     def time(self, arms: Arms, least_bytes: int, on_arm: OnArm = silent) -> Timed:
-        """Every arm that takes the inputs."""
+        """Time every arm that takes the inputs."""
         calls, absent = runnable(arms(0))
 
         def before(arm: str) -> None:
@@ -66,7 +66,7 @@ class CpuClock:
         outputs = {}
         for arm, call in calls.items():
             on_arm(arm)
-            # It may write to the same memory each time, or find there what it wrote before.
+            # Copy the output: the arm may reuse its buffer.
             first_output(arm, call()).fill_(math.nan)
             outputs[arm] = first_output(arm, call()).clone()
         return Timed({arm: timing(seconds) for arm, seconds in taken.items()}, absent, outputs)
@@ -75,7 +75,7 @@ class CpuClock:
 def interleave(
     arms: Mapping[str, Callable[[], Any]], samples: int, before: Callable[[str], Any]
 ) -> dict[str, list[float]]:
-    """Seconds of single calls, each arm in turn, ``before`` called with its name ahead of it."""
+    """Seconds of single calls, each arm in turn. ``before(name)`` is called before each turn."""
     taken: dict[str, list[float]] = {arm: [] for arm in arms}
     names = list(arms)
     for round_number in range(WARMUP_ROUNDS + samples):

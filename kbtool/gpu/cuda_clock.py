@@ -1,13 +1,12 @@
-"""Timing on a card: replays of CUDA graphs over rotated inputs, caches cold, by device events.
+"""Timing on a card: replays of CUDA graphs over rotated inputs, caches cold, by CUDA events.
 
-A graph holds as many calls as take the card about a millisecond, so that what a replay costs beside
-its calls is the same share of every arm's time, however long Python takes to make a call. The calls
-go from one set of inputs to the next, so many that none is still in the L2 cache when its turn
-comes again; a buffer larger than that cache is written before each replay. The arms take turns and
-the order is reversed every other round.
+A graph holds enough calls to run for about a millisecond. The overhead of a replay is then the same
+share of every arm's time, and host overhead does not count. The calls rotate through enough sets of
+inputs that a set has left the L2 cache before it is used again. A buffer larger than L2 is written
+before each replay. The arms take turns, and the order is reversed every other round.
 
-In such a chain a kernel that lets the next one start early has its own kind behind it. Each arm is
-timed once more behind kernels of the plainest kind, as a model's other kernels would be.
+In such a graph a kernel that triggers its dependents early (PDL) is followed by another call of the
+same kernel. So each arm is also timed behind plain kernels without PDL, as in a model.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from kbtool.model.words import without_folders
 
 WARMUP_ROUNDS = 3
 MAX_CALLS = 256
-"""Of a graph; and so many sets of inputs at most."""
+"""The most calls in a graph, and the most sets of inputs."""
 REPLAY_SECONDS = 1e-3
-"""How long one replay is to take: long beside its start and its end."""
+"""Target time of one replay: long compared with the overhead of a launch."""
 PROBE_CALLS = 16
-"""Of the graph that tells how long a call takes."""
+"""Calls in the first graph, which estimates the time of a call."""
 _PROBES = 4
 _SPIN_CYCLES = 1_000_000
-"""The card waits for half a millisecond before a replay: so long the host may take to launch it."""
+"""The card spins for half a millisecond before a replay, to give the host time to launch it."""
 _HOST_CALLS = 50
 
 
@@ -71,16 +70,16 @@ class CudaClock:
         return max(self._reader.nbytes / _device_seconds(self._reader.sum) / 1e9 for _ in range(9))
 
     def sm_clock_mhz(self) -> int | None:
-        """The multiprocessors' clock now, by the driver."""
+        """The current SM clock, from the driver."""
         return self._management.sm_clock_mhz()
 
     def others_on_card(self) -> int | None:
-        """By nvidia-smi, which lists this process too; a list without any says nothing."""
+        """From nvidia-smi, which lists this process too. An empty list means unknown."""
         there = processes_on(self._card)
         return there - 1 if there else None
 
     def time(self, arms: Arms, least_bytes: int, on_arm: OnArm = silent) -> Timed:
-        """Every arm that takes the inputs and can be captured."""
+        """Time every arm that takes the inputs and can be captured in a CUDA graph."""
         before = torch.cuda.memory_allocated()
         first, absent = runnable(arms(0))
         taken_up = max(torch.cuda.memory_allocated() - before, least_bytes, 1)
@@ -90,12 +89,12 @@ class CudaClock:
         sets = [first]
 
         def turns(name: str, count: int) -> list[Callable[[], Any]]:
-            """So many calls of an arm, from set to set, the first set last."""
+            """``count`` calls that rotate through the sets of inputs and end with set 0."""
             used = min(count, enough)
             return [sets[turn % used][name] for turn in reversed(range(count))]
 
         def make_sets(count: int) -> None:
-            """What ``turns`` takes for so many calls."""
+            """Make the sets of inputs that ``turns`` needs for ``count`` calls."""
             sets.extend(runnable(arms(n))[0] for n in range(len(sets), min(count, enough)))
 
         def captured(name: str, count: int, between: bool = False) -> _Replay | None:
@@ -147,22 +146,21 @@ class CudaClock:
         return self._number.add_(1)
 
     def _cold_seconds(self, replay: _Replay) -> float:
-        """One replay, launched before the card comes to it, with nothing of it in the cache."""
+        """Time one replay with a cold L2 cache. The host launches it while the card still spins."""
         self._flush.zero_()
         torch.cuda._sleep(_SPIN_CYCLES)  # type: ignore[no-untyped-call]
         return _device_seconds(replay.graph.replay)
 
 
 class _Replay:
-    """A graph of calls, one after the other, each behind one of ``ahead``, and the output of the
-    last."""
+    """A CUDA graph of ``calls``, each behind one call of ``ahead``, and the last output."""
 
     def __init__(
         self, arm: str, calls: list[Callable[[], Any]], ahead: Callable[[], Any] | None = None
     ) -> None:
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
-            for call in calls[:2]:  # what is set up at a first call is not captured
+            for call in calls[:2]:  # warm up: one-time setup must not be captured
                 call()
         torch.cuda.synchronize()
         self.graph = torch.cuda.CUDAGraph()
@@ -173,11 +171,11 @@ class _Replay:
                 call()
             if ahead:
                 ahead()
-            # Held, so that its memory stays its own; the others' is used again.
+            # Keep the last output alive, so that its memory is not reused.
             self._output = first_output(arm, calls[-1]())
 
     def output_anew(self) -> torch.Tensor:
-        """A copy of the output that a replay writes over NaN."""
+        """Fill the output with NaN, replay, and return a copy of the output."""
         self._output.fill_(math.nan)
         self.graph.replay()
         copy = self._output.clone()
@@ -195,7 +193,7 @@ def _device_seconds(call: Callable[[], Any]) -> float:
 
 
 def _host_us(call: Callable[[], Any]) -> float:
-    """One eager call as the host sees it, launch and completion included."""
+    """Host time of one eager call, from launch to completion."""
     seconds = []
     for _ in range(_HOST_CALLS):
         torch.cuda.synchronize()

@@ -1,7 +1,7 @@
 """The contract between a kernel's ``harness.py`` and the generic validation and benchmark.
 
-kbtool knows nothing of any kernel's mathematics: the harness makes inputs from a case, computes
-the float64 reference, runs torch's own implementation, and calls the operator under test.
+kbtool does not know what a kernel computes. The harness makes the inputs of a case, computes the
+float64 reference, runs torch's own implementation and calls the operator under test.
 """
 
 from __future__ import annotations
@@ -25,87 +25,88 @@ NAMES = ("SUBJECT", "BASELINE_ARM", "PEERS")
 
 
 class HarnessError(Exception):
-    """A harness that breaks the contract; the message says how."""
+    """The harness breaks the contract; the message says how."""
 
 
 class Harness(Protocol):
-    """What ``harness.py`` of a kernel defines, at module level."""
+    """What a kernel's ``harness.py`` defines at module level."""
 
     SUBJECT: str
     """The arm of ``arms`` that runs the library."""
     BASELINE_ARM: str
-    """The peer that ratios are taken against."""
+    """The peer that speedups are relative to."""
     PEERS: Sequence[str]
-    """The names of all peers that there can be; a literal, so that a plan can read them without
-    running the harness."""
+    """The names of all peers. A literal, so that a dry run can read them without running the
+    harness."""
 
     def make_inputs(self, case: Mapping[str, Any], *, device: Device, seed: int) -> dict[str, Any]:
-        """Fresh random inputs of a case; what must not be read is poisoned."""
+        """New random inputs of a case. Memory that must not be read holds NaN."""
 
     def reference(self, inputs: Inputs) -> dict[str, Tensor]:
-        """Every output in float64, computed by other means than the operator's."""
+        """Every output in float64, computed independently of the operator."""
 
     def baseline(self, inputs: Inputs) -> dict[str, Tensor]:
-        """Every output by torch's own implementation at the inputs' precision: the yardstick."""
+        """Every output by torch's own implementation in the dtype of the inputs."""
 
     def call(
         self, inputs: Inputs, *, variant: str | None = None, poison: bool = True
     ) -> dict[str, Tensor]:
-        """Every output by the operator; with ``poison``, into buffers filled with NaN."""
+        """Every output by the operator. With ``poison``, buffers hold NaN before the call."""
 
     def arms(
         self, inputs: Inputs, variants: Sequence[str] = (), peers: Sequence[str] = ()
     ) -> dict[str, Callable[[], Any] | str]:
-        """What to time in turn, by name: the library, and an arm for each of ``variants`` and of
-        ``peers``. A call returns the first output, or a tuple that begins with it; a string says
-        why there is none."""
+        """The arms to time, by name: the library, and an arm for each of ``variants`` and
+        ``peers``. A call returns the first output, or a tuple that begins with it. A string
+        instead of a call is the reason why the arm cannot run."""
 
     def workspace_bytes(self, inputs: Inputs, variant: str | None = None) -> int:
-        """Memory that the operator needs beside inputs and outputs."""
+        """Bytes of scratch memory that the operator needs besides inputs and outputs."""
 
     def work(self, case: Mapping[str, Any]) -> dict[str, int]:
-        """``bytes``: the least that the case has to move; ``flops``: the operations it needs."""
+        """``bytes``: the least memory traffic of the case; ``flops``: its arithmetic operations."""
 
 
 class HarnessWithErrorScale(Harness, Protocol):
-    """A harness of an operator whose outputs are sums of terms larger than themselves."""
+    """A harness of an operator whose outputs are sums of terms that may cancel."""
 
     def error_scale(self, inputs: Inputs) -> dict[str, Tensor]:
-        """Output → the magnitudes of what its elements are sums of, for the outputs where they are
-        not those of the largest element; each broadcasts to its output."""
+        """Output → the magnitudes of the terms that its elements sum; each broadcasts to its
+        output. Outputs without an entry use their largest element."""
 
 
 class HarnessWithParts(Harness, Protocol):
-    """A harness that also runs its operator part by part, for finding the part at fault."""
+    """A harness that can also run the operator part by part, to find the faulty part."""
 
     def parts(
         self, inputs: Inputs, variant: str | None
     ) -> dict[str, Callable[[], tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]]]:
-        """Part → what runs it alone, on operands known to be good: it returns outputs, reference
-        and baseline, each as the functions above do. What cannot run apart is left out."""
+        """Part → a function that runs the part alone on correct operands. It returns outputs,
+        reference and baseline, each as the functions above do. Parts that cannot run alone are left
+        out."""
 
 
 class HarnessWithSettings(Harness, Protocol):
-    """A harness of an operator that chooses a setting by a table, which can be measured."""
+    """A harness of an operator that looks a setting up in a table. Tuning measures the table."""
 
     SETTING: str
-    """What is set, in the operator's own word."""
+    """The name of the setting, such as ``num_splits``."""
     TABLE: str
-    """The table's file, in the kernel's folder."""
+    """The file of the table, in the kernel's folder."""
 
     def settings(self, inputs: Inputs, variant: str) -> tuple[str, dict[str, Inputs]]:
-        """What the library takes by itself, and for each setting worth timing, that one too, the
-        inputs that ask for it."""
+        """The setting that the library chooses by default, and setting → inputs that request it,
+        for each setting worth timing. The default is among them."""
 
     def row(self, case: Mapping[str, Any], variant: str) -> Hashable | None:
-        """What the table tells calls apart by, for this case; ``None`` where nothing is tabled."""
+        """The key of this case in the table; ``None`` if the table does not cover it."""
 
     def tabled(self, table: str, best: Mapping[Hashable, str]) -> str:
-        """The table with these settings in it, by row."""
+        """The text of the table with these settings, by key."""
 
 
 def error_scale_of(harness: Harness, inputs: Inputs) -> dict[str, Tensor]:
-    """Output → the error scale of its elements, where the harness knows one."""
+    """Output → the error scale of its elements; empty if the harness defines none."""
     if not hasattr(harness, "error_scale"):
         return {}
     return cast("HarnessWithErrorScale", harness).error_scale(inputs)
@@ -115,15 +116,15 @@ def load_harness(path: Path) -> Harness:
     """Import a kernel's harness.
 
     Raises:
-        HarnessError: it is not there, does not import, lacks part of the contract, or has a name
-            that the contract has changed.
+        HarnessError: the file is missing, does not import, lacks part of the contract, or uses an
+            old name of the contract.
     """
     module = load_module(path, f"kbtool_harness_{path.parent.name}")
     lacking = [name for name in (*FUNCTIONS, *NAMES) if not hasattr(module, name)]
     if lacking:
         raise HarnessError(f"{path.name} of {path.parent.name} lacks {', '.join(lacking)}")
     if hasattr(module, "terms") and not hasattr(module, "error_scale"):
-        # Ignored, it would leave outputs that cancel with too narrow a tolerance.
+        # If it were ignored, outputs whose terms cancel would get too narrow a tolerance.
         raise HarnessError(
             f"{path.name} of {path.parent.name} defines terms; rename it to error_scale"
         )
@@ -140,7 +141,7 @@ def load_harness(path: Path) -> Harness:
 def _checked(
     work: Callable[[Mapping[str, Any]], dict[str, int]],
 ) -> Callable[[Mapping[str, Any]], dict[str, int]]:
-    """``work`` of a harness, which raises ``HarnessError`` where it returns no sound counts."""
+    """``work`` of a harness, wrapped to raise ``HarnessError`` if its result is invalid."""
 
     def whole(value: object) -> bool:
         return isinstance(value, int | float) and value >= 0 and value % 1 == 0
@@ -150,7 +151,7 @@ def _checked(
         counts = found if isinstance(found, dict) else {}
         if not all(whole(counts.get(name)) for name in ("bytes", "flops")):
             raise HarnessError(
-                f"work is to return bytes and flops, two whole numbers; it returns {found!r}"
+                f"work must return bytes and flops, two whole numbers; it returned {found!r}"
             )
         return found
 
@@ -158,15 +159,15 @@ def _checked(
 
 
 def unknown_peer(wanted: Sequence[str], peers: Sequence[str]) -> str | None:
-    """Which of the wanted peers is none, in words with those that there are, or ``None``."""
+    """An error message for the first unknown peer among ``wanted``, or ``None``."""
     unknown = [name for name in wanted if name not in peers]
     return f"the harness has no peer {unknown[0]!r}; it has {', '.join(peers)}" if unknown else None
 
 
 def peers_named_in(path: Path) -> list[str] | None:
-    """The peers of a harness as its text names them, without running it.
+    """The peers of a harness, read from its source without running it.
 
-    ``None`` where it cannot be read so: then only its run can tell.
+    ``None`` if ``PEERS`` is not a literal; then the harness has to run to tell.
     """
     try:
         tree = ast.parse(path.read_bytes())
@@ -179,11 +180,11 @@ def peers_named_in(path: Path) -> list[str] | None:
 
 
 class _UncachedLoader(SourceFileLoader):
-    """Compiles the source as it stands. Cached byte code passes for current after an edit of the
-    same size within a second."""
+    """Always compiles the source. Python's byte code cache misses an edit that keeps the file size
+    and happens within the same second."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """The code of the file."""
+        """Compile the file."""
         code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
         return code
 
@@ -192,12 +193,12 @@ def load_module(path: Path, name: str) -> ModuleType:
     """Import the Python file at ``path`` under ``name``.
 
     Raises:
-        HarnessError: it is not there or does not import.
+        HarnessError: the file is missing or does not import.
     """
     loader = _UncachedLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None or not path.is_file():
-        raise HarnessError(f"{path} is not there")
+        raise HarnessError(f"{path} does not exist")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -1,8 +1,8 @@
-"""Minimisation: the failing cases of a set, the smallest that still fails, the part at fault.
+"""Minimisation: find the failing cases, shrink one while it still fails, find the faulty part.
 
-Runs in a child that a case may take with it. Each verdict is told as it falls; the parent starts
-another child that knows the verdicts so far, and the search, in which nothing is left to chance,
-goes the same way as far as they reach, and on from there.
+Runs in a child process, because a case may kill it. The child reports each verdict at once. After a
+crash the parent starts another child with the verdicts so far. The search is deterministic, so the
+new child repeats the same steps from the known verdicts and continues from there.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from kbtool.model.kinds.minimise import FailingCase, MinimiseResult, PartResult
 from kbtool.model.kinds.validate import CaseResult, OutputError
 
 FEWEST_DRAWS = 3
-"""Inputs drawn for a case of a set, and for any case however large."""
+"""Random inputs drawn for a case of a set, and the minimum for any other case."""
 _WORK = 1 << 24
-"""Bytes and operations that the draws of one case may come to."""
+"""The most bytes plus operations for all draws of one case."""
 _HINTS = 24
-"""The most values of a field that are tried because cases with them pass."""
+"""The most values of a field to try because a passing case has them."""
 
 
 class SpentError(Exception):
-    """No probes, or no time, are left."""
+    """The search has used up its probes or its time."""
 
 
 class ContextLostError(Exception):
-    """A case took the card's context with it: another process has to go on."""
+    """A case lost the CUDA context, so another process has to continue."""
 
 
 class Prober:
-    """Tries cases, and remembers.
+    """Runs cases and remembers the verdicts.
 
     Args:
         harness: the kernel's harness.
-        search: how far to go, and what is known.
-        device: where to run.
-        seed: of the inputs.
-        variant: the version of the operator; its own choice where not given.
-        on_probe: called with the key of a case and what it is, before it is tried with ``None`` and
-            afterwards with the verdict.
+        search: limits of the search, and the known verdicts.
+        device: the device to run on.
+        seed: seed of the inputs.
+        variant: variant of the operator. Default: the library chooses.
+        on_probe: called with the key and label of a case: with ``None`` before it runs, with the
+            verdict afterwards.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Prober:
         self._on_probe = on_probe
 
     def __call__(self, case_set: str, case: Case, draws: int = FEWEST_DRAWS) -> Verdict:
-        """The verdict on ``case``, from at most so many draws of its inputs.
+        """The verdict on ``case``, after at most ``draws`` draws of its inputs.
 
         Raises:
-            SpentError: it would have to be tried, and nothing is left to try it with.
-            ContextLostError: it lost the card's context.
+            SpentError: the verdict is not known, and no probes or no time are left.
+            ContextLostError: the case lost the CUDA context.
         """
         key = json.dumps([case_set, case])
         if key not in self.known:
@@ -85,15 +85,15 @@ class Prober:
         return self.known[key]
 
     def work(self, case: Case) -> int | None:
-        """What the harness counts for a case; ``None`` where it cannot, as of one that is none."""
+        """The harness's work count for a case; ``None`` if the case is invalid."""
         try:
             return sum(self.harness.work(case).values())
         except Exception:
             return None
 
     def draws(self, case: Case) -> int:
-        """How many inputs to draw for a case: a failure may hang on the values, and the smaller
-        a case the rarer, and the cheaper, it is."""
+        """How many inputs to draw for a case. A failure may depend on the values; in smaller cases
+        it is rarer, and draws are cheaper."""
         work = sum(self.harness.work(case).values())
         return max(FEWEST_DRAWS, min(self.search.draws, _WORK // max(work, 1)))
 
@@ -113,8 +113,8 @@ class Prober:
             except HarnessError:
                 raise
             except Exception as error:
-                # The operator's own errors are part of the result. This is one of the reference,
-                # for which the case makes no sense, or of a context that is lost.
+                # Errors of the operator are part of the verdict. An error here comes from the
+                # reference, which rejects the case, or from a lost context.
                 message = f"{type(error).__name__}: {error}"
                 lost = self._lost()
                 return Verdict(
@@ -137,7 +137,7 @@ class Prober:
         )
 
     def _lost(self) -> bool:
-        """Whether nothing can run on the device any more."""
+        """Whether the device can no longer run anything."""
         if self.device.type != "cuda":
             return False
         try:
@@ -147,7 +147,7 @@ class Prober:
         return False
 
     def result(self, case_set: str, case: Case) -> CaseResult:
-        """A failing case with the errors of its outputs, if it leaves any."""
+        """A failing case as a record, with the errors of its outputs if there are any."""
         verdict = self(case_set, case)
         if not verdict.fatal:
             return self._validate(case_set, case, verdict.seed)
@@ -160,8 +160,8 @@ class Prober:
         )
 
     def rate(self, case_set: str, case: Case) -> tuple[int, int] | None:
-        """In how many draws of its inputs a failing case fails, and of how many; ``None`` where it
-        takes the process with it."""
+        """How many draws of a failing case fail, and how many were tried; ``None`` if the case
+        kills its process."""
         if self(case_set, case).fatal:
             return None
         count = self.draws(case)
@@ -169,13 +169,13 @@ class Prober:
         return sum(not self._validate(case_set, case, seed).passed for seed in seeds), count
 
     def parts(self, case_set: str, case: Case) -> list[PartResult]:
-        """The operator's parts alone, on the inputs with which a case failed."""
+        """Run each part of the operator alone, on inputs with which a case failed."""
         offered = self._offered(case_set, case, self.variant)
         inputs = self._inputs(case_set, case)
         return [self._part(name, run, inputs) for name, run in offered.items()]
 
     def variants_with_parts(self, case_set: str, case: Case) -> list[str]:
-        """The other variants that take the case and have parts that can be run alone."""
+        """Other variants that take the case and have parts that can run alone."""
         target = self.search.kernel.targets[self.search.target]
         return [
             name
@@ -196,7 +196,7 @@ class Prober:
         return found
 
     def _inputs(self, case_set: str, case: Case) -> Inputs:
-        """The inputs with which a case failed."""
+        """Make the inputs with which a case failed."""
         seed = case_seed(self(case_set, case).seed, case_set, str(case["name"]))
         return self.harness.make_inputs(case, device=self.device, seed=seed)
 
@@ -214,7 +214,7 @@ class Prober:
             return Verdict(state="fails" if wrong else "passes", message="; ".join(wrong))
 
         key = json.dumps(["part", name])
-        # What an earlier process found without dying is found again, for the errors.
+        # Run it again for the errors, unless it killed an earlier process.
         if key not in self.known or not self.known[key].fatal:
             self._record(key, name, judge)
         verdict = self.known[key]
@@ -228,15 +228,15 @@ class Prober:
 
 @torch.inference_mode()
 def minimise(prober: Prober, cases: Sequence[tuple[str, Case]], sha256: str) -> MinimiseResult:
-    """Find the failing cases, and make that with the least work as small as can be.
+    """Find the failing cases and shrink the one with the least work.
 
     Args:
-        prober: tries cases.
+        prober: runs cases.
         cases: (case set, case) pairs.
-        sha256: of the library, for the record.
+        sha256: hash of the library, for the record.
 
     Raises:
-        ContextLostError: another process has to go on.
+        ContextLostError: another process has to continue.
     """
     found: dict[str, Any] = {}
     failing: list[tuple[Verdict, str, Case]] = []
@@ -253,7 +253,7 @@ def minimise(prober: Prober, cases: Sequence[tuple[str, Case]], sha256: str) -> 
     except SpentError as error:
         found["unfinished"] = str(error)
     if failing:
-        # Wrong results before errors: those are what one cannot see. Then the least work.
+        # Prefer wrong results to raised errors, because they are silent; then the least work.
         start = min(
             failing, key=lambda entry: (entry[0].state, sum(prober.harness.work(entry[2]).values()))
         )
@@ -279,7 +279,7 @@ def minimise(prober: Prober, cases: Sequence[tuple[str, Case]], sha256: str) -> 
 def _hints(
     fields: Mapping[str, CaseField], passing: list[Case], failing: list[Case]
 ) -> dict[str, list[CaseValue]]:
-    """Field → values of it in cases that pass, first those that no failing case has."""
+    """Field → its values in passing cases, those that no failing case has first."""
     hints: dict[str, list[CaseValue]] = {}
     for name in (name for name, field in fields.items() if field.type != "ints"):
         fails = [case[name] for case in failing]
@@ -297,20 +297,21 @@ def _examine(
     hints: Mapping[str, list[CaseValue]],
     most: int,
 ) -> dict[str, Any]:
-    """What there is to find of a failing case, as fields of the result.
+    """Examine one failing case; returns fields of the result.
 
     Args:
-        prober: tries cases.
-        failure: what became of the case.
-        case_set: its set.
+        prober: runs cases.
+        failure: the verdict on the case.
+        case_set: the case set.
         case: the case.
-        hints: field → values to try when it is as small as can be.
-        most: the most work of a case that is tried then.
+        hints: field → values to try once the case is minimal.
+        most: the most work that such a case may have.
     """
     kernel = prober.search.kernel
 
     def named(candidate: Case) -> tuple[str, Case]:
-        """With the name, and so the inputs, that it has when its text is given to a step."""
+        """The case under the name that it gets when its text is given to a step. The name decides
+        the inputs."""
         if candidate == case:
             return case_set, case
         return GIVEN, {**candidate, "name": kernel.case_text(candidate)}
@@ -319,7 +320,7 @@ def _examine(
         verdict = prober(*named(candidate), prober.draws(candidate))
         if verdict.state != "raises":
             return verdict.state
-        # An error of another kind says that a case is not taken, and not that it goes wrong.
+        # A different error means that the case is not supported, not that it fails.
         return "fails" if _error_of(verdict) == _error_of(failure) else "refused"
 
     found: dict[str, Any] = {"start": _failing(failure, case_set, case), "axes": []}
@@ -348,7 +349,7 @@ def _examine(
 
 
 def _error_of(verdict: Verdict) -> str | None:
-    """The error that was raised, whatever the numbers in it; ``None`` where none was."""
+    """The raised error with its numbers removed; ``None`` if nothing was raised."""
     return re.sub(r"\d+", "0", verdict.message) if verdict.state == "raises" else None
 
 

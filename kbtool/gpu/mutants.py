@@ -1,4 +1,4 @@
-"""Plans of a kernel with one edit each: every bug put back is a library of its own."""
+"""Build plans of mutants: each is the kernel with one edit that puts a known bug back."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kbtool.model.mutant import Mutant
 
 
 def plan_mutant(plan: BuildPlan, mutant: Mutant, folder: Path) -> BuildPlan:
-    """The plan of the library with the mutant's edit, from a copy of the sources.
+    """The build plan of a mutant: a copy of the sources with the mutant's edit.
 
     Args:
-        plan: the library without it.
-        mutant: of the plan's kernel and target.
-        folder: where the copy is written.
+        plan: the build plan without the edit.
+        mutant: a mutant of the plan's kernel and target.
+        folder: folder for the copy.
 
     Raises:
         ValueError: the edit cannot be made; the message says why.
@@ -40,15 +40,14 @@ def plan_mutant(plan: BuildPlan, mutant: Mutant, folder: Path) -> BuildPlan:
     cache = plan.build_folder.parent.parent
     made = plan_build(plan.kernel, folder, plan.target, cache, plan.architecture)
     if made.objects == plan.objects:
-        raise ValueError(f"no source that is built reads {mutant.file}")
+        raise ValueError(f"no source of the build reads {mutant.file}")
     return made
 
 
 def over_bound(case: CaseResult, bound: float) -> bool:
-    """Whether a fixed bound refuses the case: its first output's largest error is not below it.
+    """Whether a fixed tolerance rejects the case: the largest error of its first output reaches it.
 
-    Nothing else counts. A NaN where there should be none is not below any bound, nor is an output
-    that a call which raised never gave.
+    Nothing else counts. A wrong NaN, or a call that raised, exceeds every tolerance.
     """
     output = next(iter(case.outputs.values()), None)
     if output is None or output.error is None:

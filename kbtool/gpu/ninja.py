@@ -1,6 +1,6 @@
-"""Compiles and links build plans with one run of ninja.
+"""Compile and link build plans with one run of ninja.
 
-Objects that are there already are not compiled again.
+Objects that exist already are not compiled again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kbtool.model.errors import MachineError
 from kbtool.store.write import write_atomic
 
 KEPT_SECONDS = 14 * 86400.0
-"""How long an object is kept that no build uses."""
+"""How long an unused object is kept."""
 
 _FAILED = re.compile(r"FAILED: (?:\[code=-?\d+\] )?(.*?) ?$")
 _STATUS = re.compile(r"\[\d+/\d+\] |ninja: ")
@@ -29,17 +29,17 @@ _USAGE_LINE = re.compile(r"ptxas info\b|\s+\d+ bytes stack frame, ")
 
 
 def usage_log(compiled: Path) -> Path:
-    """Where the resources stand that ptxas reported for the kernels in a CUDA object."""
+    """The file with ptxas's report on the kernels of a CUDA object."""
     return compiled.with_suffix(".log")
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A run of ninja."""
+    """The outcome of one run of ninja."""
 
     done: Completed
     failed: dict[str, str]
-    """Output of a statement that failed → what its command printed."""
+    """Output file of a failed statement → what its command printed."""
 
 
 def run_ninja(
@@ -50,7 +50,7 @@ def run_ninja(
     on_line: Callable[[str], None],
     on_tick: Callable[[], None],
 ) -> Ran:
-    """Run the statements of ``plans`` out of the first one's folder."""
+    """Run ``statements`` in the folder of the first plan."""
     ninja = find_ninja()
     folder = plans[0].build_folder
     write_atomic(folder / "build.ninja", "\n".join([*_rules(plans[0]), *statements, ""]).encode())
@@ -63,25 +63,25 @@ def run_ninja(
     def line(text: str) -> None:
         nonlocal current, is_command
         if _USAGE_LINE.match(text):
-            return  # kept in the object's log
+            return  # it is in the object's log
         if match := _FAILED.match(text):
             current, is_command = failed.setdefault(match[1], []), True
         elif _STATUS.match(text):
             current = None
         elif is_command:
-            is_command = False  # the command line itself, which ninja repeats
+            is_command = False  # skip the command line, which ninja repeats
         elif current is not None:
             current.append(text)
         on_line(text)
 
     done = run_process(
-        # Of one library the first error is enough; of several each has its own.
+        # With one library stop at the first error; with several, go on to find the error of each.
         [ninja, f"-k{len(plans) == 1:d}", *([f"-j{jobs}"] if jobs else [])],
         cwd=folder,
         timeout=timeout,
         on_line=line,
         on_tick=on_tick,
-        # Messages in English and ASCII, whatever the user's language: patterns match them.
+        # English ASCII messages in every locale, because patterns match them.
         env={"NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C"},
     )
     said = {output: "\n".join(lines) for output, lines in failed.items()}
@@ -94,7 +94,7 @@ def run_ninja(
 
 
 def _rules(plan: BuildPlan) -> list[str]:
-    """How to compile and link. Nothing is ever half there: the last act of a rule is a rename."""
+    """The rules. Each writes a temporary file and renames it last, so no output is ever partial."""
     return [
         "ninja_required_version = 1.5",
         f"cxx = {_escape(plan.compiler)}",
@@ -116,7 +116,7 @@ def _rules(plan: BuildPlan) -> list[str]:
 def compile_statements(
     plans: Sequence[BuildPlan], wanted: Callable[[str], bool] = lambda _: True
 ) -> tuple[list[str], frozenset[Path]]:
-    """What compiles the objects that are not there yet, each once; and those that are there."""
+    """Statements for the missing objects, each once, and the objects that exist."""
     statements: dict[Path, str] = {}
     there: set[Path] = set()
     for plan in plans:
@@ -124,7 +124,7 @@ def compile_statements(
             if not wanted(source) or output in there or output in statements:
                 continue
             try:
-                os.utime(output)  # used today: not to be forgotten
+                os.utime(output)  # mark it as used, so that it is not removed
                 there.add(output)
             except FileNotFoundError:
                 statements[output] = _compile_statement(plan, source, output)
@@ -147,7 +147,7 @@ def _compile_statement(plan: BuildPlan, source: str, output: Path) -> str:
 
 
 def link_statement(plan: BuildPlan) -> str:
-    """What links the library of ``plan``."""
+    """The statement that links the library of ``plan``."""
     objects = " ".join(_path(path) for path in plan.objects.values())
     return "\n".join(
         [
@@ -160,7 +160,7 @@ def link_statement(plan: BuildPlan) -> str:
 def _forget_old(objects: Path) -> None:
     oldest = time.time() - KEPT_SECONDS
     for path in objects.glob("*.o"):
-        with contextlib.suppress(OSError):  # another process may be at it too
+        with contextlib.suppress(OSError):  # another process may remove it too
             if path.stat().st_mtime < oldest:
                 path.unlink()
                 usage_log(path).unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""What machine this is: card, driver, compilers, versions. Without importing torch.
+"""Probe the machine: card, driver, compilers, versions. Does not import torch.
 
-Every probe answers ``None`` where it finds nothing; none raises, and none waits for a hung driver.
+A probe that finds nothing returns ``None``. No probe raises, and none waits for a hung driver.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kbtool.model.errors import MachineError
 from kbtool.model.run import MachineInfo
 
 _TIMEOUT = 20.0
-"""Seconds for one probe: a driver that is starting up needs several, a hung one for ever."""
+"""Seconds for one probe. A driver that starts up takes several; a hung one never answers."""
 
 
 def probe_machine() -> MachineInfo:
-    """The machine and the software of this process, as they are now."""
+    """The machine and the installed software."""
     card = _card()
     return MachineInfo(
         card=card.get("name"),
@@ -56,20 +56,20 @@ def probe_machine() -> MachineInfo:
 
 
 def card_uuid() -> str | None:
-    """What tells the first card that this process may use from all others. No record has it."""
+    """The UUID of the first card that this process may use. Records do not store it."""
     identity = _card().get("uuid")
     return identity if isinstance(identity, str) else None
 
 
 def processes_on(card: str) -> int | None:
-    """How many processes hold the card with this UUID to compute, by nvidia-smi; ``None`` where it
-    is not there or fails."""
+    """How many compute processes nvidia-smi lists on the card with this UUID; ``None`` if
+    nvidia-smi is missing or fails."""
     found = shutil.which("nvidia-smi")
     if found is None:
         return None
     query = ["-i", f"GPU-{card}", "--query-compute-apps=pid", "--format=csv,noheader"]
     said = _output([found, *query])
-    # In a container it may name what it cannot tell by other words than a number.
+    # In a container nvidia-smi may print text such as [N/A] instead of a number.
     return None if said is None else sum(line.strip().isdigit() for line in said.splitlines())
 
 
@@ -121,7 +121,7 @@ def _ninja() -> str | None:
 
 
 def _torch_cuda() -> str | None:
-    """The CUDA version in torch's own version file, read and not run."""
+    """The CUDA version from torch's version file, read without importing torch."""
     try:
         spec = importlib.util.find_spec("torch")
     except (ImportError, ValueError):
@@ -185,7 +185,7 @@ def _first_line(program: str, *arguments: str) -> str | None:
 
 
 def _output(argv: list[str]) -> str | None:
-    """What a program prints; ``None`` if it fails, is not there or takes too long."""
+    """What a program prints; ``None`` if it is missing, fails or takes too long."""
     try:
         done = subprocess.run(
             argv,

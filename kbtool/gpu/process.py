@@ -1,4 +1,4 @@
-"""Child processes that cannot outlive their step: output as it comes, a deadline, no orphans."""
+"""Run child processes with live output and a timeout. No child outlives its step."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from io import FileIO
 from pathlib import Path
 
 GRACE_SECONDS = 3.0
-"""Between the request to stop and the kill."""
+"""Time from SIGTERM to SIGKILL."""
 TAIL_LINES = 200
 
 
 @dataclass(frozen=True)
 class Completed:
-    """A child that has ended, with all its descendants."""
+    """A child process that has ended, with all its descendants."""
 
     returncode: int
     output: str
-    """The last lines of stdout and stderr together."""
+    """The last lines of stdout and stderr, merged."""
     seconds: float
     timed_out: bool
 
     @property
     def died(self) -> str | None:
-        """How the child was killed, in words, or ``None`` if it exited by itself."""
+        """The signal that killed the child, or ``None`` if it exited by itself."""
         if self.returncode >= 0:
             return None
         try:
@@ -51,23 +51,24 @@ def run_process(
     on_event: Callable[[bytes], None] | None = None,
     on_tick: Callable[[], None] = lambda: None,
 ) -> Completed:
-    """Run ``argv`` to its end, or until ``timeout`` seconds have passed.
+    """Run ``argv`` until it ends, for at most ``timeout`` seconds.
 
-    The child leads a process group of its own; the whole group is stopped on timeout, on Ctrl-C
-    and on any exception, and killed if this process dies.
+    The child leads its own process group. The whole group is stopped on timeout, on Ctrl-C and on
+    any exception, and killed if this process dies.
 
     Args:
-        argv: the program and its arguments; no shell.
-        cwd: where it runs.
+        argv: the program and its arguments, run without a shell.
+        cwd: working directory.
         timeout: seconds.
-        env: variables to add to this process's own.
-        stdin: bytes to send; nothing can be read where it is ``None``.
+        env: environment variables to add.
+        stdin: bytes to send; with ``None`` stdin is empty.
         on_line: called with each line of stdout and stderr.
-        on_event: if given, the child may write lines to the descriptor in ``KBTOOL_EVENTS``.
+        on_event: called with each line that the child writes to the descriptor in
+            ``KBTOOL_EVENTS``.
         on_tick: called several times a second while the child runs.
 
     Raises:
-        FileNotFoundError: the program is not there.
+        FileNotFoundError: the program does not exist.
     """
     started = time.monotonic()
     deadline = started + timeout
@@ -105,14 +106,14 @@ def _pipe() -> Iterator[tuple[FileIO, FileIO]]:
 def _child(
     argv: Sequence[str], cwd: Path, env: Mapping[str, str], events: int | None, *, stdin: bool
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A child with a process group of its own, which is stopped at the end of the block.
+    """Start a child in its own process group; the group is stopped at the end of the block.
 
     Args:
         argv: the program and its arguments.
-        cwd: where it runs.
-        env: variables to add.
-        events: the descriptor that it may write events to.
-        stdin: whether it gets anything to read.
+        cwd: working directory.
+        env: environment variables to add.
+        events: descriptor for events.
+        stdin: whether stdin is a pipe.
     """
     child = subprocess.Popen(
         list(argv),
@@ -129,7 +130,7 @@ def _child(
         yield child
     finally:
         _stop_group(child)
-        # Only now: until the group is gone, a kill of this process must still end it.
+        # Stop the watchdog last: until the group has ended, it must end with this process.
         watchdog.kill()
         watchdog.communicate()
         if child.stdout is not None:
@@ -138,7 +139,7 @@ def _child(
 
 def _send(child: subprocess.Popen[bytes], data: bytes) -> None:
     assert child.stdin is not None
-    # A child that ends before it has read everything is judged by its exit, not by this.
+    # If the child ends before it has read everything, its exit status is what counts.
     with contextlib.suppress(BrokenPipeError):
         child.stdin.write(data)
         child.stdin.close()
@@ -150,12 +151,12 @@ def _read_to_end(
     deadline: float,
     on_tick: Callable[[], None],
 ) -> bool:
-    """Read what the child writes until it ends; whether it did so before the deadline.
+    """Read the child's output until it ends. Returns whether it ended before the deadline.
 
     Args:
-        child: it.
-        sinks: descriptor → what takes its bytes.
-        deadline: by ``time.monotonic``.
+        child: the child.
+        sinks: descriptor → the consumer of its bytes.
+        deadline: time on the clock of ``time.monotonic``.
         on_tick: called several times a second.
     """
     with selectors.DefaultSelector() as selector:
@@ -172,7 +173,7 @@ def _read_to_end(
                     selector.unregister(key.fileobj)
             on_tick()
             if child.poll() is not None and not selector.select(0):
-                # A grandchild may hold the pipe open for ever; the caller stops the group.
+                # A grandchild may keep the pipe open; the caller stops the whole group.
                 break
     try:
         child.wait(max(deadline - time.monotonic(), 0.0))
@@ -182,14 +183,14 @@ def _read_to_end(
 
 
 class _Lines:
-    """Cuts a stream of bytes into lines."""
+    """Splits a stream of bytes into lines."""
 
     def __init__(self, sink: Callable[[bytes], None]) -> None:
         self._sink = sink
         self._rest = b""
 
     def feed(self, chunk: bytes) -> None:
-        """Take more bytes; an empty chunk ends the stream."""
+        """Add bytes; an empty chunk ends the stream."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             self._sink(line)
@@ -199,7 +200,7 @@ class _Lines:
 
 
 def _stop_group(child: subprocess.Popen[bytes]) -> None:
-    """Ask the child's process group to stop, then make it."""
+    """Stop the child's process group: SIGTERM, then SIGKILL."""
     for request, grace in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, GRACE_SECONDS)):
         try:
             os.killpg(child.pid, request)
@@ -212,7 +213,7 @@ def _stop_group(child: subprocess.Popen[bytes]) -> None:
 
 
 def _group_lives(child: subprocess.Popen[bytes]) -> bool:
-    child.poll()  # reap, or the zombie leader keeps its group alive
+    child.poll()  # reap the leader: a zombie would keep the group alive
     try:
         os.killpg(child.pid, 0)
     except ProcessLookupError:
@@ -221,8 +222,8 @@ def _group_lives(child: subprocess.Popen[bytes]) -> bool:
 
 
 def _watch(group: int) -> subprocess.Popen[bytes]:
-    """A process that kills the group if this one dies, however it dies: it reads a pipe from here
-    that nobody ever writes to, and the kernel closes it."""
+    """Start a process that kills the group if this process dies. It reads from a pipe that nobody
+    writes to; the operating system closes the pipe when this process ends."""
     return subprocess.Popen(
         ["/bin/sh", "-c", 'read -r _; kill -s KILL -- "-$1"', "watchdog", str(group)],
         stdin=subprocess.PIPE,

@@ -1,7 +1,7 @@
-"""From Nsight Compute's metrics to a named bottleneck: pattern 10's decision tree.
+"""Derive the bottleneck from Nsight Compute's metrics, by the decision tree of pattern 10.
 
-Knows neither torch nor a card. The thresholds are those of the rules that Nsight Compute itself
-comes with (``sections/*.py`` of 2024.1; the rule is named beside each), so that both agree.
+Needs neither torch nor a card. The thresholds are those of Nsight Compute's own rules
+(``sections/*.py`` of 2024.1; each threshold names its rule), so that both agree.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from dataclasses import dataclass, field
 from kbtool.model.kinds.profile import Bottleneck, KernelLaunch
 
 BUSY = 60.0
-"""Percent of its peak below which neither memory nor the SMs limit a kernel (SOLBottleneck)."""
+"""Below this percentage of peak, neither memory nor the SMs limit a kernel (SOLBottleneck)."""
 BALANCED = 10.0
-"""Percentage points within which memory and SMs are equally busy (SOLBottleneck)."""
+"""Memory and SMs within this many percentage points are equally busy (SOLBottleneck)."""
 TAIL = 0.2
-"""Share of the time from which a last, partial wave of blocks counts (LaunchConfiguration)."""
+"""A partial last wave of blocks counts from this share of the time on (LaunchConfiguration)."""
 UNEVEN = 0.8
-"""Achieved ÷ theoretical occupancy under which that wave shows (LaunchConfiguration), and
-theoretical occupancy under which its limit is named (TheoreticalOccupancy)."""
+"""The partial wave counts below this ratio of achieved to theoretical occupancy
+(LaunchConfiguration). Below this theoretical occupancy its limit is named
+(TheoreticalOccupancy)."""
 ISSUING = 0.8
-"""Instructions a cycle and scheduler from which no stall counts (CPIStall)."""
+"""From this many instructions per cycle and scheduler on, stalls do not count (CPIStall)."""
 STALLED = 0.3
-"""Share of a warp's cycles from which one reason to stall counts (CPIStall)."""
+"""A stall reason counts from this share of a warp's cycles on (CPIStall)."""
 WARPS = 1.0
-"""Active warps a scheduler under which it has nothing to choose from (IssueSlotUtilization)."""
+"""Fewer active warps per scheduler than this are too few (IssueSlotUtilization)."""
 
 DURATION = "gpu__time_duration.sum"
 SM = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
@@ -67,7 +68,7 @@ _BESIDE = (
     "launch__registers_per_thread", "launch__shared_mem_per_block_dynamic",
     "launch__shared_mem_per_block_static",
 )  # fmt: skip
-"""Recorded for whoever reads on; the tree does not ask for them."""
+"""Recorded for readers; the decision tree does not use them."""
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 STALLS = {
     "long_scoreboard": "data from global memory",
@@ -88,16 +89,16 @@ STALLS = {
     "dispatch_stall": "the dispatcher",
     "misc": "something else",
 }
-"""Reason to stall, as Nsight Compute names it → what the warp waits for. That a warp is ready and
-another is chosen (``not_selected``) is no stall."""
+"""Stall reason of Nsight Compute → what the warp waits for. ``not_selected`` is left out: that
+warp is ready, and another one was issued."""
 _SINCE_HOPPER = frozenset({"gmma"})
 
 PERMISSION = "ERR_NVGPUCTRPERM"
 
 
 def metrics_for(capability: str | None) -> list[str]:
-    """The metrics to collect on a card of ``capability`` (``sm_90``); one that a card does not have
-    would be an error."""
+    """The metrics to collect on a card of ``capability`` (``sm_90``). ncu fails on a metric that
+    the card does not have."""
     hopper = int(re.sub(r"\D", "", capability or "") or 0) >= 90
     stalls = [name for name in STALLS if hopper or name not in _SINCE_HOPPER]
     return [
@@ -110,13 +111,13 @@ _SCALES = {
     "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9,
     "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9,
 }  # fmt: skip
-"""Unit → base units (ns, byte), for an ncu that scales in spite of ``--print-units base``."""
+"""Unit → factor to base units (ns, byte), for an ncu that ignores ``--print-units base``."""
 
 
 def parse(lines: Iterable[str]) -> list[KernelLaunch]:
-    """The launches in what ``ncu --csv --page raw`` printed, among other lines.
+    """Parse the launches in the output of ``ncu --csv --page raw``; other lines are skipped.
 
-    A row of names, a row of units, then a row a launch: a column a metric.
+    The CSV has a row of metric names, a row of units, and one row per launch.
     """
     rows = list(csv.reader(line for line in lines if line.startswith('"')))
     heads = [number for number, row in enumerate(rows) if row[0] == "ID"]
@@ -145,13 +146,13 @@ def parse(lines: Iterable[str]) -> list[KernelLaunch]:
 def _value(text: str, unit: str) -> float | None:
     try:
         value = float(text.replace(",", ""))
-    except ValueError:  # n/a, or nothing
+    except ValueError:  # n/a, or empty
         return None
     return value * _SCALES.get(unit, 1.0) if value == value else None
 
 
 def problem(lines: Iterable[str]) -> str | None:
-    """Why ncu measured nothing, and what to do about it; ``None`` if it does not say."""
+    """Why ncu measured nothing, and what to do; ``None`` if ncu gives no reason."""
     errors = [
         line.removeprefix("==ERROR== ").strip() for line in lines if line.startswith("==ERROR==")
     ]
@@ -166,7 +167,7 @@ def problem(lines: Iterable[str]) -> str | None:
 
 @dataclass(frozen=True)
 class Finding:
-    """The bottleneck of a call, and the figures that say so."""
+    """The bottleneck of a call, and the metrics that show it."""
 
     bottleneck: Bottleneck
     what: str
@@ -174,22 +175,22 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """In a line, for the symptoms of patterns."""
+        """One line, for the symptoms of patterns to match."""
         return f"bottleneck: {self.bottleneck}: {self.what}"
 
 
 def decide(launches: list[KernelLaunch], launch_us: float | None) -> Finding:
-    """The first bottleneck of a call that launched these kernels.
+    """The bottleneck of a call that launched these kernels: the first that applies.
 
     Args:
-        launches: of one call, in order.
-        launch_us: from one launch of an empty kernel to the next; ``None`` where not measured.
+        launches: the launches of one call, in order.
+        launch_us: time between launches of an empty kernel; ``None`` if not measured.
     """
     durations = [launch.metrics.get(DURATION) for launch in launches]
     if not launches:
         return Finding("unknown", "the call launched no kernel")
     if None in durations:
-        return Finding("unknown", f"{DURATION} is not there")
+        return Finding("unknown", f"ncu reported no {DURATION}")
     total_us = sum(duration for duration in durations if duration is not None) / 1e3
     longest = max(launches, key=lambda launch: launch.metrics[DURATION] or 0.0)
     reasons = [f"{len(launches)} kernel{'s' * (len(launches) > 1)}, {total_us:.2f} µs in all"]
@@ -206,7 +207,7 @@ def decide(launches: list[KernelLaunch], launch_us: float | None) -> Finding:
 def _of_kernel(metrics: Mapping[str, float | None]) -> Finding:
     sm, memory = metrics.get(SM), metrics.get(MEMORY)
     if sm is None or memory is None:
-        return Finding("unknown", f"{SM if sm is None else MEMORY} is not there")
+        return Finding("unknown", f"ncu reported no {SM if sm is None else MEMORY}")
     if max(sm, memory) >= BUSY:
         return _busy(metrics, sm, memory)
     idle = f"SMs at {sm:.0f} % and memory at {memory:.0f} % of their peaks, both under {BUSY:.0f} %"
@@ -214,7 +215,7 @@ def _of_kernel(metrics: Mapping[str, float | None]) -> Finding:
 
 
 def _busy(metrics: Mapping[str, float | None], sm: float, memory: float) -> Finding:
-    """Memory or the SMs are what limits."""
+    """The kernel is limited by memory or by the SMs."""
     reasons = [f"memory at {memory:.0f} %, SMs at {sm:.0f} % of their peaks"]
     if abs(sm - memory) < BALANCED:
         reasons.append(f"within {BALANCED:.0f} points of each other: relieving one meets the other")
@@ -229,11 +230,11 @@ def _busy(metrics: Mapping[str, float | None], sm: float, memory: float) -> Find
 
 
 def _too_few(metrics: Mapping[str, float | None], idle: str) -> Finding | None:
-    """Too little runs at once to keep a card busy."""
+    """Too few warps run at once to keep the card busy."""
     grid, sms, waves = metrics.get(GRID), metrics.get(SMS), metrics.get(WAVES)
     achieved, theoretical = metrics.get(ACHIEVED), metrics.get(THEORETICAL)
     if grid is not None and sms is not None and grid < sms:
-        reason = f"{grid:.0f} blocks leave {sms - grid:.0f} of {sms:.0f} SMs without one"
+        reason = f"{grid:.0f} blocks leave {sms - grid:.0f} of {sms:.0f} SMs idle"
         return Finding("occupancy", "too few blocks", [idle, reason])
     if waves is not None and achieved is not None and theoretical:
         whole = int(waves)
@@ -260,12 +261,12 @@ def _too_few(metrics: Mapping[str, float | None], idle: str) -> Finding | None:
 
 
 def _waiting(metrics: Mapping[str, float | None], idle: str) -> Finding:
-    """Enough runs, and most of it waits."""
+    """Enough warps are active, but most of them wait."""
     reasons = [idle]
     active, eligible, issued = (metrics.get(name) for name in (ACTIVE, ELIGIBLE, ISSUED))
     if active is not None and eligible is not None and issued is not None:
         reasons.append(
-            f"of {active:.1f} warps a scheduler {eligible:.2f} can go on; it issues in"
+            f"of {active:.1f} active warps a scheduler, {eligible:.2f} are eligible; it issues in"
             f" {issued:.0%} of the cycles"
         )
     latency = metrics.get(LATENCY)
@@ -276,15 +277,15 @@ def _waiting(metrics: Mapping[str, float | None], idle: str) -> Finding:
     }
     what = max(shares, key=lambda name: shares[name], default=None)
     if what is None:
-        return Finding("latency", "the reasons to stall are not there", reasons)
+        return Finding("latency", "ncu reported no stall reasons", reasons)
     reasons.append(f"warps wait for {what} in {shares[what]:.0%} of their cycles")
     if what == STALLS["long_scoreboard"] and (dram := metrics.get(_DRAM)) is not None:
         reasons.append(
-            f"DRAM at {dram:.0f} %: by Little's law about that share of the bytes in flight that"
-            " its peak takes"
+            f"DRAM at {dram:.0f} %: by Little's law about {dram:.0f} % of the bytes in flight that"
+            " peak bandwidth needs"
         )
     if shares[what] <= STALLED or (issued is not None and issued >= ISSUING):
-        return Finding("latency", "no single reason to stall", reasons)
+        return Finding("latency", "no single stall reason dominates", reasons)
     return Finding("latency", f"warps wait for {what}", reasons)
 
 

@@ -1,4 +1,4 @@
-"""What compute-sanitizer prints, read: how many errors, and the first of them as it stands."""
+"""Parse the output of compute-sanitizer: the number of errors, and the first reports."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import re
 from collections.abc import Iterable, Sequence
 
 OPTIONS = {
-    # One past the end of a tensor is its neighbour, and goes unseen but for a gap between them.
+    # Without padding, an access past the end of a tensor hits its neighbour and is not reported.
     "memcheck": ("--padding", "128"),
     "racecheck": (),
     "initcheck": (),
     "synccheck": (),
 }
-"""Tool → its options, beside those that all take."""
+"""Tool → its own options, besides the common ones."""
 COMMON = ("--print-limit", "200", "--target-processes", "all")
 ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-"""Without it torch hands out parts of one large allocation, and no access leaves that."""
+"""Without it torch's caching allocator returns parts of one large allocation, and memcheck
+cannot see accesses out of bounds."""
 
 _PREFIX = re.compile(r"^=========\s?")
 _SUMMARY = re.compile(
@@ -33,15 +34,15 @@ _MOST_REPORTS = 20
 
 
 def command(program: str, tool: str) -> list[str]:
-    """The command line under which the worker runs."""
+    """The compute-sanitizer command that runs the worker."""
     return [program, "--tool", tool, *OPTIONS[tool], *COMMON]
 
 
 def read(lines: Iterable[str]) -> tuple[int | None, list[str]]:
-    """Errors that the tool counted, and reports as printed: the first of each place and kind.
+    """The tool's error count, and its reports as printed: the first of each place and kind.
 
     Returns:
-        ``None`` for the count if there was no summary: the tool did not come to its end.
+        The count is ``None`` if there is no summary, because the tool did not finish.
     """
     said = [_PREFIX.sub("", line) for line in lines if _PREFIX.match(line)]
     counts = [match for line in said if (match := _SUMMARY.match(line))]
@@ -50,7 +51,7 @@ def read(lines: Iterable[str]) -> tuple[int | None, list[str]]:
 
 
 def _reports(said: list[str]) -> list[str]:
-    """Each a paragraph with what is indented under it; those alike but for numbers once."""
+    """The reports, each with its indented lines; reports that differ only in numbers, once."""
     found: dict[str, str] = {}
     for number, line in enumerate(said):
         if not line.strip() or line.startswith(("COMPUTE-SANITIZER", " ")) or _SUMMARY.match(line):
@@ -65,14 +66,14 @@ def _reports(said: list[str]) -> list[str]:
 
 
 def printed_by_program(lines: Iterable[str]) -> list[str]:
-    """What the program under the tool printed itself."""
+    """What the program itself printed."""
     return [line for line in lines if line.strip() and not _PREFIX.match(line)]
 
 
 def lacking(lines: Sequence[str]) -> str | None:
-    """The line with which the tool says that it cannot work here, if it does.
+    """The line in which the tool says that it cannot work on this machine, if any.
 
-    A program that ended before any call of CUDA is taken for such a tool only if it said nothing.
+    "Terminated before first instrumented API call" counts only if the program printed nothing.
     """
     said = [_PREFIX.sub("", line) for line in lines if _PREFIX.match(line)]
     why = next((line for line in said if _NO_DEVICE.search(line)), None)

@@ -1,9 +1,9 @@
-"""From a case that fails to the smallest that still fails, by trying cases; knows no torch.
+"""Shrink a failing case to the smallest that still fails, by trying cases. Needs no torch.
 
-A failure need not be monotonic in any field, so nothing is concluded from a value that was not
-tried: each number goes up through the powers of two to the first that fails, then halves the gap
-below it, and in the end the neighbours of what was found are tried on both sides. What spares whole
-multiples of a number shows at none of these: values far off are tried too, one field at a time.
+A failure need not be monotonic in any field, so only values that were tried count. Each number goes
+up through the powers of two to the first that fails, then the gap below it is halved; at the end
+the neighbours on both sides are tried. A failure that spares multiples of a number would not show
+there, so distant values are tried too, one field at a time.
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ from kbtool.model.kinds.minimise import Axis, AxisProbe
 Case = Mapping[str, CaseValue]
 State = Literal["fails", "passes", "refused"]
 Dial = tuple[Callable[[], int], Callable[[int], list[Case]]]
-"""A value that can be lowered: what it is now, and the cases to try with another in its place."""
+"""A value that can be lowered: the current value, and a function that makes cases with another."""
 NEIGHBOURS = 3
-"""How many values on each side of a boundary are tried."""
+"""Values tried on each side of a boundary."""
 _ALL_BELOW = 33
-"""Below a boundary up to this, every value is tried."""
+"""If the boundary is at most this, every value below it is tried."""
 _GAP = 8
-"""How many refused values in a row end the search for one that can be posed."""
+"""After this many refused values in a row, the search for an accepted one stops."""
 _POWERS = [1 << power for power in range(11)]
-"""Numbers that boundaries lie at, whatever the case was: sizes of tiles, of warps, of blocks."""
+"""Typical boundaries: sizes of tiles, warps and blocks."""
 
 
 class Verdict(Model):
-    """What became of one case."""
+    """The verdict on one case."""
 
     state: Literal["fails", "raises", "passes", "refused"]
-    """raises: the operator raised an error; refused: the case makes no sense, or is not taken."""
+    """raises: the operator raised an error; refused: the case is invalid or not supported."""
     message: str = ""
     seed: int = 0
-    """Of the inputs with which it failed."""
+    """Seed of the inputs with which it failed."""
     fatal: bool = False
-    """The process, or the card's context, did not outlive it."""
+    """The case killed the process or lost the CUDA context."""
 
 
 class Search(Model):
-    """How far a search may go, and what earlier processes found."""
+    """The limits of a search, and the verdicts of earlier processes."""
 
     kernel: Kernel
     target: str
     """The target that was built."""
     draws: int
-    """The most inputs drawn for a case before it counts as passing."""
+    """A case passes if this many draws of its inputs pass."""
     probes: int
-    """The most cases tried."""
+    """The most cases to try."""
     seconds: float
-    """When the search ends, counted from its start."""
+    """Time limit, from the start of the search."""
     known: dict[str, Verdict]
     """Key of a case → its verdict."""
 
@@ -62,11 +62,11 @@ class Shrinker:
 
     Args:
         fields: the manifest's case fields.
-        probe: what becomes of a case. It is asked the same more than once, so it should remember.
+        probe: returns the verdict on a case. It should cache: the same case comes up repeatedly.
         start: a case that fails.
 
-    ``smallest`` is at all times the smallest case seen to fail on the way, so that a ``probe`` that
-    raises, when time is up, loses nothing.
+    ``smallest`` is always the smallest failing case so far. If ``probe`` raises when time is up,
+    nothing is lost.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class Shrinker:
         self.smallest = dict(start)
 
     def shrink(self) -> None:
-        """Make ``smallest`` smaller until no single step does.
+        """Shrink ``smallest`` until no single step makes it smaller.
 
-        A step lowers one number, or several equal ones together; drops an option back to its
-        default; takes an item off a list, or lowers one.
+        A step lowers a number, or several equal numbers together; resets an option to its default;
+        removes an item from a list, or lowers one.
         """
         before = None
         while before != self.smallest:
@@ -90,7 +90,7 @@ class Shrinker:
                 self._lower(*self._dial(names))
             for name, field in self._fields.items():
                 plain = field.simplest(name)
-                # A number goes down, and never up to its default again.
+                # A number only goes down; it is never reset to a larger default.
                 if self.smallest[name] != plain and (field.type != "int" or plain is None):
                     self._accept([{**self.smallest, name: plain}])
             for name, field in self._fields.items():
@@ -98,7 +98,7 @@ class Shrinker:
                     self._shorten(name)
 
     def axes(self) -> Iterator[Axis]:
-        """What becomes of ``smallest`` along each field; along equal numbers together too."""
+        """Verdicts along each field of ``smallest``, and along equal numbers together."""
         for names in self._numbers(least=1):
             now, at = self._dial(names)
             if len(names) > 1 and now() == 1:
@@ -133,21 +133,22 @@ class Shrinker:
         affordable: Callable[[Case], bool],
         deadly: Callable[[Case], bool],
     ) -> None:
-        """Add to ``axes`` what becomes of ``smallest`` at values that are not beside its own: of
-        each field those of ``hints``; of numbers powers of two as well, and from the least above
-        that passes halves of the gap, down to the next that fails.
+        """Try distant values of each field and add the verdicts to ``axes``.
+
+        Each field tries the values of ``hints``. Numbers also try powers of two; above the current
+        value, the gap below the smallest passing one is halved down to the next failing value.
 
         Args:
-            axes: of ``smallest``; each value is added as soon as it was tried, and an axis for each
-                field that had none.
+            axes: the axes of ``smallest``. Each value is added as soon as it is tried, and fields
+                without an axis get one.
             hints: field → values to try.
-            affordable: whether a case may be tried.
-            deadly: whether a case that was tried took its process with it. Each such costs a
-                process, and one that hangs minutes: after the first a field is left.
+            affordable: returns whether a case may be tried.
+            deadly: returns whether a tried case killed its process. A crash costs a process and a
+                hang costs minutes, so the field is left after the first.
         """
         for name, field in self._fields.items():
             if field.type == "ints":
-                continue  # what it can hold hangs on other fields
+                continue  # the values it may have depend on other fields
             own = self.smallest[name]
             axis = next((axis for axis in axes if axis.field == name), None)
             new = axis is None
@@ -166,7 +167,7 @@ class Shrinker:
                     break
 
     def _with(self, name: str, value: CaseValue) -> list[Case]:
-        """``smallest`` with another value of a field."""
+        """``smallest`` with another value of one field."""
         if self._fields[name].type == "int" and None not in (value, self.smallest[name]):
             return self._dial((name,))[1](_int(value))
         return [{**self.smallest, name: value}]
@@ -175,8 +176,7 @@ class Shrinker:
         return AxisProbe(value=value, state=self._probe({**self.smallest, name: value}))
 
     def _numbers(self, least: int = 2) -> list[tuple[str, ...]]:
-        """The numbers that can change: each alone, then together those that are equal, as they were
-        in the beginning."""
+        """The numbers that can change: each alone, then groups equal in the first case."""
         values = {
             name: (self._start[name], self.smallest[name])
             for name, field in self._fields.items()
@@ -190,8 +190,8 @@ class Shrinker:
         return [*((name,) for name in values), *(names for names in equal if len(names) > 1)]
 
     def _dial(self, names: tuple[str, ...]) -> Dial:
-        """The value of ``names``, and ``smallest`` with another in its place: as it is, and with
-        the lists that depend on it following: cut to as many items, or their items held to it."""
+        """The dial of the fields ``names``. It makes two cases for a value: one with only the
+        numbers changed, and one with dependent lists cut to that length or their items capped."""
 
         def at(value: int) -> list[Case]:
             plain = {**self.smallest, **dict.fromkeys(names, value)}
@@ -210,7 +210,7 @@ class Shrinker:
         return now, at
 
     def _item(self, name: str, index: int) -> Dial:
-        """The same of one item of a list."""
+        """The dial of one item of a list."""
 
         def at(value: int) -> list[Case]:
             items = _list(self.smallest[name])
@@ -219,7 +219,7 @@ class Shrinker:
         return (lambda: _list(self.smallest[name])[index]), at
 
     def _accept(self, candidates: Sequence[Case]) -> bool:
-        """Whether one of them fails; the first that does is the smallest now."""
+        """Whether a candidate fails; the first that does becomes ``smallest``."""
         for candidate in candidates:
             if self._probe(candidate) == "fails":
                 self.smallest = dict(candidate)
@@ -227,12 +227,12 @@ class Shrinker:
         return False
 
     def _state(self, candidates: Sequence[Case]) -> State:
-        """What becomes of them, the worst first."""
+        """The worst verdict of the candidates."""
         states = [self._probe(candidate) for candidate in candidates]
         return min(states, key=("fails", "passes", "refused").index)
 
     def _lower(self, now: Callable[[], int], at: Callable[[int], list[Case]]) -> None:
-        """Lower a value to the least that fails, as far as doubling and halving find it."""
+        """Lower a value to the smallest failing one that doubling and halving find."""
         if now() < 2:
             return
         below, step = 0, 1
@@ -243,20 +243,20 @@ class Shrinker:
             posed = self._posed(at, middle, below)
             if posed is None or not self._accept(at(posed)):
                 below = middle if posed is None else posed
-        # Right below, a value may be refused: the next that is not is tried too.
+        # The next lower value may be refused, so try the next accepted one too.
         nearest = self._posed(at, now() - 1, 0)
         if nearest is not None and self._accept(at(nearest)):
             self._lower(now, at)
 
     def _posed(self, at: Callable[[int], list[Case]], value: int, above: int) -> int | None:
-        """The next value from ``value`` down to ``above``, exclusive, that is not refused."""
+        """The next value at or below ``value``, and above ``above``, that is not refused."""
         for tried in range(value, max(above, value - _GAP), -1):
             if self._state(at(tried)) != "refused":
                 return tried
         return None
 
     def _shorten(self, name: str) -> None:
-        """Take items off a list, with the number that counts them, and lower the others."""
+        """Remove items of a list, lower the field that counts them, and lower the other items."""
         index = 0
         while isinstance(items := self.smallest[name], list) and index < len(items):
             fewer = {**self.smallest, name: items[:index] + items[index + 1 :]}
@@ -272,7 +272,7 @@ class Shrinker:
 
 
 def _around(value: int, top: int) -> list[int]:
-    """The numbers to try beside ``value``, up to ``top``, in order."""
+    """The numbers to try next to ``value``, up to ``top``, in order."""
     tried = {value, *range(max(1, value - NEIGHBOURS), value + NEIGHBOURS + 1)}
     if value <= _ALL_BELOW:
         tried.update(range(1, value))
@@ -286,7 +286,7 @@ def _around(value: int, top: int) -> list[int]:
 def _far(
     field: CaseField, own: CaseValue, hints: Sequence[CaseValue], probes: list[AxisProbe]
 ) -> Iterator[CaseValue]:
-    """The values to try of a field that fails at ``own``; ``probes`` has what became of them."""
+    """The values to try of a field that fails at ``own``; ``probes`` are the verdicts so far."""
     yield from hints
     if field.type != "int":
         return
@@ -298,7 +298,7 @@ def _far(
 
 
 def _gap_above(own: int, probes: list[AxisProbe]) -> tuple[int, int] | None:
-    """The least number above ``own`` that passes, after the largest before it that fails."""
+    """The smallest passing number above ``own``, and the largest failing number before it."""
     above = [(_int(one.value), one.state) for one in probes if one.value is not None]
     passes = min((n for n, state in above if state == "passes" and n > own), default=None)
     fails = [n for n, state in above if state == "fails" and (passes is None or n < passes)]

@@ -1,7 +1,7 @@
-"""What a worker is asked to do.
+"""The tasks of a worker process.
 
-A kind of step brings its tasks in ``kbtool/steps/KIND/task.py``. The worker imports that file
-before it knows whether torch is there, so what needs torch is imported in ``run``.
+Each kind of step defines its tasks in ``kbtool/steps/KIND/task.py``. The worker imports that file
+before it has checked for torch, so tasks import torch inside ``run``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import torch
 
 Send = Callable[..., None]
-"""Reports an event by its name; the fields of the event are keyword arguments."""
+"""Sends an event. Its fields are keyword arguments."""
 
 
 class _Part(Protocol):
-    """The result of the cases that were measured since the last report."""
+    """Results of the cases finished since the last report."""
 
     cases: Any
 
@@ -30,35 +30,35 @@ class _Part(Protocol):
 
 
 class Task(Model, ABC):
-    """One request to a worker. A subclass adds the fields that only it needs."""
+    """One request to a worker. Subclasses add their own fields."""
 
     library: str
     """The library to load."""
     sha256: str
-    """Its hash; another file is refused."""
+    """Expected hash of the library; another file is refused."""
     harness: str
     """The harness to import."""
     interface: str | None = None
-    """The Python face of the operators, imported after the library."""
+    """The Python interface of the operators, imported after the library."""
     cases: list[tuple[str, dict[str, CaseValue]]]
-    """(case set, case)."""
+    """(case set, case) pairs."""
     device: str = "cpu"
     seed: int
     threads: int
 
     @abstractmethod
     def run(self, harness: Harness, send: Send) -> Any:
-        """Do it, with the library loaded; what JSON can hold is returned."""
+        """Run the task with the library loaded; returns data for JSON."""
 
     @property
     def torch_device(self) -> torch.device:
-        """Where to run."""
+        """The device to run on."""
         import torch
 
         return torch.device(self.device)
 
     def progress(self, send: Send) -> Callable[[int, Any], None]:
-        """Reports the number of cases that are done, and the result of the newest."""
+        """A callback that reports the number of finished cases and the latest result."""
 
         def on_case(done: int, part: _Part) -> None:
             send(

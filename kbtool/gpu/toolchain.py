@@ -1,4 +1,4 @@
-"""Finds the compiler, ninja and torch, without importing torch, and says how to get what lacks."""
+"""Find compilers, ninja and torch without importing torch. Errors say how to install each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def find_compiler() -> tuple[str, str]:
     """The C++ compiler and its version: ``CXX``, else c++, g++ or clang++.
 
     Raises:
-        MachineError: there is none.
+        MachineError: none was found.
     """
     named = os.environ.get("CXX")
     for candidate in [named] if named else ["c++", "g++", "clang++"]:
@@ -34,7 +34,7 @@ def find_compiler() -> tuple[str, str]:
             continue
         return candidate or found, said.splitlines()[0].strip()
     raise MachineError(
-        f"no C++ compiler: CXX is {named!r}, which does not run; unset it or mend it"
+        f"no C++ compiler: CXX is {named!r}, which does not run; unset or correct CXX"
         if named
         else "no C++ compiler: install g++ or clang++ (Debian: apt-get install g++), or set CXX"
     )
@@ -44,7 +44,7 @@ def find_nvcc() -> tuple[Path, str]:
     """The CUDA compiler and its version.
 
     Raises:
-        MachineError: there is none.
+        MachineError: none was found.
     """
     found = _of_toolkit("nvcc", r"release [\d.]+, V([\d.]+)")
     if found is None:
@@ -59,7 +59,7 @@ def find_profiler() -> tuple[Path, str]:
     """Nsight Compute and its version.
 
     Raises:
-        MachineError: there is none.
+        MachineError: none was found.
     """
     found = _of_toolkit("ncu", r"Version ([\d.]+)")
     if found is None:
@@ -71,7 +71,7 @@ def find_sanitiser() -> tuple[Path, str]:
     """compute-sanitizer and its version.
 
     Raises:
-        MachineError: there is none.
+        MachineError: none was found.
     """
     found = _of_toolkit("compute-sanitizer", r"Version ([\d.]+)")
     if found is None:
@@ -82,10 +82,9 @@ def find_sanitiser() -> tuple[Path, str]:
 
 
 def _of_toolkit(program: str, version: str) -> tuple[Path, str] | None:
-    """A program of the CUDA toolkit and what it says is its version, if it is there and runs.
+    """Path and version of a program of the CUDA toolkit, if it exists and runs.
 
-    Looked for under ``CUDA_HOME``, on ``PATH``, at the usual place, among this environment's
-    packages.
+    Searched in ``CUDA_HOME``, ``PATH``, the default install path, then this environment's packages.
     """
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     packages = Path(sysconfig.get_path("platlib"), "nvidia").glob("cu*/bin")
@@ -100,10 +99,10 @@ def _of_toolkit(program: str, version: str) -> tuple[Path, str] | None:
 
 
 def cuda_home(nvcc: Path) -> Path:
-    """The toolkit that ``nvcc`` belongs to, as it says itself: it may be a script elsewhere.
+    """The toolkit of ``nvcc``, as it reports it: ``nvcc`` may be a wrapper script elsewhere.
 
     Raises:
-        MachineError: it does not say.
+        MachineError: nvcc does not report it.
     """
     argv = [str(nvcc), "--dryrun", "-E", "-x", "cu", os.devnull]
     try:
@@ -112,21 +111,21 @@ def cuda_home(nvcc: Path) -> Path:
         raise MachineError(f"{nvcc} does not run: {error}") from None
     match = re.search(r"^#\$ TOP=(.+)$", said, re.MULTILINE)
     if match is None:
-        raise MachineError(f"{nvcc} does not say where its toolkit is; set CUDA_HOME")
+        raise MachineError(f"{nvcc} does not report its toolkit's path; set CUDA_HOME")
     return Path(match[1].strip()).resolve()
 
 
 def cuda_runtime(home: Path) -> tuple[Path, str]:
     """The folder of the CUDA runtime library of the toolkit at ``home``, and its linker flag."""
     if not (home / "lib64").is_dir():
-        # As a Python package the toolkit has the library under its full name only.
+        # In the Python packages the library exists only under its versioned name.
         for library in sorted((home / "lib").glob("libcudart.so.*")):
             return library.parent, f"-l:{library.name}"
     return home / "lib64", "-lcudart"
 
 
 def find_torch() -> tuple[Path, str]:
-    """The folder and the version of torch, found without importing it.
+    """The folder and version of torch, found without importing it.
 
     Raises:
         MachineError: torch is not installed.
@@ -147,10 +146,10 @@ def _version(program: str) -> str | None:
 
 
 def find_ninja() -> str:
-    """The path of ninja: of this environment, else of the machine.
+    """The path of ninja: in this environment, else on the machine.
 
     Raises:
-        MachineError: there is none.
+        MachineError: none was found.
     """
     own = shutil.which("ninja", path=sysconfig.get_path("scripts"))
     found = own or shutil.which("ninja")
@@ -161,7 +160,7 @@ def find_ninja() -> str:
 
 @functools.cache
 def cpu_features() -> str:
-    """What -march=native turns into here: another CPU must not reuse the library."""
+    """The CPU features that -march=native enables, so that no other CPU reuses the library."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith(("flags", "Features")):

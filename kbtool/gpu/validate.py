@@ -1,4 +1,4 @@
-"""Validation: every case of the case sets against the float64 reference."""
+"""Validation: compare every case of the case sets with the float64 reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResul
 
 Case = Mapping[str, Any]
 
-_KEPT_BYTES = 1 << 30  # of a card's memory, from one case to the next
+_KEPT_BYTES = 1 << 30  # cached card memory allowed to stay between cases
 
 
 @torch.inference_mode()
@@ -37,12 +37,12 @@ def validate(
     Args:
         harness: the kernel's harness.
         cases: (case set, case) pairs.
-        sha256: of the library, for the record.
-        device: where to run.
-        seed: of the inputs; each case draws its own from it.
-        variant: the version of the operator; its own choice where not given.
-        on_case: called with the number of cases done and the result of the last one.
-        on_begin: called with the case set and the name of a case before it is validated.
+        sha256: hash of the library, for the record.
+        device: the device to run on.
+        seed: seed of the run; each case derives its own.
+        variant: variant of the operator. Default: the library chooses.
+        on_case: called after each case with the number of cases done and the latest result.
+        on_begin: called with case set and case name before each case.
     """
 
     def of(results: list[CaseResult]) -> ValidationResult:
@@ -70,7 +70,7 @@ def validate_case(
     seed: int,
     variant: str | None = None,
 ) -> CaseResult:
-    """Validate one case: poisoned call, repeat, plain call, each held against the reference."""
+    """Validate one case: compare a call into NaN-filled buffers, a repeat and a plain call."""
     name = str(case["name"])
 
     def result(
@@ -92,7 +92,7 @@ def validate_case(
 
     def called(poison: bool) -> dict[str, Tensor]:
         outputs = harness.call(inputs, variant=variant, poison=poison)
-        # Without what lies between the elements: an output of large strides is gigabytes.
+        # Copy the elements only: with large strides the storage may be gigabytes.
         return {key: value.contiguous() for key, value in outputs.items()}
 
     inputs = harness.make_inputs(case, device=device, seed=case_seed(seed, case_set, name))
@@ -102,7 +102,7 @@ def validate_case(
     try:
         first, second, plain = called(poison=True), called(poison=True), called(poison=False)
     except torch.OutOfMemoryError:
-        raise  # says nothing of the kernel
+        raise  # not the kernel's fault
     except Exception as error:
         return result(False, message=f"the call raised {type(error).__name__}: {error}")
     if not reference.keys() == yardstick.keys() == first.keys() == plain.keys():
@@ -113,7 +113,7 @@ def validate_case(
     for key, exact in reference.items():
         if exact.shape != yardstick[key].shape:
             raise HarnessError(
-                f"reference and baseline of {name!r} make {key} of unlike shapes:"
+                f"reference and baseline of {name!r} return {key} with different shapes:"
                 f" {tuple(exact.shape)}, {tuple(yardstick[key].shape)}"
             )
     outputs = compare_all(harness, inputs, first, reference, yardstick)
@@ -125,15 +125,15 @@ def validate_case(
     )
     wrong = [f"{key}: {value.message}" for key, value in outputs.items() if not value.passed]
     if not wrong and not repeatable:
-        wrong = ["a second call gave other bits"]
+        wrong = ["a second call gave different bits"]
     return result(not wrong, outputs, repeatable, "; ".join(wrong) or None)
 
 
 def _outputs(function: str, made: Any) -> dict[str, Tensor]:
-    """What a function of a harness made, if that is outputs by name."""
+    """Check that a harness function returned tensors by output name."""
     if isinstance(made, dict) and all(isinstance(value, Tensor) for value in made.values()):
         return made
-    raise HarnessError(f"{function} is to return a tensor for each output; it returns {made!r:.80}")
+    raise HarnessError(f"{function} must return a tensor per output; it returned {made!r:.80}")
 
 
 @torch.inference_mode()
@@ -147,7 +147,7 @@ def error_profile(
     seed: int,
     variant: str | None = None,
 ) -> list[float | None]:
-    """The largest error of the first output at each index of ``axis``; ``None`` for NaN."""
+    """The largest error of the first output at each index of ``axis``; NaN becomes ``None``."""
     inputs = harness.make_inputs(case, device=device, seed=case_seed(seed, case_set, case["name"]))
     name, reference = next(iter(harness.reference(inputs).items()))
     error = (harness.call(inputs, variant=variant)[name].double() - reference).abs()
@@ -158,8 +158,8 @@ def error_profile(
 
 
 def case_seed(seed: int, case_set: str, name: str) -> int:
-    """The seed of one case: its own, so that cases can be run alone and in any order. Cases given
-    as text share one: neighbours in a search get like inputs."""
+    """The seed of one case. It depends on the case only, so cases can run alone and in any order.
+    Cases given as text share one seed, so that neighbours in a search get similar inputs."""
     of = GIVEN if case_set == GIVEN else f"{case_set}/{name}"
     digest = hashlib.sha256(f"{seed}/{of}".encode()).digest()
     return int.from_bytes(digest[:6], "big")

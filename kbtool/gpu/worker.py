@@ -1,10 +1,10 @@
-"""The child process that loads a library and runs it: a crash there is a finding, not kbtool's end.
+"""The worker: a child process that loads a library and runs it, so that a crash is a finding.
 
-Reads one JSON request on stdin and writes JSON lines to the descriptor in ``KBTOOL_EVENTS``:
-``progress`` while it works, with the result of each case, ``peer`` before somebody else's code runs
-and, with null, before the kernel's own does, then ``result``, ``unavailable`` or
-``failed``. Under another program, which may pass on neither, the request is the file named as the
-only argument and the events are lines of stdout that begin with ``EVENT``.
+It reads one JSON request on stdin and writes JSON lines to the descriptor in ``KBTOOL_EVENTS``:
+``progress`` with the result of each case; ``peer`` with a name before a peer's code runs, and with
+null before the kernel's own code runs; at the end ``result``, ``unavailable`` or ``failed``. Under
+a profiler or sanitizer, which may not pass stdin and descriptors on, the only argument names a file
+with the request, and events are lines of stdout that begin with ``EVENT``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Any
 from kbtool.gpu.task import Task
 
 EVENT = "kbtool-event "
-"""What a line of stdout that is an event begins with."""
+"""The prefix of an event on stdout."""
 
 
 def main() -> int:
-    """Read the request, do it, report; the exit status is 0 whatever the verdict."""
+    """Read the request, run it and report. The exit status is 0 whatever the verdict."""
     watched = len(sys.argv) > 1
     descriptor = sys.stdout.fileno() if watched else int(os.environ["KBTOOL_EVENTS"])
     prefix = EVENT if watched else ""
@@ -62,7 +62,7 @@ def main() -> int:
             harness = load_harness(Path(task.harness))
             try:
                 torch.zeros(1, device=task.device)
-            except RuntimeError as error:  # torch has no type of its own for a card that is full
+            except RuntimeError as error:  # torch has no exception type for a full card
                 send("unavailable", message=f"{task.device} does not start: {error}")
                 return 0
             result = task.run(harness, send)
@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def _place_in(harness: Path, error: BaseException) -> str | None:
-    """The line and the function of a harness that an error came from, or ``None``."""
+    """The line and function of the harness that an error came from, or ``None``."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename) == harness:
             return f"{harness.name}:{frame.lineno}, {frame.name},"
@@ -93,7 +93,7 @@ def _place_in(harness: Path, error: BaseException) -> str | None:
 
 
 def _task(raw: bytes) -> Task:
-    """The task of a request, which names the class of it: ``module:class``."""
+    """The task of a request, which names its class as ``module:class``."""
     fields = json.loads(raw)
     module, _, name = fields.pop("task").partition(":")
     task: type[Task] = getattr(importlib.import_module(module), name)

@@ -322,15 +322,15 @@ def test_what_the_guide_attaches_is_built_validated_and_timed(attached, kbtool):
             "harness.py",
             "out)\n",
             "out)\n        return out\n",
-            "a call of arm 'scaled_add' is to return its first output, or a tuple that begins with"
-            " it; it returns NoneType",
+            "arm 'scaled_add' must return its first output, or a tuple that begins with"
+            " it; it returned NoneType",
         ),
         (
             "run-recipe",
             "harness.py",
             'return {"flops"',
             'return {"bytes": case["n"], "flops"',
-            "work is to return bytes and flops, two whole numbers; it returns {'flops': 2000000}",
+            "work must return bytes and flops, two whole numbers; it returned {'flops': 2000000}",
         ),
         (
             "run-recipe",

@@ -265,7 +265,7 @@ def test_what_was_timed_is_itself_held_against_the_reference():
     """The operator is right, and a call of it too; what the arm calls is not."""
     case = timed(Clock(1.0, 1), doubling(factor=1)).cases[0]
     assert not case.rechecked and not case.timed["ours"].passed
-    assert str(case.refused).startswith("what was timed as ours is wrong: ")
+    assert str(case.refused).startswith("arm ours was wrong after timing: ")
     assert case.peers["torch"].passed
     right = timed(Clock(1.0, 1)).cases[0]
     assert (right.rechecked, right.refused, right.timed["ours"].passed) == (True, None, True)
@@ -274,18 +274,18 @@ def test_what_was_timed_is_itself_held_against_the_reference():
 def test_a_variant_that_is_wrong_where_it_is_timed_refuses_the_case():
     case = timed(Clock(1.0, 1), doubling(factor=1), variants=["half"]).cases[0]
     assert case.timed["ours"].passed and not case.timed["half"].passed
-    assert str(case.refused).startswith("what was timed as half is wrong: ")
+    assert str(case.refused).startswith("arm half was wrong after timing: ")
 
 
 def test_a_record_cannot_call_right_what_was_timed_wrong():
     case = timed(Clock(1.0, 1), doubling(factor=1)).cases[0]
     fields = case.model_dump() | {"rechecked": True}
-    with pytest.raises(ValidationError, match="what was timed as ours is wrong"):
+    with pytest.raises(ValidationError, match="arm ours was wrong after timing"):
         BenchmarkCase.model_validate(fields)
 
 
 def test_an_arm_that_returns_no_output_is_named():
-    with pytest.raises(HarnessError, match=r"arm 'ours' is to return .* it returns NoneType"):
+    with pytest.raises(HarnessError, match=r"arm 'ours' must return .* it returned NoneType"):
         first_output("ours", None)
     harness = doubling()
     harness.PEERS = ("torch", "empty")

@@ -79,7 +79,7 @@ def test_work_without_its_two_counts_is_refused(tmp_path, returned, taken):
     if taken:
         assert harness.work({})["bytes"] == 12
     else:
-        with pytest.raises(HarnessError, match="work is to return bytes and flops, two whole"):
+        with pytest.raises(HarnessError, match="work must return bytes and flops, two whole"):
             harness.work({})
 
 

@@ -68,7 +68,7 @@ def test_the_threshold_between_busy_and_waiting(memory, kind):
 def test_too_few_blocks_leave_multiprocessors_empty():
     found = of(GRID=33.0)
     assert (found.bottleneck, found.what) == ("occupancy", "too few blocks in attention")
-    assert "33 blocks leave 99 of 132 SMs without one" in found.reasons
+    assert "33 blocks leave 99 of 132 SMs idle" in found.reasons
 
 
 def test_a_last_wave_that_is_partial_counts_where_occupancy_shows_it():
@@ -96,7 +96,7 @@ def test_waiting_warps_name_what_they_wait_for():
 
 def test_no_stall_is_blamed_that_takes_too_little():
     assert p.decide([named({LONG: 2.9, SHORT: 2.0})], 2.5).what == (
-        "no single reason to stall in attention"
+        "no single stall reason dominates in attention"
     )
 
 

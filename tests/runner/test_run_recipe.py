@@ -191,7 +191,7 @@ def test_an_undefined_symbol_fails_the_link_and_is_named(second_kernel_base, kbt
 def test_a_missing_compiler_says_what_to_install(second_kernel_base, kbtool):
     done = kbtool("run-recipe", "add", root=second_kernel_base, env={"CXX": "/nowhere/c++"})
     assert done.code == 3
-    assert "CXX is '/nowhere/c++', which does not run; unset it or mend it" in done.err
+    assert "CXX is '/nowhere/c++', which does not run; unset or correct CXX" in done.err
     assert runs_of(second_kernel_base)[0].status == "unavailable"
 
 

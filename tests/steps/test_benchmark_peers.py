@@ -147,7 +147,7 @@ def test_a_kernel_that_is_timed_otherwise_than_it_is_validated_is_refused(
     assert "1 of 1 figure refused" in step.message and told in step.message
     assert isinstance(step.result, BenchmarkResult)
     case = step.result.cases[0]
-    assert str(case.refused).startswith("what was timed as scaled_add is wrong: ")
+    assert str(case.refused).startswith("arm scaled_add was wrong after timing: ")
     assert not case.rechecked and case.peers["torch"].passed
 
 

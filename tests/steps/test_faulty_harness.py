@@ -49,9 +49,9 @@ def test_a_harness_that_ends_the_process_is_no_success(second_kernel_base, kbtoo
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("return None", "baseline is to return a tensor for each output; it returns None"),
+        ("return None", "baseline must return a tensor per output; it returned None"),
         ("return {key: value[:1] for key, value in reference(inputs).items()}",
-         r"reference and baseline of '\w+' make out of unlike shapes"),
+         r"reference and baseline of '\w+' return out with different shapes"),
     ],
 )  # fmt: skip
 def test_outputs_that_are_none_are_refused(second_kernel_base, kbtool, body, told):
