@@ -1,9 +1,9 @@
 """Split-K attention as a function: ``from kbtool.attention import split_k_attention``.
 
-The library is built at the first call and found there afterwards. Building compiles every source:
-seconds for the CPU, for a card a minute or, on few cores, several. It is built for the CPU and for
-one architecture, that of the card that is current at the first call. This module is the public face
-of one attached kernel; nothing else in kbtool knows that kernel.
+The first call builds the library; later calls and processes reuse it. The build takes seconds for
+the CPU, and a minute or more for a card. It covers the CPU and one GPU architecture: that of the
+current card at the first call. This module is the public interface of one attached kernel; nothing
+else in kbtool knows that kernel.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def split_k_attention(
     overlap: bool | None = None,
     return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Scaled dot-product attention whose key range is cut into splits that run in parallel.
+    """Scaled dot-product attention that divides the keys into splits and computes them in parallel.
 
-    Each split yields the state of its keys (maximum logit, sum of exponentials, weighted values);
-    the states are then merged in a fixed order, so results repeat to the last bit.
+    Each split computes a partial state of its keys (maximum logit, sum of exponentials, weighted
+    values). The states are merged in a fixed order, so results are bitwise reproducible.
 
     Args:
         q: Queries, ``(B, H, Sq, D)``; float32, float16 or bfloat16. Any strides.
@@ -87,26 +87,27 @@ def split_k_attention(
             ``j <= i + valid - Sq``, where ``valid`` is the number of valid keys of its batch entry
             (``Skv`` without ``kv_lengths``). With ``Sq == 1`` that is every valid key.
         scale: Factor on ``q . k``, in ``[-2.3e38, 2.3e38]``; ``1 / sqrt(D)`` by default.
-        num_splits: Number of splits, 1 to 1024. By default a function of the shapes, on CUDA also
-            of the card and of whether ``kv_lengths`` is given. Give it where a row's result must
-            not depend on its batch; give ``variant`` too where batches are padded to other numbers
-            of keys, or only some have ``kv_lengths``. ``fa1`` never splits, whatever is given.
+        num_splits: Number of splits, 1 to ``MAX_NUM_SPLITS`` of the kernel's ``interface.py``. The
+            default depends on the shapes, and on CUDA also on the card and on whether
+            ``kv_lengths`` is given. Set it if a row's result must not depend on its batch. Set
+            ``variant`` too if batches are padded to different numbers of keys, or only some have
+            ``kv_lengths``. ``fa1`` ignores it and never splits.
         kv_lengths: Valid keys of each batch entry, ``(B,)``, int32 or int64, each in ``[0, Skv]``:
-            others are refused on the CPU and clamped on CUDA, where their values stay on the
-            device. Keys beyond are never read into a result and may hold anything, NaN included. On
-            CUDA the number of splits is chosen for ``Skv``; long entries of unlike lengths are cut
-            evenly, on the device.
-        variant: The implementation to run, by name: ``two_pass`` on the CPU; ``fa1``, ``two_pass``,
-            ``fused`` on CUDA, and ``wgmma`` on a card of sm_90. By default the fastest for the
-            shapes and the device.
-        overlap: Whether a launch on a card of sm_90 and later may start before the kernel ahead of
-            it in the stream has ended (programmatic dependent launch). Behind kernels that
-            trigger their dependents early, such as this one, a call then takes 0.7 to 1.8 µs less;
-            behind others a call of one kernel takes up to 0.6 µs more, and one of two kernels (most
-            calls of several queries) up to 0.5 µs less (H200). By default only where that is known
-            to pay: a call of two kernels always; a call of one kernel in a CUDA graph,
-            right behind another such call that the thread captured. Results are the same. The CPU,
-            ``fa1`` and ``two_pass`` ignore it.
+            other values are refused on the CPU and clamped on CUDA, where the values stay on the
+            device. Keys past the length never affect a result and may hold anything, even NaN. On
+            CUDA the number of splits is chosen for ``Skv``; if lengths differ, the device divides
+            the keys of long entries evenly.
+        variant: Name of the implementation: ``two_pass`` on the CPU; ``fa1``, ``two_pass`` or
+            ``fused`` on CUDA, and ``wgmma`` on sm_90. Default: the fastest for the shapes and the
+            device.
+        overlap: Whether the call may start before the previous kernel in the stream has ended
+            (programmatic dependent launch, PDL; sm_90 and later). Measured on an H200: behind a
+            kernel that triggers its dependents early, such as this one, a call takes 0.7 to 1.8 µs
+            less. Behind other kernels, a call of one kernel takes up to 0.6 µs more, and a call of
+            two kernels (most calls with several queries) up to 0.5 µs less. Default: on for calls
+            of two kernels, and for calls of one kernel in a CUDA graph right behind another such
+            call captured by the same thread. Results do not change. The CPU, ``fa1`` and
+            ``two_pass`` ignore it.
         return_lse: Also return the log-sum-exp of the logits.
 
     Returns:
@@ -143,9 +144,9 @@ def split_k_attention(
 
 
 _loaded: list[Callable[..., Any]] = []
-"""The operator's Python face, once the library is loaded."""
+"""The operator's Python function, once the library is loaded."""
 _not_served: dict[int, str] = {}
-"""A card that the library was not built for → why, once the library is loaded."""
+"""Card that the library was not built for → the reason, once the library is loaded."""
 
 
 def _check_card(q: object) -> None:
@@ -171,7 +172,7 @@ def _load() -> bool:
     folder = _kernel_folder()
     entry = load_record(folder / "kernel.yaml", f"{folder.name}/kernel.yaml", Kernel)
     if not isinstance(entry, Entry):
-        raise RuntimeError(f"the manifest of {_KERNEL} is broken: {entry[0]}")
+        raise RuntimeError(f"the manifest of {_KERNEL} does not load, correct it: {entry[0]}")
     kernel, interface = entry.record, entry.record.interface
     if interface is None:
         raise RuntimeError(f"the manifest of {_KERNEL} names no interface")
@@ -188,7 +189,7 @@ def _load() -> bool:
 
 
 def _choose(kernel: Kernel) -> tuple[str, str, dict[int, str]]:
-    """The target to build and its architecture, and the cards that are left out: each → why."""
+    """The target to build, its architecture, and card that it leaves out → the reason."""
     from kbtool.gpu.build_plan import choose_architecture
     from kbtool.gpu.toolchain import find_nvcc
     from kbtool.model.errors import MachineError, UsageError
@@ -221,16 +222,16 @@ def _choose(kernel: Kernel) -> tuple[str, str, dict[int, str]]:
     for card, own in architectures.items():
         if own != architecture and not _runs_on(architecture, capabilities[card]):
             left_out[card] = (
-                f"{named[card]}: the library is built for {architecture}, that of"
-                f" {named[built_for]}, and a process holds one build; use this card from a process"
-                " in which it is the current one at the first call"
+                f"{named[card]}: the library is built for {architecture}, for {named[built_for]},"
+                " and a process holds one build; use this card in a process in which it is the"
+                " current card at the first call"
             )
     return "cuda", architecture, left_out
 
 
 def _runs_on(architecture: str, capability: tuple[int, int]) -> bool:
-    """Whether machine code of an architecture runs on a card: it does on later ones of its major
-    version, unless it is for that chip alone (sm_90a)."""
+    """Whether machine code for an architecture runs on a card: on the same major version and the
+    same or a later minor version, unless it is specific to one chip (sm_90a)."""
     code = architecture.removeprefix("sm_")
     if not code.isdigit():
         return False
@@ -239,14 +240,14 @@ def _runs_on(architecture: str, capability: tuple[int, int]) -> bool:
 
 
 def _kernel_folder() -> Path:
-    """The sources: of the checkout that this package stands in, else of the installed wheel."""
+    """The kernel's sources: in the checkout of this package, else in the installed wheel."""
     package = Path(__file__).parent
     checkout = package.parent / "kernels" / _KERNEL
     return checkout if checkout.is_dir() else package / "_kernels" / _KERNEL
 
 
 def _cache_folder(kernel_folder: Path) -> Path:
-    """Beside a checkout's records; for an installed package in the user's cache."""
+    """The build cache: in the checkout, or in the user's cache for an installed package."""
     from kbtool.store.private import build_cache
 
     root = kernel_folder.parent.parent

@@ -1,4 +1,4 @@
-"""The Python face of the Split-K attention operators.
+"""The Python interface of the Split-K attention operators.
 
 Import it after the built library was loaded with ``torch.ops.load_library``: it tells torch what
 the operators return without running them (for ``torch.compile`` and fake tensors) and offers
@@ -18,9 +18,9 @@ from torch.autograd import forward_ad
 __all__ = ["split_k_attention"]
 
 
-# ---- the library's rules once more, for where it is not run ----
+# ---- the library's argument checks, for tracing, where the library does not run ----
 
-_MAX_NUM_SPLITS = 1024
+MAX_NUM_SPLITS = 1024
 _MAX_SCALE = 2.3e38
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _DTYPES_ON_CUDA = (torch.float16, torch.bfloat16)
@@ -35,18 +35,18 @@ def _fail(message: str) -> NoReturn:
 def _check_numbers(scale: Any, num_splits: Any) -> None:
     if scale is not None and not -_MAX_SCALE <= scale <= _MAX_SCALE:
         _fail(f"scale must lie in [-2.3e38, 2.3e38], got {_shown(scale)}")
-    if num_splits is not None and not 1 <= num_splits <= _MAX_NUM_SPLITS:
-        _fail(f"num_splits must lie in [1, {_MAX_NUM_SPLITS}], got {_shown(num_splits)}")
+    if num_splits is not None and not 1 <= num_splits <= MAX_NUM_SPLITS:
+        _fail(f"num_splits must lie in [1, {MAX_NUM_SPLITS}], got {_shown(num_splits)}")
 
 
 def _shown(number: Any) -> str:
-    # Python refuses to print an int of too many digits.
+    # Python refuses to print an int with too many digits.
     if isinstance(number, int) and number.bit_length() > 64:
         return f"an int of {number.bit_length()} bits"
     return str(number)
 
 
-# A call with any tensor on ``meta`` comes here too, real ones beside it.
+# A call that mixes ``meta`` and real tensors comes here too.
 def _check_devices(first: str, of: Tensor, **others: Tensor | None) -> None:
     for name, t in others.items():
         if t is not None and t.device != of.device:
@@ -75,7 +75,7 @@ def _check_traced(
     kv_lengths: Tensor | None,
     variant: str | None,
 ) -> None:
-    """What tracing can tell of the arguments."""
+    """Check everything that is known about the arguments while tracing."""
     _check_devices("q", q, k=k, v=v, kv_lengths=kv_lengths)
     for name, t in (("q", q), ("k", k), ("v", v)):
         if t.dim() != 4:
@@ -99,7 +99,7 @@ def _check_traced(
             got = tuple(kv_lengths.shape)
             _fail(f"kv_lengths must have shape (B,) = ({q.shape[0]},), got {got}")
     _check_numbers(scale, num_splits)
-    # Of a device that is none, meta, any name that there is.
+    # On the meta device the name of any device's variant is allowed.
     offered = _VARIANTS.get(q.device.type, _VARIANTS["cuda"])
     if variant is not None and variant not in offered:
         _fail(f"variant must be one of {','.join(offered)} on {q.device}, got '{variant}'")
@@ -143,7 +143,7 @@ def _fake_split_k_attention_out(
     _check_devices("q", q, out=out, lse=lse, workspace=workspace)
     _check_shape("out", out, q.dtype, q.shape)
     _check_shape("lse", lse, torch.float32, q.shape[:3])
-    # How large it must be only a real device can tell.
+    # Its required size depends on the real device.
     if workspace.dtype != torch.float32 or workspace.dim() != 1 or not workspace.is_contiguous():
         _fail(
             "workspace must be a contiguous torch.float32 tensor of 1 dimension, got"
@@ -192,8 +192,8 @@ def _fake_split_k_attention_merge(
         _check_shape(name, t, torch.float32, o.shape if t is o else o.shape[:4])
         if not t.is_contiguous():
             _fail(f"{name} must be contiguous, got strides {t.stride()}; call .contiguous() on it")
-    if not 1 <= o.shape[0] <= _MAX_NUM_SPLITS:
-        _fail(f"o must have S in [1, {_MAX_NUM_SPLITS}], got shape {tuple(o.shape)}")
+    if not 1 <= o.shape[0] <= MAX_NUM_SPLITS:
+        _fail(f"o must have S in [1, {MAX_NUM_SPLITS}], got shape {tuple(o.shape)}")
     if o.shape[4] < 1:
         _fail(f"o must have D of at least 1, got shape {tuple(o.shape)}")
     _check_dtype("dtype", dtype, o.device)
@@ -262,7 +262,7 @@ def _without_gradient(operator: Any) -> Callable[..., Any]:
     return refuse_or_run
 
 
-# Alive as long as its registrations are to hold.
+# Keep it alive: its registrations end with it.
 _library = torch.library.Library("kbtool", "IMPL")
 for _name in (
     "split_k_attention",
@@ -285,7 +285,7 @@ _operator = torch.ops.kbtool.split_k_attention.default
 
 
 def _check_type(name: str, value: object, wanted: str, plain: type, *others: type) -> None:
-    # To Python a bool is an int.
+    # A bool is an int in Python.
     if type(value) is plain or (isinstance(value, others) and not isinstance(value, bool)):
         return
     got = f"{type(value).__name__} {reprlib.repr(value)}"
@@ -314,7 +314,7 @@ def _check_types(
             raise TypeError(
                 f"split_k_attention: {name} must be a tensor, got {type(value).__name__}"
             )
-    # Looked at here first: two calls more would be a hundredth of a short launch.
+    # Test common values inline: two more calls would take 1 % of a short launch.
     if causal is not True and causal is not False:
         _check_type("causal", causal, "a bool", bool, SymBool)
     if overlap is not None and overlap is not True and overlap is not False:
@@ -325,7 +325,7 @@ def _check_types(
         _check_type("scale", scale, "a float", float, Real, SymFloat, SymInt)
     if num_splits is not None:
         _check_type("num_splits", num_splits, "an int", int, Integral, SymInt)
-    # The dispatcher takes no number of more than 64 bits.
+    # The dispatcher accepts numbers of at most 64 bits.
     _check_numbers(scale, num_splits)
     if variant is not None:
         _check_type("variant", variant, "a str", str, str)
@@ -350,9 +350,9 @@ def split_k_attention(
     and loads the library first.
     """
     _check_types(q, k, v, causal, scale, num_splits, kv_lengths, variant, overlap, return_lse)
-    # Autograd's kernel takes as long as half a launch, and does no more than to look for gradients.
-    # A compiler finds its own way past it; tangents only it can look for below torch.func's
-    # transforms.
+    # Autograd's kernel takes half as long as a launch and only checks for gradients, so skip it.
+    # Not under a compiler, which skips it by itself, and not under torch.func's transforms, where
+    # only Autograd's kernel sees tangents.
     eager = not torch.compiler.is_compiling() and forward_ad._current_level < 0
     if eager:
         _refuse_gradient(q, k, v)

@@ -1,8 +1,8 @@
-"""Other people's attention on this harness's inputs, each as its authors have it called.
+"""Other attention implementations (peers) on this harness's inputs, called as documented.
 
-A peer is a function of the inputs that returns the call to time, or in words why there is none.
-What a serving system does once a step or once a model (masks, plans, page tables, compilation) is
-done here, before the call, and is not in its time. A call returns the output as ``(B, H, Sq, D)``.
+A peer is a function of the inputs that returns the call to time, or the reason why it cannot run.
+Work that a serving system does once per step or model (masks, plans, page tables, compilation) is
+done before the call and is not timed. A call returns the output as ``(B, H, Sq, D)``.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Inputs = Mapping[str, Any]
 Call = Callable[[], Tensor]
 Peer = Callable[[Inputs], Call | str]
 
-_FLASHINFER_WORKSPACE_BYTES = 512 << 20  # one KV head over 64k keys takes 256 MiB of it
+_FLASHINFER_WORKSPACE_BYTES = 512 << 20  # one KV head over 64k keys needs 256 MiB
 _FLASHINFER_DIMS = (64, 128, 256)
-_PAGE = 16  # keys, as serving systems have it
+_PAGE = 16  # keys per page, as in serving systems
 
 
 # ---- torch ----
 
 
 def sdpa(inputs: Inputs) -> Call:
-    """Torch's attention, its own choice of backend; a mask only where the shape needs one."""
+    """Torch's SDPA with its default backend; a mask only if the shape needs one."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     B, H, Sq, _ = q.shape
     Skv = k.shape[2]
@@ -50,9 +50,9 @@ def sdpa(inputs: Inputs) -> Call:
 
 
 def sdpa_repeated(inputs: Inputs) -> Call | str:
-    """Torch's on heads of keys and values that were repeated beforehand, which is not in its time.
+    """Torch's SDPA on keys and values whose heads are repeated before the call, untimed.
 
-    On the CPU its ``enable_gqa`` is slower than that: the peer at its best reads more memory.
+    On the CPU this is faster than ``enable_gqa``, although it reads more memory.
     """
     group = inputs["q"].shape[1] // inputs["k"].shape[1]
     if inputs["q"].device.type != "cpu" or group == 1:
@@ -62,7 +62,7 @@ def sdpa_repeated(inputs: Inputs) -> Call | str:
 
 
 def _backend(backend: SDPBackend, inputs: Inputs) -> Call | str:
-    """Torch's attention held to one backend."""
+    """Torch's SDPA with one fixed backend."""
     if inputs["q"].device.type != "cuda":
         return "needs a card"
     body = sdpa(inputs)
@@ -78,7 +78,7 @@ def _backend(backend: SDPBackend, inputs: Inputs) -> Call | str:
 
 
 def fa3(inputs: Inputs) -> Call | str:
-    """FlashAttention-3 (package fa3-fwd), with the number of splits of its own choice."""
+    """FlashAttention-3 (package fa3-fwd) with its default number of splits."""
     q, k, v = (inputs[name].transpose(1, 2) for name in ("q", "k", "v"))  # (B, S, H, D)
     if not _on_hopper(q):
         return "needs a card of compute capability 9.0"
@@ -103,8 +103,7 @@ def fa3(inputs: Inputs) -> Call | str:
 
 
 def flashinfer(inputs: Inputs, backend: str = "auto") -> Call | str:
-    """FlashInfer's kernels for one request; of those for several queries its own choice, or the
-    ``backend`` named."""
+    """FlashInfer's single-request kernels; with several queries, its default or ``backend``."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     package = _flashinfer_for(inputs)
     if isinstance(package, str):
@@ -118,8 +117,8 @@ def flashinfer(inputs: Inputs, backend: str = "auto") -> Call | str:
         return lambda: package.single_decode_with_kv_cache(one, keys, values, **options).view(
             q.shape
         )
-    # Its Hopper kernels read the sizes as those of layout NHD whatever they are told, and divide by
-    # a number of heads that is then wrong. They take strides: nothing is copied but the queries.
+    # FlashInfer's Hopper kernels always read sizes as layout NHD: in HND the head count is wrong.
+    # So pass NHD views. The kernels take strides, so only the queries are copied.
     keys, values = keys.transpose(0, 1), values.transpose(0, 1)
     rows = q[0].transpose(0, 1).contiguous()  # (Sq, H, D)
     options = {"sm_scale": scale, "causal": inputs["causal"], "backend": backend}
@@ -132,10 +131,10 @@ def flashinfer(inputs: Inputs, backend: str = "auto") -> Call | str:
 
 
 def flashinfer_fa2(inputs: Inputs) -> Call | str:
-    """FlashInfer's older kernels where it would choose those for Hopper: these cut the keys of few
-    queries, those do not."""
+    """FlashInfer's FA2 kernels on Hopper. They split the keys when there are few queries; the FA3
+    kernels, its default on Hopper, do not."""
     if inputs["q"].shape[2] == 1 or not _on_hopper(inputs["q"]):
-        return "what flashinfer chooses by itself"
+        return "is the default of flashinfer here"
     return flashinfer(inputs, backend="fa2")
 
 
@@ -169,8 +168,8 @@ def flashinfer_batch(inputs: Inputs) -> Call | str:
 
 
 def _paged(t: Tensor, lengths: list[int]) -> Tensor:
-    """Keys or values ``(B, Hkv, Skv, D)`` as pages ``(pages, Hkv, 16, D)``: an entry's follow each
-    other, and what its last one holds past the length is 0."""
+    """Keys or values ``(B, Hkv, Skv, D)`` as pages ``(pages, Hkv, 16, D)``. Pages of an entry are
+    consecutive; the last one is padded with 0."""
     heads, _, D = t.shape[1:]
     entries = []
     for entry, length in zip(t, lengths, strict=True):
@@ -180,7 +179,7 @@ def _paged(t: Tensor, lengths: list[int]) -> Tensor:
 
 
 def _flashinfer_for(inputs: Inputs) -> Any:
-    """The package, or why these inputs are not for it."""
+    """The package, or the reason why it does not take these inputs."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     if q.device.type != "cuda":
         return "needs a card"
@@ -199,8 +198,8 @@ def _flashinfer_workspace(device: torch.device) -> Tensor:
 
 
 def _grouped(inputs: Inputs) -> bool:
-    """Whether tensor cores pay: several query heads read each key. Its authors say so of more than
-    4; the serving systems that are built on it take them for 4 too."""
+    """Whether to use tensor cores: from 4 query heads per KV head on, as serving systems do. Its
+    authors recommend it for more than 4."""
     return bool(inputs["q"].shape[1] // inputs["k"].shape[1] >= 4)
 
 
@@ -208,7 +207,7 @@ def _grouped(inputs: Inputs) -> bool:
 
 
 def flex(inputs: Inputs) -> Call | str:
-    """Torch's FlexAttention, compiled for the shape; its block mask is made beforehand."""
+    """Torch's FlexAttention, compiled for the shape. The block mask is made before the call."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     if q.device.type != "cuda":
         return "compiles for a card"
@@ -219,8 +218,8 @@ def flex(inputs: Inputs) -> Call | str:
     B, H, Sq, _ = q.shape
     Skv = k.shape[2]
     mask = None
-    # Its kernel for fewer than 128 queries cuts the keys that blocks of the mask stand for; without
-    # a mask that is one block of 2^30 keys, and one split gets them all.
+    # The kernel for fewer than 128 queries splits the keys by blocks of the mask. Without a mask
+    # there is one block of 2^30 keys, so one split gets all keys.
     if inputs["kv_lengths"] is not None or inputs["causal"] or Sq < 128:
         seen = _seen(inputs)
 
@@ -239,8 +238,8 @@ def _compiled_flex() -> Callable[..., Tensor]:
     from torch._dynamo import config
     from torch.nn.attention.flex_attention import flex_attention
 
-    # Each shape is compiled anew. From the ninth on it would run uncompiled, with a warning only;
-    # ``fullgraph`` makes that an error.
+    # Each shape is compiled separately. From the ninth on, torch would run uncompiled with only a
+    # warning; ``fullgraph`` makes that an error.
     config.recompile_limit = config.accumulated_recompile_limit = 4096
     return torch.compile(flex_attention, dynamic=False, fullgraph=True)
 
@@ -261,7 +260,7 @@ PEERS: dict[str, Peer] = {
 """Arm → peer."""
 
 
-# ---- what they share ----
+# ---- shared helpers ----
 
 
 def _scale(inputs: Inputs) -> float:
