@@ -95,8 +95,15 @@ class Headline(NamedTuple):
         return f"{self.told.title} ({many(len(self.cases), 'case')})"
 
     def with_peer(self, peer: str) -> Group:
-        """The newest group of the commit in which a peer was timed and right, else the newest."""
-        return next((group for group in self.same if group.against(peer)), self.told)
+        """The newest group of the commit in which a peer was timed and right, else one that says
+        why it was not, else the newest."""
+        right = (group for group in self.same if group.against(peer))
+        says_why = (
+            group
+            for group in self.same
+            if any(peer in case.absent or peer in case.peers for case in group.cases)
+        )
+        return next(right, None) or next(says_why, self.told)
 
     @property
     def against(self) -> str:
@@ -109,7 +116,7 @@ class Headline(NamedTuple):
         elif self.missing:
             parts = [f"only {named}"]
         else:
-            parts = [f"best of {named}" if len(self.peers) > 1 else f"{named}, the only peer"]
+            parts = [f"best of {named}" if len(self.peers) > 1 else f"{named}, the only peer timed"]
         reasons: dict[str, list[str]] = {}
         for peer, why in self.missing.items():
             reasons.setdefault(why, []).append(peer)
@@ -176,10 +183,7 @@ def headline(every: Sequence[Group], told: Group) -> Headline:
             missing[peer] = _why(every, same, told, peer, peer in _cases_of_peers(chain))
         elif lacking:
             missing[peer] = f"not timed in {len(lacking)} of {many(len(cases), 'case')}"
-    others = _timed_before(
-        group for group in every
-        if group.case_set == told.case_set and group.dtype != told.dtype
-    )  # fmt: skip
+    of_any_dtype = _timed_before(group for group in every if group.case_set == told.case_set)
     return Headline(
         told,
         same,
@@ -187,7 +191,7 @@ def headline(every: Sequence[Group], told: Group) -> Headline:
         _standing(chain, len(cases)),
         list(timed),
         missing,
-        [peer for peer in others if peer not in known],
+        [peer for peer in of_any_dtype if peer not in known],
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from test_measured import KERNEL, WRONG, benchmark, case, run
 
-from kbtool.ledger.headline import Headline, as_json, headlines
+from kbtool.ledger.headline import Headline, as_json, headlines, headlines_of
 from kbtool.ledger.measured import groups
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.run import RepositoryState, Run
@@ -27,7 +27,8 @@ def at(commit: str, *cases: dict[str, Any], dirty: bool = False, **more: Any) ->
     """A quiet run of a commit."""
     state = RepositoryState(commit=commit, dirty=dirty, changed_during_run=False)
     made = run(benchmark(*cases, **more))
-    return made.model_copy(update={"repository": state, "id": f"{commit}-{len(cases)}"})
+    fields = {"repository": state, "id": f"{commit}-{len(cases)}", "kernel": KERNEL.id}
+    return made.model_copy(update=fields)
 
 
 def told(*runs: Run) -> dict[str | None, Headline]:
@@ -60,7 +61,11 @@ def test_dtypes_have_headlines_of_their_own_and_a_peer_that_takes_but_one_is_nam
     one = told(both)
     assert (mean(one["bf16"]), mean(one["fp16"])) == (pytest.approx(1.1), 6)
     assert one["bf16"].against == "best of base and fa3"
-    assert one["fp16"].against == "base, the only peer; fp16: no fa3"
+    assert one["fp16"].against == "base, the only peer timed; fp16: no fa3"
+    why = {**typed("fp16", ours=10.0, base=60.0), "absent": {"fa3": "it takes no fp16"}}
+    pooled = told(at("c1", typed("fp16", ours=9.0, base=60.0), typed("fp16", "n8", ours=9.0)),
+                  at("c1", why))["fp16"]  # fmt: skip
+    assert [pooled.with_peer(peer).run.id for peer in ("base", "fa3")] == ["c1-2", "c1-1"]
     assert one["fp16"].label == "Small ones, fp16 (1 case)"
 
 
@@ -79,6 +84,11 @@ def test_a_peer_that_is_missing_in_some_cases_is_said():
                 typed("bf16", "n8", ours=1.0, base=2.0))  # fmt: skip
     assert told(newest, before)["bf16"].against == (
         "only base and fa3; fa3 not timed in 1 of 2 cases"
+    )
+    # A case that is timed no more is nobody's to miss.
+    assert (
+        told(at("c3", typed("bf16", "n1", ours=1.0, base=2.0, fa3=2.0)), before)["bf16"].against
+        == "best of base and fa3"
     )
     # One that no run ever timed in that case is not missing there: it does not take it.
     assert told(newest)["bf16"].against == "best of base and fa3"
@@ -142,9 +152,27 @@ def test_other_machines_sets_and_variants_do_not_take_part():
     other_set = {**typed("bf16", ours=1.0, base=2.0, fa3=3.0), "case_set": "large"}
     (every,) = groups([card, at("c1", other_set)], KERNEL).values()
     small, large = headlines(every)
-    assert small.against == "base, the only peer" and large.against == "best of base and fa3"
+    assert small.against == "base, the only peer timed" and large.against == "best of base and fa3"
     one_thread = BenchmarkResult.model_validate({**benchmark(other_set).model_dump(), "threads": 1})
     assert len(groups([card, run(one_thread)], KERNEL)) == 2
+
+
+def test_a_run_is_told_with_what_other_runs_of_its_commit_timed():
+    mine = at("c1", typed("bf16", ours=1.0, base=2.0))
+    cut_short = mine.model_copy(
+        update={"steps": at("c1", typed("bf16", ours=1.0, quick=0.1)).steps}
+    )
+    others = [
+        at("c0", typed("bf16", ours=1.0, base=2.0, old=3.0)),
+        at("c1", *(typed("bf16", n, ours=1.0, base=2.0) for n in ("n1", "n8", "n9"))),
+        at("c1", typed("bf16", ours=1.0, fa3=1.5), typed("fp16", ours=1.0, base=9.0)),
+        at("c1", typed("bf16", ours=2.0, base=1.0)).model_copy(update={"kernel": "b", "id": "b"}),
+    ]
+    ((machine, one),) = headlines_of(mine, [*others, cut_short, mine], KERNEL)
+    assert machine.target == "cpu" and one.told.run is mine  # bf16 alone: it timed no other
+    assert one.chain is not None and one.chain.best["n1 bf16"] == ("fa3", 1.5)
+    assert [group.run.id for group in one.same] == ["c1-1", "c1-2", "c1-3"]  # newest first
+    assert one.against == "only base and fa3; old not timed on this commit"
 
 
 def test_programs_get_the_same():

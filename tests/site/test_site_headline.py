@@ -56,7 +56,7 @@ def test_both_pages_tell_the_best_peer_of_the_commit_by_dtype(tmp_path: Path) ->
     told = [
         ["not measured", "1.11 least 1.11; 0 of 1 lost", "best of base, flex and fa3"],
         ["not measured", "8.00 least 8.00; 0 of 1 lost",
-         "base, the only peer; float16: no flex and fa3"],
+         "base, the only peer timed; float16: no flex and fa3"],
     ]  # fmt: skip
     assert standings(pages[at.HOME]) == told
     assert standings(pages[at.kernel_page("copy")]) == told

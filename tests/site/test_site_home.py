@@ -92,7 +92,7 @@ def results_of(root: Path) -> tuple[list[str], list[str]]:
 def test_a_result_is_held_against_the_best_peer_where_peers_were_timed(root):
     header, row = results_of(root)
     told = dict(zip(header, row, strict=True))
-    assert told[AGAINST] == "words about theirs, the only peer"
+    assert told[AGAINST] == "words about theirs, the only peer timed"
     steps = slower(template(root), 4)
     case = next(step for step in steps if step["id"] == "time")["result"]["cases"][0]
     theirs = case["arms"]["words about theirs"]

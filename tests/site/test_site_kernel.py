@@ -165,7 +165,7 @@ def test_the_newest_run_of_each_case_set_counts(page: str) -> None:
     assert "| 4.00 2.00–8.00 | 4.00 4.00–4.00 1 of 2 cases |" in plain(each)  # base, the peer
     assert "6 of 6" in small  # right in the same run
     large, each = (line for line in machine.splitlines() if line.startswith("| Large |"))
-    assert "| 0.500 least 0.500; 1 of 1 lost | base, the only peer |" in plain(large)
+    assert "| 0.500 least 0.500; 1 of 1 lost | base, the only peer timed |" in plain(large)
     assert "| 0.500 0.500–0.500 |" in plain(each)
     # 3,000,000 bytes at 1000 GB/s take 3 µs of 4.
     assert "| 75.0 % " in large

@@ -43,7 +43,7 @@ PAGES = Pages(_pages, at.HOME, "Home")
 
 
 NEWEST = 5
-RESULTS = 24
+RESULTS = 16
 LEFT_OUT = 20
 
 _ABOUT = (
@@ -164,7 +164,10 @@ def _results(index: Index) -> list[str]:
         " told: other processes were busy meanwhile. What was timed had passed validation in the"
         " same run."
     )
-    more = f"[Every kernel]({at.KERNELS})." if len(found) > RESULTS else None
+    rest = (
+        f"The newest {RESULTS} of {len(found)}; [the pages of the kernels]({at.KERNELS}) have all."
+    )
+    more = rest if len(found) > RESULTS else None
     return [stacked_table(header, rows, {3, 4, 5}), muted(about), *([more] if more else [])]
 
 

@@ -146,7 +146,7 @@ def _relative(machine: Machine, told: Sequence[Headline], peers: Sequence[str]) 
             continue
         least = geometric_mean(shares)
         limit = Mark(least, f"read ceiling: {significant(least)} × our time")
-        cases.append(Row(group.label, marks, limit))
+        cases.append(Row(one.label, marks, limit))
     title = (
         f"Time of each peer against ours on {machine.name}, by case set, with the quartiles of"
         " both; the table above has the figures"
