@@ -1,5 +1,5 @@
-"""Rules over records: one generator a rule, its docstring the rule.
+"""Rules over records. Each rule is a generator, and its docstring states the rule.
 
-``record_rules``, ``run_rules``, ``text_rules`` and ``prose_rules`` see one file; ``rules/`` sees
-what all files say of each other, by subject. ``check`` runs them and returns every finding.
+Rules in ``record_rules``, ``run_rules``, ``text_rules`` and ``prose_rules`` see one file. Rules in
+``rules/`` see relations between files, one module per subject. ``check`` runs all of them.
 """

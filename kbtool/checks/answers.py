@@ -1,7 +1,7 @@
-"""What stands at a place in a record, for the links and the figures that lead there.
+"""Look up the values in records that links and figures of other files refer to.
 
-A record is loaded once for all that is asked of it, and on every core; the answers stay with the
-facts of its file for as long as the file does not change.
+Each record is loaded once for all its questions, in parallel. The answers are cached with the facts
+of the file until it changes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from kbtool.store.tree import Entry, load_record
 def answer_all(
     root: str, files: Sequence[File], questions: Questions, jobs: int | None = None
 ) -> Iterator[tuple[str, dict[str, Found]]]:
-    """Path of each file, and path in its record → what stands there.
+    """Path of each file, and path in its record → the value there.
 
     Args:
         root: the root of the knowledge base.
-        files: the files that something is asked of, each a record that loads.
-        questions: what is asked.
-        jobs: processes; as many as pay where not given.
+        files: the files to look up in; all of them load.
+        questions: the paths to look up.
+        jobs: number of processes. Default: chosen by the amount of work.
     """
     for path, answers in in_processes(files, partial(_answer_part, root, questions), jobs):
         yield path, {name: Found(*found) for name, found in answers.items()}
@@ -48,7 +48,7 @@ def _answer_part(root: str, questions: Questions, files: Sequence[File]) -> list
 
 
 def _load(root: str, file: File) -> Entry[Any] | None:
-    """A record that was found sound already; its seal is not asked for again."""
+    """A record that was valid before. The digest of a run is not checked again."""
     path = Path(root, file.path)
     if file.kind == "run":
         try:
@@ -61,8 +61,8 @@ def _load(root: str, file: File) -> Entry[Any] | None:
 
 
 def look_up(entry: Entry[Any] | None, path: str) -> Found:
-    """What stands at a path in a record; ``None`` for one that cannot be read."""
-    if entry is None:  # it has changed under us
+    """The value at a path in a record; ``None`` for a record that cannot be read."""
+    if entry is None:  # the file changed during the check
         return Found("", "", "", "the record cannot be read")
     try:
         there = resolve(entry.record, path)

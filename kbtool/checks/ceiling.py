@@ -1,6 +1,6 @@
-"""What memory allows: a benchmark's figures held against the read rate measured beside them.
+"""Refuse benchmark results that exceed the measured memory bandwidth.
 
-No torch here: a benchmark asks while it measures, and ``check`` asks again of its record.
+Needs no torch: a benchmark uses it while it measures, and ``check`` on the record.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 from kbtool.model.kinds.benchmark import BenchmarkCase
 
 CEILING_MARGIN = 1.10
-"""A result may exceed the measured read rate by so much: both figures are noisy."""
+"""The factor by which a result may exceed the measured bandwidth, since both are noisy."""
 
 
 def refusal(case: BenchmarkCase, subject: str, ceiling: float) -> str | None:
-    """Why a case's figures are refused, or ``None``.
+    """Why the times of a case are refused, or ``None``.
 
     Args:
         case: the timed case.
         subject: the arm that runs the library.
-        ceiling: the measured read rate, 10⁹ bytes a second.
+        ceiling: the measured read bandwidth, 10⁹ bytes a second.
     """
     if subject not in case.arms:
         return f"the library was not timed: {case.absent.get(subject, 'no such arm')}"

@@ -1,8 +1,7 @@
-"""All rules over a whole knowledge base.
+"""Run all rules over a knowledge base.
 
-Each file is read once and turned into facts, which a cache keeps for as long as the file does not
-change; the rules between records then run over the facts. With nothing changed no model is
-imported at all.
+Each file is read once and turned into facts, which are cached until the file changes. Rules between
+records use only the facts. If nothing has changed, no model is imported.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from kbtool.store.scan import NO_STAMP, File, Stamp, scan
 
 @dataclass(frozen=True)
 class Report:
-    """What a check found, and over what."""
+    """The findings of a check, and the files that it covered."""
 
     findings: list[Finding]
     """Sorted by path and line."""
     files: list[File]
-    """Every file that was looked at."""
+    """Every checked file."""
 
 
 def check_tree(
@@ -42,9 +41,9 @@ def check_tree(
 
     Args:
         root: the root of the knowledge base.
-        cached: use what earlier checks found of unchanged files, and keep what this one finds.
-        jobs: processes; as many as pay where not given.
-        runs: path → content of run records to be judged as if they stood there.
+        cached: use and update the cache.
+        jobs: number of processes. Default: chosen by the amount of work.
+        runs: path → content of run records to check as if they were in the knowledge base.
     """
     with collector_off():
         return _check(os.fspath(root), cached, jobs, runs or {})
@@ -70,7 +69,7 @@ def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes])
             continue
         from kbtool.checks.pool import examine_all
 
-        # Runs come second: what others ask of them is known by then, so each is loaded once.
+        # Runs are examined last: by then all references to them are known, so each is loaded once.
         asked = _asked_of(new_runs, facts) if files is new_runs else {}
         for path, stamp, value in examine_all(root, files, asked, jobs):
             stamps[path] = stamp
@@ -105,14 +104,14 @@ def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes])
 
 
 def _asked_of(runs: Sequence[File], facts: Iterable[Facts]) -> Questions:
-    """Path of a run's file → paths in it that other records lead to."""
+    """Path of a run's file → paths in it that other records refer to."""
     asked = places_asked(facts)
     ids = {file.path: file.path.rsplit("/", 1)[1].partition(".")[0] for file in runs}
     return {path: sorted(asked[id_]) for path, id_ in ids.items() if id_ in asked}
 
 
 def _digest() -> str:
-    """A digest of everything that facts depend on but the files themselves."""
+    """A digest of all code that facts depend on."""
     package = Path(__file__).parents[1]
     folders = {name: package / name for name in ("checks", "model", "store")}
     return code_digest(folders, ("pydantic", "pydantic_core", "yaml"))

@@ -1,4 +1,4 @@
-"""One file to facts: a pure function of its path and bytes, so that a cache can stand for it."""
+"""Turn one file into facts: a pure function of path and bytes, so that it can be cached."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _MODELS: dict[FileKind, type[Model]] = {
 
 
 def examine(path: str, kind: FileKind, raw: bytes, asked: Sequence[str] = ()) -> Facts:
-    """What the file says, and everything that is wrong with it by itself.
+    """The facts of a file, and all findings that need no other file.
 
     Args:
         path: the file.
         kind: its kind.
         raw: its bytes.
-        asked: of a run, the paths in it that other records lead to; they are answered.
+        asked: for a run, the paths in it that other records refer to; the facts answer them.
     """
     facts = Facts(path, kind, promised_id(path, kind))
     text = raw.decode("utf-8", errors="replace")
@@ -128,7 +128,7 @@ def _examine_record(facts: Facts, raw: bytes) -> None:
 
 
 def _link(facts: Facts, file: RecordFile) -> None:
-    """Where the record leads, as far as that can be told of it."""
+    """The links of the record, as far as they can be read."""
     for ref in file.references:
         if ref.role == "recurrence":
             session, _, path = ref.target.partition("#")
@@ -143,7 +143,7 @@ def _link(facts: Facts, file: RecordFile) -> None:
 
 
 def _claimed(file: RecordFile, ref: Ref) -> Iterator[tuple[str, str, Location]]:
-    """From the claim that holds ``ref`` to the one that it leads to, if it leads to one."""
+    """The claim that holds ``ref`` and the claim that it refers to, if it refers to one."""
     claim = file.data["claims"][ref.location[1]].get("id")
     if not isinstance(claim, str):
         return

@@ -1,4 +1,4 @@
-"""What the rules across records need to know of one file; plain data that a cache can keep."""
+"""The facts about one file that rules between records need, as plain data for the cache."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ PATTERN_ROLES = frozenset(("supersedes", "related", "evidence", "evidence agains
 
 
 Questions = Mapping[str, Sequence[str]]
-"""Path of a file → paths in its record that others lead to."""
+"""Path of a file → paths in its record that others refer to."""
 
 
 class Ref(NamedTuple):
-    """A link from a place in this record to a record, or to a place in one."""
+    """A link from this record to a record, or to a place in one."""
 
     role: str
-    """What the link is: follows, supersedes, claim …; ``label`` where it names no id."""
+    """The role of the link: follows, supersedes, claim …; ``label`` if it is not an id."""
     location: Location
     target: str
-    """``RECORD``, ``RECORD#path``; never ``#path``, which the file's own check resolves."""
+    """``RECORD`` or ``RECORD#path``. Links within the record are checked with the file."""
 
 
 class FigureFacts(NamedTuple):
-    """A figure that prose takes from records."""
+    """A figure in prose that refers to records."""
 
     line: int
     text: str
-    """The figure, as the text has it."""
+    """The figure, as written in the text."""
     target: str
-    """Where it comes from: an address, or an operation over addresses."""
+    """Its source: an address, or an operation over addresses."""
     of: list[str]
     """The addresses in it, RECORD#path, in order."""
 
 
 class Found(NamedTuple):
-    """What stands at a path in a record."""
+    """The value at a path in a record."""
 
     type: str
     """Its type's name; empty where nothing stands there."""
@@ -61,7 +61,7 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class Facts:
-    """One file, as other files see it."""
+    """The facts about one file that other files may depend on."""
 
     path: str
     kind: FileKind

@@ -1,7 +1,7 @@
-"""Paths inside a record as people write them: keys and item ids joined by dots.
+"""Paths in a record as people write them: keys and item ids joined by dots.
 
-The same addresses as ``kbtool.model.address``, over the file's plain data, so that they can point
-at a null or into a record that does not load. An item without an id goes by its place, from 0.
+They equal the addresses of ``kbtool.model.address`` but work on the parsed data, so they can point
+at a null or into a record that does not load. An item without an id is named by its index, from 0.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _NAMES = ("id", "kind", "pattern", "name")
 
 
 def locate(data: Any, path: str) -> list[Location]:
-    """Every place that ``path`` may mean in ``data``."""
+    """All locations in ``data`` that ``path`` may mean."""
     found: list[tuple[Location, Any]] = [((), data)]
     keys = path.split(".")
     while keys and found:
-        # Ids may hold dots themselves, so the longest name that fits is taken.
+        # Ids may contain dots, so take the longest name that fits.
         for length in range(len(keys), 0, -1):
             key = ".".join(keys[:length])
             below = [

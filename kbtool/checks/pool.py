@@ -1,4 +1,4 @@
-"""Many files to facts, on every core."""
+"""Turn many files into facts, on all cores."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def examine_all(
         asked: what other records ask of those that are runs.
         jobs: processes; one a core where not given, and one where the files are few and small.
     """
-    # Before the processes part, or each would import every model again.
+    # Import before forking, so that the children need not import the models.
     import kbtool.checks.examine  # noqa: F401
 
     answers = in_processes(files, partial(_examine_part, root, asked), jobs)
@@ -36,7 +36,7 @@ def examine_all(
 
 
 def _examine_part(root: str, asked: Questions, files: Sequence[File]) -> list[Examined]:
-    # Garbage is collected neither here nor in the children: there is no cyclic rubbish worth it.
+    # No garbage collection, here or in the children: there are hardly any cycles.
     from kbtool.checks.examine import examine
     from kbtool.checks.facts import Facts
     from kbtool.checks.record_file import promised_id

@@ -1,7 +1,7 @@
-"""Rules over prose: its figures come from records, and are those that stand there.
+"""Rules over prose: figures link to records and agree with them.
 
-A text names a figure's place in the target of a link (``kbtool.model.prose``). Whether the two
-agree is judged as a claim is: at the digits that the text gives, units converted.
+The target of a link names the record of a figure (``kbtool.model.prose``). The two agree if they
+are equal at the digits that the text gives, with units converted, as for claims.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Prose(NamedTuple):
 
 
 def prose_of(facts: Facts, text: str) -> Prose | None:
-    """The prose in a file; ``None`` where it is nothing to these rules."""
+    """The prose in a file; ``None`` if these rules do not apply to it."""
     if SCHEME not in text and not _GUIDED.fullmatch(facts.path):
         return None
     if facts.path.endswith(".yaml"):
@@ -91,8 +91,8 @@ def figures_have_sources(prose: Prose) -> Iterator[Finding]:
         figure = " ".join(found[0].split())
         yield Finding(
             prose.path, _line(prose, found.start()), "figure",
-            f"{figure} comes from nowhere: write [{figure}](figure:RUN#path), link to where it"
-            " stands, or say it without a figure",
+            f"{figure} has no source: write [{figure}](figure:RUN#path), link to its source,"
+            " or leave the figure out",
         )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def judged(text: str, target: str, own: str | None, values: Sequence[str]) -> st
         comes_out = _reckoned(expression(target, own), "same", map(Quantity, values))
         if agrees(stated, comes_out):
             return ""
-        return f"{text.strip()} is said here, but {target} comes to {text_of(comes_out, stated)}"
+        return f"the text says {text.strip()}, but {target} is {text_of(comes_out, stated)}"
     except (NoFigure, WrongUnits) as error:
         return f"{text.strip()} cannot be {target}: {error}"
 
@@ -160,7 +160,7 @@ def _wrong_operation(said: Expression) -> str | None:
     if isinstance(said, Address):
         return None
     if said.how not in OPERATIONS:
-        return f"{said.how!r} is no operation; there is {', '.join(OPERATIONS)}"
+        return f"{said.how!r} is not an operation; use one of {', '.join(OPERATIONS)}"
     wanted = ARITY.get(said.how, len(said.of))
     if len(said.of) != wanted:
         return f"{said.how} takes {wanted} operands, not {len(said.of)}"

@@ -1,4 +1,4 @@
-"""A parsed record as the rules see it, and the id that its name or its text promises."""
+"""A parsed record for the rules, and the id that its file name or text states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kbtool.store.scan import FileKind
 
 @dataclass(slots=True)
 class Places:
-    """What several rules look for in a record's data, found in one walk."""
+    """Places in a record's data that several rules need, collected in one walk."""
 
     nulls: list[Location] = field(default_factory=list)
     items: list[tuple[Location, list[Any]]] = field(default_factory=list)
@@ -90,7 +90,7 @@ _RAW_ID = re.compile(r"^id:[ \t]*[\"']?([\w-]+)", re.MULTILINE)
 
 
 def promised_id(path: str, kind: FileKind, stated: object = None) -> str:
-    """The id of a record, whether or not it loads: the one stated, else the one in its name."""
+    """The id of a record, valid or not: the stated one, else the one in its file name."""
     form = _ID_FORMS.get(kind)
     if form is not None and isinstance(stated, str) and form.fullmatch(stated):
         return stated
@@ -101,7 +101,7 @@ def promised_id(path: str, kind: FileKind, stated: object = None) -> str:
 
 
 def raw_id(text: str) -> str | None:
-    """The id that stands in the text of a file that cannot be parsed, if any."""
+    """The id in the text of a file that cannot be parsed, if any."""
     found = _RAW_ID.search(text)
     return found[1] if found else None
 

@@ -1,6 +1,6 @@
-"""Rules that one record must keep by itself: one generator a rule, its docstring the rule.
+"""Rules over one record. Each rule is a generator, and its docstring states the rule.
 
-Adding a rule is writing a generator and naming it in ``RECORD_RULES``.
+To add a rule, write a generator and add it to ``RECORD_RULES``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CITE = re.compile(pattern_of(Cite))
 
 
 def has_modeline(file: RecordFile) -> Iterator[Finding]:
-    """The first line names the schema, so that editors complete and check while one types."""
+    """The first line names the schema, so that editors can complete and check the record."""
     wanted = modeline(file.kind)  # type: ignore[arg-type]
     first = file.document.text.split("\n", 1)[0].rstrip()
     if first == f"\ufeff{wanted}":
@@ -56,7 +56,7 @@ def id_is_name(file: RecordFile) -> Iterator[Finding]:
     if file.kind == "pattern" and name.startswith(f"{id_}-"):
         return
     what = "file" if file.kind == "pattern" else "folder"
-    yield file.finding(["id"], "id", f"{id_!r} stands in a {what} called {name!r}; one must give")
+    yield file.finding(["id"], "id", f"{id_!r} is in a {what} named {name!r}; make them equal")
 
 
 def items_are_unique(file: RecordFile) -> Iterator[Finding]:
@@ -69,7 +69,9 @@ def items_are_unique(file: RecordFile) -> Iterator[Finding]:
             if isinstance(id_, str):
                 if id_ in seen:
                     place = [*location, index, "id"]
-                    yield file.finding(place, "unique", f"a second item has the id {id_!r}")
+                    yield file.finding(
+                        place, "unique", f"another item has the id {id_!r}; rename one of them"
+                    )
                 seen.add(id_)
 
 
@@ -89,7 +91,7 @@ def nulls_have_reasons(file: RecordFile) -> Iterator[Finding]:
             if file.kind == "kernel"
             else f"give the reason under unknown: {{{path}: why}}, or leave the key out"
         )
-        yield file.finding(location, "null-reason", f"{path} is null and nothing says why: {mend}")
+        yield file.finding(location, "null-reason", f"{path} is null without a reason: {mend}")
 
 
 def reasons_have_nulls(file: RecordFile) -> Iterator[Finding]:
@@ -124,7 +126,7 @@ def own_references_lead_somewhere(file: RecordFile) -> Iterator[Finding]:
             yield file.finding(ref.location, "link", f"{ref.target}: {error}")
             continue
         if ref.role in BUG_ROLES and not isinstance(found, Bug):
-            yield file.finding(ref.location, "link", f"{ref.target} is no bug; write #bugs.ID")
+            yield file.finding(ref.location, "link", f"{ref.target} is not a bug; write #bugs.ID")
 
 
 def transcripts_name_sources(file: RecordFile) -> Iterator[Finding]:
@@ -180,7 +182,7 @@ def citations_are_known(file: RecordFile) -> Iterator[Finding]:
         if key not in known:
             names = ", ".join(known) or "none"
             yield file.finding(
-                location, "provenance", f"{key!r} is no key of sources; there is {names}"
+                location, "provenance", f"{key!r} is not a key of sources; the keys are {names}"
             )
     for path in cites:
         if not locate({k: v for k, v in file.data.items() if k != "cites"}, path):
@@ -217,7 +219,7 @@ def cited_lines_are_there(file: RecordFile) -> Iterator[Finding]:
         key = cite.partition(":")[0]
         last = max((last for _, last in cited_lines(cite)), default=0)
         if key in length and last > length[key]:
-            message = f"{cite} is beyond the end: {key} has {length[key]} lines"
+            message = f"{cite} is past the end of the source: {key} has {length[key]} lines"
             yield file.finding(location, "provenance", message)
 
 
@@ -271,7 +273,7 @@ def _broken_in_raw(file: RecordFile, ref: Ref) -> str | None:
     keys = ref.target[1:].split(".")
     fields = _FIELDS.get(file.kind, frozenset())
     if ref.role in BUG_ROLES and keys[0] in fields and keys[0] != "bugs":
-        return "is no bug; write #bugs.ID"
+        return "is not a bug; write #bugs.ID"
     below = file.data.get(keys[0])
     if keys[0] in fields and (
         len(keys) == 1

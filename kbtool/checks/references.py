@@ -1,4 +1,4 @@
-"""Where a record links to others, and to places in itself."""
+"""Find the links of a record, to other records and within itself."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _REFERENCE = re.compile(pattern_of(Reference))
 
 
 def references(data: dict[str, Any], kind: FileKind, id_: str) -> Iterator[Ref]:
-    """The links in a record's plain data; what has not the form of one is left to the schema, and
-    comes as a link by a label: a session is called that by people.
+    """The links in a record's parsed data.
 
-    A link into the record itself comes as ``#path``, whether or not its id was spelled out.
+    Text that is not a valid link is left to the schema, except for a session's label, which gives a
+    link with the role ``label``. A link into the record itself is always ``#path``.
 
     Args:
         data: the record, which need not be sound.

@@ -1,6 +1,6 @@
-"""Rules over the text of a file: nothing in it that must not be published.
+"""Rules over the text of a file: no secrets and no machine addresses.
 
-The same rules hold for YAML, JSON and prose. What they find is never repeated in full.
+The same rules apply to YAML, JSON and prose. Findings never print the whole secret.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Secret(NamedTuple):
 
 
 def _random(text: str) -> bool:
-    """Whether ``text`` looks drawn at random: a placeholder or a word does not."""
+    """Whether ``text`` looks random. A placeholder or a word does not."""
     return any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
 
 
@@ -101,7 +101,7 @@ _TRIGGERS = tuple(
 
 _DIGIT = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _IPV4 = re.compile(rf"(?<![\w.])({_DIGIT}(?:\.{_DIGIT}){{3}})(?![\w]|\.\d)")
-# What an address has from its first dot or colon on is found a hundred times as fast as the whole.
+# Searching from the first dot or colon of an address on is a hundred times as fast.
 _MAYBE_IPV4 = re.compile(r"\.\d{1,3}\.\d{1,3}\.\d")
 _VERSION = re.compile(
     # Libraries of four numbers exist (cuDNN 9.1.0.70): their name, or a sign of a version, must
@@ -133,7 +133,7 @@ def secrets(path: str, text: str) -> Iterator[Finding]:
 
 
 def addresses(path: str, text: str) -> Iterator[Finding]:
-    """No addresses of machines: neither IPv4 nor IPv6, whatever network they are of."""
+    """No addresses of machines, IPv4 or IPv6, public or private."""
     for start, address in _addresses(text):
         yield Finding(
             path, _line(text, start), "address",

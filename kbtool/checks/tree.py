@@ -1,7 +1,6 @@
-"""All files of a knowledge base, as the rules between records see them.
+"""The facts of all files of a knowledge base, for the rules between records.
 
-They see facts only: what a link or a figure leads to inside a record is among the answers of its
-facts by then.
+The rules see only facts. Values that links and figures refer to are already looked up.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Tree:
                 raw = read_bytes(Path(self.root, facts.path), facts.path)
                 line = parse(raw, facts.path).line(location)
             except DocumentError:
-                pass  # it has changed under us; the rule was broken all the same
+                pass  # the file changed during the check; report the finding without its line
         return Finding(facts.path, line, rule, message)
 
     def record(self, id_: str) -> Facts | None:

@@ -1,1 +1,1 @@
-"""Recipes become runs: order, gates, timeouts, progress, records."""
+"""Run recipes: order, gates, timeouts, progress, records."""

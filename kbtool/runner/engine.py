@@ -1,4 +1,4 @@
-"""Runs a recipe: steps in order, gates, deadlines, and one immutable record of what happened."""
+"""Run a recipe: steps in order, gates, deadlines, and one immutable run record."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from kbtool.store.tree import KnowledgeBase
 from kbtool.store.write import write_atomic, write_new
 
 JOURNAL_SECONDS = 5.0
-"""How much of what a step has found may be lost if kbtool is killed."""
+"""At most this many seconds of a step's results are lost if kbtool is killed."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to run and where its record goes."""
+    """A recipe to run, and where its record goes."""
 
     base: KnowledgeBase
     pattern: Pattern
@@ -69,14 +69,14 @@ def make_context(job: Job) -> Context:
 
 
 def _no_kernel(job: Job, id_: str) -> UserError:
-    """What to say of a kernel that is not there, or that does not load."""
+    """The error for a kernel that is missing or does not load."""
     path = f"kernels/{id_}/kernel.yaml"
     works = f"recipe {job.recipe.name} works on kernel {id_},"
     if not (job.base.root / path).exists():
         return UserError(f"{works} but there is no {path}")
     unsound = next((found for found in job.base.findings if found.path == path), None)
-    why = f"{unsound}; `kbtool check` tells all" if unsound else f"{path}: see `kbtool check`"
-    return RecordError(f"{works} which does not load; mend it first:\n  {why}")
+    why = f"{unsound}; `kbtool check` lists all" if unsound else f"{path}: see `kbtool check`"
+    return RecordError(f"{works} which does not load; correct it first:\n  {why}")
 
 
 def _mutants(job: Job) -> list[tuple[str, Mutant]]:
@@ -89,15 +89,15 @@ def _mutants(job: Job) -> list[tuple[str, Mutant]]:
         if mutant.kernel == job.recipe.kernel
     ]
     if job.base.findings:
-        # A record that cannot be read may hold mutants, and none may be left out in silence.
-        raise RecordError(f"{job.base.findings[0]}; `kbtool check` tells all")
+        # An unreadable record may hold mutants, which must not be skipped silently.
+        raise RecordError(f"{job.base.findings[0]}; `kbtool check` lists all")
     return known
 
 
 def plan(job: Job) -> Iterator[tuple[StepBase, list[str], str | None]]:
-    """Each step, what it would do, and why it would stop there; nothing is written.
+    """Each step, what it would do, and why the run would stop there. Writes nothing.
 
-    Ends with the first step that would stop.
+    Ends at the first step that would stop the run.
 
     Raises:
         UsageError: as ``preflight``.
@@ -110,8 +110,8 @@ def plan(job: Job) -> Iterator[tuple[StepBase, list[str], str | None]]:
 
 
 def preflight(job: Job) -> list[tuple[StepBase, list[str], str | None]]:
-    """Each step, what it would do, and what the machine lacks for it. Refuses what can be known to
-    be wrong before anything is written.
+    """Each step, what it would do, and what the machine lacks for it. Detects errors in the recipe
+    before anything is written.
 
     Raises:
         UsageError: a step names a case set, a target or a path that is not there.
@@ -136,8 +136,8 @@ def execute(
     Args:
         job: what to run.
         session: the id of the session that the record is appended to.
-        report: told of everything as it happens.
-        resumption: an earlier attempt to go on with.
+        report: receives progress.
+        resumption: the earlier attempt to resume.
 
     Returns:
         The record and its path.
@@ -198,7 +198,7 @@ class _Execution:
                 if status != "passed":
                     break
         except BaseException:
-            # A bug, or a second Ctrl-C: what is known is recorded before it goes on its way.
+            # A bug, or a second Ctrl-C: record the results so far, then let the exception pass.
             with _signals_ignored():
                 self._finish("crashed")
             raise
@@ -249,7 +249,7 @@ class _Execution:
             return Outcome("failed", str(error))
 
     def _found(self, index: int, result: StepResult) -> None:
-        """Keep what a step has found so far, for a record that it does not come to write."""
+        """Write the results of a step so far to the journal, in case kbtool is killed."""
         self.found = result
         self.records[index] = self.records[index].model_copy(update={"result": result})
         if time.monotonic() - self.journalled > JOURNAL_SECONDS:
@@ -284,7 +284,7 @@ class _Execution:
             parameters=self.job.parameters,
             status=status,
             started=self.started,
-            # The clock may have been set back meanwhile.
+            # The system clock may have been set back.
             ended=max(self.started, datetime.now(UTC)),
             machine=self.job.machine,
             repository=self.repository,
@@ -324,7 +324,7 @@ _FINDERS: dict[Need, Callable[[], object]] = {
 
 
 def _lacking(step: StepBase, machine: MachineInfo) -> list[str]:
-    """What the step needs and the machine has not, each with the way to get it."""
+    """What the step needs and the machine lacks, each with how to get it."""
     problems = []
     for need in step.needs:
         if need == "gpu":
@@ -349,7 +349,7 @@ def _run_id(now: datetime, recipe: str) -> str:
 
 
 def _kept_elsewhere(path: Path, data: bytes, error: OSError) -> str:
-    """Keep the record where there is room, and say where."""
+    """Save the record where there is room; returns the message."""
     reason = error.strerror or str(error)
     with contextlib.suppress(OSError):
         kept = Path(tempfile.gettempdir()) / path.name
@@ -371,7 +371,7 @@ def _signals_interrupt() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals_ignored() -> Iterator[None]:
-    """Writing the record takes milliseconds and is not to be torn."""
+    """Writing the record takes milliseconds and must not be interrupted."""
     with _handlers(signal.SIG_IGN, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
         yield
 
@@ -379,7 +379,7 @@ def _signals_ignored() -> Iterator[None]:
 @contextlib.contextmanager
 def _handlers(handler: Any, numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
     before = {}
-    # Only the main thread may set handlers; elsewhere the caller's stay.
+    # Only the main thread may set handlers.
     with contextlib.suppress(ValueError):
         before = {number: signal.signal(number, handler) for number in numbers}
     try:

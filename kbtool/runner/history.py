@@ -1,4 +1,4 @@
-"""How long steps should take, and which patterns an error calls to mind."""
+"""Expected durations of steps, and patterns that match an error."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def seconds_taken(step: StepBase, runs: Iterable[Run]) -> list[float]:
         for record in run.steps
         if record.id == step.id and record.status == "passed" and record.seconds is not None
         and record.attempt == run.attempt
-        # A library that was found, whole or in part, says nothing of how long compiling takes.
+        # A build that reused objects does not show how long compiling takes.
         and not (
             isinstance(record.result, BuildResult) and (record.result.warm or record.result.reused)
         )

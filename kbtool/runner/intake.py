@@ -1,7 +1,7 @@
-"""Takes runs that were made elsewhere into a session: all that are sound, or none.
+"""Import runs from another machine into a session: all of them, or none if one is invalid.
 
-A run that names the session is written as it was, byte for byte. One that was made in another
-session is sealed anew with the session changed; the seal of before is kept and still follows.
+A run that names the session is copied byte for byte. A run of another session gets the new session
+and a new digest; the old digest is kept and can still be verified.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OWN_PATH = re.compile(r"(?<![\w.~/-])/(?:home|root|Users|tmp|workspace|mnt)/[\w
 
 @dataclass(frozen=True)
 class Taken:
-    """A run that is taken in."""
+    """An imported run."""
 
     file: str
     """Where it was found, as the caller named it."""
@@ -47,12 +47,12 @@ class Taken:
     path: str
     """Where it is here, relative to the root."""
     remarks: list[str]
-    """What to know of it, that is no reason to refuse it."""
+    """Remarks that are no reason to refuse it."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """A run that is here already."""
+    """A run that exists here already."""
 
     file: str
     run: Run
@@ -61,7 +61,7 @@ class Known:
 
 @dataclass
 class Intake:
-    """What came of it. If anything was refused, nothing was taken in."""
+    """The outcome of an import. If any file was refused, nothing was imported."""
 
     session: str | None = None
     """The one session that all go to; ``None`` where each goes to the one that it names."""
@@ -210,13 +210,13 @@ def _first_digest(run: Run) -> str | None:
 def _differs(file: str, run: Run, other: str) -> Finding:
     return Finding(
         file, 1, "run",
-        f"{file_stem(*_key(run))} is {other} too, with other content: one of the two is not the"
-        " record of that run; leave the wrong one out",
+        f"{file_stem(*_key(run))} is also {other}, with different content: only one of them is"
+        " the record of that run; leave the other out",
     )  # fmt: skip
 
 
 def _unsound(raw: bytes, problem: str) -> str:
-    """What to say of a file that is no sound run record."""
+    """The message for a file that is not a valid run record."""
     try:
         written_by = str(json.loads(raw)["machine"]["kbtool"])
     except (ValueError, RecursionError, LookupError, TypeError):
@@ -243,9 +243,9 @@ def _strangers(base: KnowledgeBase, candidates: Iterable[_Candidate]) -> Iterato
         if session in base.sessions:
             continue
         said = (
-            "is here and is not sound: mend it first (`kbtool check` says how)"
+            "is here but invalid: correct it first (`kbtool check` says how)"
             if (base.root / "sessions" / session).is_dir()
-            else "is not here: --session ID takes the run into one that is, --new TITLE into a new"
+            else "is not here: import into another one with --session ID, or a new one with --new"
             " one"
         )
         yield Finding(one.file, 1, "session", f"its session, {session}, {said}")
@@ -270,7 +270,7 @@ def _findings(base: KnowledgeBase, staged: Sequence[_Staged]) -> Iterator[Findin
     files = {one.path: one.file for one in staged}
     for path, file in files.items():
         if (base.root / path).exists():
-            message = f"{path} is here already and is no sound record; `kbtool check` says why"
+            message = f"{path} exists here but is not a valid record; `kbtool check` says why"
             yield Finding(file, 1, "run", message)
     before = set(check_tree(base.root).findings)
     for finding in check_tree(base.root, runs={one.path: one.raw for one in staged}).findings:
@@ -342,7 +342,7 @@ def _content(path: Path) -> bytes | None:
 def _about_time(run: Run, session: Session) -> Iterator[str]:
     """Whether it was made while the session lasted."""
     if run.ended > datetime.now(UTC):
-        yield f"ends at {run.ended:%Y-%m-%d %H:%M} UTC, which is yet to come: a clock is wrong"
+        yield f"ends at {run.ended:%Y-%m-%d %H:%M} UTC, in the future: one of the clocks is wrong"
     if session.started and session.started.zoned and run.ended < session.started.at:
         yield f"was made before the session began ({session.started})"
     if session.ended and session.ended.zoned and run.started > session.ended.at:
@@ -353,7 +353,7 @@ def _about_paths(raw: bytes) -> Iterator[str]:
     """Whether it tells where things lie on the machine that it was made on."""
     paths = sorted(set(_OWN_PATH.findall(raw.decode("utf-8", "replace"))))
     if paths:
-        yield f"tells paths of the machine that it was made on: {', '.join(paths[:3])}"
+        yield f"contains paths of the machine that it was made on: {', '.join(paths[:3])}"
 
 
 def _make_session(base: KnowledgeBase, title: str, runs: Sequence[Run]) -> Path:

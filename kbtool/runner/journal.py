@@ -1,8 +1,8 @@
-"""The journal of a run in progress: what survives if kbtool is killed.
+"""The journal of a run in progress, from which a killed run is recovered.
 
-One hidden file beside the runs, JSON lines, each flushed to the disk: first the run without its
-steps, then every step as it begins and ends. It is locked while its writer lives; one that is not
-locked was left by a killed process and becomes a run record of its own (``recover``).
+A hidden file beside the runs with JSON lines, each flushed to disk: first the run without its
+steps, then each step when it begins and when it ends. The running process holds a lock on it. An
+unlocked journal was left by a killed process; ``recover`` turns it into a run record.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ class Journal:
             raise
 
     def step(self, record: StepRecord) -> None:
-        """A step has begun (status ``interrupted``, until it has ended) or ended.
+        """Write a step that begins (with status ``interrupted``) or has ended.
 
-        The journal is a second copy: where it cannot be written the run goes on, and the record
-        at the end says what it says.
+        Write errors are ignored: the journal is only a second copy of the final record.
         """
         with contextlib.suppress(OSError):
             self._write({"step": record.model_dump(mode="json")})
@@ -78,9 +77,9 @@ def left_behind(base: KnowledgeBase) -> Iterator[Path]:
 
 
 def recover(base: KnowledgeBase) -> list[Path]:
-    """Turn every journal that was left behind into a run record; their paths.
+    """Turn every abandoned journal into a run record. Returns their paths.
 
-    A journal that does not even hold its first line says nothing and is removed.
+    A journal without a complete first line is removed.
     """
     written = []
     for path in left_behind(base):
@@ -105,7 +104,7 @@ def _end_session(base: KnowledgeBase, run: Run) -> None:
 def _run_from(path: Path) -> Run | None:
     entries = []
     for line in path.read_bytes().split(b"\n"):
-        # The last line may be torn: its writer was killed.
+        # The last line may be incomplete: its writer was killed.
         with contextlib.suppress(ValueError):
             entries.append(json.loads(line))
     if not entries or "run" not in entries[0]:

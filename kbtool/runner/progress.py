@@ -14,12 +14,12 @@ from kbtool.runner.history import Match
 
 Mode = Literal["auto", "tty", "plain", "quiet", "rawjson"]
 QUIET_SECONDS = 30.0
-"""The longest silence: after it, plain progress says what is being waited for."""
+"""After this long without output, plain progress reports what it waits for."""
 _ITEM_SECONDS = 5.0
 
 
 class Reporter:
-    """What is told of a run while it goes on; this one says nothing of it."""
+    """Receives progress of a run. This base class prints nothing."""
 
     def run_started(self, run_id: str, session: str, expected: Sequence[float]) -> None:
         """The run begins; expected seconds of each step."""
@@ -106,11 +106,11 @@ class Plain(Reporter):
         self._say(f"{self._prefix}: {self._waiting}")
 
     def tick(self) -> None:
-        """Break a long silence."""
+        """Report the wait after a long time without output."""
         now = time.monotonic()
         if now - self._said >= QUIET_SECONDS:
             self._say(
-                f"{self._prefix}: still at it after {seconds(now - self._began)} of about"
+                f"{self._prefix}: still running after {seconds(now - self._began)} of about"
                 f" {seconds(self._expected)}: {self._waiting}"
             )
 

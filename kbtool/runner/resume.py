@@ -1,7 +1,7 @@
-"""Going on with a run that did not pass: same id, a new attempt, the steps that passed are kept.
+"""Resume a run that did not pass: same id, new attempt; passed steps are kept.
 
-Only what still holds is kept: if the sources, the library, the card or the parameters have
-changed, resuming is refused, because the record would mix two different things.
+If sources, library, card or parameters have changed, resuming is refused, because the record would
+mix results of different code or machines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Resumption:
     validated: list[ValidationResult]
 
     def restore(self, context: Context) -> None:
-        """Put the artifact and its verdict back into a context."""
+        """Restore the artifact and its validation in a context."""
         context.plan, context.built = self.plan, self.built
         context.validated = list(self.validated)
 
@@ -58,7 +58,7 @@ def last_attempt(base: KnowledgeBase, run_id: str) -> Run:
     if len(runs) != 1:
         known = ", ".join(sorted(runs)[:5])
         raise UsageError(
-            f"{run_id!r} is more than one run: {known}"
+            f"{run_id!r} matches several runs: {known}; write more of the id"
             if runs
             else f"there is no run {run_id!r}; `kbtool session show` lists them"
         )
@@ -66,10 +66,10 @@ def last_attempt(base: KnowledgeBase, run_id: str) -> Run:
 
 
 def resume(base: KnowledgeBase, run: Run, recipe: Recipe, machine: MachineInfo) -> Resumption:
-    """What can be kept of ``run``.
+    """The results of ``run`` that can be kept.
 
     Raises:
-        UsageError: it passed already, or something that it rests on has changed.
+        UsageError: it passed already, or something that it depends on has changed.
     """
     if run.status == "passed":
         raise UsageError(f"run {run.id} passed; there is nothing to resume")
@@ -98,7 +98,7 @@ def resume(base: KnowledgeBase, run: Run, recipe: Recipe, machine: MachineInfo) 
 def _same_plan(
     base: KnowledgeBase, run: Run, recipe: Recipe, built: BuildResult, machine: MachineInfo
 ) -> BuildPlan:
-    """The plan of a build that is still what it was."""
+    """The plan of a build whose inputs are unchanged."""
     entry = base.kernels.get(built.kernel)
     if entry is None:
         raise UsageError(_changed(run, recipe, f"kernel {built.kernel}"))
@@ -130,9 +130,9 @@ def _changed(run: Run, recipe: Recipe, what: str) -> str:
 
 
 def way_on(run: Run, recipe: Recipe) -> str:
-    """How to go on after a run that did not pass.
+    """The command to continue after a run that did not pass.
 
-    That is a new run where a kernel was found wrong, since ``resume`` refuses changed sources.
+    After a wrong kernel that is a new run, since ``resume`` refuses changed sources.
     """
     stopped = next((step for step in run.steps if step.status != "passed"), None)
     if (
@@ -140,8 +140,8 @@ def way_on(run: Run, recipe: Recipe) -> str:
         and stopped.status in {"failed", "crashed"}
         and declared(stopped.kind).judges
     ):
-        return f"run again after mending: {_anew(run, recipe)}"
-    return f"go on after mending: kbtool run-recipe --resume {run.id}"
+        return f"after the fix, start a new run: {_anew(run, recipe)}"
+    return f"to continue: kbtool run-recipe --resume {run.id}"
 
 
 def _anew(run: Run, recipe: Recipe) -> str:

@@ -1,8 +1,8 @@
-"""Results kept from one run to the next, each tied to the very file that it was made from.
+"""Cached results, each tied to the file that it was computed from.
 
-A cache may be lost at any time and may never be believed too much: it is dropped whole when kbtool
-or a library has changed, when its checksum is wrong, or when it is of another shape; and a file
-so new that a second change could leave the same stamp is not taken up at all.
+Losing the cache costs only time. It is discarded when kbtool or a library has changed, when its
+checksum is wrong, or when its format differs. A file changed less than two seconds ago is not
+cached, because a second change could leave the same stamp.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from kbtool.store.scan import Stamp
 from kbtool.store.write import write_atomic
 
 SETTLED_NS = 2_000_000_000
-"""Age at which a file's stamp is taken to tell it from any later content: coarse file systems
-keep times to two seconds."""
+"""Age from which a file's stamp is trusted: coarse file systems store times to two seconds."""
 
 
 class Cache:
-    """Path → stamp and a JSON value, for one purpose."""
+    """Path → stamp and a JSON value. Each kind of result has its own cache."""
 
     def __init__(self, root: str, name: str, digest: str) -> None:
         self._path = Path(root, FOLDER, "cache", f"{name}.json")
@@ -37,12 +36,12 @@ class Cache:
         self._changed = False
 
     def get(self, path: str, stamp: Stamp) -> Any:
-        """The value kept for the file with this stamp, or ``None``."""
+        """The cached value of the file, or ``None`` if its stamp differs."""
         row = self._rows.get(path)
         return row[1] if row is not None and tuple(row[0]) == stamp else None
 
     def put(self, path: str, stamp: Stamp, value: Any, read_at_ns: int) -> None:
-        """Keep ``value``, if the file had settled when it was read."""
+        """Cache ``value``, unless the file had just changed when it was read."""
         if max(stamp[0], stamp[1]) < read_at_ns - SETTLED_NS:
             self._rows[path] = [stamp, value]
             self._changed = True
@@ -50,11 +49,11 @@ class Cache:
             self._changed = True
 
     def touch(self) -> None:
-        """Say that a value got from here has been added to."""
+        """Note that a cached value was extended, so that ``save`` writes it."""
         self._changed = True
 
     def save(self, paths: Iterable[str]) -> None:
-        """Write what is known of ``paths`` and forget the rest; a failure costs only time."""
+        """Write the entries of ``paths`` and drop the rest. A write error is ignored."""
         wanted = set(paths)
         kept = {path: row for path, row in self._rows.items() if path in wanted}
         if not self._changed and len(kept) == len(self._rows):
@@ -79,11 +78,11 @@ class Cache:
 
 
 def code_digest(folders: Mapping[str, str | os.PathLike[str]], libraries: Iterable[str]) -> str:
-    """A digest of the code that results depend on.
+    """A digest of the code that cached results depend on.
 
     Args:
-        folders: name → folder; every Python file in them and below counts, by content.
-        libraries: top-level packages; their place, time and size count, they are not imported.
+        folders: name → folder. The content of all Python files below counts.
+        libraries: top-level packages. Path, time and size count; they are not imported.
     """
     digest = hashlib.sha256(f"{sys.version}\n".encode())
     for name, folder in sorted(folders.items()):
@@ -99,7 +98,7 @@ def code_digest(folders: Mapping[str, str | os.PathLike[str]], libraries: Iterab
 
 
 def now_ns() -> int:
-    """The present moment, on the clock that file times come from."""
+    """The current time, on the clock of file times."""
     return time.time_ns()
 
 

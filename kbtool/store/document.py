@@ -1,8 +1,8 @@
-"""YAML as kbtool reads it: scalars are text, every value knows its line, nothing is ambiguous.
+"""Parse YAML records: every scalar is text, and every value has its line number.
 
-The schema gives the types, not YAML: a commit id ``7e12345`` stays text and ``no`` is not false.
-Only a plain ``null`` or ``~`` or nothing at all is null. Duplicate keys, anchors, aliases, tags
-and more than one document in a file are refused.
+The schema decides types, not YAML: a commit id ``7e12345`` stays text and ``no`` is not false. Only
+a plain ``null``, ``~`` or an empty value is null. Duplicate keys, anchors, aliases, tags and more
+than one document in a file are refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import yaml
 from kbtool.model.finding import Finding
 
 MAX_BYTES = 4 << 20
-"""A record larger than this is a mistake: measurements belong in run files, prose in notes."""
+"""Size limit of a record: measurements belong in run files, prose in notes."""
 MAX_DEPTH = 64
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
@@ -28,16 +28,16 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """The safe loader without a single implicit type."""
+    """The safe loader without implicit types."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> None:
-        """No tag: nothing asks for one, and working them out was a quarter of composing."""
+        """Resolve no tags: they are not used, and resolving took a quarter of the time."""
 
 
 class DocumentError(Exception):
-    """A file that cannot be read as a record; carries the finding."""
+    """A file that cannot be read as a record. Holds the finding."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(str(finding))
@@ -45,19 +45,18 @@ class DocumentError(Exception):
 
 
 class Document:
-    """One parsed file: ``data`` is text, lists, dicts and ``None``; ``line`` finds its places."""
+    """One parsed file. ``data`` holds text, lists, dicts and ``None``; ``line`` finds lines."""
 
     __slots__ = ("_node", "_text", "data", "lines", "path")
 
     def __init__(self, path: str, text: str | Path, data: Any, lines: list[int]) -> None:
-        """See the class.
+        """Hold parsed data and its lines.
 
         Args:
             path: the path to name in findings.
-            text: the file's text, or where it stands, to be read when it is asked for.
-            data: what it says.
-            lines: where it says it: the line of the top, then of each key and each item in the
-                order of the file.
+            text: the file's text, or its path, to read it only when needed.
+            data: the parsed data.
+            lines: line numbers: of the document, then of each key and item in file order.
         """
         self.path = path
         self._text = text
@@ -74,13 +73,13 @@ class Document:
 
     @property
     def node(self) -> Any:
-        """The tree of nodes with their marks, for edits; composed when it is asked for."""
+        """The YAML nodes with their positions, for edits. Composed on first use."""
         if self._node is None:
             self._node = yaml.compose(self.text, Loader=_Loader)
         return self._node
 
     def line(self, location: Sequence[str | int]) -> int:
-        """The line, from 1, of the deepest part of ``location`` that is in the file."""
+        """The line, from 1, of the deepest part of ``location`` that exists in the file."""
         node, at = self.data, 0
         for part in location:
             name = part if isinstance(node, list) else str(part)
@@ -104,7 +103,7 @@ def _children(node: Any) -> Iterable[tuple[str | int, Any]]:
 
 
 def _places(value: Any) -> int:
-    """How many keys and items a value has, at any depth, itself counted."""
+    """The number of keys and items in a value, at any depth, including itself."""
     if type(value) is str or value is None:
         return 1
     return 1 + sum(map(_places, value.values() if type(value) is dict else value))
@@ -114,7 +113,7 @@ def read_bytes(path: Path, shown: str, limit: int = MAX_BYTES) -> bytes:
     """The bytes of a record's file.
 
     Raises:
-        DocumentError: it cannot be read, is larger than ``limit``, or is no regular file.
+        DocumentError: the file cannot be read, exceeds ``limit``, or is not a regular file.
     """
     try:
         if not path.is_file():
@@ -132,7 +131,7 @@ def read_bytes(path: Path, shown: str, limit: int = MAX_BYTES) -> bytes:
 
 
 def conflict(text: str, shown: str) -> Finding | None:
-    """The finding of a text that git left in the middle of a merge; ``None`` of any other."""
+    """A finding if the text holds git's conflict markers, else ``None``."""
     marker = _CONFLICT.search(text)
     if marker is None:
         return None
@@ -149,8 +148,8 @@ def parse(raw: bytes, shown: str) -> Document:
         shown: the path to name in findings.
 
     Raises:
-        DocumentError: it is not UTF-8, not YAML, or not the plain YAML that records are; or git
-            left it in the middle of a merge.
+        DocumentError: the file is not UTF-8, not YAML, uses YAML features that records must not
+            use, or holds git's conflict markers.
     """
     try:
         text = raw.decode("utf-8")
@@ -171,16 +170,16 @@ def parse(raw: bytes, shown: str) -> Document:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         context = getattr(error, "context", None)
         said = f"{problem}, {context}" if context else problem
-        # Of a character that YAML refuses, libyaml says at which byte it stands.
+        # For an invalid character libyaml reports its byte offset.
         before = mark.line if mark else raw.count(b"\n", 0, getattr(error, "position", 0))
         raise _error(shown, before + 1, "yaml", said) from None
 
 
 def _load(text: str, shown: str) -> tuple[dict[str, Any], list[int]]:
-    """The data of the one document in ``text`` and its lines, built from the parser's events.
+    """Build data and line numbers from the parser's events.
 
-    Events are half the price of composed nodes, and a loop over them cannot run out of stack:
-    what is nested too deep is refused before anything recursive meets it.
+    Events take half the time of composed nodes, and a loop cannot overflow the stack: too deep
+    nesting is refused before any recursive code sees it.
     """
     loader = _Loader(text)
     try:
@@ -189,7 +188,7 @@ def _load(text: str, shown: str) -> tuple[dict[str, Any], list[int]]:
         loader.dispose()
 
 
-# Names of this module are found sooner than attributes of another, and the loop is the hottest.
+# Local names are faster than attributes, and this is the hottest loop.
 _SCALAR = yaml.ScalarEvent
 _MAPPING, _MAPPING_END = yaml.MappingStartEvent, yaml.MappingEndEvent
 _SEQUENCE, _SEQUENCE_END = yaml.SequenceStartEvent, yaml.SequenceEndEvent
@@ -208,7 +207,7 @@ def _build(get_event: Callable[[], Any], shown: str) -> tuple[dict[str, Any], li
         raise _error(shown, 1, "yaml", "is empty; a record needs at least an id")
     lines = [event.start_mark.line + 1]
     if type(event) is not _MAPPING:
-        raise _error(shown, 1, "yaml", "is no record: it must be a mapping of keys to values")
+        raise _error(shown, 1, "yaml", "is not a record: it must be a mapping of keys to values")
     _plain(event, shown)
     root: dict[str, Any] = {}
     node: Any = root
@@ -224,7 +223,7 @@ def _build(get_event: Callable[[], Any], shown: str) -> tuple[dict[str, Any], li
             value = event.value
             if key is None and type(node) is dict:
                 if value in node:
-                    raise _at(event, shown, "duplicate-key", f"{value!r} stands here twice")
+                    raise _at(event, shown, "duplicate-key", f"{value!r} is here twice; remove one")
                 key = value
                 lines.append(event.start_mark.line + 1)
                 continue
@@ -239,13 +238,13 @@ def _build(get_event: Callable[[], Any], shown: str) -> tuple[dict[str, Any], li
             if event.tag is not None or event.anchor is not None:
                 _plain(event, shown)
             if key is None and type(node) is dict:
-                raise _at(event, shown, "yaml", "is a key that is not text")
+                raise _at(event, shown, "yaml", "this key is not text; write a plain name")
             if len(above) + 2 > MAX_DEPTH:
                 raise _too_deep(event, shown)
             value = {} if kind is _MAPPING else []
             above.append(node)
         else:
-            raise _at(event, shown, "yaml", f"*{event.anchor} is an alias; write it out again")
+            raise _at(event, shown, "yaml", f"*{event.anchor} is an alias; write the value in full")
         if type(node) is dict:
             node[key] = value
             key = None
@@ -265,7 +264,7 @@ _NULLS = frozenset(("", "~", "null"))
 
 
 def _plain(event: Any, shown: str) -> None:
-    """Refuse what makes a value mean something else than it says: tags and anchors."""
+    """Refuse tags and anchors: they change the meaning of a value."""
     if event.tag is not None:
         raise _at(event, shown, "yaml", f"has a tag ({event.tag}); remove it")
     if event.anchor is not None:

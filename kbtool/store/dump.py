@@ -1,7 +1,7 @@
-"""Plain data as the YAML that records are: text, lists, mappings and null.
+"""Write plain data (text, lists, mappings, null) as YAML.
 
-Text that any YAML reader, of version 1.1 or 1.2, could take for something else is quoted, so that
-an editor sees what kbtool sees: ``parse(dump(data)) == data``.
+Text that a YAML 1.1 or 1.2 reader could take for another type is quoted, so that every editor reads
+the same data as kbtool: ``parse(dump(data)) == data``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 Data = str | Sequence["Data"] | Mapping[str, "Data"] | None
-"""What a record's file may hold."""
+"""The data of a record."""
 Fields = Mapping[str, str | Sequence[str]]
-"""An item of a list: texts, and lists of texts."""
+"""The fields of a list item: texts, and lists of texts."""
 
 _PLAIN = re.compile(
     r"[A-Za-z][A-Za-z0-9 _./()+,;×–−-]*"
@@ -34,7 +34,7 @@ def dump(data: Mapping[str, Data], indent: int = 0) -> str:
 
 
 def scalar(text: str) -> str:
-    """``text`` on one line, quoted unless every reader takes it for just that text."""
+    """``text`` on one line, quoted unless every YAML reader takes it as text."""
     if _PLAIN.fullmatch(text) and text[-1] != " " and not _TYPED.fullmatch(text):
         return text
     return _quoted(text)
@@ -56,7 +56,7 @@ def _flow_scalar(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    # JSON's strings are YAML's double-quoted ones, but for characters that YAML cannot hold bare.
+    # JSON strings are YAML double-quoted strings, except for characters that YAML must escape.
     return re.sub(
         "[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]",
         lambda match: f"\\u{ord(match[0]):04x}",

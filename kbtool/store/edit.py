@@ -1,7 +1,7 @@
-"""The life of a session: start, pause, resume, close; notes, costs, bugs, fixes as they arise.
+"""Edit a session: start, pause, resume and close it; add notes, costs, bugs and fixes.
 
-A command changes what it must in ``session.yaml`` and leaves every other character alone. The
-record has to be sound before and after, and two commands at once wait for each other.
+An edit changes only what it must in ``session.yaml`` and keeps every other character. The record
+must be valid before and after the edit. A lock makes concurrent commands wait for each other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ORDER = list(Session.model_fields)
 
 
 def start_session(path: Path, now: datetime | None = None) -> Session:
-    """Begin a planned session now."""
+    """Start a planned session now."""
     with _edited(path, "start", ("planned",)) as (edit, _):
         edit.set("status", "running", _ORDER)
         _set_known(edit, "started", _moment(now))
@@ -37,7 +37,7 @@ def start_session(path: Path, now: datetime | None = None) -> Session:
 
 
 def pause_session(path: Path, now: datetime | None = None) -> Session:
-    """Stop the clock of a running session."""
+    """Pause a running session."""
     with _edited(path, "pause", ("running",)) as (edit, session):
         edit.set("status", "paused", _ORDER)
         _end(edit, _moment(now, session))
@@ -45,16 +45,13 @@ def pause_session(path: Path, now: datetime | None = None) -> Session:
 
 
 def resume_session(path: Path, now: datetime | None = None) -> Session:
-    """Start the clock again, of a session that was paused or closed.
-
-    The time between does not count as work.
-    """
+    """Resume a paused or closed session. The time in between does not count as work."""
     with _edited(path, "resume", ("paused", "complete", "terminated")) as (edit, session):
         known = session.stretches or (session.started and session.ended)
         if session.duration is not None or not known:
             raise UsageError(
-                f"the clock of {session.id} cannot go on: its record states how long it took, or"
-                " does not say when it began and ended; make a session that follows it"
+                f"{session.id} cannot be resumed: its record states a duration, or lacks the times"
+                " when it began and ended. Make a new session that follows it"
             )
         edit.set("status", "running", _ORDER)
         if not session.stretches and session.started and session.ended:
@@ -73,14 +70,14 @@ def close_session(
     outcome: str | None = None,
     commits: Sequence[Mapping[str, str]] = (),
 ) -> Session:
-    """End a session. One that was paused ended when it was paused.
+    """End a session. A paused session ended when it was paused.
 
     Args:
-        path: its record.
-        now: when it ended; the present moment where not given.
-        status: how.
-        outcome: what came of it.
-        commits: the commits made in it; keys as in the record.
+        path: path of its record.
+        now: when it ended. Default: now.
+        status: the final status.
+        outcome: the outcome.
+        commits: the commits made in it, with the keys of the record.
     """
     with _edited(path, "close", ("running", "paused")) as (edit, session):
         edit.set("status", status, _ORDER)
@@ -94,33 +91,33 @@ def close_session(
 
 
 def end_run_session(path: Path, now: datetime | None = None) -> Session:
-    """Set the end of a session that was made, complete from the start, for one run."""
+    """Set the end of a session that was created for one run."""
     with _edited(path, "end", ("complete",)) as (edit, _):
         _set_known(edit, "ended", _moment(now))
     return _read(path)
 
 
 def add_cost(path: Path, line: Fields) -> Session:
-    """Add a cost line; keys as in the record."""
+    """Add a cost line, with the keys of the record."""
     with _edited(path, "cost", None) as (edit, _):
         edit.append("costs", line, _ORDER)
     return _read(path)
 
 
 def add_bug(path: Path, bug: Fields) -> Session:
-    """Add a bug; keys as in the record."""
+    """Add a bug, with the keys of the record."""
     with _edited(path, "bug", None) as (edit, session):
         if any(bug["id"] == known.id for known in session.bugs):
             raise UsageError(
-                f"{session.id} has a bug {bug['id']!r}; give another one another --id, or add what"
-                f" you know of this one to sessions/{session.id}/session.yaml"
+                f"{session.id} already has a bug {bug['id']!r}. For a new bug choose another --id;"
+                f" to add to this one, edit sessions/{session.id}/session.yaml"
             )
         edit.append("bugs", bug, _ORDER)
     return _read(path)
 
 
 def add_fix(path: Path, fix: Fields) -> Session:
-    """Add a fix; keys as in the record. A bug of the same session that it mends is fixed then."""
+    """Add a fix, with the keys of the record. Its bug, if of this session, becomes fixed."""
     with _edited(path, "fix", None) as (edit, session):
         edit.append("fixes", fix, _ORDER)
         if fix.get("confirmed") != "false":
@@ -131,7 +128,7 @@ def add_fix(path: Path, fix: Fields) -> Session:
 
 
 def last_mark(session: Session) -> Instant | None:
-    """The latest moment that a record has of its session, of those that name their zone."""
+    """The latest time in the record of a session; times without a zone do not count."""
     times = [session.started, session.ended]
     times += [time for one in session.stretches for time in (one.started, one.ended)]
     known = [time for time in times if time is not None and time.zoned]
@@ -139,7 +136,7 @@ def last_mark(session: Session) -> Instant | None:
 
 
 def add_note(path: Path, text: str, now: datetime | None = None) -> str:
-    """Add a line with the time to the notes beside ``path``; the line."""
+    """Add a line with the time to the notes beside ``path``. Returns the line."""
     words = "\n  ".join(line.rstrip() for line in text.strip().splitlines())
     if not words:
         raise UsageError("the note is empty")
@@ -147,7 +144,7 @@ def add_note(path: Path, text: str, now: datetime | None = None) -> str:
     notes = path.with_name("notes.md")
     with _locked(path):
         before = notes.read_bytes() if notes.exists() else b"# Notes\n"
-        # A list needs an empty line before it, but not between its items.
+        # Markdown needs an empty line before a list, but not between its items.
         last = before.rstrip().rsplit(b"\n", 1)[-1]
         gap = b"" if last.startswith((b"- ", b"  ")) else b"\n"
         write_atomic(notes, before.rstrip(b"\n") + b"\n" + gap + entry.encode())
@@ -158,7 +155,7 @@ def add_note(path: Path, text: str, now: datetime | None = None) -> str:
 def _edited(
     path: Path, verb: str, allowed: tuple[str, ...] | None
 ) -> Iterator[tuple[Splice, Session]]:
-    """The record at ``path`` for changing; written if all went well and it is still sound."""
+    """Open the record at ``path`` for an edit. It is written only if it is still valid."""
     shown = _shown(path)
     with _locked(path):
         try:
@@ -177,7 +174,7 @@ def _edited(
         yield edit, before
         after = validate(parse(edit.text.encode(), shown), Session)
         if isinstance(after, list):
-            raise _unsound(after, "would not be sound after the change; nothing was written")
+            raise _unsound(after, "would be invalid after the change; nothing was written")
         if edit.text != document.text:
             write_atomic(path, edit.text.encode())
 
@@ -189,7 +186,7 @@ def _end(edit: Splice, moment: str) -> None:
 
 
 def _set_known(edit: Splice, key: str, value: str) -> None:
-    """Set a key, and take away the reason why its value was not known."""
+    """Set a key, and remove the reason why it was unknown."""
     edit.set(key, value, _ORDER)
     edit.remove(["unknown", key])
 
@@ -208,7 +205,7 @@ def _read(path: Path) -> Session:
     return loaded.record
 
 
-def _unsound(findings: list[Finding], said: str = "is not sound; mend it first") -> RecordError:
+def _unsound(findings: list[Finding], said: str = "is invalid; correct it first") -> RecordError:
     lines = "\n".join(f"  {finding}" for finding in findings)
     return RecordError(f"{findings[0].path} {said}:\n{lines}")
 
@@ -218,13 +215,13 @@ def _shown(path: Path) -> str:
 
 
 def _moment(now: datetime | None, session: Session | None = None) -> str:
-    """The moment as a record has it; refused if ``session`` was changed after it."""
+    """The time in the format of records. Refused if ``session`` has a later time."""
     at = now or datetime.now().astimezone()
     moment = at.isoformat(timespec="seconds")
     mark = None if session is None else last_mark(session)
     if session is not None and mark is not None and at < mark.at:
         raise UsageError(
-            f"{moment} is before {mark}, the last time that {session.id} has; give a later one, or"
-            " change that one in its record"
+            f"{moment} is before {mark}, the latest time in the record of {session.id}; give a"
+            " later one, or correct the record"
         )
     return moment

@@ -1,4 +1,4 @@
-"""What git has committed, asked of git itself: importing GitPython takes as long as a check."""
+"""Ask the git program about commits. Importing GitPython would take as long as a check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 
 def changed_since_commit(root: str, pattern: str) -> list[str]:
-    """The committed files that the work tree has with other content; none where there is no git.
+    """The committed files that differ in the work tree; empty without git.
 
     Args:
         root: a folder of a git repository.
@@ -23,13 +23,11 @@ def changed_since_commit(root: str, pattern: str) -> list[str]:
 
 
 def commits_known(root: str, commits: Iterable[str]) -> Mapping[str, bool]:
-    """Commit → whether the repository has it; empty where it cannot tell.
-
-    That is where there is no repository, or a shallow one.
+    """Commit → whether the repository has it; empty without a repository or in a shallow clone.
 
     Args:
         root: a folder of a git repository.
-        commits: ids, which may be cut short.
+        commits: commit ids, possibly abbreviated.
     """
     wanted = [commit for commit in set(commits) if re.fullmatch("[0-9a-f]{7,40}", commit)]
     if not wanted or _git(root, "rev-parse", "--is-shallow-repository") != "false\n":
@@ -39,7 +37,7 @@ def commits_known(root: str, commits: Iterable[str]) -> Mapping[str, bool]:
     if found is None:
         return {}
     answers = found.splitlines()
-    # An id that is short enough for two of them is one that is there.
+    # An ambiguous abbreviation exists.
     return {
         commit: not answer.endswith(" missing")
         for commit, answer in zip(wanted, answers, strict=True)
@@ -47,7 +45,7 @@ def commits_known(root: str, commits: Iterable[str]) -> Mapping[str, bool]:
 
 
 def _git(root: str, *arguments: str, given: str = "") -> str | None:
-    """What git says; ``None`` if there is no git, no repository, or it refuses."""
+    """The output of git; ``None`` if git is missing or fails."""
     command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", *arguments]
     try:
         done = subprocess.run(

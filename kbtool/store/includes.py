@@ -1,4 +1,4 @@
-"""What a source of a kernel includes, read without a compiler."""
+"""Find the ``#include``s of a kernel's source without a compiler."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\
 def includes(
     name: str, text: bytes, listed: Container[str], folder: str | os.PathLike[str]
 ) -> Iterator[str | None]:
-    """The kernel's own files that one of them includes; conditions are not evaluated.
+    """The kernel's own files that a file includes. ``#if`` is not evaluated.
 
     Args:
-        name: of the file, normal and relative to ``folder``.
-        text: its content.
-        listed: the files that the manifest lists, as ``name`` is written.
-        folder: the kernel's folder, where other files are looked for.
+        name: normalised path of the file, relative to ``folder``.
+        text: content of the file.
+        listed: the files that the manifest lists, as normalised paths.
+        folder: the kernel's folder, to look for files that are not listed.
 
-    Yields:
-        Each file, listed or not, as ``name`` is written; ``None`` for one that a macro names,
-        which only the compiler can tell.
+        Yields:
+            The normalised path of each included file, listed or not; ``None`` where a macro gives
+            the name.
     """
     for quoted, angled, macro in _INCLUDE.findall(text.decode("utf-8", "replace")):
         if macro:

@@ -1,4 +1,4 @@
-"""From a file to a record, or to findings: never an exception for what a person wrote."""
+"""Validate a file as a record. Errors in the file become findings, never exceptions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Model)
 
 
 def validate(document: Document, kind: type[R]) -> R | list[Finding]:
-    """The record in ``document``, or every way in which it breaks the schema."""
+    """The record in ``document``, or all findings against the schema."""
     try:
         return kind.model_validate(document.data)
     except ValidationError as error:
@@ -35,16 +35,16 @@ def validate(document: Document, kind: type[R]) -> R | list[Finding]:
 
 
 def schema_findings(document: Document, error: ValidationError) -> Iterator[Finding]:
-    """A validation error as findings, one a place, in the words of the record's author."""
+    """A validation error as findings, one per place, in terms of the record."""
     told: set[tuple[Any, ...]] = set()
     for problem in error.errors(include_url=False):
         location = [part for part in problem["loc"] if _in_document(part)]
         form = _FORM_OF_OPERAND.fullmatch(str(problem["loc"][-1])) if problem["loc"] else None
         if form and not isinstance(problem["input"], dict):
-            # Each form that an operand may have refuses it in its own words: told once, in ours.
+            # Pydantic reports one error for each form of an operand; give one message instead.
             message = _no_operand(problem["input"])
         elif form and "Derivation" not in form[0]:
-            continue  # a mapping is a derivation, and that form tells
+            continue  # a mapping is a derivation, which has its own errors
         elif problem["type"] == "decimal_parsing":
             message = _no_number(problem["input"], _unit_at(document.data, location))
         else:
@@ -61,7 +61,7 @@ class _Wording(NamedTuple):
 
 _WORDINGS = {
     "missing": _Wording("is missing"),
-    "extra_forbidden": _Wording("is no key of this record; remove it or mend its spelling"),
+    "extra_forbidden": _Wording("is not a key of this record; remove it or correct its spelling"),
     "literal_error": _Wording("{input!r} is not one of {expected}"),
     "string_pattern_mismatch": _Wording("{input!r} does not have the form {pattern}"),
     "string_too_short": _Wording("is empty"),
@@ -71,23 +71,23 @@ _WORDINGS = {
     "model_type": _Wording("is {what}; it takes a mapping of keys to values"),
     "list_type": _Wording("is {what}; it takes a list"),
     "union_tag_invalid": _Wording("kind {tag!r} is not one of {expected_tags}"),
-    "union_tag_not_found": _Wording("has no kind"),
-    "int_parsing": _Wording("{input!r} is no whole number; write its digits alone"),
+    "union_tag_not_found": _Wording("has no kind; add one"),
+    "int_parsing": _Wording("{input!r} is not a whole number; write digits only"),
     "bool_parsing": _Wording("{input!r} is neither true nor false"),
 }
 
 _FORM_OF_OPERAND = re.compile(r"constrained-str|function-(plain|after)\[.*]")
-"""What Pydantic calls the members of ``Operand`` in its locations."""
+"""Pydantic's names in locations for the members of ``Operand``."""
 _REFERENCE = pattern_of(Reference)
 _FORMS = {
-    pattern_of(SessionId): "is no id of a session; write the whole id: 2026-11-02-name",
-    pattern_of(PatternId): "is no id of a pattern; write P and two digits: P07",
-    pattern_of(Slug): "is no name; write small letters, digits, dots, underscores and hyphens",
-    pattern_of(RunStep): "is no step of a run; write RUN#steps.ID, as in"
+    pattern_of(SessionId): "is not a session id; write the whole id: 2026-11-02-name",
+    pattern_of(PatternId): "is not a pattern id; write P and two digits: P07",
+    pattern_of(Slug): "is not a name; use small letters, digits, dots, underscores and hyphens",
+    pattern_of(RunStep): "is not a step of a run; write RUN#steps.ID, as in"
     " 20261121T161916Z-split-k-bb3c#steps.validate",
-    pattern_of(Commit): "is no commit; write 7 to 40 digits, 0 to 9 and a to f",
+    pattern_of(Commit): "is not a commit id; write 7 to 40 hexadecimal digits (0-9, a-f)",
 }
-"""A form that a text has to have → what to say of one that has not."""
+"""Required pattern of a text → the message if it does not match."""
 
 
 def _message(problem: Any) -> str:
@@ -107,43 +107,43 @@ def _message(problem: Any) -> str:
 
 
 def _no_reference(text: object) -> str:
-    """What to say of a text that is no reference."""
+    """The message for a text that is not a reference."""
     record, mark, _ = str(text).partition("#")
     if mark and not re.fullmatch(_REFERENCE, f"{record}#path"):
         return (
-            f"{text!r}: {record!r} is no id; a record goes by its id and not by its label:"
+            f"{text!r}: {record!r} is not an id. Refer to a record by its id, not by its label:"
             " 2026-11-02-name#path, P07#path, or #path in this record; `kbtool session list` has"
             " the ids"
         )
-    return f"{text!r} is no reference; write ID#path, or #path in this record, without spaces"
+    return f"{text!r} is not a reference; write ID#path, or #path in this record, without spaces"
 
 
 def _no_operand(given: object) -> str:
-    """What to say of an operand that has none of the forms that one may have."""
+    """The message for an invalid operand."""
     if isinstance(given, str) and "#" in given:
         return _no_reference(given)
     what = "null" if given is None else "a list" if isinstance(given, list) else repr(given)
     return (
-        f"{what} is no operand; write a reference (#path, or ID#path of another record), a figure"
-        " with its unit ('0.20 USD/h'), a time, or a derivation (how, of)"
+        f"{what} is not an operand; write a reference (#path, or ID#path of another record), a"
+        " figure with its unit ('0.20 USD/h'), a time, or a derivation (how, of)"
     )
 
 
 def _no_number(text: str, unit: str | None) -> str:
-    """What to say of a text that is no number; ``unit`` is that of its column, if it has one."""
+    """The message for a text that is not a number; ``unit`` is the unit of its column, if any."""
     if unit is None:
-        return f"{text!r} is no number; write its digits alone"
-    digits = "its digits alone"
+        return f"{text!r} is not a number; write digits only"
+    digits = "digits only"
     with suppress(ValueError):
         figure = Quantity(text)
         if figure.unit == unit and figure.is_single:
             digits = str(figure.low)
     column = f"the column's unit is {unit}" if unit else "the column has no unit"
-    return f"{text!r} is no number: {column}; write {digits}"
+    return f"{text!r} is not a number: {column}; write {digits}"
 
 
 def _unit_at(data: Any, location: list[Any]) -> str | None:
-    """The unit of the column of a measured figure; ``None`` of anything else."""
+    """The unit of the column of a measured figure; ``None`` for any other value."""
     match location:
         case ["measurements", int(table), "rows", int(), "values", column]:
             try:
@@ -155,7 +155,7 @@ def _unit_at(data: Any, location: list[Any]) -> str | None:
 
 
 def _in_document(part: str | int) -> bool:
-    # Pydantic names union members and validators in its locations; records have no such keys.
+    # Pydantic's locations also name union members and validators, which are not keys of records.
     return isinstance(part, int) or not (
         part in {"[key]", "constrained-str"} or "(" in part or "[" in part
     )

@@ -1,7 +1,7 @@
-"""A lock between processes that a killed process cannot leave behind.
+"""A lock between processes that is released even if the process is killed.
 
-The kernel holds it for an open file (``flock``) and drops it when the process ends, however it
-ends. The file stays: removing it would let two processes lock two files of one name.
+The operating system holds it for an open file (``flock``) and releases it when the process ends.
+The file stays: if it were removed, two processes could lock two files of the same name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _POLL = 0.05
 
 
 class LockTimeoutError(TimeoutError):
-    """Another process held the lock for as long as this one would wait."""
+    """Another process held the lock for the whole timeout."""
 
 
 @contextlib.contextmanager
@@ -27,15 +27,15 @@ def lock(
     """Hold the lock on ``path`` while the block runs.
 
     Args:
-        path: the file to lock; made, with its folder, where it is not there.
-        on_wait: called once, when another process holds the lock.
-        timeout: seconds to wait at most; 0 does not wait, ``None`` waits for ever.
+        path: the file to lock; created with its folder if it does not exist.
+        on_wait: called once if another process holds the lock.
+        timeout: seconds to wait; 0 does not wait, ``None`` waits without limit.
 
-    Raises:
-        LockTimeoutError: the time is over.
+        Raises:
+            LockTimeoutError: another process still holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Python opens with O_CLOEXEC, so a compiler started under the lock does not keep it alive.
+    # Python opens files with O_CLOEXEC, so a child process does not inherit the lock.
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if not _try(handle):
@@ -48,7 +48,7 @@ def lock(
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a living process holds the lock on ``path``; the file is not made or changed."""
+    """Whether a process holds the lock on ``path``. Does not create or change the file."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:
@@ -67,7 +67,7 @@ def _wait(handle: int, path: Path, timeout: float | None) -> None:
     while True:
         left = end - time.monotonic()
         if left <= 0:
-            raise LockTimeoutError(f"{path} is held by another process")
+            raise LockTimeoutError(f"another process holds {path}; try again when it has ended")
         time.sleep(min(_POLL, left))
         if _try(handle):
             return

@@ -1,8 +1,7 @@
-"""Many YAML records parsed: on every core, and from a cache until a file changes.
+"""Parse many YAML records on all cores, with a cache.
 
-Parsing is the greater part of the price of a record, and sums, exports, the audit and the site all
-want every session. What is cached is what the file says and on which lines, not what a model made
-of it.
+Parsing takes most of the time of loading a record, and costs, exports, the audit and the site all
+load every session. The cache holds the parsed data and line numbers, not validated models.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from kbtool.store.read import read_stamped
 from kbtool.store.scan import NO_STAMP, File, FileKind, Stamp, stamp_of
 
 WORTH_A_CACHE = 200
-"""Files from which on a cache pays; with fewer, nothing is written beside the records."""
+"""From this many files on the cache is used; with fewer, nothing is written."""
 
 
 def parse_all(root: Path, paths: Sequence[str], kind: FileKind) -> list[Document | Finding]:
-    """The documents at ``paths`` under ``root``, in their order, or what is wrong with each."""
+    """The documents at ``paths`` under ``root``, in order; a finding for each unreadable one."""
     if len(paths) < WORTH_A_CACHE:
         read = _read(str(root), [File(path, kind, NO_STAMP) for path in paths])
         return [_document(root, path, value) for path, _, value in read]
@@ -43,7 +42,7 @@ def parse_all(root: Path, paths: Sequence[str], kind: FileKind) -> list[Document
 
 
 def _read(root: str, files: Sequence[File]) -> list[Any]:
-    """Path, stamp, and data and lines of each file, or one item: what is wrong with it."""
+    """Path and stamp of each file, with its data and lines, or with one item: the finding."""
     done: list[Any] = []
     for path, _, stamp in files:
         value: list[Any]

@@ -1,7 +1,7 @@
-"""Work over many files: on every core, and without the garbage collector.
+"""Process many files on all cores, with the garbage collector off.
 
-A forked child has every module and the collector's frozen heap already, so it costs about as much
-as the pages that it writes. ``multiprocessing`` would take longer to import than the work saves.
+A forked child already has all modules and a frozen heap, so a fork costs only the pages that it
+writes. Importing ``multiprocessing`` would take longer than the parallel work saves.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 from kbtool.store.scan import File
 
 WORTH_A_POOL = 500
-"""Files from which on a second process pays."""
+"""From this many files on, more processes are used."""
 _BYTES_WORTH_A_POOL = 2 << 20
-"""Bytes from which on it does, however few the files."""
+"""From this many bytes on, more processes are used even for few files."""
 
 Work = Callable[[Sequence[File]], list[Any]]
-"""Files to answers, one a file, in any order; an answer is what JSON can hold."""
+"""A function from files to answers, one per file, in any order. Answers are JSON data."""
 
 
 @contextlib.contextmanager
@@ -32,7 +32,7 @@ def collector_off() -> Iterator[None]:
     What is there at the end is never looked at again: records hold no cycles.
     """
     collecting = gc.isenabled()
-    gc.collect()  # or what is rubbish now would be kept for ever
+    gc.collect()  # otherwise the freeze would keep current garbage
     gc.disable()
     try:
         yield
@@ -43,15 +43,15 @@ def collector_off() -> Iterator[None]:
 
 
 def in_processes(files: Sequence[File], work: Work, jobs: int | None = None) -> list[Any]:
-    """What ``work`` answers of every file, in any order; a tuple may come back as a list.
+    """The answers of ``work`` for all files, in any order. Tuples may come back as lists.
 
     Args:
         files: the files.
-        work: done in this process and in forks of it.
-        jobs: processes; one a core where not given, and one where the files are few and small.
+        work: runs in this process and in forks of it.
+        jobs: number of processes. Default: one per core, or one if the files are few and small.
     """
     if jobs is None:
-        # A fork copies one thread only: what the others hold stays locked for ever.
+        # A fork copies only the calling thread: locks of other threads would never be released.
         alone = threading.active_count() == 1 and hasattr(os, "fork")
         many = len(files) >= WORTH_A_POOL or sum(f.stamp[2] for f in files) >= _BYTES_WORTH_A_POOL
         jobs = (os.cpu_count() or 1) if alone and many else 1
@@ -68,7 +68,7 @@ def in_processes(files: Sequence[File], work: Work, jobs: int | None = None) -> 
 
 
 def _shared_out(files: Sequence[File], jobs: int) -> list[list[File]]:
-    """As many parts of about the same size: the largest file first, each to the least part."""
+    """Split files into parts of similar size: each file, largest first, to the smallest part."""
     parts: list[list[File]] = [[] for _ in range(min(jobs, len(files)))]
     sizes = [0] * len(parts)
     for file in sorted(files, key=lambda file: file.stamp[2], reverse=True):
@@ -79,7 +79,7 @@ def _shared_out(files: Sequence[File], jobs: int) -> list[list[File]]:
 
 
 def _start(part: Sequence[File], work: Work) -> tuple[int, int]:
-    """A child that works on ``part``: its process and the pipe that its answer comes through."""
+    """Fork a child that works on ``part``; returns its pid and the pipe with its answer."""
     read, write = os.pipe()
     pid = os.fork()
     if pid:
@@ -93,12 +93,12 @@ def _start(part: Sequence[File], work: Work) -> tuple[int, int]:
             pipe.write(answer.encode("utf-8", "surrogatepass"))
         status = 0
     finally:
-        # Never return into the parent's stack: its files and locks are not the child's.
+        # Never return into the parent's stack, which owns files and locks.
         os._exit(status)
 
 
 def _collect(pid: int, handle: int) -> list[Any] | None:
-    """A child's answer, or ``None`` if it died: its part is then done here."""
+    """A child's answer; ``None`` if it died, and then this process does its part."""
     with os.fdopen(handle, "rb") as pipe:
         raw = pipe.read()
     _, status = os.waitpid(pid, 0)

@@ -1,4 +1,4 @@
-"""The folder ``.kbtool`` under the root: caches and locks, never committed, always expendable."""
+"""The folder ``.kbtool`` under the root: caches and locks. Not committed; safe to delete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BUILD = "build"
 
 
 def private_folder(root: Path, name: str) -> Path:
-    """The folder ``.kbtool/NAME``, made if need be, kept out of git by a file of its own."""
+    """The folder ``.kbtool/NAME``, created if needed, with a ``.gitignore``."""
     folder = root / FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
     ignore = root / FOLDER / ".gitignore"
@@ -21,5 +21,5 @@ def private_folder(root: Path, name: str) -> Path:
 
 
 def build_cache(root: Path) -> Path:
-    """Where builds are kept, for a plan, which makes nothing."""
+    """The path of the build cache. Creates nothing."""
     return root / FOLDER / BUILD

@@ -1,4 +1,4 @@
-"""The prose beside records: a session's notes, a kernel's README and DESIGN, pages of docs/."""
+"""Read prose: a session's notes, a kernel's README and DESIGN, the pages of docs/."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from pathlib import Path
 from kbtool.store.tree import KnowledgeBase
 
 MAX_BYTES = 2 << 20
-"""Prose beyond this is not shown whole: a page must stay a page."""
+"""Longer prose is cut on the site."""
 
 
 def notes(base: KnowledgeBase, session: str) -> str | None:
-    """What stands in a session's ``notes.md``; ``None`` where there is none."""
+    """The text of a session's ``notes.md``, or ``None``."""
     entry = base.sessions.get(session)
     return _text((base.root / entry.path).parent / "notes.md") if entry else None
 
 
 def readme(base: KnowledgeBase, kernel: str) -> str | None:
-    """What stands in a kernel's ``README.md``; ``None`` where there is none."""
+    """The text of a kernel's ``README.md``, or ``None``."""
     entry = base.kernels.get(kernel)
     return _text((base.root / entry.path).parent / "README.md") if entry else None
 
 
 def design(base: KnowledgeBase, kernel: str) -> str | None:
-    """What stands in a kernel's ``DESIGN.md``; ``None`` where there is none."""
+    """The text of a kernel's ``DESIGN.md``, or ``None``."""
     entry = base.kernels.get(kernel)
     return _text((base.root / entry.path).parent / "DESIGN.md") if entry else None
 
 
 def documents(base: KnowledgeBase) -> dict[str, str]:
-    """The hand-written pages under ``docs/``: path relative to it → Markdown."""
+    """The hand-written pages under ``docs/``: path relative to ``docs/`` → Markdown."""
     folder = base.root / "docs"
     found: dict[str, str] = {}
     if folder.is_dir():

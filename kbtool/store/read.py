@@ -1,4 +1,4 @@
-"""Reading a file together with the stamp of exactly what was read."""
+"""Read a file together with its stamp."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MAX_RUN_BYTES = 64 << 20
 
 
 def read_stamped(root: str, path: str, limit: int) -> tuple[bytes, Stamp] | Finding:
-    """The bytes at ``path`` under ``root`` and their stamp, or why they cannot be had.
+    """The bytes at ``path`` under ``root`` and their stamp, or a finding.
 
-    The stamp is taken before the bytes: if the file changes in between, it fits neither.
+    The stamp is taken first: if the file then changes, the stamp no longer matches the file.
     """
     try:
-        # Opening a named pipe would wait for its writer.
+        # Opening a named pipe would block until there is a writer.
         handle = os.open(f"{root}/{path}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             status = os.fstat(handle)
@@ -39,7 +39,7 @@ def read_stamped(root: str, path: str, limit: int) -> tuple[bytes, Stamp] | Find
 
 
 def too_large(size: int, limit: int) -> str:
-    """What to say of a file beyond the limit."""
+    """The message for a file that is too large."""
     return (
         f"has {size:,} bytes; a record has at most {limit:,}: move figures to runs/,"
         " prose to notes.md"

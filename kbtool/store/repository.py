@@ -1,4 +1,4 @@
-"""The code that is checked out: commit, branch, whether the work tree differs."""
+"""The state of the git checkout: commit, branch, whether the work tree is dirty."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ _RECORD = re.compile(
     rf"sessions/(?:{re.escape(LEDGER)}"
     r"|[^/]+/(?:session\.yaml|notes\.md|runs/[^/]+\.(?:json|journal)))"
 )
-"""What kbtool writes by itself, relative to the root; a session's ``files/`` are not of it."""
+"""The files that kbtool writes, relative to the root, except for a session's ``files/``."""
 
 
 def repository_state(root: Path) -> RepositoryState:
-    """The state of the git repository that ``root`` stands in.
+    """The state of the git repository that contains ``root``.
 
-    Whatever cannot be told is ``None``: there is no git or no repository, nothing is committed,
-    HEAD is detached, or git refuses a folder that belongs to somebody else. Dirty means that a
-    tracked file differs from the commit, or that a file of a kernel or a pattern, which are what
-    runs are made of, is in no commit. The records of sessions and runs and the ledger under
-    ``root`` do not count: no run is made of them but by the mutants that a session holds, and of
-    these the run keeps each edit that it made.
+    A field is ``None`` if it is unknown: no git, no repository, no commit, a detached HEAD, or a
+    folder that git refuses because it belongs to another user. Dirty means that a tracked file
+    differs from the commit, or that a file of a kernel or pattern is untracked, since runs depend
+    on these. Records of sessions and runs and the ledger do not count: runs use only their mutants,
+    and a run records every edit that it made.
     """
     # Without this, importing GitPython fails where there is no git program.
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
@@ -41,7 +40,7 @@ def repository_state(root: Path) -> RepositoryState:
 
 
 def files_at(root: Path, commit: str, paths: Iterable[str]) -> dict[str, bytes | None] | None:
-    """What files under ``root`` held at a commit; ``None`` for one that was not there.
+    """The content of files under ``root`` at a commit; ``None`` for a file that did not exist.
 
     Args:
         root: a folder of a git repository.
@@ -49,7 +48,7 @@ def files_at(root: Path, commit: str, paths: Iterable[str]) -> dict[str, bytes |
         paths: relative to ``root``.
 
     Returns:
-        ``None`` if there is no repository that can be read.
+        ``None`` if no repository can be read.
 
     Raises:
         LookupError: the repository does not have the commit.
@@ -78,7 +77,7 @@ def _content(tree: Any, path: str) -> bytes | None:
 
 
 def reasons(state: RepositoryState) -> dict[str, str]:
-    """Field → why it is not known, for those of ``state`` that are null."""
+    """Field → why it is unknown, for the null fields of ``state``."""
     if state.commit is None and state.branch is None:
         nothing = "no git repository that can be read, when the session was made"
         return dict.fromkeys(("branch", "commit", "dirty"), nothing)
@@ -100,7 +99,7 @@ def _commit(repo: Any) -> str | None:
     import git
 
     try:
-        # Read from the files of the repository: git itself may be missing, or refuse.
+        # Read the repository's files: the git program may be missing or refuse.
         found = str(git.SymbolicReference.dereference_recursive(repo, repo.head.path))
     except (ValueError, OSError, git.GitError):  # no commit yet, or a broken reference
         return None
@@ -128,10 +127,10 @@ def _dirty(repo: Any, root: Path) -> bool | None:
 
 
 def _changed(repo: Any, root: Path) -> bool:
-    """Whether a tracked file that is no record differs from the commit, or is staged to."""
+    """Whether a tracked file, other than a record, differs from the commit or is staged."""
     above = Path(root).resolve().relative_to(Path(repo.working_dir).resolve())
     records = "" if above == Path() else f"{above.as_posix()}/"
-    # A file that was moved is one that is gone and one that is new, each judged by its own path.
+    # A rename counts as a deleted and a new file, each judged by its own path.
     found = repo.git(no_optional_locks=True).status(
         "--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=all", "--no-renames"
     )
@@ -142,6 +141,6 @@ def _changed(repo: Any, root: Path) -> bool:
 
 
 def _untracked(repo: Any, root: Path) -> bool:
-    """Whether a file that a run may be made of is neither tracked nor ignored."""
+    """Whether a file that runs may use is neither tracked nor ignored."""
     folders = [str(Path(root).resolve() / name) for name in ("kernels", "patterns")]
     return bool(repo.git.ls_files("--others", "--exclude-standard", "--", *folders))

@@ -1,4 +1,4 @@
-"""Where the knowledge base is. Imports no model, so that ``check`` starts at once."""
+"""Find the root of the knowledge base. Imports no models, so that ``check`` starts fast."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from kbtool.model.errors import NotFoundError
 
 
 def find_root(explicit: str | os.PathLike[str] | None = None) -> Path:
-    """The root of the knowledge base: ``explicit``, ``KBTOOL_ROOT``, or up from here.
+    """The root of the knowledge base: ``explicit``, else ``KBTOOL_ROOT``, else searched upwards.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: no knowledge base was found.
     """
     given = explicit or os.environ.get("KBTOOL_ROOT")
     if given:
         root = Path(given).absolute()
         if not is_root(root):
             raise NotFoundError(
-                f"{given} is no knowledge base: it needs the folders sessions/ and patterns/"
+                f"{given} is not a knowledge base: it needs the folders sessions/ and patterns/"
             )
         return root
     here = Path.cwd()
@@ -27,8 +27,8 @@ def find_root(explicit: str | os.PathLike[str] | None = None) -> Path:
         if is_root(folder):
             return folder
     raise NotFoundError(
-        "no knowledge base here or above: a knowledge base has the folders sessions/ and"
-        " patterns/; go to one, pass --root DIR, or set KBTOOL_ROOT"
+        "no knowledge base in this folder or above: one has the folders sessions/ and"
+        " patterns/. Change to one, pass --root DIR, or set KBTOOL_ROOT"
     )
 
 

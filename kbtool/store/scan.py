@@ -1,6 +1,6 @@
-"""Which files a knowledge base has, and a stamp of each that changes when the file does.
+"""List the files of a knowledge base, each with a stamp that changes when the file does.
 
-No pathlib here: a knowledge base of ten thousand sessions is walked on every check.
+It avoids pathlib for speed: every check scans all sessions, and there may be ten thousand.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Literal, NamedTuple
 from kbtool.model.finding import Finding
 
 FileKind = Literal["session", "notes", "run", "pattern", "kernel", "ledger", "text"]
-"""``text`` is what people write and the site may publish, beside the records."""
+"""``text``: files written by people that the site may publish, other than records."""
 
 Stamp = tuple[int, int, int, int]
 """Modification time, change time (both in ns), size, inode."""
 
 NO_STAMP: Stamp = (0, 0, 0, 0)
-"""Of a file that is not there, or not asked about."""
+"""The stamp of a missing file, or of one whose stamp is not needed."""
 
 
 class File(NamedTuple):
@@ -36,17 +36,17 @@ LEDGER = "ledger.yaml"
 
 @dataclass
 class Scan:
-    """What stands under a root."""
+    """The files under a root."""
 
     files: list[File] = field(default_factory=list)
     journals: list[str] = field(default_factory=list)
-    """Journals of runs that are under way, or that a kill cut off."""
+    """Journals of runs that are in progress or were killed."""
     findings: list[Finding] = field(default_factory=list)
-    """Things that are where they should not be, or are missing."""
+    """Misplaced and missing files."""
 
 
 def scan(root: str) -> Scan:
-    """Every record under ``root``, and what is out of place."""
+    """All records under ``root``, and findings about misplaced files."""
     found = Scan()
     real_root = os.path.realpath(root)
     for entry in _entries(root, "sessions", found):
@@ -82,13 +82,13 @@ def scan(root: str) -> Scan:
 
 
 _CODE = (".md", ".py", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
-"""What a kernel's folder holds of text: prose, harness, interface, sources."""
+"""Add the text files of a kernel's folder: prose, harness, interface, sources."""
 
 
 def _scan_text(
     root: str, real_root: str, folder: str, suffixes: tuple[str, ...], found: Scan
 ) -> None:
-    """Add the texts in a folder and in the folders below it, none of which is a link."""
+    """Add the text files in a folder and below. Links are not followed."""
     try:
         with os.scandir(f"{root}/{folder}") as entries:
             inside = list(entries)
@@ -111,7 +111,7 @@ _PROSE = frozenset(("README.md", "index.md"))
 
 
 def scan_costs(root: str) -> list[File]:
-    """The records that say what was spent, sessions and ledger alone: quick, for a prompt."""
+    """Only sessions and the ledger, which hold the costs: fast enough for a shell prompt."""
     found = Scan()
     real_root = os.path.realpath(root)
     for entry in _entries(root, "sessions", found):
@@ -122,7 +122,7 @@ def scan_costs(root: str) -> list[File]:
         try:
             found.files.append(File(path, "session", stamp_of(os.stat(f"{root}/{path}"))))  # noqa: PTH116
         except OSError:
-            continue  # no session; `kbtool check` says so
+            continue  # not a session; `kbtool check` reports it
     return found.files
 
 
@@ -141,7 +141,7 @@ def _scan_session(root: str, real_root: str, name: str, found: Scan) -> None:
             else:
                 found.findings.append(_stray(f"{folder}/runs", "runs/ is a folder of run records"))
         elif entry.name == "files" and entry.is_dir():
-            continue  # whatever belongs to the session: plots, logs
+            continue  # free-form files of the session: plots, logs
         elif entry.name in _MISSPELT:
             found.findings.append(
                 _stray(f"{folder}/{entry.name}", f"write {_MISSPELT[entry.name]} instead")
@@ -157,7 +157,7 @@ def _scan_session(root: str, real_root: str, name: str, found: Scan) -> None:
         found.findings.append(
             Finding(
                 f"{folder}/session.yaml", 1, "missing",
-                "is not there; a folder in sessions/ holds a session.yaml: write one"
+                "is missing; every folder in sessions/ needs a session.yaml: write one"
                 " (kbtool session new), or remove the folder",
             )
         )  # fmt: skip
@@ -217,12 +217,12 @@ def _add(entry: os.DirEntry[str], path: str, kind: FileKind, real_root: str, fou
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """The stamp of a file. The change time is there because nobody can set it back."""
+    """The stamp of a file. It includes the change time, which cannot be set back."""
     return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
 
 
 def inside(real_root: str, path: str) -> bool:
-    """Whether ``path``, its links followed, stands in ``real_root``, itself without links."""
+    """Whether ``path``, with links resolved, is inside ``real_root``."""
     real = os.path.realpath(path)
     return real == real_root or real.startswith(real_root.rstrip("/") + "/")
 
@@ -232,4 +232,4 @@ def _stray(path: str, why: str) -> Finding:
 
 
 def _leaves(path: str) -> Finding:
-    return Finding(path, 1, "path", "is a link that leaves the tree; put the file itself here")
+    return Finding(path, 1, "path", "is a link out of the knowledge base; copy the file here")

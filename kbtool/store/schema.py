@@ -1,4 +1,4 @@
-"""JSON Schemas on the disk, and the line that leads an editor to them."""
+"""JSON Schema files, and the first line of a record that points an editor to its schema."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Literal
 Kind = Literal["session", "pattern", "kernel", "ledger", "run"]
 
 FOLDER = "schemas"
-"""Where the schemas stand, under the root."""
+"""Folder of the schemas, under the root."""
 
 _UP = {"session": "../..", "pattern": "..", "kernel": "../..", "ledger": ".."}
-"""From a record to the root."""
+"""Relative path from a record to the root."""
 
 
 def modeline(kind: Kind) -> str:
@@ -21,7 +21,7 @@ def modeline(kind: Kind) -> str:
 
 
 def schema_files() -> dict[str, bytes]:
-    """Name of each schema file → what it must hold."""
+    """Name of each schema file → its content."""
     from kbtool.model.json_schema import MODELS
 
     return {f"{kind}.json": schema_text(kind).encode() for kind in MODELS}
@@ -35,7 +35,7 @@ def schema_text(kind: str) -> str:
 
 
 def stale_schemas(folder: Path) -> list[str]:
-    """Names of the schema files in ``folder`` that are missing or not as the models have them."""
+    """Names of the schema files in ``folder`` that are missing or out of date."""
     stale = []
     for name, wanted in schema_files().items():
         path = folder / name

@@ -1,4 +1,4 @@
-"""Making a session: its folder, its record with hints, its notes."""
+"""Create a session: its folder, a record with commented examples, and a notes file."""
 
 from __future__ import annotations
 
@@ -113,29 +113,29 @@ def create_session(
     machine: MachineInfo | None = None,
     repository: RepositoryState | None = None,
 ) -> Entry[Session]:
-    """Make a session that is ready to fill in; the record as it was written.
+    """Create a session that is ready to fill in. Returns the record.
 
     Args:
         base: the knowledge base.
-        title: what the sitting is about.
-        label: its own name; the name in its id where not given.
-        status: ``running`` starts it now; ``complete`` too, as a sitting that takes nothing more,
-            which is what a run makes that has no session.
-        objective: what it sets out to do.
-        budget_time: the time box: ``2 h``.
-        budget_money: the money box: ``5 USD``.
-        engineer: who works.
-        now: the moment, with its zone; the present one where not given.
-        machine: the machine, as probed.
-        repository: the code, as found; left out of the record where not given.
+        title: what the session is about.
+        label: its short name. Default: the name in its id.
+        status: ``running`` and ``complete`` start it now. A run without a session makes a
+            ``complete`` one, so that nothing else is added to it.
+        objective: what it is meant to achieve.
+        budget_time: time budget, such as ``2 h``.
+        budget_money: money budget, such as ``5 USD``.
+        engineer: who does the work.
+        now: start time, with its zone. Default: now.
+        machine: the probed machine.
+        repository: state of the git checkout. Default: not recorded.
 
-    Raises:
-        ValueError: a text that the record cannot hold.
+        Raises:
+            ValueError: the schema refuses a text.
         OSError: the folder or a file cannot be written; nothing is left behind.
     """
     now = now or datetime.now().astimezone()
     name = slug(title)
-    # Whatever the schema refuses is refused before there is a folder.
+    # Validate before the folder is made.
     wanted = f"{now:%Y-%m-%d}-{name}"
     given: dict[str, str | None] = {
         "objective": objective, "budget_time": budget_time, "budget_money": budget_money,
@@ -161,11 +161,11 @@ def create_session(
 
 
 def slug(title: str, otherwise: str = "session") -> str:
-    """``title`` as the name in an id: ``Fix NaN (S=4)`` → ``fix-nan-s-4``.
+    """A title as the name part of an id: ``Fix NaN (S=4)`` → ``fix-nan-s-4``.
 
     Args:
         title: any text.
-        otherwise: the name where the title has no letter that an id may hold.
+        otherwise: the name if the title has no character that an id allows.
     """
     plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
@@ -175,7 +175,7 @@ def slug(title: str, otherwise: str = "session") -> str:
 
 
 def environment(machine: MachineInfo) -> dict[str, str]:
-    """What a session's ``environment`` says of ``machine``: what is known, and no more."""
+    """``machine`` as the ``environment`` of a session; unknown fields are left out."""
     known = {
         "card": machine.card or "none",
         "card_memory": machine.card_memory_bytes and f"{machine.card_memory_bytes / 2**30:.1f} GiB",
@@ -202,8 +202,8 @@ def _record(
     repository: RepositoryState | None,
 ) -> str:
     hints = {
-        "objective": "# objective: what this sitting sets out to do",
-        "outcome": "# outcome: what came of it",
+        "objective": "# objective: what this session is meant to achieve",
+        "outcome": "# outcome: the result",
         "budget_time": "# budget_time: 2 h",
         "budget_money": "# budget_money: 5 USD",
         "engineer": "# engineer: who works, a name or initials",
@@ -248,7 +248,7 @@ def _read(shown: str, text: str) -> Entry[Session]:
 
 
 def remove_session(folder: Path) -> None:
-    """Take back a session that was just made, as far as that goes."""
+    """Remove a session that was just created; errors are ignored."""
     with contextlib.suppress(OSError):
         for name in ("session.yaml", "notes.md"):
             (folder / name).unlink(missing_ok=True)

@@ -9,13 +9,13 @@ from kbtool.model.kernel import Kernel
 from kbtool.store.tree import KnowledgeBase
 
 MAX_BYTES = 1 << 20
-"""A longer file is not read: no source is."""
+"""A longer file is not a source and is not read."""
 
 
 def kernel_file(base: KnowledgeBase, kernel: str, path: str) -> str | None:
-    """The text of ``path`` in a kernel's folder; ``None`` where there is no such text.
+    """The text of ``path`` in a kernel's folder; ``None`` if it does not exist or is not text.
 
-    A path, or a link, that leads out of the folder is no such text.
+    A path or link that leads out of the folder also gives ``None``.
     """
     entry = base.kernels.get(kernel)
     if entry is None or "\0" in path:
@@ -33,7 +33,7 @@ def kernel_file(base: KnowledgeBase, kernel: str, path: str) -> str | None:
 
 
 def kernel_paths(kernel: Kernel) -> dict[str, list[str]]:
-    """A manifest and the files it names, each once: what they are for → paths, in its order."""
+    """A manifest and the files it names, each once: purpose → paths, in manifest order."""
     face = [kernel.harness, *([kernel.interface] if kernel.interface else [])]
     groups = {"the manifest": ["kernel.yaml"], "the problem and the Python face": face}
     for name, target in kernel.targets.items():
@@ -52,7 +52,7 @@ def kernel_paths(kernel: Kernel) -> dict[str, list[str]]:
 
 
 def kernel_hashes(base: KnowledgeBase, kernel: Kernel) -> dict[str, str]:
-    """The files of a kernel that are there → SHA-256, as a build records them."""
+    """The existing files of a kernel → SHA-256, as a build records them."""
     return {
         posixpath.normpath(path): hashlib.sha256(text.encode()).hexdigest()
         for paths in kernel_paths(kernel).values()

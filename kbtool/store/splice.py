@@ -1,8 +1,8 @@
-"""Changing one thing in a person's YAML and not one character beside it.
+"""Change one value in a hand-written YAML file and keep every other character.
 
-A dumper, even one that keeps comments, writes the whole file anew and folds, quotes and indents
-as it likes. Here the parser's marks say where a value stands, the new text goes in there, and the
-result is parsed again: it must hold exactly the data that was wanted, or nothing is changed.
+A YAML dumper, even one that keeps comments, rewrites the whole file with its own folding, quoting
+and indentation. Instead the parser's marks give the position of a value, the new text is inserted
+there, and the result is parsed again. If it is not exactly the wanted data, nothing is changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kbtool.store.dump import Fields, dump, flow, scalar
 
 
 class Splice:
-    """Edits of one record's text; ``text`` and ``data`` are always in step."""
+    """Edits of one record's text. ``text`` and ``data`` always agree."""
 
     def __init__(self, document: Document) -> None:
         self.path = document.path
@@ -29,12 +29,12 @@ class Splice:
         self._newline = "\r\n" if "\r\n" in self.text else "\n"
         if self._node.flow_style:
             raise UsageError(
-                f"{self.path} is written in braces; write its keys on lines of their own, then"
-                " kbtool can change it and keep the rest as it is"
+                f"{self.path} is one mapping in braces, which kbtool cannot edit: write each key on"
+                " its own line"
             )
 
     def set(self, key: str, value: str, order: Sequence[str]) -> None:
-        """Give a key at the top a value; a new key goes behind those that ``order`` puts first."""
+        """Set a top-level key. A new key is inserted at its position in ``order``."""
         self.data[key] = value
         found = self._find(self._node, key)
         if found is None:
@@ -43,7 +43,7 @@ class Splice:
             self._put(found[1], value)
 
     def remove(self, path: Sequence[str]) -> None:
-        """Take away the key at ``path``, and a mapping that this leaves empty."""
+        """Remove the key at ``path``, and its mapping if that becomes empty."""
         node, data = self._node, self.data
         holders = []
         for part in path:
@@ -69,7 +69,7 @@ class Splice:
             self._replace(before, value.end_mark.index, "")
 
     def append(self, key: str, item: Fields, order: Sequence[str]) -> None:
-        """Add an item to a list at the top."""
+        """Add an item to a top-level list."""
         self.data[key] = [*(self.data.get(key) or ()), dict(item)]
         found = self._find(self._node, key)
         if found is None:
@@ -87,7 +87,7 @@ class Splice:
             self._insert(self._after(node), _entry(item, node.start_mark.column))
 
     def set_in(self, key: str, at: int, name: str, value: str) -> None:
-        """Give a key of one item, a mapping, of a list at the top a value."""
+        """Set a key of one item of a top-level list."""
         self.data[key][at][name] = value
         found = self._find(self._node, key)
         assert found is not None
@@ -103,7 +103,7 @@ class Splice:
             self._insert(self._after(item), f"{margin}{name}: {scalar(value)}\n")
 
     def _put(self, node: Any, value: str) -> None:
-        """``value`` in the place of another."""
+        """Replace a value."""
         start, end = node.start_mark.index, node.end_mark.index
         space = "" if self.text[start - 1] in " \n" else " "
         tail = "\n" if isinstance(node, yaml.ScalarNode) and node.style in _BLOCK else ""
@@ -118,13 +118,13 @@ class Splice:
         return None
 
     def _place(self, key: str, order: Sequence[str]) -> int:
-        """Where a new key goes: behind the last of those that come before it."""
+        """The position of a new key: behind the last key that ``order`` puts before it."""
         earlier = set(order[: order.index(key)])
         there = [value for name, value in self._node.value if name.value in earlier]
         return self._after(there[-1] if there else self._node.value[-1][1])
 
     def _after(self, node: Any) -> int:
-        """The beginning of the line that follows ``node``."""
+        """The start of the line after ``node``."""
         last = node
         while not isinstance(last, yaml.ScalarNode) and not last.flow_style and last.value:
             last = last.value[-1]
@@ -132,7 +132,7 @@ class Splice:
                 last = last[1]
         end: int = last.end_mark.index
         if isinstance(last, yaml.ScalarNode) and last.style in _BLOCK:
-            return end  # it ends where the next line begins
+            return end  # it ends at the start of the next line
         newline = self.text.find("\n", end)
         return len(self.text) if newline < 0 else newline + 1
 
@@ -141,7 +141,7 @@ class Splice:
 
     def _insert(self, index: int, new: str) -> None:
         if index > 0 and self.text[index - 1] != "\n":
-            new = "\n" + new.removesuffix("\n")  # the last line has no end
+            new = "\n" + new.removesuffix("\n")  # the last line has no newline
         self._replace(index, index, new)
 
     def _replace(self, start: int, end: int, new: str) -> None:
@@ -154,15 +154,14 @@ class Splice:
             changed = None
         if changed != self.data:
             raise UsageError(
-                f"{self.path} is written in a way that kbtool cannot change safely; nothing was"
-                " changed: make the change by hand"
+                f"kbtool cannot edit {self.path} safely, so nothing was changed: edit it by hand"
             )
         self.text = text
         self._node = document.node
 
 
 def _entry(item: Fields, margin: int) -> str:
-    """An item of a list: in braces if that is one line, else a key a line."""
+    """A list item: in braces if that fits on one line, else one key per line."""
     line = f"{' ' * margin}- {flow(item)}\n"
     if len(line) <= _LINE:
         return line
@@ -171,5 +170,5 @@ def _entry(item: Fields, margin: int) -> str:
 
 
 _LINE = 100
-"""As long as a line of a record gets."""
+"""The longest line that kbtool writes into a record."""
 _BLOCK = ("|", ">")

@@ -1,4 +1,4 @@
-"""The knowledge base on disk: where it is, what files it has, its records loaded."""
+"""The knowledge base on disk: its files and its loaded records."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MAX_RUN_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Entry(Generic[R]):
-    """A record and where it stands."""
+    """A record and its file."""
 
     path: str
     """The file, relative to the root."""
@@ -61,9 +61,9 @@ class Entry(Generic[R]):
 
 
 class KnowledgeBase:
-    """All records under one root, loaded when first asked for.
+    """All records under one root, loaded on first use.
 
-    A file that does not load is left out and reported under ``findings``; the rest is usable.
+    A file that does not load is left out and reported in ``findings``; the rest is usable.
     """
 
     def __init__(self, root: Path) -> None:
@@ -72,7 +72,7 @@ class KnowledgeBase:
         self._runs_read: dict[Path, Entry[Run] | None] = {}
 
     def session_files(self) -> Iterator[Path]:
-        """Every session record, by name of its folder."""
+        """Every session record, sorted by folder name."""
         for folder in _folders(self.root / "sessions"):
             yield folder / "session.yaml"
 
@@ -115,29 +115,29 @@ class KnowledgeBase:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """Rates and budgets; an empty one where there is none."""
+        """Rates and budgets; empty if there is no ledger."""
         path = self.root / "sessions" / LEDGER
         files = iter([path] if path.exists() else [])
         return next((entry.record for entry in self._load(files, Ledger)), Ledger())
 
     @cached_property
     def runs(self) -> list[Entry[Run]]:
-        """Every run, oldest first; a resumed run has one entry an attempt."""
+        """Every run, oldest first. A resumed run has one entry per attempt."""
         entries = filter(None, map(self._run_in, self.run_files()))
         return sorted(entries, key=lambda e: (e.record.started, e.record.id, e.record.attempt))
 
     def runs_of(self, session: str) -> list[Entry[Run]]:
-        """Those of one session, by the names of their files; no other is read."""
+        """The runs of one session, sorted by file name. Reads no other run."""
         return [entry for path in self.run_files(session) if (entry := self._run_in(path))]
 
     def run(self, id_: str) -> Entry[Run] | None:
-        """The last attempt of a run that loads; no other run is read."""
+        """The last attempt of a run that loads. Reads no other run."""
         attempts = filter(None, map(self._run_in, self._files_of_runs.get(id_, ())))
         return max(attempts, key=lambda entry: entry.record.attempt, default=None)
 
     @cached_property
     def _files_of_runs(self) -> dict[str, list[Path]]:
-        """Run id, as files are called, → the file of each attempt."""
+        """Run id, from file names → the file of each attempt."""
         found: dict[str, list[Path]] = {}
         for path in self.run_files():
             found.setdefault(path.name.partition(".")[0], []).append(path)
@@ -160,11 +160,11 @@ class KnowledgeBase:
         }
 
     def session(self, name: str) -> Entry[Session]:
-        """The session with this id, label, or unambiguous beginning of an id.
+        """The session with this id, label or unambiguous prefix of an id.
 
         Raises:
-            NotFoundError: there is none, or more than one.
-            RecordError: it is there and does not load.
+            NotFoundError: no session matches, or more than one does.
+            RecordError: the session exists but does not load.
         """
         if name in self.sessions:
             return self.sessions[name]
@@ -175,23 +175,23 @@ class KnowledgeBase:
                 return found[0]
             if found:
                 names = ", ".join(entry.record.id for entry in found[:5])
-                raise NotFoundError(f"{name!r} is more than one session: {names}")
+                raise NotFoundError(
+                    f"{name!r} matches several sessions: {names}; write more of the id"
+                )
         unsound = self._unsound_session(
             lambda id_, path: id_.startswith(name) or name == _said_in(path, "label")
         )
         if unsound is not None:
-            raise RecordError(
-                f"session {name!r} is there and does not load; mend it first:\n  {unsound}"
-            )
+            raise RecordError(f"session {name!r} does not load; correct it first:\n  {unsound}")
         raise NotFoundError(f"there is no session {name!r}; see `kbtool session list`")
 
     def unsound_of_status(self, status: str) -> Finding | None:
-        """What is wrong first with a session that does not load and says that it is of a status."""
+        """The first finding of a session that does not load and states this status."""
         return self._unsound_session(lambda _, path: _said_in(path, "status") == status)
 
     def _unsound_session(self, meant: Callable[[str, Path], bool]) -> Finding | None:
-        """What is wrong first with a session that was left out and is ``meant(id, path)``."""
-        loaded = self.sessions  # finds what is wrong
+        """The first finding of a session that does not load and for which ``meant(id, path)``."""
+        loaded = self.sessions  # loading fills the findings
         for finding in self.findings:
             folder, _, file = finding.path.rpartition("/")
             id_ = folder.removeprefix("sessions/")
@@ -202,7 +202,7 @@ class KnowledgeBase:
         return None
 
     def shown(self, path: Path) -> str:
-        """``path`` as messages show it: relative to the root."""
+        """``path`` relative to the root, for messages."""
         return path.relative_to(self.root).as_posix()
 
     def _load(self, files: Iterator[Path], kind: type[R]) -> list[Entry[R]]:
@@ -219,7 +219,7 @@ class KnowledgeBase:
 
 
 def _said_in(path: Path, key: str) -> str | None:
-    """What stands under a key in the text of a record that does not load, if anything."""
+    """The value of a key in the text of a record that does not load, if any."""
     line = rf"^{key}:[ \t]*(.+?)[ \t]*$"
     try:
         found = re.search(line, path.read_text("utf-8", "replace"), re.M)
@@ -229,7 +229,7 @@ def _said_in(path: Path, key: str) -> str | None:
 
 
 def load_record(path: Path, shown: str, kind: type[R]) -> Entry[R] | list[Finding]:
-    """One YAML record, or what is wrong with it."""
+    """One YAML record, or its findings."""
     try:
         document = parse(read_bytes(path, shown), shown)
     except DocumentError as error:
@@ -250,7 +250,7 @@ def _record(document: Document | Finding, kind: type[R]) -> Entry[R] | list[Find
 
 
 def load_run(path: Path, shown: str) -> Entry[Run] | Finding:
-    """One run record, or what is wrong with it."""
+    """One run record, or its findings."""
     try:
         raw = read_bytes(path, shown, MAX_RUN_BYTES)
     except DocumentError as error:
@@ -260,7 +260,7 @@ def load_run(path: Path, shown: str) -> Entry[Run] | Finding:
 
 
 def parse_run(raw: bytes, shown: str) -> Run | Finding:
-    """The run record in ``raw``, or what is wrong with it: its schema, its seal."""
+    """The run record in ``raw``, or findings about its schema or its digest."""
     try:
         return open_run(raw)[0]
     except ValueError as error:
@@ -272,10 +272,10 @@ def parse_run(raw: bytes, shown: str) -> Run | Finding:
 
 
 def open_run(raw: bytes) -> tuple[Run, dict[str, Any]]:
-    """The run record in ``raw``, and the JSON object that it is.
+    """The run record in ``raw``, and its JSON object.
 
     Raises:
-        ValueError: what is wrong with it: its schema, its seal.
+        ValueError: the schema or the digest does not match.
     """
     try:
         run = Run.model_validate_json(raw)
@@ -290,9 +290,9 @@ def open_run(raw: bytes) -> tuple[Run, dict[str, Any]]:
     if run.digest is None:
         raise ValueError("unsealed: it has no digest")
     if run.digest != digest_of_record(record):
-        raise ValueError("unsealed: its digest is of another content")
+        raise ValueError("unsealed: its content does not match its digest")
     if run.taken_in is not None and run.taken_in.digest != digest_of_record(first_record(record)):
-        raise ValueError("unsealed: the digest that it was made with is of another content")
+        raise ValueError("unsealed: its content does not match the digest from before the import")
     return run, record
 
 
@@ -301,26 +301,25 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(record) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"key {twice!r} stands twice in one object")
+        raise ValueError(f"key {twice!r} is twice in one object")
     return record
 
 
 def in_order(entries: list[Entry[Session]]) -> list[Entry[Session]]:
-    """Sessions in the order of the work: each after the one that it follows.
+    """Sessions in the order of the work: each after the session that it follows.
 
-    Lines of work come by the earliest day that any of their sessions has, lines of one day by the
-    earliest ``started`` of their sessions of that day, then by id: the undated beginning of a line
-    stands where its first dated session is. A time without a zone is taken as UTC. A line that
-    states no time keeps the place among those of its day that its id gives it, and the others come
-    by their times in the places left. A session that follows itself, directly or round a circle, is
-    put at the end by id.
+    Chains of sessions are sorted by their earliest day, then by the earliest ``started`` on that
+    day, then by id. An undated first session stays with its chain. A time without a zone counts as
+    UTC. Within a day, a chain without a time keeps its position by id, and chains with times fill
+    the remaining positions in order of time. Sessions that follow each other in a cycle come last,
+    by id.
     """
     by_id = {entry.record.id: entry for entry in entries}
     followers: dict[str | None, list[str]] = {}
     for id_ in sorted(by_id):
         before = by_id[id_].record.follows
         followers.setdefault(before if before in by_id else None, []).append(id_)
-    # Down each line, then the days back up: a line may be longer than the stack is deep.
+    # Loops instead of recursion: a chain may be longer than the stack is deep.
     reached = list(followers.get(None, []))
     for id_ in reached:
         reached.extend(followers.get(id_, []))
@@ -340,11 +339,11 @@ def in_order(entries: list[Entry[Session]]) -> list[Entry[Session]]:
 
 
 _UNKNOWN = ("9999", inf)
-"""Stands for a day and a time that no record gives: after all that one does."""
+"""Day and time of an undated session: sorts after all dated ones."""
 
 
 def _begun(session: Session) -> tuple[str, float]:
-    """The day of a session and when it began, to be compared."""
+    """Sort key: the day of a session, and its start time."""
     if session.day is None or session.started is None:
         return session.day or _UNKNOWN[0], inf
     at = session.started.at
@@ -352,10 +351,10 @@ def _begun(session: Session) -> tuple[str, float]:
 
 
 def _sort_by_time(line: list[str], first: dict[str, tuple[str, float]]) -> None:
-    """Put sessions that follow the same one in order; see ``in_order``."""
+    """Sort sessions that follow the same session; see ``in_order``."""
     line.sort(key=lambda id_: (first.get(id_, _UNKNOWN)[0], id_))
     timed = [place for place, id_ in enumerate(line) if first.get(id_, _UNKNOWN)[1] != inf]
-    # There are as many places as sessions of each day, so that none leaves its day.
+    # Each day has as many positions as sessions, so no session leaves its day.
     in_time = sorted((line[place] for place in timed), key=lambda id_: (first[id_], id_))
     for place, id_ in zip(timed, in_time, strict=True):
         line[place] = id_

@@ -1,7 +1,7 @@
-"""Writing a record so that nobody ever reads half of one.
+"""Write records atomically.
 
-A file is written beside its place under a hidden name, flushed to the disk and then renamed (or
-linked) into place, so that a crash, a full disk or a kill leaves the old file or the new one.
+The data goes to a hidden temporary file in the same folder, is flushed to disk, and is then renamed
+or linked into place. A crash, a full disk or a kill leaves either the old file or the new one.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _MODE = 0o666
-"""Of a new file, before the umask; ``mkstemp`` alone would make records private."""
+"""Mode of a new file before the umask; ``mkstemp`` alone would make records private."""
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Put ``data`` at ``path``, replacing what is there.
+    """Write ``data`` to ``path``, replacing an existing file.
 
     Raises:
-        OSError: it cannot be written (``ENOSPC`` and the like); what was at ``path`` is intact.
+        OSError: the write failed, for example with ``ENOSPC``; the old file is intact.
     """
     target = path.resolve() if path.is_symlink() else path
     with _staged(target, data) as staged:
@@ -31,14 +31,14 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Put ``data`` at ``path``, where nothing may be yet.
+    """Write ``data`` to ``path``, which must not exist yet.
 
     Raises:
-        FileExistsError: something is there already; it is left as it is.
-        OSError: it cannot be written; nothing is at ``path``.
+        FileExistsError: ``path`` exists; it is unchanged.
+        OSError: the write failed; ``path`` does not exist.
     """
     with _staged(path, data) as staged:
-        # A link fails where a rename would silently replace; the staged name is removed after.
+        # A link fails if the target exists, where a rename would replace it silently.
         try:
             path.hardlink_to(staged)
         except FileExistsError:
@@ -49,9 +49,9 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def new_folder(parent: Path, name: str) -> Path:
-    """A new folder ``name`` in ``parent``; ``name-2``, ``name-3`` … where that one is taken.
+    """Create a folder ``name`` in ``parent``, or ``name-2``, ``name-3`` … if it exists.
 
-    Making the folder is what claims the name: of two processes, each gets its own.
+    ``mkdir`` claims the name atomically, so two processes get different folders.
     """
     parent.mkdir(parents=True, exist_ok=True)
     number = 1
@@ -67,7 +67,7 @@ def new_folder(parent: Path, name: str) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` survive a power cut, where the file system allows it."""
+    """Flush the names in ``folder`` to disk, if the file system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -78,7 +78,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _staged(path: Path, data: bytes) -> Iterator[Path]:
-    """``data`` in a hidden file beside ``path``, on the disk; gone afterwards unless renamed."""
+    """Write ``data`` to a hidden temporary file beside ``path``; removed unless renamed."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name[:200]}.", suffix=".tmp", dir=path.parent)
     staged = Path(name)
     try:
@@ -94,7 +94,7 @@ def _staged(path: Path, data: bytes) -> Iterator[Path]:
 
 
 def _create_exclusive(path: Path, staged: Path) -> None:
-    """``write_new`` on a file system without hard links: claim the name, then rename over it."""
+    """``write_new`` without hard links: create the file exclusively, then rename over it."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _MODE))
     try:
         staged.replace(path)
@@ -104,8 +104,8 @@ def _create_exclusive(path: Path, staged: Path) -> None:
 
 
 def _umask() -> int:
-    # The umask can only be read by setting it; another thread's file could get the wrong mode
-    # in between, so the kernel's own account is preferred.
+    # Reading the umask means setting it, and another thread's new file could get the wrong mode.
+    # So read it from /proc where possible.
     try:
         with Path("/proc/self/status").open(encoding="ascii", errors="replace") as file:
             for line in file:

@@ -35,8 +35,8 @@ def test_an_edit_that_fits_is_no_finding(kernel):
         ({"find": "x * y"}, "add.cpp: the text to find is gone: 'x * y'"),
         ({"find": "return"}, "add.cpp: the text to find stands in lines 2, 5: 'return'"),
         ({"id": "m, variant: fast"}, "has no variant cpu/fast; it has none"),
-        ({"file": "harness.py"}, "'harness.py' is no source or header of target cpu"),
-        ({"file": "../add/add.cpp"}, "is no source or header of target cpu"),
+        ({"file": "harness.py"}, "'harness.py' is not a source or header of target cpu"),
+        ({"file": "../add/add.cpp"}, "is not a source or header of target cpu"),
         ({"id": "m, target: cuda", "put": "''"}, "has no target 'cuda'; it has cpu"),
     ],
 )
@@ -63,8 +63,8 @@ def test_a_kernel_that_is_not_there_and_an_id_that_is_taken(kernel):
     found = {finding.rule: finding for finding in kernel.findings()}
     assert set(found) == {"unique", "mutant"}
     assert {finding.line for finding in found.values()} == {line_of(path, "id: m,")}
-    assert "stands in sessions/2025-01-01-a/session.yaml already" in found["unique"].message
-    assert "there is no kernel 'sub'; there is add" in found["mutant"].message
+    assert "sessions/2025-01-01-a/session.yaml already has a mutant" in found["unique"].message
+    assert "there is no kernel 'sub'; the kernels are add" in found["mutant"].message
 
 
 def test_an_edit_that_changes_nothing_is_refused(kernel):

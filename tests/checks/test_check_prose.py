@@ -151,13 +151,13 @@ def test_a_figure_that_is_the_records(known, text):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (f"[5.57 µs](figure:{RUN_ID}#{OURS})", "comes to 5.563 us"),
-        (f"[5.5 µs](figure:{RUN_ID}#{OURS})", "5.5 µs is said here"),
-        (f"[5.56 ms](figure:{RUN_ID}#{OURS})", "comes to"),
+        (f"[5.57 µs](figure:{RUN_ID}#{OURS})", "is 5.563 us"),
+        (f"[5.5 µs](figure:{RUN_ID}#{OURS})", "the text says 5.5 µs"),
+        (f"[5.56 ms](figure:{RUN_ID}#{OURS})", "the text says"),
         (f"[5.56](figure:{RUN_ID}#{OURS})", "a bare number"),
         (f"[5.56 USD](figure:{RUN_ID}#{OURS})", "USD"),
-        (f"[4 cases](figure:{RUN_ID}#steps.check.cases_passed)", "comes to 3"),
-        (f"[3.8×](figure:ratio({RUN_ID}#{THEIRS},#{OURS}))", "comes to 3.676"),
+        (f"[4 cases](figure:{RUN_ID}#steps.check.cases_passed)", "is 3"),
+        (f"[3.8×](figure:ratio({RUN_ID}#{THEIRS},#{OURS}))", "is 3.676"),
         (f"[5.56 µs](figure:{RUN_ID}#steps.time.S=128.arms.nobody)", "there is no 'nobody'"),
         (f"[5.56 µs](figure:{RUN_ID}#machine.cpu)", "is no figure"),
         ("[5.56 µs](figure:20250101T090000Z-gone#steps.a)", "there is no record"),
@@ -165,7 +165,7 @@ def test_a_figure_that_is_the_records(known, text):
         ("[5.56 µs](figure:#duration)", "names no record"),
         ("[5.56 µs](figure:duration)", "is no address"),
         (f"[fast](figure:{RUN_ID}#{OURS})", "is not a quantity"),
-        (f"[5.56 µs](figure:twice({RUN_ID}#{OURS}))", "no operation"),
+        (f"[5.56 µs](figure:twice({RUN_ID}#{OURS}))", "not an operation"),
         (f"[5.56 µs](figure:ratio({RUN_ID}#{OURS}))", "ratio takes 2 operands"),
         (f"[5.56 µs](figure:sum({RUN_ID}#{OURS},2025-01-01-a#costs.gpu))", "USD"),
         (f"[5.56 µs](figure:{RUN_ID} #{OURS})", "is no link to a figure"),
@@ -328,7 +328,7 @@ def test_a_figure_rounded_to_any_digits_agrees_and_its_neighbours_do_not(number,
     assert judged(f"{rounded:f} µs", "R#a", None, [f"{exact:f} us"]) == ""
     for other in (rounded + 2 * unit, rounded - 2 * unit):
         if other > 0 and Decimal(1).scaleb(-places) <= unit:
-            assert "comes to" in judged(f"{other:f} µs", "R#a", None, [f"{exact:f} us"])
+            assert "the text says" in judged(f"{other:f} µs", "R#a", None, [f"{exact:f} us"])
 
 
 def test_a_run_that_prose_quotes_is_loaded_once(known, monkeypatch):

@@ -354,17 +354,20 @@ measurements:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (TABLE % "ours: 41.2 us", "'41.2 us' is no number: the column's unit is us; write 41.2"),
-        (TABLE % "ours: 41.2 ms", "the column's unit is us; write its digits alone"),
-        (TABLE % "ours: 41..42 us", "the column's unit is us; write its digits alone"),
-        (TABLE % "ratio: 3x", "'3x' is no number: the column has no unit; write its digits alone"),
-        (TABLE % "nobody: 3x", "'3x' is no number; write its digits alone"),
-        ("commits: [{id: a, files: few}]", "'few' is no whole number; write its digits alone"),
-        ("commits: [{id: a, sha: deadbeef0z}]", "is no commit; write 7 to 40 digits"),
-        ("commits: [{id: A}]", "'A' is no name; write small letters"),
-        ("follows: N+2", "'N+2' is no id of a session; write the whole id: 2026-11-02-name"),
-        ("fixes: [{bug: 'N+2#bugs.x', change: C}]", "'N+2' is no id; a record goes by its id"),
-        ("fixes: [{bug: bugs.x, change: C}]", "'bugs.x' is no reference; write ID#path"),
+        (TABLE % "ours: 41.2 us", "'41.2 us' is not a number: the column's unit is us; write 41.2"),
+        (TABLE % "ours: 41.2 ms", "the column's unit is us; write digits only"),
+        (TABLE % "ours: 41..42 us", "the column's unit is us; write digits only"),
+        (TABLE % "ratio: 3x", "'3x' is not a number: the column has no unit; write digits only"),
+        (TABLE % "nobody: 3x", "'3x' is not a number; write digits only"),
+        ("commits: [{id: a, files: few}]", "'few' is not a whole number; write digits only"),
+        ("commits: [{id: a, sha: deadbeef0z}]", "is not a commit id; write 7 to 40"),
+        ("commits: [{id: A}]", "'A' is not a name; use small letters"),
+        ("follows: N+2", "'N+2' is not a session id; write the whole id: 2026-11-02-name"),
+        (
+            "fixes: [{bug: 'N+2#bugs.x', change: C}]",
+            "'N+2' is not an id. Refer to a record by its id",
+        ),
+        ("fixes: [{bug: bugs.x, change: C}]", "'bugs.x' is not a reference; write ID#path"),
         ("fixes: [{bug: '#bugs.x', change: C, confirmed: so}]", "'so' is neither true nor false"),
     ],
 )
@@ -376,13 +379,16 @@ def test_a_value_of_the_wrong_form_is_told_what_to_write(base, lines, said):
 @pytest.mark.parametrize(
     ("operand", "said"),
     [
-        ("N+2#bugs.x", "of[0]: 'N+2#bugs.x': 'N+2' is no id; a record goes by its id and not by"),
-        ("'# x'", "of[0]: '# x' is no reference; write ID#path"),
-        ("soon", "of[0]: 'soon' is no operand; write a reference"),
-        ("[1]", "of[0]: a list is no operand"),
+        (
+            "N+2#bugs.x",
+            "of[0]: 'N+2#bugs.x': 'N+2' is not an id. Refer to a record by its id, not by",
+        ),
+        ("'# x'", "of[0]: '# x' is not a reference; write ID#path"),
+        ("soon", "of[0]: 'soon' is not an operand; write a reference"),
+        ("[1]", "of[0]: a list is not an operand"),
         ("{how: guess, of: ['#duration']}", "of[0].how: 'guess' is not one of 'sum'"),
         ("{how: ratio, of: ['#duration']}", "of[0]: ratio takes 2 operands, not 1"),
-        ("{how: sum, of: [soon]}", "of[0].of[0]: 'soon' is no operand"),
+        ("{how: sum, of: [soon]}", "of[0].of[0]: 'soon' is not an operand"),
     ],
 )
 def test_an_operand_of_no_form_is_told_once(base, operand, said):
@@ -459,8 +465,8 @@ def test_a_recipes_times_are_single_figures(base, times):
         ("log:9999-5", "'log:9999-5' runs backwards; write 5-9999"),
         ("log:3,9-8", "runs backwards"),
         ("log:0", "lines are counted from 1"),
-        ("log:31", "log:31 is beyond the end: log has 30 lines"),
-        ("log:1-4,29-31", "is beyond the end"),
+        ("log:31", "log:31 is past the end of the source: log has 30 lines"),
+        ("log:1-4,29-31", "is past the end of the source"),
     ],
 )
 def test_cited_lines_are_there(base, cite, said):

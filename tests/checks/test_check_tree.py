@@ -72,7 +72,7 @@ claims:
             ("link", line_of(path, "#durations")),
         ]
     assert "there is no 'head'" in found[0].message
-    assert "is no bug" in found[1].message
+    assert "is not a bug" in found[1].message
 
 
 def test_a_link_by_a_label_is_told_the_id(base):
@@ -650,7 +650,7 @@ def test_a_run_that_git_has_committed_stays_as_it_is(tmp_path, above):
     for cached in (True, True, False):
         (finding,) = base.findings(cached=cached)
         assert (finding.path, finding.rule) == (path.relative_to(base.root).as_posix(), "run")
-        assert "is not what git has committed" in finding.message
+        assert "differs from the committed file" in finding.message
     path.write_text("{}")  # told once, by its own fault
     own = [f.message for f in base.findings() if f.path.endswith(path.name)]
     assert len(own) == 1 and own[0].startswith("id: Field required")
@@ -712,7 +712,7 @@ def test_a_run_that_was_edited_is_found_by_its_seal(base):
     text = path.read_text()
     path.write_text(text.replace("09:00:02Z", "09:00:03Z"))
     (finding,) = base.findings()
-    assert "its digest is of another content" in finding.message
+    assert "its content does not match its digest" in finding.message
     path.write_text(json.dumps(json.loads(text), indent=3, sort_keys=True))  # says the same
     assert base.findings() == []
     record = json.loads(text)
@@ -734,7 +734,7 @@ def test_a_key_that_stands_twice_in_a_run(base):
     path = add_run(base)
     path.write_text(path.read_text().replace('"status"', '"status": "failed", "status"', 1))
     (finding,) = base.findings()
-    assert "'status' stands twice" in finding.message
+    assert "'status' is twice" in finding.message
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])

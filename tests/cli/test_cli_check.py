@@ -84,7 +84,7 @@ def test_paths_without_a_record(base, kbtool, path):
 def test_no_knowledge_base(kbtool, tmp_path):
     done = kbtool("check")
     assert (done.code, done.out) == (2, "")
-    assert "no knowledge base here or above" in done.err
+    assert "no knowledge base in this folder or above" in done.err
     assert kbtool("check", root=tmp_path / "none").code == 2
 
 

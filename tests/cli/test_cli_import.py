@@ -89,7 +89,7 @@ def test_into_another_session_both_seals_hold(here, there, kbtool):
         edited["digest"] = digest_of_record(edited)
         taken.write_text(json.dumps(edited))
         [finding] = here.findings()
-        assert "the digest that it was made with is of another content" in finding.message
+        assert "its content does not match the digest from before the import" in finding.message
 
 
 def test_taken_on_and_back_it_is_the_record_that_was_made(here, there, kbtool):
@@ -169,7 +169,7 @@ def newer(text: str) -> str:
 REFUSED: list[tuple[str, dict[str, Any], Callable[[str], str] | None, str]] = [
     ("edited", {}, edited, "status is 'failed'; its steps make it"),
     ("a figure edited", {}, lambda t: t.replace('"cores": 1', '"cores": 2'),
-     "its digest is of another content; runs are written by kbtool and never edited: copy it"),
+     "its content does not match its digest; runs are written by kbtool and never edited: copy it"),
     ("cut off", {}, lambda t: t[: len(t) // 2], "EOF while parsing"),
     ("empty", {}, lambda _: "", "EOF while parsing"),
     ("no record", {}, lambda _: "[1, 2]", "copy it again from the machine"),
@@ -179,9 +179,9 @@ REFUSED: list[tuple[str, dict[str, Any], Callable[[str], str] | None, str]] = [
     ("newer", {}, newer, "weather: Extra inputs are not permitted: it was written by kbtool 99.1.0,"
      " which is newer than this one"),
     ("an unknown recipe", {"recipe": "sing"}, None, "names recipe 'sing', which no pattern has"),
-    ("an unknown pattern", {"pattern": "P77"}, None, "names pattern P77, which is not there"),
-    ("an unknown kernel", {"kernel": "none"}, None, "names kernel none, which is not there"),
-    ("a gap", {"attempt": 3}, None, "is attempt 3, and attempt 2 is not there"),
+    ("an unknown pattern", {"pattern": "P77"}, None, "names pattern P77, which does not exist"),
+    ("an unknown kernel", {"kernel": "none"}, None, "names kernel none, which does not exist"),
+    ("a gap", {"attempt": 3}, None, "is attempt 3, but attempt 2 is missing"),
     ("an address", {"parameters": {"host": "10.1.2.3"}}, None, "holds the address of a machine"),
     ("a secret", {"parameters": {"key": "ghp_" + "a1B2c3D4e5" * 3}}, None, "a GitHub token"),
     ("a stranger", {"session": "2020-01-01-gone"}, None,
@@ -236,7 +236,7 @@ def test_an_unsound_record_in_its_place_is_not_written_over(here, there, kbtool)
     before = files_of(here)
     done = kbtool("session", "import", str(path), root=here.root)
     assert done.code == 1
-    assert "is here already and is no sound record; `kbtool check` says why" in done.out
+    assert "exists here but is not a valid record; `kbtool check` says why" in done.out
     assert files_of(here) == before
 
 
@@ -244,7 +244,7 @@ def test_an_unsound_session_is_named(here, there, kbtool):
     path = put(there, a_run())
     here.session("2025-01-01-a", "nonsense: 1\n")
     done = kbtool("session", "import", str(path), root=here.root)
-    assert "its session, 2025-01-01-a, is here and is not sound: mend it first" in done.out
+    assert "its session, 2025-01-01-a, is here but invalid: correct it first" in done.out
 
 
 def test_findings_of_other_records_do_not_stand_in_the_way(here, there, kbtool):
@@ -381,9 +381,9 @@ def test_what_is_told_of_the_commit_and_the_sources(here, there, kbtool):
         ({"started": "2025-01-01T13:00:00Z", "ended": "2025-01-01T13:01:00Z"},
          "was made after the session ended (2025-01-01T12:00Z)"),
         ({"ended": "2999-01-01T00:00:00Z"},
-         "ends at 2999-01-01 00:00 UTC, which is yet to come: a clock is wrong"),
+         "ends at 2999-01-01 00:00 UTC, in the future: one of the clocks is wrong"),
         ({"parameters": {"out": "/home/ada/x.json and /usr/lib/y"}},
-         "tells paths of the machine that it was made on: /home/ada"),
+         "contains paths of the machine that it was made on: /home/ada"),
     ],
 )  # fmt: skip
 def test_what_else_is_told(here, there, kbtool, changes, said):

@@ -219,7 +219,7 @@ def test_what_the_guide_attaches_is_built_validated_and_timed(attached, kbtool):
             "kernel.yaml",
             "header:",
             "headers:",
-            "targets.cpu.header: is no key of this record; remove it or mend its spelling",
+            "targets.cpu.header: is not a key of this record; remove it or correct its spelling",
         ),
         (
             "check",

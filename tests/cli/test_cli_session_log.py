@@ -62,11 +62,11 @@ def test_a_bug_of_an_earlier_session_is_found_by_its_id(base, git, kbtool):
     ("arguments", "said"),
     [
         (["bug", "T", "--lost", "soon"], "minutes_lost: 'soon' is not a quantity"),
-        (["bug", "T", "--id", "Bad!"], "id: 'Bad!' is no name"),
+        (["bug", "T", "--id", "Bad!"], "id: 'Bad!' is not a name"),
         (["bug", " "], "title"),
         (["bug", "one\ntwo"], "more than one line"),
         (["bug", "ssh 10.0.0.1"], "the text"),
-        (["bug", "T", "--id", "tail"], "has a bug 'tail'; give another one another --id"),
+        (["bug", "T", "--id", "tail"], "has a bug 'tail'. For a new bug choose another --id"),
         (["bug", "T", "--again", "none"], "there is no bug 'none'; 2025-01-01-a has tail"),
         (["fix", "none", "c"], "there is no bug 'none'; 2025-01-01-a has tail"),
         (["fix", "B#bugs.none", "c"], "there is no bug 'B#bugs.none'; 2025-01-02-b has race, two"),
@@ -100,7 +100,7 @@ def test_only_what_showed_it_confirms_a_fix_where_the_newest_validation_failed(b
     for arguments, said in (
         (["--confirmed"], rf"found add \({failed}\) wrong. Validate again, name what showed"),
         (["--shown-by", f"{failed}#steps.check"], "steps.check did not pass .failed.; name a step"),
-        (["--shown-by", f"{failed}#status"], "is no step of a run; write RUN#steps.ID"),
+        (["--shown-by", f"{failed}#status"], "is not a step of a run; write RUN#steps.ID"),
         (["--shown-by", f"{failed}#steps.none"], "--shown-by: .*none.* lists the runs"),
         (["--shown-by", "20250101T080000Z-look#steps.check"], "there is no record .* lists the"),
         (["--shown-by", "#fixes.f"], "is no step of a run"),

@@ -148,7 +148,7 @@ def test_a_wrong_kernel_is_a_finding_and_is_not_timed(second_kernel_base, kbtool
     assert done.code == 1
     assert "2 of 3 cases wrong" in done.err
     assert "failed at step 3 of 4, validate; record: sessions/" in done.out
-    assert done.out.splitlines()[-1] == "run again after mending: kbtool run-recipe add"
+    assert done.out.splitlines()[-1] == "after the fix, start a new run: kbtool run-recipe add"
     (run,) = runs_of(second_kernel_base)
     assert [step.status for step in run.steps] == ["passed", "passed", "failed", "not-run"]
 
@@ -398,7 +398,7 @@ def test_a_kernel_found_wrong_is_run_anew_after_mending(second_kernel_base, kbto
     assert "failed at step 2 of 4, build; record: sessions/" in done.out
     # What is the default need not be said.
     anew = "kbtool run-recipe add --set cases=small,large"
-    assert done.out.splitlines()[-1] == f"run again after mending: {anew}"
+    assert done.out.splitlines()[-1] == f"after the fix, start a new run: {anew}"
     assert "--resume" not in done.out
     source.write_text(whole)
     harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
@@ -407,9 +407,7 @@ def test_a_kernel_found_wrong_is_run_anew_after_mending(second_kernel_base, kbto
     (run,) = (run for run in runs_of(second_kernel_base) if run.steps[1].status == "passed")
     assert [step.status for step in run.steps][:3] == ["passed", "passed", "passed"]
     assert f"{run.status} at step 4 of 4, benchmark; record: " in again.out
-    assert again.out.splitlines()[-1] == (
-        f"go on after mending: kbtool run-recipe --resume {run.id}"
-    )
+    assert again.out.splitlines()[-1] == (f"to continue: kbtool run-recipe --resume {run.id}")
     source.write_text(whole + "// changed\n")
     refused = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
     assert refused.err.splitlines()[-1].endswith(f"; start a new one: {anew}")
@@ -421,9 +419,9 @@ def test_a_kernel_that_does_not_load_is_not_said_to_be_missing(second_kernel_bas
     manifest.write_text(whole.replace("case_sets:", "case_set:"))
     done = kbtool("run-recipe", "add", root=second_kernel_base)
     assert done.code == 1
-    assert "works on kernel scaled_add, which does not load; mend it first:" in done.err
+    assert "works on kernel scaled_add, which does not load; correct it first:" in done.err
     assert "kernels/scaled_add/kernel.yaml:" in done.err
-    assert "case_sets: is missing; `kbtool check` tells all" in done.err
+    assert "case_sets: is missing; `kbtool check` lists all" in done.err
     manifest.write_text(whole.replace("id: scaled_add", "id: other", 1))
     done = kbtool("run-recipe", "add", root=second_kernel_base)
     assert done.code == 1

@@ -209,7 +209,7 @@ def test_a_bug_in_what_is_not_built_is_not_judged(second_kernel_base, kbtool):
     chosen = ("--set", "specialisation=ones")
     done = kbtool("run-recipe", "mutants", *chosen, root=second_kernel_base)
     assert done.code == 1
-    assert "large.cpp is no source or header of target cpu" in done.err
+    assert "large.cpp is not a source or header of target cpu" in done.err
 
 
 def test_each_bug_is_found_by_the_cases_that_show_it(second_kernel_base, kbtool):

@@ -18,7 +18,7 @@ def test_a_session_that_does_not_load_is_told_with_its_first_fault(base, name, l
     with pytest.raises(RecordError) as told:
         KnowledgeBase(base.root).session(name)
     at = f"sessions/2025-01-02-b/session.yaml:{line_of(path, 'nonsense')}: schema: nonsense: is no"
-    assert f"session {name!r} is there and does not load; mend it first:\n  {at}" in str(told.value)
+    assert f"session {name!r} does not load; correct it first:\n  {at}" in str(told.value)
     # A sound one of that name comes first, and what nobody is called is not there.
     assert KnowledgeBase(base.root).session("2025").record.label == "N+1"
     with pytest.raises(NotFoundError, match="there is no session 'N'; see"):

@@ -1,7 +1,7 @@
-"""Rules between records: a file a subject, a generator a rule, its docstring the rule.
+"""Rules between records: one module per subject, one generator per rule.
 
-A rule stands in the ``RULES`` of its file. What it needs of a record is a ``fact`` beside it. No
-module here imports a model: with nothing changed, a check runs on facts from the cache alone.
+Each module lists its rules in ``RULES`` and defines the ``fact``s that they need. No module here
+imports a model, so a check of unchanged files needs only cached facts.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def recipes_name_what_is_there(tree: Tree) -> Iterator[Finding]:
             kernel = tree.kernels.get(recipe.kernel)
             if kernel is None:
                 known = ", ".join(sorted(tree.kernels)) or "none"
-                message = f"there is no kernel {recipe.kernel!r}; there is {known}"
+                message = f"there is no kernel {recipe.kernel!r}; the kernels are {known}"
                 yield tree.at(facts, [*recipe.location, "kernel"], "recipe", message)
                 continue
             if not kernel.valid:
@@ -168,13 +168,15 @@ def manifests_list_what_is_included(tree: Tree) -> Iterator[Finding]:
 
 
 def mutants_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
-    """A mutant's text stands exactly once in a source or header of its kernel's target, which has
-    its variant; no two mutants have one id."""
+    """The text that a mutant replaces occurs exactly once in a source or header of its kernel's
+    target; the target has the mutant's variant; mutant ids are unique."""
     seen: dict[str, str] = {}
     for facts in tree.sessions.values():
         for mutant in mutants.of(facts):
             if mutant.id in seen:
-                message = f"a mutant {mutant.id!r} stands in {seen[mutant.id]} already"
+                message = (
+                    f"{seen[mutant.id]} already has a mutant {mutant.id!r}; rename one of them"
+                )
                 yield tree.at(facts, [*mutant.location, "id"], "unique", message)
             seen.setdefault(mutant.id, facts.path)
             problem = _cannot_edit(tree, mutant)
@@ -188,7 +190,7 @@ def _cannot_edit(tree: Tree, mutant: MutantFacts) -> tuple[str, str] | None:
     kernel = tree.kernels.get(mutant.kernel)
     if kernel is None:
         known = ", ".join(sorted(tree.kernels)) or "none"
-        return "kernel", f"there is no kernel {mutant.kernel!r}; there is {known}"
+        return "kernel", f"there is no kernel {mutant.kernel!r}; the kernels are {known}"
     if not kernel.valid:
         return None
     if mutant.target not in offers.of(kernel)["targets"]:
@@ -201,7 +203,7 @@ def _cannot_edit(tree: Tree, mutant: MutantFacts) -> tuple[str, str] | None:
     if not any(
         at[:2] == ["targets", mutant.target] and f == mutant.file for at, f in files.of(kernel)
     ):
-        return "file", f"{mutant.file!r} is no source or header of target {mutant.target}"
+        return "file", f"{mutant.file!r} is not a source or header of target {mutant.target}"
     try:
         path = os.path.join(tree.root, os.path.dirname(kernel.path), mutant.file)  # noqa: PTH118, PTH120
         with open(path, encoding="utf-8") as file:  # noqa: PTH123
@@ -228,7 +230,7 @@ _CASE_SETS = {"case_sets", "case_set", "profile"}
 
 
 def _asked(recipe: Recipe, index: int) -> RecipeFacts:
-    """What a recipe asks of others, whichever of its choices is taken."""
+    """What a recipe needs for any choice of its parameters."""
     from kbtool.model.kinds.base import names_in
 
     facts = RecipeFacts(recipe.name, ["recipes", index], recipe.kernel, [], [], [])

@@ -1,4 +1,4 @@
-"""Links lead somewhere, and no line of them runs in a circle."""
+"""Links have a target, and chains of links have no cycle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbtool.model.finding import Finding
 
 
 def links_lead_somewhere(tree: Tree) -> Iterator[Finding]:
-    """Every link names a record that is there, and a path that is in it."""
+    """Every link names an existing record, and a path that exists in it."""
     for facts in tree.facts:
         for ref in facts.refs:
             problem = _broken(tree, ref)
@@ -20,14 +20,14 @@ def links_lead_somewhere(tree: Tree) -> Iterator[Finding]:
 
 
 def sessions_follow_in_a_line(tree: Tree) -> Iterator[Finding]:
-    """No session follows itself, directly or round a circle."""
+    """No session follows itself, directly or through others."""
     edges = _edges(tree.sessions.values(), "follows")
     for circle in _circles(edges):
         yield _circle(tree, tree.sessions[circle[0]], "follows", circle)
 
 
 def patterns_supersede_in_a_line(tree: Tree) -> Iterator[Finding]:
-    """No pattern supersedes itself, directly or round a circle."""
+    """No pattern supersedes itself, directly or through others."""
     edges = _edges(tree.patterns.values(), "supersedes")
     for circle in _circles(edges):
         yield _circle(tree, tree.patterns[circle[0]], "supersedes", circle)
@@ -49,7 +49,7 @@ def superseded_patterns_rest(tree: Tree) -> Iterator[Finding]:
 def _still_cited(tree: Tree, old: str, newer: str, since: str) -> Iterator[Finding]:
     later = _later(tree, since)
     replaced = f"{old}, which {newer} superseded in {since}"
-    mend = "; if it was tried again, say so as evidence against it (contradicted, not_reproduced)"
+    mend = "; if it was tried again, record that as evidence (contradicted, not_reproduced)"
     silent = set()
     for id_ in later:
         facts = tree.sessions[id_]
@@ -97,7 +97,7 @@ def _later(tree: Tree, since: str) -> set[str]:
 
 
 def bugs_recur_in_a_line(tree: Tree) -> Iterator[Finding]:
-    """No bug is a recurrence of itself, directly or round a circle."""
+    """No bug is a recurrence of itself, directly or through others."""
     edges: dict[str, list[str]] = {}
     places: dict[str, tuple[Facts, Location]] = {}
     for facts in tree.sessions.values():
@@ -112,7 +112,7 @@ def bugs_recur_in_a_line(tree: Tree) -> Iterator[Finding]:
 
 
 def claims_derive_in_a_line(tree: Tree) -> Iterator[Finding]:
-    """No claim derives from itself, directly or round a circle, within a record or across."""
+    """No claim derives from itself, directly or through others, within or across records."""
     edges: dict[str, list[str]] = {}
     places: dict[str, tuple[Facts, Location]] = {}
     for facts in (*tree.sessions.values(), *tree.patterns.values()):
@@ -130,7 +130,7 @@ def claims_derive_in_a_line(tree: Tree) -> Iterator[Finding]:
 
 
 def _broken(tree: Tree, ref: Ref) -> str | None:
-    """What is wrong with a link, or ``None``."""
+    """The problem with a link, or ``None``."""
     id_, mark, path = ref.target.partition("#")
     if ref.role == "label":
         called = [facts.id for facts in tree.sessions.values() if label.of(facts) == id_]
@@ -139,7 +139,9 @@ def _broken(tree: Tree, ref: Ref) -> str | None:
         return f"{id_} is the label of {called[0]}; write {called[0]}{mark}{path}"
     if ref.role == "kernel":
         known = ", ".join(sorted(tree.kernels)) or "none"
-        return None if id_ in tree.kernels else f"there is no kernel {id_!r}; there is {known}"
+        return (
+            None if id_ in tree.kernels else f"there is no kernel {id_!r}; the kernels are {known}"
+        )
     if ref.role in SESSION_ROLES and id_ not in tree.sessions:
         return f"there is no session {id_!r}"
     if ref.role in PATTERN_ROLES and id_ not in tree.patterns:
@@ -153,7 +155,7 @@ def _broken(tree: Tree, ref: Ref) -> str | None:
     if not found.type:
         return f"{ref.target}: {found.problem}"
     if ref.role in BUG_ROLES and found.type != "Bug":
-        return f"{ref.target} is no bug; write {id_}#bugs.ID"
+        return f"{ref.target} is not a bug; write {id_}#bugs.ID"
     return None
 
 

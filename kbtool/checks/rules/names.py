@@ -1,4 +1,4 @@
-"""Names are given once: ids, labels, names of recipes."""
+"""Names are unique: ids, labels, names of recipes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ids_are_unique(tree: Tree) -> Iterator[Finding]:
 
 
 def labels_are_unique(tree: Tree) -> Iterator[Finding]:
-    """No two sessions have one label, unless nobody chose it: the name in the id is the default."""
+    """Labels that people chose are unique. The default label is the name in the session's id."""
     seen: dict[str, list[Facts]] = {}
     for facts in tree.sessions.values():
         if not label.of(facts):
@@ -55,7 +55,7 @@ def recipe_names_are_unique(tree: Tree) -> Iterator[Finding]:
             if recipe.name in seen:
                 yield tree.at(
                     facts, [*recipe.location, "name"], "unique",
-                    f"a recipe {recipe.name!r} stands in {seen[recipe.name]} already",
+                    f"{seen[recipe.name]} already has a recipe {recipe.name!r}; rename one of them",
                 )  # fmt: skip
             else:
                 seen[recipe.name] = facts.path

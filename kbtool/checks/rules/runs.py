@@ -1,4 +1,4 @@
-"""Runs name what is there, are whole, and stay as they were written."""
+"""Runs refer to existing records, are complete, and never change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Confirmed(NamedTuple):
-    """A fix that a test confirmed and that does not name what showed it."""
+    """A fix marked as confirmed, without ``shown_by``."""
 
     location: Location
     kernel: str | None
@@ -49,9 +49,9 @@ def confirmed_fixes_stand_validation(tree: Tree) -> Iterator[Finding]:
             if session and wrong:
                 yield tree.at(
                     session, location, "unconfirmed",
-                    f"is confirmed, and {contradiction(wrong)}; validate again, or name beside it"
-                    " what showed that the fault was gone, shown_by: [RUN#steps.ID], or leave"
-                    " confirmed out",
+                    f"is confirmed, but {contradiction(wrong)}; validate again, or add the step"
+                    " that showed that the fault was gone, shown_by: [RUN#steps.ID], or remove"
+                    " confirmed",
                 )  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def committed_runs_stay(tree: Tree) -> Iterator[Finding]:
         if path in sound:  # of the others, their own fault tells
             yield Finding(
                 path, 1, "run",
-                "is not what git has committed; runs are written once and never changed: restore it"
+                "differs from the committed file; runs are never changed: restore it"
                 f" (git restore --source=HEAD {path})",
             )  # fmt: skip
 
@@ -80,10 +80,10 @@ def runs_name_what_is_there(tree: Tree) -> Iterator[Finding]:
             continue
         run = facts.run
         for id_ in {run["pattern"], *run["matched"]} - tree.patterns.keys():
-            yield Finding(facts.path, 1, "link", f"names pattern {id_}, which is not there")
+            yield Finding(facts.path, 1, "link", f"names pattern {id_}, which does not exist")
         if run["kernel"] is not None and run["kernel"] not in tree.kernels:
             yield Finding(
-                facts.path, 1, "link", f"names kernel {run['kernel']}, which is not there"
+                facts.path, 1, "link", f"names kernel {run['kernel']}, which does not exist"
             )
         if run["recipe"] not in owners:
             if readable:
@@ -101,7 +101,7 @@ def attempts_are_complete(tree: Tree) -> Iterator[Finding]:
     for facts in tree.runs:
         attempt = facts.run.get("attempt", 1)
         if attempt > 1 and (facts.id, attempt - 1) not in there:
-            message = f"is attempt {attempt}, and attempt {attempt - 1} is not there"
+            message = f"is attempt {attempt}, but attempt {attempt - 1} is missing"
             yield Finding(facts.path, 1, "run", message)
 
 

@@ -59,7 +59,7 @@ def runs_lie_within_their_session(tree: Tree) -> Iterator[Finding]:
         if said is not None:
             yield Finding(
                 facts.path, 1, "times",
-                f"{said}: mend the times of {session.id}, with `stretches` where the work paused",
+                f"{said}: correct the times of {session.id}; `stretches` records pauses",
             )  # fmt: skip
 
 
