@@ -32,7 +32,7 @@ KINDS: MappingProxyType[str, StepKind[Any, Any]] = MappingProxyType(
         "command": Command(),
     }
 )
-"""Kind → what runs it and tells of its result."""
+"""Kind → its implementation."""
 
 _BY_RESULT = {kind.result: kind for kind in KINDS.values()}
 

@@ -1,4 +1,4 @@
-"""What a kind of step is: a plan, a run that ends in an outcome, and words for its result."""
+"""The interface of a kind of step: plan, run, report and page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Outcome:
 
     status: StepStatus
     message: str
-    """The outcome in a line."""
+    """The outcome in one line."""
     result: StepResult | None = None
     error: str | None = None
     """The first real error, as printed."""
@@ -39,30 +39,30 @@ class Outcome:
 
 @dataclass
 class Context:
-    """What steps share within one run."""
+    """State shared by the steps of a run."""
 
     root: Path
     """The knowledge base."""
     kernel: Kernel | None
     machine: MachineInfo
     seed: int
-    """For steps that draw inputs and are given no seed of their own."""
+    """Seed for steps that draw inputs and set no seed."""
     on_line: Callable[[str], None] = lambda _: None
-    """Output of compilers and programs, line by line."""
+    """Called with each output line of compilers and programs."""
     on_progress: Callable[[int, int, str], None] = lambda done, total, label: None
-    """Items done, items in all, the last one's name."""
+    """Called with items done, items in total, and the name of the last one."""
     on_waiting: Callable[[str], None] = lambda _: None
-    """What is being waited for."""
+    """Called with what the step waits for."""
     on_tick: Callable[[], None] = lambda: None
     """Called several times a second while a child process runs."""
     on_found: Callable[[StepResult], None] = lambda _: None
-    """What the step under way has found so far: what is recorded if it does not come to its end."""
+    """Called with the results so far, which are recorded if the step is cut short."""
     plan: BuildPlan | None = None
-    """What the build step built."""
+    """The plan of the built library."""
     built: BuildResult | None = None
     """The artifact."""
     validated: list[ValidationResult] = field(default_factory=list)
-    """The validations that passed in this run: the gate of benchmarks."""
+    """Validations that passed in this run. A benchmark requires one."""
     mutants: list[tuple[str, Mutant]] = field(default_factory=list)
     """The kernel's mutants, each with the bug that it puts back: SESSION#bugs.ID."""
     deadline: float = 0.0
@@ -80,7 +80,7 @@ class Context:
 
     @property
     def manifest(self) -> Kernel:
-        """The recipe's kernel, as it was built; recipes with build steps name one."""
+        """The recipe's kernel, as it was built."""
         if self.plan is not None:
             return self.plan.kernel
         if self.kernel is None:
@@ -144,7 +144,7 @@ class Context:
         return [None if name == "default" else name for name in dict.fromkeys(names)]
 
     def gate(self, variants: Sequence[str | None] = (None,)) -> Outcome | None:
-        """The refusal to measure what has not passed validation in this run, or ``None``."""
+        """A refusal unless the library has passed validation in this run, else ``None``."""
         if self.built is None or self.plan is None:
             return Outcome("refused", "nothing was built in this run")
         lacking = unvalidated(self.built.sha256, variants, self.validated)
@@ -174,10 +174,10 @@ class Context:
         return [one]
 
     def inside(self, name: str) -> Path:
-        """The path ``name`` of the tree.
+        """The path ``name`` inside the knowledge base.
 
         Raises:
-            UsageError: it leads out of the tree.
+            UsageError: the path leads out of the knowledge base.
         """
         path = (self.root / name).resolve()
         if not path.is_relative_to(self.root.resolve()):
@@ -191,34 +191,34 @@ class Table(NamedTuple):
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     numeric: set[int]
-    """The columns that are aligned right."""
+    """The columns to align right."""
 
 
 class Ran(NamedTuple):
-    """How a result came about, for a report to say how to get it again."""
+    """The step and parameters of a result, for the command that repeats it."""
 
     step: str
     """The id of the step."""
     recipe: Recipe
-    """With no values put in."""
+    """With parameters not yet substituted."""
     parameters: Mapping[str, str]
-    """What it was run with."""
+    """The values of the parameters."""
 
 
 class Links(Protocol):
-    """Where the page of a run leads. The site has the addresses; a kind of step has the words."""
+    """The links on the page of a run. The site implements them; pages of steps use them."""
 
     def json(self) -> str:
         """The same page as JSON."""
 
     def compare(self, arm: str) -> str:
-        """The page that compares, with an arm of this run chosen."""
+        """The Compare page with an arm of this run selected."""
 
     def bug(self, reference: str) -> str:
-        """A bug by its title: SESSION#bugs.ID."""
+        """A link to the bug SESSION#bugs.ID, by its title."""
 
     def mutant(self, bug: str, mutant: str) -> str:
-        """The lines of an edit, where its bug still has it; else its name."""
+        """A link to the edit of a mutant, or its name if the bug no longer has it."""
 
 
 S = TypeVar("S", bound=StepBase)
@@ -226,9 +226,9 @@ R = TypeVar("R", bound=ResultBase)
 
 
 class StepKind(ABC, Generic[S, R]):
-    """One kind of step: what it does, and what is told of its result. ``kbtool.steps`` lists them.
+    """One kind of step. ``kbtool.steps`` lists all kinds.
 
-    A kind whose result needs no words of its own leaves the last three methods as they are.
+    A kind whose result needs no extra text keeps the default of the last three methods.
     """
 
     result: type[R]
@@ -238,18 +238,18 @@ class StepKind(ABC, Generic[S, R]):
 
     @abstractmethod
     def plan(self, step: S, context: Context) -> list[str]:
-        """What ``run`` would do, a line each; writes nothing."""
+        """What ``run`` would do, one line per action. Writes nothing."""
 
     @abstractmethod
     def run(self, step: S, context: Context) -> Outcome:
-        """Do it. Errors that a user can mend are raised as ``UserError``."""
+        """Run the step. Errors that a user can fix are raised as ``UserError``."""
 
     def found(self, result: R, status: StepStatus) -> str:
-        """The result in the headline of a run; empty where the step's message says it."""
+        """The result in the headline of a run; empty if the step's message says it already."""
         return ""
 
     def report(self, result: R, ran: Ran) -> Sequence[str | Table]:
-        """The result on a terminal, when the run is over: lines and tables."""
+        """The result on the terminal at the end of the run: lines and tables."""
         return ()
 
     def page(self, result: R, links: Links) -> str:
@@ -258,5 +258,5 @@ class StepKind(ABC, Generic[S, R]):
 
 
 def not_reached(count: int) -> str:
-    """``; 3 not reached`` where a step was cut short."""
+    """``; 3 not reached`` if a step was cut short, else empty."""
     return f"; {count} not reached" if count else ""

@@ -1,4 +1,4 @@
-"""Runs ``kbtool.gpu.worker``, the process that loads a library, for the steps that need one."""
+"""Run ``kbtool.gpu.worker``, the process that loads the library, for steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kbtool.store.lock import LockTimeoutError, lock
 from kbtool.store.private import private_folder
 
 _LAST = frozenset(("result", "unavailable", "failed"))
-"""The events that end a worker; all others come before."""
+"""The final events of a worker."""
 
 
 def library_request(plan: BuildPlan, built: BuildResult, kernel: Kernel) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def own_package() -> dict[str, str]:
 
 
 def worker_failure(event: dict[str, Any], done: Completed, doing: str) -> Outcome | None:
-    """The outcome of a worker that brought no result, or ``None`` if it did."""
+    """The outcome of a worker that returned no result, or ``None`` if it did."""
     if event["event"] == "result":
         return None
     where = f", in {event['at']}" if event.get("at") else ""
@@ -181,7 +181,7 @@ def run_alone(
 
 
 def _card_lock(request: Mapping[str, Any]) -> list[Path]:
-    """What a benchmark of another checkout on the same card holds, if it is the same user's."""
+    """The lock of a card, shared by all checkouts of the same user."""
     card = card_uuid() if request.get("device") == "cuda" else None
     return [Path(tempfile.gettempdir()) / f"kbtool-{os.getuid()}-{card}.lock"] if card else []
 
@@ -190,12 +190,12 @@ R = TypeVar("R", ValidationResult, BenchmarkResult, TuneResult)
 
 
 def with_part(known: R | None, part: R, total: int) -> R:
-    """``known`` with the cases of ``part`` after its own; of all else the newer is taken.
+    """Append the cases of ``part`` to ``known``; all other fields come from ``part``.
 
     Args:
-        known: what there is of so many cases.
-        part: more of them.
-        total: how many there are to be.
+        known: the result so far.
+        part: the result of further cases.
+        total: the total number of cases.
     """
     cases = [*(known.cases if known else []), *part.cases]
     return part.model_copy(update={"cases": cases, "not_reached": total - len(cases)})

@@ -1,1 +1,1 @@
-"""The step kind ``build``: sources become a library."""
+"""The step kind ``build``: compile and link the kernel."""

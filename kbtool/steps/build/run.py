@@ -1,4 +1,4 @@
-"""The step kind ``build``: sources become a library, named by the hash of all that went in."""
+"""The step kind ``build``: build the library, named by the hash of its inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Build(StepKind[BuildStep, BuildResult]):
     result = BuildResult
 
     def plan(self, step: BuildStep, context: Context) -> list[str]:
-        """The target, the sources, and whether the library is there already."""
+        """The target, the sources, and whether the library is built already."""
         context.plan = None
         made, passed_over = _plan(step, context)
         context.plan = made  # what the steps after it can be asked for
@@ -39,8 +39,8 @@ class Build(StepKind[BuildStep, BuildResult]):
         ]
 
     def run(self, step: BuildStep, context: Context) -> Outcome:
-        """Failed with the first real error if a compiler refuses."""
-        context.plan = None  # whatever was built before: this build's kernel is chosen afresh
+        """Fails with the first error of the compiler or linker."""
+        context.plan = None  # forget an earlier build: this step chooses its own
         made, passed_over = _plan(step, context)
         private_folder(context.root, BUILD)
         try:
@@ -74,7 +74,7 @@ class Build(StepKind[BuildStep, BuildResult]):
 
 
 def ninja_progress(context: Context) -> Callable[[str], None]:
-    """Takes the lines that ninja prints, and tells of each file that is done."""
+    """Turn lines of ninja into progress, one item per finished file."""
 
     def on_line(line: str) -> None:
         if match := _NINJA_STATUS.match(line):
@@ -85,7 +85,7 @@ def ninja_progress(context: Context) -> Callable[[str], None]:
 
 
 def _plan(step: BuildStep, context: Context) -> tuple[BuildPlan, str]:
-    """What to build, and why not for the card that is here, where ``auto`` passed that over."""
+    """The build plan, and why ``auto`` does not build for the card, if it does not."""
     machine = context.machine
     # A torch without CUDA has nothing to link against.
     usable = machine.card is not None and machine.nvcc is not None and machine.cuda is not None
@@ -109,7 +109,7 @@ def _plan(step: BuildStep, context: Context) -> tuple[BuildPlan, str]:
 
 
 def _refuse_without_cuda(machine: MachineInfo, targets: Mapping[str, Target], target: str) -> None:
-    """Compiling takes minutes, and what it makes could be neither linked nor run.
+    """Refuse before compiling for minutes what could be neither linked nor run.
 
     Raises:
         MachineError: torch was built without CUDA, or there is no card.

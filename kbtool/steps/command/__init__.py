@@ -1,1 +1,1 @@
-"""The step kind ``command``: a program of the knowledge base's own."""
+"""The step kind ``command``: run a program of the knowledge base."""

@@ -25,7 +25,7 @@ def _path() -> str:
 
 
 class Command(StepKind[CommandStep, CommandResult]):
-    """Runs a program without a shell; what it must produce is hashed."""
+    """Runs a program without a shell. The files that it must produce are hashed."""
 
     result = CommandResult
 
@@ -36,7 +36,7 @@ class Command(StepKind[CommandStep, CommandResult]):
         return [f"run {shlex.join(step.run)}{where}", *(f"expect {name}" for name in step.produces)]
 
     def run(self, step: CommandStep, context: Context) -> Outcome:
-        """Failed if it exits otherwise than expected or leaves a file out."""
+        """Fails if the exit status differs from the expected one, or a file is not produced."""
         folder = context.inside(step.cwd)
         produces = {name: context.inside(name) for name in step.produces}
         before = {name: path.stat().st_mtime_ns for name, path in produces.items() if path.exists()}

@@ -1,4 +1,4 @@
-"""The step kind ``environment``: is this machine what the recipe needs?"""
+"""The step kind ``environment``: check that this machine has what the recipe needs."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from kbtool.steps.minimise.report import fault_of
 
 
 def page(result: MinimiseResult, links: Links) -> str:
-    """The smallest failing case, what happens beside it, and the parts alone."""
+    """The smallest failing case, its neighbours, and the parts run alone."""
     if result.smallest is None or result.start is None:
         return f"None of {result.cases} cases fails."
     drawn = "{} of {}".format(*result.failed_draws) if result.failed_draws else ""

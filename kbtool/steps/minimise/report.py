@@ -25,12 +25,12 @@ def headline(result: MinimiseResult) -> str:
 
 
 def _tells(axis: Axis) -> bool:
-    """Whether a value passes; nothing goes wrong with none of a thing, which tells nothing."""
+    """Whether a value passes. 0 does not count: a case of size 0 passes trivially."""
     return any(p.state == "passes" and (p.value is False or p.value != 0) for p in axis.probes)
 
 
 def _short(axis: Axis) -> str:
-    """What was seen along a number, in few words."""
+    """What was seen for the values of one field, in short."""
     if axis.boundary is None:
         return axis.sentence
     passes, fails = axis.boundary
@@ -38,7 +38,7 @@ def _short(axis: Axis) -> str:
 
 
 def fault_of(result: MinimiseResult) -> str | None:
-    """Which part is at fault, in words; ``None`` where no part was tried, and none could be."""
+    """The faulty part in words; ``None`` if no part could be tried."""
     if not result.parts:
         if not result.parts_of:
             return None

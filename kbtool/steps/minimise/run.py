@@ -17,11 +17,11 @@ from kbtool.steps.minimise import page, report
 from kbtool.steps.worker import library_request, run_worker, worker_failure
 
 _MARGIN = 20.0
-"""Seconds of the step that are kept for what comes after the search."""
+"""Seconds of the step reserved for the time after the search."""
 
 
 class Minimise(StepKind[MinimiseStep, MinimiseResult]):
-    """Fails if a case fails: with the least that there is to look at."""
+    """Fails if a case fails, and reports the smallest failing case."""
 
     result = MinimiseResult
 
@@ -73,11 +73,11 @@ class Minimise(StepKind[MinimiseStep, MinimiseResult]):
 
 
 class _HangError(Exception):
-    """A case took too long; its process has been stopped."""
+    """A case took too long, and its process was stopped."""
 
 
 class _Hunt:
-    """One search, over as many processes as cases kill."""
+    """One search. Each case that kills its process makes another process necessary."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""The step kind ``mutants``: every known bug put back, one at a time, for validation to find."""
+"""The step kind ``mutants``: put known bugs back one at a time and validate each."""

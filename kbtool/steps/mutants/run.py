@@ -1,4 +1,4 @@
-"""The step kind ``mutants``: every known bug put back, one at a time, for validation to find."""
+"""The step kind ``mutants``: put known bugs back one at a time and validate each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kbtool.steps.mutants.trial import TimeUpError, Trial
 
 
 class Mutants(StepKind[MutantsStep, MutantsResult]):
-    """Shows what validation is worth: a bug that it does not find is a finding."""
+    """Tests the validation: a bug that it does not detect is a finding."""
 
     result = MutantsResult
 
@@ -38,7 +38,7 @@ class Mutants(StepKind[MutantsStep, MutantsResult]):
         ]
 
     def run(self, step: MutantsStep, context: Context) -> Outcome:
-        """Failed if a bug survives, or if the library fails without any."""
+        """Fails if a bug survives, or if the unmodified library fails."""
         if context.built is None or context.plan is None:
             return Outcome("refused", "nothing was built in this run")
         plan = context.plan

@@ -1,4 +1,4 @@
-"""Validates each mutant of a library, several at once, after the library as it is."""
+"""Validate the unmodified library, then its mutants, several in parallel."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from kbtool.steps.worker import library_request, run_worker, worker_failure
 _Result = TypeVar("_Result")
 
 _MOST_ON_A_CARD = 6
-"""Processes that validate on one card at once: each keeps a CUDA context and its tensors there."""
+"""The most processes per card: each holds a CUDA context and its tensors."""
 
 _BUILT_TOGETHER = 16
-"""Mutants that are built while those before them are judged."""
+"""How many mutants are built while the ones before are validated."""
 
 
 def _cards(context: Context) -> list[str]:
@@ -52,11 +52,11 @@ class _Library:
 
 
 class TimeUpError(Exception):
-    """The step has no time left."""
+    """The step has run out of time."""
 
 
 def tells_nothing(process: Completed, silent: float, limit: float) -> bool:
-    """Whether how a process ended says nothing of the kernel that it validated.
+    """Whether a process ended for a reason that is not the kernel's fault.
 
     Args:
         process: how it ended.
@@ -69,7 +69,7 @@ def tells_nothing(process: Completed, silent: float, limit: float) -> bool:
 
 
 class _StoppedError(Exception):
-    """Another thread has failed, or the user has had enough."""
+    """Another thread failed, or the user interrupted."""
 
 
 class Trial:
@@ -146,7 +146,7 @@ class Trial:
             return self._outcome(self._result(passed[0], results))
 
     def _alone(self, future: Future[_Result]) -> _Result:
-        """What could not be judged beside others, for want of memory on the card, by itself."""
+        """Judge alone the mutants that ran out of card memory beside others."""
         self._wait([future])
         return future.result()
 
@@ -179,7 +179,7 @@ class Trial:
             raise _StoppedError
 
     def _build(self, some: list[tuple[str, Mutant]], folder: Path) -> list[_Library | str]:
-        """Each mutant's library, or why there is none."""
+        """Each mutant's library, or the error."""
         plans: dict[str, BuildPlan] = {}
         errors: dict[str, str] = {}
         for _, mutant in some:
@@ -205,7 +205,7 @@ class Trial:
         return [libraries[mutant.id] for _, mutant in some]
 
     def _control(self, variant: str | None) -> ValidationResult | Outcome:
-        """The library as it is over the same cases, or the outcome if one of them is wrong."""
+        """Validate the unmodified library; returns an outcome if a case is wrong."""
         library = _Library(self.plan.library, self.built.sha256)
         event, done = self._validate(library, variant, lambda _: None)
         failure = worker_failure(event, done, "validating the library without bugs")
@@ -220,7 +220,7 @@ class Trial:
         return Outcome("failed", said, result, first, first)
 
     def _judge(self, bug: str, mutant: Mutant, library: _Library | str) -> MutantResult:
-        """Put one bug to the cases."""
+        """Validate one mutant."""
         if isinstance(library, str):
             return MutantResult(
                 bug=bug, mutant=mutant, verdict="not-built", cases_run=0, message=library
@@ -284,7 +284,7 @@ class Trial:
         variant: str | None,
         on_event: Callable[[dict[str, Any]], None],
     ) -> tuple[dict[str, Any], Completed]:
-        """Run the cases in a process of their own, which a fault of the card cannot outlive."""
+        """Run the cases in their own process, so that a CUDA error does not affect others."""
         numbers = self._numbers(variant)
         request = {
             **library_request(self.plan, self.built, self.context.manifest),

@@ -26,7 +26,7 @@ _PROTOCOL = (
 
 
 class Profile(StepKind[ProfileStep, ProfileResult]):
-    """Refuses any file that validate has not passed in the same run, as a benchmark does."""
+    """Like a benchmark, refuses a library that has not passed validation in this run."""
 
     result = ProfileResult
 
@@ -44,7 +44,7 @@ class Profile(StepKind[ProfileStep, ProfileResult]):
         ]
 
     def run(self, step: ProfileStep, context: Context) -> Outcome:
-        """Passed if every case could be profiled, whatever the bottleneck."""
+        """Passes if every case could be profiled."""
         if context.built is None or context.plan is None:
             return Outcome("refused", "nothing was built in this run")
         target = context.manifest.targets[context.plan.target]
@@ -119,7 +119,7 @@ def _profiled(
     launch_us: float,
     context: Context,
 ) -> tuple[str, ProfileCase] | Outcome:
-    """The arm that was profiled on one case, with what the profiler saw; or why there is nothing.
+    """The profile of one arm on one case, or the outcome if it failed.
 
     Args:
         entry: (case set, case).

@@ -36,7 +36,7 @@ class Sanitise(StepKind[SanitiseStep, SanitiseResult]):
         return [*plan, f"with {shown}, so that each tensor is an allocation of its own"]
 
     def run(self, step: SanitiseStep, context: Context) -> Outcome:
-        """Failed if a tool reports an error; each runs, whatever the one before it found."""
+        """Fails if a tool reports an error. All tools run, even after an error."""
         if context.built is None or context.plan is None:
             return Outcome("refused", "nothing was built in this run")
         if context.plan.target != "cuda":
@@ -113,9 +113,9 @@ def _under(
     context: Context,
     tell: Callable[[ToolReport], object],
 ) -> tuple[ToolReport, str, str] | Outcome:
-    """What one tool reports, in a line too, and all that was printed; or why there is nothing.
+    """The report of one tool, its summary line and its output; or the outcome if it failed.
 
-    ``tell`` is given what there is of it after each call.
+    ``tell`` is called with the partial report after each call.
     """
     assert context.built is not None and context.plan is not None
     argv = command(str(program), tool)

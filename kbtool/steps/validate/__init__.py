@@ -1,1 +1,1 @@
-"""The step kind ``validate``: the built library against the float64 reference."""
+"""The step kind ``validate``: compare the built library with the float64 reference."""

@@ -12,11 +12,11 @@ from kbtool.steps.base import Links
 from kbtool.steps.validate.report import cases_passed
 
 NEAREST = 10
-"""Cases that passed and are shown one by one; the JSON of the run has all."""
+"""The most passing cases to list; the JSON of the run has all."""
 
 
 def page(result: ValidationResult, links: Links) -> str:
-    """Sums, then cases: those that failed, and those nearest to their bounds."""
+    """Counts, then the failing cases and those nearest to their bounds."""
     worst = worst_error(result)
     failed = [case for case in result.cases if not case.passed]
     passed = sorted((case for case in result.cases if case.passed), key=_share, reverse=True)

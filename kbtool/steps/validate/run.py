@@ -31,7 +31,7 @@ class Validate(StepKind[ValidateStep, ValidationResult]):
         ]
 
     def run(self, step: ValidateStep, context: Context) -> Outcome:
-        """Failed if one case is wrong."""
+        """Fails if a case is wrong."""
         if context.built is None or context.plan is None:
             return Outcome("refused", "nothing was built in this run")
         variants = {
