@@ -11,6 +11,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 FOCUS := .venv-focus
 FOCUS_PYTHON ?= python3.12
+# One more than cores, at most eight: tests of the browser mostly wait.
+PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
 export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: run test lint unit coverage cuda test-gpu bench site serve focus clean
@@ -34,10 +36,10 @@ lint: $(VENV)/.ready
 	$(BIN)/python -m kbtool schema --check
 
 unit: $(VENV)/.ready
-	$(BIN)/python -m pytest -n auto --maxprocesses 8
+	$(BIN)/python -m pytest -n $(PROCESSES)
 
 coverage: $(VENV)/.ready
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --cov --cov-report=term
+	$(BIN)/python -m pytest -n $(PROCESSES) --cov --cov-report=term
 
 # Needs nvcc and no card; says so where there is none.
 cuda: $(VENV)/.ready
