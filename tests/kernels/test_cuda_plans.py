@@ -166,14 +166,13 @@ class Plan(NamedTuple):
 Make = Callable[..., Plan]
 
 
-def built(folder: Path, rows: str = "") -> Make:
-    """``plan_fused`` and ``plan_wgmma`` with these rows in the table."""
+def built(folder: Path) -> Make:
+    """``plan_fused`` and ``plan_wgmma``."""
     try:
         home = cuda_home(find_nvcc()[0])
     except MachineError as error:
         pytest.skip(f"CUDA's headers are needed: {error}")
     shutil.copytree(FOLDER, folder)
-    (folder / "cuda" / "plan" / "tuned_splits.inc").write_text(rows)
     (folder / "plan.cpp").write_text(SOURCE)
     subprocess.run(
         ["c++", "-std=c++17", "-O1", "-fPIC", "-shared", f"-I{folder}",
@@ -243,7 +242,6 @@ def instance(case: dict[str, Any], made: Plan) -> tuple[int, int, str]:
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """Without a table: what the model chooses."""
     return built(tmp_path_factory.mktemp("plan") / "kernel")
 
 
@@ -329,10 +327,10 @@ def test_given_splits_are_cut_and_merged_alike_whatever_the_batch(
 @given(sizes=calls(), card=CARDS, wgmma=st.booleans())
 @example(sizes=(4, 16, 8, 1, 16384, 256), card=H100, wgmma=True)
 @example(sizes=(64, 32, 8, 1, 1024, 128), card=H200, wgmma=True)
-def test_what_is_tuned_is_what_a_row_of_the_table_gives(
+def test_a_batch_is_planned_as_its_entries_as_heads_of_one(
     plan: Make, sizes: tuple[int, ...], card: tuple[int, ...], wgmma: bool
 ) -> None:
-    """The tuner gives the splits to a batch's entries as heads of one, and a row knows no more."""
+    """So the tune step times: a given number of splits cuts each entry by itself."""
     wgmma = wgmma and card[0] == 90
     B, H, Hkv, *rest = sizes
     assume(B > 0)
@@ -860,23 +858,3 @@ def test_a_batch_entry_of_more_blocks_than_a_grid_has_is_refused(plan: Make) -> 
     out = (ctypes.c_int64 * 7)()
     cut = (sizes, ctypes.c_int64(1024), (ctypes.c_int * 4)(*A100[:4]), out)
     assert plan.parts(*cut) == -1  # type: ignore[attr-defined]
-
-
-def test_a_measured_row_is_taken_before_the_model(tmp_path: Path, harness: Any) -> None:
-    decode = (1, 32, 8, 1, 16384, 128)
-    row = harness.tabled("", {("fused", (90, 132, 3352, 128, 8, 4, 16384)): "12"})
-    make = built(tmp_path / "kernel", row)
-    assert make(decode).num_splits == 12
-    assert make(decode, splits=5).num_splits == 5  # what is asked for stands before both
-    assert make(decode, card=A100).num_splits != 12  # another card
-    assert make((2, 32, 8, 1, 16384, 128)).num_splits != 12  # other heads
-
-
-def test_a_measured_row_cuts_a_variant_and_does_not_choose_it(tmp_path: Path, harness: Any) -> None:
-    decode = (1, 32, 32, 1, 16384, 128)
-    row = harness.tabled("", {("wgmma", (90, 132, 3352, 128, 32, 1, 16384)): "6"})
-    without, with_row = (built(tmp_path / name, rows) for name, rows in [("a", ""), ("b", row)])
-    assert without(decode, wgmma=True).num_splits == 2
-    assert with_row(decode, wgmma=True).num_splits == 6
-    for make in (without, with_row):  # six splits would look like whole waves of blocks
-        assert not make(decode).wgmma_is_faster

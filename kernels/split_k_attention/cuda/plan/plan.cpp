@@ -1,18 +1,9 @@
 #include "plan.h"
 
 #include "cut.h"
-#include "tuned_splits.h"
 
 namespace kbtool::cuda {
 namespace {
-
-// The splits that were asked for; else those measured to be the fastest for such a call; else 0. Calls
-// with lengths are not in the table, because the ragged kernel may cut them in another way.
-int64_t given_or_measured(int64_t given, Tuned variant, const Sizes& sizes, const Card& card) {
-  if (given > 0 || sizes.lengths) return given;
-  return tuned_splits({variant, card.capability, card.multiprocessors, card.bandwidth, sizes.D,
-                       sizes.B * sizes.Hkv, sizes.rows_of_kv_head(), sizes.Skv, 0});
-}
 
 // The plan that decides a row's bits depends on these sizes: those of the whole call or, if the caller gives
 // the splits, of one batch entry.
@@ -72,8 +63,7 @@ bool wgmma_decodes_faster(const Sizes& sizes, const Card& card) {
 }  // namespace
 
 FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
-  const int64_t known = given_or_measured(splits, Tuned::fused, sizes, card);
-  FusedPlan plan = cut_fused(sizes_to_cut(sizes, splits), known, card);
+  FusedPlan plan = cut_fused(sizes_to_cut(sizes, splits), splits, card);
   plan.output_tiles = sizes.B * sizes.Hkv * plan.tiles_per_head;
   plan.trigger_dependents = card.max_cluster > 1;  // sm_90 introduced clusters and triggers
   plan.early_launch = plan.trigger_dependents ? EarlyLaunch::behind_own_call : EarlyLaunch::never;
@@ -82,15 +72,12 @@ FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
 }
 
 FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
-  const int64_t known = given_or_measured(splits, Tuned::wgmma, sizes, card);
-  FusedPlan plan = cut_wgmma(sizes_to_cut(sizes, splits), known, card);
+  FusedPlan plan = cut_wgmma(sizes_to_cut(sizes, splits), splits, card);
   plan.output_tiles = sizes.B * sizes.Hkv * plan.tiles_per_head;
   schedule_wgmma(&plan, sizes, card);
   return plan;
 }
 
-// Compares the kernels with the splits that the rules choose. The measured numbers of splits would not do: they
-// say which number is best for one kernel, not which kernel is faster.
 bool wgmma_is_faster(const Sizes& whole, int64_t splits, const Card& card) {
   const Sizes sizes = sizes_to_cut(whole, splits);
   if (!card.has_wgmma() || sizes.D % 8 != 0) return false;
