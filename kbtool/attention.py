@@ -103,10 +103,9 @@ def split_k_attention(
             it in the stream has ended (programmatic dependent launch). Behind kernels that
             trigger their dependents early, such as this one, a call then takes 0.7 to 1.8 µs less;
             behind others a call of one kernel takes up to 0.6 µs more, and one of two kernels (most
-            calls of several queries) up to 0.5 µs less (H200). By default only where that is known
-            to pay: a call of two kernels always; a call of one kernel in a CUDA graph,
-            right behind another such call that the thread captured. Results are the same. The CPU,
-            ``fa1`` and ``two_pass`` ignore it.
+            calls of several queries) up to 0.5 µs less (H200). By default a call of two kernels
+            may, a call of one may not. Results are the same. The CPU, ``fa1`` and ``two_pass``
+            ignore it.
         return_lse: Also return the log-sum-exp of the logits.
 
     Returns:

@@ -28,7 +28,6 @@ using kbtool::Tensor;
 using kbtool::cuda::Card;
 using kbtool::cuda::ElementType;
 using kbtool::cuda::KvLengths;
-using kbtool::cuda::EarlyLaunch;
 using kbtool::cuda::Sizes;
 using kbtool::cuda::Variant;
 
@@ -112,8 +111,8 @@ struct Cuda {
                                ? parse(*variant, q)
                                : kbtool::cuda::default_variant(sizes, splits, card);
     Plan made = kbtool::cuda::make_plan(chosen, sizes, splits, card);
-    if (overlap.has_value() && made.fused.early_launch != EarlyLaunch::never) {
-      made.fused.early_launch = *overlap ? EarlyLaunch::always : EarlyLaunch::never;
+    if (overlap.has_value() && card.max_cluster > 1) {  // sm_90 introduced clusters and early launch
+      made.fused.early_launch = *overlap;
     }
     if (made.fused.output_tiles > 0) {  // of fused or wgmma
       const int64_t rows = sizes.H / sizes.Hkv * sizes.Sq;

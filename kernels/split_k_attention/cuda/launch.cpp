@@ -1,7 +1,6 @@
 #include "launch.h"
 
 #include "baselines/tile_params.h"
-#include "common/captured_end.h"
 #include "common/copy_width.h"
 #include "common/fused_params.h"
 #include "common/run_instance.h"
@@ -21,24 +20,6 @@ TileParams tile_params(const SplitKParams& p, const KvLengths& lengths) {
 cudaError_t launch_fa1(const SplitKParams& p, ElementType type, const KvLengths& lengths,
                        cudaStream_t stream) {
   return run_instance(KBTOOL_BASELINE(fa1, type), tile_params(p, lengths), stream);
-}
-
-// During a stream capture the kernel ahead is known. Where it is this thread's last call, and triggers its
-// dependents, this call may launch early.
-cudaError_t launch_behind_own_call(const SplitKParams& p, ElementType type, const KvLengths& lengths,
-                                   FusedPlan plan, float* workspace, unsigned* counters,
-                                   cudaStream_t stream) {
-  thread_local CapturedEnd last;
-  const CapturedEnd ahead = captured_end(stream);
-  if (plan.early_launch == EarlyLaunch::behind_own_call) {
-    const bool own = ahead.node != nullptr && ahead.node == last.node &&
-                     ahead.capture == last.capture && ahead.stream == last.stream;
-    plan.early_launch = own ? EarlyLaunch::always : EarlyLaunch::never;
-  }
-  const cudaError_t error = launch_fused(p, type, lengths, plan, workspace, counters, stream);
-  const bool triggers = error == cudaSuccess && plan.trigger_dependents;
-  if (ahead.capturing) last = triggers ? captured_end(stream) : CapturedEnd{};
-  return error;
 }
 
 }  // namespace
@@ -103,7 +84,7 @@ cudaError_t launch(SplitKParams p, ElementType type, const KvLengths& lengths, c
     }
     case Variant::fused:
     case Variant::wgmma:
-      return launch_behind_own_call(p, type, lengths, plan.fused, workspace, counters, stream);
+      return launch_fused(p, type, lengths, plan.fused, workspace, counters, stream);
   }
   return cudaErrorInvalidValue;
 }

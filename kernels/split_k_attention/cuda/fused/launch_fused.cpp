@@ -51,7 +51,7 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
   fp.use_tma = plan.use_tma;
   fp.paired = plan.paired;
   fp.merge_lanes = static_cast<uint8_t>(plan.merge_lanes);
-  fp.early_launch = plan.early_launch == EarlyLaunch::always;
+  fp.early_launch = plan.early_launch;
   fp.trigger_dependents = plan.trigger_dependents;
   fp.copy_width = copy_width(p);
 

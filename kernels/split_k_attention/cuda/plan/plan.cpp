@@ -31,8 +31,8 @@ void schedule_wgmma(FusedPlan* plan, const Sizes& sizes, const Card& card) {
                   : sizes.D <= 2 * 64 ? true
                                       : blocks > card.multiprocessors;
   // H200, behind a kernel that triggers no dependents: an early launch takes 0.2 to 0.5 us off a call of two
-  // kernels and adds as much to a call of one.
-  plan->early_launch = plan->separate_merge() ? EarlyLaunch::always : EarlyLaunch::behind_own_call;
+  // kernels and adds as much to a call of one (ADR 0030).
+  plan->early_launch = plan->separate_merge();
   // Few blocks do not trigger: the next call's blocks would start on the free multiprocessors, and several
   // clusters would share the memory port of one GPC. 64 blocks took 33 us instead of 28 (H100).
   plan->trigger_dependents = plan->separate_merge() || 2 * blocks > card.multiprocessors;
@@ -66,7 +66,6 @@ FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
   FusedPlan plan = cut_fused(sizes_to_cut(sizes, splits), splits, card);
   plan.output_tiles = sizes.B * sizes.Hkv * plan.tiles_per_head;
   plan.trigger_dependents = card.max_cluster > 1;  // sm_90 introduced clusters and triggers
-  plan.early_launch = plan.trigger_dependents ? EarlyLaunch::behind_own_call : EarlyLaunch::never;
   plan.heads_inner = longest_tiles_first(plan, sizes, card);
   return plan;
 }
