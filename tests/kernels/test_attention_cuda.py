@@ -306,8 +306,7 @@ def test_threads_share_a_stream(
 def test_threads_share_a_stream_whose_counters_grow(
     attention: Attention, harness: Any, place: Place
 ) -> None:
-    # A stream has 16,384 counters at first; these calls need 17,600 and 75,200 in fused and wgmma,
-    # whose splits are too many for the second kernel.
+    # A stream has 16,384 counters at first; these calls need 17,600 and 75,200 in fused.
     # What the other threads' kernels still use must stay as it is when there is more.
     few = inputs_of(harness, place)
     for B in (1100, 4700):

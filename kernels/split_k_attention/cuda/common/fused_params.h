@@ -15,7 +15,7 @@ namespace kbtool::cuda {
 struct FusedParams {
   SplitKParams p;
   KvLengths lengths;
-  unsigned* counters;      // [output_tiles, cluster_size]
+  unsigned* counters;      // [output_tiles, cluster_size]; of fused and ragged
   FastDivisor splits;
   FastDivisor inner;       // output tiles that differ in their query tile alone, or in their head alone
   FastDivisor kv_heads;

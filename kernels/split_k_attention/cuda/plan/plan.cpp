@@ -39,25 +39,18 @@ void schedule_wgmma(FusedPlan* plan, const Sizes& sizes, const Card& card) {
   plan->heads_inner = plan->paired || longest_tiles_first(*plan, sizes, card);
 }
 
-// Up to 16 query rows and D of 65 to 256: wgmma reads long keys at 1 to 2 % more of the bandwidth if its blocks
-// spread evenly (H100, H200). They do with one block per pair of multiprocessors, and with a full wave. The merge
-// must be cheap too: at most two clusters or, over long keys, the separate merge kernel.
+// Up to 16 query rows and D of 65 to 256: wgmma is faster if one wave of its blocks fills the card, by 1 to 2 % up
+// to D of 128 and by up to 6 % above (H100, session planner-switches, files/few-rows.jsonl). Splits must have keys
+// enough for the merge kernel. Up to D of 128 splits pay only if the memory needs more blocks than fused takes (H200).
 bool wgmma_decodes_faster(const Sizes& sizes, const Card& card) {
-  constexpr int64_t KEYS_OF_A_PAIR = 8192;  // minimum of a block, with one block per pair
-  constexpr int64_t KEYS_OF_A_WAVE = 1024;  // minimum of a block in a full wave, per cluster that merges
-  if (sizes.D <= 64 || sizes.Skv < KEYS_OF_A_WAVE || sizes.lengths) return false;
+  constexpr int64_t LEAST_KEYS = 1024;
+  constexpr int64_t MOST_SPLITS = 33;  // up to D of 128
+  if (sizes.D <= 64 || sizes.Skv < LEAST_KEYS || sizes.lengths) return false;
   const FusedPlan plan = cut_wgmma(sizes, 0, card);
-  const int64_t clusters = plan.separate_merge() ? 1 : plan.clusters_per_tile();
-  const int64_t blocks = plan.blocks();
-  const int64_t keys = sizes.Skv / plan.num_splits;
-  if (2 * blocks <= card.multiprocessors) {
-    // A cluster of two puts both blocks on one pair. With D above 128 wgmma is still faster than fused.
-    const bool spread = (plan.cluster_size != 2 && !plan.separate_merge()) || sizes.D > 128;
-    return clusters == 1 && spread && keys >= KEYS_OF_A_PAIR;
-  }
-  const int64_t least_keys = plan.separate_merge() && sizes.D <= 128 ? KEYS_FOR_SEPARATE_MERGE
-                                                                     : KEYS_OF_A_WAVE * clusters;
-  return clusters <= 2 && 16 * blocks >= 15 * card.multiprocessors && keys >= least_keys;
+  if (16 * plan.blocks() < 15 * card.multiprocessors) return false;
+  if (plan.num_splits == 1) return true;
+  return sizes.Skv / plan.num_splits >= KEYS_FOR_SEPARATE_MERGE &&
+         (sizes.D > 128 || (plan.num_splits <= MOST_SPLITS && needs_more_than_half(card)));
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 // reads it once for 16. wgmma is asynchronous: a consumer starts Q K^T of the next key block, then P V of the
 // last one, and computes the softmax of the next block while P V runs.
 //
-// With one split the output is stored from registers. Otherwise partial states merge as in the fused kernel,
-// or by a separate merge kernel.
+// With one split the output is stored from registers. Otherwise the partial states are, and a separate kernel
+// merges them.
 #pragma once
 
 #include "../common/block.cuh"
@@ -39,7 +39,7 @@ struct WgmmaConfig {
 
   static constexpr int CONSUMER_WARPS = 4 * WARPGROUPS;
   static constexpr int PRODUCER_WARPS = 4;
-  static constexpr int THREADS = 32 * CONSUMER_WARPS;  // the consumers; they run the epilogue too
+  static constexpr int THREADS = 32 * CONSUMER_WARPS;  // the consumers
   static constexpr int LAUNCH_THREADS = THREADS + 32 * PRODUCER_WARPS;
   // With three or four warpgroups on a multiprocessor, registers move from producers to consumers:
   // 2 x 232 + 40 = 3 x 168, 208 + 48 = 2 x 128. One register more would deadlock.
@@ -61,19 +61,11 @@ struct WgmmaConfig {
   static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * 2 * TILE_BYTES;
   static constexpr int BARRIERS = 6 * STAGES + 1;
   static constexpr int ZEROED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
-  static constexpr int EXCHANGE_OFFSET = ZEROED_OFFSET + 8 * STAGES;  // a barrier
-  static constexpr int LOOP_BYTES = EXCHANGE_OFFSET + 8;
-  static_assert(BLOCKS * (LOOP_BYTES + 1024) <= 228 * 1024,
+  static constexpr int SHARED_BYTES = ZEROED_OFFSET + 8 * STAGES;
+  static_assert(BLOCKS * (SHARED_BYTES + 1024) <= 228 * 1024,
                 "what a multiprocessor of sm_90 has, of which it keeps 1 KB a block");
   static_assert(!PAIRED || BLOCK_KV / TMA_BOX_KEYS % 2 == 0, "each of a pair asks for half of the boxes");
   static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0, "panels keep the swizzle");
-
-  // After the loop the partial state takes the place of the tiles.
-  static constexpr int STATES = 1;
-  static constexpr int STATE_STRIDE = D + 8;  // two banks' worth of padding
-  static constexpr int STATE_STEP = BLOCK_M * STATE_STRIDE * 4;
-  static constexpr int ML_OFFSET = STATE_STEP;  // float2 [1, BLOCK_M]
-  static constexpr int RECEIVED_ML_OFFSET = ML_OFFSET + BLOCK_M * 8;  // float2 [cluster, BLOCK_M]
 
   // Byte offset of a chunk in a tile of k or v.
   static __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
@@ -81,18 +73,11 @@ struct WgmmaConfig {
   }
   // The key of a 16-byte chunk. Chunks are numbered as they lie in shared memory: eight per key of a panel.
   static __device__ __forceinline__ int key_of(int chunk) { return chunk / 8 % BLOCK_KV; }
-  static __host__ __device__ constexpr int received_o_offset(int cluster) {  // float4
-    return RECEIVED_ML_OFFSET + cluster * BLOCK_M * 8;
-  }
-  // The share of each block is rounded up to whole chunks of 16 bytes.
-  static_assert(received_o_offset(MAX_CLUSTER) + (BLOCK_M * STATE_CHUNKS + MAX_CLUSTER) * 16 <=
-                    BARRIER_OFFSET,
-                "what a cluster's blocks send lies clear of the barrier that counts it");
-  static int shared_bytes(int) { return LOOP_BYTES; }
+  static int shared_bytes(int) { return SHARED_BYTES; }
 };
 
 // The ring buffer's barriers and tiles. Keys and values of a stage have barriers of their own.
-// `smem`, here and below: the block's shared memory, [LOOP_BYTES], laid out as in WgmmaConfig.
+// `smem`, here and below: the block's shared memory, [SHARED_BYTES], laid out as in WgmmaConfig.
 template <class C>
 struct Ring {
   uint32_t base;  // of shared memory
@@ -578,7 +563,6 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
       prefetch_tensor_map(maps.k);
       prefetch_tensor_map(maps.v);
     }
-    if (fp.cluster_size > 1) exchange_init(ring.base + C::EXCHANGE_OFFSET);
   }
   const WorkUnit at = locate<C>(fp);
   block_sync();
@@ -596,30 +580,17 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
       produce<C>(fp, at, ring, wgmma_smem, thread);
       wait_copies<0>();
     }
-    // The producers may exit here: the cluster barrier counts exited threads as arrived, and epilogue_sync counts
-    // consumers only.
   } else {
     if constexpr (C::UNEVEN_REGISTERS) acquire_registers<C::CONSUMER_REGISTERS>();
-    {
-      LaneState<C> state;
-      state.clear();
-      load_query_tile<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
-      consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
-      if (C::PAIRED || fp.merge_lanes > 0) {
-        store_partial_state<C>(fp, at, warp, lane, state);
-        return;
-      }
-      if (fp.splits.divisor == 1) {
-        store_finished_rows<C>(fp, at, wgmma_smem, warp, lane, state);
-        return;
-      }
-      epilogue_sync<C::THREADS>();
-      if (fp.cluster_size > 1) cluster_arrive();  // release: our tiles are free, others may send
-      store_group_state<C>(at, wgmma_smem, reinterpret_cast<float2*>(wgmma_smem + C::ML_OFFSET),
-                           warp, lane, state);
+    LaneState<C> state;
+    state.clear();
+    load_query_tile<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
+    consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
+    if (C::PAIRED || fp.merge_lanes > 0) {
+      store_partial_state<C>(fp, at, warp, lane, state);
+    } else {
+      store_finished_rows<C>(fp, at, wgmma_smem, warp, lane, state);
     }
-    epilogue_sync<C::THREADS>();
-    merge_and_store<C>(fp, at, wgmma_smem);
   }
 #endif
 }
