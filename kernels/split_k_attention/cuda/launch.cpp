@@ -1,8 +1,8 @@
 #include "launch.h"
 
 #include "baselines/tile_params.h"
-#include "common/copy_width.h"
 #include "common/fused_params.h"
+#include "common/layout.h"
 #include "common/run_instance.h"
 
 namespace kbtool::cuda {
@@ -14,7 +14,7 @@ constexpr int64_t TILE_KEYS = 64;  // the fewest keys that are worth a split of 
 int64_t tiles_of(int64_t Sq) { return ceil_div(Sq, TILE_ROWS); }
 
 TileParams tile_params(const SplitKParams& p, const KvLengths& lengths) {
-  return {p, lengths, tiles_of(p.Sq), copy_width(p) == 16};
+  return {p, lengths, tiles_of(p.Sq), copy_width(p) == 16 && q_is_aligned(p)};
 }
 
 cudaError_t launch_fa1(const SplitKParams& p, ElementType type, const KvLengths& lengths,
@@ -60,8 +60,8 @@ Plan make_plan(Variant variant, const Sizes& sizes, int64_t splits, const Card& 
     }
     case Variant::fused:
     case Variant::wgmma:
-      plan.fused = variant == Variant::wgmma ? plan_wgmma(sizes, splits, card)
-                                             : plan_fused(sizes, splits, card);
+      plan.fused = variant == Variant::wgmma && sizes.tma ? plan_wgmma(sizes, splits, card)
+                                                          : plan_fused(sizes, splits, card);
       plan.num_splits = plan.fused.num_splits;
       plan.workspace_numel = plan.fused.workspace_numel(sizes);
       plan.num_counters = plan.fused.num_counters();

@@ -57,7 +57,16 @@ class TileCopier {
     }
   }
 
-  // The same for any strides, synchronously.
+ private:
+  const Element* source;  // [keys of the split from `row` on, 8] by strides
+  int64_t row_stride;
+  int64_t dim_stride;
+  int row;
+  int chunk;
+  int column_bytes;
+  int width;
+
+  // For any strides, synchronously.
   __device__ __forceinline__ void copy_by_element(uint32_t tile, int64_t key0, int keys) const {
     constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
     const Element* from = source + key0 * row_stride;
@@ -68,15 +77,6 @@ class TileCopier {
       from += STEP * row_stride;
     }
   }
-
- private:
-  const Element* source;  // [keys of the split from `row` on, 8] by strides
-  int64_t row_stride;
-  int64_t dim_stride;
-  int row;
-  int chunk;
-  int column_bytes;
-  int width;
 
   // Each piece of BYTES is inside the row or outside, never across its end.
   template <int BYTES>
@@ -119,8 +119,8 @@ __device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Element
 // Starts copies of the tile's queries by `threads` threads, chunk by chunk to address_of(row, chunk). Rows
 // past the tile's end stay uninitialised: what is computed from them is dropped.
 template <class C, class Address>
-__device__ __forceinline__ void copy_queries(const FusedParams& fp, const WorkUnit& at, bool aligned,
-                                             int thread, int threads, const Address& address_of) {
+__device__ __forceinline__ void copy_queries(const FusedParams& fp, const WorkUnit& at, int thread,
+                                             int threads, const Address& address_of) {
   using Element = typename C::Element;
   const Strides4& stride = fp.p.q_stride;
   const int chunk = thread % C::CHUNKS;
@@ -131,7 +131,7 @@ __device__ __forceinline__ void copy_queries(const FusedParams& fp, const WorkUn
     const Element* from = static_cast<const Element*>(fp.p.q) + at.batch * stride.batch +
                           source.head * stride.head + source.query * stride.seq +
                           chunk * 8 * stride.dim;
-    if (aligned) {
+    if (fp.q_aligned) {
       copy_async<16>(bytes > 0, address_of(row, chunk), from);
     } else {
       copy_elements(address_of(row, chunk), reinterpret_cast<const unsigned short*>(from), stride.dim,

@@ -20,22 +20,14 @@ bool longest_tiles_first(const FusedPlan& plan, const Sizes& sizes, const Card& 
   return 2 * sizes.Sq > sizes.Skv && plan.output_tiles <= FEW_WAVES * card.multiprocessors;
 }
 
-// The part of the plan that does not change the bits: how blocks load their keys, and when kernels start.
+// The part of the plan that does not change the bits: the order of the blocks, and when kernels start.
 void schedule_wgmma(FusedPlan* plan, const Sizes& sizes, const Card& card) {
-  const bool few_rows = sizes.rows_of_kv_head() <= ROWS_PER_WARP;
-  const int64_t blocks = plan->blocks();
-  // Up to 16 query rows and half a wave, a block mostly reads, at the bandwidth of two multiprocessors. Four warps
-  // of cp.async are then 1 % faster than TMA (H100). Above 16 rows cp.async is faster for D above 128, up to one
-  // wave of blocks.
-  plan->use_tma = few_rows            ? 2 * blocks > card.multiprocessors
-                  : sizes.D <= 2 * 64 ? true
-                                      : blocks > card.multiprocessors;
   // H200, behind a kernel that triggers no dependents: an early launch takes 0.2 to 0.5 us off a call of two
   // kernels and adds as much to a call of one (ADR 0030).
   plan->early_launch = plan->separate_merge();
   // Few blocks do not trigger: the next call's blocks would start on the free multiprocessors, and several
   // clusters would share the memory port of one GPC. 64 blocks took 33 us instead of 28 (H100).
-  plan->trigger_dependents = plan->separate_merge() || 2 * blocks > card.multiprocessors;
+  plan->trigger_dependents = plan->separate_merge() || 2 * plan->blocks() > card.multiprocessors;
   plan->heads_inner = plan->paired || longest_tiles_first(*plan, sizes, card);
 }
 
@@ -72,7 +64,7 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
 
 bool wgmma_is_faster(const Sizes& whole, int64_t splits, const Card& card) {
   const Sizes sizes = sizes_to_cut(whole, splits);
-  if (!card.has_wgmma() || sizes.D % 8 != 0) return false;
+  if (!card.has_wgmma() || !sizes.tma) return false;
   if (sizes.rows_of_kv_head() <= ROWS_PER_WARP) return wgmma_decodes_faster(sizes, card);
   const FusedPlan fused = cut_fused(sizes, splits, card);
   return fused.ragged_blocks == 0 && wgmma_cost_us(cut_wgmma(sizes, splits, card), sizes, card) <

@@ -21,7 +21,6 @@ struct FusedPlan {
   int cluster_size;         // splits that merge through shared memory; divides num_splits
   int merge_lanes;          // of the separate merge kernel, cluster_size is 1; 0: there is none
   bool small_ring;          // wgmma with D of 65 to 128: two blocks share a multiprocessor
-  bool use_tma;             // wgmma: k and v come by TMA, where it can read them
   bool paired;              // wgmma: the blocks of two query tiles multicast k and v to each other
   int ragged_blocks;        // blocks that share unlike lengths evenly; 0: splits are cut as above
   int64_t output_tiles;     // batch entries x KV heads x query tiles

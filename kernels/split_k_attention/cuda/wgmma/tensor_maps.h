@@ -15,7 +15,7 @@ struct TensorMaps {
   CUtensorMap v;
 };
 
-// Whether TMA can read k and v with their strides; if so, fills `maps`.
+// Fills `maps`; false if TMA cannot read k and v (layout.h), or the driver knows of no tensor maps.
 bool make_tensor_maps(const SplitKParams& p, ElementType type, int box_keys, TensorMaps* maps);
 
 }  // namespace kbtool::cuda
