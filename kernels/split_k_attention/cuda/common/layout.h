@@ -41,13 +41,15 @@ inline bool q_is_aligned(const SplitKParams& p) {
 }
 
 // Whether TMA can read this k or v, [B, Hkv, Skv, D] by strides. A stride over a single element is never used. That
-// of a single batch entry must be valid all the same, so that one entry is planned as it is in a larger batch.
+// of a single batch entry must be valid all the same, so that one entry is planned as it is in a larger batch. With
+// a stride of 0 all batch entries, or all heads, are one to it.
 inline bool tma_reads(const void* base, const Strides4& stride, const SplitKParams& p) {
   constexpr int64_t MAX_SIZE = int64_t{1} << 31;  // coordinates are 32 bits with a sign
   if (p.Skv == 0 || stride.dim != 1 || reinterpret_cast<uintptr_t>(base) % 16 != 0) return false;
-  const auto valid = [](int64_t elements) { return elements > 0 && elements * ELEMENT_BYTES % 16 == 0; };
+  const auto valid = [](int64_t elements) { return elements >= 0 && elements * ELEMENT_BYTES % 16 == 0; };
   return p.Skv <= MAX_SIZE && p.Hkv <= MAX_SIZE && p.B <= MAX_SIZE &&
-         (p.Skv == 1 || valid(stride.seq)) && (p.Hkv == 1 || valid(stride.head)) && valid(stride.batch);
+         (p.Skv == 1 || (stride.seq > 0 && valid(stride.seq))) && (p.Hkv == 1 || valid(stride.head)) &&
+         valid(stride.batch);
 }
 
 inline bool tma_reads(const SplitKParams& p) {

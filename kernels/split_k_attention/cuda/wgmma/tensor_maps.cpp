@@ -30,8 +30,9 @@ bool make_map(const void* base,  // [B, Hkv, Skv, D] by strides
   cuuint64_t dims[4] = {static_cast<cuuint64_t>(p.D)};
   cuuint64_t strides[3];
   for (int i = 0; i < 3; ++i) {
-    dims[i + 1] = static_cast<cuuint64_t>(sizes[i + 1]);
-    strides[i] = sizes[i + 1] == 1 ? 16 : static_cast<cuuint64_t>(elements[i] * ELEMENT_BYTES);
+    const bool one = sizes[i + 1] == 1 || elements[i] == 0;  // any valid stride will do
+    dims[i + 1] = one ? 1 : static_cast<cuuint64_t>(sizes[i + 1]);
+    strides[i] = one ? 16 : static_cast<cuuint64_t>(elements[i] * ELEMENT_BYTES);
   }
   const cuuint32_t box[4] = {64, static_cast<cuuint32_t>(box_keys), 1, 1};
   const cuuint32_t steps[4] = {1, 1, 1, 1};

@@ -168,7 +168,12 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps&
     return;
   }
   if (thread > 0) return;
-  const auto copy_tile = [&](const CUtensorMap& map, uint32_t tile, int64_t block, uint32_t full) {
+  // TMA takes no stride of 0: the map has one batch entry or head there.
+  const auto tma_index = [](int64_t stride, uint32_t index) { return stride == 0 ? 0 : static_cast<int>(index); };
+  const auto copy_tile = [&](const CUtensorMap& map, const Strides4& stride, uint32_t tile, int64_t block,
+                             uint32_t full) {
+    const int head = tma_index(stride.head, at.head_kv);
+    const int batch = tma_index(stride.batch, at.batch);
     barrier_arrive_expect_bytes(full, C::TILE_BYTES);
     const int key0 = static_cast<int>(at.key_begin + block * BLOCK_KV);
 #pragma unroll
@@ -179,9 +184,9 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps&
         const uint32_t to = tile + (panel * C::BLOCK_KV + box * C::TMA_BOX_KEYS) * 128;
         const int key = key0 + box * C::TMA_BOX_KEYS;
         if constexpr (C::PAIRED) {
-          tma_copy_multicast(to, map, panel * 64, key, at.head_kv, at.batch, full);
+          tma_copy_multicast(to, map, panel * 64, key, head, batch, full);
         } else {
-          tma_copy(to, map, panel * 64, key, at.head_kv, at.batch, full);
+          tma_copy(to, map, panel * 64, key, head, batch, full);
         }
       }
     }
@@ -194,9 +199,9 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps&
     const int stage = position.stage;
     // In the first round this does not wait: on a new barrier the phase before the first counts as complete.
     barrier_wait(ring.keys_free(stage), position.parity ^ 1);
-    copy_tile(maps.k, ring.keys(stage), block, ring.keys_full(stage));
+    copy_tile(maps.k, fp.p.k_stride, ring.keys(stage), block, ring.keys_full(stage));
     barrier_wait(ring.values_free(stage), position.parity ^ 1);
-    copy_tile(maps.v, ring.values(stage), block,
+    copy_tile(maps.v, fp.p.v_stride, ring.values(stage), block,
               block < first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
     position.advance();
   }
