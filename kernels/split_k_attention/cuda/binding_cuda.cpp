@@ -73,18 +73,22 @@ KvLengths lengths_of(const std::optional<Tensor>& lengths) {
 }
 
 Sizes sizes_of(const Tensor& q, const Tensor& k, bool lengths) {
-  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), lengths, false};
+  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), lengths, false, false};
 }
 
-bool tma_reads(const Tensor& k, const Tensor& v) {
+Sizes with_layout(Sizes sizes, const Tensor& k, const Tensor& v) {
   SplitKParams p{};
-  p.B = k.size(0);
-  p.Hkv = k.size(1);
-  p.Skv = k.size(2);
-  const auto reads = [&](const Tensor& t) {
-    return kbtool::cuda::tma_reads(t.const_data_ptr(), kbtool::strides4(t), p);
-  };
-  return reads(k) && reads(v);
+  p.B = sizes.B;
+  p.Hkv = sizes.Hkv;
+  p.Skv = sizes.Skv;
+  p.D = sizes.D;
+  p.k = k.const_data_ptr();
+  p.v = v.const_data_ptr();
+  p.k_stride = kbtool::strides4(k);
+  p.v_stride = kbtool::strides4(v);
+  sizes.tma = kbtool::cuda::tma_reads(p);
+  sizes.by_element = kbtool::cuda::copy_width(p) == kbtool::cuda::ELEMENT_BYTES;
+  return sizes;
 }
 
 kbtool::cuda::CounterPool& counter_pool() {
@@ -117,18 +121,21 @@ struct Cuda {
   static Plan plan(const Tensor& q, const Tensor& k, const Tensor& v,
                    std::optional<int64_t> num_splits, const std::optional<std::string>& variant,
                    bool lengths, std::optional<bool> overlap) {
-    Sizes sizes = sizes_of(q, k, lengths);
-    sizes.tma = tma_reads(k, v);
-    return plan(q, sizes, num_splits, variant, overlap);
+    return plan(q, with_layout(sizes_of(q, k, lengths), k, v), num_splits, variant, overlap);
   }
 
   static int64_t most_workspace(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
                                 const std::optional<std::string>& variant) {
     int64_t most = 0;
     for (const bool lengths : {false, true}) {
-      for (const bool tma : {false, tma_reads(k, k)}) {
-        Sizes sizes = sizes_of(q, k, lengths);
-        sizes.tma = tma;
+      const Sizes best = with_layout(sizes_of(q, k, lengths), k, k);  // v may be worse
+      Sizes unaligned = best;
+      unaligned.tma = false;
+      Sizes odd = unaligned;
+      odd.by_element = true;
+      Sizes odd_ends = best;  // rows of an odd number of columns, which TMA reads
+      odd_ends.by_element = true;
+      for (const Sizes& sizes : {best, unaligned, odd, odd_ends}) {
         most = std::max(most, plan(q, sizes, num_splits, variant, std::nullopt).workspace_numel);
       }
     }

@@ -20,7 +20,8 @@ inline FusedPlan plan_of(bool wgmma, int row_units, int64_t rows_per_unit, const
 }
 
 // splits == 0: the rules choose. The tile holds all rows of a KV head, up to 64, where splits are given,
-// where unlike lengths are shared out and on cards whose times are not known. Elsewhere, above 16 rows, the
+// where unlike lengths are shared out, where each further tile would copy the keys element by element again, and on
+// cards whose times are not known. Elsewhere, above 16 rows, the
 // cheapest plan by cost.h that runs in one wave: tiles of 16, 32 or 64 rows, splits that one cluster merges
 // or those of choose_splits.
 inline FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card) {
@@ -37,7 +38,9 @@ inline FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card)
   FusedPlan best = cut(whole);
   if (splits > 0) return best;
   best.ragged_blocks = choose_ragged_blocks(sizes, best, card);
-  if (whole == 1 || best.output_tiles == 0 || !card.has_wgmma() || best.ragged_blocks > 0) return best;
+  if (whole == 1 || best.output_tiles == 0 || !card.has_wgmma() || best.ragged_blocks > 0 || sizes.by_element) {
+    return best;
+  }
   double least = fused_cost_us(best, sizes, card);
   const auto consider = [&](const FusedPlan& plan) {
     if (plan.blocks() > blocks_at_once(plan, sizes, card)) return;

@@ -33,7 +33,8 @@ inline int64_t blocks_to_saturate_bandwidth(const Card& card) {
 // fused:
 //   (a) One wave, with just enough blocks to saturate the bandwidth; more blocks would end unevenly. Tiles of
 //       more than 16 rows take 3/4 of the multiprocessors, because their products take longer than loading
-//       the keys. So does D above 128, because a block then reads at a lower rate.
+//       the keys. So does D above 128, because a block then reads at a lower rate. Above 16 rows, keys that are copied
+//       element by element take all multiprocessors: their copies take longer still.
 //   (b) Take the next number that one cluster merges, or a smaller one if it keeps 15/16 of those blocks.
 //   (c) Otherwise merge through the workspace, if the reading that it saves exceeds the cost of the merge.
 inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& sizes, const Card& card) {
@@ -46,7 +47,9 @@ inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& s
   // (a)
   const bool memory_bound = row_warps == 1 && sizes.D <= 128;
   const int64_t blocks =
-      memory_bound ? blocks_to_saturate_bandwidth(card) : card.multiprocessors * 3 / 4;
+      memory_bound                         ? blocks_to_saturate_bandwidth(card)
+      : sizes.by_element && row_warps > 1 ? card.multiprocessors
+                                          : card.multiprocessors * 3 / 4;
   const int64_t wave = card.max_cluster == 1 ? card.multiprocessors / output_tiles
                        : memory_bound        ? ceil_div(blocks, output_tiles)
                                              : blocks / output_tiles;
