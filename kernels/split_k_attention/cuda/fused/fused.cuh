@@ -230,8 +230,8 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
     wait_for_earlier_kernel();
     trigger_dependent_launch(fp);
   }
-  copy_queries<C>(fp, at, thread, C::COPY_THREADS,
-                  [&](int row, int chunk) { return q_tile + C::tile_offset(row, chunk); });
+  copy_queries<C, true>(fp, at, thread, C::COPY_THREADS,
+                        [=](int row, int chunk) { return q_tile + C::tile_offset(row, chunk); });
 #pragma unroll 1
   for (int stage = 0; stage < FIRST_STAGES; ++stage) start_copy(key0 + stage * stride, stage);
   wait_copies<FIRST_STAGES>();

@@ -225,7 +225,7 @@ __device__ __forceinline__ void load_query_tile(const FusedParams& fp, const Wor
   using Traits = typename C::Traits;
   wait_for_earlier_kernel();
   trigger_dependent_launch(fp);
-  copy_queries<C>(fp, at, thread, C::THREADS, [&](int row, int chunk) {
+  copy_queries<C, false>(fp, at, thread, C::THREADS, [&](int row, int chunk) {
     return ring.base + panel_offset(row, chunk, C::BLOCK_M);
   });
   wait_copies<0>();
