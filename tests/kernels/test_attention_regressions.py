@@ -527,9 +527,10 @@ def test_storage_changes_no_bit(harness: Any, place: Place, layout: str) -> None
         stored = harness.make_inputs(case | {"layout": layout}, device=place.device, seed=5)
         assert stored["k"].stride() != plain["k"].stride()
         assert same_bits(stored["k"], plain["k"])
-        given, kept = (
-            harness.call(inputs, variant=place.variant)["out"] for inputs in (stored, plain)
-        )
+        # What TMA cannot read runs fused instead of wgmma.
+        by_fused = place.variant == "wgmma" and layout in {"bhds", "sliced", "offset", "padded"}
+        given = harness.call(stored, variant=place.variant)["out"]
+        kept = harness.call(plain, variant="fused" if by_fused else place.variant)["out"]
         assert same_bits(given, kept)
 
 

@@ -22,6 +22,12 @@ Encode encoder() {
   return found;
 }
 
+// The driver encodes nothing for a thread without a current context, as one is before its first call of the runtime.
+bool attach_context() {
+  int device = 0;
+  return cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;
+}
+
 bool make_map(const void* base,  // [B, Hkv, Skv, D] by strides
               const Strides4& stride, const SplitKParams& p, ElementType type, int box_keys,
               CUtensorMap* map) {
@@ -39,10 +45,14 @@ bool make_map(const void* base,  // [B, Hkv, Skv, D] by strides
   const CUtensorMapDataType element = type == ElementType::fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                                 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   // L2 promotion of 256 bytes costs 5 to 8 % where HBM bandwidth is the limit (H200).
-  return encoder()(map, element, 4, const_cast<void*>(base), dims, strides, box, steps,
-                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  const auto encode = [&] {
+    return encoder()(map, element, 4, const_cast<void*>(base), dims, strides, box, steps,
+                     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  CUresult made = encode();
+  if (made != CUDA_SUCCESS && attach_context()) made = encode();
+  return made == CUDA_SUCCESS;
 }
 
 }  // namespace
