@@ -105,8 +105,7 @@ def split_k_attention(
             kernel that triggers its dependents early, such as this one, a call takes 0.7 to 1.8 µs
             less. Behind other kernels, a call of one kernel takes up to 0.6 µs more, and a call of
             two kernels (most calls with several queries) up to 0.5 µs less. Default: on for calls
-            of two kernels, and for calls of one kernel in a CUDA graph right behind another such
-            call captured by the same thread. Results do not change. The CPU, ``fa1`` and
+            of two kernels, off for calls of one. Results do not change. The CPU, ``fa1`` and
             ``two_pass`` ignore it.
         return_lse: Also return the log-sum-exp of the logits.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -87,22 +87,14 @@ class HarnessWithParts(Harness, Protocol):
 
 
 class HarnessWithSettings(Harness, Protocol):
-    """A harness of an operator that looks a setting up in a table. Tuning measures the table."""
+    """A harness of an operator that chooses a setting, which can be measured."""
 
     SETTING: str
-    """The name of the setting, such as ``num_splits``."""
-    TABLE: str
-    """The file of the table, in the kernel's folder."""
+    """What is set, in the operator's own word."""
 
     def settings(self, inputs: Inputs, variant: str) -> tuple[str, dict[str, Inputs]]:
         """The setting that the library chooses by default, and setting → inputs that request it,
         for each setting worth timing. The default is among them."""
-
-    def row(self, case: Mapping[str, Any], variant: str) -> Hashable | None:
-        """The key of this case in the table; ``None`` if the table does not cover it."""
-
-    def tabled(self, table: str, best: Mapping[Hashable, str]) -> str:
-        """The text of the table with these settings, by key."""
 
 
 def error_scale_of(harness: Harness, inputs: Inputs) -> dict[str, Tensor]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -141,38 +140,3 @@ def _tune_case(
         retimed=last.timings if last is not first else {},
         wrong="; ".join(wrong) or None,
     )
-
-
-def tuned_table(harness: Harness, folder: Path, cases: Sequence[TuneCase]) -> str | None:
-    """The kernel's table with what was better than the library's own choice put in.
-
-    Cases that share a row, such as two types of one shape, have to agree on the best setting.
-
-    Args:
-        harness: the kernel's harness, with settings.
-        folder: the kernel's.
-        cases: what was measured.
-
-    Returns:
-        ``None`` where the table stays as it is.
-    """
-    tunable = cast("HarnessWithSettings", harness)
-    sharing: dict[Hashable, list[TuneCase]] = {}
-    for case in cases:
-        row = tunable.row(case.case, case.variant)
-        if row is not None:
-            sharing.setdefault(row, []).append(case)
-    chosen = {row: _shared_best(alike) for row, alike in sharing.items()}
-    better = {row: setting for row, setting in chosen.items() if setting is not None}
-    path = folder / tunable.TABLE
-    before = path.read_text(encoding="utf-8") if path.is_file() else ""
-    after = tunable.tabled(before, better) if better else before
-    return None if after == before else after
-
-
-def _shared_best(cases: Sequence[TuneCase]) -> str | None:
-    """The setting that is the best of each of these cases and was right there, if there is one."""
-    best = cases[0].best
-    if any(case.wrong or case.best != best or case.own == best for case in cases):
-        return None
-    return best

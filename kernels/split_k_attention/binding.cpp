@@ -118,7 +118,7 @@ struct Cpu {
 
   static std::string variants(const Tensor&) { return VARIANTS; }
 
-  static Plan plan(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
+  static Plan plan(const Tensor& q, const Tensor& k, const Tensor&, std::optional<int64_t> num_splits,
                    const std::optional<std::string>& variant, bool, std::optional<bool>) {
     if (variant.has_value() && *variant != VARIANTS) kbtool::fail_variant(*variant, VARIANTS, q);
     const int64_t tiles =
@@ -129,9 +129,14 @@ struct Cpu {
     return {splits, splits == 1 ? 0 : splits * rows * (q.size(3) + 2)};
   }
 
+  static int64_t most_workspace(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
+                                const std::optional<std::string>& variant) {
+    return plan(q, k, k, num_splits, variant, false, std::nullopt).workspace_numel;
+  }
+
   static Plan partial_plan(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
                            const std::optional<std::string>& variant) {
-    return plan(q, k, num_splits, variant, false, std::nullopt);
+    return plan(q, k, k, num_splits, variant, false, std::nullopt);
   }
 
   static void run(kbtool::SplitKParams p, const Tensor& q, const std::optional<Tensor>& kv_lengths,

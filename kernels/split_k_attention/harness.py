@@ -7,7 +7,6 @@ a field without a default may be absent.
 
 import functools
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -504,7 +503,6 @@ def _tried(call: Callable[[], Any]) -> Callable[[], Any] | str:
 # ---- the number of splits, measured ----
 
 SETTING = "num_splits"
-TABLE = "cuda/plan/tuned_splits.inc"
 _COUNTS = (
     1,
     2,
@@ -520,8 +518,6 @@ _COUNTS = (
     *(8 * n for n in (2, 3, 4, 6, 8, 10, 12, 16, 24, 32)),
 )
 _LEAST_KEYS = 32  # of a split
-_TABLED = ("fused", "wgmma")  # the variants that look into the table
-_ROW = re.compile(r"\s*\{Tuned::(\w+), (\d+(?:, \d+)*)\},")
 
 
 def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Mapping[str, Any]]]:
@@ -529,8 +525,8 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
     that is worth timing.
 
     Its own is not asked for by number: with one that is given, the tile is another. A batch's
-    entries lie in the heads of one: a number that is given cuts each entry by itself, and one from
-    the table, which knows nothing but entries times heads, all of them.
+    entries lie in the heads of one: a given number cuts each entry by itself, the variant's own
+    cuts all of them.
 
     Raises:
         ValueError: the keys have lengths: without a number entries may be cut by what all have.
@@ -544,45 +540,6 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
     one = {**inputs, **{name: inputs[name].flatten(0, 1).unsqueeze(0) for name in ("q", "k", "v")}}
     asked = {str(count): {**one, "num_splits": count} for count in counts}
     return str(own), {**asked, str(own): {**one, "num_splits": None}}
-
-
-Row = tuple[str, tuple[int, ...]]
-"""Variant, then capability, multiprocessors, memory bandwidth in GB/s, D, heads, rows and Skv."""
-
-
-def row(case: Mapping[str, Any], variant: str) -> Row | None:
-    """What the table tells calls apart by, on the card that is current; the type is not in it.
-
-    On a CPU no table is read: there the splits must not depend on the machine.
-    """
-    if not torch.cuda.is_available() or variant not in _TABLED:
-        return None
-    card = torch.cuda.get_device_properties(torch.cuda.current_device())
-    B, H, Hkv, Sq, Skv, D = _sizes(case)
-    bandwidth = 2 * card.memory_clock_rate * (card.memory_bus_width // 8) // 1_000_000
-    place = (10 * card.major + card.minor, card.multi_processor_count, bandwidth)
-    return variant, (*place, D, B * Hkv, H // Hkv * Sq, Skv)
-
-
-def tabled(table: str, best: Mapping[Row, str]) -> str:
-    """The table's text with these numbers of splits put in, or in the place of those of their rows.
-
-    Args:
-        table: as it is: a comment, then rows.
-        best: row → number of splits.
-    """
-    lines = table.splitlines()
-    rows: dict[Row, int] = {}
-    for match in filter(None, map(_ROW.fullmatch, lines)):
-        *key, splits = (int(number) for number in match[2].split(", "))
-        rows[match[1], tuple(key)] = splits
-    rows |= {key: int(splits) for key, splits in best.items()}
-    comment = [line for line in lines if line.startswith("//")]
-    written = [
-        f"    {{Tuned::{variant}, {', '.join(map(str, (*key, splits)))}}},"
-        for (variant, key), splits in sorted(rows.items())
-    ]
-    return "\n".join([*comment, *written]) + "\n"
 
 
 # ---- the least work a case takes ----

@@ -5,8 +5,10 @@
 //   Guard(const Tensor& q)                  makes the device current while it lives
 //   check(const Tensor& q)                  its element types and head dimensions
 //   variants(const Tensor& q)               the names of its variants, separated by commas
-//   plan(q, k, num_splits, variant, lengths, overlap)  how a call is cut up, one with kv_lengths or
-//                                           without; whether it may start before the kernel ahead ends
+//   plan(q, k, v, num_splits, variant, lengths, overlap)  how a call is cut up, one with kv_lengths
+//                                           or without; whether it may start before the kernel ahead ends
+//   most_workspace(q, k, num_splits, variant)  floats that are enough for a call with kv_lengths and
+//                                           without, whatever the layout of v
 //   partial_plan(q, k, num_splits, variant) the same for states alone
 //   run(p, q, lengths, plan, workspace)     attention: fills p.out and p.lse
 //   partial(p, q, lengths, plan)            pass 1 alone: fills p.partial_*
@@ -16,7 +18,6 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
-#include <algorithm>
 #include <cmath>
 #include <tuple>
 
@@ -52,7 +53,7 @@ class Operators {
     check_call(q, k, v, num_splits, kv_lengths);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan =
-        Device::plan(q, k, num_splits, variant, kv_lengths.has_value(), overlap);
+        Device::plan(q, k, v, num_splits, variant, kv_lengths.has_value(), overlap);
     Tensor out = torch::stable::new_empty(q, shape_of(q));
     Tensor lse = torch::stable::new_empty(q, rows_of(q), ScalarType::Float);
     std::optional<Tensor> workspace;
@@ -70,7 +71,7 @@ class Operators {
     check_call(q, k, v, num_splits, kv_lengths);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan =
-        Device::plan(q, k, num_splits, variant, kv_lengths.has_value(), overlap);
+        Device::plan(q, k, v, num_splits, variant, kv_lengths.has_value(), overlap);
     check_output("out", out, q, q.scalar_type(), shape_of(q));
     check_output("lse", lse, q, ScalarType::Float, rows_of(q));
     check_workspace(workspace, q, plan.workspace_numel);
@@ -82,10 +83,9 @@ class Operators {
                                                      std::optional<std::string> variant) {
     check_call(q, k, k, num_splits, std::nullopt);
     const typename Device::Guard guard(q);
-    // Enough with kv_lengths and without.
-    const typename Device::Plan plan = Device::plan(q, k, num_splits, variant, false, std::nullopt);
-    const typename Device::Plan ragged = Device::plan(q, k, num_splits, variant, true, std::nullopt);
-    return {plan.num_splits, std::max(plan.workspace_numel, ragged.workspace_numel)};
+    const typename Device::Plan plan =
+        Device::plan(q, k, k, num_splits, variant, false, std::nullopt);
+    return {plan.num_splits, Device::most_workspace(q, k, num_splits, variant)};
   }
 
   static std::tuple<Tensor, Tensor, Tensor> partial(Tensor q, Tensor k, Tensor v, bool causal,

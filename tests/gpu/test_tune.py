@@ -1,4 +1,4 @@
-"""Which setting counts as the best, what goes into the table; no test here looks at a clock."""
+"""Which setting counts as the best; no test here looks at a clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from kbtool.gpu.benchmark import Timed, timing
 from kbtool.gpu.harness import HarnessError
-from kbtool.gpu.tune import tune, tuned_table
+from kbtool.gpu.tune import tune
 from kbtool.model.kinds.tune import TuneCase, TuneResult, fastest_apart
 from kbtool.steps.tune.report import headline, report
 
@@ -75,7 +75,6 @@ def harness(wrong: int = 0, timed_wrong: int = 0) -> Any:
 
     return SimpleNamespace(
         SETTING="n",
-        TABLE="table.txt",
         make_inputs=lambda case, *, device, seed: {"x": torch.ones(4)},
         settings=lambda inputs, variant: ("1", {str(n): {**inputs, "n": n} for n in (1, 2)}),
         arms=lambda inputs, variants: {name: arm(inputs) for name in variants},
@@ -83,8 +82,6 @@ def harness(wrong: int = 0, timed_wrong: int = 0) -> Any:
         reference=lambda inputs: {"out": inputs["x"].double() * 2},
         baseline=lambda inputs: {"out": inputs["x"] * 2},
         work=lambda case: {"bytes": 1, "flops": 1},
-        row=lambda case, variant: None if variant == "plain" else (variant, case["n"]),
-        tabled=lambda table, best: table + "".join(f"{row}: {s}\n" for row, s in best.items()),
     )
 
 
@@ -98,24 +95,21 @@ def measured(of: Any, clock: Clock) -> TuneResult:
     return result
 
 
-def test_the_faster_setting_goes_into_the_table(tmp_path):
+def test_the_faster_setting_is_the_best():
     result = measured(harness(), Clock({"1": SLOW, "2": FAST}))
     case = result.cases[0]
     assert (case.own, case.best, case.wrong, case.case) == ("1", "2", None, {"n": 4})
     assert case.gain == pytest.approx(10 / 7)
     assert result.others_on_card == 1
-    (tmp_path / "table.txt").write_text("# of before\n")
-    assert tuned_table(harness(), tmp_path, result.cases) == "# of before\n('v', 4): 2\n"
     alone = result.model_copy(update={"others_busy": 0.0, "others_on_card": None})
     assert headline(alone).startswith("another n is faster in 1 of 1 case: by 1.429×")
     assert report(result) == ["one, v: own 1 10.00 µs, best 2 7.00 µs (1.43×)"]
 
 
-def test_what_is_faster_once_and_not_again_is_luck(tmp_path):
+def test_what_is_faster_once_and_not_again_is_luck():
     result = measured(harness(), Clock({"1": SLOW, "2": FAST}, again={"1": SLOW, "2": NEAR}))
     case = result.cases[0]
     assert (case.best, case.gain, case.settings["2"], case.retimed["2"]) == ("1", 1.0, FAST, NEAR)
-    assert tuned_table(harness(), tmp_path, result.cases) is None
 
 
 def test_the_gain_is_that_of_the_samples_that_did_not_choose():
@@ -141,55 +135,22 @@ def test_settings_that_are_all_alike_are_seldom_told_apart(samples):
     assert samples > 10 or once > 20
 
 
-def test_what_is_not_faster_leaves_the_table_as_it_is(tmp_path):
+def test_where_nothing_is_faster_the_own_choice_is_the_best():
     result = measured(harness(), Clock({"1": SLOW, "2": NEAR}))
     assert (result.cases[0].best, result.cases[0].gain) == ("1", 1.0)
-    assert tuned_table(harness(), tmp_path, result.cases) is None
     alone = result.model_copy(update={"others_busy": 0.0, "others_on_card": None})
     assert headline(alone) == "1 case timed; no other n is faster"
 
 
-def tuned(settings: dict[str, Any], wrong: str | None = None, **more: Any) -> TuneCase:
-    fields = {"name": "c", "case_set": "s", "case": {"n": 4}, "variant": "v", "own": "1"} | more
-    best = fastest_apart("1", settings)
-    return TuneCase(**fields, settings=settings, best=best, wrong=wrong)
-
-
-@pytest.mark.parametrize(
-    ("other", "row"),
-    [
-        ({"1": SLOW, "2": FASTEST, "3": FAST}, "2"),  # both say 2
-        ({"1": SLOW, "2": FAST, "3": FASTEST}, None),  # 2 was not checked here, nor 3 there
-        ({"1": SLOW, "2": NEAR, "3": NEAR}, None),  # for the second, none is better
-        ({"1": FASTEST, "2": SLOW, "3": SLOW}, None),  # for the second, 2 is worse
-    ],
-)
-def test_cases_that_share_a_row_have_to_agree(
-    tmp_path: Any, other: dict[str, Any], row: str | None
-) -> None:
-    cases = [tuned({"1": SLOW, "2": FAST, "3": NEAR}), tuned(other)]
-    assert tuned_table(harness(), tmp_path, cases) == (row and f"('v', 4): {row}\n")
-    assert tuned_table(harness(), tmp_path, cases[::-1]) == (row and f"('v', 4): {row}\n")
-    assert tuned_table(harness(), tmp_path, [cases[0], tuned(other, wrong="off")]) is None
-
-
-def test_what_is_not_tabled_leaves_the_table_as_it_is(tmp_path: Any) -> None:
-    assert (
-        tuned_table(harness(), tmp_path, [tuned({"1": SLOW, "2": FAST}, variant="plain")]) is None
-    )
-
-
-def test_a_setting_that_is_wrong_is_told_and_stays_out_of_the_table(tmp_path):
+def test_a_setting_that_is_wrong_is_told():
     result = measured(harness(wrong=2), Clock({"1": SLOW, "2": FAST}))
     assert str(result.cases[0].wrong).startswith("out: ")
-    assert tuned_table(harness(), tmp_path, result.cases) is None
 
 
 @pytest.mark.parametrize("wrong", [1, 2])
-def test_what_was_timed_has_to_be_right_as_own_choice_and_as_best(tmp_path, wrong):
+def test_what_was_timed_has_to_be_right_as_own_choice_and_as_best(wrong):
     result = measured(harness(timed_wrong=wrong), Clock({"1": SLOW, "2": FAST}))
     assert str(result.cases[0].wrong).startswith(f"what was timed with {wrong}: ")
-    assert tuned_table(harness(), tmp_path, result.cases) is None
 
 
 def test_an_own_choice_that_cannot_be_timed_is_no_result():

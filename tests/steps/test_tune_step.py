@@ -1,4 +1,4 @@
-"""The step kind ``tune``: its gate, and what becomes of the table. The worker is stood in for."""
+"""The step kind ``tune``: its gate and its outcome. The worker is stood in for."""
 
 from __future__ import annotations
 
@@ -75,10 +75,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             others_busy=asked["others_busy"],
         )  # fmt: skip
         on_event({"part": result.model_dump(mode="json"), "done": 1, "total": 1})
-        answer = {
-            "measured": result.model_dump(mode="json"), "table": "rows\n", "path": "cuda/t.inc"
-        }  # fmt: skip
-        return answer, None
+        return result.model_dump(mode="json"), None
 
     monkeypatch.setattr(tune, "run_alone", run_alone)
     return asked
@@ -91,28 +88,18 @@ def test_what_has_not_passed_validation_is_not_tuned(context):
     assert "variant two_pass" in outcome.message
 
 
-def test_the_table_is_written_into_the_kernels_folder(context, worker):
+def test_the_outcome_says_where_another_setting_is_faster(context, worker):
     outcome = KINDS["tune"].run(step(), context)
     assert outcome.status == "passed"
     assert "another num_splits is faster in 1 of 1 case:" in outcome.message
-    assert outcome.message.endswith("written to cuda/t.inc: build and validate it again")
-    assert outcome.result.table == "cuda/t.inc"
-    assert (context.kernel_folder / "cuda" / "t.inc").read_text() == "rows\n"
     assert worker["of"] == ["two_pass"]
 
 
-def test_without_write_the_table_stays(context, worker):
-    outcome = KINDS["tune"].run(step(write=False), context)
-    assert (outcome.status, outcome.result.table) == ("passed", None)
-    assert not (context.kernel_folder / "cuda" / "t.inc").exists()
-
-
-def test_on_a_busy_machine_the_table_stays(context, worker):
+def test_on_a_busy_machine_no_setting_is_named_the_best(context, worker):
     worker["others_busy"] = 0.5
     outcome = KINDS["tune"].run(step(), context)
-    assert (outcome.status, outcome.result.table) == ("passed", None)
+    assert outcome.status == "passed"
     assert "other processes used 50%" in outcome.message
-    assert not (context.kernel_folder / "cuda" / "t.inc").exists()
 
 
 def test_two_that_time_wait_for_each_other(context, monkeypatch):
@@ -169,8 +156,3 @@ def test_what_is_no_variant_to_tune_is_refused_as_it_is_planned(context, built, 
     for act in (KINDS["tune"].plan, KINDS["tune"].run):
         with pytest.raises(UsageError, match=told):
             act(step(variants=variants), context)
-
-
-def test_the_plan_says_whether_the_table_is_written(context):
-    assert KINDS["tune"].plan(step(), context)[-1] == "write the table that it chooses by"
-    assert "leave" in KINDS["tune"].plan(step(write=False), context)[-1]

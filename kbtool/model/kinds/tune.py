@@ -13,8 +13,7 @@ from kbtool.model.kinds.timing import Timing, noise_reason
 
 
 class TuneStep(StepBase):
-    """Time the validated artifact's own choice of a setting beside every other, and write the table
-    that it chooses by."""
+    """Time the validated artifact's own choice of a setting beside every other."""
 
     does: ClassVar[str] = "tunes"
     measures: ClassVar[bool] = True
@@ -29,8 +28,6 @@ class TuneStep(StepBase):
     them."""
     samples: Annotated[int, Field(ge=5)] = 20
     """Timed samples a setting."""
-    write: bool = True
-    """Whether to write the table; else the run record alone has what was measured."""
 
 
 class TuneCase(Model):
@@ -106,8 +103,7 @@ class TuneResult(ResultBase):
     not_reached: Annotated[int, Field(ge=0)] = 0
     """Cases that the step did not come to; more than 0 only where it did not end by itself."""
     table: str | None = None
-    """The file that the settings were written to, in the kernel's folder; null where it was left as
-    it was."""
+    """The file that the settings were written to, in older records: a kernel had a table then."""
 
     @property
     def noise(self) -> str | None:

@@ -47,7 +47,7 @@ def page(result: TuneResult, links: Links) -> str:
                     ("Cases", f"{len(result.cases)} timed{not_reached(result.not_reached)}"),
                     ("Another setting is faster", none or f"in {better}"),
                     ("Noise", chip("noisy") + " " + inline(noise) if noise else ""),
-                    ("Table", code(result.table) if result.table else "left as it was"),
+                    ("Written to", code(result.table) if result.table else ""),
                     ("Device", inline(result.device)),
                     ("Artifact", code(result.sha256[:12])),
                 ]

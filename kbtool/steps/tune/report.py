@@ -12,16 +12,15 @@ def headline(result: TuneResult) -> str:
     """What there is to gain, in a line."""
     cases = many(len(result.cases), "case")
     if result.noise is not None:
-        return f"{cases} timed; {result.noise}, so no {result.setting} is tabled"
+        return f"{cases} timed; {result.noise}, so no {result.setting} is named the best"
     better = [case for case in result.cases if case.best != case.own]
     if not better:
         return f"{cases} timed; no other {result.setting} is faster"
     mean = geometric_mean(case.gain for case in result.cases)
     most = max(case.gain for case in better)
-    where = f"; written to {result.table}: build and validate it again" if result.table else ""
     return (
         f"another {result.setting} is faster in {len(better)} of {cases}: by"
-        f" {mean:.3f}× in the geometric mean of all, {most:.2f}× at most{where}"
+        f" {mean:.3f}× in the geometric mean of all, {most:.2f}× at most"
     )
 
 

@@ -11,7 +11,6 @@ from kbtool.model.words import many
 from kbtool.steps.base import Context, Links, Outcome, Ran, StepKind, Table
 from kbtool.steps.tune import page, report
 from kbtool.steps.worker import library_request, run_alone, with_part
-from kbtool.store.write import write_atomic
 
 
 class Tune(StepKind[TuneStep, TuneResult]):
@@ -23,12 +22,10 @@ class Tune(StepKind[TuneStep, TuneResult]):
         """The cases and the samples."""
         cases = context.chosen(step.case_sets, step.case)
         _variants(step, context)
-        writes = "write the table that it chooses by" if step.write else "leave its table as it is"
         return [
             f"time the library's own choice beside every other on {many(len(cases), 'case')},"
             f" variants {step.variants}, {many(step.samples, 'sample')} a setting, and again beside"
             " the fastest alone; refused unless validate passed this very library",
-            writes,
         ]
 
     def run(self, step: TuneStep, context: Context) -> Outcome:
@@ -66,10 +63,7 @@ class Tune(StepKind[TuneStep, TuneResult]):
         found, failure = run_alone(request, context, "tuning", on_event)
         if failure is not None:
             return failure
-        result = TuneResult.model_validate(found["measured"])
-        if found["table"] is not None and step.write and result.noise is None:
-            write_atomic(context.kernel_folder / found["path"], found["table"].encode())
-            result = result.model_copy(update={"table": found["path"]})
+        result = TuneResult.model_validate(found)
         wrong = [case for case in result.cases if case.wrong]
         if wrong:
             first = f"{wrong[0].name} with {wrong[0].best}: {wrong[0].wrong}"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from kbtool.gpu.harness import Harness, HarnessWithSettings
+from kbtool.gpu.harness import Harness
 from kbtool.gpu.task import Send, Task
 
 
@@ -17,9 +16,9 @@ class Tune(Task):
     samples: int = 20
 
     def run(self, harness: Harness, send: Send) -> Any:
-        """What was measured, and the table with it; no table where it stays as it is."""
+        """What was measured."""
         from kbtool.gpu.clock import clock_for
-        from kbtool.gpu.tune import tune, tuned_table
+        from kbtool.gpu.tune import tune
 
         measured = tune(
             harness,
@@ -30,6 +29,4 @@ class Tune(Task):
             seed=self.seed,
             on_case=self.progress(send),
         )
-        table = tuned_table(harness, Path(self.harness).parent, measured.cases)
-        path = cast("HarnessWithSettings", harness).TABLE
-        return {"measured": measured.model_dump(mode="json"), "table": table, "path": path}
+        return measured.model_dump(mode="json")

@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -13,6 +14,7 @@
 #include "../operators.h"
 #include "../text.h"
 #include "common/counters.h"
+#include "common/layout.h"
 #include "common/run_instance.h"
 #include "launch.h"
 
@@ -28,7 +30,6 @@ using kbtool::Tensor;
 using kbtool::cuda::Card;
 using kbtool::cuda::ElementType;
 using kbtool::cuda::KvLengths;
-using kbtool::cuda::EarlyLaunch;
 using kbtool::cuda::Sizes;
 using kbtool::cuda::Variant;
 
@@ -72,7 +73,22 @@ KvLengths lengths_of(const std::optional<Tensor>& lengths) {
 }
 
 Sizes sizes_of(const Tensor& q, const Tensor& k, bool lengths) {
-  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), lengths};
+  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), lengths, false, false};
+}
+
+Sizes with_layout(Sizes sizes, const Tensor& k, const Tensor& v) {
+  SplitKParams p{};
+  p.B = sizes.B;
+  p.Hkv = sizes.Hkv;
+  p.Skv = sizes.Skv;
+  p.D = sizes.D;
+  p.k = k.const_data_ptr();
+  p.v = v.const_data_ptr();
+  p.k_stride = kbtool::strides4(k);
+  p.v_stride = kbtool::strides4(v);
+  sizes.tma = kbtool::cuda::tma_reads(p);
+  sizes.by_element = kbtool::cuda::copy_width(p) == kbtool::cuda::ELEMENT_BYTES;
+  return sizes;
 }
 
 kbtool::cuda::CounterPool& counter_pool() {
@@ -102,39 +118,28 @@ struct Cuda {
     return text.str();
   }
 
-  static Plan plan(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
-                   const std::optional<std::string>& variant, bool lengths,
-                   std::optional<bool> overlap) {
-    const Card card = card_of(q);
-    const Sizes sizes = sizes_of(q, k, lengths);
-    const int64_t splits = num_splits.value_or(0);
-    const Variant chosen = variant.has_value()
-                               ? parse(*variant, q)
-                               : kbtool::cuda::default_variant(sizes, splits, card);
-    Plan made = kbtool::cuda::make_plan(chosen, sizes, splits, card);
-    if (overlap.has_value() && made.fused.early_launch != EarlyLaunch::never) {
-      made.fused.early_launch = *overlap ? EarlyLaunch::always : EarlyLaunch::never;
-    }
-    if (made.fused.output_tiles > 0) {  // of fused or wgmma
-      const int64_t rows = sizes.H / sizes.Hkv * sizes.Sq;
-      if (rows > kbtool::cuda::MAX_BLOCKS) {
-        fail("q must have H / Hkv * Sq of at most ", kbtool::cuda::MAX_BLOCKS, " for variant ",
-             kbtool::cuda::name_of(chosen), ", got ", rows);
-      }
-      if (sizes.Skv > kbtool::cuda::MAX_KEYS) {
-        fail("k must have Skv of at most ", kbtool::cuda::MAX_KEYS, " for variant ",
-             kbtool::cuda::name_of(chosen), ", got ", sizes.Skv);
+  static Plan plan(const Tensor& q, const Tensor& k, const Tensor& v,
+                   std::optional<int64_t> num_splits, const std::optional<std::string>& variant,
+                   bool lengths, std::optional<bool> overlap) {
+    return plan(q, with_layout(sizes_of(q, k, lengths), k, v), num_splits, variant, overlap);
+  }
+
+  static int64_t most_workspace(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
+                                const std::optional<std::string>& variant) {
+    int64_t most = 0;
+    for (const bool lengths : {false, true}) {
+      const Sizes best = with_layout(sizes_of(q, k, lengths), k, k);  // v may be worse
+      Sizes unaligned = best;
+      unaligned.tma = false;
+      Sizes odd = unaligned;
+      odd.by_element = true;
+      Sizes odd_ends = best;  // rows of an odd number of columns, which TMA reads
+      odd_ends.by_element = true;
+      for (const Sizes& sizes : {best, unaligned, odd, odd_ends}) {
+        most = std::max(most, plan(q, sizes, num_splits, variant, std::nullopt).workspace_numel);
       }
     }
-    const int64_t most = kbtool::cuda::max_splits(made.fused, sizes);  // 2^31 - 1 for the others
-    if (most == 0) {
-      fail("q must have fewer heads or queries for variant ", kbtool::cuda::name_of(chosen), ": got ",
-           made.fused.output_tiles / sizes.B, " tiles an entry, and a grid has ", kbtool::cuda::MAX_BLOCKS);
-    }
-    if (made.num_splits > most) {
-      fail("num_splits must be at most ", most, " for so many query rows, got ", made.num_splits);
-    }
-    return made;
+    return most;
   }
 
   // Only two_pass leaves its states in memory: it is the default here.
@@ -178,6 +183,39 @@ struct Cuda {
   }
 
  private:
+  static Plan plan(const Tensor& q, const Sizes& sizes, std::optional<int64_t> num_splits,
+                   const std::optional<std::string>& variant, std::optional<bool> overlap) {
+    const Card card = card_of(q);
+    const int64_t splits = num_splits.value_or(0);
+    const Variant chosen = variant.has_value()
+                               ? parse(*variant, q)
+                               : kbtool::cuda::default_variant(sizes, splits, card);
+    Plan made = kbtool::cuda::make_plan(chosen, sizes, splits, card);
+    if (overlap.has_value() && card.max_cluster > 1) {  // sm_90 introduced clusters and early launch
+      made.fused.early_launch = *overlap;
+    }
+    if (made.fused.output_tiles > 0) {  // of fused or wgmma
+      const int64_t rows = sizes.H / sizes.Hkv * sizes.Sq;
+      if (rows > kbtool::cuda::MAX_BLOCKS) {
+        fail("q must have H / Hkv * Sq of at most ", kbtool::cuda::MAX_BLOCKS, " for variant ",
+             kbtool::cuda::name_of(chosen), ", got ", rows);
+      }
+      if (sizes.Skv > kbtool::cuda::MAX_KEYS) {
+        fail("k must have Skv of at most ", kbtool::cuda::MAX_KEYS, " for variant ",
+             kbtool::cuda::name_of(chosen), ", got ", sizes.Skv);
+      }
+    }
+    const int64_t most = kbtool::cuda::max_splits(made.fused, sizes);  // 2^31 - 1 for the others
+    if (most == 0) {
+      fail("q must have fewer heads or queries for variant ", kbtool::cuda::name_of(chosen), ": got ",
+           made.fused.output_tiles / sizes.B, " tiles an entry, and a grid has ", kbtool::cuda::MAX_BLOCKS);
+    }
+    if (made.num_splits > most) {
+      fail("num_splits must be at most ", most, " for so many query rows, got ", made.num_splits);
+    }
+    return made;
+  }
+
   static ElementType element_type(const char* name, ScalarType type) {
     if (type == ScalarType::Half) return ElementType::fp16;
     if (type == ScalarType::BFloat16) return ElementType::bf16;

@@ -15,7 +15,7 @@
   X(kernel, fp16, 64) X(kernel, fp16, 128) X(kernel, fp16, 256) \
   X(kernel, bf16, 64) X(kernel, bf16, 128) X(kernel, bf16, 256)
 
-// F(X, kernel). _unaligned: some row of q, k or v cannot be copied 16 bytes at a time.
+// F(X, kernel). _unaligned: some row of k or v cannot be copied 16 bytes at a time.
 #define KBTOOL_KERNELS(F, X) \
   F(X, fused) F(X, fused_unaligned) F(X, ragged) F(X, ragged_unaligned) F(X, wgmma)
 

@@ -1,9 +1,8 @@
 #include "launch.h"
 
 #include "baselines/tile_params.h"
-#include "common/captured_end.h"
-#include "common/copy_width.h"
 #include "common/fused_params.h"
+#include "common/layout.h"
 #include "common/run_instance.h"
 
 namespace kbtool::cuda {
@@ -15,30 +14,12 @@ constexpr int64_t TILE_KEYS = 64;  // the fewest keys that are worth a split of 
 int64_t tiles_of(int64_t Sq) { return ceil_div(Sq, TILE_ROWS); }
 
 TileParams tile_params(const SplitKParams& p, const KvLengths& lengths) {
-  return {p, lengths, tiles_of(p.Sq), copy_width(p) == 16};
+  return {p, lengths, tiles_of(p.Sq), copy_width(p) == 16 && q_is_aligned(p)};
 }
 
 cudaError_t launch_fa1(const SplitKParams& p, ElementType type, const KvLengths& lengths,
                        cudaStream_t stream) {
   return run_instance(KBTOOL_BASELINE(fa1, type), tile_params(p, lengths), stream);
-}
-
-// During a stream capture the kernel ahead is known. Where it is this thread's last call, and triggers its
-// dependents, this call may launch early.
-cudaError_t launch_behind_own_call(const SplitKParams& p, ElementType type, const KvLengths& lengths,
-                                   FusedPlan plan, float* workspace, unsigned* counters,
-                                   cudaStream_t stream) {
-  thread_local CapturedEnd last;
-  const CapturedEnd ahead = captured_end(stream);
-  if (plan.early_launch == EarlyLaunch::behind_own_call) {
-    const bool own = ahead.node != nullptr && ahead.node == last.node &&
-                     ahead.capture == last.capture && ahead.stream == last.stream;
-    plan.early_launch = own ? EarlyLaunch::always : EarlyLaunch::never;
-  }
-  const cudaError_t error = launch_fused(p, type, lengths, plan, workspace, counters, stream);
-  const bool triggers = error == cudaSuccess && plan.trigger_dependents;
-  if (ahead.capturing) last = triggers ? captured_end(stream) : CapturedEnd{};
-  return error;
 }
 
 }  // namespace
@@ -79,8 +60,8 @@ Plan make_plan(Variant variant, const Sizes& sizes, int64_t splits, const Card& 
     }
     case Variant::fused:
     case Variant::wgmma:
-      plan.fused = variant == Variant::wgmma ? plan_wgmma(sizes, splits, card)
-                                             : plan_fused(sizes, splits, card);
+      plan.fused = variant == Variant::wgmma && sizes.tma ? plan_wgmma(sizes, splits, card)
+                                                          : plan_fused(sizes, splits, card);
       plan.num_splits = plan.fused.num_splits;
       plan.workspace_numel = plan.fused.workspace_numel(sizes);
       plan.num_counters = plan.fused.num_counters();
@@ -103,7 +84,7 @@ cudaError_t launch(SplitKParams p, ElementType type, const KvLengths& lengths, c
     }
     case Variant::fused:
     case Variant::wgmma:
-      return launch_behind_own_call(p, type, lengths, plan.fused, workspace, counters, stream);
+      return launch_fused(p, type, lengths, plan.fused, workspace, counters, stream);
   }
   return cudaErrorInvalidValue;
 }

@@ -34,7 +34,8 @@ struct Plan {
   FusedPlan fused;  // of fused and wgmma
 };
 
-// splits == 0: chosen from the sizes and the card. fa1 has one split, whatever is asked for.
+// splits == 0: chosen from the sizes and the card. fa1 has one split, whatever is asked for, and wgmma leaves keys that
+// TMA cannot read to fused.
 Plan make_plan(Variant variant, const Sizes& sizes, int64_t splits, const Card& card);
 
 // Enqueues the variant's kernels. `workspace` holds plan.workspace_numel floats, at a multiple of 16

@@ -3,7 +3,7 @@
 
 #include "cuda/baselines/fa1.cuh"
 #include "cuda/baselines/two_pass.cuh"
-#include "cuda/common/copy_width.h"
+#include "cuda/common/layout.h"
 #include "num_splits.h"
 
 using namespace kbtool;
@@ -53,7 +53,7 @@ extern "C" int run_on_host(int variant, int bf16, const void* q, const void* k, 
   p.causal = causal != 0;
   tp.lengths = {lengths, 1, lengths_64bit != 0};
   tp.tiles = ceil_div(p.Sq, 64);
-  tp.aligned_16 = copy_width(p) == 16;
+  tp.aligned_16 = copy_width(p) == 16 && q_is_aligned(p);
   host_cuda::order.seed(static_cast<unsigned>(seed));
   return bf16 != 0 ? run<__nv_bfloat16>(variant, tp, workspace) : run<__half>(variant, tp, workspace);
 }

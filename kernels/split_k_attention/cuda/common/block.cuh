@@ -1,19 +1,21 @@
 // All that the kernels fused, ragged and wgmma share.
 //
-// A kernel's configuration C has, beside its own members,
-//   Element, D, ALIGNED    element type; compiled head dimension; rows copy 16 bytes at a time
+// A kernel's configuration C has, beside its own members (those below the line not in wgmma, which copies by TMA and does not
+// merge),
+//   Element, D             element type; compiled head dimension
 //   BLOCK_M, BLOCK_KV      rows of a query tile, keys of a key block
 //   INTERLEAVED_KEYS       key blocks go to the splits in turn (work_unit.cuh)
 //   PAIRED                 two blocks multicast k and v to each other
-//   THREADS                of the epilogue; LAUNCH_THREADS: all of the block, with producer warps
-//   COPY_THREADS           that fill one tile together
+//   THREADS                of the block but for producer warps; LAUNCH_THREADS: all
 //   CHUNKS, STATE_CHUNKS   chunks of 16 bytes in a row of k or v; of four floats in a row of o
+//   shared_bytes(cluster)  of a block
+//   ----
+//   ALIGNED, COPY_THREADS  rows of k and v copy 16 bytes at a time; threads that fill one tile together
 //   tile_offset(row, chunk)      byte offset of a chunk in a tile
 //   STATES, STATE_STEP     partial states of the block before the merge, and bytes from one to the next
 //   STATE_STRIDE           floats from row to row of a partial state
 //   ML_OFFSET, EXCHANGE_OFFSET, RECEIVED_ML_OFFSET, received_o_offset(cluster)
 //                          layout of the merge in shared memory, bytes
-//   shared_bytes(cluster)  of a block
 #pragma once
 
 #include "work_unit.cuh"

@@ -16,30 +16,10 @@ __device__ __forceinline__ void block_sync() {
   __syncthreads();
 }
 
-// The epilogue's threads, which are the block's first. Not __syncthreads: producer threads may have exited,
-// and compute-sanitizer's racecheck hangs on those in clusters.
-template <int THREADS>
-__device__ __forceinline__ void epilogue_sync() {
+// The same; whether `value` is true for any thread.
+__device__ __forceinline__ bool block_sync_or(bool value) {
   __syncwarp();
-  asm volatile("barrier.sync.aligned 0, %0;" ::"n"(THREADS) : "memory");
-}
-
-// The same; whether `value` is true for any of them.
-template <int THREADS>
-__device__ __forceinline__ bool epilogue_sync_or(bool value) {
-  __syncwarp();
-  int any;
-  asm volatile(
-      "{\n"
-      ".reg .pred one, any;\n"
-      "setp.ne.s32 one, %1, 0;\n"
-      "barrier.red.or.pred.aligned any, 0, %2, one;\n"
-      "selp.s32 %0, 1, 0, any;\n"
-      "}\n"
-      : "=r"(any)
-      : "r"(static_cast<int>(value)), "n"(THREADS)
-      : "memory");
-  return any != 0;
+  return __syncthreads_or(value) != 0;
 }
 
 template <class Element>
@@ -146,9 +126,8 @@ __device__ __forceinline__ StateChunk merge_partials(const FusedParams& fp, cons
 
 // Whether this block is the last of `count` to arrive. It can then read what the earlier ones' epilogues
 // stored before; the counter wraps back to 0.
-template <int THREADS>
 __device__ __forceinline__ bool arrives_last(unsigned* counter, unsigned count) {
-  epilogue_sync<THREADS>();
+  block_sync();
   bool last = false;
   if (threadIdx.x == 0) {
     unsigned before;
@@ -158,7 +137,7 @@ __device__ __forceinline__ bool arrives_last(unsigned* counter, unsigned count) 
                  : "memory");
     last = before == count - 1;
   }
-  return epilogue_sync_or<THREADS>(last);
+  return block_sync_or(last);
 }
 
 // Partial states of the tile's rows, evenly spaced in shared memory.
@@ -271,7 +250,7 @@ __device__ __forceinline__ void merge_and_store(const FusedParams& fp, const Wor
   });
   const StateRange all{0, static_cast<int>(fp.clusters_per_tile)};
   unsigned* counter = fp.counters + at.output_tile * fp.cluster_size + rank;
-  if (!arrives_last<C::THREADS>(counter, fp.clusters_per_tile)) return;
+  if (!arrives_last(counter, fp.clusters_per_tile)) return;
   for_each_chunk([&](int, int row, int column) {
     const RowIndex index = row_index(fp, at, row);
     store_output<typename C::Element>(fp, index, column,

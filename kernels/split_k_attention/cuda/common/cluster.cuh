@@ -28,12 +28,6 @@ __device__ __forceinline__ void cluster_arrive_relaxed() {
 #endif
 }
 
-__device__ __forceinline__ void cluster_arrive() {
-#if KBTOOL_CLUSTERS
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-#endif
-}
-
 __device__ __forceinline__ void cluster_wait() {
 #if KBTOOL_CLUSTERS
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");

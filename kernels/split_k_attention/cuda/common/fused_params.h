@@ -15,7 +15,7 @@ namespace kbtool::cuda {
 struct FusedParams {
   SplitKParams p;
   KvLengths lengths;
-  unsigned* counters;      // [output_tiles, cluster_size]
+  unsigned* counters;      // [output_tiles, cluster_size]; of fused and ragged
   FastDivisor splits;
   FastDivisor inner;       // output tiles that differ in their query tile alone, or in their head alone
   FastDivisor kv_heads;
@@ -28,12 +28,12 @@ struct FusedParams {
   bool heads_inner;        // neighbouring output tiles differ in batch entry or head, not in the query tile
   uint32_t ragged_blocks;  // of the ragged kernel; 0 for the others
   bool small_ring;         // wgmma: two blocks share a multiprocessor
-  bool use_tma;            // wgmma: k and v come by TMA where it can read them
-  bool paired;             // wgmma with TMA: the blocks of two query tiles multicast k and v to each other
+  bool paired;             // wgmma: the blocks of two query tiles multicast k and v to each other
   uint8_t merge_lanes;     // lanes of the separate merge kernel to four columns of a row; 0: no such kernel
   bool early_launch;       // may start before the kernel ahead of it in the stream has ended
   bool trigger_dependents; // lets the kernel behind it start before it has ended itself
-  int copy_width;          // bytes of one copy of a row of k or v: 16 (q's too), 8, 4 or 2
+  int copy_width;          // bytes of one copy of a row of k or v: 16, 8, 4 or 2
+  bool q_aligned;          // rows of q are copied 16 bytes at a time
   float q_factor;          // 1, -1 for a negative scale, 0 for a scale of 0: then c stays positive
   float c;                 // |scale| * log2(e)
   double magnitude;        // |scale|

@@ -1,4 +1,4 @@
-// What plans are made from: the sizes of a call, the element type and the card.
+// What plans are made from: the sizes of a call, what its layout allows, the element type and the card.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,8 @@ struct Sizes {
   int64_t Skv;
   int64_t D;
   bool lengths;  // each batch entry has its own number of valid keys, which only the device knows
+  bool tma;      // k and v lie so that TMA can read them (layout.h)
+  bool by_element;  // rows of k and v are copied element by element (layout.h)
 
   int64_t rows() const { return B * H * Sq; }
   int64_t rows_of_kv_head() const { return Hkv == 0 ? 0 : H / Hkv * Sq; }

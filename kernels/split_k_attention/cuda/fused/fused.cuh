@@ -107,7 +107,7 @@ __device__ __forceinline__ bool group_sync_or(bool value) {
     __syncwarp();
     return __any_sync(~0u, value);
   } else {
-    return epilogue_sync_or<C::THREADS>(value);
+    return block_sync_or(value);
   }
 }
 
@@ -230,8 +230,8 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
     wait_for_earlier_kernel();
     trigger_dependent_launch(fp);
   }
-  copy_queries<C>(fp, at, C::ALIGNED, thread, C::COPY_THREADS,
-                  [&](int row, int chunk) { return q_tile + C::tile_offset(row, chunk); });
+  copy_queries<C, true>(fp, at, thread, C::COPY_THREADS,
+                        [=](int row, int chunk) { return q_tile + C::tile_offset(row, chunk); });
 #pragma unroll 1
   for (int stage = 0; stage < FIRST_STAGES; ++stage) start_copy(key0 + stage * stride, stage);
   wait_copies<FIRST_STAGES>();
@@ -348,7 +348,7 @@ __device__ __forceinline__ void attend(
     store_group_state<C>(at, region, ml, row_warp, lane, state);
     fallback = warp_needs_fallback<C>(fp, at, row_warp, lane, state);
   }
-  if (epilogue_sync_or<C::THREADS>(fallback)) {
+  if (block_sync_or(fallback)) {
     attend_fallback<C>(fp, at, region, ml, key_warp, row_warp, lane);
     block_sync();
   }

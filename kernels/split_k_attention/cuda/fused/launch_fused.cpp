@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "../common/copy_width.h"
 #include "../common/fused_params.h"
+#include "../common/layout.h"
 #include "../common/run_instance.h"
 
 namespace kbtool::cuda {
@@ -48,12 +48,12 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
   fp.output_tiles = static_cast<uint32_t>(plan.output_tiles);
   fp.ragged_blocks = static_cast<uint32_t>(plan.ragged_blocks);
   fp.small_ring = plan.small_ring;
-  fp.use_tma = plan.use_tma;
   fp.paired = plan.paired;
   fp.merge_lanes = static_cast<uint8_t>(plan.merge_lanes);
-  fp.early_launch = plan.early_launch == EarlyLaunch::always;
+  fp.early_launch = plan.early_launch;
   fp.trigger_dependents = plan.trigger_dependents;
   fp.copy_width = copy_width(p);
+  fp.q_aligned = q_is_aligned(p);
 
   constexpr double LOG2_E = 1.4426950408889634074;
   const double magnitude = std::fabs(static_cast<double>(p.scale));
@@ -70,7 +70,6 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
 
 // Batch entries [first, first + count) of a call.
 SplitKParams entries_of(SplitKParams p, int64_t first, int64_t count) {
-  constexpr int64_t ELEMENT_BYTES = 2;
   const auto bytes = [&](const Strides4& stride) { return first * stride.batch * ELEMENT_BYTES; };
   p.q = static_cast<const char*>(p.q) + bytes(p.q_stride);
   p.k = static_cast<const char*>(p.k) + bytes(p.k_stride);

@@ -112,7 +112,7 @@ __device__ __forceinline__ void merge_and_store_piece(
     slots.o[at_row * slots.row + chunk] = state.o;
     if (chunk == 0) slots.ml[at_row] = make_float2(state.m, state.l);
   });
-  if (!arrives_last<C::THREADS>(fp.counters + at.output_tile, piece.count)) return;
+  if (!arrives_last(fp.counters + at.output_tile, piece.count)) return;
   for_each_chunk([&](int row, int chunk) {
     const auto at_row = [&](int i) {
       const uint32_t slot = RaggedSlots::slot(piece.first + i, i == 0);

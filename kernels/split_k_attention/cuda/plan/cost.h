@@ -46,15 +46,17 @@ struct WgmmaCost {
   double full;            // a block on each multiprocessor instead of on one
   double wave;            // each after the first
   double step;            // 64 keys
-  double separate_merge;
-  double cluster_merge;
+  double merge;           // by the separate kernel, of more than four splits
+  // Of up to four: what a cluster took to merge them, and 1 us more. Timed on an H100: 0.6 to 1.7 us more in five
+  // shapes (session planner-switches, files/switches.jsonl, always_separate).
+  double few_splits_merge;
   double two_warpgroups;
 };
 
 // By width.
-constexpr WgmmaCost WGMMA_COSTS[3] = {{5.35, 1.5, 2.25, 0.53, 0.75, 1.6, 1.45},
-                                      {6.15, 2.4, 2.7, 0.70, 0.75, 3.0, 2.0},
-                                      {7.05, 2.4, 4.35, 1.15, 1.25, 4.4, 0}};
+constexpr WgmmaCost WGMMA_COSTS[3] = {{5.35, 1.5, 2.25, 0.53, 0.75, 2.6, 1.45},
+                                      {6.15, 2.4, 2.7, 0.70, 0.75, 4.0, 2.0},
+                                      {7.05, 2.4, 4.35, 1.15, 1.25, 5.4, 0}};
 
 // fused: whether two blocks share a multiprocessor where there are enough of them.
 inline bool blocks_share(const FusedPlan& plan, const Sizes& sizes) {
@@ -108,9 +110,9 @@ inline double wgmma_cost_us(const FusedPlan& plan, const Sizes& sizes, const Car
       static_cast<double>(std::max<int64_t>(1, ceil_div(sizes.Skv, plan.num_splits * 64)));
   return cost.start + load * cost.full + (waves - 1) * cost.wave +
          std::max(waves * steps * cost.step, l2_read_us(plan, sizes)) +
-         (plan.separate_merge()     ? cost.separate_merge
-          : plan.cluster_size > 1   ? cost.cluster_merge
-                                    : 0) +
+         (plan.num_splits > 4   ? cost.merge
+          : plan.num_splits > 1 ? cost.few_splits_merge
+                                : 0) +
          (plan.row_units == 2 ? cost.two_warpgroups : 0);
 }
 

@@ -20,7 +20,8 @@ inline FusedPlan plan_of(bool wgmma, int row_units, int64_t rows_per_unit, const
 }
 
 // splits == 0: the rules choose. The tile holds all rows of a KV head, up to 64, where splits are given,
-// where unlike lengths are shared out and on cards whose times are not known. Elsewhere, above 16 rows, the
+// where unlike lengths are shared out, where each further tile would copy the keys element by element again, and on
+// cards whose times are not known. Elsewhere, above 16 rows, the
 // cheapest plan by cost.h that runs in one wave: tiles of 16, 32 or 64 rows, splits that one cluster merges
 // or those of choose_splits.
 inline FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card) {
@@ -37,7 +38,9 @@ inline FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card)
   FusedPlan best = cut(whole);
   if (splits > 0) return best;
   best.ragged_blocks = choose_ragged_blocks(sizes, best, card);
-  if (whole == 1 || best.output_tiles == 0 || !card.has_wgmma() || best.ragged_blocks > 0) return best;
+  if (whole == 1 || best.output_tiles == 0 || !card.has_wgmma() || best.ragged_blocks > 0 || sizes.by_element) {
+    return best;
+  }
   double least = fused_cost_us(best, sizes, card);
   const auto consider = [&](const FusedPlan& plan) {
     if (plan.blocks() > blocks_at_once(plan, sizes, card)) return;
@@ -59,44 +62,21 @@ inline FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card)
   return best;
 }
 
-// Whether a separate kernel merges a plan of wgmma. Above 16 rows or D of 128 one cluster of up to four that
-// runs at once merges in less time than a second kernel takes to start; larger clusters, those that wait,
-// and several of a tile take longer (H100, H200). Up to 16 rows two clusters that run at once merge sooner
-// too: in waves 64 clusters of four took 81 us, with a separate merge 65.
-inline bool merges_separately(const FusedPlan& plan, bool few_rows, const Sizes& sizes,
-                              const Card& card) {
-  const int64_t blocks = plan.blocks();
-  const bool one_cluster = plan.cluster_size == plan.num_splits && plan.cluster_size <= 4 &&
-                           fit_at_once(plan.output_tiles, plan.cluster_size, card);
-  const bool small_tile = few_rows && sizes.D <= 128;
-  const bool at_once = plan.clusters_per_tile() <= 2 && blocks <= card.multiprocessors;
-  const bool one_wave = !few_rows && blocks <= card.multiprocessors;
-  return plan.num_splits > 1 && !one_cluster &&
-         plan.num_splits <= (one_wave ? MAX_SEPARATE_SPLITS_ONE_WAVE : MAX_SEPARATE_SPLITS) &&
-         !(small_tile && (at_once || plan.num_splits < MAX_CLUSTER));
-}
-
 inline FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
   // With D of 256 two warpgroups leave no shared memory for the merge.
   const bool two_warpgroups = sizes.rows_of_kv_head() > ROWS_PER_WARPGROUP && sizes.D <= 128;
   const bool few_rows = sizes.rows_of_kv_head() <= ROWS_PER_WARP;
   FusedPlan plan = plan_of(true, two_warpgroups ? 2 : 1, ROWS_PER_WARPGROUP, sizes);
-  plan.num_splits =
-      splits > 0 ? splits
-      : few_rows ? choose_wgmma_decode_splits(plan.output_tiles, sizes, card)
-                 : choose_wgmma_splits(plan.output_tiles, two_warpgroups, sizes, card);
-  plan.cluster_size = choose_cluster(plan.output_tiles, plan.num_splits, card);
-  const bool separate = merges_separately(plan, few_rows, sizes, card);
-  if (separate) {
-    plan.cluster_size = 1;
-    plan.merge_lanes = choose_merge_lanes(plan.num_splits, sizes);
-  }
+  plan.num_splits = splits > 0 ? splits
+                               : choose_wgmma_splits(plan.output_tiles, two_warpgroups, sizes, card);
+  plan.cluster_size = 1;
+  if (plan.num_splits > 1) plan.merge_lanes = choose_merge_lanes(plan.num_splits, sizes);
   // H200: 66 us instead of 69 for 512 blocks of 1024 keys.
   plan.small_ring =
       few_rows && sizes.D > 64 && sizes.D <= 128 && plan.blocks() > card.multiprocessors;
   // H200: 35.7 us instead of 36.4 for 64 queries of 32 heads over 16k keys, where L2 is otherwise asked for
-  // each byte twice. Prefill gains nothing; together with clusters that merge it was not tried.
-  plan.paired = separate && two_warpgroups && plan.tiles_per_head % 2 == 0 && card.clusters[2] > 0 &&
+  // each byte twice. Prefill gains nothing.
+  plan.paired = plan.separate_merge() && two_warpgroups && plan.tiles_per_head % 2 == 0 && card.clusters[2] > 0 &&
                 plan.output_tiles <= FEW_WAVES * card.multiprocessors;
   return plan;
 }

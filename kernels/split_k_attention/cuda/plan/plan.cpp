@@ -1,18 +1,9 @@
 #include "plan.h"
 
 #include "cut.h"
-#include "tuned_splits.h"
 
 namespace kbtool::cuda {
 namespace {
-
-// The splits that were asked for; else those measured to be the fastest for such a call; else 0. Calls
-// with lengths are not in the table, because the ragged kernel may cut them in another way.
-int64_t given_or_measured(int64_t given, Tuned variant, const Sizes& sizes, const Card& card) {
-  if (given > 0 || sizes.lengths) return given;
-  return tuned_splits({variant, card.capability, card.multiprocessors, card.bandwidth, sizes.D,
-                       sizes.B * sizes.Hkv, sizes.rows_of_kv_head(), sizes.Skv, 0});
-}
 
 // The plan that decides a row's bits depends on these sizes: those of the whole call or, if the caller gives
 // the splits, of one batch entry.
@@ -29,71 +20,51 @@ bool longest_tiles_first(const FusedPlan& plan, const Sizes& sizes, const Card& 
   return 2 * sizes.Sq > sizes.Skv && plan.output_tiles <= FEW_WAVES * card.multiprocessors;
 }
 
-// The part of the plan that does not change the bits: how blocks load their keys, and when kernels start.
+// The part of the plan that does not change the bits: the order of the blocks, and when kernels start.
 void schedule_wgmma(FusedPlan* plan, const Sizes& sizes, const Card& card) {
-  const bool few_rows = sizes.rows_of_kv_head() <= ROWS_PER_WARP;
-  const int64_t blocks = plan->blocks();
-  // Up to 16 query rows and half a wave, a block mostly reads, at the bandwidth of two multiprocessors. Four warps
-  // of cp.async are then 1 % faster than TMA (H100). Above 16 rows cp.async is faster for D above 128, up to one
-  // wave of blocks.
-  plan->use_tma = few_rows            ? 2 * blocks > card.multiprocessors
-                  : sizes.D <= 2 * 64 ? true
-                                      : blocks > card.multiprocessors;
   // H200, behind a kernel that triggers no dependents: an early launch takes 0.2 to 0.5 us off a call of two
-  // kernels and adds as much to a call of one.
-  plan->early_launch = plan->separate_merge() ? EarlyLaunch::always : EarlyLaunch::behind_own_call;
+  // kernels and adds as much to a call of one (ADR 0030).
+  plan->early_launch = plan->separate_merge();
   // Few blocks do not trigger: the next call's blocks would start on the free multiprocessors, and several
   // clusters would share the memory port of one GPC. 64 blocks took 33 us instead of 28 (H100).
-  plan->trigger_dependents = plan->separate_merge() || 2 * blocks > card.multiprocessors;
+  plan->trigger_dependents = plan->separate_merge() || 2 * plan->blocks() > card.multiprocessors;
   plan->heads_inner = plan->paired || longest_tiles_first(*plan, sizes, card);
 }
 
-// Up to 16 query rows and D of 65 to 256: wgmma reads long keys at 1 to 2 % more of the bandwidth if its blocks
-// spread evenly (H100, H200). They do with one block per pair of multiprocessors, and with a full wave. The merge
-// must be cheap too: at most two clusters or, over long keys, the separate merge kernel.
+// Up to 16 query rows and D of 65 to 256: wgmma is faster if one wave of its blocks fills the card, by 1 to 2 % up
+// to D of 128 and by up to 6 % above (H100, session planner-switches, files/few-rows.jsonl). Splits must have keys
+// enough for the merge kernel. Up to D of 128 splits pay only if the memory needs more blocks than fused takes (H200).
 bool wgmma_decodes_faster(const Sizes& sizes, const Card& card) {
-  constexpr int64_t KEYS_OF_A_PAIR = 8192;  // minimum of a block, with one block per pair
-  constexpr int64_t KEYS_OF_A_WAVE = 1024;  // minimum of a block in a full wave, per cluster that merges
-  if (sizes.D <= 64 || sizes.Skv < KEYS_OF_A_WAVE || sizes.lengths) return false;
+  constexpr int64_t LEAST_KEYS = 1024;
+  constexpr int64_t MOST_SPLITS = 33;  // up to D of 128
+  if (sizes.D <= 64 || sizes.Skv < LEAST_KEYS || sizes.lengths) return false;
   const FusedPlan plan = cut_wgmma(sizes, 0, card);
-  const int64_t clusters = plan.separate_merge() ? 1 : plan.clusters_per_tile();
-  const int64_t blocks = plan.blocks();
-  const int64_t keys = sizes.Skv / plan.num_splits;
-  if (2 * blocks <= card.multiprocessors) {
-    // A cluster of two puts both blocks on one pair. With D above 128 wgmma is still faster than fused.
-    const bool spread = (plan.cluster_size != 2 && !plan.separate_merge()) || sizes.D > 128;
-    return clusters == 1 && spread && keys >= KEYS_OF_A_PAIR;
-  }
-  const int64_t least_keys = plan.separate_merge() && sizes.D <= 128 ? KEYS_FOR_SEPARATE_MERGE
-                                                                     : KEYS_OF_A_WAVE * clusters;
-  return clusters <= 2 && 16 * blocks >= 15 * card.multiprocessors && keys >= least_keys;
+  if (16 * plan.blocks() < 15 * card.multiprocessors) return false;
+  if (plan.num_splits == 1) return true;
+  return sizes.Skv / plan.num_splits >= KEYS_FOR_SEPARATE_MERGE &&
+         (sizes.D > 128 || (plan.num_splits <= MOST_SPLITS && needs_more_than_half(card)));
 }
 
 }  // namespace
 
 FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card) {
-  const int64_t known = given_or_measured(splits, Tuned::fused, sizes, card);
-  FusedPlan plan = cut_fused(sizes_to_cut(sizes, splits), known, card);
+  FusedPlan plan = cut_fused(sizes_to_cut(sizes, splits), splits, card);
   plan.output_tiles = sizes.B * sizes.Hkv * plan.tiles_per_head;
   plan.trigger_dependents = card.max_cluster > 1;  // sm_90 introduced clusters and triggers
-  plan.early_launch = plan.trigger_dependents ? EarlyLaunch::behind_own_call : EarlyLaunch::never;
   plan.heads_inner = longest_tiles_first(plan, sizes, card);
   return plan;
 }
 
 FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
-  const int64_t known = given_or_measured(splits, Tuned::wgmma, sizes, card);
-  FusedPlan plan = cut_wgmma(sizes_to_cut(sizes, splits), known, card);
+  FusedPlan plan = cut_wgmma(sizes_to_cut(sizes, splits), splits, card);
   plan.output_tiles = sizes.B * sizes.Hkv * plan.tiles_per_head;
   schedule_wgmma(&plan, sizes, card);
   return plan;
 }
 
-// Compares the kernels with the splits that the rules choose. The measured numbers of splits would not do: they
-// say which number is best for one kernel, not which kernel is faster.
 bool wgmma_is_faster(const Sizes& whole, int64_t splits, const Card& card) {
   const Sizes sizes = sizes_to_cut(whole, splits);
-  if (!card.has_wgmma() || sizes.D % 8 != 0) return false;
+  if (!card.has_wgmma() || !sizes.tma) return false;
   if (sizes.rows_of_kv_head() <= ROWS_PER_WARP) return wgmma_decodes_faster(sizes, card);
   const FusedPlan fused = cut_fused(sizes, splits, card);
   return fused.ragged_blocks == 0 && wgmma_cost_us(cut_wgmma(sizes, splits, card), sizes, card) <

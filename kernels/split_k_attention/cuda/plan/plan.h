@@ -13,11 +13,6 @@
 
 namespace kbtool::cuda {
 
-// Whether the first kernel of a call starts before the one ahead of it in the stream has ended
-// (programmatic dependent launch). Behind a kernel that triggers its dependents early that hides the
-// launch; behind any other, a call of one kernel takes longer than by waiting (ADR 0030).
-enum class EarlyLaunch { never, always, behind_own_call };
-
 struct FusedPlan {
   bool wgmma;               // by the kernel of wgmma.cuh, else by that of fused.cuh
   int row_units;            // of a query tile: warps of 16 rows (1, 2 or 4); wgmma: warpgroups of 64 (1 or 2)
@@ -26,12 +21,11 @@ struct FusedPlan {
   int cluster_size;         // splits that merge through shared memory; divides num_splits
   int merge_lanes;          // of the separate merge kernel, cluster_size is 1; 0: there is none
   bool small_ring;          // wgmma with D of 65 to 128: two blocks share a multiprocessor
-  bool use_tma;             // wgmma: k and v come by TMA, where it can read them
   bool paired;              // wgmma: the blocks of two query tiles multicast k and v to each other
   int ragged_blocks;        // blocks that share unlike lengths evenly; 0: splits are cut as above
   int64_t output_tiles;     // batch entries x KV heads x query tiles
   bool heads_inner;         // neighbouring output tiles differ in batch entry or head, not in the query tile
-  EarlyLaunch early_launch; // of the first kernel
+  bool early_launch;        // the first kernel may start before the one ahead of it has ended (PDL)
   bool trigger_dependents;  // the kernel behind this call may start before it has ended
 
   int64_t clusters_per_tile() const { return num_splits / cluster_size; }

@@ -16,18 +16,8 @@ constexpr int64_t FEW_KEYS = 32;         // fused, if there are at least four ti
 constexpr int64_t MIN_KEYS = 64;         // fused with fewer keys: a key block of 16 for each of four warps
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two key blocks of 128, or four of 64
 
-// Splits that a separate merge kernel may merge.
-constexpr int64_t MAX_SEPARATE_SPLITS = 33;            // 8 tiles in two blocks per multiprocessor (132)
-constexpr int64_t MAX_SEPARATE_SPLITS_ONE_WAVE = 128;  // above 16 query rows, where all blocks run at once
-
-// Up to 16 query rows the separate merge kernel pays if each split has at least so many keys (H200).
+// Up to 16 query rows the splits of wgmma pay for its merge kernel if each has at least so many keys (H100, H200).
 constexpr int64_t KEYS_FOR_SEPARATE_MERGE = 4096;
-
-inline int64_t largest_power_of_two(int64_t limit) {
-  int64_t power = 1;
-  while (2 * power <= limit) power *= 2;
-  return power;
-}
 
 // The number of fused blocks whose copies in flight saturate the memory bandwidth, by Little's law: 64 on an H100
 // (measured: 64) and 91 on an H200 (measured: 96). If the bandwidth is unknown, three quarters of the
@@ -43,7 +33,8 @@ inline int64_t blocks_to_saturate_bandwidth(const Card& card) {
 // fused:
 //   (a) One wave, with just enough blocks to saturate the bandwidth; more blocks would end unevenly. Tiles of
 //       more than 16 rows take 3/4 of the multiprocessors, because their products take longer than loading
-//       the keys. So does D above 128, because a block then reads at a lower rate.
+//       the keys. So does D above 128, because a block then reads at a lower rate. Above 16 rows, keys that are copied
+//       element by element take all multiprocessors: their copies take longer still.
 //   (b) Take the next number that one cluster merges, or a smaller one if it keeps 15/16 of those blocks.
 //   (c) Otherwise merge through the workspace, if the reading that it saves exceeds the cost of the merge.
 inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& sizes, const Card& card) {
@@ -56,7 +47,9 @@ inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& s
   // (a)
   const bool memory_bound = row_warps == 1 && sizes.D <= 128;
   const int64_t blocks =
-      memory_bound ? blocks_to_saturate_bandwidth(card) : card.multiprocessors * 3 / 4;
+      memory_bound                         ? blocks_to_saturate_bandwidth(card)
+      : sizes.by_element && row_warps > 1 ? card.multiprocessors
+                                          : card.multiprocessors * 3 / 4;
   const int64_t wave = card.max_cluster == 1 ? card.multiprocessors / output_tiles
                        : memory_bound        ? ceil_div(blocks, output_tiles)
                                              : blocks / output_tiles;
@@ -110,45 +103,38 @@ inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& s
   return largest == 1 && one > 1 && best > 4 ? one : best;
 }
 
-// wgmma up to 16 query rows; a block takes a whole multiprocessor.
-//   - One block per pair of multiprocessors, if that saturates the bandwidth or already leaves two clusters to merge.
-//   - Otherwise, if there are few tiles with enough keys to pay for a separate merge kernel: two blocks per
-//     multiprocessor or, with up to twice as many tiles, one.
-//   - Otherwise one block per multiprocessor.
-inline int64_t choose_wgmma_decode_splits(int64_t output_tiles, const Sizes& sizes, const Card& card) {
-  if (output_tiles <= 0) return 1;
-  const int64_t pairs = largest_power_of_two(card.multiprocessors / 2 / output_tiles);
-  const int64_t saturating = blocks_to_saturate_bandwidth(card);
-  const bool pairs_do = 16 * pairs * output_tiles >= 15 * saturating || pairs >= 2 * MAX_CLUSTER;
-  if (!pairs_do && 2 * saturating > card.multiprocessors && sizes.D > 64 && sizes.D <= 128) {
-    for (const int64_t each : {2, 1}) {
-      const int64_t splits = each * card.multiprocessors / output_tiles;
-      const bool few_tiles = splits > each * MAX_CLUSTER && splits <= MAX_SEPARATE_SPLITS;
-      if (few_tiles && sizes.Skv >= splits * KEYS_FOR_SEPARATE_MERGE) return splits;
-    }
-  }
-  const int64_t splits =
-      pairs_do ? pairs : largest_power_of_two(card.multiprocessors / output_tiles);
-  return std::max<int64_t>(1, std::min(splits, sizes.Skv / WGMMA_MIN_KEYS));
+// Whether up to 16 query rows of 65 to 128 columns are too few bytes in flight for this memory with a block on
+// every second multiprocessor: so on an H200, not on an H100.
+inline bool needs_more_than_half(const Card& card) {
+  return 2 * blocks_to_saturate_bandwidth(card) > card.multiprocessors;
 }
 
-// wgmma above 16 query rows: one block per multiprocessor, up to 32 splits per tile. With one warpgroup half as
-// many, if there would be many short splits. If each tile has more than 33 multiprocessors, the number is a multiple
-// of 8 (on an H200 64 splits took 10 % less than 66). It exceeds 64 only over many keys.
+// wgmma: one block per multiprocessor, up to 32 splits per tile. With one warpgroup half as many, if there would be
+// many short splits. If each tile has more than 33 multiprocessors, the number is a multiple of 8 (on an H200 64
+// splits took 10 % less than 66). It exceeds 64 only over many keys. On an H200 few rows take two blocks per
+// multiprocessor where 8 to 16 tiles have enough keys (0.95 to 0.97 of cuDNN's speed without, 0.99 to 1.01 with).
 inline int64_t choose_wgmma_splits(int64_t output_tiles, bool two_warpgroups, const Sizes& sizes,
                                    const Card& card) {
+  constexpr int64_t MOST = 32;
+  constexpr int64_t MOST_OF_FEW_TILES = 128;
   constexpr int64_t MANY_SPLITS = 16;
   constexpr int64_t KEYS_OF_MANY = 512;         // of a split, above 16 splits
   constexpr int64_t KEYS_OF_VERY_MANY = 1024;   // of a split, above 64
   const int64_t most = sizes.Skv / WGMMA_MIN_KEYS;
   if (output_tiles <= 0 || most <= 1) return 1;
   const int64_t all = card.multiprocessors / output_tiles;
-  if (all > MAX_SEPARATE_SPLITS) {
-    const int64_t wave = std::min(all / 8 * 8, MAX_SEPARATE_SPLITS_ONE_WAVE);
+  const int64_t twice = 2 * card.multiprocessors / output_tiles;
+  const bool small_ring = sizes.rows_of_kv_head() <= ROWS_PER_WARP && sizes.D > 64 && sizes.D <= 128;
+  if (small_ring && needs_more_than_half(card) && twice > 16 && twice <= 33 &&
+      sizes.Skv >= twice * KEYS_FOR_SEPARATE_MERGE) {
+    return twice;
+  }
+  if (all > MOST + 1) {
+    const int64_t wave = std::min(all / 8 * 8, MOST_OF_FEW_TILES);
     const bool half = wave > 64 && sizes.Skv < wave * KEYS_OF_VERY_MANY;
     return std::min(half ? wave / 2 : wave, most);
   }
-  const int64_t splits = std::min<int64_t>(all, 32);
+  const int64_t splits = std::min(all, MOST);
   const bool half =
       !two_warpgroups && splits > MANY_SPLITS && sizes.Skv < splits * KEYS_OF_MANY;
   return std::max<int64_t>(1, std::min(half ? splits / 2 : splits, most));

@@ -1,6 +1,5 @@
-// The separate merge kernel: merges the splits' partial states in the workspace, right behind the kernel that
-// stored them. It uses every multiprocessor, where a cluster has only its blocks and the last block to arrive
-// is alone. plan/cut.h says when it is faster.
+// The separate merge kernel: merges the partial states that wgmma's splits left in the workspace, right behind
+// it. It uses every multiprocessor, where a cluster has only its blocks.
 #pragma once
 
 #include "../common/block_merge.cuh"
@@ -16,7 +15,6 @@ template <class C>
 __device__ __forceinline__ void store_partial_state(const FusedParams& fp, const WorkUnit& at,
                                                   int row_tile, int lane,
                                                   const LaneState<C>& state) {
-  static_assert(C::STATES == 1, "nothing to merge before");
   const int D = static_cast<int>(fp.p.D);
   for_each_row(at, row_tile, lane, state, [&](int row, int half, float l) {
     const int64_t slot = state_slot(fp, at.split, row_index(fp, at, row));

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "../common/layout.h"
+
 namespace kbtool::cuda {
 namespace {
 
@@ -20,39 +22,43 @@ Encode encoder() {
   return found;
 }
 
+// The driver encodes nothing for a thread without a current context, as one is before its first call of the runtime.
+bool attach_context() {
+  int device = 0;
+  return cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;
+}
+
 bool make_map(const void* base,  // [B, Hkv, Skv, D] by strides
               const Strides4& stride, const SplitKParams& p, ElementType type, int box_keys,
               CUtensorMap* map) {
-  constexpr int64_t MAX_SIZE = int64_t{1} << 31;  // coordinates are 32 bits with a sign
   const int64_t sizes[4] = {p.D, p.Skv, p.Hkv, p.B};
   const int64_t elements[3] = {stride.seq, stride.head, stride.batch};
   cuuint64_t dims[4] = {static_cast<cuuint64_t>(p.D)};
   cuuint64_t strides[3];
   for (int i = 0; i < 3; ++i) {
-    dims[i + 1] = static_cast<cuuint64_t>(sizes[i + 1]);
-    // A stride over a single element is never used. That of a single batch entry must be valid all the same, so
-    // that one entry is copied, and paired tiles are cut, as they are in a larger batch.
-    const bool single = sizes[i + 1] == 1;
-    const bool does = elements[i] > 0 && elements[i] * 2 % 16 == 0;
-    if (sizes[i + 1] > MAX_SIZE || (!does && (!single || i == 2))) return false;
-    strides[i] = single ? 16 : static_cast<cuuint64_t>(elements[i]) * 2;
+    const bool one = sizes[i + 1] == 1 || elements[i] == 0;  // any valid stride will do
+    dims[i + 1] = one ? 1 : static_cast<cuuint64_t>(sizes[i + 1]);
+    strides[i] = one ? 16 : static_cast<cuuint64_t>(elements[i] * ELEMENT_BYTES);
   }
-  if (stride.dim != 1 || reinterpret_cast<uintptr_t>(base) % 16 != 0) return false;
   const cuuint32_t box[4] = {64, static_cast<cuuint32_t>(box_keys), 1, 1};
   const cuuint32_t steps[4] = {1, 1, 1, 1};
   const CUtensorMapDataType element = type == ElementType::fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                                 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   // L2 promotion of 256 bytes costs 5 to 8 % where HBM bandwidth is the limit (H200).
-  return encoder()(map, element, 4, const_cast<void*>(base), dims, strides, box, steps,
-                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  const auto encode = [&] {
+    return encoder()(map, element, 4, const_cast<void*>(base), dims, strides, box, steps,
+                     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  CUresult made = encode();
+  if (made != CUDA_SUCCESS && attach_context()) made = encode();
+  return made == CUDA_SUCCESS;
 }
 
 }  // namespace
 
 bool make_tensor_maps(const SplitKParams& p, ElementType type, int box_keys, TensorMaps* maps) {
-  if (encoder() == nullptr || p.Skv == 0) return false;
+  if (encoder() == nullptr || !tma_reads(p)) return false;
   return make_map(p.k, p.k_stride, p, type, box_keys, &maps->k) &&
          make_map(p.v, p.v_stride, p, type, box_keys, &maps->v);
 }

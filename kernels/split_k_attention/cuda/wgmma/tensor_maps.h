@@ -9,13 +9,13 @@
 namespace kbtool::cuda {
 
 // k and v as [B, Hkv, Skv, D], read in boxes of `box_keys` keys and 64 columns with the 128-byte swizzle;
-// elements outside the tensor are 0.
+// elements outside the tensor are 0. Batch entries or heads with a stride of 0 have one index in the map.
 struct TensorMaps {
   CUtensorMap k;
   CUtensorMap v;
 };
 
-// Whether TMA can read k and v with their strides; if so, fills `maps`.
+// Fills `maps`; false if TMA cannot read k and v (layout.h), or the driver knows of no tensor maps.
 bool make_tensor_maps(const SplitKParams& p, ElementType type, int box_keys, TensorMaps* maps);
 
 }  // namespace kbtool::cuda

@@ -1,13 +1,13 @@
 // Split-K attention by wgmma (sm_90a), for query tiles of 64 or 128 rows: several queries, or one query of
 // many heads that share a KV head.
 //
-// Warp-specialised: producer warps copy key blocks into a ring buffer, by TMA if the strides allow it. Each consumer
+// Warp-specialised: producer warps copy key blocks into a ring buffer, by TMA. Each consumer
 // warpgroup takes 64 rows. wgmma reads a byte of k or v from shared memory once for 64 rows; the fused kernel
 // reads it once for 16. wgmma is asynchronous: a consumer starts Q K^T of the next key block, then P V of the
 // last one, and computes the softmax of the next block while P V runs.
 //
-// With one split the output is stored from registers. Otherwise partial states merge as in the fused kernel,
-// or by a separate merge kernel.
+// With one split the output is stored from registers. Otherwise the partial states are, and a separate kernel
+// merges them.
 #pragma once
 
 #include "../common/block.cuh"
@@ -26,7 +26,6 @@ struct WgmmaConfig {
   using Traits = ElementTraits<Element>;
   static constexpr int D = D_;  // compiled head dimension; the actual one may be smaller
   static constexpr int WARPGROUPS = WARPGROUPS_;
-  static constexpr bool ALIGNED = true;
   static constexpr bool INTERLEAVED_KEYS = false;
   static constexpr bool SMALL_RING = SMALL_RING_;
   static constexpr bool PAIRED = PAIRED_;
@@ -39,7 +38,7 @@ struct WgmmaConfig {
 
   static constexpr int CONSUMER_WARPS = 4 * WARPGROUPS;
   static constexpr int PRODUCER_WARPS = 4;
-  static constexpr int THREADS = 32 * CONSUMER_WARPS;  // the consumers; they run the epilogue too
+  static constexpr int THREADS = 32 * CONSUMER_WARPS;  // the consumers
   static constexpr int LAUNCH_THREADS = THREADS + 32 * PRODUCER_WARPS;
   // With three or four warpgroups on a multiprocessor, registers move from producers to consumers:
   // 2 x 232 + 40 = 3 x 168, 208 + 48 = 2 x 128. One register more would deadlock.
@@ -50,8 +49,7 @@ struct WgmmaConfig {
   static_assert(!UNEVEN_REGISTERS || WARPGROUPS * CONSUMER_REGISTERS + PRODUCER_REGISTERS <=
                                          (WARPGROUPS + 1) * LAUNCH_REGISTERS,
                 "what the launch gives a block");
-  static constexpr int COPY_THREADS = 32 * PRODUCER_WARPS;
-  static constexpr int SCAN_THREADS = COPY_THREADS - 32;  // one warp requests TMA, the others scan
+  static constexpr int SCAN_THREADS = 32 * (PRODUCER_WARPS - 1);  // one warp requests TMA, the others scan
   static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
   static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
 
@@ -61,38 +59,19 @@ struct WgmmaConfig {
   static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * 2 * TILE_BYTES;
   static constexpr int BARRIERS = 6 * STAGES + 1;
   static constexpr int ZEROED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
-  static constexpr int EXCHANGE_OFFSET = ZEROED_OFFSET + 8 * STAGES;  // a barrier
-  static constexpr int LOOP_BYTES = EXCHANGE_OFFSET + 8;
-  static_assert(BLOCKS * (LOOP_BYTES + 1024) <= 228 * 1024,
+  static constexpr int SHARED_BYTES = ZEROED_OFFSET + 8 * STAGES;
+  static_assert(BLOCKS * (SHARED_BYTES + 1024) <= 228 * 1024,
                 "what a multiprocessor of sm_90 has, of which it keeps 1 KB a block");
   static_assert(!PAIRED || BLOCK_KV / TMA_BOX_KEYS % 2 == 0, "each of a pair asks for half of the boxes");
   static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0, "panels keep the swizzle");
 
-  // After the loop the partial state takes the place of the tiles.
-  static constexpr int STATES = 1;
-  static constexpr int STATE_STRIDE = D + 8;  // two banks' worth of padding
-  static constexpr int STATE_STEP = BLOCK_M * STATE_STRIDE * 4;
-  static constexpr int ML_OFFSET = STATE_STEP;  // float2 [1, BLOCK_M]
-  static constexpr int RECEIVED_ML_OFFSET = ML_OFFSET + BLOCK_M * 8;  // float2 [cluster, BLOCK_M]
-
-  // Byte offset of a chunk in a tile of k or v.
-  static __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
-    return panel_offset(row, chunk, BLOCK_KV);
-  }
   // The key of a 16-byte chunk. Chunks are numbered as they lie in shared memory: eight per key of a panel.
   static __device__ __forceinline__ int key_of(int chunk) { return chunk / 8 % BLOCK_KV; }
-  static __host__ __device__ constexpr int received_o_offset(int cluster) {  // float4
-    return RECEIVED_ML_OFFSET + cluster * BLOCK_M * 8;
-  }
-  // The share of each block is rounded up to whole chunks of 16 bytes.
-  static_assert(received_o_offset(MAX_CLUSTER) + (BLOCK_M * STATE_CHUNKS + MAX_CLUSTER) * 16 <=
-                    BARRIER_OFFSET,
-                "what a cluster's blocks send lies clear of the barrier that counts it");
-  static int shared_bytes(int) { return LOOP_BYTES; }
+  static int shared_bytes(int) { return SHARED_BYTES; }
 };
 
 // The ring buffer's barriers and tiles. Keys and values of a stage have barriers of their own.
-// `smem`, here and below: the block's shared memory, [LOOP_BYTES], laid out as in WgmmaConfig.
+// `smem`, here and below: the block's shared memory, [SHARED_BYTES], laid out as in WgmmaConfig.
 template <class C>
 struct Ring {
   uint32_t base;  // of shared memory
@@ -108,8 +87,7 @@ struct Ring {
   __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(1, stage); }
   __device__ __forceinline__ uint32_t keys_free(int stage) const { return barrier(2, stage); }
   __device__ __forceinline__ uint32_t values_free(int stage) const { return barrier(3, stage); }
-  // These two replace values_full if values come by TMA and are scanned first. The first says that the copies have
-  // landed, the second that all scanning threads are done.
+  // These two replace values_full if values are scanned first. The first says that the copies have landed, the second that all scanning threads are done.
   __device__ __forceinline__ uint32_t values_landed(int stage) const { return barrier(4, stage); }
   __device__ __forceinline__ uint32_t values_scanned(int stage) const { return barrier(5, stage); }
   __device__ __forceinline__ uint32_t queries_full() const { return barrier(6, 0); }
@@ -119,12 +97,11 @@ struct Ring {
     return reinterpret_cast<volatile int64_t*>(smem + C::ZEROED_OFFSET);
   }
 
-  __device__ void init(unsigned char* smem, bool use_tma) const {
-    const int copiers = use_tma ? 1 : C::COPY_THREADS;
+  __device__ void init(unsigned char* smem) const {
     for (int stage = 0; stage < C::STAGES; ++stage) {
       zeroed(smem)[stage] = -1;
-      barrier_init(keys_full(stage), copiers);
-      barrier_init(values_full(stage), copiers);
+      barrier_init(keys_full(stage), 1);
+      barrier_init(values_full(stage), 1);
       barrier_init(values_landed(stage), 1);
       barrier_init(values_scanned(stage), C::SCAN_THREADS);
       constexpr int READERS = C::CONSUMER_WARPS * (C::PAIRED ? 2 : 1);
@@ -135,12 +112,6 @@ struct Ring {
     fence_barrier_init();
   }
 };
-
-// A compile-time constant where blocks are paired.
-template <class C>
-__device__ __forceinline__ bool uses_tma(const FusedParams& fp) {
-  return C::PAIRED || fp.use_tma;
-}
 
 // A stage of the ring buffer, and the parity of its barriers' phase.
 template <class C>
@@ -156,12 +127,6 @@ struct RingPosition {
   }
 };
 
-// The producer threads that scan values.
-template <int THREADS>
-__device__ __forceinline__ void scanners_sync() {
-  asm volatile("barrier.sync 3, %0;" ::"n"(THREADS) : "memory");
-}
-
 // A consumer warpgroup.
 __device__ __forceinline__ void warpgroup_sync(int warpgroup) {
   asm volatile("barrier.sync %0, 128;" ::"r"(4 + warpgroup) : "memory");
@@ -176,59 +141,11 @@ __device__ __forceinline__ int64_t keys_seen_by_all(const FusedParams& fp, const
   return seen == fp.p.Skv ? ALL : seen - at.key_begin;
 }
 
-// Producer by cp.async: every key block of the split, as stages become free.
+// Producer: one thread requests the copies, the other warps scan values.
 template <class C>
-__device__ __forceinline__ void produce(const FusedParams& fp, const WorkUnit& at,
-                                        const Ring<C>& ring, unsigned char* smem, int thread) {
-  const TileCopier<C> k_copier(fp, fp.p.k, fp.p.k_stride, at, thread);
-  const TileCopier<C> v_copier(fp, fp.p.v, fp.p.v_stride, at, thread);
-  const int64_t keys = at.key_end - at.key_begin;
-  const int64_t seen_by_all = keys_seen_by_all<C>(fp, at);
-  const bool aligned = fp.copy_width == 16;
-  const auto copy_block = [&](const TileCopier<C>& copier, uint32_t tile, uint32_t full,
-                              int64_t key0, int count, bool scan, int stage) {
-    if (aligned) {
-      copier.copy(tile, key0, count);
-      if (!scan) {
-        barrier_arrive_after_copies(full);
-        return;
-      }
-      commit_copies();
-      wait_copies<0>();
-    } else {
-      copier.copy_by_element(tile, key0, count);
-    }
-    if (scan) {
-      scanners_sync<C::COPY_THREADS>();  // the other threads' copies have landed too
-      if (zero_non_finite<C>(smem + (tile - ring.base), count, thread, C::COPY_THREADS)) {
-        ring.zeroed(smem)[stage] = key0;
-      }
-    }
-    fence_async_proxy();
-    barrier_arrive(full);
-  };
-  RingPosition<C> position;
-  wait_for_earlier_kernel();
-  trigger_dependent_launch(fp);
-#pragma unroll 1
-  for (int64_t key0 = 0; key0 < keys; key0 += C::BLOCK_KV) {
-    const int count = static_cast<int>(min(static_cast<int64_t>(C::BLOCK_KV), keys - key0));
-    const int stage = position.stage;
-    // In the first round this does not wait: on a new barrier the phase before the first counts as complete.
-    barrier_wait(ring.keys_free(stage), position.parity ^ 1);
-    copy_block(k_copier, ring.keys(stage), ring.keys_full(stage), key0, count, false, stage);
-    barrier_wait(ring.values_free(stage), position.parity ^ 1);
-    copy_block(v_copier, ring.values(stage), ring.values_full(stage), key0, count,
-               key0 + C::BLOCK_KV > seen_by_all, stage);
-    position.advance();
-  }
-}
-
-// Producer by TMA: one thread requests the copies, the other warps scan values.
-template <class C>
-__device__ __forceinline__ void produce_by_tma(const FusedParams& fp, const TensorMaps& maps,
-                                              const WorkUnit& at, const Ring<C>& ring,
-                                              unsigned char* smem, int thread) {
+__device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps& maps,
+                                        const WorkUnit& at, const Ring<C>& ring,
+                                        unsigned char* smem, int thread) {
   constexpr int64_t BLOCK_KV = C::BLOCK_KV;
   const int64_t seen_by_all = keys_seen_by_all<C>(fp, at);
   const int64_t keys = at.key_end - at.key_begin;
@@ -251,7 +168,12 @@ __device__ __forceinline__ void produce_by_tma(const FusedParams& fp, const Tens
     return;
   }
   if (thread > 0) return;
-  const auto copy_tile = [&](const CUtensorMap& map, uint32_t tile, int64_t block, uint32_t full) {
+  // TMA takes no stride of 0: the map has one batch entry or head there.
+  const auto tma_index = [](int64_t stride, uint32_t index) { return stride == 0 ? 0 : static_cast<int>(index); };
+  const auto copy_tile = [&](const CUtensorMap& map, const Strides4& stride, uint32_t tile, int64_t block,
+                             uint32_t full) {
+    const int head = tma_index(stride.head, at.head_kv);
+    const int batch = tma_index(stride.batch, at.batch);
     barrier_arrive_expect_bytes(full, C::TILE_BYTES);
     const int key0 = static_cast<int>(at.key_begin + block * BLOCK_KV);
 #pragma unroll
@@ -262,9 +184,9 @@ __device__ __forceinline__ void produce_by_tma(const FusedParams& fp, const Tens
         const uint32_t to = tile + (panel * C::BLOCK_KV + box * C::TMA_BOX_KEYS) * 128;
         const int key = key0 + box * C::TMA_BOX_KEYS;
         if constexpr (C::PAIRED) {
-          tma_copy_multicast(to, map, panel * 64, key, at.head_kv, at.batch, full);
+          tma_copy_multicast(to, map, panel * 64, key, head, batch, full);
         } else {
-          tma_copy(to, map, panel * 64, key, at.head_kv, at.batch, full);
+          tma_copy(to, map, panel * 64, key, head, batch, full);
         }
       }
     }
@@ -275,10 +197,11 @@ __device__ __forceinline__ void produce_by_tma(const FusedParams& fp, const Tens
 #pragma unroll 1
   for (int64_t block = 0; block < blocks; ++block) {
     const int stage = position.stage;
+    // In the first round this does not wait: on a new barrier the phase before the first counts as complete.
     barrier_wait(ring.keys_free(stage), position.parity ^ 1);
-    copy_tile(maps.k, ring.keys(stage), block, ring.keys_full(stage));
+    copy_tile(maps.k, fp.p.k_stride, ring.keys(stage), block, ring.keys_full(stage));
     barrier_wait(ring.values_free(stage), position.parity ^ 1);
-    copy_tile(maps.v, ring.values(stage), block,
+    copy_tile(maps.v, fp.p.v_stride, ring.values(stage), block,
               block < first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
     position.advance();
   }
@@ -302,7 +225,7 @@ __device__ __forceinline__ void load_query_tile(const FusedParams& fp, const Wor
   using Traits = typename C::Traits;
   wait_for_earlier_kernel();
   trigger_dependent_launch(fp);
-  copy_queries<C>(fp, at, fp.copy_width == 16, thread, C::THREADS, [&](int row, int chunk) {
+  copy_queries<C, false>(fp, at, thread, C::THREADS, [&](int row, int chunk) {
     return ring.base + panel_offset(row, chunk, C::BLOCK_M);
   });
   wait_copies<0>();
@@ -444,12 +367,11 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
   };
   const auto await = [&](uint32_t full, uint32_t parity) {
     barrier_wait(full, parity);
-    if (!uses_tma<C>(fp)) fence_async_proxy();  // TMA and wgmma share the async proxy
     __syncwarp();
   };
   RingPosition<C> scanned;  // counts only key blocks whose values are scanned
   const auto await_values = [&](int64_t key0, const RingPosition<C>& last, auto plain) {
-    if (!plain && uses_tma<C>(fp) && key0 + C::BLOCK_KV > seen_by_tile) {
+    if (!plain && key0 + C::BLOCK_KV > seen_by_tile) {
       await(ring.values_scanned(last.stage), scanned.parity);
       scanned.advance();
     } else {
@@ -573,12 +495,9 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
   const int lane = threadIdx.x % 32;
   const Ring<C> ring{shared_address(wgmma_smem)};
   if (threadIdx.x == 0) {
-    ring.init(wgmma_smem, uses_tma<C>(fp));
-    if (uses_tma<C>(fp)) {
-      prefetch_tensor_map(maps.k);
-      prefetch_tensor_map(maps.v);
-    }
-    if (fp.cluster_size > 1) exchange_init(ring.base + C::EXCHANGE_OFFSET);
+    ring.init(wgmma_smem);
+    prefetch_tensor_map(maps.k);
+    prefetch_tensor_map(maps.v);
   }
   const WorkUnit at = locate<C>(fp);
   block_sync();
@@ -589,49 +508,30 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
 
   if (warp >= C::CONSUMER_WARPS) {
     if constexpr (C::UNEVEN_REGISTERS) release_registers<C::PRODUCER_REGISTERS>();
-    const int thread = static_cast<int>(threadIdx.x) - C::THREADS;
-    if (uses_tma<C>(fp)) {
-      produce_by_tma<C>(fp, maps, at, ring, wgmma_smem, thread);
-    } else {
-      produce<C>(fp, at, ring, wgmma_smem, thread);
-      wait_copies<0>();
-    }
-    // The producers may exit here: the cluster barrier counts exited threads as arrived, and epilogue_sync counts
-    // consumers only.
+    produce<C>(fp, maps, at, ring, wgmma_smem, static_cast<int>(threadIdx.x) - C::THREADS);
   } else {
     if constexpr (C::UNEVEN_REGISTERS) acquire_registers<C::CONSUMER_REGISTERS>();
-    {
-      LaneState<C> state;
-      state.clear();
-      load_query_tile<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
-      consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
-      if (C::PAIRED || fp.merge_lanes > 0) {
-        store_partial_state<C>(fp, at, warp, lane, state);
-        return;
-      }
-      if (fp.splits.divisor == 1) {
-        store_finished_rows<C>(fp, at, wgmma_smem, warp, lane, state);
-        return;
-      }
-      epilogue_sync<C::THREADS>();
-      if (fp.cluster_size > 1) cluster_arrive();  // release: our tiles are free, others may send
-      store_group_state<C>(at, wgmma_smem, reinterpret_cast<float2*>(wgmma_smem + C::ML_OFFSET),
-                           warp, lane, state);
+    LaneState<C> state;
+    state.clear();
+    load_query_tile<C>(fp, at, ring, wgmma_smem, static_cast<int>(threadIdx.x));
+    consume<C>(fp, at, ring, wgmma_smem, warp, lane, state);
+    if (C::PAIRED || fp.merge_lanes > 0) {
+      store_partial_state<C>(fp, at, warp, lane, state);
+    } else {
+      store_finished_rows<C>(fp, at, wgmma_smem, warp, lane, state);
     }
-    epilogue_sync<C::THREADS>();
-    merge_and_store<C>(fp, at, wgmma_smem);
   }
 #endif
 }
 
 template <class C>
-cudaError_t launch_wgmma_config(FusedParams fp, cudaStream_t stream) {
+cudaError_t launch_wgmma_config(const FusedParams& fp, cudaStream_t stream) {
   constexpr ElementType TYPE =
       std::is_same_v<typename C::Element, __half> ? ElementType::fp16 : ElementType::bf16;
   TensorMaps maps{};
-  fp.use_tma = fp.use_tma && make_tensor_maps(fp.p, TYPE, C::TMA_BOX_KEYS, &maps);
+  if (!make_tensor_maps(fp.p, TYPE, C::TMA_BOX_KEYS, &maps)) return cudaErrorNotSupported;
   if constexpr (C::WARPGROUPS == 2 && !C::PAIRED) {
-    if (fp.paired && fp.use_tma) {
+    if (fp.paired) {
       using Paired = WgmmaConfig<typename C::Element, C::D, 2, false, true>;
       return launch_blocks<Paired, wgmma_kernel<Paired>>(fp, stream, maps);
     }

@@ -1,0 +1,59 @@
+// What the layout of q, k and v in memory allows: how wide a copy can be, and whether TMA can read k and v.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "../../params.h"
+
+namespace kbtool::cuda {
+
+constexpr int64_t ELEMENT_BYTES = 2;
+
+// All strides of dimensions of more than one index, and the address, as bits: where the low ones are 0, every row
+// is aligned. A copy never crosses a row's end, so the row's length counts too.
+inline uint64_t alignment_bits(const void* base, const Strides4& stride, int64_t batch, int64_t heads,
+                               int64_t rows, int64_t D) {
+  uint64_t bits = static_cast<uint64_t>(D * ELEMENT_BYTES) | reinterpret_cast<uintptr_t>(base);
+  const auto include = [&](int64_t size, int64_t elements) {
+    if (size > 1) bits |= static_cast<uint64_t>(elements * ELEMENT_BYTES);
+  };
+  include(batch, stride.batch);
+  include(heads, stride.head);
+  include(rows, stride.seq);
+  return bits;
+}
+
+// The widest copy, in bytes, that every row of k and v is made of: 16, 8, 4 or 2 (one element).
+inline int copy_width(const SplitKParams& p) {
+  if (p.D > 1 && (p.k_stride.dim != 1 || p.v_stride.dim != 1)) return ELEMENT_BYTES;
+  const uint64_t bits = alignment_bits(p.k, p.k_stride, p.B, p.Hkv, p.Skv, p.D) |
+                        alignment_bits(p.v, p.v_stride, p.B, p.Hkv, p.Skv, p.D);
+  for (const int width : {16, 8, 4}) {
+    if (bits % width == 0) return width;
+  }
+  return ELEMENT_BYTES;
+}
+
+// Whether rows of q are copied 16 bytes at a time, or else element by element.
+inline bool q_is_aligned(const SplitKParams& p) {
+  return p.q_stride.dim == 1 && alignment_bits(p.q, p.q_stride, p.B, p.H, p.Sq, p.D) % 16 == 0;
+}
+
+// Whether TMA can read this k or v, [B, Hkv, Skv, D] by strides. A stride over a single element is never used. That
+// of a single batch entry must be valid all the same, so that one entry is planned as it is in a larger batch. With
+// a stride of 0 all batch entries, or all heads, are one to it.
+inline bool tma_reads(const void* base, const Strides4& stride, const SplitKParams& p) {
+  constexpr int64_t MAX_SIZE = int64_t{1} << 31;  // coordinates are 32 bits with a sign
+  if (p.Skv == 0 || stride.dim != 1 || reinterpret_cast<uintptr_t>(base) % 16 != 0) return false;
+  const auto valid = [](int64_t elements) { return elements >= 0 && elements * ELEMENT_BYTES % 16 == 0; };
+  return p.Skv <= MAX_SIZE && p.Hkv <= MAX_SIZE && p.B <= MAX_SIZE &&
+         (p.Skv == 1 || (stride.seq > 0 && valid(stride.seq))) && (p.Hkv == 1 || valid(stride.head)) &&
+         valid(stride.batch);
+}
+
+inline bool tma_reads(const SplitKParams& p) {
+  return tma_reads(p.k, p.k_stride, p) && tma_reads(p.v, p.v_stride, p);
+}
+
+}  // namespace kbtool::cuda
