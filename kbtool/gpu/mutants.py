@@ -25,7 +25,7 @@ def plan_mutant(plan: BuildPlan, mutant: Mutant, folder: Path) -> BuildPlan:
         UsageError: the sources have changed since ``plan`` was made.
     """
     if mutant.file not in plan.sources:
-        raise ValueError(f"{mutant.file} is no source or header of target {plan.target}")
+        raise ValueError(f"{mutant.file} is not a source or header of target {plan.target}")
     for name, known in plan.sources.items():
         content = (plan.folder / name).read_bytes()
         if hashlib.sha256(content).hexdigest() != known:

@@ -185,7 +185,7 @@ REFUSED: list[tuple[str, dict[str, Any], Callable[[str], str] | None, str]] = [
     ("an address", {"parameters": {"host": "10.1.2.3"}}, None, "holds the address of a machine"),
     ("a secret", {"parameters": {"key": "ghp_" + "a1B2c3D4e5" * 3}}, None, "a GitHub token"),
     ("a stranger", {"session": "2020-01-01-gone"}, None,
-     "its session, 2020-01-01-gone, is not here: --session ID takes the run into one"),
+     "its session, 2020-01-01-gone, is not here: import into another one with --session"),
 ]  # fmt: skip
 
 
@@ -221,12 +221,12 @@ def test_a_run_of_the_same_name_with_other_content_is_refused(here, there, kbtoo
     other = there.write("other.json", sealed(a_run(parameters={"n": "2"})))
     done = kbtool("session", "import", str(first), str(other), root=here.root)
     assert done.code == 1
-    assert f"{other}:1: run: {FIRST} is {first} too, with other content" in done.out
+    assert f"{other}:1: run: {FIRST} is also {first}, with different content" in done.out
     assert kbtool("session", "import", str(first), root=here.root).code == 0
     before = files_of(here)
     done = kbtool("session", "import", str(other), "--session", "B", root=here.root)
     assert done.code == 1
-    assert f"is sessions/2025-01-01-a/runs/{FIRST}.json too" in done.out
+    assert f"is also sessions/2025-01-01-a/runs/{FIRST}.json, with different" in done.out
     assert files_of(here) == before
 
 

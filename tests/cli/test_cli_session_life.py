@@ -66,7 +66,7 @@ def running(base, hours, name="a"):
         ("1..2 h ago", "is no time; write 14:30"),
         ("25:00", "is no time; write 14:30"),
         ("9999-01-01T10:00", "is in the future"),
-        ("3 h ago", "is before .*, the latest time in the record of .*-a has"),
+        ("3 h ago", "is before .*, the latest time in the record of .*-a;"),
     ],
 )
 def test_a_time_that_cannot_be_is_refused(base, kbtool, at, said):

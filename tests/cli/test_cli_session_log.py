@@ -103,7 +103,7 @@ def test_only_what_showed_it_confirms_a_fix_where_the_newest_validation_failed(b
         (["--shown-by", f"{failed}#status"], "is not a step of a run; write RUN#steps.ID"),
         (["--shown-by", f"{failed}#steps.none"], "--shown-by: .*none.* lists the runs"),
         (["--shown-by", "20250101T080000Z-look#steps.check"], "there is no record .* lists the"),
-        (["--shown-by", "#fixes.f"], "is no step of a run"),
+        (["--shown-by", "#fixes.f"], "is not a step of a run"),
         (["--shown-by", f"{passed}#steps.check", "--unconfirmed"], "--unconfirmed that none did"),
     ):
         done = fix(*arguments)
