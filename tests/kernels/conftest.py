@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 import torch
 from attention_rule import ARCHITECTURE, FOLDER, MANIFEST, Place
+from plans import Make, planner
 
 from kbtool.gpu.build import build
 from kbtool.gpu.build_plan import plan_build
+from kbtool.store.lock import lock
 
 
 def build_library(cache: Path) -> Path:
@@ -51,6 +53,13 @@ def interface(build_cache: Path) -> ModuleType:
 @pytest.fixture(scope="session")
 def harness(interface: ModuleType) -> Any:
     return import_file(FOLDER / "harness.py", "split_k_attention_harness")
+
+
+@pytest.fixture(scope="session")
+def plan(shared: Path) -> Make:
+    """The planner of the CUDA kernels, which needs no card."""
+    with lock(shared / "plan.lock"):
+        return planner(shared / "plan.so")
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,169 @@
+"""How a plan cuts a call: it covers it, keeps a card busy, and gives the same bits in any batch."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from plans import B200, CARDS, CLUSTERS, H100, H200, SILENT, Make, calls
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    sizes=calls(),
+    splits=st.integers(0, 300),
+    wgmma=st.booleans(),
+    card=CARDS,
+)
+def test_any_call_is_cut_into_whole_clusters_that_cover_it(
+    plan: Make, sizes: tuple[int, ...], splits: int, wgmma: bool, card: tuple[int, ...]
+) -> None:
+    B, H, Hkv, Sq, Skv, _ = sizes
+    wgmma = wgmma and card[0] == 90
+    made = plan(sizes, splits, card, wgmma)
+    rows, unit = H // Hkv * Sq, 64 if wgmma else 16
+    rows_of_tile = made.row_units * unit
+    assert made.tiles_per_head * rows_of_tile >= rows > (made.tiles_per_head - 1) * rows_of_tile - 1
+    assert made.output_tiles == B * Hkv * made.tiles_per_head
+    assert made.num_splits == splits or splits == 0
+    assert 1 <= made.cluster_size <= max(card[3], 1)
+    assert made.num_splits % made.cluster_size == 0
+    groups = made.num_splits // made.cluster_size
+    merged_last = groups > 1 and made.merge_lanes == 0
+    assert made.num_counters == (made.output_tiles * made.cluster_size if merged_last else 0)
+    assert (made.merge_lanes > 0) == (wgmma and groups > 1)
+    assert made.cluster_size == 1 or not wgmma
+    assert (made.workspace_numel > 0) == (groups > 1 and B * H * Sq > 0)
+    if splits == 0:
+        least = 256 if wgmma else 32 if rows <= 16 or card[0] != 90 else 8
+        assert 1 <= made.num_splits <= max(Skv // least, 2 if Skv >= 128 else 1, 1)
+
+
+DECIDES_BITS = (
+    "num_splits", "cluster_size", "tiles_per_head", "row_units", "merge_lanes", "ragged_blocks",
+    "small_ring", "paired", "wgmma_is_faster",
+)  # fmt: skip
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    sizes=calls(),
+    splits=st.integers(1, 300),
+    wgmma=st.booleans(),
+    lengths=st.booleans(),
+    card=CARDS,
+)
+@example(sizes=(4, 6, 2, 5, 700, 64), splits=18, wgmma=True, lengths=False, card=H200)  # lanes
+@example(sizes=(64, 32, 8, 1, 1024, 128), splits=1, wgmma=True, lengths=False, card=H200)  # ring
+@example(sizes=(64, 32, 8, 1, 4096, 128), splits=16, wgmma=False, lengths=False, card=H200)
+def test_given_splits_are_cut_and_merged_alike_whatever_the_batch(
+    plan: Make,
+    sizes: tuple[int, ...],
+    splits: int,
+    wgmma: bool,
+    lengths: bool,
+    card: tuple[int, ...],
+) -> None:
+    wgmma = wgmma and card[0] == 90
+    B, *of_entry = sizes
+    whole = plan((max(B, 1), *of_entry), splits, card, wgmma, lengths)
+    one = plan((1, *of_entry), splits, card, wgmma, lengths)
+    for name in DECIDES_BITS:
+        assert getattr(whole, name) == getattr(one, name), name
+    assert whole.output_tiles == max(B, 1) * one.output_tiles
+
+
+@settings(max_examples=500, deadline=None)
+@given(sizes=calls(), card=CARDS, wgmma=st.booleans())
+@example(sizes=(4, 16, 8, 1, 16384, 256), card=H100, wgmma=True)
+@example(sizes=(64, 32, 8, 1, 1024, 128), card=H200, wgmma=True)
+def test_a_batch_is_planned_as_its_entries_as_heads_of_one(
+    plan: Make, sizes: tuple[int, ...], card: tuple[int, ...], wgmma: bool
+) -> None:
+    """So the tune step times: a given number of splits cuts each entry by itself."""
+    wgmma = wgmma and card[0] == 90
+    B, H, Hkv, *rest = sizes
+    assume(B > 0)
+    chosen = plan(sizes, 0, card, wgmma)
+    whole = plan((1, B * H, B * Hkv, *rest), 0, card, wgmma)
+    assert whole == chosen  # what the own choice is timed as
+    given = plan((1, B * H, B * Hkv, *rest), chosen.num_splits, card, wgmma)
+    if given.row_units == chosen.row_units:  # else the plan takes smaller tiles than it is given
+        assert given._replace(wgmma_is_faster=0) == chosen._replace(wgmma_is_faster=0)
+    else:
+        assert not wgmma and given.num_splits == chosen.num_splits
+
+
+@settings(max_examples=500, deadline=None)
+@given(sizes=calls(), card=st.sampled_from((H100, H200, SILENT)), wgmma=st.booleans())
+@example(sizes=(1, 32, 8, 1, 262144, 128), card=H200, wgmma=True)  # two blocks to a multiprocessor
+def test_clusters_run_at_the_same_time(
+    plan: Make, sizes: tuple[int, ...], card: tuple[int, ...], wgmma: bool
+) -> None:
+    """A sixteenth cluster of 8 would wait for the other fifteen."""
+    made = plan(sizes, card=card, wgmma=wgmma)
+    if made.num_splits > 1:
+        clusters = made.num_splits // made.cluster_size * made.output_tiles
+        _, H, Hkv, Sq, _, D = sizes
+        small_tile = not wgmma and H // Hkv * Sq > 16 and made.row_units == 1 and D <= 128
+        assert clusters <= CLUSTERS[made.cluster_size] * (2 if made.small_ring or small_tile else 1)
+
+
+@pytest.mark.parametrize("rows", [1, 20, 64, 128])
+@pytest.mark.parametrize(
+    ("card", "wgmma"),
+    [(H100, False), (H200, False), (SILENT, False), (B200, False), (H100, True), (H200, True),
+     (SILENT, True)],
+)  # fmt: skip
+def test_long_keys_keep_a_card_busy_and_no_block_merges_many_splits_alone(
+    plan: Make, card: tuple[int, ...], wgmma: bool, rows: int
+) -> None:
+    for heads in range(1, 67):
+        made = plan((1, rows * heads, heads, 1, 1 << 20, 128), card=card, wgmma=wgmma)
+        blocks, groups = made.output_tiles * made.num_splits, made.num_splits // made.cluster_size
+        small_tile = not wgmma and rows > 16 and made.row_units == 1
+        assert card[1] // 3 <= blocks <= card[1] * (2 if made.small_ring or small_tile else 1)
+        assert made.merge_lanes > 0 or groups <= 4 or (made.cluster_size >= 2 and groups <= 24)
+
+
+@pytest.mark.parametrize("multiprocessors", [7, 14, 16, 18, 23, 30, 60, 114])
+def test_a_part_of_a_card_is_kept_busy_by_few_heads(plan: Make, multiprocessors: int) -> None:
+    for heads in (1, 2, 3, 4):
+        for clusters in (CLUSTERS, [0] * 9):
+            part = (90, multiprocessors, 4814 * multiprocessors // 132, 8, *clusters)
+            made = plan((1, 64 * heads, heads, 1, 1 << 20, 128), card=part, wgmma=True)
+            blocks = made.output_tiles * made.num_splits
+            assert multiprocessors // 2 <= blocks <= max(multiprocessors, heads)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "blocks"),
+    [
+        ((32, 32, 8, 1, 131072, 128), 264),
+        ((2, 32, 8, 1, 16384, 128), 264),
+        ((1, 32, 8, 1, 131072, 128), 0),  # one entry: cut by what it has
+        ((4, 32, 8, 1, 1024, 128), 0),  # nobody waits long for 1024 keys
+        ((241, 32, 8, 1, 8192, 128), 0),  # more entries than fit beside the tiles
+        ((32, 32, 8, 8, 32768, 128), 132),  # two row units: one block a multiprocessor
+        ((32, 32, 8, 64, 32768, 128), 0),  # several tiles a KV head
+        ((200, 32, 32, 1, 1 << 20, 128), 0),  # too many places for 32 bits
+    ],
+)
+def test_unlike_lengths_are_shared_out_where_a_block_could_keep_others_waiting(
+    plan: Make, sizes: tuple[int, ...], blocks: int
+) -> None:
+    made = plan(sizes, lengths=True)
+    assert made.ragged_blocks == blocks
+    if blocks:
+        B, H, Hkv, Sq, _, D = sizes
+        assert made.num_counters == B * Hkv
+        assert made.workspace_numel == 2 * blocks * (H // Hkv * Sq) * (D + 2)
+    assert plan(sizes).ragged_blocks == 0
+    assert plan(sizes, splits=3, lengths=True).ragged_blocks == 0
+
+
+def test_lengths_that_are_shared_out_keep_tiles_of_all_rows(plan: Make) -> None:
+    sizes = (32, 32, 8, 16, 32768, 128)
+    shared = plan(sizes, card=H200, lengths=True)
+    assert (shared.row_units, shared.tiles_per_head, shared.ragged_blocks) == (4, 1, 132)
+    assert not shared.wgmma_is_faster
