@@ -1,4 +1,4 @@
-"""Run kbtool in a new process, forked and not started anew: half a second less a command."""
+"""Run kbtool in a new process, forked instead of started: half a second less a command."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def run(arguments: list[str], folder: Path, env: dict[str, str]) -> Result:
     """Run ``kbtool`` with these arguments in a folder, with these variables of the environment."""
     if any(name.startswith("PYTHON") for name in env):  # an interpreter reads them as it starts
         return in_an_interpreter(arguments, folder, env)
-    with TemporaryDirectory() as said:
-        command = SERVER.Process(target=_command, args=(arguments, folder, env, Path(said)))
+    with TemporaryDirectory() as captured:
+        command = SERVER.Process(target=_command, args=(arguments, folder, env, Path(captured)))
         command.start()
         command.join(LIMIT_S)
         if command.is_alive():
@@ -41,7 +41,7 @@ def run(arguments: list[str], folder: Path, env: dict[str, str]) -> Result:
             raise TimeoutError(f"kbtool {' '.join(arguments)}: {LIMIT_S} s are over")
         assert command.exitcode is not None
         return Result(
-            command.exitcode, (Path(said) / "1").read_text(), (Path(said) / "2").read_text()
+            command.exitcode, (Path(captured) / "1").read_text(), (Path(captured) / "2").read_text()
         )
 
 
@@ -59,14 +59,14 @@ def in_an_interpreter(arguments: list[str], folder: Path, env: dict[str, str]) -
     return Result(done.returncode, done.stdout, done.stderr)
 
 
-def _command(arguments: list[str], folder: Path, env: dict[str, str], said: Path) -> None:
+def _command(arguments: list[str], folder: Path, env: dict[str, str], captured: Path) -> None:
     from kbtool.cli.main import main
 
     os.chdir(folder)
     os.environ.update({"PYTHONPATH": str(REPOSITORY), **env})
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, name in ((1, "stdout"), (2, "stderr")):
-        with (said / str(number)).open("wb") as file:
+        with (captured / str(number)).open("wb") as file:
             os.dup2(file.fileno(), number)
         setattr(sys, name, os.fdopen(number, "w", closefd=False))
     sys.argv = ["kbtool", *arguments]

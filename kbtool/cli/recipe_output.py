@@ -100,7 +100,7 @@ def _print_headlines(stands: Sequence[Headline]) -> None:
 
     rows = []
     for one in stands:
-        said = (one.said(between=between) for between in (True, False))
+        said = (one.mean_and_spread(between=between) for between in (True, False))
         means = [f"{mean} ({spread})" if spread else mean for mean, spread in said]
         rows.append([one.label, *means, one.against])
     click.echo()

@@ -63,9 +63,9 @@ class Standing(NamedTuple):
 class Headline(NamedTuple):
     """How ours stands on the cases of one set and dtype, on one machine."""
 
-    told: Group
+    newest: Group
     """The newest group of the commit that the headline is of."""
-    same: list[Group]
+    pooled: list[Group]
     """It and the other quiet groups of that commit, newest first."""
     between: Standing | None
     """By the times between plain kernels, which leads; ``None`` where no run has them."""
@@ -82,7 +82,7 @@ class Headline(NamedTuple):
     def cases(self) -> list[BenchmarkCase]:
         """The cases as the newest run timed them, with the arms that only older ones timed."""
         found: dict[str, BenchmarkCase] = {}
-        for group in self.same:
+        for group in self.pooled:
             for case in group.cases:
                 newer = found.get(case.name)
                 arms = {**case.arms, **newer.arms} if newer else case.arms
@@ -92,24 +92,24 @@ class Headline(NamedTuple):
     @property
     def label(self) -> str:
         """The case set, the dtype and how many cases."""
-        return f"{self.told.title} ({many(len(self.cases), 'case')})"
+        return f"{self.newest.title} ({many(len(self.cases), 'case')})"
 
     def with_peer(self, peer: str) -> Group:
         """The newest group of the commit in which a peer was timed and right, else one that says
         why it was not, else the newest."""
-        right = (group for group in self.same if group.against(peer))
+        right = (group for group in self.pooled if group.against(peer))
         says_why = (
             group
-            for group in self.same
+            for group in self.pooled
             if any(peer in case.absent or peer in case.peers for case in group.cases)
         )
-        return next(right, None) or next(says_why, self.told)
+        return next(right, None) or next(says_why, self.newest)
 
     @property
     def against(self) -> str:
         """The peers, and which are missing: it stands in the line of every ratio."""
-        if self.told.noise_reason:
-            return f"no ratio, {self.told.noise_reason}"
+        if self.newest.noise_reason:
+            return f"no ratio, {self.newest.noise_reason}"
         named = listed(self.peers)
         if not named:
             parts = ["no ratio: no peer was timed and right"]
@@ -122,10 +122,10 @@ class Headline(NamedTuple):
             reasons.setdefault(why, []).append(peer)
         parts += [f"{listed(peers)} {why}" for why, peers in reasons.items()]
         if self.not_taken:
-            parts.append(f"{self.told.dtype}: no {listed(self.not_taken)}")
+            parts.append(f"{self.newest.dtype}: no {listed(self.not_taken)}")
         return "; ".join(parts)
 
-    def said(self, *, between: bool) -> tuple[str, str]:
+    def mean_and_spread(self, *, between: bool) -> tuple[str, str]:
         """The mean by one measure and what stands beside it; else why there is none, or a dash."""
         standing = self.between if between else self.chain
         if standing is not None:
@@ -139,7 +139,7 @@ def headlines(every: Sequence[Group]) -> list[Headline]:
     Args:
         every: the groups of one machine, newest first.
     """
-    return [headline(every, told) for told in newest_of_sets(every)]
+    return [headline(every, newest) for newest in newest_of_sets(every)]
 
 
 def headlines_of(run: Run, runs: Iterable[Run], kernel: Kernel) -> list[tuple[Machine, Headline]]:
@@ -154,39 +154,39 @@ def headlines_of(run: Run, runs: Iterable[Run], kernel: Kernel) -> list[tuple[Ma
     last.pop(run.id, None)
     found = groups([run, *reversed(last.values())], kernel)
     return [
-        (machine, headline(every, told))
+        (machine, headline(every, newest))
         for machine, every in found.items()
-        for told in every
-        if told.run is run
+        for newest in every
+        if newest.run is run
     ]
 
 
-def headline(every: Sequence[Group], told: Group) -> Headline:
-    """The headline of the commit that ``told`` was measured at.
+def headline(every: Sequence[Group], newest: Group) -> Headline:
+    """The headline of the commit that ``newest`` was measured at.
 
     Args:
-        every: the groups of one machine, newest first, ``told`` among them.
-        told: whose case set, dtype and commit it is of. If it is noisy there is no ratio.
+        every: the groups of one machine, newest first, ``newest`` among them.
+        newest: whose case set, dtype and commit it is of. If it is noisy there is no ratio.
     """
-    if told.noise_reason:
-        return Headline(told, [told], None, None, [], {}, [])
-    same = of_the_commit(every, told)
-    chain, between = _ratios(same, between=False), _ratios(same, between=True)
+    if newest.noise_reason:
+        return Headline(newest, [newest], None, None, [], {}, [])
+    pooled = of_the_commit(every, newest)
+    chain, between = _ratios(pooled, between=False), _ratios(pooled, between=True)
     leading = between or chain
-    cases = {case.name for group in same for case in group.cases}
+    cases = {case.name for group in pooled for case in group.cases}
     timed = _cases_of_peers(leading)
-    known = _timed_before(group for group in every if group.kind == told.kind)
+    known = _timed_before(group for group in every if group.kind == newest.kind)
     missing = {}
     for peer, before in known.items():
         lacking = before & cases - timed.get(peer, set())
         if peer not in timed:
-            missing[peer] = _why(every, same, told, peer, peer in _cases_of_peers(chain))
+            missing[peer] = _why(every, pooled, newest, peer, peer in _cases_of_peers(chain))
         elif lacking:
             missing[peer] = f"not timed in {len(lacking)} of {many(len(cases), 'case')}"
-    of_any_dtype = _timed_before(group for group in every if group.case_set == told.case_set)
+    of_any_dtype = _timed_before(group for group in every if group.case_set == newest.case_set)
     return Headline(
-        told,
-        same,
+        newest,
+        pooled,
         _standing(between, len(cases)),
         _standing(chain, len(cases)),
         list(timed),
@@ -195,21 +195,21 @@ def headline(every: Sequence[Group], told: Group) -> Headline:
     )
 
 
-def of_the_commit(every: Iterable[Group], told: Group) -> list[Group]:
-    """``told`` and the other quiet groups of its cases and dtype that timed the same commit.
+def of_the_commit(every: Iterable[Group], newest: Group) -> list[Group]:
+    """``newest`` and the other quiet groups of its cases and dtype that timed the same commit.
 
     A run with changes that no commit has stands alone: nobody knows whether another had the same.
     """
     return [
         group
         for group in every
-        if group is told or (not group.noise_reason and _of_the_commit(group, told))
+        if group is newest or (not group.noise_reason and _of_the_commit(group, newest))
     ]
 
 
-def _of_the_commit(group: Group, told: Group) -> bool:
-    one, other = (_commit(of.run) for of in (group, told))
-    return group.kind == told.kind and one is not None and one == other
+def _of_the_commit(group: Group, newest: Group) -> bool:
+    one, other = (_commit(of.run) for of in (group, newest))
+    return group.kind == newest.kind and one is not None and one == other
 
 
 def _commit(run: Run) -> str | None:
@@ -221,9 +221,9 @@ Ratios = dict[str, dict[str, float]]
 """Case → peer → its time ÷ ours, geometric mean over the runs that timed both."""
 
 
-def _ratios(same: Iterable[Group], *, between: bool) -> Ratios:
+def _ratios(pooled: Iterable[Group], *, between: bool) -> Ratios:
     found: dict[str, dict[str, list[float]]] = {}
-    for group in same:
+    for group in pooled:
         for case in group.cases:
             ours = case.arms[group.subject].us(between)
             for peer in group.right_peers(case):
@@ -265,14 +265,14 @@ def _timed_before(every: Iterable[Group]) -> dict[str, set[str]]:
 
 
 def _why(
-    every: Iterable[Group], same: Iterable[Group], told: Group, peer: str, in_chain: bool
+    every: Iterable[Group], pooled: Iterable[Group], newest: Group, peer: str, in_chain: bool
 ) -> str:
     """Why a peer that is known has no ratio by the measure that leads."""
     if in_chain:
         return NOT_BETWEEN
-    if any(peer in case.arms for group in same for case in group.cases):
+    if any(peer in case.arms for group in pooled for case in group.cases):
         return WRONG
-    noisy = (group for group in every if group.noise_reason and _of_the_commit(group, told))
+    noisy = (group for group in every if group.noise_reason and _of_the_commit(group, newest))
     return NOISY if peer in _timed_before(noisy) else NOT_TIMED
 
 
@@ -292,10 +292,10 @@ def as_json(machine: Machine, one: Headline) -> dict[str, Any]:
     return {
         "target": machine.target,
         "machine": machine.name,
-        "case_set": one.told.case_set,
-        "dtype": one.told.dtype,
-        "commit": one.told.run.repository.commit,
-        "runs": [group.run.id for group in one.same],
+        "case_set": one.newest.case_set,
+        "dtype": one.newest.dtype,
+        "commit": one.newest.run.repository.commit,
+        "runs": [group.run.id for group in one.pooled],
         "between": standing(one.between),
         "chain": standing(one.chain),
         "peers": one.peers,

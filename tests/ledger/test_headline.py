@@ -34,7 +34,7 @@ def at(commit: str, *cases: dict[str, Any], dirty: bool = False, **more: Any) ->
 def told(*runs: Run) -> dict[str | None, Headline]:
     """Dtype → its headline; runs newest first."""
     (every,) = groups(runs, KERNEL).values()
-    return {one.told.dtype: one for one in headlines(every)}
+    return {one.newest.dtype: one for one in headlines(every)}
 
 
 def mean(one: Headline) -> float:
@@ -74,7 +74,7 @@ def test_a_peer_that_was_timed_before_and_is_missing_is_said():
     before = at("c1", typed("bf16", ours=10.0, base=10.2, fa3=9.0, cudnn=20.0))
     one = told(newest, before)["bf16"]
     assert one.against == "only base and flex; fa3 and cudnn not timed on this commit"
-    assert one.said(between=False) == ("1.02", "least 1.02; 0 of 1 lost")
+    assert one.mean_and_spread(between=False) == ("1.02", "least 1.02; 0 of 1 lost")
 
 
 def test_a_peer_that_is_missing_in_some_cases_is_said():
@@ -107,7 +107,7 @@ def test_noisy_runs_give_no_headline_and_no_peer():
     alone = told(loud)["bf16"]
     assert (alone.between, alone.chain, alone.peers) == (None, None, [])
     assert alone.against.startswith("no ratio, noisy: ")
-    assert alone.said(between=True) == alone.said(between=False) == ("–", "")
+    assert alone.mean_and_spread(between=True) == alone.mean_and_spread(between=False) == ("–", "")
     beside = told(loud, at("c1", quiet))["bf16"]
     assert mean(beside) == 2 and beside.against == "only base; fa3 timed by noisy runs alone"
 
@@ -116,8 +116,8 @@ def test_a_run_with_changes_that_no_commit_has_stands_alone():
     dirty = at("c1", typed("bf16", ours=1.0, base=2.0), dirty=True)
     clean = at("c1", typed("bf16", ours=1.0, base=2.0, fa3=0.5))
     assert told(dirty, clean)["bf16"].against == "only base; fa3 not timed on this commit"
-    assert told(clean, dirty)["bf16"].same[0].run.id == clean.id
-    assert len(told(clean, dirty)["bf16"].same) == 1
+    assert told(clean, dirty)["bf16"].pooled[0].run.id == clean.id
+    assert len(told(clean, dirty)["bf16"].pooled) == 1
 
 
 def test_the_time_between_plain_kernels_leads_and_a_run_without_it_says_so():
@@ -126,9 +126,9 @@ def test_the_time_between_plain_kernels_leads_and_a_run_without_it_says_so():
     assert one.between is not None and one.chain is not None
     assert one.between.best == {"n1 bf16": ("base", 0.9)}
     assert one.chain.best == {"n1 bf16": ("fa3", 1.1)}
-    assert one.said(between=True) == ("0.900", "least 0.900; 1 of 1 lost")
+    assert one.mean_and_spread(between=True) == ("0.900", "least 0.900; 1 of 1 lost")
     older = told(at("c1", typed("bf16", ours=10.0, base=12.0)))["bf16"]
-    assert older.said(between=True) == ("not measured", "")
+    assert older.mean_and_spread(between=True) == ("not measured", "")
     half = told(at("c1", typed("bf16", **{**case_of, "fa3": 11.0})))["bf16"]
     assert half.against == "only base; fa3 not timed between plain kernels"
 
@@ -137,7 +137,7 @@ def test_where_ours_loses_the_same_line_says_so():
     cases = (typed("bf16", "n1", ours=1.0, base=8.0), typed("bf16", "n8", ours=1.0, base=0.5),
              typed("bf16", "n9", ours=1.0))  # fmt: skip
     one = told(at("c1", *cases))["bf16"]
-    assert one.said(between=False) == (
+    assert one.mean_and_spread(between=False) == (
         "2.00", "least 0.500; 1 of 2 lost; 2 of 3 cases have a peer"
     )  # fmt: skip
 
@@ -169,9 +169,9 @@ def test_a_run_is_told_with_what_other_runs_of_its_commit_timed():
         at("c1", typed("bf16", ours=2.0, base=1.0)).model_copy(update={"kernel": "b", "id": "b"}),
     ]
     ((machine, one),) = headlines_of(mine, [*others, cut_short, mine], KERNEL)
-    assert machine.target == "cpu" and one.told.run is mine  # bf16 alone: it timed no other
+    assert machine.target == "cpu" and one.newest.run is mine  # bf16 alone: it timed no other
     assert one.chain is not None and one.chain.best["n1 bf16"] == ("fa3", 1.5)
-    assert [group.run.id for group in one.same] == ["c1-1", "c1-2", "c1-3"]  # newest first
+    assert [group.run.id for group in one.pooled] == ["c1-1", "c1-2", "c1-3"]  # newest first
     assert one.against == "only base and fa3; old not timed on this commit"
 
 

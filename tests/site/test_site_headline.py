@@ -71,11 +71,16 @@ def test_both_pages_tell_the_real_runs_by_the_rule() -> None:
     expected = []
     for kernel in index.kernels.values():
         ruled = [
-            [*(" ".join(filter(None, one.said(between=between))) for between in (True, False)),
-             one.against]
+            [
+                *(
+                    " ".join(filter(None, one.mean_and_spread(between=between)))
+                    for between in (True, False)
+                ),
+                one.against,
+            ]
             for every in groups(index.runs_of(kernel=kernel.id), kernel).values()
             for one in headlines(every)
-            if not one.told.noise_reason
+            if not one.newest.noise_reason
         ]  # fmt: skip
         assert standings(kernel_page.page(index, kernel)) == ruled
         expected += ruled
@@ -90,9 +95,9 @@ def test_the_two_runs_that_home_told_apart_are_one_headline() -> None:
     kernel = index.kernels["split_k_attention"]
     runs = [run for run in index.runs_of(kernel=kernel.id) if run.id in HEADLINE_RUNS]
     (every,) = groups(runs, kernel).values()
-    told = {(one.told.case_set, one.told.dtype): one for one in headlines(every)}
+    told = {(one.newest.case_set, one.newest.dtype): one for one in headlines(every)}
     bf16, fp16 = (told["few_queries", dtype] for dtype in ("bfloat16", "float16"))
-    assert [bf16.said(between=between) for between in (True, False)] == [
+    assert [bf16.mean_and_spread(between=between) for between in (True, False)] == [
         ("1.06", "least 0.995; 1 of 7 lost"), ("1.11", "least 1.03; 0 of 7 lost"),
     ]  # fmt: skip
     assert bf16.against == "best of sdpa, flex, cudnn, fa3 and flashinfer"

@@ -155,7 +155,7 @@ def _results(index: Index) -> list[str]:
     ]
     if not found:
         return [nothing("No data because no run in this knowledge base has a benchmark.")]
-    found.sort(key=lambda one: one[2].told.run.started, reverse=True)
+    found.sort(key=lambda one: one[2].newest.run.started, reverse=True)
     rows = [_result(index, *one) for one in found[:RESULTS]]
     header = ["Kernel", "Machine", "Cases", "Ours (µs)", *COLUMNS, "History", "When"]
     about = (
@@ -175,7 +175,7 @@ def _result(
     index: Index, kernel: Kernel, machine: Machine, one: Headline, every: Sequence[Group]
 ) -> list[str]:
     there = at.kernel_page(kernel.id)
-    newest = one.told
+    newest = one.newest
     run, newer = newest.run, newer_than(every, newest)
     same = [
         group

@@ -49,7 +49,7 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
     for machine, every in found.items():
         told = headlines(every)
         peers = list(
-            dict.fromkeys(peer for one in told for group in one.same for peer in group.peers)
+            dict.fromkeys(peer for one in told for group in one.pooled for peer in group.peers)
         )
         parts += [
             heading(3, f"{inline(machine.name)}, {code(machine.target)}", results_anchor(machine)),
@@ -67,7 +67,7 @@ def _standings(index: Index, every: Sequence[Group], told: Sequence[Headline], h
     """How ours stands against the best peers: the headlines."""
     lines = []
     for one in told:
-        group, newer = one.told, newer_than(every, one.told)
+        group, newer = one.newest, newer_than(every, one.newest)
         shares = group.ceiling_shares
         lines.append(
             [
@@ -90,12 +90,12 @@ def _standings(index: Index, every: Sequence[Group], told: Sequence[Headline], h
 def _against(told: Sequence[Headline], peers: Sequence[str]) -> str:
     """Each peer by itself, in the newest run of the commit that timed it."""
     lines = [
-        [inline(one.told.title), *(against(one.with_peer(peer), peer) for peer in peers)]
+        [inline(one.newest.title), *(against(one.with_peer(peer), peer) for peer in peers)]
         for one in told
     ]
     header = ["Case set", *(f"{inline(peer)} ÷ ours" for peer in peers)]
-    ours = sorted({one.told.subject for one in told})
-    newest = [one.told for one in told]
+    ours = sorted({one.newest.subject for one in told})
+    newest = [one.newest for one in told]
     return join(
         [
             "Time of each peer ÷ time of "
@@ -134,7 +134,7 @@ def _missing(told: Iterable[Headline], peers: Sequence[str]) -> list[str]:
 def _relative(machine: Machine, told: Sequence[Headline], peers: Sequence[str]) -> str:
     cases = []
     for one in told:
-        group = one.told
+        group = one.newest
         ratios = {peer: one.with_peer(peer).ratio_to(peer) for peer in peers}
         marks = {
             peer: Mark(r.mean, f"{peer}: {significant(r.mean)} × our time", r.low, r.high)
@@ -152,7 +152,7 @@ def _relative(machine: Machine, told: Sequence[Headline], peers: Sequence[str]) 
         " both; the table above has the figures"
     )
     axis = Axis("time ÷ ours, log scale; right of 1 is slower than ours", "log2")
-    return rows(title, axis, _arms([one.told for one in told], peers), cases, 1.0)
+    return rows(title, axis, _arms([one.newest for one in told], peers), cases, 1.0)
 
 
 def _arms(newest: Iterable[Group], peers: Iterable[str]) -> list[str]:
@@ -165,7 +165,7 @@ def _over_size(
 ) -> list[str]:
     """Times over the bytes to move, and over the field of the cases that varies most: the keys of
     attention."""
-    newest, cases = [one.told for one in told], [case for one in told for case in one.cases]
+    newest, cases = [one.newest for one in told], [case for one in told for case in one.cases]
     arms = _arms(newest, peers)
     if len(arms) * len(cases) > _MOST_POINTS:
         arms = _arms(newest, [group.result.baseline for group in newest])
@@ -224,7 +224,7 @@ def _figures(told: Sequence[Headline]) -> str:
     lines = []
     apart = any(one.between for one in told)
     for one in told:
-        group = one.told
+        group = one.newest
         for case in one.cases:
             ours, share = case.arms[group.subject], share_of_ceiling(group.result, case)
             needs, none = case.workspace_bytes.get(group.subject), no_ratio(group.result)
@@ -259,7 +259,7 @@ def _best(standing: Standing | None, case: str) -> str:
 def _again(index: Index, told: Sequence[Headline], here: str) -> list[str]:
     """The runs that what is shown is from, each with the commands that measured it."""
     parts = []
-    every = [group for one in told for group in one.same]
+    every = [group for one in told for group in one.pooled]
     for run_id in dict.fromkeys(group.run.id for group in every):
         of_run = [group for group in every if group.run.id == run_id]
         run, subject = of_run[0].run, of_run[0].result.subject

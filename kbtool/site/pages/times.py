@@ -28,10 +28,10 @@ def against(group: Group, arm: str) -> str:
 
 def standing(one: Headline) -> list[str]:
     """The cells of a headline: between plain kernels, in a chain, and against which peers."""
-    if one.told.noise_reason:
-        cells = [no_ratio(one.told.result)] * 2
+    if one.newest.noise_reason:
+        cells = [no_ratio(one.newest.result)] * 2
     else:
-        said = [one.said(between=between) for between in (True, False)]
+        said = [one.mean_and_spread(between=between) for between in (True, False)]
         cells = [
             inline(mean) + (f" <br>{muted(nowrap(inline(spread)))}" if spread else "")
             for mean, spread in said
