@@ -183,7 +183,7 @@ def test_the_guide_names_all_that_a_harness_may_define():
         if isinstance(protocol, type) and getattr(protocol, "_is_protocol", False):
             names |= {name for name in (*vars(protocol), *protocol.__annotations__)
                       if not name.startswith("_")}  # fmt: skip
-    assert {"work", "PEERS", "error_scale", "parts", "settings", "TABLE"} < names
+    assert {"work", "PEERS", "error_scale", "parts", "settings", "SETTING"} < names
     told = {name for row in re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)
             for name in re.findall(r"`(\w+)`", row)}  # fmt: skip
     assert told == names

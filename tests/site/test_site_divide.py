@@ -148,12 +148,13 @@ def table(rows: int, name: str = "row") -> str:
     return stacked_table(["What", "Many"], lines, {1}, filtered=True)
 
 
-def test_a_long_table_is_cut_between_rows() -> None:
-    made = divided({"a.md": f"# A\n\n## B {{#b}}\n\nbefore\n\n{table(300)}\n\nafter\n"})
+@pytest.mark.parametrize("rows", [300, 210, 710])
+def test_a_long_table_is_cut_between_rows(rows: int) -> None:
+    made = divided({"a.md": f"# A\n\n## B {{#b}}\n\nbefore\n\n{table(rows)}\n\nafter\n"})
     assert len(made) > 2
     assert list(made)[:2] == ["a.md", "a~b-2.md"]
     shown = "\n".join(made.values())
-    assert re.findall(r"^\| .*row (\d+) ", shown, re.M) == [str(n) for n in range(300)]
+    assert re.findall(r"^\| .*row (\d+) ", shown, re.M) == [str(n) for n in range(rows)]
     for text in made.values():
         assert weight(text) < BUDGET + 1_000
         assert text.count("| What | Many |\n| --- | ---: |") == 1

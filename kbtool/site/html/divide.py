@@ -134,7 +134,7 @@ def _parts(path: str, text: str) -> list[_Part]:
         return [_Part(path, "", ())]
     queue = deque([_Piece(_FRONT.sub("", text, count=1))])
     parts: list[list[_Piece]] = [[]]
-    room, left = BUDGET, weight(text)
+    room = BUDGET
     times: Counter[tuple[_Heading, ...]] = Counter()
     while queue:
         piece = queue.popleft()
@@ -142,11 +142,10 @@ def _parts(path: str, text: str) -> list[_Part]:
         if heavy > room and (finer := _finer(piece, heavy, room)):
             queue.extendleft(reversed(finer))
             continue
-        if heavy > room and parts[-1] and left > _TAIL:
+        if heavy > room and parts[-1] and heavy + sum(weight(p.text) for p in queue) > _TAIL:
             parts.append([])
             room = BUDGET
         room -= heavy
-        left -= heavy
         if piece.goes_on:
             times[piece.under] += 1
             piece = _continued(piece, times[piece.under])
