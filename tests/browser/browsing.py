@@ -32,10 +32,13 @@ class Visit:
             self.page.keyboard.press("Control+A")
         else:
             self.page.keyboard.press("/")
-        self.page.keyboard.type(query)
+        self.page.keyboard.insert_text(query)  # at once: no letter is answered by itself
         links = self.page.locator(".md-search-result__item a")
         links.first.wait_for()
-        self.page.wait_for_timeout(300)
+        before = None
+        while (now := links.all_inner_texts()) != before:  # a busy machine answers late
+            before = now
+            self.page.wait_for_timeout(300)
         return links
 
 
