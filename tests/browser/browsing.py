@@ -13,6 +13,15 @@ from typing import Any
 
 SETTLED = """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"""
 
+# Earlier answers stay on the page until the next, and a busy machine answers late.
+AWAIT_ANSWER = """() => {
+  window.answered = new Promise(done => new MutationObserver((changes, observer) => {
+    if (!changes.some(change => change.addedNodes.length)) return;
+    observer.disconnect();
+    done();
+  }).observe(document.querySelector(".md-search-result__list"), { childList: true }));
+}"""
+
 
 @dataclass
 class Visit:
@@ -33,12 +42,11 @@ class Visit:
         else:
             self.page.keyboard.press("/")
         self.page.keyboard.insert_text(query)  # at once: no letter is answered by itself
+        self.page.evaluate(AWAIT_ANSWER)
+        self.page.keyboard.press("End")  # the theme reads the query when a key comes up
+        self.page.evaluate("answered")
         links = self.page.locator(".md-search-result__item a")
         links.first.wait_for()
-        before = None
-        while (now := links.all_inner_texts()) != before:  # a busy machine answers late
-            before = now
-            self.page.wait_for_timeout(300)
         return links
 
 
