@@ -70,12 +70,17 @@ def _check_traced(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    scale: float | None,
-    num_splits: int | None,
-    kv_lengths: Tensor | None,
-    variant: str | None,
+    *,
+    scale: float | None = None,
+    num_splits: int | None = None,
+    kv_lengths: Tensor | None = None,
+    variant: str | None = None,
+    **flags: bool | None,
 ) -> None:
-    """Check everything that is known about the arguments while tracing."""
+    """Check everything that is known about the arguments while tracing.
+
+    The flags, ``causal`` and ``overlap``, take every value that the schema lets through.
+    """
     _check_devices("q", q, k=k, v=v, kv_lengths=kv_lengths)
     for name, t in (("q", q), ("k", k), ("v", v)):
         if t.dim() != 4:
@@ -107,39 +112,20 @@ def _check_traced(
 
 # ---- what the operators return, without running them ----
 
+# The names and defaults of the options are those of the schemas in binding.cpp.
+
 
 def _fake_split_k_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    causal: bool = False,
-    scale: float | None = None,
-    num_splits: int | None = None,
-    kv_lengths: Tensor | None = None,
-    variant: str | None = None,
-    overlap: bool | None = None,
+    q: Tensor, k: Tensor, v: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor]:
-    _check_traced(q, k, v, scale, num_splits, kv_lengths, variant)
+    _check_traced(q, k, v, **options)
     return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
 def _fake_split_k_attention_out(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    causal: bool = False,
-    scale: float | None = None,
-    num_splits: int | None = None,
-    kv_lengths: Tensor | None = None,
-    variant: str | None = None,
-    overlap: bool | None = None,
-    out: Tensor,
-    lse: Tensor,
-    workspace: Tensor,
+    q: Tensor, k: Tensor, v: Tensor, *, out: Tensor, lse: Tensor, workspace: Tensor, **options: Any
 ) -> None:
-    _check_traced(q, k, v, scale, num_splits, kv_lengths, variant)
+    _check_traced(q, k, v, **options)
     _check_devices("q", q, out=out, lse=lse, workspace=workspace)
     _check_shape("out", out, q.dtype, q.shape)
     _check_shape("lse", lse, torch.float32, q.shape[:3])
@@ -156,13 +142,11 @@ def _fake_split_k_attention_partial(
     k: Tensor,
     v: Tensor,
     *,
-    causal: bool = False,
-    scale: float | None = None,
     num_splits: int | None = None,
-    kv_lengths: Tensor | None = None,
     variant: str | None = None,
+    **options: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    _check_traced(q, k, v, scale, num_splits, kv_lengths, variant)
+    _check_traced(q, k, v, num_splits=num_splits, variant=variant, **options)
     if variant not in (None, "two_pass"):
         _fail(
             "variant must be two_pass, the only one with a partial pass of its own, got"
@@ -281,6 +265,8 @@ for _name in (
 
 # ---- the function ----
 
+# Its signature stands in full here and in kbtool/attention.py, since editors complete from either;
+# a test holds both to the schema.
 _operator = torch.ops.kbtool.split_k_attention.default
 
 

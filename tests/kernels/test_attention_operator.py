@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ from attention_rule import MANIFEST, Place, everywhere, on_cuda, same_bits, viol
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
+
+import kbtool.attention
 
 Attention = Callable[..., Any]
 Shape = tuple[int, ...]
@@ -433,6 +436,28 @@ def test_a_wrong_dtype_is_refused(attention: Attention, place: Place) -> None:
         attention(q, k.float(), v)
     with pytest.raises(ValueError, match=r"v must have the dtype of q \(Half\), got BFloat16"):
         attention(q, k, v.bfloat16())
+
+
+@everywhere
+def test_the_most_splits_are_taken(attention: Attention, place: Place) -> None:
+    arguments = operands(place)
+    for call in (attention, OPS.split_k_attention):
+        for given in (arguments, traced(arguments)):
+            call(*given, num_splits=1024)
+
+
+def test_both_functions_have_the_signature_of_the_operator(interface: Any) -> None:
+    public, own = (
+        inspect.signature(module.split_k_attention, eval_str=True).parameters.values()
+        for module in (kbtool.attention, interface)
+    )
+    assert list(public) == list(own)
+    *operator, return_lse = public
+    assert [(p.name, p.default, p.kind is p.KEYWORD_ONLY) for p in operator] == [
+        (a.name, a.default_value if a.has_default_value() else p.empty, a.kwarg_only)
+        for a, p in zip(OPS.split_k_attention.default._schema.arguments, operator, strict=True)
+    ]
+    assert (return_lse.name, return_lse.default) == ("return_lse", False)
 
 
 def test_what_tracing_takes_for_a_variant_is_one(interface: Any) -> None:
