@@ -1,39 +1,52 @@
 """The corpus: what a line of ``kbtool export corpus`` may hold.
 
 Made from the records, for those who learn from them: people, search, models. A line is one object
-with a ``type``. A bug and a fix have every field of their records; other lines have the fields
-named here. Where the meaning or the name of a field changes, or one goes, the version goes up; a
-new field alone does not raise it. Unknown is null. Figures with units are text as stated.
+with a ``type``. A bug and a fix have every field of their records. Other lines have the fields
+named here; those in ``keeps`` are the record's, in type and meaning. Where the meaning or the name
+of a field changes, or one goes, the version goes up; a new field alone does not raise it. Unknown
+is null. Figures with units are text as stated.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AwareDatetime, ConfigDict, Field, RootModel
+from pydantic import ConfigDict, Field, RootModel, create_model
 
-from kbtool.model.base import (
-    Commit,
-    KernelId,
-    Model,
-    PatternId,
-    SessionId,
-    Slug,
-    SourceFile,
-)
+from kbtool.model.base import Commit, Model, SessionId, Slug
 from kbtool.model.bug import Bug, Fix
-from kbtool.model.cost import CostLine
-from kbtool.model.decision import Decision
-from kbtool.model.kinds.base import Sha256
+from kbtool.model.docstrings import docstrings_of
+from kbtool.model.kinds.build import BuildResult
 from kbtool.model.kinds.minimise import FailingCase
-from kbtool.model.measurement import Measurement
-from kbtool.model.pattern import Rule, Supersession, Symptom
-from kbtool.model.recipe import Recipe
-from kbtool.model.run import MachineInfo, RunStatus, Seconds, StepStatus
-from kbtool.model.session import Environment, Evidence, Step
+from kbtool.model.kinds.mutants import MutantResult
+from kbtool.model.kinds.timing import Timing
+from kbtool.model.pattern import Pattern
+from kbtool.model.run import Run, StepRecord
+from kbtool.model.session import Environment, Session
 
 _ALL_WRITTEN = ConfigDict(json_schema_serialization_defaults_required=True)
 """Every field is in the line, one with a default too, so the schema requires it."""
+
+M = TypeVar("M", bound=Model)
+
+
+def keeps(record: type[Model], names: str) -> Callable[[type[M]], type[M]]:
+    """Put these fields of a record in front of a line's own. All of them are required."""
+    docstrings = docstrings_of(record)
+    fields: dict[str, Any] = {}
+    for name in names.split():
+        annotation = record.model_fields[name].rebuild_annotation()
+        fields[name] = annotation, Field(description=docstrings.get(name))
+    kept: Any = create_model(record.__name__, __base__=Model, **fields)
+
+    def extend(line: type[M]) -> type[M]:
+        bases: tuple[Any, ...] = line, kept
+        return create_model(
+            line.__name__, __base__=bases, __doc__=line.__doc__, __module__=line.__module__
+        )
+
+    return extend
 
 
 class Corpus(Model):
@@ -46,63 +59,34 @@ class Corpus(Model):
     """Type → how many lines follow."""
 
 
+@keeps(
+    Session,
+    "id label title status follows objective outcome grade costs steps measurements decisions"
+    " evidence lessons tags sources",
+)
 class CorpusSession(Model):
     """One sitting of work; its bugs, fixes, runs and failed attempts have lines of their own."""
 
     type: Literal["session"] = "session"
-    id: SessionId
-    label: str
-    """The session's own name: N+7A."""
-    title: str
-    status: str
-    """How it stands, or how it ended."""
-    follows: SessionId | None
-    """The session before it in the same line of work."""
     day: str | None
     """YYYY-MM-DD; null where no log gives it."""
     minutes: float | None
     """How long it took."""
-    objective: str | None
-    outcome: str | None
-    grade: str | None
-    """The mark it gave itself."""
     environment: Environment | None
     """The machine and the software, without the machine's name."""
     commit: Commit | None
     """The commit checked out at the start."""
-    costs: list[CostLine]
-    steps: list[Step]
-    measurements: list[Measurement]
-    decisions: list[Decision]
-    evidence: list[Evidence]
-    """What the session says of patterns."""
-    lessons: list[str]
-    tags: list[Slug]
-    sources: dict[Slug, SourceFile]
-    """The documents that `source` cites, by a short name."""
 
 
+@keeps(
+    Pattern,
+    "id title summary stated_status supersedes problem solution rules when_to_use when_not symptoms"
+    " recipes tags sources",
+)
 class CorpusPattern(Model):
     """A lesson, with its recipes: the procedure as executable steps."""
 
     type: Literal["pattern"] = "pattern"
-    id: PatternId
-    title: str
-    summary: str
-    stated_status: str
-    """As the logs leave it."""
-    supersedes: list[Supersession]
-    problem: str | None
-    solution: str | None
-    rules: list[Rule]
-    when_to_use: list[str] | None
-    when_not: list[str] | None
-    symptoms: list[Symptom]
-    recipes: list[Recipe]
-    """The procedure, with the defaults of its parameters put in."""
-    tags: list[Slug]
-    sources: dict[Slug, SourceFile]
-    """The documents that `source` cites, by a short name."""
 
 
 class CorpusBug(Bug):
@@ -131,57 +115,30 @@ class CorpusFix(Fix):
     """SESSION#bugs.ID."""
 
 
+@keeps(BuildResult, "kernel target compiler flags sources sha256")
 class CorpusBuild(Model):
     """How a library was built: a build recipe that worked."""
 
-    kernel: KernelId
-    target: str
-    compiler: str
-    flags: list[str]
-    sources: dict[str, Sha256]
-    """File → hash."""
-    sha256: Sha256
-    """Hash of the library."""
 
-
+@keeps(Timing, "median_us low_us high_us between_us")
 class CorpusTiming(Model):
     """The time of one arm on one case."""
 
     case: str
     arm: str
-    median_us: float
-    low_us: float
-    """25th percentile."""
-    high_us: float
-    """75th percentile."""
-    between_us: float | None = None
-    """Median of the call and a plain kernel ahead of it, both together."""
 
 
+@keeps(MutantResult, "bug verdict")
 class CorpusKill(Model):
     """A bug put back, and whether validation found it."""
 
-    bug: str
-    """SESSION#bugs.ID."""
     mutant: Slug
-    verdict: str
 
 
+@keeps(StepRecord, "id kind title status seconds expected_seconds message error patterns")
 class CorpusStep(Model):
     """One step of a run. What it found stands in the field of its kind, and is null otherwise."""
 
-    id: str
-    kind: str
-    title: str
-    status: StepStatus
-    seconds: Seconds | None
-    expected_seconds: Seconds
-    message: str | None
-    """The outcome in a line."""
-    error: str | None
-    """The first real error, as printed."""
-    patterns: list[PatternId]
-    """Patterns whose symptoms match the error."""
     build: CorpusBuild | None = None
     cases: int | None = None
     """Cases validated."""
@@ -192,24 +149,16 @@ class CorpusStep(Model):
     kills: list[CorpusKill] | None = None
 
 
+@keeps(Run, "session pattern recipe kernel parameters status started ended machine")
 class CorpusRun(Model):
     """One execution of a recipe, as measured."""
 
     type: Literal["run"] = "run"
     id: str
     """The run's id, with .ATTEMPT from the second attempt on."""
-    session: SessionId
-    pattern: PatternId
-    recipe: str
-    kernel: KernelId | None
-    parameters: dict[str, str]
-    status: RunStatus
-    started: AwareDatetime
-    ended: AwareDatetime
     commit: str | None
     dirty: bool | None
     """Whether the work tree differed from the commit."""
-    machine: MachineInfo
     steps: list[CorpusStep]
 
 

@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from kbtool.checks.text_rules import TEXT_RULES
 from kbtool.ledger.export.lines import Export
@@ -36,10 +36,11 @@ from kbtool.model.kinds.build import BuildResult
 from kbtool.model.kinds.minimise import FailingCase
 from kbtool.model.kinds.mutants import MutantsResult
 from kbtool.model.kinds.validate import ValidationResult
-from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Session
 from kbtool.store.tree import KnowledgeBase
+
+M = TypeVar("M", bound=Model)
 
 _TYPES = ("session", "pattern", "bug", "fix", "run", "attempt")
 """The order of the lines."""
@@ -58,7 +59,7 @@ def corpus(base: KnowledgeBase, sessions: Sequence[Session]) -> Export:
     for session in everything:
         for name, fix in _named_fixes(session):
             fixes.setdefault(_absolute(session, fix.bug), []).append(name)
-    items: list[Any] = [_pattern(entry.record) for entry in base.patterns.values()]
+    items: list[Any] = [_line_of(CorpusPattern, entry.record) for entry in base.patterns.values()]
     for session in sessions:
         items.append(_session(session))
         items.extend(_bugs(session, fixes))
@@ -116,24 +117,23 @@ def _without_paths(node: Any, root: str) -> Any:
     return node
 
 
+def _line_of(kind: type[M], record: Model, **own: Any) -> M:
+    """A line, or a part of one: the fields that it has in common with a record, and its own."""
+    kept = (kind.model_fields.keys() & type(record).model_fields.keys()) - own.keys()
+    return kind(**{name: getattr(record, name) for name in kept}, **own)
+
+
 def _session(session: Session) -> CorpusSession:
     environment = session.environment
     minutes = number(session.minutes)
-    return CorpusSession(
-        **{name: getattr(session, name) for name in _SAME_IN_SESSION},
+    return _line_of(
+        CorpusSession,
+        session,
+        day=session.day,
         minutes=None if minutes is None else float(minutes),
         environment=environment and environment.model_copy(update={"instance": None}),
         commit=session.repository.commit if session.repository else None,
     )
-
-
-_OWN_IN_SESSION = {"type", "minutes", "environment", "commit"}
-_SAME_IN_SESSION = CorpusSession.model_fields.keys() - _OWN_IN_SESSION
-_SAME_IN_PATTERN = CorpusPattern.model_fields.keys() - {"type"}
-
-
-def _pattern(pattern: Pattern) -> CorpusPattern:
-    return CorpusPattern(**{name: getattr(pattern, name) for name in _SAME_IN_PATTERN})
 
 
 def _absolute(session: Session, reference: str) -> str:
@@ -145,8 +145,10 @@ def _bugs(session: Session, fixes: dict[str, list[str]]) -> Iterator[CorpusBug]:
     for bug in session.bugs:
         id_ = f"{session.id}#bugs.{bug.id}"
         recurrence_of = bug.recurrence_of and _absolute(session, bug.recurrence_of)
-        own = {"id": id_, "session": session.id, "recurrence_of": recurrence_of}
-        yield CorpusBug(**{**dict(bug), **own}, fixes=sorted(fixes.get(id_, [])))
+        yield _line_of(
+            CorpusBug, bug, id=id_, session=session.id, recurrence_of=recurrence_of,
+            fixes=sorted(fixes.get(id_, [])),
+        )  # fmt: skip
 
 
 def _named_fixes(session: Session) -> Iterator[tuple[str, Fix]]:
@@ -156,8 +158,8 @@ def _named_fixes(session: Session) -> Iterator[tuple[str, Fix]]:
 
 def _fixes(session: Session) -> Iterator[CorpusFix]:
     for name, fix in _named_fixes(session):
-        own = {"id": name, "session": session.id, "bug": _absolute(session, fix.bug)}
-        yield CorpusFix(**{**dict(fix), **own})
+        bug = _absolute(session, fix.bug)
+        yield _line_of(CorpusFix, fix, id=name, session=session.id, bug=bug)
 
 
 def _attempts(session: Session) -> Iterator[CorpusAttempt]:
@@ -209,37 +211,21 @@ def _failed_run(run: Run) -> Iterator[CorpusAttempt]:
 
 
 def _run(run: Run) -> CorpusRun:
-    return CorpusRun(
+    return _line_of(
+        CorpusRun,
+        run,
         id=_run_id(run),
-        session=run.session,
-        pattern=run.pattern,
-        recipe=run.recipe,
-        kernel=run.kernel,
-        parameters=run.parameters,
-        status=run.status,
-        started=run.started,
-        ended=run.ended,
         commit=run.repository.commit,
         dirty=run.repository.dirty,
-        machine=run.machine,
-        steps=[_step(step) for step in run.steps],
+        steps=[_line_of(CorpusStep, step, **_found(step)) for step in run.steps],
     )
-
-
-def _step(step: StepRecord) -> CorpusStep:
-    return CorpusStep(**{name: getattr(step, name) for name in _SAME_IN_STEP}, **_found(step))
-
-
-_FOUND = {"build", "cases", "failing", "timings", "kills"}
-_SAME_IN_STEP = CorpusStep.model_fields.keys() - _FOUND
 
 
 def _found(step: StepRecord) -> dict[str, Any]:
     """What the step found, without what only a machine reads: samples, every passed case."""
     match step.result:
         case BuildResult() as build:
-            same = {name: getattr(build, name) for name in CorpusBuild.model_fields}
-            return {"build": CorpusBuild(**same)}
+            return {"build": _line_of(CorpusBuild, build)}
         case ValidationResult() as validation:
             failing = [
                 FailingCase(case_set=case.case_set, name=case.name, message=case.message or "")
@@ -250,11 +236,7 @@ def _found(step: StepRecord) -> dict[str, Any]:
         case BenchmarkResult() as benchmark:
             return {
                 "timings": [
-                    CorpusTiming(
-                        case=case.name, arm=arm,
-                        median_us=time.median_us, low_us=time.low_us, high_us=time.high_us,
-                        between_us=time.between_us,
-                    )
+                    _line_of(CorpusTiming, time, case=case.name, arm=arm)
                     for case in benchmark.cases
                     if case.refused is None
                     for arm, time in case.arms.items()
@@ -263,8 +245,7 @@ def _found(step: StepRecord) -> dict[str, Any]:
         case MutantsResult() as mutants:
             return {
                 "kills": [
-                    CorpusKill(bug=one.bug, mutant=one.mutant.id, verdict=one.verdict)
-                    for one in mutants.mutants
+                    _line_of(CorpusKill, one, mutant=one.mutant.id) for one in mutants.mutants
                 ]
             }
     return {}
