@@ -124,19 +124,8 @@ def benchmark(
     rivals = list(
         dict.fromkeys([harness.BASELINE_ARM, *(harness.PEERS if peers is None else peers)])
     )
-    others = OtherProcesses()
-    ceiling = known.read_gb_s if known else 0.0
+    machine = _Machine(clock, known)
     results = list(known.cases) if known else []
-    before = known.sm_clocks_mhz if known else None
-    clocks: list[int | None] = [None] * len(results) if before is None else [*before]
-    on_card = known.others_on_card if known else None
-
-    def measure_machine() -> None:
-        # On a shared machine the bandwidth varies, so the ceiling is the best rate of the run.
-        nonlocal ceiling, on_card
-        ceiling = max(ceiling, clock.read_bandwidth())
-        clocks.append(clock.sm_clock_mhz())
-        on_card = more(on_card, clock.others_on_card())
 
     def of(cases: list[BenchmarkCase]) -> BenchmarkResult:
         return BenchmarkResult(
@@ -146,23 +135,22 @@ def benchmark(
             subject=harness.SUBJECT,
             baseline=harness.BASELINE_ARM,
             variants=variants,
-            read_gb_s=ceiling,
             protocol=f"{clock.protocol}; {CHECKED}, as are all outputs of a call of the library",
-            sm_clocks_mhz=None if None in clocks else clocks,
-            others_busy=more(known.others_busy if known else None, others.share()),
-            others_on_card=on_card,
             cases=[
                 case.model_copy(
-                    update={"refused": _wrong(case) or refusal(case, harness.SUBJECT, ceiling)}
+                    update={
+                        "refused": _wrong(case) or refusal(case, harness.SUBJECT, machine.read_gb_s)
+                    }
                 )
                 for case in cases
             ],
+            **machine.fields(),
         )
 
     with torch.inference_mode():
         for number in range(len(results), len(cases)):
             case_set, case = cases[number]
-            measure_machine()
+            machine.measure()
             seeded = case_seed(seed, case_set, str(case["name"]))
             without = left_out[number] if left_out else {}
             result = _time_case(
@@ -170,8 +158,39 @@ def benchmark(
             )
             results.append(result)
             on_case(len(results), of([result]))
-        measure_machine()
+        machine.measure()
     return of(results)
+
+
+class _Machine:
+    """What the machine allows while a benchmark runs, and how much others use it."""
+
+    def __init__(self, clock: Clock, known: BenchmarkResult | None) -> None:
+        """Start to watch; ``known`` is what an earlier process measured of the same run."""
+        self._clock = clock
+        self._others = OtherProcesses()
+        self._others_before = known.others_busy if known else None
+        self._on_card = known.others_on_card if known else None
+        before = known.sm_clocks_mhz if known else []
+        done = len(known.cases) if known else 0
+        self._sm_clocks: list[int | None] = [None] * done if before is None else [*before]
+        self.read_gb_s = known.read_gb_s if known else 0.0
+
+    def measure(self) -> None:
+        """Measure the read bandwidth, the SM clock, and who else uses the card."""
+        # On a shared machine the bandwidth varies, so the ceiling is the best rate of the run.
+        self.read_gb_s = max(self.read_gb_s, self._clock.read_bandwidth())
+        self._sm_clocks.append(self._clock.sm_clock_mhz())
+        self._on_card = more(self._on_card, self._clock.others_on_card())
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a result about the machine, as measured so far."""
+        return {
+            "read_gb_s": self.read_gb_s,
+            "sm_clocks_mhz": None if None in self._sm_clocks else self._sm_clocks,
+            "others_busy": more(self._others_before, self._others.share()),
+            "others_on_card": self._on_card,
+        }
 
 
 def _time_case(
@@ -185,40 +204,12 @@ def _time_case(
     left_out: Mapping[str, str],
     on_peer: Callable[[str | None], None],
 ) -> BenchmarkCase:
-    def make(number: int) -> dict[str, Any]:
-        return harness.make_inputs(case, device=clock.device, seed=seed + number)
-
-    # The inputs of a case differ in values only: a peer that takes the first must take them all.
-    taken: set[str] = set()
-    refused = dict(left_out)
-
-    def on_arm(name: str) -> None:
-        on_peer(name if name in peers else None)
-
-    def arms(number: int) -> Calls:
-        on_peer(None)
-        inputs = make(number)
-        calls = dict(harness.arms(inputs, variants))
-        for name in peers:
-            if name in refused:
-                continue
-            on_arm(name)
-            calls[name] = tried(harness, inputs, name, clock.device)
-            if not isinstance(calls[name], str):
-                taken.add(name)
-            elif name in taken:
-                raise RuntimeError(
-                    f"took the first inputs of this case, but not these: {calls[name]}"
-                )
-            else:
-                refused[name] = str(calls[name])
-        return {**calls, **refused}
-
+    arms = _Arms(harness, case, clock.device, seed, variants, peers, left_out, on_peer)
     work = harness.work(case)
-    timed = clock.time(arms, work["bytes"], on_arm)
+    timed = clock.time(arms, work["bytes"], arms.on_arm)
     on_peer(None)
     # Make the inputs again: an arm may have changed them.
-    inputs = make(0)
+    inputs = arms.inputs(0)
     ours = [name for name in variants if name in timed.timings]
     library = {harness.SUBJECT: None, **{name: name for name in ours}}
     reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
@@ -247,6 +238,53 @@ def _time_case(
             arm: harness.workspace_bytes(inputs, variant) for arm, variant in library.items()
         },
     )
+
+
+class _Arms:
+    """Makes the arms of a case: the library's, and its peers' as long as they take the inputs."""
+
+    def __init__(
+        self,
+        harness: Harness,
+        case: Mapping[str, Any],
+        device: torch.device,
+        seed: int,
+        variants: list[str],
+        peers: list[str],
+        left_out: Mapping[str, str],
+        on_peer: Callable[[str | None], None],
+    ) -> None:
+        self._harness, self._case, self._device, self._seed = harness, case, device, seed
+        self._variants, self._peers, self._on_peer = variants, peers, on_peer
+        self._refused = dict(left_out)
+        # The inputs of a case differ in values only: a peer that takes the first must take all.
+        self._taken: set[str] = set()
+
+    def inputs(self, number: int) -> dict[str, Any]:
+        """The inputs of this number."""
+        return self._harness.make_inputs(self._case, device=self._device, seed=self._seed + number)
+
+    def on_arm(self, name: str) -> None:
+        """Say whose code runs next."""
+        self._on_peer(name if name in self._peers else None)
+
+    def __call__(self, number: int) -> Calls:
+        """The arms with the inputs of this number."""
+        self._on_peer(None)
+        inputs = self.inputs(number)
+        calls = dict(self._harness.arms(inputs, self._variants))
+        for name in self._peers:
+            if name in self._refused:
+                continue
+            self.on_arm(name)
+            calls[name] = call = tried(self._harness, inputs, name, self._device)
+            if not isinstance(call, str):
+                self._taken.add(name)
+            elif name in self._taken:
+                raise RuntimeError(f"took the first inputs of this case, but not these: {call}")
+            else:
+                self._refused[name] = call
+        return {**calls, **self._refused}
 
 
 def compare_first(
