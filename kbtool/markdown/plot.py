@@ -134,18 +134,25 @@ def plot(
             "</polyline>"
         )
     for at, one in reversed([*enumerate(kept)]):
-        if one.joined and len(one.points) > 1:
-            drawn = " ".join(f"{x(p.x):.1f},{y(p.y):.1f}" for p in one.points)
-            parts.append(f'<polyline class="kb-series-{_number(at)}" points="{drawn}"/>')
-        for p in one.points:
-            across = x(p.x)
-            bar = "".join(
-                f"M{across:.1f},{y(low):.1f}V{y(high):.1f}M{across - 3:.1f},{y(low):.1f}h6"
-                f"M{across - 3:.1f},{y(high):.1f}h6"
-                for low, high in _bar(p.low, p.high, y_axis.scale)
-            )
-            parts.append(_mark(at, across, y(p.y), bar, p.said, p.to))
+        parts += _drawn(at, one, x, y)
     return _svg(title, height, parts, links=any(p.to for p in points))
+
+
+def _drawn(number: int, series: Series, x: _Scale, y: _Scale) -> list[str]:
+    """A series: its line, then its points, each with its bar."""
+    parts = []
+    if series.joined and len(series.points) > 1:
+        line = " ".join(f"{x(p.x):.1f},{y(p.y):.1f}" for p in series.points)
+        parts.append(f'<polyline class="kb-series-{_number(number)}" points="{line}"/>')
+    for p in series.points:
+        across = x(p.x)
+        bar = "".join(
+            f"M{across:.1f},{y(low):.1f}V{y(high):.1f}M{across - 3:.1f},{y(low):.1f}h6"
+            f"M{across - 3:.1f},{y(high):.1f}h6"
+            for low, high in _bar(p.low, p.high, y.axis.scale)
+        )
+        parts.append(_mark(number, across, y(p.y), bar, p.said, p.to))
+    return parts
 
 
 def rows(
@@ -173,18 +180,18 @@ def rows(
     ]
     if not values:
         return ""
-    used = [
-        (f"kb-series-{_number(at)}", name, at)
-        for at, name in enumerate(names)
+    used = {
+        name: number
+        for number, name in enumerate(names)
         if any(name in case.marks for case in cases)
-    ]
-    order = [name for _, name, _ in used]
+    }
     ceilings = [case.ceiling.value for case in cases if case.ceiling]
     # A ceiling far off says only that it is far off; the marks are what needs the room.
     values += [reference] if reference is not None else []
     near = [value for value in ceilings if value >= min(values) / _FAR]
     ceiling = "ceiling" + (", < where it is beyond the axis" if len(near) < len(ceilings) else "")
-    legend, under = _legend(used, ceiling if ceilings else None)
+    entries = [(f"kb-series-{_number(number)}", name, number) for name, number in used.items()]
+    legend, under = _legend(entries, ceiling if ceilings else None)
     is_tall = len(cases) > _TALL
     top = under + _AXIS * is_tall
     foot = top + _ROW * len(cases)
@@ -205,32 +212,47 @@ def rows(
         )
     parts.append(_axis_title(axis, foot + 36))
     for at, case in enumerate(cases):
-        middle = top + _ROW * at + 32
-        parts.append(
-            f'<line class="kb-row" x1="8" x2="{WIDTH - 8}" y1="{middle}" y2="{middle}"/>'
-            f'<text class="kb-case" x="8" y="{middle - 18}">{attribute(_cut(case.name, 96))}</text>'
-        )
-        if case.ceiling and _fits(case.ceiling.value, axis.scale):
-            is_near = case.ceiling.value in near
-            place = f"{x(case.ceiling.value):.1f}" if is_near else "14"
-            shape = "v16" if is_near else "l-8,8l8,8"
-            parts.append(
-                f'<path class="kb-ceiling" d="M{place},{middle - 8}{shape}"><title>'
-                f"{attribute(case.ceiling.said)}</title></path>"
-            )
-        for number, name in reversed([*enumerate(names)]):
-            mark = case.marks.get(name)
-            if mark is None or not _fits(mark.value, axis.scale):
-                continue
-            # One below the other, so that equal values do not hide each other.
-            place_y = middle + (order.index(name) - (len(order) - 1) / 2) * _APART / len(order)
-            bar = "".join(
-                f"M{x(low):.1f},{place_y:.1f}H{x(high):.1f}M{x(low):.1f},{place_y - 3:.1f}v6"
-                f"M{x(high):.1f},{place_y - 3:.1f}v6"
-                for low, high in _bar(mark.low, mark.high, axis.scale)
-            )
-            parts.append(_mark(number, x(mark.value), place_y, bar, mark.said))
+        parts += _row(case, top + _ROW * at + 32, x, used, near)
     return _svg(title, foot + 44 + under * is_tall, parts, links=False)
+
+
+def _row(
+    case: Row, middle: int, x: _Scale, used: Mapping[str, int], near: Sequence[float]
+) -> list[str]:
+    """The row of a case: its name, its ceiling, and a mark for each series with its bar.
+
+    Args:
+        case: what to show.
+        middle: the height of the row's line.
+        x: the scale of the axis.
+        used: series → its number, the first on top.
+        near: the ceilings that the axis reaches.
+    """
+    parts = [
+        f'<line class="kb-row" x1="8" x2="{WIDTH - 8}" y1="{middle}" y2="{middle}"/>'
+        f'<text class="kb-case" x="8" y="{middle - 18}">{attribute(_cut(case.name, 96))}</text>'
+    ]
+    if case.ceiling and _fits(case.ceiling.value, x.axis.scale):
+        is_near = case.ceiling.value in near
+        place = f"{x(case.ceiling.value):.1f}" if is_near else "14"
+        shape = "v16" if is_near else "l-8,8l8,8"
+        parts.append(
+            f'<path class="kb-ceiling" d="M{place},{middle - 8}{shape}"><title>'
+            f"{attribute(case.ceiling.said)}</title></path>"
+        )
+    for at, (name, number) in reversed([*enumerate(used.items())]):
+        mark = case.marks.get(name)
+        if mark is None or not _fits(mark.value, x.axis.scale):
+            continue
+        # One below the other, so that equal values do not hide each other.
+        y = middle + (at - (len(used) - 1) / 2) * _APART / len(used)
+        bar = "".join(
+            f"M{x(low):.1f},{y:.1f}H{x(high):.1f}M{x(low):.1f},{y - 3:.1f}v6"
+            f"M{x(high):.1f},{y - 3:.1f}v6"
+            for low, high in _bar(mark.low, mark.high, x.axis.scale)
+        )
+        parts.append(_mark(number, x(mark.value), y, bar, mark.said))
+    return parts
 
 
 def _axis_title(axis: Axis, y: float) -> str:
