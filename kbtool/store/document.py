@@ -195,20 +195,7 @@ _SEQUENCE, _SEQUENCE_END = yaml.SequenceStartEvent, yaml.SequenceEndEvent
 
 
 def _build(get_event: Callable[[], Any], shown: str) -> tuple[dict[str, Any], list[int]]:
-    get_event()  # the start of the stream
-    event = get_event()
-    if type(event) is yaml.DocumentStartEvent:
-        event = get_event()
-        if type(event) is _SCALAR and not event.style and event.value == "":
-            event = None
-    else:
-        event = None
-    if event is None:
-        raise _error(shown, 1, "yaml", "is empty; a record needs at least an id")
-    lines = [event.start_mark.line + 1]
-    if type(event) is not _MAPPING:
-        raise _error(shown, 1, "yaml", "is not a record: it must be a mapping of keys to values")
-    _plain(event, shown)
+    lines = [_begin(get_event, shown)]
     root: dict[str, Any] = {}
     node: Any = root
     key: str | None = None
@@ -258,6 +245,25 @@ def _build(get_event: Callable[[], Any], shown: str) -> tuple[dict[str, Any], li
     if type(event) is not yaml.StreamEndEvent:
         raise _at(event, shown, "yaml", "begins a second document; a file holds one record")
     return root, lines
+
+
+def _begin(get_event: Callable[[], Any], shown: str) -> int:
+    """Read up to the start of the record, which is a mapping; the line that it begins in."""
+    get_event()  # the start of the stream
+    event = get_event()
+    if type(event) is yaml.DocumentStartEvent:
+        event = get_event()
+        if type(event) is _SCALAR and not event.style and event.value == "":
+            event = None
+    else:
+        event = None
+    if event is None:
+        raise _error(shown, 1, "yaml", "is empty; a record needs at least an id")
+    line: int = event.start_mark.line + 1
+    if type(event) is not _MAPPING:
+        raise _error(shown, 1, "yaml", "is not a record: it must be a mapping of keys to values")
+    _plain(event, shown)
+    return line
 
 
 _NULLS = frozenset(("", "~", "null"))
