@@ -163,19 +163,7 @@ def _under(
     failure = worker_failure(event, done, f"running under {tool}")
     errors, reports = read(lines)
     if failure is not None and not errors:
-        why = lacking(lines)
-        if why is not None and failure.status != "timeout":
-            return Outcome(
-                "unavailable",
-                f"compute-sanitizer: {why}; run it where it knows the card and the driver",
-                output=done.output,
-            )
-        printed = printed_by_program(lines) if failure.status == "crashed" else []
-        return replace(
-            failure,
-            message=f"{tool}: {failure.message}",
-            error=printed[-1] if printed else failure.error,
-        )
+        return _unfinished(tool, failure, lines, done.output)
     if errors is None:
         return Outcome("failed", f"{tool} ended without a summary", output=done.output)
     report = reported(errors, reports if errors else [])
@@ -185,3 +173,20 @@ def _under(
         first = reports[0].partition("\n")[0] if reports else "not printed"
         told = f"{tool}: {many(errors, 'error')}, the first{died}: {first}"
     return report, told, done.output
+
+
+def _unfinished(tool: str, failure: Outcome, lines: list[str], output: str) -> Outcome:
+    """The outcome of a tool that printed no errors while the worker did not end well."""
+    why = lacking(lines)
+    if why is not None and failure.status != "timeout":
+        return Outcome(
+            "unavailable",
+            f"compute-sanitizer: {why}; run it where it knows the card and the driver",
+            output=output,
+        )
+    printed = printed_by_program(lines) if failure.status == "crashed" else []
+    return replace(
+        failure,
+        message=f"{tool}: {failure.message}",
+        error=printed[-1] if printed else failure.error,
+    )
