@@ -105,17 +105,7 @@ def validate_case(
         raise  # not the kernel's fault
     except Exception as error:
         return result(False, message=f"the call raised {type(error).__name__}: {error}")
-    if not reference.keys() == yardstick.keys() == first.keys() == plain.keys():
-        raise HarnessError(
-            f"reference, baseline and call of {name!r} return different outputs:"
-            f" {sorted(reference)}, {sorted(yardstick)}, {sorted(first)}"
-        )
-    for key, exact in reference.items():
-        if exact.shape != yardstick[key].shape:
-            raise HarnessError(
-                f"reference and baseline of {name!r} return {key} with different shapes:"
-                f" {tuple(exact.shape)}, {tuple(yardstick[key].shape)}"
-            )
+    _check_harness(name, reference, yardstick, first, plain)
     outputs = compare_all(harness, inputs, first, reference, yardstick)
     for key, value in _tensors(inputs):
         if not same_bits(value, before[key]):
@@ -127,6 +117,27 @@ def validate_case(
     if not wrong and not repeatable:
         wrong = ["a second call gave different bits"]
     return result(not wrong, outputs, repeatable, "; ".join(wrong) or None)
+
+
+def _check_harness(
+    name: str,
+    reference: dict[str, Tensor],
+    yardstick: dict[str, Tensor],
+    first: dict[str, Tensor],
+    plain: dict[str, Tensor],
+) -> None:
+    """Raise if what the harness returned for a case cannot be compared."""
+    if not reference.keys() == yardstick.keys() == first.keys() == plain.keys():
+        raise HarnessError(
+            f"reference, baseline and call of {name!r} return different outputs:"
+            f" {sorted(reference)}, {sorted(yardstick)}, {sorted(first)}"
+        )
+    for key, exact in reference.items():
+        if exact.shape != yardstick[key].shape:
+            raise HarnessError(
+                f"reference and baseline of {name!r} return {key} with different shapes:"
+                f" {tuple(exact.shape)}, {tuple(yardstick[key].shape)}"
+            )
 
 
 def _outputs(function: str, made: Any) -> dict[str, Tensor]:
