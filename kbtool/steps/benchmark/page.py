@@ -42,41 +42,7 @@ def timed_beside(result: BenchmarkResult) -> str:
     arms = list(dict.fromkeys(
         [result.subject, result.baseline, *(arm for case in result.cases for arm in case.arms)]
     ))  # fmt: skip
-    apart = any(result.ratio_to_best(case, between=True) for case in result.cases)
-    lines, remarks, noise = [], [], noise_reason(result)
-    for case in result.cases:
-        times, share = result.ratio(case), share_of_ceiling(result, case)
-        lines.append(
-            [
-                inline(case.name),
-                _timing(case.arms.get(result.subject)),
-                significant(times) if times is not None else no_ratio(result),
-                _against_best(result, case),
-                *([_against_best(result, case, between=True)] if apart else []),
-                f"{significant(100 * share)} %" if share is not None else no_ratio(result),
-                chip("refused") if case.refused else yes_no(case.rechecked),
-                *(_timing(case.arms.get(arm)) for arm in arms[1:]),
-            ]
-        )
-        if case.refused:
-            remarks.append(f"{inline(case.name)}: refused, {inline(case.refused)}")
-        remarks += [
-            f"{inline(case.name)}, {inline(arm)}: wrong, {inline(output.message or '')}"
-            for arm, output in case.peers.items()
-            if not output.passed
-        ]
-    remarks += [
-        f"{inline(arm)}, {inline(cases)}: no data because {inline(why)}"
-        for (arm, why), cases in _absent(result).items()
-    ]
-    header = [
-        "Case", f"{inline(result.subject)} (µs)",
-        f"Speed against {inline(result.baseline)}", "Against the fastest peer of this run",
-        *(["The same, between plain kernels"] if apart else []),
-        "Share of read ceiling", "Right after timing",
-        *(f"{inline(arm)} (µs)" for arm in arms[1:]),
-    ]  # fmt: skip
-    right = [n for n in range(1, len(header)) if header[n] != "Right after timing"]
+    noise = noise_reason(result)
     return join(
         [
             facts(
@@ -96,13 +62,57 @@ def timed_beside(result: BenchmarkResult) -> str:
             *_plotted(result, arms),
             "Median, with the 25th and the 75th percentile in small type. Speed above 1 is faster"
             f" than {inline(result.baseline)}." + _between(result),
-            slim_table(header, lines, right) if lines else nothing(
-                "No case was timed."
-            ),
-            bullets(remarks),
+            _table(result, arms[1:]),
+            bullets(_remarks(result)),
             _workspaces(result),
         ]
-    )  # fmt: skip
+    )
+
+
+def _table(result: BenchmarkResult, others: Sequence[str]) -> str:
+    """A row a case; ``others`` are the arms beside the subject."""
+    apart = any(result.ratio_to_best(case, between=True) for case in result.cases)
+    header = [
+        "Case", f"{inline(result.subject)} (µs)",
+        f"Speed against {inline(result.baseline)}", "Against the fastest peer of this run",
+        *(["The same, between plain kernels"] if apart else []),
+        "Share of read ceiling", "Right after timing",
+        *(f"{inline(arm)} (µs)" for arm in others),
+    ]  # fmt: skip
+    lines = []
+    for case in result.cases:
+        times, share = result.ratio(case), share_of_ceiling(result, case)
+        lines.append(
+            [
+                inline(case.name),
+                _timing(case.arms.get(result.subject)),
+                significant(times) if times is not None else no_ratio(result),
+                _against_best(result, case),
+                *([_against_best(result, case, between=True)] if apart else []),
+                f"{significant(100 * share)} %" if share is not None else no_ratio(result),
+                chip("refused") if case.refused else yes_no(case.rechecked),
+                *(_timing(case.arms.get(arm)) for arm in others),
+            ]
+        )
+    right = [n for n in range(1, len(header)) if header[n] != "Right after timing"]
+    return slim_table(header, lines, right) if lines else nothing("No case was timed.")
+
+
+def _remarks(result: BenchmarkResult) -> list[str]:
+    """What is wrong with a case or an arm, and what was not timed."""
+    remarks = []
+    for case in result.cases:
+        if case.refused:
+            remarks.append(f"{inline(case.name)}: refused, {inline(case.refused)}")
+        remarks += [
+            f"{inline(case.name)}, {inline(arm)}: wrong, {inline(output.message or '')}"
+            for arm, output in case.peers.items()
+            if not output.passed
+        ]
+    return remarks + [
+        f"{inline(arm)}, {inline(cases)}: no data because {inline(why)}"
+        for (arm, why), cases in _absent(result).items()
+    ]
 
 
 def _with_others(result: BenchmarkResult, links: Links) -> str | None:
