@@ -67,31 +67,11 @@ def run_worker(
         on_line: called with each line that it prints; shows it where not given.
         on_tick: called several times a second; tells that time passes where not given.
     """
-    last: dict[str, Any] = {"event": "none"}
-    at: str | None = None
 
     def told(event: dict[str, Any]) -> None:
         context.on_progress(event["done"], event["total"], event["label"])
 
-    def read(raw: bytes) -> None:
-        nonlocal last, at
-        try:
-            event = json.loads(raw)
-        except ValueError:
-            return  # the process died in the middle of a line
-        if event["event"] == "at":
-            at = event["label"]
-        elif event["event"] in _LAST:
-            last = event
-        else:
-            (on_event or told)(event)
-
-    def read_line(line: str) -> None:
-        if line.startswith(EVENT):
-            read(line.removeprefix(EVENT).encode())
-        else:
-            (on_line or context.on_line)(line)
-
+    events = _Events(on_event or told, on_line or context.on_line)
     data = json.dumps(request).encode()
     with tempfile.NamedTemporaryFile(prefix="kbtool-request-") as file:
         if under:  # it may pass on neither its stdin nor the descriptor of the events
@@ -104,11 +84,46 @@ def run_worker(
             stdin=None if under else data,
             # Threads are set before any library starts its pool: arms must not differ in this.
             env={"OMP_NUM_THREADS": str(request["threads"]), **own_package(), **(env or {})},
-            on_line=read_line,
-            on_event=None if under else read,
+            on_line=events.read_line,
+            on_event=None if under else events.read,
             on_tick=on_tick or context.on_tick,
         )  # fmt: skip
-    return ({**last, "at": at} if at else last), done
+    return events.last(), done
+
+
+class _Events:
+    """Reads the events of a worker, passes them on, and keeps the last one."""
+
+    def __init__(
+        self, on_event: Callable[[dict[str, Any]], None], on_line: Callable[[str], None]
+    ) -> None:
+        self._on_event, self._on_line = on_event, on_line
+        self._last: dict[str, Any] = {"event": "none"}
+        self._at: str | None = None
+
+    def read(self, raw: bytes) -> None:
+        """An event, as the worker wrote it."""
+        try:
+            event = json.loads(raw)
+        except ValueError:
+            return  # the process died in the middle of a line
+        if event["event"] == "at":
+            self._at = event["label"]
+        elif event["event"] in _LAST:
+            self._last = event
+        else:
+            self._on_event(event)
+
+    def read_line(self, line: str) -> None:
+        """A line of output, which holds an event where the worker has nowhere else to write."""
+        if line.startswith(EVENT):
+            self.read(line.removeprefix(EVENT).encode())
+        else:
+            self._on_line(line)
+
+    def last(self) -> dict[str, Any]:
+        """The last event, and what the worker was at, where it told."""
+        return {**self._last, "at": self._at} if self._at else self._last
 
 
 def own_package() -> dict[str, str]:
