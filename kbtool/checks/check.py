@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbtool.checks.excuses import MACHINE_PATH, without_excused
 from kbtool.checks.facts import Facts, Questions
 from kbtool.checks.rules import TREE_RULES
 from kbtool.checks.tree import Tree, places_asked
@@ -100,7 +101,8 @@ def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes])
             cache.put(item.path, stamps[item.path], item.to_json(), read_at)
     if cache:
         cache.save(stamps)
-    return Report(sorted(set(findings)), found.files)
+    kept = without_excused(tree, findings, {MACHINE_PATH})
+    return Report(sorted(set(kept)), found.files)
 
 
 def _asked_of(runs: Sequence[File], facts: Iterable[Facts]) -> Questions:

@@ -1,4 +1,4 @@
-"""Rules over the text of a file: no secrets and no machine addresses.
+"""Rules over the text of a file: no secrets, no addresses and no paths of machines.
 
 The same rules apply to YAML, JSON and prose. Findings never print the whole secret.
 """
@@ -10,7 +10,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from kbtool.checks.excuses import MACHINE_PATH
 from kbtool.model.finding import Finding
+from kbtool.model.machine_path import machine_paths
+from kbtool.store.scan import EXCUSES
 
 
 class _Secret(NamedTuple):
@@ -142,6 +145,20 @@ def addresses(path: str, text: str) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def paths(path: str, text: str) -> Iterator[Finding]:
+    """No absolute paths that tell of a machine or a person (``model.machine_path``)."""
+    for start, found in machine_paths(text):
+        mend = (
+            "record the run again; kbtool writes none now. Name a run that cannot be made again in"
+            f" sessions/{EXCUSES}"
+            if path.endswith(".json")
+            else "write it relative to the knowledge base, or with a variable ($HOME, $CUDA_HOME)"
+        )
+        yield Finding(
+            path, _line(text, start), MACHINE_PATH, f"holds a path of a machine ({found}): {mend}"
+        )
+
+
 def _addresses(text: str) -> Iterator[tuple[int, str]]:
     for near in _MAYBE_IPV4.finditer(text):
         for start in range(max(0, near.start() - 3), near.start()):
@@ -186,4 +203,4 @@ def _line(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
-TEXT_RULES: tuple[Callable[[str, str], Iterator[Finding]], ...] = (secrets, addresses)
+TEXT_RULES: tuple[Callable[[str, str], Iterator[Finding]], ...] = (secrets, addresses, paths)

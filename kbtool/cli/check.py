@@ -37,8 +37,9 @@ Exit status: 0 no problems, 1 findings, 2 usage."""
 def check(ctx: click.Context, paths: tuple[str, ...], cache: bool, as_json: bool) -> None:
     """Check every record: schema, links, provenance, secrets, runs, recipes, kernels.
 
-    docs/, README.md and similar files, and the kernels' sources are searched for secrets and
-    addresses of machines too. Figures in prose are compared with the records that their links name.
+    docs/, README.md and similar files, and the kernels' sources are searched for secrets and for
+    addresses and paths of machines too. Figures in prose are compared with the records that their
+    links name.
 
     With PATH, report only problems in those files and folders; links are still checked against the
     whole knowledge base.

@@ -13,19 +13,22 @@ Examples:
   kbtool schema corpus         what `kbtool export corpus` writes
   kbtool schema twin           the JSON beside each page of the site
   kbtool schema --check        fail if schemas/ is not what kbtool would write
-  kbtool schema --out /tmp/s   write them elsewhere
+  kbtool schema --out DIR      write them elsewhere
 
 \b
 Editors with a YAML language server find the schema by a record's first line:
 # yaml-language-server: $schema=../../schemas/session.json"""
 
 
+_KINDS = ("session", "pattern", "kernel", "ledger", "excuses", "run", "corpus", "twin")
+
+
 @click.command(epilog=EPILOG)
 @click.argument(
     "kind",
     required=False,
-    metavar="[session|pattern|kernel|ledger|run|corpus|twin]",
-    type=click.Choice(["session", "pattern", "kernel", "ledger", "run", "corpus", "twin"]),
+    metavar=f"[{'|'.join(_KINDS)}]",
+    type=click.Choice(_KINDS),
 )
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Where to write them.")
 @click.option(

@@ -24,7 +24,6 @@ from kbtool.gpu.validate import case_seed
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.kinds.validate import OutputError
-from kbtool.model.words import without_folders
 
 Calls = Mapping[str, Callable[[], Any] | str]
 """Arm → the call to time, or the reason why there is none."""
@@ -328,8 +327,8 @@ def tried(
     except Exception as error:  # any error means that the peer does not take these inputs
         # If the CUDA context is lost, this raises too and ends the process.
         _synchronize(device)
-        return without_folders((str(error).strip() or type(error).__name__).splitlines()[0])
-    return without_folders(call) if isinstance(call, str) else call
+        return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return call
 
 
 def _synchronize(device: torch.device) -> None:

@@ -22,7 +22,6 @@ import torch
 from kbtool.gpu._card import Management
 from kbtool.gpu.benchmark import Arms, OnArm, Timed, first_output, runnable, silent, timing
 from kbtool.gpu.probe import processes_on
-from kbtool.model.words import without_folders
 
 WARMUP_ROUNDS = 3
 MAX_CALLS = 256
@@ -102,8 +101,7 @@ class CudaClock:
             try:
                 return _Replay(name, turns(name, count), self._plain if between else None)
             except Exception as error:
-                why = without_folders(str(error).splitlines()[0])
-                absent[name] = f"cannot be captured: {why}"
+                absent[name] = f"cannot be captured: {str(error).splitlines()[0]}"
                 return None
 
         counts = {}

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel
 
 from kbtool.model.corpus import CorpusLine
+from kbtool.model.excuses import Excuses
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds import StepSpec
 from kbtool.model.ledger import Ledger
@@ -25,6 +26,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "pattern": Pattern,
     "kernel": Kernel,
     "ledger": Ledger,
+    "excuses": Excuses,
     "run": Run,
     "corpus": CorpusLine,
     "twin": TwinFile,

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
-
-_FOLDERS = re.compile(r"(?:(?<![\w./~])|(?<=-[IL])|(?<=file://))(?:/[\w.+@~-]+)+/(?=[\w.+@~-])")
 
 
 def many(count: int, noun: str) -> str:
@@ -28,9 +25,3 @@ def significant(value: float, digits: int = 3) -> str:
     if places > 6 or places < -9:
         return f"{value:.{digits - 1}e}"
     return f"{round(value, places):,.{max(places, 0)}f}"
-
-
-def without_folders(text: str) -> str:
-    """``text`` with absolute paths cut down to the file's name: a record goes to other machines,
-    and where a library lies on this one is nobody's business there."""
-    return _FOLDERS.sub("", text)

@@ -30,6 +30,7 @@ from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo, RepositoryState, Run, RunStatus, StepRecord
 from kbtool.runner.history import expected_seconds, matching, past_runs
 from kbtool.runner.journal import Journal, file_stem, journal_path
+from kbtool.runner.places import without_own_paths
 from kbtool.runner.progress import Reporter
 from kbtool.runner.resume import Resumption
 from kbtool.steps import KINDS
@@ -261,7 +262,7 @@ class _Execution:
         self.repository = self.repository.model_copy(
             update={"changed_during_run": _changed(self.repository, after)}
         )
-        run = self._run(status).sealed()
+        run = without_own_paths(self._run(status), self.job.base.root).sealed()
         path = self.folder / f"{file_stem(self.id, self.attempt)}.json"
         data = run.model_dump_json(indent=1).encode() + b"\n"
         try:

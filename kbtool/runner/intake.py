@@ -33,8 +33,6 @@ from kbtool.store.sessions import create_session, remove_session, slug
 from kbtool.store.tree import MAX_RUN_BYTES, KnowledgeBase, open_run
 from kbtool.store.write import write_new
 
-_OWN_PATH = re.compile(r"(?<![\w.~/-])/(?:home|root|Users|tmp|workspace|mnt)/[\w.-]+")
-
 
 @dataclass(frozen=True)
 class Taken:
@@ -286,7 +284,6 @@ def _taken(base: KnowledgeBase, staged: Iterable[_Staged]) -> list[Taken]:
         remarks = [
             *_about_commit(base.root, one.run),
             *(_about_time(one.run, entry.record) if entry else ()),
-            *_about_paths(one.raw),
         ]
         taken.append(Taken(one.file, one.run, one.path, remarks))
     return taken
@@ -347,13 +344,6 @@ def _about_time(run: Run, session: Session) -> Iterator[str]:
         yield f"was made before the session began ({session.started})"
     if session.ended and session.ended.zoned and run.started > session.ended.at:
         yield f"was made after the session ended ({session.ended})"
-
-
-def _about_paths(raw: bytes) -> Iterator[str]:
-    """Whether it tells where things lie on the machine that it was made on."""
-    paths = sorted(set(_OWN_PATH.findall(raw.decode("utf-8", "replace"))))
-    if paths:
-        yield f"contains paths of the machine that it was made on: {', '.join(paths[:3])}"
 
 
 def _make_session(base: KnowledgeBase, title: str, runs: Sequence[Run]) -> Path:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kbtool.model.run import Run, StepRecord
+from kbtool.runner.places import without_own_paths
 from kbtool.store.edit import end_run_session
 from kbtool.store.lock import is_locked
 from kbtool.store.tree import KnowledgeBase
@@ -83,8 +84,9 @@ def recover(base: KnowledgeBase) -> list[Path]:
     """
     written = []
     for path in left_behind(base):
-        run = _run_from(path)
-        if run is not None:
+        found = _run_from(path)
+        if found is not None:
+            run = without_own_paths(found, base.root).sealed()
             target = path.with_name(f"{file_stem(run.id, run.attempt)}.json")
             with contextlib.suppress(FileExistsError):
                 write_new(target, run.model_dump_json(indent=1).encode() + b"\n")
@@ -118,4 +120,4 @@ def _run_from(path: Path) -> Run | None:
     return Run.model_validate(
         {**header, "steps": list(steps.values()), "status": "interrupted", "recovered": True,
          "ended": ended.isoformat()}
-    ).sealed()  # fmt: skip
+    )  # fmt: skip

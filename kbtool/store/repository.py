@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from kbtool.model.run import RepositoryState
-from kbtool.store.scan import LEDGER
+from kbtool.store.scan import EXCUSES, LEDGER
 
 _RECORD = re.compile(
-    rf"sessions/(?:{re.escape(LEDGER)}"
+    rf"sessions/(?:{re.escape(LEDGER)}|{re.escape(EXCUSES)}"
     r"|[^/]+/(?:session\.yaml|notes\.md|runs/[^/]+\.(?:json|journal)))"
 )
 """The files that kbtool writes, relative to the root, except for a session's ``files/``."""

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from kbtool.model.finding import Finding
 
-FileKind = Literal["session", "notes", "run", "pattern", "kernel", "ledger", "text"]
+FileKind = Literal["session", "notes", "run", "pattern", "kernel", "ledger", "excuses", "text"]
 """``text``: files written by people that the site may publish, other than records."""
 
 Stamp = tuple[int, int, int, int]
@@ -32,6 +32,9 @@ class File(NamedTuple):
 
 LEDGER = "ledger.yaml"
 """The name of the ledger, in the folder of the sessions."""
+
+EXCUSES = "excuses.yaml"
+"""The name of the file with excuses, beside the ledger."""
 
 
 @dataclass
@@ -54,11 +57,14 @@ def scan(root: str) -> Scan:
             _scan_session(root, real_root, entry.name, found)
         elif entry.name == LEDGER:
             _add(entry, f"sessions/{LEDGER}", "ledger", real_root, found)
+        elif entry.name == EXCUSES:
+            _add(entry, f"sessions/{EXCUSES}", "excuses", real_root, found)
         elif entry.name not in _PROSE and entry.is_file():
             found.findings.append(
                 _stray(
                     f"sessions/{entry.name}",
-                    f"a session is a folder with a session.yaml; beside them stands {LEDGER}",
+                    f"a session is a folder with a session.yaml; beside them stand {LEDGER} and"
+                    f" {EXCUSES}",
                 )
             )
     for entry in _entries(root, "patterns", found):

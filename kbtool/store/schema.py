@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["session", "pattern", "kernel", "ledger", "run"]
+Kind = Literal["session", "pattern", "kernel", "ledger", "excuses", "run"]
 
 FOLDER = "schemas"
 """Folder of the schemas, under the root."""
 
-_UP = {"session": "../..", "pattern": "..", "kernel": "../..", "ledger": ".."}
+_UP = {"session": "../..", "pattern": "..", "kernel": "../..", "ledger": "..", "excuses": ".."}
 """Relative path from a record to the root."""
 
 

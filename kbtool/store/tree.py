@@ -21,6 +21,7 @@ from kbtool.model.errors import NotFoundError, RecordError
 from kbtool.model.finding import Finding
 from kbtool.model.kernel import Kernel
 from kbtool.model.ledger import Ledger
+from kbtool.model.machine_path import without_machine_paths
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import Run, digest_of_record, first_record
@@ -272,14 +273,16 @@ def parse_run(raw: bytes, shown: str) -> Run | Finding:
 
 
 def open_run(raw: bytes) -> tuple[Run, dict[str, Any]]:
-    """The run record in ``raw``, and its JSON object.
+    """The run record in ``raw``, without paths of a machine, and its JSON object as it stands.
 
     Raises:
         ValueError: the schema or the digest does not match.
     """
     try:
-        run = Run.model_validate_json(raw)
-        record = json.loads(raw, object_pairs_hook=_without_duplicates)
+        text = raw.decode()
+        # Records of old versions may hold paths of a machine, which nothing may show.
+        run = Run.model_validate_json(without_machine_paths(text))
+        record = json.loads(text, object_pairs_hook=_without_duplicates)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in problem["loc"])

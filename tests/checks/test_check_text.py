@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from knowledge import LOOK, RUN, sealed
 
-from kbtool.checks.text_rules import addresses, secrets
+from kbtool.checks.text_rules import addresses, paths, secrets
 
 # Put together here, so that nobody's scanner takes this file for a leak.
 TOKEN = "gh" + "p_" + "a1B2c3D4" * 5
@@ -106,17 +106,25 @@ def test_what_is_no_address(text):
     assert list(addresses("x", text)) == []
 
 
+def test_a_path_of_a_machine_is_told_with_what_to_do():
+    prose, run = (next(paths(name, "a\nin /home/ada/kb/x.h\n")) for name in ("a.md", "a.json"))
+    assert (prose.line, prose.rule) == (2, "machine-path")
+    assert "(/home/ada/kb/x.h)" in prose.message and "relative to the knowledge" in prose.message
+    assert "sessions/excuses.yaml" in run.message
+
+
 def test_they_are_looked_for_in_every_file(base):
     base.session(more=f"# {TOKEN}\n")
     base.pattern(more=LOOK + "# ssh 10.0.0.1\n")
     base.kernel().open("a").write(f"# {TOKEN}\n")
-    base.write("sessions/2025-01-01-a/notes.md", "# Notes\n\nssh 10.0.0.1\n")
+    base.write("sessions/2025-01-01-a/notes.md", "# Notes\n\nssh 10.0.0.1\nin /home/ada/x\n")
     run = {**RUN, "parameters": {"host": "10.0.0.1"}}
     base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", sealed(run))
     assert [(f.path.rsplit("/", 1)[-1], f.rule) for f in base.findings()] == [
         ("kernel.yaml", "secret"),
         ("P01.yaml", "address"),
         ("notes.md", "address"),
+        ("notes.md", "machine-path"),
         (f"{RUN['id']}.json", "address"),
         ("session.yaml", "secret"),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,9 @@ import pytest
 
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.kinds.build import BuildResult
+from kbtool.model.kinds.command import CommandResult
 from kbtool.model.kinds.validate import ValidationResult
+from kbtool.model.machine_path import machine_paths
 from kbtool.model.run import Run
 
 
@@ -514,3 +517,22 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def test_a_record_holds_no_path_of_the_machine(second_kernel_base, kbtool, tmp_path):
+    said = f"{second_kernel_base}/kernels/a.cu /opt/cuda-13/include/b.h {sys.prefix}/c.h"
+    code = f"import pathlib; print('''{said} {tmp_path}/d.h /mnt/ada/e.h''', pathlib.Path.home())"
+    done = kbtool(
+        *shell(f"{code}; exit(1)"), root=second_kernel_base, env={"CUDA_HOME": "/opt/cuda-13"}
+    )
+    assert str(second_kernel_base) in done.err  # the terminal is told where things are
+    (path,) = second_kernel_base.glob("sessions/*/runs/*.json")
+    (run,) = runs_of(second_kernel_base)
+    result = run.steps[0].result
+    assert isinstance(result, CommandResult)
+    assert re.fullmatch(
+        r"kernels/a.cu \$CUDA_HOME/include/b.h \$PYTHON/c.h \$TMPDIR/\S+/d.h …/e.h \$HOME",
+        result.output_tail,
+    )
+    assert list(machine_paths(path.read_text())) == []
+    assert kbtool("check", root=second_kernel_base).code == 0

@@ -6,6 +6,7 @@ imports a model, so a check of unchanged files needs only cached facts.
 
 from __future__ import annotations
 
+from kbtool.checks import excuses
 from kbtool.checks.facts import Fact
 from kbtool.checks.rules import costs, figures, kernels, links, names, runs, times
 from kbtool.checks.tree import Rule
@@ -18,7 +19,7 @@ TREE_RULES: tuple[Rule, ...] = tuple(rule for subject in _SUBJECTS for rule in s
 FACTS: tuple[Fact, ...] = tuple(
     {
         value.name: value
-        for subject in _SUBJECTS
+        for subject in (*_SUBJECTS, excuses)
         for value in vars(subject).values()
         if isinstance(value, Fact)
     }.values()

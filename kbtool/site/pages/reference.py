@@ -29,6 +29,7 @@ _FILES = {
     "pattern": "`patterns/*.yaml`, written by people",
     "kernel": "`kernels/ID/kernel.yaml`, written by people",
     "ledger": "`sessions/ledger.yaml`, written by people",
+    "excuses": "`sessions/excuses.yaml`, written by people",
     "run": "`sessions/ID/runs/*.json`, written by `kbtool run-recipe` and never edited",
     "corpus": "a line of what `kbtool export corpus` writes",
     "twin": "the JSON beside each page of this site, and the index of it",

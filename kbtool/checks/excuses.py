@@ -1,0 +1,61 @@
+"""Leave out the findings that an excuse names, and report excuses that nothing needs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbtool.checks.facts import Location, fact
+from kbtool.checks.tree import Tree
+from kbtool.model.finding import Finding
+
+if TYPE_CHECKING:
+    from kbtool.model.excuses import Excuses
+
+
+MACHINE_PATH = "machine-path"
+"""The name of the rule that no file holds a path of a machine."""
+
+
+class Excused(NamedTuple):
+    """What an excuse names."""
+
+    location: Location
+    run: str
+    rule: str
+
+
+@fact("excuses", Excused)
+def excused(excuses: Excuses) -> Iterator[Excused]:
+    """Every excuse."""
+    for at, excuse in enumerate(excuses.excuses):
+        yield Excused(["excuses", at], excuse.run, excuse.rule)
+
+
+def without_excused(
+    tree: Tree, findings: Iterable[Finding], rules: Collection[str]
+) -> Iterator[Finding]:
+    """``findings`` without the excused ones, and one for each excuse that excuses nothing.
+
+    Args:
+        tree: the tree with the excuses.
+        findings: everything found.
+        rules: the rules that were applied; excuses of others are left alone.
+    """
+    named = {
+        (one.run, one.rule): (facts, one.location)
+        for facts in tree.facts
+        if facts.kind == "excuses"
+        for one in excused.of(facts)
+        if one.rule in rules
+    }
+    needed = set()
+    for finding in findings:
+        if (finding.path, finding.rule) in named:
+            needed.add((finding.path, finding.rule))
+        else:
+            yield finding
+    for (run, rule), (facts, location) in named.items():
+        if (run, rule) not in needed:
+            message = f"{run} breaks no rule {rule}: remove the excuse"
+            yield tree.at(facts, location, "excuse", message)
