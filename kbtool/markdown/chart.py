@@ -115,11 +115,11 @@ def stacked(title: str, bars: Sequence[Bar], currency: str) -> str:
         middle = _LEFT + step * (at + 0.5)
         parts.append(_bar(bar, middle - wide / 2, wide, y, currency))
         if bar.limit is not None:
-            said = f"{bar.label}: box {money(bar.limit, currency)}"
+            tooltip = f"{bar.label}: box {money(bar.limit, currency)}"
             parts.append(
                 f'<line class="kb-limit" x1="{middle - wide / 2 - 3:.1f}"'
                 f' x2="{middle + wide / 2 + 3:.1f}" y1="{y(bar.limit):.1f}"'
-                f' y2="{y(bar.limit):.1f}"><title>{attribute(said)}</title></line>'
+                f' y2="{y(bar.limit):.1f}"><title>{attribute(tooltip)}</title></line>'
             )
         if bar.sofar is not None:
             line.append((middle, y(bar.sofar), bar))
@@ -172,10 +172,10 @@ def _sofar(line: Sequence[tuple[float, float, Bar]], currency: str) -> list[str]
     ]
     for x, y, bar in line:
         if not bar.is_unknown:
-            said = f"{bar.label}: {money(bar.sofar, currency)} so far"
+            tooltip = f"{bar.label}: {money(bar.sofar, currency)} so far"
             drawn.append(
                 f'<circle class="kb-sofar" cx="{x:.1f}" cy="{y:.1f}" r="3">'
-                f"<title>{attribute(said)}</title></circle>"
+                f"<title>{attribute(tooltip)}</title></circle>"
             )
     return drawn
 
@@ -187,10 +187,10 @@ def _bar(bar: Bar, left: float, wide: float, y: object, currency: str) -> str:
     missing = f"; not known: {bar.unknown}" if bar.unknown else ""
     for name, amount in bar.parts.items():
         high = y(foot) - y(foot + amount)
-        said = f"{bar.label}: {name} {money(amount, currency)}{missing}"
+        tooltip = f"{bar.label}: {name} {money(amount, currency)}{missing}"
         drawn.append(
             f'<rect class="kb-{name}" x="{left:.1f}" y="{y(foot + amount):.1f}" width="{wide:.1f}"'
-            f' height="{high:.1f}"><title>{attribute(said)}</title></rect>'
+            f' height="{high:.1f}"><title>{attribute(tooltip)}</title></rect>'
         )
         foot += amount
     if bar.is_unknown:

@@ -38,7 +38,7 @@ class Point(NamedTuple):
 
     x: float
     y: float
-    said: str
+    tooltip: str
     """What it is, in words."""
     low: float | None = None
     """The lower end of its bar: the 25th percentile."""
@@ -69,7 +69,7 @@ class Mark(NamedTuple):
     """One value of a row."""
 
     value: float
-    said: str
+    tooltip: str
     low: float | None = None
     high: float | None = None
 
@@ -151,7 +151,7 @@ def _drawn(number: int, series: Series, x: _Scale, y: _Scale) -> list[str]:
             f"M{across - 3:.1f},{y(high):.1f}h6"
             for low, high in _bar(p.low, p.high, y.axis.scale)
         )
-        parts.append(_mark(number, across, y(p.y), bar, p.said, p.to))
+        parts.append(_mark(number, across, y(p.y), bar, p.tooltip, p.to))
     return parts
 
 
@@ -238,7 +238,7 @@ def _row(
         shape = "v16" if is_near else "l-8,8l8,8"
         parts.append(
             f'<path class="kb-ceiling" d="M{place},{middle - 8}{shape}"><title>'
-            f"{attribute(case.ceiling.said)}</title></path>"
+            f"{attribute(case.ceiling.tooltip)}</title></path>"
         )
     for at, (name, number) in reversed([*enumerate(used.items())]):
         mark = case.marks.get(name)
@@ -251,7 +251,7 @@ def _row(
             f"M{x(high):.1f},{y - 3:.1f}v6"
             for low, high in _bar(mark.low, mark.high, x.axis.scale)
         )
-        parts.append(_mark(number, x(mark.value), y, bar, mark.said))
+        parts.append(_mark(number, x(mark.value), y, bar, mark.tooltip))
     return parts
 
 
@@ -294,9 +294,9 @@ def _shape(series: int, x: float, y: float) -> str:
     return f'<path class="{css}" d="M{x:.1f},{y:.1f}{_SHAPES[at]}"/>'
 
 
-def _mark(series: int, x: float, y: float, bar: str, said: str, to: str = "") -> str:
+def _mark(series: int, x: float, y: float, bar: str, tooltip: str, to: str = "") -> str:
     drawn = f'<path class="kb-bar" d="{bar}"/>' if bar else ""
-    name = attribute(said)
+    name = attribute(tooltip)
     group = (
         f'<g class="kb-series-{_number(series)}"><title>{name}</title>{drawn}'
         f"{_shape(series, x, y)}</g>"
@@ -414,5 +414,5 @@ def _cut(text: str, most: int) -> str:
 
 def timed(name: str, median: float, low: float, high: float) -> Mark:
     """A time in microseconds with its quartiles, as a mark."""
-    said = f"{name}: {significant(median)} µs ({significant(low)}–{significant(high)})"
-    return Mark(median, said, low, high)
+    tooltip = f"{name}: {significant(median)} µs ({significant(low)}–{significant(high)})"
+    return Mark(median, tooltip, low, high)

@@ -46,12 +46,12 @@ def page_title(text: str) -> str:
 
 def crumb(page: str, listing: str, name: str, record: str, path: str | None = None) -> str:
     """Where a page belongs, the record's id, the file that it is made from, the page as JSON."""
-    said = [f"{at.link(name, listing, page)} › {code(record)}"]
+    parts = [f"{at.link(name, listing, page)} › {code(record)}"]
     if path:
-        said.append(code(path))
+        parts.append(code(path))
     if not at.is_source_page(page):
-        said.append(at.link("JSON", at.twin(page), page))
-    return f"<small>{' · '.join(said)}</small>"
+        parts.append(at.link("JSON", at.twin(page), page))
+    return f"<small>{' · '.join(parts)}</small>"
 
 
 def compare_link(text: str, run: str, arm: str, page: str) -> str:
@@ -228,11 +228,11 @@ def claims(index: Index, record: Session | Pattern) -> str:
             ]
         )
     header = ["Claim", "Stated", "Comes out", "Grade", "Remark"]
-    told = stacked_table(header, rows, filtered=True) if rows else None
+    shown = stacked_table(header, rows, filtered=True) if rows else None
     held = stacked_table(header, hold, filtered=True) if hold else None
-    if held and told:
+    if held and shown:
         held = folded(f"Claims that hold: {len(hold)}", held)
-    return section("Claims", "claims", told, held)
+    return section("Claims", "claims", shown, held)
 
 
 def turned(index: Index, session: Session, path: str) -> str | None:
@@ -247,12 +247,12 @@ def turned(index: Index, session: Session, path: str) -> str | None:
 
 def remarks(item: Item, came: Reckoned) -> str:
     """What the audit has to say of a claim beside its grade."""
-    said = []
+    texts = []
     if item.how is not None and came.why:
-        said.append(inline(came.why))
+        texts.append(inline(came.why))
     if item.acknowledged is not None:
-        said.append(f"left so: {inline(item.acknowledged)}")
-    return " · ".join(said)
+        texts.append(f"left so: {inline(item.acknowledged)}")
+    return " · ".join(texts)
 
 
 def _derivation(index: Index, record: Session | Pattern, claim: Claim) -> str:

@@ -52,7 +52,7 @@ def cell(row: Row, column: str, currency: str) -> str:
     missing = row.unknown.get(column, 0)
     if amount is None:
         return UNKNOWN if missing else "–"
-    said = minutes(amount) if column == "minutes" else money(amount, currency)
+    known = minutes(amount) if column == "minutes" else money(amount, currency)
     if not missing:
-        return said
-    return f"{said} + {missing} unknown" if len(row.sessions) > 1 else f"{said} + a part unknown"
+        return known
+    return f"{known} + {missing} unknown" if len(row.sessions) > 1 else f"{known} + a part unknown"

@@ -75,14 +75,15 @@ def _entries(index: Index) -> Iterator[_Entry]:
     for session in index.sessions.values():
         moment = _moment(session)
         if moment is not None:
-            title, said = f"{session.label}: {session.title}", session.outcome or session.objective
+            title = plain(f"{session.label}: {session.title}")
+            summary = plain(session.outcome or session.objective or "")
             page = at.session_page(session.id)
-            yield _Entry(session.id, plain(title), page, moment, plain(said or ""), "session")
+            yield _Entry(session.id, title, page, moment, summary, "session")
     for (session_id, run_id), attempts in index.runs.items():
         run = attempts[-1]
-        said = f"{run.status}. {headline(run)}".strip()
+        summary = f"{run.status}. {headline(run)}".strip()
         title, page = f"Run of {run.recipe}: {run.status}", at.run_page(session_id, run_id)
-        yield _Entry(run_id, title, page, run.ended, said, "run")
+        yield _Entry(run_id, title, page, run.ended, summary, "run")
 
 
 def _moment(session: Session) -> datetime | None:
@@ -146,8 +147,8 @@ def llms(index: Index, place: Place) -> str:
 
 
 def _item(name: str, address: str, about: str) -> str:
-    said = f": {_markdown(about)}" if about else ""
-    return f"- [{_markdown(name)}]({address}){said}"
+    description = f": {_markdown(about)}" if about else ""
+    return f"- [{_markdown(name)}]({address}){description}"
 
 
 def _markdown(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kbtool import __version__
 from kbtool.model.errors import MachineError, UsageError
-from kbtool.site.html.engine import OVERRIDES, Engine, Listening, warnings
+from kbtool.site.html.engine import OVERRIDES, Engine, LogCapture, warnings
 from kbtool.site.html.lean import lean
 from kbtool.site.html.tree import SOURCE, Written, packaged, source_files, write
 from kbtool.site.pages import PAGES
@@ -79,7 +79,7 @@ def run_mkdocs(root: Path, out: Path) -> tuple[Engine, list[str]]:
     """
     from mkdocs.exceptions import MkDocsException
 
-    with Listening() as said:
+    with LogCapture() as logged:
         try:
             config = load_config(root, out)
             config.plugins.on_startup(command="build", dirty=False)
@@ -89,9 +89,9 @@ def run_mkdocs(root: Path, out: Path) -> tuple[Engine, list[str]]:
             finally:
                 config.plugins.on_shutdown()
         except (MkDocsException, SystemExit) as error:
-            reasons = "; ".join([*warnings(said), str(error)])
+            reasons = "; ".join([*warnings(logged), str(error)])
             raise MachineError(f"mkdocs could not build the site: {reasons}") from None
-    return engine, warnings(said)
+    return engine, warnings(logged)
 
 
 def load_config(root: Path, out: Path) -> Any:

@@ -155,7 +155,7 @@ def _parts(path: str, text: str) -> list[_Part]:
     return [
         _Part(path, _title(text)["name"], first),
         *(
-            _Part(_beside(path, part[0].under[-1].anchor), _told(part[0].under, names), part)
+            _Part(_beside(path, part[0].under[-1].anchor), _part_name(part[0].under, names), part)
             for part in others
         ),
     ]
@@ -167,7 +167,7 @@ def _title(text: str) -> re.Match[str]:
     return found
 
 
-def _told(under: Sequence[_Heading], names: Mapping[str, int]) -> str:
+def _part_name(under: Sequence[_Heading], names: Mapping[str, int]) -> str:
     """The last of these headings, with the one above it where others on the page have its name."""
     own = under[-1]
     above = [one.name for one in under if one.level < own.level][-1:]

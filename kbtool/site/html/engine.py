@@ -39,7 +39,7 @@ class Rendered(NamedTuple):
     anchors: set[str] | None
     links: dict[str, dict[str, str]]
     """Path of a page → anchor → the link as written."""
-    said: list[tuple[int, str]]
+    logged: list[tuple[int, str]]
     """Level and text of what mkdocs had to say."""
 
 
@@ -48,7 +48,7 @@ class Placed(NamedTuple):
 
     entries: list[dict[str, Any]]
     """What the search finds of it."""
-    said: list[tuple[int, str]]
+    logged: list[tuple[int, str]]
 
 
 class Engine:
@@ -178,12 +178,12 @@ class Engine:
             page.links_to_anchors = {
                 self.files.get_file_from_path(path): links for path, links in made.links.items()
             }
-            _say(made.said)
+            _log_again(made.logged)
 
     def _rendered(self, page: Any) -> Rendered:
         config = self.config
         config._current_page = page
-        with Listening() as said:
+        with LogCapture() as logged:
             page.render(config, self.files)
             content = config.plugins.on_page_content(
                 page.content, page=page, config=config, files=self.files
@@ -191,13 +191,13 @@ class Engine:
         config._current_page = None
         links = {file.src_uri: links for file, links in (page.links_to_anchors or {}).items()}
         title, anchors = page._title_from_render, page.present_anchor_ids
-        return Rendered(content, page.toc, title, anchors, links, said)
+        return Rendered(content, page.toc, title, anchors, links, logged)
 
     def _place(self, pages: Sequence[Any]) -> None:
         self.doc_files = self.files.documentation_pages()
         for page, placed in zip(pages, self._each(self._placed, pages), strict=True):
             self._found[page.file.src_uri] = placed.entries
-            _say(placed.said)
+            _log_again(placed.logged)
         index = self._search_index()
         if index is not None:
             index.entries = [entry for entries in self._found.values() for entry in entries]
@@ -208,9 +208,9 @@ class Engine:
         index = self._search_index()
         if index is not None:
             index.entries = []
-        with Listening() as said:
+        with LogCapture() as logged:
             _build_page(page, self.config, self.doc_files, self.nav, self.env)
-        return Placed([_without_tags(entry) for entry in index.entries] if index else [], said)
+        return Placed([_without_tags(entry) for entry in index.entries] if index else [], logged)
 
     def _search_index(self) -> Any:
         plugins = self.config.plugins
@@ -262,32 +262,32 @@ def _without_tags(entry: dict[str, Any]) -> dict[str, Any]:
     return {**entry, "title": _TAG.sub("", entry["title"]), "text": text}
 
 
-class Listening(logging.Handler):
+class LogCapture(logging.Handler):
     """Keeps what mkdocs has to say from the printer, for as long as it is entered."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
-        self.said: list[tuple[int, str]] = []
+        self.logged: list[tuple[int, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep what is said."""
-        self.said.append((record.levelno, record.getMessage()))
+        """Keep the message."""
+        self.logged.append((record.levelno, record.getMessage()))
 
     def __enter__(self) -> list[tuple[int, str]]:
         self._logger = logging.getLogger("mkdocs")
         self._before = self._logger.handlers[:], self._logger.propagate
         self._logger.handlers, self._logger.propagate = [self], False
-        return self.said
+        return self.logged
 
     def __exit__(self, *_: object) -> None:
         self._logger.handlers, self._logger.propagate = self._before
 
 
-def warnings(said: Sequence[tuple[int, str]]) -> list[str]:
-    """What of it is more than information."""
-    return [text for level, text in said if level >= logging.WARNING]
+def warnings(logged: Sequence[tuple[int, str]]) -> list[str]:
+    """The messages that are warnings or worse."""
+    return [text for level, text in logged if level >= logging.WARNING]
 
 
-def _say(said: Sequence[tuple[int, str]]) -> None:
-    for level, text in said:
+def _log_again(logged: Sequence[tuple[int, str]]) -> None:
+    for level, text in logged:
         logging.getLogger("mkdocs").log(level, text)

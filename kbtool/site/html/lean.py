@@ -57,7 +57,7 @@ def _space(found: re.Match[str]) -> str:
 
 def _columns(found: re.Match[str]) -> str:
     """A table that says itself which of its columns are of figures and which have sentences."""
-    said: dict[str, set[int]] = {"right": set(), "long": set()}
+    marked: dict[str, set[int]] = {"right": set(), "long": set()}
     column = 0
 
     def cell(part: re.Match[str]) -> str:
@@ -65,7 +65,7 @@ def _columns(found: re.Match[str]) -> str:
         column = 0 if part[0] == "<tr>" else column + 1
         if column == 0 or column > COLUMNS:
             return part[0]
-        for name, columns in said.items():
+        for name, columns in marked.items():
             if part[name] is not None:
                 columns.add(column)
         return f"<td{part['more']}>{part['long'] or ''}"
@@ -73,7 +73,7 @@ def _columns(found: re.Match[str]) -> str:
     body = _CELL.sub(cell, found[0].removeprefix("<table>"))
     marks = "".join(
         f' data-{name}="{" ".join(map(str, sorted(columns)))}"'
-        for name, columns in said.items()
+        for name, columns in marked.items()
         if columns
     )
     return f"<table{marks}>{body}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from kbtool.model.errors import MachineError
 from kbtool.site.html.build import require_mkdocs, run_mkdocs, write_source
-from kbtool.site.html.engine import Engine, Listening, warnings
+from kbtool.site.html.engine import Engine, LogCapture, warnings
 from kbtool.site.html.tree import SOURCE, record_files, write_changed
 from kbtool.store.tree import Entry, KnowledgeBase
 
@@ -66,7 +66,7 @@ class Live:
             if "/".join(entry.path.split("/")[:2]) in folders
         }
         written = write_changed(self.root / SOURCE, record_files(base, records))
-        with Listening():
+        with LogCapture():
             self._engine.show(written)
         self._shown.update(written)
         return bool(written)
@@ -75,10 +75,10 @@ class Live:
         """Build all that is not up to date; how many source files that came from."""
         written, problems = write_source(self.root, date.today())
         changed = [*self._shown.union(written.changed), *written.removed]
-        with Listening() as said:
+        with LogCapture() as logged:
             engine = None if written.removed else self._engine
             if changed and engine is not None and engine.update(changed):
-                problems += warnings(said)
+                problems += warnings(logged)
             elif changed or self._engine is None:
                 self._engine, warned = run_mkdocs(self.root, self.out)
                 problems += warned

@@ -109,8 +109,8 @@ def _outcome(index: Index, came: Reckoned) -> str:
 
 def _remark(index: Index, item: Item, came: Reckoned) -> str:
     turned = ", ".join(_link(index, place) for place in item.turns)
-    said = [f"Turns {turned}" if turned else "", remarks(item, came)]
-    return " · ".join(part for part in said if part)
+    parts = [f"Turns {turned}" if turned else "", remarks(item, came)]
+    return " · ".join(part for part in parts if part)
 
 
 def _undetermined(index: Index) -> str:
@@ -143,8 +143,8 @@ def _claim(index: Index, item: Item) -> str:
     """What is claimed, linked to its place, with the record that claims it."""
     record = index.record(item.record)
     label = getattr(record, "label", item.record)
-    said = _link(index, f"{item.record}#{item.where}", inline(item.says))
-    return f"{said} {muted(inline(label))}"
+    claim = _link(index, f"{item.record}#{item.where}", inline(item.says))
+    return f"{claim} {muted(inline(label))}"
 
 
 def _link(index: Index, reference: str, text: str | None = None) -> str:

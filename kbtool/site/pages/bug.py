@@ -185,19 +185,19 @@ def lost_in_all(case: BugCase) -> str:
     """The time that a fault cost over all its meetings, and which do not say; empty where none
     says."""
     times: list[Span] = []
-    told: dict[str, None] = {}
+    stated: dict[str, None] = {}
     silent: dict[str, None] = {}
     for session, bug in case.meetings:
         lost = bug.minutes_lost
-        (silent if lost is None else told)[session.label] = None
+        (silent if lost is None else stated)[session.label] = None
         if lost is not None:
             times.append(Span.of(lost, Quantity.MINUTES[lost.unit]))
     if not times:
         return ""
-    said = f"{inline(reduce(Span.__add__, times))} min over {many(len(told), 'session')}"
+    total = f"{inline(reduce(Span.__add__, times))} min over {many(len(stated), 'session')}"
     if not silent:
-        return said
-    return f"{said}; {inline(', '.join(silent))} {'does' if len(silent) == 1 else 'do'} not say"
+        return total
+    return f"{total}; {inline(', '.join(silent))} {'does' if len(silent) == 1 else 'do'} not say"
 
 
 def _meetings(index: Index, case: BugCase, here: str) -> str:
@@ -277,13 +277,13 @@ def _words(index: Index, case: BugCase) -> list[str]:
         judged = index.judged.get(mutant.id)
         word = mutants.verdict(judged.one) if judged else "never run"
         words.setdefault(mutant.target, {})[chip(word)] = None
-    return [f"{inline(target)} {' '.join(said)}" for target, said in words.items()]
+    return [f"{inline(target)} {' '.join(verdicts)}" for target, verdicts in words.items()]
 
 
 def _put_back(index: Index, case: BugCase) -> str:
     count = len(case.bug.mutants)
-    said = f"[{many(count, 'edit')}](#mutants) " if count else ""
-    return said + ", ".join(_words(index, case))
+    edits = f"[{many(count, 'edit')}](#mutants) " if count else ""
+    return edits + ", ".join(_words(index, case))
 
 
 def _hypotheses(index: Index, case: BugCase, here: str) -> str:

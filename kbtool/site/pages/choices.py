@@ -20,13 +20,13 @@ def _decision(index: Index, session: Session, decision: Decision) -> str:
     prefix = f"decisions.{decision.id}"
     rows = []
     for option in decision.options:
-        taken = option.id == decision.chosen
+        chosen = option.id == decision.chosen
         figures = "; ".join(f"{inline(k)} {inline(v)}" for k, v in option.figures.items())
         rows.append(
             [
                 anchor(f"{prefix}.{option.id}")
-                + (f"**{inline(option.title)}**" if taken else inline(option.title)),
-                "taken" if taken else "not taken" if decision.chosen else "open",
+                + (f"**{inline(option.title)}**" if chosen else inline(option.title)),
+                "taken" if chosen else "not taken" if decision.chosen else "open",
                 optional(option.detail),
                 figures,
                 cite(option.source),

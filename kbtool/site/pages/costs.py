@@ -172,8 +172,8 @@ def _box_row(name: str, box: Box, runs: bool) -> list[str]:
     state = "running" if runs else "exceeded" if box.exceeded else "kept"
     if box.spent is None and not runs:
         state = UNKNOWN
-    taken = UNKNOWN if runs else figure(box.spent)
-    return [name, what, figure(box.limit), taken, figure(left), chip(state)]
+    spent = UNKNOWN if runs else figure(box.spent)
+    return [name, what, figure(box.limit), spent, figure(left), chip(state)]
 
 
 def _table(index: Index, table: Rollup, title: str) -> str:
@@ -213,9 +213,9 @@ def _table(index: Index, table: Rollup, title: str) -> str:
     return join([slim_table(header, rows, range(1, len(header))), more])
 
 
-def _lines(said: str) -> str:
+def _lines(text: str) -> str:
     """What is known, and in a line of its own what is not."""
-    return said.replace(" + ", " <br>+ ")
+    return text.replace(" + ", " <br>+ ")
 
 
 def _missing(row: Row) -> str:

@@ -65,13 +65,13 @@ def _course(machine: Machine, runs: Sequence[Run], every: Sequence[Group], here:
         ratio = group.ratio_to(group.result.baseline)
         if ratio is None:
             continue
-        said = (
+        tooltip = (
             f"{group.label}, {instant(group.run.started)}, commit {short_commit(group.run)}:"
             f" {significant(ratio.mean)} × the speed of {group.result.baseline}"
         )
         lines.setdefault(group.key, []).append(
             Point(
-                places[group.run.id], ratio.mean, said, ratio.low, ratio.high,
+                places[group.run.id], ratio.mean, tooltip, ratio.low, ratio.high,
                 at.published(at.relative(page_of(group.run), here)),
             )
         )  # fmt: skip

@@ -184,14 +184,14 @@ def _result(
     ]
     alike = [value for group in same if (value := group.speed) is not None]
     baseline = newest.result.baseline
-    told = f"Speed against {baseline} on {machine.name}: {', '.join(map(significant, alike))}"
+    label = f"Speed against {baseline} on {machine.name}: {', '.join(map(significant, alike))}"
     return [
         index.link(there, at.HOME),
         at.link(inline(machine.name), f"{there}#{results_anchor(machine)}", at.HOME),
         inline(one.label),
         significant(newest.ours_us),
         *standing(one),
-        sparkline(told, alike) if len(alike) > 1 else muted(_so_far(len(alike), len(same))),
+        sparkline(label, alike) if len(alike) > 1 else muted(_so_far(len(alike), len(same))),
         index.link(at.run_page(run.session, run.id), at.HOME, nowrap(instant(run.started)))
         + _cut_short(newest)
         + (f" <br>{muted(newer_noisy(index, newer.run, at.HOME))}" if newer else ""),

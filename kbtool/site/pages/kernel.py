@@ -311,8 +311,8 @@ def _run(index: Index, run: Run, here: str) -> str:
 def _why(run: Run, kind: str) -> str:
     for step in run.steps:
         if step.kind == kind and step.status != "passed":
-            said = f": {inline(step.message)}" if step.message else ""
-            return f"the step of the newest run is {inline(step.status)}{said}"
+            message = f": {inline(step.message)}" if step.message else ""
+            return f"the step of the newest run is {inline(step.status)}{message}"
     return f"no run had a {kind} step"
 
 

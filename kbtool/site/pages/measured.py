@@ -47,26 +47,26 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
     here = at.kernel_page(kernel.id)
     parts = []
     for machine, every in found.items():
-        told = headlines(every)
+        shown = headlines(every)
         peers = list(
-            dict.fromkeys(peer for one in told for group in one.pooled for peer in group.peers)
+            dict.fromkeys(peer for one in shown for group in one.pooled for peer in group.peers)
         )
         parts += [
             heading(3, f"{inline(machine.name)}, {code(machine.target)}", results_anchor(machine)),
-            _standings(index, every, told, here),
-            _against(told, peers),
-            _relative(machine, told, peers),
-            *_over_size(kernel, machine, told, peers),
-            _figures(told),
-            *_again(index, told, here),
+            _standings(index, every, shown, here),
+            _against(shown, peers),
+            _relative(machine, shown, peers),
+            *_over_size(kernel, machine, shown, peers),
+            _figures(shown),
+            *_again(index, shown, here),
         ]
     return parts
 
 
-def _standings(index: Index, every: Sequence[Group], told: Sequence[Headline], here: str) -> str:
+def _standings(index: Index, every: Sequence[Group], shown: Sequence[Headline], here: str) -> str:
     """How ours stands against the best peers: the headlines."""
     lines = []
-    for one in told:
+    for one in shown:
         group, newer = one.newest, newer_than(every, one.newest)
         shares = group.ceiling_shares
         lines.append(
@@ -87,15 +87,15 @@ def _standings(index: Index, every: Sequence[Group], told: Sequence[Headline], h
     return join([HOW_TO_READ, slim_table(header, lines, range(1, 5))])
 
 
-def _against(told: Sequence[Headline], peers: Sequence[str]) -> str:
+def _against(shown: Sequence[Headline], peers: Sequence[str]) -> str:
     """Each peer by itself, in the newest run of the commit that timed it."""
     lines = [
         [inline(one.newest.title), *(against(one.with_peer(peer), peer) for peer in peers)]
-        for one in told
+        for one in shown
     ]
     header = ["Case set", *(f"{inline(peer)} ÷ ours" for peer in peers)]
-    ours = sorted({one.newest.subject for one in told})
-    newest = [one.newest for one in told]
+    ours = sorted({one.newest.subject for one in shown})
+    newest = [one.newest for one in shown]
     return join(
         [
             "Time of each peer ÷ time of "
@@ -103,7 +103,7 @@ def _against(told: Sequence[Headline], peers: Sequence[str]) -> str:
             + " in a chain, in the newest run of the commit that timed the peer: geometric mean"
             " over the cases, least and most in small type.",
             slim_table(header, lines, range(1, len(header))),
-            bullets([*_noisy(newest), *_missing(told, peers)]),
+            bullets([*_noisy(newest), *_missing(shown, peers)]),
         ]
     )
 
@@ -117,11 +117,11 @@ def _noisy(newest: Iterable[Group]) -> list[str]:
     ]
 
 
-def _missing(told: Iterable[Headline], peers: Sequence[str]) -> list[str]:
+def _missing(shown: Iterable[Headline], peers: Sequence[str]) -> list[str]:
     """Why a peer has no figure, and where it was wrong: each reason once."""
     counted: dict[tuple[str, str], dict[str, int]] = {}
     for peer in peers:
-        for one in told:
+        for one in shown:
             for reason, counts in missing([one.with_peer(peer)], [peer]).items():
                 counted.setdefault(reason, {}).update(counts)
     return [
@@ -131,9 +131,9 @@ def _missing(told: Iterable[Headline], peers: Sequence[str]) -> list[str]:
     ]
 
 
-def _relative(machine: Machine, told: Sequence[Headline], peers: Sequence[str]) -> str:
+def _relative(machine: Machine, shown: Sequence[Headline], peers: Sequence[str]) -> str:
     cases = []
-    for one in told:
+    for one in shown:
         group = one.newest
         ratios = {peer: one.with_peer(peer).ratio_to(peer) for peer in peers}
         marks = {
@@ -152,7 +152,7 @@ def _relative(machine: Machine, told: Sequence[Headline], peers: Sequence[str]) 
         " both; the table above has the figures"
     )
     axis = Axis("time ÷ ours, log scale; right of 1 is slower than ours", "log2")
-    return rows(title, axis, _arms([one.newest for one in told], peers), cases, 1.0)
+    return rows(title, axis, _arms([one.newest for one in shown], peers), cases, 1.0)
 
 
 def _arms(newest: Iterable[Group], peers: Iterable[str]) -> list[str]:
@@ -161,11 +161,11 @@ def _arms(newest: Iterable[Group], peers: Iterable[str]) -> list[str]:
 
 
 def _over_size(
-    kernel: Kernel, machine: Machine, told: Sequence[Headline], peers: Sequence[str]
+    kernel: Kernel, machine: Machine, shown: Sequence[Headline], peers: Sequence[str]
 ) -> list[str]:
     """Times over the bytes to move, and over the field of the cases that varies most: the keys of
     attention."""
-    newest, cases = [one.newest for one in told], [case for one in told for case in one.cases]
+    newest, cases = [one.newest for one in shown], [case for one in shown for case in one.cases]
     arms = _arms(newest, peers)
     if len(arms) * len(cases) > _MOST_POINTS:
         arms = _arms(newest, [group.result.baseline for group in newest])
@@ -216,14 +216,14 @@ def _over(
 def _point(arm: str, case: BenchmarkCase, size: float) -> Point:
     one = case.arms[arm]
     mark = timed(arm, one.median_us, one.low_us, one.high_us)
-    return Point(size, mark.value, f"{case.name}, {mark.said}", mark.low, mark.high)
+    return Point(size, mark.value, f"{case.name}, {mark.tooltip}", mark.low, mark.high)
 
 
-def _figures(told: Sequence[Headline]) -> str:
+def _figures(shown: Sequence[Headline]) -> str:
     """The figures of the charts, folded up."""
     lines = []
-    apart = any(one.between for one in told)
-    for one in told:
+    apart = any(one.between for one in shown)
+    for one in shown:
         group = one.newest
         for case in one.cases:
             ours, share = case.arms[group.subject], share_of_ceiling(group.result, case)
@@ -256,10 +256,10 @@ def _best(standing: Standing | None, case: str) -> str:
     return f"{significant(ratio)} {muted(inline(peer))}"
 
 
-def _again(index: Index, told: Sequence[Headline], here: str) -> list[str]:
+def _again(index: Index, shown: Sequence[Headline], here: str) -> list[str]:
     """The runs that what is shown is from, each with the commands that measured it."""
     parts = []
-    every = [group for one in told for group in one.pooled]
+    every = [group for one in shown for group in one.pooled]
     for run_id in dict.fromkeys(group.run.id for group in every):
         of_run = [group for group in every if group.run.id == run_id]
         run, subject = of_run[0].run, of_run[0].result.subject

@@ -43,8 +43,8 @@ def edits(index: Index, case: BugCase, here: str) -> str:
 
 def _change(mutant: Mutant) -> str:
     """The edit as a diff has it."""
-    taken, put = mutant.find.splitlines(), mutant.put.splitlines()
-    return "\n".join([*(f"- {line}" for line in taken), *(f"+ {line}" for line in put)])
+    removed, added = mutant.find.splitlines(), mutant.put.splitlines()
+    return "\n".join([*(f"- {line}" for line in removed), *(f"+ {line}" for line in added)])
 
 
 _SHOWN = 3
@@ -117,5 +117,5 @@ def _killers(index: Index, mutant: Mutant) -> str:
     killed_by = judged.one.killed_by
     names = ", ".join(code(judged.result.cases[number]) for number in killed_by[:_SHOWN])
     more = f" and {len(killed_by) - _SHOWN} more" if len(killed_by) > _SHOWN else ""
-    said = f" The first says: {inline(judged.one.message)}" if judged.one.message else ""
-    return f"Found by {names}{more}.{said}"
+    message = f" The first says: {inline(judged.one.message)}" if judged.one.message else ""
+    return f"Found by {names}{more}.{message}"

@@ -68,8 +68,8 @@ AGAINST = ("contradicted", "not_reproduced")
 
 def verdicts(account: Account) -> str:
     """How many sessions gave each verdict, most telling first: ``2 proved, 1 contradicted``."""
-    said = [f"{account.count(v)} {v.replace('_', ' ')}" for v in VERDICTS if account.count(v)]
-    return ", ".join(said) or "no evidence recorded"
+    counts = [f"{account.count(v)} {v.replace('_', ' ')}" for v in VERDICTS if account.count(v)]
+    return ", ".join(counts) or "no evidence recorded"
 
 
 def listing(index: Index) -> str:
@@ -189,8 +189,8 @@ def _claimed_money(account: Account, *, expected: bool = False) -> str:
 
 def _expected(account: Account) -> str:
     saved = account.claimed("saved", expected=True)
-    said = [_minutes(saved) if saved else "", _claimed_money(account, expected=True)]
-    return ", ".join(part for part in said if part)
+    parts = [_minutes(saved) if saved else "", _claimed_money(account, expected=True)]
+    return ", ".join(part for part in parts if part)
 
 
 def _stated(pattern: Pattern, title: str, name: str) -> str:
@@ -273,8 +273,8 @@ def _evidence(index: Index, pattern: Pattern, here: str) -> str:
     for title, name, among in (
         ("For", "evidence-for", FOR), ("Against", "evidence-against", AGAINST)
     ):  # fmt: skip
-        told = [edge for edge in edges if edge.evidence.verdict in among]
-        shown, more = last(told, NEWEST, f"kbtool patterns {pattern.id}")
+        matching = [edge for edge in edges if edge.evidence.verdict in among]
+        shown, more = last(matching, NEWEST, f"kbtool patterns {pattern.id}")
         rows = [
             [
                 session_cell(index, edge.session, here),

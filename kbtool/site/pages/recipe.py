@@ -155,8 +155,8 @@ def steps(index: Index, recipe: Recipe, *, settings: bool) -> list[str]:
         settings: whether to tell how they are set, and what they need.
     """
     past = histories(index, recipe)[:_MACHINES]
-    taken = [[seconds_taken(step, one.runs) for step in recipe.steps] for one in past]
-    shown = [at for at, times in enumerate(taken) if any(times)]
+    seconds = [[seconds_taken(step, one.runs) for step in recipe.steps] for one in past]
+    shown = [at for at, times in enumerate(seconds) if any(times)]
     names = _names([one.machine for one in past])
     rows = [
         [
@@ -164,7 +164,7 @@ def steps(index: Index, recipe: Recipe, *, settings: bool) -> list[str]:
             inline(step.title),
             code(step.kind),
             inline(step.expected),
-            *(_median(taken[at][number]) for at in shown),
+            *(_median(seconds[at][number]) for at in shown),
             *([inline(step.timeout), inline(", ".join(step.needs)), _settings(step)] * settings),
         ]
         for number, step in enumerate(recipe.steps)
@@ -202,7 +202,7 @@ def _basis(ran: bool, timed: bool) -> str:
 
 
 def _settings(step: StepBase) -> str:
-    said = []
+    settings = []
     for name in type(step).model_fields:
         value = getattr(step, name)
         if name in StepBase.model_fields or name == "kind" or value in ("", [], {}, None):
@@ -212,5 +212,5 @@ def _settings(step: StepBase) -> str:
             shown = " ".join(value)
         elif isinstance(value, dict):
             shown = ", ".join(f"{key} {item}" for key, item in value.items())
-        said.append(f"{name.replace('_', ' ')} {code(shown)}")
-    return f'<span class="kb-wrap">{", ".join(said)}</span>' if said else ""
+        settings.append(f"{name.replace('_', ' ')} {code(shown)}")
+    return f'<span class="kb-wrap">{", ".join(settings)}</span>' if settings else ""

@@ -188,8 +188,8 @@ _ORIGINS = {
 
 def _counted(words: Counter[str], place: str) -> str:
     """How often each word: ``6 fail, 1 pass``; empty without any."""
-    said = ", ".join(f"{count} {word}" for word, count in words.most_common())
-    return f"[{said}]({place})" if said else ""
+    text = ", ".join(f"{count} {word}" for word, count in words.most_common())
+    return f"[{text}]({place})" if text else ""
 
 
 def _neighbours(index: Index, session: Session, here: str) -> str:
@@ -198,7 +198,7 @@ def _neighbours(index: Index, session: Session, here: str) -> str:
     place = order.index(session.id)
     before, after = order[max(place - 1, 0) : place], order[place + 1 : place + 2]
     followers = [one.id for one in index.followers.get(session.id, [])]
-    said = [
+    groups = [
         ("Goes on from", [session.follows] if session.follows else []),
         ("Gone on with in", followers),
         ("Earlier in the list", [one for one in before if one != session.follows]),
@@ -206,7 +206,7 @@ def _neighbours(index: Index, session: Session, here: str) -> str:
     ]
     return " · ".join(
         f"{word}: " + ", ".join(index.link(at.session_page(one), here) for one in ids)
-        for word, ids in said
+        for word, ids in groups
         if ids
     )
 
@@ -219,8 +219,8 @@ _PARTS = (
 
 def _absent(session: Session) -> str:
     """What a reader might look for and the record does not have."""
-    lacking = [name for name in _PARTS if not getattr(session, name)]
-    return nothing(f"The record has no {', '.join(lacking)}.") if lacking else ""
+    missing = [name for name in _PARTS if not getattr(session, name)]
+    return nothing(f"The record has no {', '.join(missing)}.") if missing else ""
 
 
 def _environment(session: Session) -> str:

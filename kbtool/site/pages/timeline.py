@@ -57,9 +57,9 @@ def _in_all(session: Session) -> str | None:
         return None
     planned, took = (sum(times, Decimal(0)) for times in zip(*both, strict=True))
     late = took - planned
-    said = f"{minutes(abs(late))} {'over' if late > 0 else 'under'}" if late else "as planned"
+    difference = f"{minutes(abs(late))} {'over' if late > 0 else 'under'}" if late else "as planned"
     which = "All" if len(both) == len(session.steps) else f"{len(both)} of {len(session.steps)}"
-    times = f"{minutes(planned)} planned, {minutes(took)} taken, {said}"
+    times = f"{minutes(planned)} planned, {minutes(took)} taken, {difference}"
     return f"{which} steps state both times: {times}."
 
 
@@ -73,7 +73,7 @@ def _bar(step: Step, longest: Decimal) -> str:
     """A frame as long as the target and a bar as long as the actual time; empty without either."""
     if not longest or not (step.target or step.actual):
         return ""
-    told = f"target {step.target or 'not stated'}, actual {step.actual or 'not stated'}"
+    tooltip = f"target {step.target or 'not stated'}, actual {step.actual or 'not stated'}"
     drawn = []
     if step.actual:
         sure, end = _sure(step.actual), _end(step.actual)
@@ -85,7 +85,7 @@ def _bar(step: Step, longest: Decimal) -> str:
     return raw(
         f'<span class="kb-bars" data-search-exclude><svg role="img" width="{_WIDTH}"'
         f' height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
-        f' aria-label="{attribute(told)}"><title>{attribute(told)}</title>{"".join(drawn)}'
+        f' aria-label="{attribute(tooltip)}"><title>{attribute(tooltip)}</title>{"".join(drawn)}'
         "</svg></span>"
     )
 

@@ -31,10 +31,10 @@ def standing(one: Headline) -> list[str]:
     if one.newest.noise_reason:
         cells = [no_ratio(one.newest.result)] * 2
     else:
-        said = [one.mean_and_spread(between=between) for between in (True, False)]
+        means = [one.mean_and_spread(between=between) for between in (True, False)]
         cells = [
             inline(mean) + (f" <br>{muted(nowrap(inline(spread)))}" if spread else "")
-            for mean, spread in said
+            for mean, spread in means
         ]
     return [*cells, inline(one.against)]
 

@@ -73,11 +73,11 @@ def _written(element: ElementTree.Element) -> str:
     tag = element.tag.removeprefix(_SVG)
     if tag not in _SHAPES:
         raise DrawingError(f"holds <{tag}>")
-    said = "".join(_attribute(tag, name, value) for name, value in element.attrib.items())
+    attributes = "".join(_attribute(tag, name, value) for name, value in element.attrib.items())
     inner = attribute_line(_spaces(element.text))
     for child in element:
         inner += _written(child) + attribute_line(_spaces(child.tail))
-    return f"<{tag}{said}>{inner}</{tag}>"
+    return f"<{tag}{attributes}>{inner}</{tag}>"
 
 
 def _attribute(tag: str, name: str, value: str) -> str:

@@ -72,9 +72,9 @@ def _written(element: Element) -> str:
     text = html.unescape(element.text or "")
     if element.tag == "mi" and (text.startswith("\\") or text in {"&", "}", "{", "$"}):
         raise ValueError(f"{text} was not understood")
-    said = "".join(f' {name}="{attribute(value)}"' for name, value in given.items())
+    attributes = "".join(f' {name}="{attribute(value)}"' for name, value in given.items())
     if element.tag == "math":
-        said += " data-search-exclude"
+        attributes += " data-search-exclude"
     inner = attribute_line(text)
     for child, after in zip_longest(element, element[1:]):
         inner += _written(child)
@@ -82,7 +82,7 @@ def _written(element: Element) -> str:
             inner += '<mspace width="0.17em"></mspace>'  # ln l, not lnl
     # An infinity is a quantity: after it, and before it, a minus is a sign.
     tag = "mi" if text == "∞" else element.tag
-    return f"<{tag}{said}>{inner}</{tag}>"
+    return f"<{tag}{attributes}>{inner}</{tag}>"
 
 
 def _is_function(element: Element) -> bool:
