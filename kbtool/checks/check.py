@@ -14,7 +14,7 @@ from pathlib import Path
 from kbtool.checks.excuses import MACHINE_PATH, without_excused
 from kbtool.checks.facts import Facts, Questions
 from kbtool.checks.rules import TREE_RULES
-from kbtool.checks.tree import Tree, places_asked
+from kbtool.checks.tree import Tree, referenced_paths
 from kbtool.model.finding import Finding
 from kbtool.store.cache import Cache, code_digest, now_ns
 from kbtool.store.pool import collector_off
@@ -71,8 +71,8 @@ def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes])
         from kbtool.checks.pool import examine_all
 
         # Runs are examined last: by then all references to them are known, so each is loaded once.
-        asked = _asked_of(new_runs, facts) if files is new_runs else {}
-        for path, stamp, value in examine_all(root, files, asked, jobs):
+        referenced = _referenced_in(new_runs, facts) if files is new_runs else {}
+        for path, stamp, value in examine_all(root, files, referenced, jobs):
             stamps[path] = stamp
             facts.append(Facts.from_json(path, value))
             if cache:
@@ -91,13 +91,13 @@ def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes])
         there = [File(path, by_path[path].kind, stamps.get(path, NO_STAMP)) for path in questions]
         for path, answers in answer_all(root, there, questions, jobs):
             by_path[path].answers.update(answers)
-            tree.asked.add(path)
+            tree.answered.add(path)
     findings = list(found.findings)
     for rule in TREE_RULES:
         findings.extend(rule(tree))
     for item in facts:
         findings.extend(item.findings)
-        if cache and item.path in tree.asked:
+        if cache and item.path in tree.answered:
             cache.put(item.path, stamps[item.path], item.to_json(), read_at)
     if cache:
         cache.save(stamps)
@@ -105,11 +105,11 @@ def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes])
     return Report(sorted(set(kept)), found.files)
 
 
-def _asked_of(runs: Sequence[File], facts: Iterable[Facts]) -> Questions:
+def _referenced_in(runs: Sequence[File], facts: Iterable[Facts]) -> Questions:
     """Path of a run's file → paths in it that other records refer to."""
-    asked = places_asked(facts)
+    referenced = referenced_paths(facts)
     ids = {file.path: file.path.rsplit("/", 1)[1].partition(".")[0] for file in runs}
-    return {path: sorted(asked[id_]) for path, id_ in ids.items() if id_ in asked}
+    return {path: sorted(referenced[id_]) for path, id_ in ids.items() if id_ in referenced}
 
 
 def _digest() -> str:

@@ -31,7 +31,7 @@ _MODELS: dict[FileKind, type[Model]] = {
 }  # fmt: skip
 
 
-def examine(path: str, kind: FileKind, raw: bytes, asked: Sequence[str] = ()) -> Facts:
+def examine(path: str, kind: FileKind, raw: bytes, referenced: Sequence[str] = ()) -> Facts:
     """The facts of a file, and all findings that need no other file.
 
     Args:
@@ -51,7 +51,7 @@ def examine(path: str, kind: FileKind, raw: bytes, asked: Sequence[str] = ()) ->
     elif kind == "notes":
         _examine_notes(facts, raw)
     elif kind == "run":
-        _examine_run(facts, raw, asked)
+        _examine_run(facts, raw, referenced)
     else:
         _examine_record(facts, raw)
     for text_rule in TEXT_RULES:
@@ -77,7 +77,7 @@ def _examine_notes(facts: Facts, raw: bytes) -> None:
         )
 
 
-def _examine_run(facts: Facts, raw: bytes, asked: Sequence[str]) -> None:
+def _examine_run(facts: Facts, raw: bytes, referenced: Sequence[str]) -> None:
     run = parse_run(raw, facts.path)
     if isinstance(run, Finding):
         facts.valid = False
@@ -100,7 +100,7 @@ def _examine_run(facts: Facts, raw: bytes, asked: Sequence[str]) -> None:
         "validated_at": run.validated_at.isoformat(),
     }
     entry = Entry(facts.path, run, None)
-    facts.answers = {path: look_up(entry, path) for path in asked}
+    facts.answers = {path: look_up(entry, path) for path in referenced}
 
 
 def _examine_record(facts: Facts, raw: bytes) -> None:

@@ -79,7 +79,7 @@ class Facts:
     into another, and where that is said."""
     run: dict[str, Any] = field(default_factory=dict)
     """What a run names: attempt, session, recipe, pattern, kernel; when it started and ended,
-    whether it was taken in from another session, and what its validation says."""
+    whether it was imported from another session, and what its validation says."""
     figures: list[FigureFacts] = field(default_factory=list)
     """The figures that its prose takes from records."""
     judged: dict[str, str] = field(default_factory=dict)

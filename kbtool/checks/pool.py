@@ -18,7 +18,7 @@ Examined = tuple[str, Stamp, list[Any]]
 
 
 def examine_all(
-    root: str, files: Sequence[File], asked: Questions, jobs: int | None = None
+    root: str, files: Sequence[File], referenced: Questions, jobs: int | None = None
 ) -> list[Examined]:
     """The facts of every file, in any order.
 
@@ -31,11 +31,11 @@ def examine_all(
     # Import before forking, so that the children need not import the models.
     import kbtool.checks.examine  # noqa: F401
 
-    answers = in_processes(files, partial(_examine_part, root, asked), jobs)
+    answers = in_processes(files, partial(_examine_part, root, referenced), jobs)
     return [(path, tuple(stamp), facts) for path, stamp, facts in answers]
 
 
-def _examine_part(root: str, asked: Questions, files: Sequence[File]) -> list[Examined]:
+def _examine_part(root: str, referenced: Questions, files: Sequence[File]) -> list[Examined]:
     # No garbage collection, here or in the children: there are hardly any cycles.
     from kbtool.checks.examine import examine
     from kbtool.checks.facts import Facts
@@ -48,6 +48,6 @@ def _examine_part(root: str, asked: Questions, files: Sequence[File]) -> list[Ex
         if isinstance(got, Finding):
             facts = Facts(path, kind, promised_id(path, kind), [got], valid=False)
         else:
-            facts, stamp = examine(path, kind, got[0], asked.get(path, ())), got[1]
+            facts, stamp = examine(path, kind, got[0], referenced.get(path, ())), got[1]
         done.append((path, stamp, facts.to_json()))
     return done

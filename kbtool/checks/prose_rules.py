@@ -68,8 +68,8 @@ def figures_in(prose: Prose) -> Iterator[FigureFacts | Finding]:
         if wrong is not None:
             yield Finding(prose.path, line, "figure", wrong)
         else:
-            said = expression(link.target, prose.own)
-            places = [f"{record}#{path}" for record, path in addresses(said)]
+            parsed = expression(link.target, prose.own)
+            places = [f"{record}#{path}" for record, path in addresses(parsed)]
             yield FigureFacts(line, link.text, link.target, places)
 
 
@@ -124,7 +124,7 @@ def judged(text: str, target: str, own: str | None, values: Sequence[str]) -> st
 
     stated = Quantity(_normal(text))
     try:
-        comes_out = _reckoned(expression(target, own), "same", map(Quantity, values))
+        comes_out = _computed(expression(target, own), "same", map(Quantity, values))
         if agrees(stated, comes_out):
             return ""
         return f"the text says {text.strip()}, but {target} is {text_of(comes_out, stated)}"
@@ -132,13 +132,13 @@ def judged(text: str, target: str, own: str | None, values: Sequence[str]) -> st
         return f"{text.strip()} cannot be {target}: {error}"
 
 
-def _reckoned(said: Expression, within: str, values: Iterator[Quantity]) -> Figure:
+def _computed(parsed: Expression, within: str, values: Iterator[Quantity]) -> Figure:
     """The figure that follows; ``within`` is the operation that takes it."""
     from kbtool.model.figures import ADDED, OPERATIONS, figure_of
 
-    if isinstance(said, Address):
+    if isinstance(parsed, Address):
         return figure_of(next(values), added=within in ADDED)
-    return OPERATIONS[said.how]([_reckoned(operand, said.how, values) for operand in said.of])
+    return OPERATIONS[parsed.how]([_computed(operand, parsed.how, values) for operand in parsed.of])
 
 
 def _cannot_be(text: str, target: str, own: str | None) -> str | None:
@@ -146,25 +146,25 @@ def _cannot_be(text: str, target: str, own: str | None) -> str | None:
     from kbtool.model.base import Quantity
 
     try:
-        said = expression(target, own)
+        parsed = expression(target, own)
         Quantity(_normal(text))
     except ValueError as error:
         return str(error)
-    return _wrong_operation(said)
+    return _wrong_operation(parsed)
 
 
-def _wrong_operation(said: Expression) -> str | None:
+def _wrong_operation(parsed: Expression) -> str | None:
     from kbtool.model.claim import ARITY
     from kbtool.model.figures import OPERATIONS
 
-    if isinstance(said, Address):
+    if isinstance(parsed, Address):
         return None
-    if said.how not in OPERATIONS:
-        return f"{said.how!r} is not an operation; use one of {', '.join(OPERATIONS)}"
-    wanted = ARITY.get(said.how, len(said.of))
-    if len(said.of) != wanted:
-        return f"{said.how} takes {wanted} operands, not {len(said.of)}"
-    return next(filter(None, map(_wrong_operation, said.of)), None)
+    if parsed.how not in OPERATIONS:
+        return f"{parsed.how!r} is not an operation; use one of {', '.join(OPERATIONS)}"
+    wanted = ARITY.get(parsed.how, len(parsed.of))
+    if len(parsed.of) != wanted:
+        return f"{parsed.how} takes {wanted} operands, not {len(parsed.of)}"
+    return next(filter(None, map(_wrong_operation, parsed.of)), None)
 
 
 def _line(prose: Prose, position: int) -> int:

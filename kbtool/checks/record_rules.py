@@ -102,12 +102,12 @@ def reasons_have_nulls(file: RecordFile) -> Iterator[Finding]:
     for path in unknown:
         places = locate(_without_unknown(file), path)
         if not places:
-            said = "is not in this record; write the null that it explains"
+            problem = "is not in this record; write the null that it explains"
         elif any(_at(file.data, place) is not None for place in places):
-            said = "is not null: remove the reason, or make the value null"
+            problem = "is not null: remove the reason, or make the value null"
         else:
             continue
-        yield file.finding(["unknown", path], "null-reason", f"{path} {said}")
+        yield file.finding(["unknown", path], "null-reason", f"{path} {problem}")
 
 
 def own_references_lead_somewhere(file: RecordFile) -> Iterator[Finding]:

@@ -25,8 +25,8 @@ class Tree:
     patterns: dict[str, Facts] = field(default_factory=dict)
     kernels: dict[str, Facts] = field(default_factory=dict)
     runs: list[Facts] = field(default_factory=list)
-    asked: set[str] = field(default_factory=set)
-    """Paths of the files whose facts were added to."""
+    answered: set[str] = field(default_factory=set)
+    """Paths of the files whose facts gained answers in this check."""
 
     def __post_init__(self) -> None:
         by_kind = {"session": self.sessions, "pattern": self.patterns, "kernel": self.kernels}
@@ -58,13 +58,13 @@ class Tree:
         return self.sessions.get(id_) or self.patterns.get(id_) or self.run_of.get(id_)
 
     def questions(self) -> dict[str, list[str]]:
-        """Path of a file → paths in its record that others lead to, as yet without an answer."""
-        asked = {}
-        for id_, paths in places_asked(self.facts).items():
+        """Path of a file → paths in its record that others refer to, without an answer so far."""
+        referenced = {}
+        for id_, paths in referenced_paths(self.facts).items():
             target = self.record(id_)
             if target is not None and target.valid and (new := paths - target.answers.keys()):
-                asked[target.path] = sorted(new)
-        return asked
+                referenced[target.path] = sorted(new)
+        return referenced
 
     @cached_property
     def run_of(self) -> dict[str, Facts]:
@@ -73,9 +73,9 @@ class Tree:
         return {facts.id: facts for facts in attempts}
 
 
-def places_asked(all_facts: Iterable[Facts]) -> dict[str, set[str]]:
+def referenced_paths(all_facts: Iterable[Facts]) -> dict[str, set[str]]:
     """Record id → the paths in that record that links and figures of others lead to."""
-    asked: dict[str, set[str]] = {}
+    referenced: dict[str, set[str]] = {}
     for facts in all_facts:
         places = [ref.target for ref in facts.refs if ref.role not in {"label", "kernel"}]
         for figure in facts.figures:
@@ -83,8 +83,8 @@ def places_asked(all_facts: Iterable[Facts]) -> dict[str, set[str]]:
         for place in places:
             id_, _, path = place.partition("#")
             if path:
-                asked.setdefault(id_, set()).add(path)
-    return asked
+                referenced.setdefault(id_, set()).add(path)
+    return referenced
 
 
 Rule = Callable[[Tree], Iterator[Finding]]

@@ -178,11 +178,11 @@ def headline(every: Sequence[Group], newest: Group) -> Headline:
     known = _timed_before(group for group in every if group.kind == newest.kind)
     missing = {}
     for peer, before in known.items():
-        lacking = before & cases - timed.get(peer, set())
+        untimed = before & cases - timed.get(peer, set())
         if peer not in timed:
             missing[peer] = _why(every, pooled, newest, peer, peer in _cases_of_peers(chain))
-        elif lacking:
-            missing[peer] = f"not timed in {len(lacking)} of {many(len(cases), 'case')}"
+        elif untimed:
+            missing[peer] = f"not timed in {len(untimed)} of {many(len(cases), 'case')}"
     of_any_dtype = _timed_before(group for group in every if group.case_set == newest.case_set)
     return Headline(
         newest,

@@ -90,8 +90,8 @@ def totals(point: Point) -> Totals:
     """
     waiting = (point["people"] + point["rate"]) * point["restart"] / 60
     restart = waiting + point["restart_cost"]
-    taken = point["preemption"] / 100 * (restart + point["preemption_cost"])
-    return Totals(point["rate"] * point["idle"] + taken, restart)
+    preempted = point["preemption"] / 100 * (restart + point["preemption_cost"])
+    return Totals(point["rate"] * point["idle"] + preempted, restart)
 
 
 def weigh(inputs: Inputs) -> Answer:

@@ -222,11 +222,11 @@ def newest_of_sets(every: Iterable[Group]) -> list[Group]:
     return list(found.values())
 
 
-def newer_than(every: Iterable[Group], told: Group) -> Group | None:
-    """The first of the same case set and dtype, newest first, where ``told`` stands for it: a
+def newer_than(every: Iterable[Group], shown: Group) -> Group | None:
+    """The first of the same case set and dtype, newest first, where ``shown`` stands for it: a
     noisy one."""
-    first = next(group for group in every if group.kind == told.kind)
-    return None if first is told else first
+    first = next(group for group in every if group.kind == shown.kind)
+    return None if first is shown else first
 
 
 def missing(newest: Iterable[Group], peers: Sequence[str]) -> dict[tuple[str, str], dict[str, int]]:

@@ -207,9 +207,9 @@ class Account:
     def timed_money_text(self) -> str:
         """``timed_money`` in words, with what it lacks; empty where no cost is stated."""
         sums = sorted(self.timed_money().items())
-        said = " + ".join(f"{amount} {currency}" for currency, amount in sums)
-        lacks = self.unpriced() if said else []
-        return said + (f" without {' and '.join(lacks)}" if lacks else "")
+        text = " + ".join(f"{amount} {currency}" for currency, amount in sums)
+        lacks = self.unpriced() if text else []
+        return text + (f" without {' and '.join(lacks)}" if lacks else "")
 
     @property
     def rank(self) -> tuple[int, int, int, Decimal, Decimal, str]:

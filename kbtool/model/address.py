@@ -108,8 +108,8 @@ def figure_of(found: object, path: str) -> Quantity:
     if isinstance(found, list):
         return Quantity(str(len(found)))
     if not isinstance(found, Quantity):
-        said = "nothing" if found is None else f"a {type(found).__name__}"
-        raise AddressError(f"{path!r} is no figure: {said} stands there")
+        kind = "nothing" if found is None else f"a {type(found).__name__}"
+        raise AddressError(f"{path!r} is no figure: {kind} stands there")
     return found
 
 

@@ -25,8 +25,8 @@ def text_of(figure: Figure, like: Quantity) -> str:
         _decimal(span.at / unit.scale, kept, kept + 2)
         for span in ((figure.low, figure.high) if figure.is_range else (figure.low,))
     ]
-    said = f"{_relation(figure)}{'..'.join(ends)}"
-    return f"{said} {name}".strip() if name != "a bare number" else said
+    text = f"{_relation(figure)}{'..'.join(ends)}"
+    return f"{text} {name}".strip() if name != "a bare number" else text
 
 
 def margin_of(figure: Figure, like: Quantity) -> str | None:

@@ -80,7 +80,7 @@ def _widen(node: Any) -> None:
     elif node.get("type") == "boolean":
         _alternative(node, {"type": "boolean"}, {"enum": list(_BOOLEANS)})
     elif node.get("type") == "integer":
-        _alternative(node, _taken(node), {"type": "string", "pattern": r"^-?\d+$"})
+        _alternative(node, _type_keywords(node), {"type": "string", "pattern": r"^-?\d+$"})
 
 
 def _lookalikes(pattern: str | None) -> list[str]:
@@ -97,7 +97,7 @@ def _lookalikes(pattern: str | None) -> list[str]:
 _OF_THE_TYPE = ("type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
-def _taken(node: dict[str, Any]) -> dict[str, Any]:
+def _type_keywords(node: dict[str, Any]) -> dict[str, Any]:
     return {key: node[key] for key in _OF_THE_TYPE if key in node}
 
 

@@ -119,12 +119,12 @@ def expression(target: str, own: str | None) -> Expression:
     return _parse(target, own)[0]
 
 
-def addresses(said: Expression) -> Iterator[Address]:
+def addresses(parsed: Expression) -> Iterator[Address]:
     """The addresses in an expression, in order."""
-    if isinstance(said, Address):
-        yield said
+    if isinstance(parsed, Address):
+        yield parsed
     else:
-        for operand in said.of:
+        for operand in parsed.of:
             yield from addresses(operand)
 
 

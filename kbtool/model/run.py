@@ -197,10 +197,10 @@ class Run(Model):
             if step.status == "passed" and isinstance(result, ValidationResult):
                 passed.append(result)
             if result.measured is not None:
-                lacking = unvalidated(*result.measured, passed)
-                if lacking is not None:
+                missing = unvalidated(*result.measured, passed)
+                if missing is not None:
                     raise ValueError(
-                        f"step {step.id}: a {result.type} of {lacking}, which did not pass"
+                        f"step {step.id}: a {result.type} of {missing}, which did not pass"
                         " validation in this run"
                     )
         return self

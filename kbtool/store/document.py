@@ -169,10 +169,10 @@ def parse(raw: bytes, shown: str) -> Document:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         context = getattr(error, "context", None)
-        said = f"{problem}, {context}" if context else problem
+        message = f"{problem}, {context}" if context else problem
         # For an invalid character libyaml reports its byte offset.
         before = mark.line if mark else raw.count(b"\n", 0, getattr(error, "position", 0))
-        raise _error(shown, before + 1, "yaml", said) from None
+        raise _error(shown, before + 1, "yaml", message) from None
 
 
 def _load(text: str, shown: str) -> tuple[dict[str, Any], list[int]]:

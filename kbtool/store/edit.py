@@ -161,10 +161,10 @@ def _edited(
         try:
             document = parse(read_bytes(path, shown), shown)
         except DocumentError as error:
-            raise _unsound([error.finding]) from None
+            raise _invalid([error.finding]) from None
         before = validate(document, Session)
         if isinstance(before, list):
-            raise _unsound(before)
+            raise _invalid(before)
         if allowed is not None and before.status not in allowed:
             wanted = " or ".join(allowed)
             raise UsageError(
@@ -174,7 +174,7 @@ def _edited(
         yield edit, before
         after = validate(parse(edit.text.encode(), shown), Session)
         if isinstance(after, list):
-            raise _unsound(after, "would be invalid after the change; nothing was written")
+            raise _invalid(after, "would be invalid after the change; nothing was written")
         if edit.text != document.text:
             write_atomic(path, edit.text.encode())
 
@@ -201,13 +201,13 @@ def _locked(path: Path) -> Iterator[None]:
 def _read(path: Path) -> Session:
     loaded = load_record(path, _shown(path), Session)
     if isinstance(loaded, list):
-        raise _unsound(loaded)
+        raise _invalid(loaded)
     return loaded.record
 
 
-def _unsound(findings: list[Finding], said: str = "is invalid; correct it first") -> RecordError:
+def _invalid(findings: list[Finding], problem: str = "is invalid; correct it first") -> RecordError:
     lines = "\n".join(f"  {finding}" for finding in findings)
-    return RecordError(f"{findings[0].path} {said}:\n{lines}")
+    return RecordError(f"{findings[0].path} {problem}:\n{lines}")
 
 
 def _shown(path: Path) -> str:

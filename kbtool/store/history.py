@@ -32,8 +32,8 @@ def commits_known(root: str, commits: Iterable[str]) -> Mapping[str, bool]:
     wanted = [commit for commit in set(commits) if re.fullmatch("[0-9a-f]{7,40}", commit)]
     if not wanted or _git(root, "rev-parse", "--is-shallow-repository") != "false\n":
         return {}
-    asked = "".join(f"{commit}^{{commit}}\n" for commit in wanted)
-    found = _git(root, "cat-file", "--batch-check=%(objecttype)", given=asked)
+    queries = "".join(f"{commit}^{{commit}}\n" for commit in wanted)
+    found = _git(root, "cat-file", "--batch-check=%(objecttype)", given=queries)
     if found is None:
         return {}
     answers = found.splitlines()

@@ -36,7 +36,7 @@ def validate(document: Document, kind: type[R]) -> R | list[Finding]:
 
 def schema_findings(document: Document, error: ValidationError) -> Iterator[Finding]:
     """A validation error as findings, one per place, in terms of the record."""
-    told: set[tuple[Any, ...]] = set()
+    reported: set[tuple[Any, ...]] = set()
     for problem in error.errors(include_url=False):
         location = [part for part in problem["loc"] if _in_document(part)]
         form = _FORM_OF_OPERAND.fullmatch(str(problem["loc"][-1])) if problem["loc"] else None
@@ -50,8 +50,8 @@ def schema_findings(document: Document, error: ValidationError) -> Iterator[Find
         else:
             message = _message(problem)
         place = (tuple(location), message)
-        if place not in told:
-            told.add(place)
+        if place not in reported:
+            reported.add(place)
             yield document.finding(location, "schema", f"{_dotted(location)}{message}")
 
 

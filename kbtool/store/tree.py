@@ -179,8 +179,8 @@ class KnowledgeBase:
                 raise NotFoundError(
                     f"{name!r} matches several sessions: {names}; write more of the id"
                 )
-        unsound = self._unsound_session(
-            lambda id_, path: id_.startswith(name) or name == _said_in(path, "label")
+        unsound = self._invalid_session(
+            lambda id_, path: id_.startswith(name) or name == _value_in(path, "label")
         )
         if unsound is not None:
             raise RecordError(f"session {name!r} does not load; correct it first:\n  {unsound}")
@@ -188,9 +188,9 @@ class KnowledgeBase:
 
     def unsound_of_status(self, status: str) -> Finding | None:
         """The first finding of a session that does not load and states this status."""
-        return self._unsound_session(lambda _, path: _said_in(path, "status") == status)
+        return self._invalid_session(lambda _, path: _value_in(path, "status") == status)
 
-    def _unsound_session(self, meant: Callable[[str, Path], bool]) -> Finding | None:
+    def _invalid_session(self, meant: Callable[[str, Path], bool]) -> Finding | None:
         """The first finding of a session that does not load and for which ``meant(id, path)``."""
         loaded = self.sessions  # loading fills the findings
         for finding in self.findings:
@@ -219,7 +219,7 @@ class KnowledgeBase:
         return entries
 
 
-def _said_in(path: Path, key: str) -> str | None:
+def _value_in(path: Path, key: str) -> str | None:
     """The value of a key in the text of a record that does not load, if any."""
     line = rf"^{key}:[ \t]*(.+?)[ \t]*$"
     try:

@@ -287,7 +287,7 @@ def test_the_status_of_a_bug_is_what_later_sessions_made_of_it(base: Knowledge) 
         claim("count", "count", ["#bugs"], stated="1", **where),
         bugs=bugs,
     )
-    said = {name: (item.grade, item.said) for name, item in items.items() if "." not in name}
+    said = {name: (item.grade, item.finding) for name, item in items.items() if "." not in name}
     assert said == {
         "mended": ("consistent", "bugs.mended is bug 'mended', fixed"),
         "failed": ("inconsistent", "bugs.failed is bug 'failed', open"),

@@ -105,7 +105,7 @@ BILL = {"kind": "gpu", "basis": "billed", "amount": "3.74"}
 def test_no_cost_is_counted_twice(base: Knowledge, costs: list[dict], said: str | None) -> None:
     found = audited(base, costs=costs, environment={"card": "NVIDIA H100 80GB HBM3"})
     twice = {path: item for path, item in found.items() if path.endswith(".basis")}
-    assert [(item.grade, str(item.said).startswith(said)) for item in twice.values()] == (
+    assert [(item.grade, str(item.finding).startswith(said)) for item in twice.values()] == (
         [("inconsistent", True)] if said else []
     )
     if said:
@@ -161,7 +161,7 @@ def test_a_session_comes_after_the_one_that_it_follows(base: Knowledge) -> None:
     found = audited(base, started="2025-01-01T08:00Z", ended="2025-01-01T09:00Z")
     items = {(item.record, item.where): item for item in report(base).items}
     assert items["2025-01-03-c", "started"].grade == "inconsistent"
-    assert "2025-01-01-a has ended" in str(items["2025-01-03-c", "started"].said)
+    assert "2025-01-01-a has ended" in str(items["2025-01-03-c", "started"].finding)
     assert items["2025-01-04-d", "updated"].grade == "consistent"
     assert ("2025-01-05-e", "started") not in items  # its zone is unknown
     assert not [item for item in found.values() if item.record == ID]
@@ -221,7 +221,7 @@ def test_a_bug_is_fixed_by_its_last_fix(base: Knowledge, fixes, grade, said) -> 
     bugs = [{"id": "b", "title": "B", "status": "fixed"}]
     made = [{"bug": "#bugs.b", "change": "c", "confirmed": tested} for tested in fixes]
     item = audited(base, bugs=bugs, fixes=made).get("bugs.b.status")
-    assert (item.grade, item.said) == (grade, said) if item else grade is None
+    assert (item.grade, item.finding) == (grade, said) if item else grade is None
 
 
 def test_a_fix_of_a_bug_may_stand_at_another_meeting_of_it(base: Knowledge) -> None:
@@ -234,7 +234,7 @@ def test_a_fix_of_a_bug_may_stand_at_another_meeting_of_it(base: Knowledge) -> N
     base.session("2025-01-02-b", f"follows: {ID}\n" + as_yaml({"bugs": [again]}))
     audited(base, bugs=[met], fixes=[{**fix, "bug": "#bugs.b"}])
     (item,) = [item for item in report(base).items if item.record == "2025-01-02-b"]
-    assert (item.grade, item.said) == ("inconsistent", "no record has a fix of it")
+    assert (item.grade, item.finding) == ("inconsistent", "no record has a fix of it")
 
 
 def test_what_shows_a_proof_bears_it_out(base: Knowledge) -> None:
@@ -277,7 +277,7 @@ def test_each_step_that_confirmed_a_fix_passed(base: Knowledge) -> None:
         assert found["fixes.0.shown_by"].grade == grade
         held = "inconsistent" if grade == "inconsistent" else "consistent"
         assert found["bugs.b.status"].grade == held
-    said = audited(base, bugs=bugs, fixes=[fixes[1]])["fixes.0.shown_by"].said
+    said = audited(base, bugs=bugs, fixes=[fixes[1]])["fixes.0.shown_by"].finding
     assert said == f"{failed}#steps.check did not pass"
 
 
@@ -320,7 +320,7 @@ def test_a_commit_is_in_the_repository_that_the_session_names(base: Knowledge) -
     fields["commits"][0]["sha"] = head[:8]
     found = audited(base, **fields, repository={"commit": head})
     assert [item.grade for item in found.values()] == ["inconsistent", "consistent"]
-    assert head[:12] in str(found[made[0]].said)
+    assert head[:12] in str(found[made[0]].finding)
 
 
 def test_a_bug_called_fixed(base: Knowledge) -> None:

@@ -75,8 +75,8 @@ def test_where_the_bug_is_was_half_right() -> None:
     found = audit(KnowledgeBase(REPOSITORY))
     item = next(i for i in found.items if i.claim == "partial-at-fault")
     assert item.grade == "inconsistent" and not item.turns
-    assert "undated-n7e#bugs.bug-1" in str(item.said)
-    assert "and yet undated-n7f#bugs.bug-2" in str(item.said)
+    assert "undated-n7e#bugs.bug-1" in str(item.finding)
+    assert "and yet undated-n7f#bugs.bug-2" in str(item.finding)
 
 
 @pytest.mark.parametrize(

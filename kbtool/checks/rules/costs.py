@@ -89,23 +89,25 @@ def lines_take_rates_of_the_ledger(tree: Tree) -> Iterator[Finding]:
             price = known.get(line.id)
             if price is None:
                 names = ", ".join(known) or "none"
-                said = f"sessions/ledger.yaml has no rate {line.id!r}; it has {names}"
+                problem = f"sessions/ledger.yaml has no rate {line.id!r}; it has {names}"
             else:
                 _, kind, rate, until, card = price
                 if line.kind != kind:
-                    said = f"{line.id} is a rate of {kind}, the line is of {line.kind}"
+                    problem = f"{line.id} is a rate of {kind}, the line is of {line.kind}"
                 elif line.rate != rate:
-                    said = f"{line.id} is {rate}, but the line says {line.rate}: name another rate"
+                    problem = (
+                        f"{line.id} is {rate}, but the line says {line.rate}: name another rate"
+                    )
                 elif until is not None and line.day is not None and line.day > until:
-                    said = f"{line.id} held until {until}; name the rate that replaced it"
+                    problem = f"{line.id} held until {until}; name the rate that replaced it"
                 elif card is not None and line.card is not None and are_unlike(card, line.card):
-                    said = (
+                    problem = (
                         f"{line.id} is the price of card {card}; the line pays for card"
                         f" {line.card}: name a rate of that card, or correct the card"
                     )
                 else:
                     continue
-            yield tree.at(facts, line.location, "rate", said)
+            yield tree.at(facts, line.location, "rate", problem)
 
 
 def invoices_are_counted_once(tree: Tree) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ def _misquoted(tree: Tree, facts: Facts, figure: FigureFacts) -> str | None:
     known = "\n".join([figure.text, figure.target, *values])
     if known not in facts.judged:
         facts.judged[known] = judged(figure.text, figure.target, own_record(facts), values)
-        tree.asked.add(facts.path)
+        tree.answered.add(facts.path)
     return facts.judged[known] or None
 
 

@@ -35,7 +35,7 @@ class RecipeFacts(NamedTuple):
 def recipes(pattern: Pattern) -> Iterator[RecipeFacts]:
     """The recipes of a pattern."""
     for index, recipe in enumerate(pattern.recipes):
-        yield _asked(recipe, index)
+        yield _needs(recipe, index)
 
 
 @fact("kernel", empty={})
@@ -229,7 +229,7 @@ _CASE_SETS = {"case_sets", "case_set", "profile"}
 """Fields of steps that name case sets, whatever the kind of step."""
 
 
-def _asked(recipe: Recipe, index: int) -> RecipeFacts:
+def _needs(recipe: Recipe, index: int) -> RecipeFacts:
     """What a recipe needs for any choice of its parameters."""
     from kbtool.model.kinds.base import names_in
 
@@ -238,18 +238,18 @@ def _asked(recipe: Recipe, index: int) -> RecipeFacts:
     for bound in _bindings(recipe):
         for place, step in enumerate(bound.steps):
             where = ["recipes", index, "steps", place]
-            asked: tuple[list[Any], ...] = ([], [], [])
+            needed: tuple[list[Any], ...] = ([], [], [])
             for key in _CASE_SETS & type(step).model_fields.keys():
                 names = names_in(getattr(step, key))
-                asked[0].extend(([*where, key], name) for name in names)
+                needed[0].extend(([*where, key], name) for name in names)
             if step.kind == "build":
-                asked[1].append(([*where, "target"], step.target))
+                needed[1].append(([*where, "target"], step.target))
             elif step.kind == "command":
-                asked[2].append(([*where, "cwd"], step.cwd))
-                asked[2].extend(
+                needed[2].append(([*where, "cwd"], step.cwd))
+                needed[2].extend(
                     ([*where, "produces", i], path) for i, path in enumerate(step.produces)
                 )
-            for known, new in zip(lists, asked, strict=True):
+            for known, new in zip(lists, needed, strict=True):
                 known.extend(item for item in new if item not in known)
     return facts
 

@@ -22,14 +22,14 @@ def links_lead_somewhere(tree: Tree) -> Iterator[Finding]:
 def sessions_follow_in_a_line(tree: Tree) -> Iterator[Finding]:
     """No session follows itself, directly or through others."""
     edges = _edges(tree.sessions.values(), "follows")
-    for circle in _circles(edges):
+    for circle in _cycles(edges):
         yield _circle(tree, tree.sessions[circle[0]], "follows", circle)
 
 
 def patterns_supersede_in_a_line(tree: Tree) -> Iterator[Finding]:
     """No pattern supersedes itself, directly or through others."""
     edges = _edges(tree.patterns.values(), "supersedes")
-    for circle in _circles(edges):
+    for circle in _cycles(edges):
         yield _circle(tree, tree.patterns[circle[0]], "supersedes", circle)
 
 
@@ -105,7 +105,7 @@ def bugs_recur_in_a_line(tree: Tree) -> Iterator[Finding]:
             source = f"{facts.id}#{name}"
             edges.setdefault(source, []).append(target)
             places[source] = (facts, location)
-    for circle in _circles(edges):
+    for circle in _cycles(edges):
         facts, location = places[circle[0]]
         round_ = " → ".join([*circle, circle[0]])
         yield tree.at(facts, location, "cycle", f"recurrence_of runs in a circle: {round_}")
@@ -123,7 +123,7 @@ def claims_derive_in_a_line(tree: Tree) -> Iterator[Finding]:
             if found is not None:
                 edges.setdefault(source, []).append(f"{id_ or facts.id}#claims.{found}")
                 places.setdefault(source, (facts, location))
-    for circle in _circles(edges):
+    for circle in _cycles(edges):
         facts, location = places[circle[0]]
         round_ = " → ".join([*circle, circle[0]])
         yield tree.at(facts, location, "cycle", f"a claim derives from itself: {round_}")
@@ -180,29 +180,29 @@ def _circle(tree: Tree, facts: Facts, key: str, circle: list[str]) -> Finding:
     return tree.at(facts, [key], "cycle", f"{key} runs in a circle: {round_}")
 
 
-def _circles(edges: Mapping[str, list[str]]) -> Iterator[list[str]]:
+def _cycles(edges: Mapping[str, list[str]]) -> Iterator[list[str]]:
     """Each circle that a walk along ``edges`` closes, from its least member on."""
     done: set[str] = set()
     for start in edges:
         if start in done:
             continue
-        way: list[str] = []
-        on_way: dict[str, int] = {}
+        trail: list[str] = []
+        position: dict[str, int] = {}
         walks: list[Iterator[str]] = [iter((start,))]
         while walks:
             node = next(walks[-1], None)
             if node is None:
                 walks.pop()
-                if way:
-                    done.add(way[-1])
-                    del on_way[way.pop()]
-            elif node in on_way:
-                circle = way[on_way[node] :]
-                least = circle.index(min(circle))
-                yield circle[least:] + circle[:least]
+                if trail:
+                    done.add(trail[-1])
+                    del position[trail.pop()]
+            elif node in position:
+                cycle = trail[position[node] :]
+                least = cycle.index(min(cycle))
+                yield cycle[least:] + cycle[:least]
             elif node not in done and node in edges:
-                on_way[node] = len(way)
-                way.append(node)
+                position[node] = len(trail)
+                trail.append(node)
                 walks.append(iter(edges[node]))
 
 

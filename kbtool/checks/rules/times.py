@@ -48,18 +48,18 @@ def sessions_end(tree: Tree) -> Iterator[Finding]:
 
 
 def runs_lie_within_their_session(tree: Tree) -> Iterator[Finding]:
-    """A run was made while its session lasted, unless it was made in another one and taken in."""
+    """A run was made while its session lasted, unless it was imported from another one."""
     there = {file.path for file in tree.scan.files}
     for facts in tree.runs:
         session = tree.sessions.get(facts.run.get("session", ""))
-        # Of one that is about to be taken in, the import tells.
+        # A run that is about to be imported is reported by the import.
         if session is None or facts.run["taken_in"] or facts.path not in there:
             continue
-        said = _outside(facts.run, times.of(session))
-        if said is not None:
+        problem = _outside(facts.run, times.of(session))
+        if problem is not None:
             yield Finding(
                 facts.path, 1, "times",
-                f"{said}: correct the times of {session.id}; `stretches` records pauses",
+                f"{problem}: correct the times of {session.id}; `stretches` records pauses",
             )  # fmt: skip
 
 

@@ -183,14 +183,15 @@ class _Audit:
 
     def _implied(self, id_: str, claim: Implied) -> Item:
         if claim.how == "fact":
-            said = (None, claim.derived) if claim.holds is None else (claim.derived, None)
-            judged = Judged(claim.holds, None, *said)
+            is_open = claim.holds is None
+            finding, why = (None, claim.derived) if is_open else (claim.derived, None)
+            judged = Judged(claim.holds, None, finding, why)
         else:
             assert not isinstance(claim.stated, str)
             judged = judge(claim.how, claim.of, claim.stated, id_, self.records)
         return Item(
             id_, claim.path, claim.path, claim.says, claim.stated, claim.how, claim.of,
-            _GRADES[judged.holds], True, judged.figure, judged.said, judged.why,
+            _GRADES[judged.holds], True, judged.figure, judged.finding, judged.why,
         )  # fmt: skip
 
     def _find_stale(self, items: Sequence[Item]) -> None:
@@ -201,12 +202,12 @@ class _Audit:
                 if (id_, where) in wrong:
                     continue
                 item = at.get((id_, where))
-                said = (
+                message = (
                     f"{where} is {item.grade}: remove the acknowledgement"
                     if item is not None
                     else f"{where} is no claim that is audited: mend the path, or remove it"
                 )
-                self.stale.append(Stale(id_, f"acknowledged.{where}", said))
+                self.stale.append(Stale(id_, f"acknowledged.{where}", message))
 
 
 class Judged(NamedTuple):
@@ -216,7 +217,7 @@ class Judged(NamedTuple):
     """``None``: undetermined."""
     figure: Figure | None
     """What comes out, where that is a figure."""
-    said: str | None
+    finding: str | None
     """What comes out, where that is in words."""
     why: str | None
     """Why nothing comes out, or nothing that can be held against the claim."""
@@ -247,15 +248,15 @@ def judge(
     lookup = Operands(records, own, instead)
     figure: Figure | None = None
     holds: bool | None = None
-    said = why = None
+    finding = why = None
     mixed = False
     try:
         if how == "same" and len(of) == 2:
             same_conditions(lookup, of)
         if stated is None:
-            holds, said, mixed = verdict(lookup, how, of, where)
+            holds, finding, mixed = verdict(lookup, how, of, where)
         elif (there := version(lookup, how, of, stated)) is not None:
-            holds, said, _ = there
+            holds, finding, _ = there
         else:
             figure = derive(lookup, how, of, where)
             holds = agreement.agrees(stated, figure)
@@ -263,7 +264,7 @@ def judge(
         why = str(error)
     except WrongUnits as error:
         holds, why = False, str(error)
-    return Judged(holds, figure, said, why, mixed)
+    return Judged(holds, figure, finding, why, mixed)
 
 
 def _turned(claim: Claim, judged: Judged) -> bool:
@@ -287,7 +288,7 @@ def _item(node: _Node, judged: Judged) -> Item:
     claim = node.claim
     return Item(
         node.own, claim.id, f"claims.{claim.id}", claim.says, claim.stated, claim.how, claim.of,
-        _GRADES[judged.holds], False, judged.figure, judged.said, judged.why,
+        _GRADES[judged.holds], False, judged.figure, judged.finding, judged.why,
         fields=claim.where,
     )  # fmt: skip
 

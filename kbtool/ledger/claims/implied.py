@@ -203,16 +203,16 @@ def lines_pay_for_one_thing_each(session: Session, links: Links) -> Iterator[Imp
     earlier: dict[str, list[tuple[str, CostLine]]] = defaultdict(list)
     for path, line in _named("costs", session.costs):
         before = earlier[line.kind]
-        said = [
+        problems = [
             f"{other_path} {why}"
             for other_path, other in before
             if (why := _counted_twice(session, other, line)) is not None
         ]
         before.append((path, line))
-        if said:
+        if problems:
             yield Implied(
                 f"{path}.basis", f"{path} pays for something of its own", line.basis, "fact",
-                holds=False, derived="; ".join(said),
+                holds=False, derived="; ".join(problems),
             )  # fmt: skip
 
 
@@ -367,17 +367,19 @@ def fixed_bugs_are_gone(session: Session, links: Links) -> Iterator[Implied]:
         key = (session.id, bug.id)
         fixes = links.faults.since(key)
         tests = [tested for fix in fixes if (tested := links.tested(fix)) is not None]
-        said = [f"met again as {record}#bugs.{met.id}" for record, met in links.recurrences[key]]
+        problems = [
+            f"met again as {record}#bugs.{met.id}" for record, met in links.recurrences[key]
+        ]
         if not fixes:
-            said.append("no record has a fix of it")
+            problems.append("no record has a fix of it")
         elif tests and not tests[-1]:
-            said.append("the last fix of it that was tested was seen to fail")
-        if not said and not tests:
+            problems.append("the last fix of it that was tested was seen to fail")
+        if not problems and not tests:
             continue  # nothing speaks for it or against it
         passed = "a test confirmed the fix" + ("" if all(tests) else ", after one that failed")
         yield Implied(
             f"bugs.{bug.id}.status", f"Fixed: {bug.title}", "fixed", "fact",
-            holds=not said, derived="; ".join(said) or passed,
+            holds=not problems, derived="; ".join(problems) or passed,
         )  # fmt: skip
 
 
@@ -389,12 +391,12 @@ def confirmed_fixes_are_shown(session: Session, links: Links) -> Iterator[Implie
             unknown = [reference for reference, passed in steps.items() if passed is None]
             failed = [reference for reference, passed in steps.items() if passed is False]
             holds = False if failed else None if unknown else True
-            said = f"{', '.join(failed)} did not pass" if failed else "each of the steps passed"
+            outcome = f"{', '.join(failed)} did not pass" if failed else "each of the steps passed"
             if not failed and unknown:
-                said = f"there is no {', '.join(unknown)}; see `kbtool check`"
+                outcome = f"there is no {', '.join(unknown)}; see `kbtool check`"
             yield Implied(
                 f"{path}.shown_by", f"A test confirmed the fix of {fix.bug}",
-                ", ".join(fix.shown_by), "fact", holds=holds, derived=said,
+                ", ".join(fix.shown_by), "fact", holds=holds, derived=outcome,
             )  # fmt: skip
 
 
@@ -419,15 +421,15 @@ def commits_are_there(session: Session, links: Links) -> Iterator[Implied]:
             continue
         holds: bool | None = None
         if links.commits.get(commit):
-            holds, said = True, "the repository has it"
+            holds, outcome = True, "the repository has it"
         elif own is not None and links.commits.get(own):
-            holds, said = False, f"the repository, which has the session's {own[:12]}, has none"
+            holds, outcome = False, f"the repository, which has the session's {own[:12]}, has none"
         elif links.commits:
-            said = "this repository does not have it, and the session names none that does"
+            outcome = "this repository does not have it, and the session names none that does"
         else:
-            said = "there is no repository here that can tell, or a shallow one"
+            outcome = "there is no repository here that can tell, or a shallow one"
         yield Implied(
-            path, f"There is a commit {commit}", commit, "fact", holds=holds, derived=said
+            path, f"There is a commit {commit}", commit, "fact", holds=holds, derived=outcome
         )
 
 

@@ -47,7 +47,7 @@ class Item:
     """Whether the record's fields make the claim, rather than somebody who wrote it down."""
     figure: Figure | None = None
     """What comes out, where that is a figure."""
-    said: str | None = None
+    finding: str | None = None
     """What comes out, where that is in words."""
     why: str | None = None
     """Why nothing comes out, or nothing that can be held against the claim."""
@@ -124,12 +124,12 @@ class Report:
         """What comes out, in the unit of the claim; ``None`` where nothing does."""
         if item.figure is not None and isinstance(item.stated, Quantity):
             return figure_text.text_of(item.figure, item.stated)
-        return item.said
+        return item.finding
 
     def reckoned(self, item: Item) -> Reckoned:
         """The reckoning of one claim, in words."""
         if item.how is None or item.how == "fact":
-            return Reckoned(item.said, item.why, "", ())
+            return Reckoned(item.finding, item.why, "", ())
         remarks = [item.why]
         if item.figure is not None and isinstance(item.stated, Quantity) and item.why is None:
             if item.how in _MEANS:

@@ -75,8 +75,8 @@ _VERSION = re.compile(r"\d+(\.\d+)*")
 
 def _outcome(lookup: Operands, of: Sequence[Any], where: Mapping[str, str]) -> Verdict:
     # What was found, in which record → the figures that say so.
-    said: dict[bool | None, dict[tuple[str, str, str], list[str]]]
-    said = {True: {}, False: {}, None: {}}
+    findings: dict[bool | None, dict[tuple[str, str, str], list[str]]]
+    findings = {True: {}, False: {}, None: {}}
     for operand in of:
         if not isinstance(operand, str):
             raise Unknown("an outcome derives from records only")
@@ -90,15 +90,15 @@ def _outcome(lookup: Operands, of: Sequence[Any], where: Mapping[str, str]) -> V
         when = lookup.records.when(name, lookup.own) if name else ""
         speaks = has_fields(value, where) if where else bears_out(value)
         text = f"{shown(value)}, {word}" if word else shown(value)
-        places = said[speaks].setdefault((name or "", text, when), [])
+        places = findings[speaks].setdefault((name or "", text, when), [])
         places.append(operand.removeprefix("#"))
-    if said[False] and said[True]:
-        both = f"{_findings(said[False])}; and yet {_findings(said[True])}"
+    if findings[False] and findings[True]:
+        both = f"{_findings(findings[False])}; and yet {_findings(findings[True])}"
         return Verdict(False, both, mixed=True)
     for holds in (False, True):
-        if said[holds]:
-            return Verdict(holds, _findings(said[holds]))
-    raise Unknown(f"neither borne out nor contradicted: {_findings(said[None])}")
+        if findings[holds]:
+            return Verdict(holds, _findings(findings[holds]))
+    raise Unknown(f"neither borne out nor contradicted: {_findings(findings[None])}")
 
 
 def _order(lookup: Operands, of: Sequence[Any]) -> Verdict:
@@ -115,10 +115,10 @@ def _alike(lookup: Operands, of: Sequence[Any]) -> Verdict:
     for operand in of:
         cases = _cases(lookup, operand)
         if not cases or not all(cases):
-            said = operand
+            text = operand
             if isinstance(operand, Derivation):
-                said = expression(operand.how, operand.of, lookup.records, lookup.own)
-            raise Unknown(f"{said} does not say under which conditions it was measured")
+                text = expression(operand.how, operand.of, lookup.records, lookup.own)
+            raise Unknown(f"{text} does not say under which conditions it was measured")
         for reference in references([operand]):
             lookup.at(reference)
         sides.append(cases)
@@ -203,10 +203,10 @@ def _spoken(passed: timedelta) -> str:
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
 
 
-def _findings(said: Mapping[tuple[str, str, str], list[str]]) -> str:
+def _findings(findings: Mapping[tuple[str, str, str], list[str]]) -> str:
     """Each finding with its figure, or with their number where several of a record say the same."""
     parts = []
-    for (record, value, when), places in said.items():
+    for (record, value, when), places in findings.items():
         of = f" of {record}" if record else ""
         subject = f"{places[0]} is" if len(places) == 1 else f"{len(places)} figures{of} are"
         parts.append(f"{subject} {value}" + (f" ({when})" if when else ""))
@@ -214,5 +214,5 @@ def _findings(said: Mapping[tuple[str, str, str], list[str]]) -> str:
 
 
 def _conditions(cases: Iterable[frozenset[tuple[str, str]]]) -> str:
-    said = sorted(" ".join(f"{k}={v}" for k, v in sorted(case)) or "unsaid" for case in cases)
-    return f"{said[0]}" if len(said) == 1 else f"an average over {len(said)}: {', '.join(said)}"
+    texts = sorted(" ".join(f"{k}={v}" for k, v in sorted(case)) or "unsaid" for case in cases)
+    return f"{texts[0]}" if len(texts) == 1 else f"an average over {len(texts)}: {', '.join(texts)}"

@@ -46,8 +46,8 @@ class OutputError(Model):
         if self.error is None or self.bound is None:
             return self
         if self.passed != (self.error <= self.bound):
-            said, is_ = ("passed", "over") if self.passed else ("did not pass", "within")
-            raise ValueError(f"{said}, although error {self.error} is {is_} bound {self.bound}")
+            outcome, is_ = ("passed", "over") if self.passed else ("did not pass", "within")
+            raise ValueError(f"{outcome}, although error {self.error} is {is_} bound {self.bound}")
         return self
 
     @property
