@@ -40,9 +40,9 @@ def main() -> None:
                 times[name].append(time.perf_counter() - start)
     base = statistics.median(times["empty click program"])
     print(f"{'':22}median ms     min–max ms   ratio")
-    for name, taken in times.items():
-        median = statistics.median(taken)
-        spread = f"{1e3 * min(taken):.0f}–{1e3 * max(taken):.0f}"
+    for name, seconds in times.items():
+        median = statistics.median(seconds)
+        spread = f"{1e3 * min(seconds):.0f}–{1e3 * max(seconds):.0f}"
         print(f"{name:22}{1e3 * median:9.0f}  {spread:>13}  {median / base:6.2f}")
 
 

@@ -101,21 +101,21 @@ def _paragraph(report: Report, item: Item) -> list[str]:
     path, line = report.place(item.record, item.where)
     came = report.reckoned(item)
     known = ", acknowledged" if item.acknowledged is not None else ""
-    said = [f"{path}:{line}: {item.grade}{known}: {item.claim}", f"  {item.says}"]
+    lines = [f"{path}:{line}: {item.grade}{known}: {item.claim}", f"  {item.says}"]
     stated = f"stated {item.stated}; " if item.stated is not None else ""
-    said.append(f"  {stated}comes out {came.derived or 'nothing'}")
+    lines.append(f"  {stated}comes out {came.derived or 'nothing'}")
     if came.why:
-        said.append(f"  {came.why}")
+        lines.append(f"  {came.why}")
     if came.expression:
-        said.append(f"  = {came.expression}")
+        lines.append(f"  = {came.expression}")
     for leaf in came.leaves:
         if leaf.record is not None and leaf.path is not None:
             where, at = report.place(leaf.record, leaf.path)
-            said.append(f"      {shown(leaf.value)}  {where}:{at}")
-    said += [f"  turns {place}" for place in item.turns]
+            lines.append(f"      {shown(leaf.value)}  {where}:{at}")
+    lines += [f"  turns {place}" for place in item.turns]
     if item.acknowledged is not None:
-        said.append(f"  acknowledged: {item.acknowledged}")
-    return said
+        lines.append(f"  acknowledged: {item.acknowledged}")
+    return lines
 
 
 def _summary(report: Report) -> str:

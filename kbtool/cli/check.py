@@ -99,8 +99,8 @@ def _counts(files: list[File]) -> dict[str, int]:
 
 
 def _summary(counts: dict[str, int], findings: int) -> str:
-    said = ", ".join(many(number, name.removesuffix("s")) for name, number in counts.items())
-    return f"checked {said}: {many(findings, 'problem') if findings else 'no problems'}"
+    counted = ", ".join(many(number, name.removesuffix("s")) for name, number in counts.items())
+    return f"checked {counted}: {many(findings, 'problem') if findings else 'no problems'}"
 
 
 def _printable(text: str) -> str:

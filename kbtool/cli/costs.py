@@ -224,8 +224,8 @@ def _print_costs(table: Rollup, extras: list[Extra]) -> None:
         figures = row_json(row)
         labels = row.labels or ("total", *[""] * (len(table.by) - 1))
         cells = ["–" if figures[c] is None else f"{figures[c]}" for c in columns]
-        said = _said(row, extras)
-        rows.append([*labels, *cells, *(said.get(column, "–") for column in shown)])
+        extra_cells = _extra_cells(row, extras)
+        rows.append([*labels, *cells, *(extra_cells.get(column, "–") for column in shown)])
     text = {header.index(column) for column in shown if column in _TEXT_COLUMNS}
     print_table(header, rows, set(range(len(table.by), len(header))) - text, total=True)
 
@@ -242,7 +242,7 @@ def _holds(extra: Extra, column: str) -> bool:
     return column in _cells(first)
 
 
-def _said(row: Row, extras: list[Extra]) -> dict[str, str]:
+def _extra_cells(row: Row, extras: list[Extra]) -> dict[str, str]:
     cells: dict[str, str] = {}
     for extra in extras:
         cells |= {
@@ -290,8 +290,8 @@ def _not_compared(kinds: object) -> str:
     foreign: list[str] = []
     for kind, why in kinds.items() if isinstance(kinds, dict) else ():
         (foreign if why == "other currency" else unknown).append(kind)
-    said = (("unknown", unknown), ("in another currency", foreign))
-    return "; ".join(f"{what}: {', '.join(names)}" for what, names in said if names)
+    groups = (("unknown", unknown), ("in another currency", foreign))
+    return "; ".join(f"{what}: {', '.join(names)}" for what, names in groups if names)
 
 
 def _at_least(given: dict[str, object], name: str) -> str | None:
@@ -324,9 +324,9 @@ def _print_csv(table: Rollup, extras: list[Extra]) -> None:
     writer.writerow(["key", "label", *named, *COLUMNS, "currency", "sessions", *unknown, *more])
     for row in table.rows:
         figures = row_json(row)
-        said: dict[str, object] = {}
+        extra_values: dict[str, object] = {}
         for extra in extras:
-            said |= _flat(extra.get(row.keys, {}))
+            extra_values |= _flat(extra.get(row.keys, {}))
         writer.writerow(
             [
                 as_text(row.key),
@@ -336,7 +336,7 @@ def _print_csv(table: Rollup, extras: list[Extra]) -> None:
                 table.currency or "",
                 len(row.sessions),
                 *(row.unknown.get(column, 0) for column in EXPECTED),
-                *("" if said.get(name) is None else said[name] for name in more),
+                *("" if extra_values.get(name) is None else extra_values[name] for name in more),
             ]
         )
     click.echo(text.getvalue().encode(), nl=False)  # a file for programs is UTF-8, as exports are

@@ -120,7 +120,7 @@ def compile(
     else:
         _print_usage(compiled)
     _tell_spills(compiled)
-    _tell_errors(base, compiled)
+    _print_errors(base, compiled)
     failed = [one for one in compiled if one.error]
     click.echo(f"{_count(compiled)}: {f'{len(failed)} failed' if failed else 'all compile'}",
                err=True)  # fmt: skip
@@ -244,19 +244,19 @@ def _error(one: Compiled) -> str | None:
     return None if one.error is None else str(one.error)
 
 
-def _tell_errors(base: KnowledgeBase, compiled: Sequence[Compiled]) -> None:
+def _print_errors(base: KnowledgeBase, compiled: Sequence[Compiled]) -> None:
     """The first real error of each source, once, with the patterns that know it."""
     from kbtool.gpu.build import BuildError
     from kbtool.runner.history import matching
 
-    told: dict[str, list[Compiled]] = {}
+    by_message: dict[str, list[Compiled]] = {}
     for one in compiled:
         error = _error(one)
         if error is not None:
-            told.setdefault(f"{_name(one)}: {error}", []).append(one)
-    for said, several in told.items():
+            by_message.setdefault(f"{_name(one)}: {error}", []).append(one)
+    for message, several in by_message.items():
         cards = ", ".join(one.architecture for one in several)
-        click.echo(f"error: {said} (for {cards})", err=True)
+        click.echo(f"error: {message} (for {cards})", err=True)
         failure = several[0].error
         output = failure.output if isinstance(failure, BuildError) else ""
         for match in matching((entry.record for entry in base.patterns.values()), output):

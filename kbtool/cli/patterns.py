@@ -143,9 +143,9 @@ def _money(sums: dict[str, Span]) -> str:
 
 def _expected(account: Account) -> str:
     saved = account.claimed("saved", expected=True)
-    said = [f"{saved} min"] if saved else []
+    parts = [f"{saved} min"] if saved else []
     money = account.claimed_money(expected=True)
-    return ", ".join([*said, *([_money(money)] if money else [])]) or "–"
+    return ", ".join([*parts, *([_money(money)] if money else [])]) or "–"
 
 
 def _timed(account: Account, *, of_runs: bool) -> str:
@@ -180,9 +180,9 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
             for name in ("saved", "lost", "money")
             if edge[name]
         ]
-        said = f" [{', '.join(figures)}]" if figures else ""
+        suffix = f" [{', '.join(figures)}]" if figures else ""
         label, verdict = edge["session_label"], str(edge["verdict"]).replace("_", " ")
-        click.echo(f"{edge['path']}:{edge['line']}: {label} {verdict}{said}: {edge['note']}")
+        click.echo(f"{edge['path']}:{edge['line']}: {label} {verdict}{suffix}: {edge['note']}")
     for timed, step in zip(account.steps, _steps(base, account), strict=True):
         if timed.saved is None:
             counts = f"not counted: {timed.left_out}"
@@ -198,18 +198,18 @@ def _evidence(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:
     """Every edge, with the place where it stands."""
     found: list[dict[str, object]] = []
     for edge in account.edges:
-        entry, said = base.sessions[edge.session.id], edge.evidence
+        entry, evidence = base.sessions[edge.session.id], edge.evidence
         found.append(
             {
                 "session": edge.session.id,
                 "session_label": edge.session.label,
-                "verdict": said.verdict,
-                "note": " ".join(said.note.split()),
+                "verdict": evidence.verdict,
+                "note": " ".join(evidence.note.split()),
                 **{
-                    name: None if (value := getattr(said, name)) is None else str(value)
+                    name: None if (value := getattr(evidence, name)) is None else str(value)
                     for name in ("saved", "lost", "money", "source")
                 },
-                "expected": said.expected,
+                "expected": evidence.expected,
                 "path": entry.path,
                 "line": entry.document.line(["evidence", edge.place]) if entry.document else 1,
             }

@@ -194,12 +194,12 @@ def run_recipe(
     finally:
         if wanted is None:
             _end(base, session)
-    told = headlines_of(base, run)
+    headlines = headlines_of(base, run)
     if as_json:
-        shown = {"path": base.shown(path), "headlines": [as_json_of(*one) for one in told]}
+        shown = {"path": base.shown(path), "headlines": [as_json_of(*one) for one in headlines]}
         print_json({**run.model_dump(mode="json"), **shown})
     else:
-        print_result(run, recipe, base.shown(path), [one for _, one in told])
+        print_result(run, recipe, base.shown(path), [one for _, one in headlines])
     ctx.exit(EXIT_CODES[run.status])
 
 

@@ -69,39 +69,41 @@ def headlines_of(base: KnowledgeBase, run: Run) -> list[tuple[Machine, Headline]
     return headline.headlines_of(run, runs, base.kernels[run.kernel].record)
 
 
-def print_result(run: Run, recipe: Recipe, path: str, stands: Sequence[Headline]) -> None:
+def print_result(run: Run, recipe: Recipe, path: str, headlines: Sequence[Headline]) -> None:
     """The report of each step, the headlines, how far the run came and where its record is."""
-    from kbtool.runner.resume import way_on
+    from kbtool.runner.resume import continue_command
     from kbtool.runner.words import how_far
     from kbtool.steps import kind_of
-    from kbtool.steps.base import Ran
+    from kbtool.steps.base import Invocation
 
     for step in run.steps:
         if step.result is None:
             continue
-        told = kind_of(step.result).report(step.result, Ran(step.id, recipe, run.parameters))
-        if told:
+        report = kind_of(step.result).report(
+            step.result, Invocation(step.id, recipe, run.parameters)
+        )
+        if report:
             click.echo()
-            print_report(told)
-    if stands:
-        _print_headlines(stands)
+            print_report(report)
+    if headlines:
+        _print_headlines(headlines)
     click.echo()
     click.echo(f"{how_far(run)}; record: {path}")
     click.echo(f"session: kbtool session show {run.session}")
     if run.status == "passed":
         click.echo("site: kbtool site serve")
     else:
-        click.echo(way_on(run, recipe))
+        click.echo(continue_command(run, recipe))
 
 
-def _print_headlines(stands: Sequence[Headline]) -> None:
+def _print_headlines(headlines: Sequence[Headline]) -> None:
     """How the kernel stands against its peers, over the quiet runs of the commit."""
     from kbtool.ledger.headline import COLUMNS
 
     rows = []
-    for one in stands:
-        said = (one.mean_and_spread(between=between) for between in (True, False))
-        means = [f"{mean} ({spread})" if spread else mean for mean, spread in said]
+    for one in headlines:
+        cells = (one.mean_and_spread(between=between) for between in (True, False))
+        means = [f"{mean} ({spread})" if spread else mean for mean, spread in cells]
         rows.append([one.label, *means, one.against])
     click.echo()
     print_table(["cases", *map(str.lower, COLUMNS)], rows, numeric=set())

@@ -257,7 +257,7 @@ class _Arms:
         self._variants, self._peers, self._on_peer = variants, peers, on_peer
         self._refused = dict(left_out)
         # The inputs of a case differ in values only: a peer that takes the first must take all.
-        self._taken: set[str] = set()
+        self._accepted: set[str] = set()
 
     def inputs(self, number: int) -> dict[str, Any]:
         """The inputs of this number."""
@@ -278,8 +278,8 @@ class _Arms:
             self.on_arm(name)
             calls[name] = call = tried(self._harness, inputs, name, self._device)
             if not isinstance(call, str):
-                self._taken.add(name)
-            elif name in self._taken:
+                self._accepted.add(name)
+            elif name in self._accepted:
                 raise RuntimeError(f"took the first inputs of this case, but not these: {call}")
             else:
                 self._refused[name] = call

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kbtool.gpu.build_plan import BuildPlan, sha256_of
 from kbtool.gpu.compiler_output import first_error
-from kbtool.gpu.ninja import Ran, compile_statements, link_statement, run_ninja
+from kbtool.gpu.ninja import NinjaResult, compile_statements, link_statement, run_ninja
 from kbtool.model.kinds.build import BuildResult
 from kbtool.store.lock import LockTimeoutError, lock
 from kbtool.store.write import write_atomic
@@ -166,20 +166,20 @@ def _built(plan: BuildPlan) -> BuildResult | None:
     return recorded.model_copy(update={"warm": True})
 
 
-def _problem(ran: Ran, outputs: Iterable[Path]) -> BuildError | BuildTimeoutError:
+def _problem(ninja: NinjaResult, outputs: Iterable[Path]) -> BuildError | BuildTimeoutError:
     """The error that kept one of ``outputs`` from being made."""
-    printed = next((ran.failed[str(o)] for o in outputs if str(o) in ran.failed), None)
-    if printed is None and ran.done.timed_out:
+    printed = next((ninja.failed[str(o)] for o in outputs if str(o) in ninja.failed), None)
+    if printed is None and ninja.done.timed_out:
         return BuildTimeoutError("the compilers were stopped")
-    output = ran.done.output if printed is None else printed
+    output = ninja.done.output if printed is None else printed
     return BuildError(first_error(output), output)
 
 
 def _outcome(
-    plan: BuildPlan, ran: Ran, reused: frozenset[Path]
+    plan: BuildPlan, ninja: NinjaResult, reused: frozenset[Path]
 ) -> BuildResult | BuildError | BuildTimeoutError:
     if not plan.library.exists():
-        return _problem(ran, [*plan.objects.values(), plan.library])
+        return _problem(ninja, [*plan.objects.values(), plan.library])
     result = BuildResult(
         kernel=plan.kernel.id,
         target=plan.target,

@@ -70,8 +70,8 @@ def profiled_call(harness: Harness, case: Mapping[str, Any], arm: str | None, se
     if name in harness.PEERS:
         call = tried(harness, inputs, name, device)
     else:
-        lacking = f"the harness has no such arm; its peers are {', '.join(harness.PEERS)}"
-        call = harness.arms(inputs, [arm] if arm else []).get(name, lacking)
+        no_such_arm = f"the harness has no such arm; its peers are {', '.join(harness.PEERS)}"
+        call = harness.arms(inputs, [arm] if arm else []).get(name, no_such_arm)
     if isinstance(call, str):
         raise HarnessError(f"{case['name']}: arm {name!r}: {call}")
     for _ in range(_WARM_CALLS):
@@ -86,12 +86,12 @@ def profiled_call(harness: Harness, case: Mapping[str, Any], arm: str | None, se
 
 def launch_interval_us() -> float:
     """Microseconds between eager launches of an empty kernel; the best of five rounds."""
-    taken = []
+    intervals = []
     for _ in range(5):
         torch.cuda.synchronize()
         started = time.perf_counter()
         for _ in range(_LAUNCHES):
             torch.cuda._sleep(0)  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
-        taken.append((time.perf_counter() - started) / _LAUNCHES)
-    return round(min(taken) * 1e6, 3)
+        intervals.append((time.perf_counter() - started) / _LAUNCHES)
+    return round(min(intervals) * 1e6, 3)

@@ -86,8 +86,8 @@ def compare(
     unit = rounding_unit(reference, out.dtype, error_scale)
     units = torch.where(finite, (out64 - reference).abs() / unit, 0)
     index = tuple(int(i) for i in torch.unravel_index(units.argmax(), units.shape))
-    told = finite & torch.isfinite(yardstick)
-    torch_units = float(torch.where(told, (yardstick - reference).abs() / unit, 0).max())
+    comparable = finite & torch.isfinite(yardstick)
+    torch_units = float(torch.where(comparable, (yardstick - reference).abs() / unit, 0).max())
     allowed = 2 * torch_units + 2
     passed = float(units[index]) <= allowed
     worst = float(unit[index])

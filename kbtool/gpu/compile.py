@@ -205,5 +205,5 @@ def _demangled(names: Iterable[str]) -> dict[str, str]:
     done = subprocess.run(
         [program, "-p"], input="\n".join(mangled), capture_output=True, text=True, check=False
     )
-    said = done.stdout.splitlines()
-    return dict(zip(mangled, said if len(said) == len(mangled) else mangled, strict=True))
+    demangled = done.stdout.splitlines()
+    return dict(zip(mangled, demangled if len(demangled) == len(mangled) else mangled, strict=True))

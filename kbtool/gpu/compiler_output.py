@@ -19,5 +19,5 @@ def first_error(output: str) -> str:
     for line in lines:
         if _FIRST_ERROR.search(line) and not _NOT_AN_ERROR.match(line):
             return line.strip()
-    said = [line.strip() for line in lines if line.strip() and not _NOT_AN_ERROR.match(line)]
-    return said[-1] if said else "the build failed and printed nothing"
+    printed = [line.strip() for line in lines if line.strip() and not _NOT_AN_ERROR.match(line)]
+    return printed[-1] if printed else "the build failed and printed nothing"

@@ -62,21 +62,23 @@ class CpuClock:
             on_arm(arm)
             self._flush.sum()
 
-        taken = interleave(calls, self._samples, before)
+        seconds_of_arm = interleave(calls, self._samples, before)
         outputs = {}
         for arm, call in calls.items():
             on_arm(arm)
             # Copy the output: the arm may reuse its buffer.
             first_output(arm, call()).fill_(math.nan)
             outputs[arm] = first_output(arm, call()).clone()
-        return Timed({arm: timing(seconds) for arm, seconds in taken.items()}, absent, outputs)
+        return Timed(
+            {arm: timing(seconds) for arm, seconds in seconds_of_arm.items()}, absent, outputs
+        )
 
 
 def interleave(
     arms: Mapping[str, Callable[[], Any]], samples: int, before: Callable[[str], Any]
 ) -> dict[str, list[float]]:
     """Seconds of single calls, each arm in turn. ``before(name)`` is called before each turn."""
-    taken: dict[str, list[float]] = {arm: [] for arm in arms}
+    seconds: dict[str, list[float]] = {arm: [] for arm in arms}
     names = list(arms)
     for round_number in range(WARMUP_ROUNDS + samples):
         for arm in names if round_number % 2 else reversed(names):
@@ -85,8 +87,8 @@ def interleave(
             arms[arm]()
             elapsed = time.perf_counter() - started
             if round_number >= WARMUP_ROUNDS:
-                taken[arm].append(elapsed)
-    return taken
+                seconds[arm].append(elapsed)
+    return seconds
 
 
 def last_level_cache_bytes() -> int:

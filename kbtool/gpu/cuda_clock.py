@@ -118,7 +118,7 @@ class CudaClock:
             if (replay := captured(name, count)) and (pairs := captured(name, count, between=True))
         }
         plain = _Replay("plain", [self._plain] * MAX_CALLS)
-        taken: dict[str, list[float]] = {name: [] for name in replays}
+        in_chain: dict[str, list[float]] = {name: [] for name in replays}
         between: dict[str, list[float]] = {name: [] for name in replays}
         alone: list[float] = []
         for round_number in range(WARMUP_ROUNDS + self._samples):
@@ -127,15 +127,15 @@ class CudaClock:
                 on_arm(name)
                 elapsed = [self._cold_seconds(one) / counts[name] for one in replays[name]]
                 if round_number >= WARMUP_ROUNDS:
-                    taken[name].append(elapsed[0])
+                    in_chain[name].append(elapsed[0])
                     between[name].append(elapsed[1])
             if round_number >= WARMUP_ROUNDS:
                 alone.append(of_plain)
         clock = self.sm_clock_mhz()
         timings, outputs = {}, {}
-        for name, samples in taken.items():
+        for name, samples in in_chain.items():
             on_arm(name)
-            outputs[name] = replays[name][0].output_anew()
+            outputs[name] = replays[name][0].fresh_output()
             timings[name] = timing(samples, counts[name], _host_us(first[name]), between[name])
         return Timed(timings, absent, outputs, clock, timing(alone).median_us)
 
@@ -172,7 +172,7 @@ class _Replay:
             # Keep the last output alive, so that its memory is not reused.
             self._output = first_output(arm, calls[-1]())
 
-    def output_anew(self) -> torch.Tensor:
+    def fresh_output(self) -> torch.Tensor:
         """Fill the output with NaN, replay, and return a copy of the output."""
         self._output.fill_(math.nan)
         self.graph.replay()

@@ -112,9 +112,9 @@ def load_harness(path: Path) -> Harness:
             old name of the contract.
     """
     module = load_module(path, f"kbtool_harness_{path.parent.name}")
-    lacking = [name for name in (*FUNCTIONS, *NAMES) if not hasattr(module, name)]
-    if lacking:
-        raise HarnessError(f"{path.name} of {path.parent.name} lacks {', '.join(lacking)}")
+    missing = [name for name in (*FUNCTIONS, *NAMES) if not hasattr(module, name)]
+    if missing:
+        raise HarnessError(f"{path.name} of {path.parent.name} lacks {', '.join(missing)}")
     if hasattr(module, "terms") and not hasattr(module, "error_scale"):
         # If it were ignored, outputs whose terms cancel would get too narrow a tolerance.
         raise HarnessError(

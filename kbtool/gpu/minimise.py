@@ -210,7 +210,9 @@ class Prober:
             except Exception as error:
                 message = f"raised {type(error).__name__}: {error}"
                 return Verdict(state="fails", message=message, fatal=self._lost())
-            wrong = [f"{key}: {said.message}" for key, said in outputs.items() if not said.passed]
+            wrong = [
+                f"{key}: {output.message}" for key, output in outputs.items() if not output.passed
+            ]
             return Verdict(state="fails" if wrong else "passes", message="; ".join(wrong))
 
         key = json.dumps(["part", name])

@@ -34,7 +34,7 @@ def usage_log(compiled: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Ran:
+class NinjaResult:
     """The outcome of one run of ninja."""
 
     done: Completed
@@ -49,7 +49,7 @@ def run_ninja(
     jobs: int,
     on_line: Callable[[str], None],
     on_tick: Callable[[], None],
-) -> Ran:
+) -> NinjaResult:
     """Run ``statements`` in the folder of the first plan."""
     ninja = find_ninja()
     folder = plans[0].build_folder
@@ -84,13 +84,13 @@ def run_ninja(
         # English ASCII messages in every locale, because patterns match them.
         env={"NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C"},
     )
-    said = {output: "\n".join(lines) for output, lines in failed.items()}
-    if any("No space left on device" in text for text in (done.output, *said.values())):
+    printed = {output: "\n".join(lines) for output, lines in failed.items()}
+    if any("No space left on device" in text for text in (done.output, *printed.values())):
         raise MachineError(
             "the disk is full: the compiler could not write; make room and run it again"
         )
     _forget_old(objects)
-    return Ran(done, said)
+    return NinjaResult(done, printed)
 
 
 def _rules(plan: BuildPlan) -> list[str]:

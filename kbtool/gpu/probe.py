@@ -68,18 +68,18 @@ def processes_on(card: str) -> int | None:
     if found is None:
         return None
     query = ["-i", f"GPU-{card}", "--query-compute-apps=pid", "--format=csv,noheader"]
-    said = _output([found, *query])
+    output = _output([found, *query])
     # In a container nvidia-smi may print text such as [N/A] instead of a number.
-    return None if said is None else sum(line.strip().isdigit() for line in said.splitlines())
+    return None if output is None else sum(line.strip().isdigit() for line in output.splitlines())
 
 
 def _card() -> dict[str, Any]:
     """The first card that this process may use, as the driver describes it."""
     script = Path(__file__).with_name("_card.py")
-    said = _output([sys.executable, "-I", str(script)])
-    if said is not None:
+    output = _output([sys.executable, "-I", str(script)])
+    if output is not None:
         try:
-            answer = json.loads(said)
+            answer = json.loads(output)
         except ValueError:
             answer = None
         if isinstance(answer, dict):
@@ -88,9 +88,9 @@ def _card() -> dict[str, Any]:
 
 
 def _driver() -> str | None:
-    said = _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    if said and re.fullmatch(r"[\d.]+", said):
-        return said
+    version = _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    if version and re.fullmatch(r"[\d.]+", version):
+        return version
     try:
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -179,8 +179,8 @@ def _cores() -> int:
 
 def _first_line(program: str, *arguments: str) -> str | None:
     found = shutil.which(program)
-    said = _output([found, *arguments]) if found else None
-    lines = (said or "").strip().splitlines()
+    output = _output([found, *arguments]) if found else None
+    lines = (output or "").strip().splitlines()
     return lines[0].strip() if lines else None
 
 

@@ -221,12 +221,12 @@ def _busy(metrics: Mapping[str, float | None], sm: float, memory: float) -> Find
         reasons.append(f"within {BALANCED:.0f} points of each other: relieving one meets the other")
     if memory >= sm:
         level = _largest(metrics, LEVELS)
-        return Finding("bytes", level[0] if level else "memory", reasons + _said(level))
+        return Finding("bytes", level[0] if level else "memory", reasons + _busiest(level))
     pipes = dict(PIPES)
     pipe = _largest({**metrics, ISSUED: 100 * (metrics.get(ISSUED) or 0.0)},
                     {**pipes, ISSUED: "instruction issue"})  # fmt: skip
     kind: Bottleneck = "bytes" if pipe and pipe[0] == PIPES[_LSU] else "arithmetic"
-    return Finding(kind, pipe[0] if pipe else "the SMs", reasons + _said(pipe))
+    return Finding(kind, pipe[0] if pipe else "the SMs", reasons + _busiest(pipe))
 
 
 def _too_few(metrics: Mapping[str, float | None], idle: str) -> Finding | None:
@@ -298,5 +298,5 @@ def _largest(
     return max(known.items(), key=lambda pair: pair[1], default=None)
 
 
-def _said(largest: tuple[str, float] | None) -> list[str]:
+def _busiest(largest: tuple[str, float] | None) -> list[str]:
     return [] if largest is None else [f"busiest: {largest[0]}, at {largest[1]:.0f} %"]

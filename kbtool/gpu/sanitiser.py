@@ -44,20 +44,20 @@ def read(lines: Iterable[str]) -> tuple[int | None, list[str]]:
     Returns:
         The count is ``None`` if there is no summary, because the tool did not finish.
     """
-    said = [_PREFIX.sub("", line) for line in lines if _PREFIX.match(line)]
-    counts = [match for line in said if (match := _SUMMARY.match(line))]
+    messages = [_PREFIX.sub("", line) for line in lines if _PREFIX.match(line)]
+    counts = [match for line in messages if (match := _SUMMARY.match(line))]
     count = sum(int(part or 0) for part in counts[-1].groups()) if counts else None
-    return count, _reports(said)
+    return count, _reports(messages)
 
 
-def _reports(said: list[str]) -> list[str]:
+def _reports(messages: list[str]) -> list[str]:
     """The reports, each with its indented lines; reports that differ only in numbers, once."""
     found: dict[str, str] = {}
-    for number, line in enumerate(said):
+    for number, line in enumerate(messages):
         if not line.strip() or line.startswith(("COMPUTE-SANITIZER", " ")) or _SUMMARY.match(line):
             continue
         report = [line]
-        for more in said[number + 1 :]:
+        for more in messages[number + 1 :]:
             if not more.startswith(" ") or len(report) == _REPORT_LINES:
                 break
             report.append(more)
@@ -70,13 +70,13 @@ def printed_by_program(lines: Iterable[str]) -> list[str]:
     return [line for line in lines if line.strip() and not _PREFIX.match(line)]
 
 
-def lacking(lines: Sequence[str]) -> str | None:
+def unavailable_reason(lines: Sequence[str]) -> str | None:
     """The line in which the tool says that it cannot work on this machine, if any.
 
     "Terminated before first instrumented API call" counts only if the program printed nothing.
     """
-    said = [_PREFIX.sub("", line) for line in lines if _PREFIX.match(line)]
-    why = next((line for line in said if _NO_DEVICE.search(line)), None)
+    messages = [_PREFIX.sub("", line) for line in lines if _PREFIX.match(line)]
+    why = next((line for line in messages if _NO_DEVICE.search(line)), None)
     if why is None and not printed_by_program(lines):
-        why = next((line for line in said if _ENDED_EARLY in line), None)
+        why = next((line for line in messages if _ENDED_EARLY in line), None)
     return why

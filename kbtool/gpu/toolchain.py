@@ -29,10 +29,10 @@ def find_compiler() -> tuple[str, str]:
         found = shutil.which(program)
         if found is None:
             continue
-        said = _version(found)
-        if said is None:
+        version = _version(found)
+        if version is None:
             continue
-        return candidate or found, said.splitlines()[0].strip()
+        return candidate or found, version.splitlines()[0].strip()
     raise MachineError(
         f"no C++ compiler: CXX is {named!r}, which does not run; unset or correct CXX"
         if named
@@ -106,10 +106,12 @@ def cuda_home(nvcc: Path) -> Path:
     """
     argv = [str(nvcc), "--dryrun", "-E", "-x", "cu", os.devnull]
     try:
-        said = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False).stderr
+        printed = subprocess.run(
+            argv, capture_output=True, text=True, timeout=30, check=False
+        ).stderr
     except (OSError, subprocess.SubprocessError) as error:
         raise MachineError(f"{nvcc} does not run: {error}") from None
-    match = re.search(r"^#\$ TOP=(.+)$", said, re.MULTILINE)
+    match = re.search(r"^#\$ TOP=(.+)$", printed, re.MULTILINE)
     if match is None:
         raise MachineError(f"{nvcc} does not report its toolkit's path; set CUDA_HOME")
     return Path(match[1].strip()).resolve()

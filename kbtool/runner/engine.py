@@ -104,9 +104,9 @@ def plan(job: Job) -> Iterator[tuple[StepBase, list[str], str | None]]:
         UsageError: as ``preflight``.
     """
     for step, lines, problem in preflight(job):
-        lacking = "; ".join(_lacking(step, job.machine))
-        yield step, [] if lacking else lines, lacking or problem
-        if lacking or problem:
+        missing = "; ".join(_missing_needs(step, job.machine))
+        yield step, [] if missing else lines, missing or problem
+        if missing or problem:
             return
 
 
@@ -237,9 +237,9 @@ class _Execution:
         return _RUN_STATUS[outcome.status]
 
     def _outcome(self, step: StepBase) -> Outcome:
-        lacking = _lacking(step, self.job.machine)
-        if lacking:
-            return Outcome("unavailable", "; ".join(lacking))
+        missing = _missing_needs(step, self.job.machine)
+        if missing:
+            return Outcome("unavailable", "; ".join(missing))
         try:
             return KINDS[step.kind].run(step, self.context)
         except KeyboardInterrupt:
@@ -324,7 +324,7 @@ _FINDERS: dict[Need, Callable[[], object]] = {
 }
 
 
-def _lacking(step: StepBase, machine: MachineInfo) -> list[str]:
+def _missing_needs(step: StepBase, machine: MachineInfo) -> list[str]:
     """What the step needs and the machine lacks, each with how to get it."""
     problems = []
     for need in step.needs:

@@ -35,7 +35,7 @@ from kbtool.store.write import write_new
 
 
 @dataclass(frozen=True)
-class Taken:
+class Imported:
     """An imported run."""
 
     file: str
@@ -65,7 +65,7 @@ class Intake:
     """The one session that all go to; ``None`` where each goes to the one that it names."""
     made: bool = False
     """Whether the session was made for them."""
-    taken: list[Taken] = field(default_factory=list)
+    imported: list[Imported] = field(default_factory=list)
     known: list[Known] = field(default_factory=list)
     refused: list[Finding] = field(default_factory=list)
     """What is wrong, and with which of the files."""
@@ -120,7 +120,7 @@ def run_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     return list(dict.fromkeys(files)), journals
 
 
-def take_in(
+def import_runs(
     root: Path,
     files: Iterable[Path],
     *,
@@ -159,7 +159,7 @@ def take_in(
             folder = _make_session(base, new, [c.run for c in candidates])
             intake.session, intake.made = folder.name, True
             staged = _stage(candidates, folder.name)  # the name that it was judged by may be taken
-        intake.taken = _taken(base, staged)
+        intake.imported = _imported(base, staged)
         if not dry_run:
             _write(root, staged, folder)
         return intake
@@ -182,7 +182,7 @@ def _sort(base: KnowledgeBase, files: Iterable[Path], intake: Intake) -> list[_C
             intake.refused.append(error.finding)
             continue
         except ValueError as error:
-            intake.refused.append(Finding(file, 1, "run", _unsound(raw, str(error))))
+            intake.refused.append(Finding(file, 1, "run", _invalid(raw, str(error))))
             continue
         key, digest = _key(run), _first_digest(run)
         there = here.get(key)
@@ -213,7 +213,7 @@ def _differs(file: str, run: Run, other: str) -> Finding:
     )  # fmt: skip
 
 
-def _unsound(raw: bytes, problem: str) -> str:
+def _invalid(raw: bytes, problem: str) -> str:
     """The message for a file that is not a valid run record."""
     try:
         written_by = str(json.loads(raw)["machine"]["kbtool"])
@@ -240,13 +240,13 @@ def _strangers(base: KnowledgeBase, candidates: Iterable[_Candidate]) -> Iterato
         session = one.run.session
         if session in base.sessions:
             continue
-        said = (
+        problem = (
             "is here but invalid: correct it first (`kbtool check` says how)"
             if (base.root / "sessions" / session).is_dir()
             else "is not here: import into another one with --session ID, or a new one with --new"
             " one"
         )
-        yield Finding(one.file, 1, "session", f"its session, {session}, {said}")
+        yield Finding(one.file, 1, "session", f"its session, {session}, {problem}")
 
 
 def _stage(candidates: Iterable[_Candidate], session: str | None) -> list[_Staged]:
@@ -277,16 +277,16 @@ def _findings(base: KnowledgeBase, staged: Sequence[_Staged]) -> Iterator[Findin
             yield finding._replace(path=files.get(finding.path, finding.path))
 
 
-def _taken(base: KnowledgeBase, staged: Iterable[_Staged]) -> list[Taken]:
-    taken = []
+def _imported(base: KnowledgeBase, staged: Iterable[_Staged]) -> list[Imported]:
+    imported = []
     for one in staged:
         entry = base.sessions.get(one.run.session)
         remarks = [
             *_about_commit(base.root, one.run),
             *(_about_time(one.run, entry.record) if entry else ()),
         ]
-        taken.append(Taken(one.file, one.run, one.path, remarks))
-    return taken
+        imported.append(Imported(one.file, one.run, one.path, remarks))
+    return imported
 
 
 def _about_commit(root: Path, run: Run) -> Iterator[str]:

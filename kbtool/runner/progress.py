@@ -67,7 +67,7 @@ class Plain(Reporter):
     def __init__(self, stream: TextIO, *, verbose: bool) -> None:
         self._stream = stream
         self._verbose = verbose
-        self._began = self._said = time.monotonic()
+        self._began = self._last_output = time.monotonic()
         self._prefix = ""
         self._waiting = ""
         self._expected = 0.0
@@ -97,7 +97,7 @@ class Plain(Reporter):
     def item(self, done: int, total: int, label: str) -> None:
         """Every few seconds, and the last."""
         self._waiting = f"{done} of {total} done, last {label}"
-        if done == total or time.monotonic() - self._said >= _ITEM_SECONDS:
+        if done == total or time.monotonic() - self._last_output >= _ITEM_SECONDS:
             self._say(f"{self._prefix}: {done} of {total}, {label}")
 
     def waiting(self, what: str) -> None:
@@ -108,7 +108,7 @@ class Plain(Reporter):
     def tick(self) -> None:
         """Report the wait after a long time without output."""
         now = time.monotonic()
-        if now - self._said >= QUIET_SECONDS:
+        if now - self._last_output >= QUIET_SECONDS:
             self._say(
                 f"{self._prefix}: still running after {seconds(now - self._began)} of about"
                 f" {seconds(self._expected)}: {self._waiting}"
@@ -128,7 +128,7 @@ class Plain(Reporter):
 
     def _say(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
-        self._said = time.monotonic()
+        self._last_output = time.monotonic()
 
 
 class Terminal(Plain):
@@ -190,7 +190,7 @@ class Terminal(Plain):
         from rich.text import Text
 
         self._console.print(Text(text), soft_wrap=True)
-        self._said = time.monotonic()
+        self._last_output = time.monotonic()
 
 
 class Raw(Reporter):

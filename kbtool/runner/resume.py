@@ -126,10 +126,10 @@ def _same_plan(
 
 
 def _changed(run: Run, recipe: Recipe, what: str) -> str:
-    return f"{what} has changed since run {run.id}; start a new one: {_anew(run, recipe)}"
+    return f"{what} has changed since run {run.id}; start a new one: {_rerun_command(run, recipe)}"
 
 
-def way_on(run: Run, recipe: Recipe) -> str:
+def continue_command(run: Run, recipe: Recipe) -> str:
     """The command to continue after a run that did not pass.
 
     After a wrong kernel that is a new run, since ``resume`` refuses changed sources.
@@ -140,11 +140,11 @@ def way_on(run: Run, recipe: Recipe) -> str:
         and stopped.status in {"failed", "crashed"}
         and declared(stopped.kind).judges
     ):
-        return f"after the fix, start a new run: {_anew(run, recipe)}"
+        return f"after the fix, start a new run: {_rerun_command(run, recipe)}"
     return f"to continue: kbtool run-recipe --resume {run.id}"
 
 
-def _anew(run: Run, recipe: Recipe) -> str:
+def _rerun_command(run: Run, recipe: Recipe) -> str:
     """The command of a new run with the same parameters."""
     settings = [
         f"--set {shlex.quote(f'{name}={value}')}"

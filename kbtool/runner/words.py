@@ -9,15 +9,15 @@ from kbtool.model.words import many
 
 def headline(run: Run) -> str:
     """What a run found, in a line."""
-    said: dict[str, str] = {}
+    findings: dict[str, str] = {}
     prepared = ""
     for step in run.steps:
-        found = _told(step)
+        found = _finding(step)
         if declared(step.kind).prepares and step.status == "passed":
             prepared = found or prepared
         elif found:
-            said[step.kind] = found
-    return "; ".join(said.values()) or prepared
+            findings[step.kind] = found
+    return "; ".join(findings.values()) or prepared
 
 
 def how_far(run: Run) -> str:
@@ -29,7 +29,7 @@ def how_far(run: Run) -> str:
     return f"{run.status}: {of} of {many(of, 'step')}"
 
 
-def _told(step: StepRecord) -> str:
+def _finding(step: StepRecord) -> str:
     """What a step found; of one that was refused or cut short, why too."""
     if step.status == "not-run":
         return ""

@@ -104,7 +104,7 @@ class Context:
         except ValueError as error:
             raise UsageError(str(error)) from None
 
-    def taken(
+    def accepted_cases(
         self, case_sets: str, variant: str | None = None
     ) -> tuple[list[tuple[str, dict[str, CaseValue]]], int]:
         """The cases that the built target, or one variant of it, takes; how many it does not."""
@@ -112,8 +112,8 @@ class Context:
         if self.plan is None:
             return cases, 0
         target = self.manifest.targets[self.plan.target]
-        taken = [(name, case) for name, case in cases if target.takes(case, variant)]
-        return taken, len(cases) - len(taken)
+        accepted = [(name, case) for name, case in cases if target.takes(case, variant)]
+        return accepted, len(cases) - len(accepted)
 
     def variants(self, wanted: str) -> list[str | None]:
         """The variants of the built target in a comma-separated list; ``None`` is the kernel's own
@@ -147,10 +147,10 @@ class Context:
         """A refusal unless the library has passed validation in this run, else ``None``."""
         if self.built is None or self.plan is None:
             return Outcome("refused", "nothing was built in this run")
-        lacking = unvalidated(self.built.sha256, variants, self.validated)
-        if lacking is None:
+        missing = unvalidated(self.built.sha256, variants, self.validated)
+        if missing is None:
             return None
-        return Outcome("refused", f"{lacking} has not passed validation in this run")
+        return Outcome("refused", f"{missing} has not passed validation in this run")
 
     def chosen(
         self, case_sets: str, case: str, variant: str | None = None
@@ -162,7 +162,7 @@ class Context:
             UsageError: there is no such set or field, or that case is not taken.
         """
         if not case:
-            return self.taken(case_sets, variant)[0]
+            return self.accepted_cases(case_sets, variant)[0]
         named = [entry for entry in self.cases(case_sets) if entry[1]["name"] == case]
         try:
             one = named[0] if named else (GIVEN, self.manifest.case_from(case))
@@ -194,7 +194,7 @@ class Table(NamedTuple):
     """The columns to align right."""
 
 
-class Ran(NamedTuple):
+class Invocation(NamedTuple):
     """The step and parameters of a result, for the command that repeats it."""
 
     step: str
@@ -248,7 +248,7 @@ class StepKind(ABC, Generic[S, R]):
         """The result in the headline of a run; empty if the step's message says it already."""
         return ""
 
-    def report(self, result: R, ran: Ran) -> Sequence[str | Table]:
+    def report(self, result: R, invocation: Invocation) -> Sequence[str | Table]:
         """The result on the terminal at the end of the run: lines and tables."""
         return ()
 

@@ -54,8 +54,8 @@ def run_worker(
 ) -> tuple[dict[str, Any], Completed]:
     """Run ``kbtool.gpu.worker`` to its end; its last event, and how the process ended.
 
-    The event is ``{"event": "none"}`` if the process died without a word. What the worker was at,
-    where it told, is added to it as ``at``.
+    The event is ``{"event": "none"}`` if the process died without a word. If the worker reported
+    what it was doing, the event has that as ``at``.
 
     Args:
         request: the fields of a ``kbtool.gpu.task.Task``; ``task`` is its class: ``module:class``.
@@ -68,10 +68,10 @@ def run_worker(
         on_tick: called several times a second; tells that time passes where not given.
     """
 
-    def told(event: dict[str, Any]) -> None:
+    def report_progress(event: dict[str, Any]) -> None:
         context.on_progress(event["done"], event["total"], event["label"])
 
-    events = _Events(on_event or told, on_line or context.on_line)
+    events = _Events(on_event or report_progress, on_line or context.on_line)
     data = json.dumps(request).encode()
     with tempfile.NamedTemporaryFile(prefix="kbtool-request-") as file:
         if under:  # it may pass on neither its stdin nor the descriptor of the events
@@ -122,7 +122,7 @@ class _Events:
             self._on_line(line)
 
     def last(self) -> dict[str, Any]:
-        """The last event, and what the worker was at, where it told."""
+        """The last event, with what the worker was doing as ``at`` if it reported that."""
         return {**self._last, "at": self._at} if self._at else self._last
 
 

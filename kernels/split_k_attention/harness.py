@@ -538,8 +538,8 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
     most = max(1, k.shape[2] // _LEAST_KEYS)
     counts = sorted({own, *(count for count in _COUNTS if count <= most)})
     one = {**inputs, **{name: inputs[name].flatten(0, 1).unsqueeze(0) for name in ("q", "k", "v")}}
-    asked = {str(count): {**one, "num_splits": count} for count in counts}
-    return str(own), {**asked, str(own): {**one, "num_splits": None}}
+    with_count = {str(count): {**one, "num_splits": count} for count in counts}
+    return str(own), {**with_count, str(own): {**one, "num_splits": None}}
 
 
 # ---- the least work a case takes ----

@@ -54,9 +54,9 @@ def _check_devices(first: str, of: Tensor, **others: Tensor | None) -> None:
 
 
 def _check_dtype(name: str, dtype: torch.dtype, device: torch.device) -> None:
-    taken = _DTYPES_ON_CUDA if device.type == "cuda" else _DTYPES
-    if dtype not in taken:
-        _fail(f"{name} must be one of {', '.join(map(str, taken))} on {device}, got {dtype}")
+    allowed = _DTYPES_ON_CUDA if device.type == "cuda" else _DTYPES
+    if dtype not in allowed:
+        _fail(f"{name} must be one of {', '.join(map(str, allowed))} on {device}, got {dtype}")
 
 
 def _check_shape(name: str, t: Tensor, dtype: torch.dtype, shape: Sequence[int | SymInt]) -> None:

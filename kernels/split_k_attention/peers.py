@@ -294,8 +294,8 @@ def _installed(module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        lacking = isinstance(error, ModuleNotFoundError) and error.name == module
-        return f"{package} is not installed" if lacking else f"{package} does not import: {error}"
+        not_found = isinstance(error, ModuleNotFoundError) and error.name == module
+        return f"{package} is not installed" if not_found else f"{package} does not import: {error}"
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -1,4 +1,4 @@
-"""``kbtool session import``: runs of another machine are taken in whole, or not at all."""
+"""``kbtool session import``: runs of another machine are all imported, or none is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from knowledge import LOOK, RUN, Knowledge, sealed
 
 from kbtool.model.run import digest_of_record
 from kbtool.runner import intake as intake_module
-from kbtool.runner.intake import run_files, take_in
+from kbtool.runner.intake import import_runs, run_files
 
 FIRST, SECOND = "20250101T090000Z-look", "20250101T100000Z-look"
 
@@ -59,7 +59,7 @@ def test_into_its_own_session_it_goes_byte_for_byte(here, there, kbtool):
     taken = here.root / f"sessions/2025-01-01-a/runs/{FIRST}.json"
     assert taken.read_bytes() == path.read_bytes()
     assert done.out.splitlines()[0] == f"sessions/2025-01-01-a/runs/{FIRST}.json"
-    assert "1 taken in, 0 here already" in done.err
+    assert "1 imported, 0 here already" in done.err
     assert "kbtool session show 2025-01-01-a" in done.err
     assert here.findings() == []
 
@@ -115,8 +115,8 @@ def test_what_is_here_already_is_skipped_wherever_it_is(here, there, kbtool):
         assert (done.code, files_of(here)) == (0, before), arguments
         assert f"sessions/2025-01-02-b/runs/{FIRST}.json\n  is here already" in done.out
     done = kbtool("session", "import", str(path), str(more), str(more), root=here.root)
-    assert "1 taken in, 1 here already" in done.err
-    # What is here can be taken in from here too, and is there already.
+    assert "1 imported, 1 here already" in done.err
+    # Runs that are here can be imported again, and are here already.
     assert kbtool("session", "import", str(here.root), root=here.root).code == 0
 
 
@@ -200,7 +200,7 @@ def test_one_that_is_refused_keeps_all_out(here, there, kbtool, changes, edit, s
     assert done.code == 1, done
     assert f"{bad}:1: " in done.out
     assert said in done.out
-    assert "nothing was taken in" in done.err
+    assert "nothing was imported" in done.err
     assert files_of(here) == before
 
 
@@ -290,11 +290,11 @@ def test_what_cannot_be_written_whole_is_taken_back(here, there, monkeypatch, ne
 
     monkeypatch.setattr(intake_module, "write_new", full)
     with pytest.raises(OSError, match="No space"):
-        take_in(here.root, files, new=new)
+        import_runs(here.root, files, new=new)
     assert files_of(here) == before
     assert here.findings() == []
     monkeypatch.undo()
-    assert len(take_in(here.root, files, new=new).taken) == 2
+    assert len(import_runs(here.root, files, new=new).imported) == 2
 
 
 def test_every_folder_that_was_copied_will_do(here, there, kbtool, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbtool.gpu.sanitiser import command, lacking, read
+from kbtool.gpu.sanitiser import command, read, unavailable_reason
 
 MEMCHECK = """\
 ========= COMPUTE-SANITIZER
@@ -74,14 +74,14 @@ def test_a_run_that_was_cut_short_has_no_count():
 
 def test_a_tool_that_cannot_work_here_says_so():
     lines = ["=========  COMPUTE-SANITIZER", "========= Error: Device not supported. See …"]
-    assert str(lacking(lines)).startswith("Error: Device not supported")
-    assert lacking(MEMCHECK.splitlines()) is None
+    assert str(unavailable_reason(lines)).startswith("Error: Device not supported")
+    assert unavailable_reason(MEMCHECK.splitlines()) is None
 
 
 def test_a_program_that_ends_before_any_call_gives_its_own_reason():
     ended = "========= Error: Target application terminated before first instrumented API call"
-    assert lacking([ended]) == ended.removeprefix("========= ")
-    assert lacking(["python3: No module named kbtool", ended]) is None
+    assert unavailable_reason([ended]) == ended.removeprefix("========= ")
+    assert unavailable_reason(["python3: No module named kbtool", ended]) is None
 
 
 def test_the_command_line():

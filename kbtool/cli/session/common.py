@@ -116,7 +116,7 @@ def path_of(
         # An unsound record has no label to go by; its folder leads to it, and to its findings.
         path = base.root / "sessions" / name / "session.yaml"
         if "/" not in name and path.is_file() and name not in base.sessions:
-            _refuse_unsound(base, name)
+            _refuse_invalid(base, name)
     entry = named(base, name, status, how)
     return base.root / entry.path, entry.record
 
@@ -167,7 +167,7 @@ at_option = click.option(
 )
 
 
-def _refuse_unsound(base: KnowledgeBase, name: str) -> None:
+def _refuse_invalid(base: KnowledgeBase, name: str) -> None:
     from kbtool.model.errors import RecordError
 
     base.sessions  # noqa: B018 - loads them, and finds what is wrong
@@ -277,11 +277,11 @@ def cost_line(line: CostLine) -> str:
     """A line of the costs, in words."""
     unknown = f"{'so far ' if line.is_open else ''}unknown, in {line.currency}"
     amount = unknown if line.amount is None else f"{line.amount} {line.currency}"
-    facts = told(duration=line.duration, rate=line.rate, card=line.card, invoice=line.invoice)
+    facts = bracketed(duration=line.duration, rate=line.rate, card=line.card, invoice=line.invoice)
     return f"{line.kind} {amount} ({line.basis}){facts}" + (f": {line.note}" if line.note else "")
 
 
-def told(**figures: object) -> str:
+def bracketed(**figures: object) -> str:
     """What is known of ``figures``, in brackets: `` [target 25 min, actual 75 min]``."""
     known = [f"{name} {value}" for name, value in figures.items() if value is not None]
     return f" [{', '.join(known)}]" if known else ""

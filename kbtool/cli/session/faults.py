@@ -35,13 +35,13 @@ class BugCommand(click.Command):
         from kbtool.model.bug import Bug
 
         *own, help_option = super().get_params(ctx)
-        taken = {param.name for param in own}
+        own_names = {param.name for param in own}
         return [
             *own,
             *(
                 click.Option([f"--{name.replace('_', '-')}"], metavar="TEXT", help=about)
                 for name, about in single_fields(Bug).items()
-                if name not in taken | _IN_THE_FILE
+                if name not in own_names | _IN_THE_FILE
             ),
             help_option,
         ]
@@ -156,8 +156,8 @@ def fix(
     path, record = path_of(base, name, "running", OPTION)
     reference = _bug_named(base, record, bug)
     sha, subject = _commit(base.root, record, revision)
-    said = subject if change is None else change.strip()
-    if said is None:
+    description = subject if change is None else change.strip()
+    if description is None:
         raise UsageError(
             "say what was changed, no commit of this session does: `kbtool session fix BUG CHANGE`"
         )
@@ -167,7 +167,7 @@ def fix(
         confirmed = True
     item = item_of(Fix, {
         "bug": reference,
-        "change": said,
+        "change": description,
         "commit": sha,
         "confirmed": None if confirmed is None else str(confirmed).lower(),
         "shown_by": list(shown_by) or None,
@@ -179,7 +179,7 @@ def fix(
         _refuse_contradicted(base, record)
     add_fix(path, item)
     held = "in no commit" if sha is None else f"commit {sha[:7]}"
-    click.echo(f"{record.id}: fix of {reference}: {said} ({held})")
+    click.echo(f"{record.id}: fix of {reference}: {description} ({held})")
     if sha is None and revision is None:
         click.echo(
             "HEAD was not made in this session, so the fix names no commit; once there is one, add"

@@ -27,14 +27,14 @@ class Made(NamedTuple):
 def engineer(root: Path) -> str | None:
     """Who works here, as git is told (``user.name``); ``None`` where it is not."""
     with _repository(root) as repo:
-        return _told(repo, "name") if repo is not None else None
+        return _git_user(repo, "name") if repo is not None else None
 
 
 def find_commit(root: Path, revision: str) -> Made | None:
     """The commit that ``revision`` names in the repository of ``root``."""
     with _repository(root) as repo, contextlib.suppress(*_errors(), IndexError):
         if repo is not None:
-            return _made(repo.commit(revision), _told(repo, "email"))
+            return _made(repo.commit(revision), _git_user(repo, "email"))
     return None
 
 
@@ -43,7 +43,7 @@ def commits_between(root: Path, since: datetime, until: datetime) -> list[Made]:
     with _repository(root) as repo, contextlib.suppress(*_errors()):
         if repo is not None:
             ages = {"max_age": int(since.timestamp()), "min_age": int(until.timestamp())}
-            email = _told(repo, "email")
+            email = _git_user(repo, "email")
             return [_made(one, email) for one in repo.iter_commits("HEAD", reverse=True, **ages)]
     return []
 
@@ -71,7 +71,7 @@ def _errors() -> tuple[type[Exception], ...]:
     return (git.GitError, git.exc.ODBError, OSError, ValueError)
 
 
-def _told(repo: Any, what: str) -> str | None:
+def _git_user(repo: Any, what: str) -> str | None:
     with repo.config_reader() as config:
         return str(config.get_value("user", what, "")).strip() or None
 

@@ -14,13 +14,13 @@ from kbtool.cli.common import (
     warn_unreadable,
 )
 from kbtool.cli.session.common import (
+    bracketed,
     cost_line,
     minutes,
     named,
     run_summary,
     single_fields,
     stored,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ def _print_session(
     _print_list("stretches", [str(stretch) for stretch in record.stretches])
     _print_list("costs", [cost_line(line) for line in record.costs])
     _print_list("steps", [
-        f"{step.id} ({step.status}): {step.title}{told(target=step.target, actual=step.actual)}"
+        f"{step.id} ({step.status}): {step.title}"
+        f"{bracketed(target=step.target, actual=step.actual)}"
         for step in record.steps
     ])  # fmt: skip
     for measurement in record.measurements:
@@ -173,7 +174,7 @@ def _print_session(
     _print_nested("claims", [_claim_lines(claim) for claim in record.claims])
     _print_nested("plans", [_plan_lines(plan) for plan in record.plans])
     _print_list("deliverables", [
-        f"{d.id} ({d.state}): {d.title}{told(**{k: str(v) for k, v in d.sizes.items()})}"
+        f"{d.id} ({d.state}): {d.title}{bracketed(**{k: str(v) for k, v in d.sizes.items()})}"
         for d in record.deliverables
     ])  # fmt: skip
     _print_list("lessons", record.lessons)
@@ -267,9 +268,9 @@ def _values(items: list[Any] | dict[str, Any]) -> Iterable[Any]:
 
 
 def _print_measurement(measurement: Measurement) -> None:
-    said = {True: ", validated before", False: ", not validated before", None: ""}
+    validation = {True: ", validated before", False: ", not validated before", None: ""}
     click.echo(f"\nmeasurement {measurement.id}: {measurement.title}"
-               f" ({measurement.kind}{said[measurement.validated]})")  # fmt: skip
+               f" ({measurement.kind}{validation[measurement.validated]})")  # fmt: skip
     columns = measurement.columns
     with_verdict = any(row.verdict for row in measurement.rows)
     units = {key: f"{key} {column.unit}".strip() for key, column in columns.items()}
@@ -286,7 +287,7 @@ def _bug_lines(faults: Faults, own: str, bug: Bug) -> list[str]:
     status = faults.became((own, bug.id))
     if status != bug.status:
         status += f"; the session left it {bug.status}"
-    lines = [f"{bug.id} ({status}): {bug.title}{told(lost=bug.minutes_lost)}"]
+    lines = [f"{bug.id} ({status}): {bug.title}{bracketed(lost=bug.minutes_lost)}"]
     for name in single_fields(type(bug)):
         value = getattr(bug, name)
         if value is not None and _is_shown("bugs", name) and name not in _ON_FIRST_LINE:
@@ -308,14 +309,14 @@ def _fix(fix: Fix) -> str:
     """What was changed, and whether a test showed that it helped."""
     tested = None if fix.confirmed is None else "yes" if fix.confirmed else "no"
     shown = {"shown by": ", ".join(fix.shown_by) or None}
-    facts = told(place=fix.place, commit=fix.commit, confirmed=tested, **shown)
+    facts = bracketed(place=fix.place, commit=fix.commit, confirmed=tested, **shown)
     return fix.change + facts + (f": {fix.note}" if fix.note else "")
 
 
 def _gained(edge: Evidence) -> str:
     """Time and money, as stated; what was only hoped for says so."""
-    said = told(saved=edge.saved, lost=edge.lost, money=edge.money)
-    return f"{said[:-1]}, expected]" if said and edge.expected else said
+    text = bracketed(saved=edge.saved, lost=edge.lost, money=edge.money)
+    return f"{text[:-1]}, expected]" if text and edge.expected else text
 
 
 def _decision_lines(decision: Decision) -> list[str]:
@@ -338,21 +339,21 @@ def _operands(operands: Sequence[object]) -> str:
     """Operands on one line; of more than six, the first and how many there are."""
     from kbtool.model.claim import Derivation
 
-    said = [
+    texts = [
         f"{operand.how}({_operands(operand.of)})"
         if isinstance(operand, Derivation)
         else f"{operand}"
         for operand in operands
     ]
-    if len(said) > 6:
-        return f"{said[0]}, {said[1]} … {said[-1]} ({len(said)} figures)"
-    return ", ".join(said)
+    if len(texts) > 6:
+        return f"{texts[0]}, {texts[1]} … {texts[-1]} ({len(texts)} figures)"
+    return ", ".join(texts)
 
 
 def _plan_lines(plan: Plan) -> list[str]:
     meant = f" for {plan.for_session}" if plan.for_session else ""
-    lines = [f"{plan.id}{meant}: {plan.title}{told(target=plan.target, budget=plan.budget)}"]
-    lines += [f"{step.id}: {step.title}{told(target=step.target)}" for step in plan.steps]
+    lines = [f"{plan.id}{meant}: {plan.title}{bracketed(target=plan.target, budget=plan.budget)}"]
+    lines += [f"{step.id}: {step.title}{bracketed(target=step.target)}" for step in plan.steps]
     lines += [f"expected: {text}" for text in plan.expected]
     figures = [f"{name} {value}" for name, value in plan.figures.items()]
     return [*lines, f"figures: {', '.join(figures)}"] if figures else lines

@@ -58,7 +58,7 @@ def import_(
     from pathlib import Path
 
     from kbtool.model.errors import UsageError
-    from kbtool.runner.intake import run_files, take_in
+    from kbtool.runner.intake import import_runs, run_files
 
     base = knowledge_base(ctx)
     if name is not None and title is not None:
@@ -69,7 +69,7 @@ def import_(
         refuse_title(title)
         title = title.strip()
     files, journals = run_files([Path(path) for path in paths])
-    intake = take_in(base.root, files, session=name, new=title, dry_run=dry_run)
+    intake = import_runs(base.root, files, session=name, new=title, dry_run=dry_run)
     if as_json:
         print_json({
             "session": intake.session,
@@ -78,7 +78,7 @@ def import_(
             "taken": [
                 {"file": one.file, "path": one.path, **run_summary(one.run),
                  "taken_in": one.run.taken_in, "remarks": one.remarks}
-                for one in intake.taken
+                for one in intake.imported
             ],
             "known": [
                 {"file": one.file, "path": one.path, "id": one.run.id} for one in intake.known
@@ -91,7 +91,7 @@ def import_(
         click.echo(f"kbtool: {path} is of a run that was cut off: `kbtool recover` on that machine"
                    " writes its record", err=True)  # fmt: skip
     if intake.refused:
-        click.echo("kbtool: nothing was taken in", err=True)
+        click.echo("kbtool: nothing was imported", err=True)
         ctx.exit(1)
     _say_taken(intake, dry_run)
 
@@ -99,14 +99,14 @@ def import_(
 def _print_intake(intake: Intake) -> None:
     from kbtool.runner.words import headline
 
-    for taken in intake.taken:
-        run = taken.run
+    for imported in intake.imported:
+        run = imported.run
         head = headline(run)
-        click.echo(taken.path)
+        click.echo(imported.path)
         click.echo(f"  {run.recipe} {run.status}{f', {head}' if head else ''}")
         if run.taken_in is not None:
             click.echo(f"  made in session {run.taken_in.session}")
-        for remark in taken.remarks:
+        for remark in imported.remarks:
             click.echo(f"  note: {remark}")
     for known in intake.known:
         click.echo(f"{known.path}\n  is here already: {known.file}")
@@ -117,9 +117,9 @@ def _print_intake(intake: Intake) -> None:
 def _say_taken(intake: Intake, dry_run: bool) -> None:
     known = f"{len(intake.known)} here already"
     if dry_run:
-        click.echo(f"dry run: {len(intake.taken)} would be taken in, {known}; nothing was written",
-                   err=True)  # fmt: skip
+        count = len(intake.imported)
+        click.echo(f"dry run: {count} would be imported, {known}; nothing was written", err=True)
         return
-    click.echo(f"{len(intake.taken)} taken in, {known}", err=True)
-    for session in dict.fromkeys(taken.run.session for taken in intake.taken):
+    click.echo(f"{len(intake.imported)} imported, {known}", err=True)
+    for session in dict.fromkeys(imported.run.session for imported in intake.imported):
         click.echo(f"session: kbtool session show {session}", err=True)

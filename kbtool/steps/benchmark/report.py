@@ -20,8 +20,8 @@ def speed(result: BenchmarkResult) -> str:
     ratios = result.ratios()
     if not ratios:
         return f"no ratio to {result.baseline}: no case has both figures"
-    said = _by_dtype({dtype: span(found) for dtype, found in ratios.items()})
-    return f"{said} × the speed of {result.baseline}{not_reached(result.not_reached)}"
+    text = _by_dtype({dtype: span(found) for dtype, found in ratios.items()})
+    return f"{text} × the speed of {result.baseline}{not_reached(result.not_reached)}"
 
 
 def span(ratios: Iterable[float]) -> str:
@@ -42,12 +42,12 @@ def headline(result: BenchmarkResult) -> str:
     ratios = result.ratios()
     if not ratios:
         return f"{timed} timed; no {result.baseline} to compare with"
-    said = _by_dtype({dtype: _span(found) for dtype, found in ratios.items()})
-    return f"{result.baseline} ÷ {result.subject}: {said}"
+    text = _by_dtype({dtype: _span(found) for dtype, found in ratios.items()})
+    return f"{result.baseline} ÷ {result.subject}: {text}"
 
 
-def _by_dtype(said: Mapping[str | None, str]) -> str:
-    return "; ".join(f"{dtype}: {words}" if dtype else words for dtype, words in said.items())
+def _by_dtype(texts: Mapping[str | None, str]) -> str:
+    return "; ".join(f"{dtype}: {words}" if dtype else words for dtype, words in texts.items())
 
 
 def report(result: BenchmarkResult) -> list[str | Table]:
@@ -119,8 +119,8 @@ def remarks(result: BenchmarkResult) -> list[str]:
             if not error.passed:
                 wrong.setdefault(arm, []).append(error.message)
     lines += [
-        f"{arm} wrong, and so no peer, in {len(said)} {total}; in the first: {said[0]}"
-        for arm, said in wrong.items()
+        f"{arm} wrong, and so no peer, in {len(messages)} {total}; in the first: {messages[0]}"
+        for arm, messages in wrong.items()
     ]
     if result.not_reached:
         lines.append(f"{many(result.not_reached, 'case')} not reached")

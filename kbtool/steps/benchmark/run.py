@@ -12,7 +12,7 @@ from kbtool.model.kinds.base import names_in
 from kbtool.model.kinds.benchmark import BenchmarkResult, BenchmarkStep
 from kbtool.model.run import StepStatus
 from kbtool.model.words import many
-from kbtool.steps.base import Context, Links, Outcome, Ran, StepKind, Table
+from kbtool.steps.base import Context, Invocation, Links, Outcome, StepKind, Table
 from kbtool.steps.benchmark import page, report
 from kbtool.steps.worker import library_request, run_alone, with_part
 
@@ -57,7 +57,7 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
         if shut is not None:
             return shut
         assert context.built is not None and context.plan is not None
-        cases, left_out = context.taken(step.case_sets)
+        cases, left_out = context.accepted_cases(step.case_sets)
         if not cases:
             return Outcome(
                 "failed",
@@ -94,7 +94,7 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
         """The speed beside the baseline."""
         return report.speed(result)
 
-    def report(self, result: BenchmarkResult, ran: Ran) -> Sequence[str | Table]:
+    def report(self, result: BenchmarkResult, invocation: Invocation) -> Sequence[str | Table]:
         """See ``report``."""
         return report.report(result)
 
@@ -130,7 +130,7 @@ class _Timing:
             }
             try:
                 measured, failure = run_alone(
-                    request, self.context, "benchmarking", self._told, self._tick
+                    request, self.context, "benchmarking", self._on_event, self._tick
                 )
             except _HangError:
                 self._lose(f"not back after {PEER_SECONDS / 60:g} min")
@@ -156,7 +156,7 @@ class _Timing:
                 found[peer] = f"left out after {len(cases)} cases: {list(cases.values())[-1]}"
         return found
 
-    def _told(self, event: dict[str, Any]) -> None:
+    def _on_event(self, event: dict[str, Any]) -> None:
         if event["event"] == "peer":
             self.peer, self.since = event["peer"], time.monotonic()
             return

@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from kbtool.model.kernel import GIVEN
 from kbtool.model.kinds.minimise import Axis, MinimiseResult
 from kbtool.model.words import many
-from kbtool.steps.base import Ran
+from kbtool.steps.base import Invocation
 
 
 def headline(result: MinimiseResult) -> str:
     """What was found, in a line."""
     assert result.smallest is not None
-    said = [f"{_failing(result)}, the smallest: {result.text}"]
-    said += [
+    parts = [f"{_failing(result)}, the smallest: {result.text}"]
+    parts += [
         _short(axis)
         for axis in result.axes
         if _tells(axis) and type(axis.value) is int and "=" not in axis.field
     ]
     fault = fault_of(result)
-    return "; ".join([*said, *([fault] if fault else [])])
+    return "; ".join([*parts, *([fault] if fault else [])])
 
 
 def _tells(axis: Axis) -> bool:
@@ -50,7 +50,7 @@ def fault_of(result: MinimiseResult) -> str | None:
     return f"each part is right alone ({names}): look at what lies between them"
 
 
-def report(result: MinimiseResult, ran: Ran) -> list[str]:
+def report(result: MinimiseResult, invocation: Invocation) -> list[str]:
     """The smallest case that fails, what changes beside it, and the command to run it again."""
     if result.smallest is None or result.start is None:
         return []
@@ -82,14 +82,14 @@ def report(result: MinimiseResult, ran: Ran) -> list[str]:
     lines += [f"  {fault}"] if fault else []
     if result.unfinished:
         lines.append(f"  the search ended early: {result.unfinished}")
-    return lines + [f"  {line}" for line in _again(result, ran)]
+    return lines + [f"  {line}" for line in _again(result, invocation)]
 
 
-def _again(result: MinimiseResult, ran: Ran) -> list[str]:
+def _again(result: MinimiseResult, invocation: Invocation) -> list[str]:
     """The command that takes the smallest case again, on the inputs with which it fails; and what
     of it the recipe has no parameter for."""
     assert result.smallest is not None
-    step, recipe, parameters = ran
+    step, recipe, parameters = invocation
     settings = {
         name: value
         for name, value in parameters.items()
@@ -106,20 +106,20 @@ def _again(result: MinimiseResult, ran: Ran) -> list[str]:
     wanted = {"case": result.text or "", "seed": str(result.smallest_seed)}
     if result.smallest.case_set != GIVEN:  # its inputs hang on its set and its name
         wanted |= {"case": result.smallest.name, "case_sets": result.smallest.case_set}
-    unsaid = []
+    not_set = []
     for field, value in wanted.items():
         each = [settings, *({**settings, name: value} for name in recipe.parameters)]
         found = next((tried for tried in each if sets(tried, field, value)), None)
         if found is not None:
             settings = found
         elif field != "case_sets":  # its name finds it in several sets too
-            unsaid.append(f"{field} {value!r}")
+            not_set.append(f"{field} {value!r}")
     command = ["kbtool", "run-recipe", recipe.name]
     for name in recipe.parameters:
         command += ["--set", f"{name}={settings[name]}"] if name in settings else []
     lines = [f"again: {shlex.join(command)}"]
-    if unsaid:
-        lines.append(f"but not with {' and '.join(unsaid)}: the recipe has no parameter for that")
+    if not_set:
+        lines.append(f"but not with {' and '.join(not_set)}: the recipe has no parameter for that")
     return lines
 
 

@@ -12,7 +12,7 @@ from kbtool.model.errors import UsageError
 from kbtool.model.kernel import CaseValue
 from kbtool.model.kinds.minimise import MinimiseResult, MinimiseStep
 from kbtool.model.words import many
-from kbtool.steps.base import Context, Links, Outcome, Ran, StepKind, Table
+from kbtool.steps.base import Context, Invocation, Links, Outcome, StepKind, Table
 from kbtool.steps.minimise import page, report
 from kbtool.steps.worker import library_request, run_worker, worker_failure
 
@@ -57,15 +57,15 @@ class Minimise(StepKind[MinimiseStep, MinimiseResult]):
             right = f"{many(result.cases, 'case')} right"
             if result.unfinished:
                 return Outcome("timeout", f"{right}, then {result.unfinished}", result)
-            said = f"{result.cases:,} of {right}: nothing to minimise"
-            return Outcome("passed", said, result)
+            message = f"{result.cases:,} of {right}: nothing to minimise"
+            return Outcome("passed", message, result)
         assert result.smallest is not None
         return Outcome("failed", report.headline(result), result, result.smallest.message,
                        result.smallest.message or "")  # fmt: skip
 
-    def report(self, result: MinimiseResult, ran: Ran) -> Sequence[str | Table]:
+    def report(self, result: MinimiseResult, invocation: Invocation) -> Sequence[str | Table]:
         """See ``report``."""
-        return report.report(result, ran)
+        return report.report(result, invocation)
 
     def page(self, result: MinimiseResult, links: Links) -> str:
         """See ``page``."""
@@ -98,7 +98,7 @@ class _Hunt:
             self.trying = None
             try:
                 event, done = run_worker(
-                    self._request(), self.context, on_event=self._told, on_tick=self._tick
+                    self._request(), self.context, on_event=self._on_event, on_tick=self._tick
                 )
             except _HangError:
                 self._died(f"no result within {self.step.limit}")
@@ -134,7 +134,7 @@ class _Hunt:
             },
         }
 
-    def _told(self, event: dict[str, Any]) -> None:
+    def _on_event(self, event: dict[str, Any]) -> None:
         if event["verdict"] is None:
             self.trying, self.since = event["key"], time.monotonic()
             return

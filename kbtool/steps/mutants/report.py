@@ -16,27 +16,27 @@ def headline(result: MutantsResult) -> str:
         one.mutant.equivalent is not None and one.verdict == "survived" for one in result.mutants
     )
     were = "was" if counts["killed"] == 1 else "were"
-    said = [f"{counts['killed']} of {many(len(result.mutants), 'bug')} put back {were} found"]
+    parts = [f"{counts['killed']} of {many(len(result.mutants), 'bug')} put back {were} found"]
     survivors = [one.mutant.id for one in result.mutants if one.finding == "no case finds it"]
     if survivors:
-        said.append(f"{len(survivors)} survived ({', '.join(survivors)})")
+        parts.append(f"{len(survivors)} survived ({', '.join(survivors)})")
     if equivalent:
-        said.append(f"{equivalent} cannot be")
+        parts.append(f"{equivalent} cannot be")
     for verdict in ("not-built", "not-judged"):
         if counts[verdict]:
-            said.append(f"{counts[verdict]} {verdict.replace('-', ' ')}")
+            parts.append(f"{counts[verdict]} {verdict.replace('-', ' ')}")
     if result.not_reached:
-        said.append(f"{result.not_reached} not reached")
+        parts.append(f"{result.not_reached} not reached")
     if result.bound is not None:
         through = ", ".join(
             f"{len(result.let_through(name))} of {len(result.found(name))} in {name}"
             for name in result.case_sets
         )
-        said.append(f"a fixed bound of {result.bound:g} lets through {through}")
-    return "; ".join(said)
+        parts.append(f"a fixed bound of {result.bound:g} lets through {through}")
+    return "; ".join(parts)
 
 
-def told(result: MutantResult) -> str:
+def summary(result: MutantResult) -> str:
     """What became of one bug, in a line."""
     if result.verdict != "killed":
         return f"{result.mutant.id}: {result.verdict.replace('-', ' ')}"

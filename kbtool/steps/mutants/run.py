@@ -13,7 +13,7 @@ from kbtool.model.kinds.mutants import MutantsResult, MutantsStep
 from kbtool.model.mutant import Mutant
 from kbtool.model.run import StepStatus
 from kbtool.model.words import many
-from kbtool.steps.base import Context, Links, Outcome, Ran, StepKind, Table
+from kbtool.steps.base import Context, Invocation, Links, Outcome, StepKind, Table
 from kbtool.steps.mutants import page, report
 from kbtool.steps.mutants.trial import TimeUpError, Trial
 
@@ -64,7 +64,7 @@ class Mutants(StepKind[MutantsStep, MutantsResult]):
         """The bugs found so far, where the step was cut short."""
         return "" if status in {"passed", "failed"} else report.headline(result)
 
-    def report(self, result: MutantsResult, ran: Ran) -> Sequence[str | Table]:
+    def report(self, result: MutantsResult, invocation: Invocation) -> Sequence[str | Table]:
         """See ``report``."""
         return report.report(result)
 

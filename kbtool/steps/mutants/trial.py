@@ -82,7 +82,7 @@ class Trial:
         self.step, self.context, self.chosen = step, context, chosen
         self.plan, self.built = context.plan, context.built
         self.seed = step.seed or context.seed
-        self.cases = context.taken(step.case_sets)[0]
+        self.cases = context.accepted_cases(step.case_sets)[0]
         profiled = names_in(step.profile)
         self.profiled = {n for n, (name, _) in enumerate(self.cases) if name in profiled}
         cores = context.machine.cores
@@ -102,14 +102,16 @@ class Trial:
             variants = list(dict.fromkeys(mutant.variant for _, mutant in self.chosen))
             controls = [pool.submit(self._control, variant) for variant in variants]
             judged: list[Future[MutantResult]] = []
-            untold: list[Future[MutantResult]] = []
+            unreported: list[Future[MutantResult]] = []
             passed: list[ValidationResult] = []
             libraries: list[_Library | str] = []
 
             def tell(last: Future[MutantResult]) -> None:
                 known = [one.result() for one in judged if one.done()]
                 self.context.on_found(self._result(passed[0], known))
-                self.context.on_progress(len(known), len(self.chosen), report.told(last.result()))
+                self.context.on_progress(
+                    len(known), len(self.chosen), report.summary(last.result())
+                )
 
             for first in range(0, len(self.chosen), _BUILT_TOGETHER):
                 some = self.chosen[first : first + _BUILT_TOGETHER]
@@ -129,20 +131,20 @@ class Trial:
                     for (bug, mutant), library in zip(some, built, strict=True)
                 ]
                 judged += under_way
-                untold += under_way
+                unreported += under_way
                 # A mutant that is judged is on record before the next ones are built.
-                done = [one for one in untold if one.done()]
+                done = [one for one in unreported if one.done()]
                 self._wait(done, tell)
-                untold = [one for one in untold if one not in done]
-            self._wait(untold, tell)
+                unreported = [one for one in unreported if one not in done]
+            self._wait(unreported, tell)
             results = [one.result() for one in judged]
             for n, one in enumerate(results):
                 if one.verdict == "not-judged":
                     again = pool.submit(self._judge, *self.chosen[n], libraries[n])
                     results[n] = self._alone(again)
                     self.context.on_found(self._result(passed[0], results))
-                    told = f"once more, alone: {report.told(results[n])}"
-                    self.context.on_progress(len(results), len(self.chosen), told)
+                    summary = f"once more, alone: {report.summary(results[n])}"
+                    self.context.on_progress(len(results), len(self.chosen), summary)
             return self._outcome(self._result(passed[0], results))
 
     def _alone(self, future: Future[_Result]) -> _Result:
@@ -216,8 +218,8 @@ class Trial:
         if not wrong:
             return result
         first = f"{wrong[0].case_set}/{wrong[0].name}: {wrong[0].message}"
-        said = f"{many(len(wrong), 'case')} wrong without any bug put back; mend that first"
-        return Outcome("failed", said, result, first, first)
+        message = f"{many(len(wrong), 'case')} wrong without any bug put back; mend that first"
+        return Outcome("failed", message, result, first, first)
 
     def _judge(self, bug: str, mutant: Mutant, library: _Library | str) -> MutantResult:
         """Validate one mutant."""
@@ -256,7 +258,7 @@ class Trial:
         seen = list(zip(numbers, cases, strict=False))
         killed_by = [number for number, case in seen if not case.passed]
         over = [number for number, case in seen if over_bound(case, self.step.bound)]
-        said = [f"{self._name(n)}: {case.message}" for n, case in seen if not case.passed]
+        messages = [f"{self._name(n)}: {case.message}" for n, case in seen if not case.passed]
         cut_short: Literal["died", "hung"] | None = None
         if event["event"] != "result":
             cut_short = "hung" if done.timed_out else "died"
@@ -264,7 +266,7 @@ class Trial:
                 # The case under way is the one that ended it.
                 killed_by.append(numbers[len(cases)])
                 over.append(numbers[len(cases)])
-            said.append(self._how_it_ended(numbers, len(cases), done))
+            messages.append(self._how_it_ended(numbers, len(cases), done))
         return MutantResult(
             bug=bug,
             mutant=mutant,
@@ -274,7 +276,7 @@ class Trial:
             over_bound=over if self.step.bound else [],
             cut_short=cut_short,
             cases_run=len(cases),
-            message=said[0] if said else None,
+            message=messages[0] if messages else None,
             profiles=profiles,
         )
 

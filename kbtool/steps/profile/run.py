@@ -10,7 +10,7 @@ from kbtool.gpu.toolchain import find_profiler
 from kbtool.model.kernel import CaseValue
 from kbtool.model.kinds.profile import ProfileCase, ProfileResult, ProfileStep
 from kbtool.model.words import many
-from kbtool.steps.base import Context, Links, Outcome, Ran, StepKind, Table
+from kbtool.steps.base import Context, Invocation, Links, Outcome, StepKind, Table
 from kbtool.steps.profile import page, report
 from kbtool.steps.worker import library_request, run_worker, worker_failure
 
@@ -98,12 +98,15 @@ class Profile(StepKind[ProfileStep, ProfileResult]):
             context.on_found(result)
             context.on_progress(len(profiled), len(cases), f"{profile.name}: {profile.verdict}")
         verdicts = [case.verdict for case in profiled]
-        told = "; ".join(dict.fromkeys(verdicts))
+        summary = "; ".join(dict.fromkeys(verdicts))
         return Outcome(
-            "passed", f"{many(len(profiled), 'case')}, {told}", result, symptoms="\n".join(verdicts)
+            "passed",
+            f"{many(len(profiled), 'case')}, {summary}",
+            result,
+            symptoms="\n".join(verdicts),
         )
 
-    def report(self, result: ProfileResult, ran: Ran) -> Sequence[str | Table]:
+    def report(self, result: ProfileResult, invocation: Invocation) -> Sequence[str | Table]:
         """See ``report``."""
         return report.report(result)
 

@@ -7,13 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kbtool.gpu.sanitiser import ENVIRONMENT, OPTIONS, command, lacking, printed_by_program, read
+from kbtool.gpu.sanitiser import (
+    ENVIRONMENT,
+    OPTIONS,
+    command,
+    printed_by_program,
+    read,
+    unavailable_reason,
+)
 from kbtool.gpu.toolchain import find_sanitiser
 from kbtool.model.errors import UsageError
 from kbtool.model.kinds.base import names_in
 from kbtool.model.kinds.sanitise import SanitiseResult, SanitiseStep, ToolReport
 from kbtool.model.words import many
-from kbtool.steps.base import Context, Links, Outcome, Ran, StepKind, Table
+from kbtool.steps.base import Context, Invocation, Links, Outcome, StepKind, Table
 from kbtool.steps.sanitise import page, report
 from kbtool.steps.worker import library_request, run_worker, worker_failure
 
@@ -53,7 +60,7 @@ class Sanitise(StepKind[SanitiseStep, SanitiseResult]):
             for entry in context.chosen(step.case_sets, step.case, variant)
         ]
         reports: list[ToolReport] = []
-        said: list[str] = []
+        summaries: list[str] = []
         output = ""
         sha256 = context.built.sha256
 
@@ -71,21 +78,21 @@ class Sanitise(StepKind[SanitiseStep, SanitiseResult]):
             known = _under(tool, program, calls, context, tell)
             if isinstance(known, Outcome):
                 return known
-            report, told, printed = known
+            report, summary, printed = known
             reports.append(report)
-            said.append(told)
+            summaries.append(summary)
             output = output or (printed if report.errors else "")
             result = tell()
         first = next((one.reports[0] for one in reports if one.reports), None)
         return Outcome(
             "failed" if any(one.errors for one in reports) else "passed",
-            "; ".join(said),
+            "; ".join(summaries),
             result,
             first,
             output,
         )
 
-    def report(self, result: SanitiseResult, ran: Ran) -> Sequence[str | Table]:
+    def report(self, result: SanitiseResult, invocation: Invocation) -> Sequence[str | Table]:
         """See ``report``."""
         return report.report(result)
 
@@ -167,17 +174,17 @@ def _under(
     if errors is None:
         return Outcome("failed", f"{tool} ended without a summary", output=done.output)
     report = reported(errors, reports if errors else [])
-    told = f"{tool}: no errors in {many(ran, 'case')}"
+    summary = f"{tool}: no errors in {many(ran, 'case')}"
     if errors:
         died = f", which ended {names[ran]}" if ran < len(names) else ""
         first = reports[0].partition("\n")[0] if reports else "not printed"
-        told = f"{tool}: {many(errors, 'error')}, the first{died}: {first}"
-    return report, told, done.output
+        summary = f"{tool}: {many(errors, 'error')}, the first{died}: {first}"
+    return report, summary, done.output
 
 
 def _unfinished(tool: str, failure: Outcome, lines: list[str], output: str) -> Outcome:
     """The outcome of a tool that printed no errors while the worker did not end well."""
-    why = lacking(lines)
+    why = unavailable_reason(lines)
     if why is not None and failure.status != "timeout":
         return Outcome(
             "unavailable",

@@ -8,7 +8,7 @@ from typing import Any
 from kbtool.model.errors import UsageError
 from kbtool.model.kinds.tune import TuneResult, TuneStep
 from kbtool.model.words import many
-from kbtool.steps.base import Context, Links, Outcome, Ran, StepKind, Table
+from kbtool.steps.base import Context, Invocation, Links, Outcome, StepKind, Table
 from kbtool.steps.tune import page, report
 from kbtool.steps.worker import library_request, run_alone, with_part
 
@@ -67,11 +67,11 @@ class Tune(StepKind[TuneStep, TuneResult]):
         wrong = [case for case in result.cases if case.wrong]
         if wrong:
             first = f"{wrong[0].name} with {wrong[0].best}: {wrong[0].wrong}"
-            said = f"{many(len(wrong), 'setting')} wrong: {first}"
-            return Outcome("failed", said, result, first)
+            message = f"{many(len(wrong), 'setting')} wrong: {first}"
+            return Outcome("failed", message, result, first)
         return Outcome("passed", report.headline(result), result)
 
-    def report(self, result: TuneResult, ran: Ran) -> Sequence[str | Table]:
+    def report(self, result: TuneResult, invocation: Invocation) -> Sequence[str | Table]:
         """See ``report``."""
         return report.report(result)
 

@@ -35,9 +35,10 @@ class Validate(StepKind[ValidateStep, ValidationResult]):
         if context.built is None or context.plan is None:
             return Outcome("refused", "nothing was built in this run")
         variants = {
-            name: context.taken(step.case_sets, name) for name in context.variants(step.variants)
+            name: context.accepted_cases(step.case_sets, name)
+            for name in context.variants(step.variants)
         }
-        by_target = context.taken(step.case_sets)[1]
+        by_target = context.accepted_cases(step.case_sets)[1]
         total = sum(len(cases) for cases, _ in variants.values())
         known: ValidationResult | None = None
         start = time.monotonic()
