@@ -32,8 +32,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Two processes with two threads each on two cores: a thread that waits must not spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-# Processes of pytest-xdist are told a terminal's width, and tables would keep to it.
+# pytest-xdist and readline put a terminal's width into the environment, and tables would keep to
+# it. readline sets it behind os.environ, so pop alone does not reach it.
 os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
 
 FIXTURES = Path(__file__).parent / "fixtures"
 REPOSITORY = Path(__file__).parent.parent
