@@ -24,6 +24,7 @@ COMMANDS = {
     "recover": "kbtool.cli.recipe",
     "session": "kbtool.cli.session",
     "kernel": "kbtool.cli.kernel",
+    "compare": "kbtool.cli.compare",
     "costs": "kbtool.cli.costs",
     "audit": "kbtool.cli.audit",
     "status": "kbtool.cli.status",

@@ -44,6 +44,17 @@ def commits_known(root: str, commits: Iterable[str]) -> Mapping[str, bool]:
     }
 
 
+def commit_named(root: str, name: str) -> str | None:
+    """The id of the commit that git knows as ``name`` (HEAD, a branch, a tag); ``None`` if none.
+
+    Args:
+        root: a folder of a git repository.
+        name: as a person wrote it.
+    """
+    found = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return found.strip() if found else None
+
+
 def _git(root: str, *arguments: str, given: str = "") -> str | None:
     """The output of git; ``None`` if git is missing or fails."""
     command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", *arguments]

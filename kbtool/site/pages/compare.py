@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import partial
-from statistics import median
 from typing import Any
 
 from kbtool.ledger.measured import groups
+from kbtool.ledger.timings.conditions import Condition, Timed, conditions
 from kbtool.markdown.escape import inline
-from kbtool.markdown.figures import instant, noise_reason, significant, sm_clock
+from kbtool.markdown.figures import instant, noise_reason
 from kbtool.markdown.markup import bullets, join, nothing
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.run import Run
@@ -157,52 +157,16 @@ def _data(run: Run, results: list[BenchmarkResult]) -> dict[str, Any]:
         "page": at.published(at.run_page(run.session, run.id)),
         "kernel": run.kernel,
         "noise": list(dict.fromkeys(filter(None, map(noise_reason, results)))),
-        "conditions": [
-            {"name": name, "value": value, "weighs": weighs}
-            for name, value, weighs in _conditions(run, results)
-            if value
-        ]
-        + _clock(results),
+        "conditions": [_condition(each) for each in conditions(Timed(run, results))],
         "again": "\n".join(commands(run)),
         "cases": [_case(case, noise_reason(result)) for result in results for case in result.cases],
     }
 
 
-def _conditions(run: Run, results: list[BenchmarkResult]) -> Iterator[tuple[str, str, bool]]:
-    """Name, value, and whether unlike values make times unlike whatever the code is."""
-
-    def all_of(name: str) -> str:
-        return "; ".join(dict.fromkeys(str(getattr(result, name)) for result in results))
-
-    machine, state = run.machine, run.repository
-    # What a card takes for a call does not depend on who calls it.
-    on_processor = any(result.device != "cuda" for result in results)
-    yield "Kernel", run.kernel or "", True
-    yield "Card", machine.card or "", True
-    yield "Device", all_of("device"), True
-    yield "Processor", machine.cpu, on_processor
-    yield "Threads", all_of("threads"), on_processor
-    yield "Read ceiling", ", ".join(f"{significant(r.read_gb_s)} GB/s" for r in results), False
-    yield "Driver", machine.driver or "", True
-    yield "CUDA", machine.cuda or "", True
-    yield "torch", machine.torch or "", True
-    yield "nvcc", machine.nvcc or "", False
-    yield "Compiler", machine.compiler or "", False
-    yield "Operating system", machine.os, False
-    yield "kbtool", machine.kbtool, False
-    dirty = {True: ", work tree changed", False: "", None: ""}[state.dirty]
-    yield "Commit", f"{state.commit}{dirty}" if state.commit else "", False
-    yield "Library", "; ".join(dict.fromkeys(result.sha256[:12] for result in results)), False
-    yield "Protocol", all_of("protocol"), True
-
-
-def _clock(results: list[BenchmarkResult]) -> list[dict[str, Any]]:
-    """The card's clock, with the figure that tells whether two are alike; nothing without a card.
-    Where it is not known it weighs nothing."""
-    words = "; ".join(dict.fromkeys(filter(None, map(sm_clock, results))))
-    clocks = [clock for result in results for clock in result.sm_clocks_mhz or []]
-    figure = median(clocks) if clocks else None
-    return [{"name": "SM clock", "value": words, "weighs": True, "figure": figure}] * bool(words)
+def _condition(one: Condition) -> dict[str, Any]:
+    """A condition; a measured one with the figure that tells whether two are alike."""
+    figure = {"figure": one.figure} if one.is_measured else {}
+    return {"name": one.name, "value": one.value, "weighs": one.weighs, **figure}
 
 
 def _case(case: BenchmarkCase, noise: str | None) -> dict[str, Any]:

@@ -1,0 +1,138 @@
+"""``kbtool compare``: two runs, commits, variants or cards, case by case."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbtool.cli.common import (
+    json_option,
+    knowledge_base,
+    print_json,
+    print_table,
+    warn_unreadable,
+)
+
+if TYPE_CHECKING:
+    from kbtool.ledger.timings.verdict import Comparison
+    from kbtool.store.tree import KnowledgeBase
+
+EPILOG = """\b
+Examples:
+  kbtool compare best last                   was the newest run slower than the fastest commit?
+  kbtool compare main HEAD --fail-over 3%    in CI: exit 1 if a case is slower by more than 3 %
+  kbtool compare 20261123T184810Z 20261123T190420Z
+  kbtool compare fused wgmma                 two variants, at the newest commit that timed both
+  kbtool compare last last/sdpa              the library and a peer, in the newest run
+  kbtool compare H100 H200 --markdown
+
+\b
+A and B are each
+  a run       its id, or a beginning that no other has
+  a commit    its id, a beginning of four digits or more, or what git calls it: all quiet runs of it
+  a card      words of its name: all quiet runs of its newest commit, or of one that both have
+  an arm      a variant or a peer: of the other side's runs, or of the newest commit
+  last        the newest run
+  best        of the quiet runs of other commits under the same conditions, the fastest commit
+followed by /ARM for another arm than the library's own choice.
+
+\b
+Verdicts are of B. A case is slower or faster if its mean times differ by 2 % or more, and by more
+than runs of the same code do: that spread is taken from all quiet runs of the case on such a
+machine. Of all cases that are called so, 1 % may be wrong. "same" is a difference of less than 2 %;
+"too noisy" one that runs of the same code may show as well. More runs of a commit see smaller
+steps. Cases with other fields and runs under other conditions (card, clock, driver, protocol) are
+unlike: their ratio is shown and not ranked. Times are between plain kernels where both sides have
+them.
+
+\b
+Exit status: 0 done; 1 a case is slower by more than --fail-over, or nothing could be told;
+2 usage, or a name that fits nothing."""
+
+
+class Percent(click.ParamType[float]):
+    """A share in percent: 3%, or 3."""
+
+    name = "percent"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number before the sign."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%?", str(value))
+        if found is None:
+            self.fail(f"{value!r} is no percentage; write 3%", param, ctx)
+        return float(found[1])
+
+
+@click.command(epilog=EPILOG)
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option(
+    "--fail-over", type=Percent(), metavar="PERCENT",
+    help="Exit 1 if B is slower by more than this in any case, or nothing could be told: 3%.",
+)  # fmt: skip
+@click.option(
+    "--metric", type=click.Choice(["between", "chain"]),
+    help="Compare by this time. Default: between plain kernels, else in a chain of own calls.",
+)  # fmt: skip
+@json_option
+@click.option(
+    "--markdown", "as_markdown", is_flag=True, default=False, help="The table as Markdown."
+)
+@click.pass_context
+def compare(
+    ctx: click.Context, /, a: str, b: str, fail_over: float | None, metric: Any,
+    as_json: bool, as_markdown: bool,
+) -> None:  # fmt: skip
+    """Say whether B is slower or faster than A, case by case."""
+    from kbtool.ledger.timings import verdict
+    from kbtool.model.errors import UsageError
+
+    if as_json and as_markdown:
+        raise UsageError("--json and --markdown: take one")
+    if fail_over is not None and fail_over < verdict.LEAST_PERCENT:
+        raise UsageError(
+            f"--fail-over {fail_over:g}%: a difference below {verdict.LEAST_PERCENT} % counts as"
+            " none; give more"
+        )
+    base = knowledge_base(ctx)
+    comparison = _compared(base, (a, b), metric)
+    if as_json:
+        print_json(verdict.as_json(comparison))
+    elif as_markdown:
+        click.echo(verdict.as_markdown(comparison))
+    else:
+        _print(comparison)
+    warn_unreadable(base)
+    if fail_over is not None and comparison.is_past(fail_over):
+        ctx.exit(1)
+
+
+def _compared(base: KnowledgeBase, names: tuple[str, str], metric: Any) -> Comparison:
+    from kbtool.ledger.timings.sides import newest_first, sides
+    from kbtool.ledger.timings.spread import Spreads
+    from kbtool.ledger.timings.verdict import compare as compared
+    from kbtool.store.history import commit_named
+
+    every = newest_first(entry.record for entry in base.runs)
+    first, second = sides(names, every, lambda name: commit_named(str(base.root), name))
+    return compared(first, second, Spreads(every), metric)
+
+
+def _print(comparison: Comparison) -> None:
+    from kbtool.ledger.timings.verdict import COLUMNS, cells, told
+
+    click.echo(comparison.answer)
+    click.echo(f"A: {comparison.a.label}\nB: {comparison.b.label}")
+    for note in comparison.notes:
+        click.echo(note)
+    rows = told(comparison.rows)
+    if rows:
+        click.echo()
+        print_table(COLUMNS, [cells(row) for row in rows], {1, 2, 3, 4})
+    missing = [row for row in comparison.rows if row not in rows]
+    if missing:
+        click.echo(f"\n{len(missing)} more that only one side has; --json lists them")

@@ -1,0 +1,1 @@
+"""Two sides of a benchmark held against one another: what is alike, and what counts as changed."""
