@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -59,7 +59,45 @@ _QUANTITY = re.compile(
 )
 
 
-class Quantity:
+class _Stated:
+    """A value that keeps the text it was stated in, and is told apart by it."""
+
+    KIND: ClassVar[str]
+    """What the text is, for the error where a value is no text."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text.strip()
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls._validate, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def _validate(cls, value: object) -> Self:
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, str):
+            raise ValueError(cls.KIND)
+        return cls(value)
+
+
+class Quantity(_Stated):
     """A figure with its unit, exactly as stated: ``734 min``, ``5..10 min``, ``~0.19``.
 
     Digits are kept as written (``Decimal``), because the number of digits a log states decides how
@@ -72,6 +110,7 @@ class Quantity:
         unit: the unit as written; empty for a bare number.
     """
 
+    KIND: ClassVar[str] = "a quantity is text: a number and its unit"
     PATTERN: ClassVar[str] = (
         r"^(~|<=|>=|<|>)?\s*[+-]?\d+(\.\d+)?(e[+-]?\d+)?(\s*\.\.\s*[+-]?\d+(\.\d+)?(e[+-]?\d+)?)?"
         r"\+?(\s*[^\d\s:+-].*)?$"
@@ -85,7 +124,7 @@ class Quantity:
         "h": Decimal(60),
     }
 
-    __slots__ = ("high", "low", "relation", "text", "unit")
+    __slots__ = ("high", "low", "relation", "unit")
 
     def __init__(self, text: str) -> None:
         match = _QUANTITY.fullmatch(text.strip())
@@ -94,7 +133,7 @@ class Quantity:
                 f"{text!r} is not a quantity; write a number, '..' for a range, then the unit: "
                 "'734 min', '5..10 min', '~0.19', '88 %', '0.20 USD/h'"
             )
-        self.text = text.strip()
+        super().__init__(text)
         self.low = Decimal(match["low"])
         self.high = Decimal(match["high"]) if match["high"] else None
         if self.high is not None and self.high < self.low:
@@ -119,32 +158,6 @@ class Quantity:
             raise ValueError(f"{self.text!r} is not a time")
         middle = self.low if self.high is None else (self.low + self.high) / 2
         return middle * self.MINUTES[self.unit]
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"Quantity({self.text!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Quantity) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls._validate, serialization=core_schema.to_string_ser_schema()
-        )
-
-    @classmethod
-    def _validate(cls, value: object) -> Quantity:
-        if isinstance(value, Quantity):
-            return value
-        if not isinstance(value, str):
-            raise ValueError("a quantity is text: a number and its unit")
-        return cls(value)
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -229,16 +242,18 @@ class Dimension:
         return {"type": "string", "pattern": pattern, "examples": self._examples}
 
 
-class Instant:
+class Instant(_Stated):
     """A moment as a log states it: ISO 8601 with a zone, or without one where the log names none.
 
     ``2025-10-12T19:42Z``, ``2025-10-12T03:13-08:00``, ``2025-10-12T21:03`` (zone unknown).
     """
 
-    __slots__ = ("at", "text")
+    KIND: ClassVar[str] = "a time is text in ISO 8601"
+
+    __slots__ = ("at",)
 
     def __init__(self, text: str) -> None:
-        self.text = text.strip()
+        super().__init__(text)
         try:
             self.at = datetime.fromisoformat(self.text)
         except ValueError:
@@ -264,32 +279,6 @@ class Instant:
         if self.zoned != earlier.zoned:
             return None
         return self.at - earlier.at
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"Instant({self.text!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Instant) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls._validate, serialization=core_schema.to_string_ser_schema()
-        )
-
-    @classmethod
-    def _validate(cls, value: object) -> Instant:
-        if isinstance(value, Instant):
-            return value
-        if not isinstance(value, str):
-            raise ValueError("a time is text in ISO 8601")
-        return cls(value)
 
     @classmethod
     def __get_pydantic_json_schema__(
