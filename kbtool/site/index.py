@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from kbtool.ledger.claims.audit import audit
+from kbtool.ledger.claims.operands import references
 from kbtool.ledger.claims.report import Item, Report
 from kbtool.ledger.faults import Faults, Key, Meeting, Mend, bug_at
 from kbtool.ledger.patterns import Account, accounts
@@ -17,7 +18,7 @@ from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import build
 from kbtool.model.address import split_reference
 from kbtool.model.bug import Bug
-from kbtool.model.claim import Claim, Derivation, Operand
+from kbtool.model.claim import Claim
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.mutants import MutantResult, MutantsResult
 from kbtool.model.pattern import Pattern
@@ -416,15 +417,6 @@ class Index:
             place = self.place(reference, own)
             if place:
                 yield source, place, "claim derived from here"
-
-
-def references(operands: list[Operand]) -> Iterator[str]:
-    """Every reference among ``operands``, those inside derivations too."""
-    for operand in operands:
-        if isinstance(operand, Derivation):
-            yield from references(operand.of)
-        elif isinstance(operand, str):
-            yield operand
 
 
 def page_of(record: Session | Pattern) -> str:
