@@ -46,13 +46,12 @@ def find_nvcc() -> tuple[Path, str]:
     Raises:
         MachineError: none was found.
     """
-    found = _of_toolkit("nvcc", r"release [\d.]+, V([\d.]+)")
-    if found is None:
-        raise MachineError(
-            "no nvcc: install the CUDA toolkit and put nvcc on PATH, or run"
-            " `pip install 'kbtool[nvcc]'`"
-        )
-    return found
+    return _of_toolkit(
+        "nvcc",
+        r"release [\d.]+, V([\d.]+)",
+        "no nvcc: install the CUDA toolkit and put nvcc on PATH, or run"
+        " `pip install 'kbtool[nvcc]'`",
+    )
 
 
 def find_profiler() -> tuple[Path, str]:
@@ -61,10 +60,11 @@ def find_profiler() -> tuple[Path, str]:
     Raises:
         MachineError: none was found.
     """
-    found = _of_toolkit("ncu", r"Version ([\d.]+)")
-    if found is None:
-        raise MachineError("no profiler: install Nsight Compute and put ncu on PATH")
-    return found
+    return _of_toolkit(
+        "ncu",
+        r"Version ([\d.]+)",
+        "no profiler: install Nsight Compute and put ncu on PATH",
+    )
 
 
 def find_sanitiser() -> tuple[Path, str]:
@@ -73,18 +73,20 @@ def find_sanitiser() -> tuple[Path, str]:
     Raises:
         MachineError: none was found.
     """
-    found = _of_toolkit("compute-sanitizer", r"Version ([\d.]+)")
-    if found is None:
-        raise MachineError(
-            "no compute-sanitizer: install the CUDA toolkit and put compute-sanitizer on PATH"
-        )
-    return found
+    return _of_toolkit(
+        "compute-sanitizer",
+        r"Version ([\d.]+)",
+        "no compute-sanitizer: install the CUDA toolkit and put compute-sanitizer on PATH",
+    )
 
 
-def _of_toolkit(program: str, version: str) -> tuple[Path, str] | None:
-    """Path and version of a program of the CUDA toolkit, if it exists and runs.
+def _of_toolkit(program: str, version: str, lacking: str) -> tuple[Path, str]:
+    """Path and version of a program of the CUDA toolkit.
 
     Searched in ``CUDA_HOME``, ``PATH``, the default install path, then this environment's packages.
+
+    Raises:
+        MachineError: it does not exist or does not run; the message is ``lacking``.
     """
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     packages = Path(sysconfig.get_path("platlib"), "nvidia").glob("cu*/bin")
@@ -95,7 +97,9 @@ def _of_toolkit(program: str, version: str) -> tuple[Path, str] | None:
         or shutil.which(program, path=os.pathsep.join(map(str, sorted(packages))))
     )
     match = re.search(version, (_version(found) or "") if found else "")
-    return (Path(found), match[1]) if found is not None and match is not None else None
+    if found is None or match is None:
+        raise MachineError(lacking)
+    return Path(found), match[1]
 
 
 def cuda_home(nvcc: Path) -> Path:
