@@ -21,6 +21,7 @@ from kbtool.checks.ceiling import refusal
 from kbtool.gpu.compare import compare, compare_all
 from kbtool.gpu.harness import Harness, HarnessError, Inputs, error_scale_of, unknown_peer
 from kbtool.gpu.validate import case_seed
+from kbtool.model.kernel import without_name
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.kinds.validate import OutputError
@@ -223,7 +224,7 @@ def _time_case(
     return BenchmarkCase(
         name=str(case["name"]),
         case_set=case_set,
-        case={key: value for key, value in case.items() if key != "name"},
+        case=without_name(case),
         arms=timed.timings,
         bytes=work["bytes"],
         flops=work["flops"],

@@ -19,7 +19,7 @@ from kbtool.gpu.compare import RULE, compare_all
 from kbtool.gpu.harness import Harness, HarnessError, Inputs
 from kbtool.gpu.shrink import Case, Search, Shrinker, State, Verdict
 from kbtool.gpu.validate import case_seed, validate_case
-from kbtool.model.kernel import GIVEN, CaseField, CaseValue
+from kbtool.model.kernel import GIVEN, CaseField, CaseValue, without_name
 from kbtool.model.kinds.minimise import FailingCase, MinimiseResult, PartResult
 from kbtool.model.kinds.validate import CaseResult, OutputError
 
@@ -154,7 +154,7 @@ class Prober:
         return CaseResult(
             case_set=case_set,
             name=str(case["name"]),
-            case={key: value for key, value in case.items() if key != "name"},
+            case=without_name(case),
             passed=False,
             message=verdict.message,
         )

@@ -19,6 +19,7 @@ from kbtool.gpu.benchmark import (
 from kbtool.gpu.compare import compare_all
 from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs
 from kbtool.gpu.validate import case_seed
+from kbtool.model.kernel import without_name
 from kbtool.model.kinds.tune import TuneCase, TuneResult, fastest_apart
 
 
@@ -131,7 +132,7 @@ def _tune_case(
     return TuneCase(
         name=str(case["name"]),
         case_set=case_set,
-        case={key: value for key, value in case.items() if key != "name"},
+        case=without_name(case),
         variant=variant,
         own=own,
         settings=first.timings,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kbtool.gpu.compare import RULE, compare_all, same_bits
 from kbtool.gpu.harness import Harness, HarnessError
-from kbtool.model.kernel import GIVEN
+from kbtool.model.kernel import GIVEN, without_name
 from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
 
 Case = Mapping[str, Any]
@@ -83,7 +83,7 @@ def validate_case(
             case_set=case_set,
             name=name,
             variant=variant,
-            case={key: value for key, value in case.items() if key != "name"},
+            case=without_name(case),
             passed=passed,
             outputs=outputs or {},
             repeatable=repeatable,

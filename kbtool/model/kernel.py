@@ -16,6 +16,11 @@ GIVEN = "given"
 """The case set, so to speak, of a case that is given as text."""
 
 
+def without_name(case: Mapping[str, Any]) -> dict[str, Any]:
+    """What a case says of its inputs."""
+    return {key: value for key, value in case.items() if key != "name"}
+
+
 class Variant(Model):
     """A version of the kernel that a target offers beside others."""
 

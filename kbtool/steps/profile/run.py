@@ -7,7 +7,7 @@ from typing import Any
 
 from kbtool.gpu.profile import decide, metrics_for, parse, problem
 from kbtool.gpu.toolchain import find_profiler
-from kbtool.model.kernel import CaseValue
+from kbtool.model.kernel import CaseValue, without_name
 from kbtool.model.kinds.profile import ProfileCase, ProfileResult, ProfileStep
 from kbtool.model.words import many
 from kbtool.steps.base import Context, Invocation, Links, Outcome, StepKind, Table
@@ -153,7 +153,7 @@ def _profiled(
     found = decide(launches, launch_us)
     return event["result"], ProfileCase(
         name=str(case["name"]),
-        case={key: value for key, value in case.items() if key != "name"},
+        case=without_name(case),
         launches=launches,
         bottleneck=found.bottleneck,
         verdict=found.verdict,
