@@ -41,6 +41,19 @@ FIXTURES = Path(__file__).parent / "fixtures"
 REPOSITORY = Path(__file__).parent.parent
 
 
+SLOW = ("browser", "steps", "site", "gpu", "runner", "cli")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Folders with slow tests first: else one process is left with a slow file at the end, alone.
+
+    pytest-xdist would begin with the files of most tests, which are the quick ones.
+    """
+    tests = Path(__file__).parent
+    order = {tests / name: number for number, name in enumerate(SLOW)}
+    items.sort(key=lambda item: order.get(item.path.parent, len(SLOW)))
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """One line a reason, however many tests are skipped for it."""
     skipped = terminalreporter.stats.get("skipped", [])

@@ -54,7 +54,7 @@ def visit(browser: Any) -> Iterator[Callable[..., Visit]]:
 
     def open_page(base: str, **options: Any) -> Visit:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(60_000)  # a busy machine is slow
         seen = Visit(context.new_page())
 
         seen.page.on(
