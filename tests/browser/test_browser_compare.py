@@ -97,15 +97,17 @@ def test_the_newest_run_is_held_against_its_baseline(timed: Served, visit: Open,
     opened(seen, base)
     assert f"#a={NEW}/ours&b={NEW}/theirs" in seen.page.url
     assert [(row[0], row[3], row[4]) for row in rows(seen)] == [
-        ("quick/S=64", "4.00", "faster"),
-        ("quick/S=128", "0.250", "slower"),
-        ("quick/S=256", "1.01", "within noise"),
-        ("quick/other", "1.00", "within noise"),
+        ("quick/S=64", "4.00", "slower"),
+        ("quick/S=128", "0.250", "faster"),
+        ("quick/S=256", "1.01", "same"),
+        ("quick/other", "1.00", "same"),
     ]
+    said = "1 of 4 slower by 300 %; 1 of 4 faster by 75 %; 1 missing"
+    assert seen.page.locator("#kb-answer").inner_text() == said
     assert facts(seen) == {
-        "Cases compared": "4", "A faster": "1", "A slower": "1", "Within noise": "2",
-        "Geometric mean, B ÷ A": "1.00", "Largest gain": "4.00 × at S=64",
-        "Largest loss": "0.250 × at S=128",
+        "Cases compared": "4", "B slower": "1", "B faster": "1", "Same": "2",
+        "Geometric mean, B ÷ A": "1.00", "Largest loss": "4.00 × at S=64",
+        "Largest gain": "0.250 × at S=128",
     }  # fmt: skip
     assert "of one run" in seen.page.locator("#kb-compare").inner_text()
     assert "refused: faster than the card can read" in (
@@ -117,10 +119,10 @@ def test_two_runs_on_two_machines(timed: Served, visit: Open) -> None:
     seen = visit(timed.http)
     opened(seen, timed.http, f"#a={NEW}/ours&b={OLD}/ours")
     assert [(row[0], row[3], row[4]) for row in rows(seen)] == [
-        ("quick/S=64", "2.00", "faster"), ("quick/S=128", "0.250", "slower"),
+        ("quick/S=64", "2.00", "unlike"), ("quick/S=128", "0.250", "unlike"),
     ]  # fmt: skip
     said = seen.page.locator("#kb-compare").text_content() or ""
-    assert "Unlike is compared with unlike: Card" in said
+    assert "Nothing is ranked, because Card, SM clock differ." in said
     assert "A <b>card</b>" in said
     assert "Only in A: 1" in said and "Only in B: 1" in said
     assert "other: unlike in S" in said and "Not compared: 2" in said
@@ -166,18 +168,18 @@ def test_choice_filters_and_order_are_in_the_address(timed: Served, visit: Open)
     seen = visit(timed.http)
     opened(seen, timed.http)
     seen.page.get_by_label("Cases with").fill("s=")
-    seen.page.get_by_label("Hide what is within noise").check()
+    seen.page.get_by_label("Only what changed").check()
     seen.page.get_by_role("button", name="B ÷ A").click()
     shown = rows(seen)
     assert [row[0] for row in shown] == ["quick/S=128", "quick/S=64"]
     # Hidden rows count in the figures; filtered ones do not.
-    assert facts(seen)["Within noise"] == "1"
+    assert facts(seen)["Same"] == "1"
     address = seen.page.url
     assert "q=s%3D" in address and "noise=hide" in address
     again = visit(timed.http)
     opened(again, timed.http, "#" + address.partition("#")[2])
     assert rows(again) == shown
-    assert again.page.get_by_label("Hide what is within noise").is_checked()
+    assert again.page.get_by_label("Only what changed").is_checked()
     seen.page.get_by_label("Cases with").fill("nothing has this")
     assert "No case passes the filters" in seen.page.locator("#kb-compare").inner_text()
     arm = seen.page.get_by_label("Arm").first
@@ -204,8 +206,9 @@ def test_the_comparison_as_markdown(timed: Served, visit: Open) -> None:
     seen.page.get_by_role("button", name="Copy as Markdown").click()
     seen.page.get_by_text("Copied.").wait_for()
     text = seen.page.evaluate("navigator.clipboard.readText()")
-    assert "| quick/S=64 | 5.00 | 10.0 | 2.00 | faster |" in text
-    assert "- Geometric mean, B ÷ A: 0.707" in text
+    assert text.startswith("**no verdict; 3 unlike; 3 missing**")
+    assert "| quick/S=64 | 5.00 | 10.0 | 2.00 | unlike |" in text
+    assert "- Unlike, not ranked: 2" in text
     assert "- Card: A A <b>card</b>, B –" in text
 
 

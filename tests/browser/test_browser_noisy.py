@@ -47,13 +47,13 @@ def test_compare_gives_no_verdict_where_a_side_is_noisy(
         told = f"The run of {letter} is {WHY}, so no ratio and no verdict is told" in text
         assert told == (letter in sides)
     if sides:
-        assert cells[3:] == ["–", "noisy"] and "Noisy, not compared" in text
+        assert cells[3:] == ["–", "too noisy"] and "no verdict; 1 too noisy to tell" in text
         for word in ("Largest gain", "Geometric mean", "faster\n", "slower\n", "7.59", "1.00"):
-            assert word not in text.replace("Geometric mean is", ""), word
+            assert word not in text, word
         assert page.locator(".kb-chip--good, .kb-chip--bad").count() == 0
     else:  # what is chosen by itself is the quiet run, though it is older
-        assert cells[3:] == ["1.00", "within noise"] and "Largest gain" in text
-        assert "Noisy, not" not in text
+        # One run on a processor: nobody knows how far runs lie apart there.
+        assert cells[3:] == ["1.00", "too noisy"] and "Largest gain" in text
     copied = page.evaluate(
         """() => new Promise(done => {
             Object.defineProperty(navigator, "clipboard", {configurable: true, value: {
@@ -62,5 +62,5 @@ def test_compare_gives_no_verdict_where_a_side_is_noisy(
                 .click();
         })"""
     )
-    assert ("| – | noisy |" in copied) == ("no verdict is told" in copied) == bool(sides)
+    assert ("| – | too noisy |" in copied) == ("no verdict is told" in copied) == bool(sides)
     assert ("Largest gain" in copied) == (not sides)

@@ -13,6 +13,7 @@ import pytest
 import site_trees as trees
 from site_html import Site
 
+from kbtool.ledger.timings.spread import FALSE, LEAST
 from kbtool.markdown.figures import benchmark
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
@@ -37,9 +38,10 @@ def called(script: bytes) -> tuple[str, Any]:
 
 def test_the_list_names_every_benchmark_and_its_data(tmp_path: Path) -> None:
     scripts = compare.scripts(base(tmp_path))
-    name, runs = called(scripts.pop(at.COMPARABLE))
+    name, data = called(scripts.pop(at.COMPARABLE))
     assert name == "kbtoolRuns"
-    (run,) = runs
+    assert data["rule"] == {"least": LEAST, "false": FALSE}
+    (run,) = data["runs"]
     assert run["id"] == RUN
     assert run["arms"] == ["words about ours", "words about theirs"]
     assert run["baseline"] == "words about theirs"
@@ -52,8 +54,10 @@ def test_the_data_of_a_run_are_its_records(tmp_path: Path) -> None:
     name, run = called(scripts[at.timings(trees.session_id(1), RUN)])
     assert name == "kbtoolRun"
     timed, refused = run["cases"]
-    assert timed["arms"]["words about ours"] == [2.5, 2.25, 2.75]
-    assert timed["refused"] is None and refused["refused"] == "words about refused"
+    # One run on a processor tells no spread.
+    chain = {"us": [2.5, 2.25, 2.75], "spread": None}
+    assert timed["arms"]["words about ours"] == {"wrong": None, "chain": chain}
+    assert refused["arms"]["words about ours"]["wrong"] == "words about refused"
     assert run["again"] == (
         "git checkout 7e12345\nkbtool run-recipe copy --set 'seed=words about seed'"
     )
@@ -126,7 +130,8 @@ def test_every_benchmark_of_a_run_counts(tmp_path: Path) -> None:
     index = Index(KnowledgeBase(root))
     assert not index.base.findings
     scripts = compare.scripts(index)
-    _, runs = called(scripts[at.COMPARABLE])
+    _, listed = called(scripts[at.COMPARABLE])
+    runs = listed["runs"]
     assert runs[0]["arms"] == ["words about ours", "words about third", "words about theirs"]
     _, data = called(scripts[runs[0]["script"]])
     assert [case["set"] for case in data["cases"]] == [None, None, "second", None]
@@ -141,7 +146,7 @@ def test_an_attack_stays_inside_its_strings(tmp_path: Path) -> None:
 
 def test_the_page_leads_to_every_arm(plain_site: Site) -> None:
     page = plain_site.pages["compare.html"]
-    assert "needs JavaScript" in page.text and "within noise" in page.text
+    assert "needs JavaScript" in page.text and "too noisy to tell" in page.text
     chosen = [unquote(link) for link in page.links if "#a=" in link]
     assert chosen == [f"#a={RUN}/words about {arm}" for arm in ("ours", "theirs")]
     assert (plain_site.out / "compare-runs.js").is_file()

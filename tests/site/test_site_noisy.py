@@ -206,7 +206,7 @@ LOUD = "20251123T101010Z-copy"
 def test_the_data_of_compare_say_which_case_was_noisy(root: Path) -> None:
     index = Index(KnowledgeBase(put_noisy(root)))
     scripts = compare.scripts(index)
-    _, listed = called(scripts[at.COMPARABLE])
+    listed = called(scripts[at.COMPARABLE])[1]["runs"]
     assert [(one["noisy"], one["label"].endswith(", noisy")) for one in listed] == [
         (True, True), (False, False),
     ]  # fmt: skip
@@ -226,7 +226,7 @@ def test_one_noisy_benchmark_of_a_run_does_not_silence_the_other(root: Path) -> 
     steps.insert(steps.index(timed) + 1, again)
     put_run(root, 1, steps=steps)
     scripts = compare.scripts(Index(KnowledgeBase(root)))
-    first = called(scripts[at.COMPARABLE])[1][0]
+    first = called(scripts[at.COMPARABLE])[1]["runs"][0]
     _, data = called(scripts[first["script"]])
     assert first["noisy"] is False and data["noise"] == [WHY]
     assert [case["noise"] for case in data["cases"]] == [None, None, WHY, WHY]

@@ -6,7 +6,7 @@
   var mount = document.getElementById("kb-compare");
   if (!mount || !window.kbTables) return;
 
-  var runs = [], loaded = {}, chosen = {}, drawn = 0;
+  var runs = [], rule = {}, loaded = {}, chosen = {}, drawn = 0;
 
   /* Data comes as scripts: a page opened from a disk may load those, and read nothing else. */
   function load(address) {
@@ -18,7 +18,7 @@
       document.head.appendChild(script);
     });
   }
-  window.kbtoolRuns = function (list) { runs = list; };
+  window.kbtoolRuns = function (data) { runs = data.runs; rule = data.rule; };
   window.kbtoolRun = function (run) { loaded[run.id] = run; };
 
   function el(tag, attributes) {
@@ -69,44 +69,107 @@
     window.kbTables.setState(chosen);
   }
 
-  /* Pairs of cases, and those that only one side has. */
-  function match(a, b) {
+  /* A row for each case of either side; A's come first. The rule is that of
+     kbtool/ledger/timings (ADR 0041), and a test holds the two equal. */
+  function compared(a, b) {
     function timed(one) {
       return one.data.cases.filter(function (item) { return one.arm in item.arms; });
     }
-    var rest = timed(b), found = { pairs: [], onlyA: [], unlike: [] };
-    timed(a).forEach(function (item) {
+    var rest = timed(b), differ = differences(a, b).filter(function (row) { return row.weighs && !row.alike; });
+    var rows = timed(a).map(function (item) {
       var at = rest.findIndex(function (other) {
         return other.name === item.name && (other.set === item.set || !other.set || !item.set);
       });
-      if (at < 0) {
-        found.onlyA.push(item.name);
-        return;
-      }
-      var other = rest.splice(at, 1)[0];
-      var differ = Object.keys(item.fields).filter(function (key) {
-        return key in other.fields && JSON.stringify(item.fields[key]) !== JSON.stringify(other.fields[key]);
-      });
-      var why = item.refused || other.refused || (differ.length && "unlike in " + differ.join(", "))
-        || (item.wrong.indexOf(a.arm) >= 0 && "A's output is wrong")
-        || (other.wrong.indexOf(b.arm) >= 0 && "B's output is wrong");
-      if (why) found.unlike.push(item.name + ": " + why);
-      else found.pairs.push(pair(item, other, item.arms[a.arm], other.arms[b.arm]));
+      return draft(item, at < 0 ? null : rest.splice(at, 1)[0], differ);
     });
-    found.onlyB = rest.map(function (item) { return item.name; });
-    return found;
+    rest.forEach(function (item) { rows.push(draft(null, item, differ)); });
+    var most = limit(rows.filter(function (row) { return "chance" in row; })
+      .map(function (row) { return row.chance; }));
+    rows.forEach(function (row) {
+      if (!("chance" in row)) return;
+      row.verdict = row.chance <= most ? (row.ratio > 1 ? "slower" : "faster") : row.small ? "same" : "too noisy";
+    });
+    return rows;
   }
 
-  function pair(item, other, x, y) {
-    // [median, 25th, 75th percentile]: apart, or within noise of one another.
-    // Of a noisy run there is neither ratio nor verdict: noise can turn which is faster.
-    var apart = x[2] < y[1] || y[2] < x[1], noisy = item.noise || other.noise;
-    var set = item.set || other.set || "";
-    return {
-      name: item.name, set: set, a: x, b: y, ratio: noisy ? null : y[0] / x[0],
-      verdict: noisy ? "noisy" : !apart ? "within noise" : x[0] < y[0] ? "faster" : "slower",
-      text: [item.name, set].concat(Object.values(item.fields).map(String)).join(" ").toLowerCase()
+  /* A case on both sides; with the chance of its difference where there can be a verdict. */
+  function draft(item, other, differ) {
+    var known = item || other, set = (item && item.set) || (other && other.set) || "";
+    var row = {
+      name: known.name, set: set, verdict: "missing", ratio: null,
+      text: [known.name, set].concat(Object.values(known.fields).map(String)).join(" ").toLowerCase()
     };
+    if (!item || !other) return Object.assign(row, { only: item ? "A" : "B" });
+    var fields = Object.keys(item.fields).filter(function (key) {
+      return key in other.fields && JSON.stringify(item.fields[key]) !== JSON.stringify(other.fields[key]);
+    });
+    if (fields.length) return Object.assign(row, { verdict: "unlike", why: "unlike in " + fields.join(", ") });
+    var mine = item.arms[a.arm], theirs = other.arms[b.arm];
+    var metric = ["between", "chain"].find(function (name) {
+      return !mine.wrong && !theirs.wrong && mine[name] && theirs[name];
+    });
+    if (!metric) return Object.assign(row, { why: mine.wrong || theirs.wrong || "not timed so on both sides" });
+    var x = mine[metric], y = theirs[metric];
+    Object.assign(row, { metric: metric, a: x.us, b: y.us, ratio: y.us[0] / x.us[0] });
+    if (differ.length) return Object.assign(row, { verdict: "unlike" });
+    if (item.noise || other.noise) return Object.assign(row, { verdict: "too noisy", ratio: null });
+    if (!x.spread || !y.spread) return Object.assign(row, { verdict: "too noisy" });
+    var value = Math.log(y.us[0]) - Math.log(x.us[0]), small = Math.abs(value) < rule.least;
+    var freedom = Math.min(x.spread[1], y.spread[1]);
+    return Object.assign(row, { small: small, chance: small ? 1 : chance(value, x.spread[0] + y.spread[0], freedom) });
+  }
+
+  /* How often a variable of Student's t distribution, so scaled, is as far from 0. */
+  function chance(value, variance, freedom) {
+    if (variance === 0) return value ? 0 : 1;
+    var angle = Math.atan(Math.abs(value) / Math.sqrt(variance * freedom)), cosine = Math.cos(angle);
+    var odd = freedom % 2, term = odd ? cosine : 1, total = 0;
+    for (var step = 2 + odd; step <= freedom; step += 2) {
+      total += term;
+      term *= cosine * cosine * (step - 1) / step;
+    }
+    var inner = Math.sin(angle) * total;
+    return Math.max(0, 1 - (odd ? 2 / Math.PI * (angle + inner) : inner));
+  }
+
+  /* The largest chance that counts as a change (Benjamini and Hochberg); 0 if none does. */
+  function limit(chances) {
+    var allowed = rule["false"] / chances.length;
+    return chances.slice().sort(function (x, y) { return x - y; }).reduce(function (most, one, at) {
+      return one <= allowed * (at + 1) ? one : most;
+    }, 0);
+  }
+
+  function of(rows, verdict) {
+    return rows.filter(function (row) { return row.verdict === verdict; });
+  }
+
+  function percent(row) { return Math.abs(row.ratio - 1) * 100; }
+
+  /* The whole in a line, as ``kbtool compare`` has it. */
+  function answer(rows) {
+    function range(found) {
+      var all = found.map(percent).sort(function (x, y) { return x - y; });
+      var ends = [all[0], all[all.length - 1]].map(function (end) {
+        return end < 10 ? end.toFixed(1) : Math.round(end).toLocaleString("en");
+      });
+      return ends[0] === ends[1] ? ends[0] + " %" : ends[0] + " to " + ends[1] + " %";
+    }
+    var judged = ["same", "faster", "slower"].reduce(function (sum, verdict) { return sum + of(rows, verdict).length; }, 0);
+    var told = judged + of(rows, "too noisy").length, parts = [];
+    ["slower", "faster"].forEach(function (verdict) {
+      var found = of(rows, verdict);
+      if (found.length) parts.push(found.length + " of " + told + " " + verdict + " by " + range(found));
+    });
+    if (!parts.length) {
+      parts.push(!judged ? "no verdict" : told === 1 ? "no change in 1 case"
+        : "no change in " + judged + (judged < told ? " of " + told : "") + " cases");
+    }
+    [["too noisy", "too noisy to tell"], ["unlike", "unlike"], ["missing", "missing"]].forEach(function (each) {
+      var left = of(rows, each[0]).length;
+      if (left) parts.push(left + " " + each[1]);
+    });
+    return parts.join("; ");
   }
 
   function wanted(one) {
@@ -116,27 +179,23 @@
   }
 
   function summary(every) {
-    var pairs = every.filter(function (one) { return one.ratio !== null; });
-    var noisy = every.length - pairs.length;
-    var left = noisy ? [["Noisy, not compared", String(noisy)]] : [];
+    var pairs = every.filter(function (one) { return one.ratio !== null && one.verdict !== "unlike"; });
+    var noisy = of(every, "too noisy").length, unlike = of(every, "unlike").length;
+    var left = (noisy ? [["Too noisy to tell", String(noisy)]] : []).concat(unlike ? [["Unlike, not ranked", String(unlike)]] : []);
     if (!pairs.length) return left;
-    function count(verdict) {
-      return pairs.filter(function (one) { return one.verdict === verdict; }).length;
-    }
-    function extreme(verdict, sign) {
-      var found = pairs.filter(function (one) { return one.verdict === verdict; })
-        .sort(function (x, y) { return sign * (y.ratio - x.ratio); })[0];
-      return found ? digits(found.ratio) + " × at " + found.name : "none outside noise";
+    function largest(verdict) {
+      var found = of(pairs, verdict).sort(function (x, y) { return percent(y) - percent(x); })[0];
+      return found ? digits(found.ratio) + " × at " + found.name : "none";
     }
     var logs = pairs.reduce(function (sum, one) { return sum + Math.log(one.ratio); }, 0);
     return [
       ["Cases compared", String(pairs.length)],
-      ["A faster", String(count("faster"))],
-      ["A slower", String(count("slower"))],
-      ["Within noise", String(count("within noise"))],
+      ["B slower", String(of(pairs, "slower").length)],
+      ["B faster", String(of(pairs, "faster").length)],
+      ["Same", String(of(pairs, "same").length)],
       ["Geometric mean, B ÷ A", digits(Math.exp(logs / pairs.length))],
-      ["Largest gain", extreme("faster", 1)],
-      ["Largest loss", extreme("slower", -1)]
+      ["Largest loss", largest("slower")],
+      ["Largest gain", largest("faster")]
     ].concat(left);
   }
 
@@ -170,7 +229,7 @@
     return one.arm + " (" + one.run.label + ")";
   }
 
-  var TONE = { faster: "good", slower: "bad", "within noise": "plain", noisy: "plain" };
+  var TONE = { faster: "good", slower: "bad" };
 
   function time(cell) {
     return el("td", { style: "text-align: right", "data-sort": cell[0] }, digits(cell[0]) + " ",
@@ -217,11 +276,12 @@
     return names.length ? el("details", {}, el("summary", {}, title + ": " + names.length), items) : null;
   }
 
-  function markdown(a, b, pairs, unlike) {
+  function markdown(a, b, said, pairs, unlike) {
     function cell(text) { return String(text).replace(/\|/g, "\\|"); }
-    var lines = ["A: " + named(a), "B: " + named(b), ""].concat(noises(a, b).map(function (why) { return "- " + why; }));
+    var lines = ["**" + said + "**", "", "A: " + named(a), "B: " + named(b), ""]
+      .concat(noises(a, b).map(function (why) { return "- " + why; }));
     summary(pairs).forEach(function (fact) { lines.push("- " + fact[0] + ": " + fact[1]); });
-    lines.push("", "| Case | A (µs) | B (µs) | B ÷ A | Verdict |", "|---|---:|---:|---:|---|");
+    lines.push("", "| Case | A (µs) | B (µs) | B ÷ A | B is |", "|---|---:|---:|---:|---|");
     pairs.forEach(function (one) {
       lines.push("| " + [full(one), digits(one.a[0]), digits(one.b[0]), times(one.ratio), one.verdict]
         .map(cell).join(" | ") + " |");
@@ -273,7 +333,7 @@
     arm.addEventListener("change", function () { change(one.name, arm.value, "-arm"); });
     run.id = "kb-" + letter + "-run";
     arm.id = "kb-" + letter + "-arm";
-    return el("fieldset", {}, el("legend", {}, letter.toUpperCase() + (letter === "a" ? ": looked at" : ": held against")),
+    return el("fieldset", {}, el("legend", {}, letter.toUpperCase() + (letter === "b" ? ", which the verdicts are about" : "")),
       el("label", {}, "Run ", run), el("label", {}, "Arm ", arm));
   }
 
@@ -289,7 +349,7 @@
     return el("div", { class: "kb-filter" },
       sets.length > 1 ? el("label", {}, "Case set ", set) : null,
       el("label", {}, "Cases with ", words),
-      el("label", {}, noise, " Hide what is within noise"));
+      el("label", {}, noise, " Only what changed"));
   }
 
   var out, a, b;
@@ -297,44 +357,51 @@
   /* Everything below the choice. */
   function results() {
     write();
-    var found = match(a, b), pairs = found.pairs.filter(wanted);
+    var every = compared(a, b), held = every.filter(function (one) { return one.a; });
+    var pairs = held.filter(wanted);
     var rows = differences(a, b), unlike = rows.filter(function (row) { return !row.alike; });
     var grave = unlike.filter(function (row) { return row.weighs; });
     out.textContent = "";
     if (grave.length) {
-      out.append(warning("Unlike is compared with unlike: " + grave.map(function (row) { return row.name; }).join(", ")
-        + " differ, and a ratio tells of that as much as of the code. They stand under Conditions."));
+      out.append(warning("Nothing is ranked, because " + grave.map(function (row) { return row.name; }).join(", ")
+        + (grave.length === 1 ? " differs." : " differ.") + " A ratio tells of that as much as of the code. See Conditions."));
     }
     noises(a, b).forEach(function (why) { out.append(warning(why)); });
+    out.append(el("p", { id: "kb-answer" }, el("strong", {}, answer(every))));
     if (!pairs.length) {
-      out.append(el("p", {}, el("em", {}, found.pairs.length
-        ? "No case passes the filters: " + found.pairs.length + " are left out."
+      out.append(el("p", {}, el("em", {}, held.length
+        ? "No case passes the filters: " + held.length + " are left out."
         : "No data because A and B have no case in common that both measured.")));
     } else {
-      out.append.apply(out, figures(found, pairs, unlike));
+      out.append.apply(out, figures(answer(every), held, pairs, unlike));
     }
-    [list("Only in A", found.onlyA), list("Only in B", found.onlyB), list("Not compared", found.unlike)]
+    function names(test, say) { return every.filter(test).map(say); }
+    function only(letter) {
+      return names(function (one) { return one.only === letter; }, function (one) { return one.name; });
+    }
+    [list("Only in A", only("A")), list("Only in B", only("B")),
+      list("Not compared", names(function (one) { return !one.a && !one.only; }, function (one) { return one.name + ": " + one.why; }))]
       .forEach(function (part) { if (part) out.append(part); });
     out.append.apply(out, conditions(rows, unlike));
   }
 
-  function figures(found, pairs, unlike) {
+  function figures(said, held, pairs, unlike) {
     var facts = el("div", { class: "kb-facts" });
     summary(pairs).forEach(function (fact) {
       facts.append(el("p", {}, el("small", {}, fact[0] + " "), el("br"), fact[1]));
     });
-    var shown = pairs.filter(function (one) { return chosen.noise !== "hide" || one.verdict !== "within noise"; });
-    var made = table(["Case", "A (µs)", "B (µs)", "B ÷ A", "A is"], shown.map(function (one) {
+    var shown = pairs.filter(function (one) { return chosen.noise !== "hide" || one.verdict in TONE; });
+    var made = table(["Case", "A (µs)", "B (µs)", "B ÷ A", "B is"], shown.map(function (one) {
       return el("tr", {}, el("td", {}, el("span", { class: "kb-long" }, full(one))), time(one.a), time(one.b),
         el("td", { style: "text-align: right", "data-sort": one.ratio === null ? "–" : one.ratio }, times(one.ratio)),
-        el("td", {}, el("span", { class: "kb-chip kb-chip--" + TONE[one.verdict] }, one.verdict)));
+        el("td", {}, el("span", { class: "kb-chip kb-chip--" + (TONE[one.verdict] || "plain") }, one.verdict)));
     }), [1, 2, 3]);
-    var said = el("output", { "aria-live": "polite" });
+    var copied = el("output", { "aria-live": "polite" });
     var button = el("button", { type: "button", class: "kb-button" }, "Copy as Markdown");
-    button.addEventListener("click", function () { copy(markdown(a, b, shown, unlike), said); });
-    var hidden = found.pairs.length - shown.length;
-    var count = el("p", { "aria-live": "polite" }, shown.length + " of " + found.pairs.length + (found.pairs.length === 1 ? " case" : " cases") + " shown"
-      + (hidden && pairs.length > shown.length ? "; the figures above count those within noise too" : "") + ". ", button, " ", said);
+    button.addEventListener("click", function () { copy(markdown(a, b, said, shown, unlike), copied); });
+    var hidden = held.length - shown.length;
+    var count = el("p", { "aria-live": "polite" }, shown.length + " of " + held.length + (held.length === 1 ? " case" : " cases") + " shown"
+      + (hidden && pairs.length > shown.length ? "; the figures above count the others too" : "") + ". ", button, " ", copied);
     var frame = framed(made);
     window.kbTables.enhance(made, 1, false);
     return [facts, count, frame];
@@ -385,7 +452,7 @@
       if (turn !== drawn) return; // another choice was made meanwhile
       a.data = loaded[a.name];
       b.data = loaded[b.name];
-      var sets = Array.from(new Set(match(a, b).pairs.map(function (one) { return one.set; }))).filter(Boolean);
+      var sets = Array.from(new Set(compared(a, b).filter(function (one) { return one.a; }).map(function (one) { return one.set; }))).filter(Boolean);
       if (sets.indexOf(chosen.set) < 0) chosen.set = "";
       var swap = el("button", { type: "button", class: "kb-button", id: "kb-swap" }, "Swap A and B");
       swap.addEventListener("click", function () {

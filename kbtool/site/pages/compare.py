@@ -12,11 +12,13 @@ from functools import partial
 from typing import Any
 
 from kbtool.ledger.measured import groups
-from kbtool.ledger.timings.conditions import Condition, Timed, conditions
+from kbtool.ledger.timings.conditions import Condition, Timed, conditions, timed
+from kbtool.ledger.timings.spread import FALSE, LEAST, METRICS, Spreads, wrong
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import instant, noise_reason
 from kbtool.markdown.markup import bullets, join, nothing
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
+from kbtool.model.kinds.timing import Timing
 from kbtool.model.run import Run
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
@@ -65,15 +67,18 @@ def page(index: Index) -> str:
             " not loaded. The figures themselves are on the pages of the runs below.</p></div>",
             section(
                 "How it is reckoned", "reckoned",
-                "A ratio is the time of B ÷ the time of A, each the median of its samples: above 1"
-                " A is faster. A difference counts only where it is outside of the recorded spread:"
-                " where the ranges from the 25th to the 75th percentile overlap, the case is within"
-                " noise. Cases are the same where their names and the fields that both records have"
-                " are. A case whose figures were refused, or an arm whose output was wrong, proves"
-                " nothing and is not compared. The geometric mean is over every case that is"
-                " compared, those within noise too. Of a benchmark that was noisy, because other"
-                " processes were busy meanwhile, no ratio and no verdict is told: noise can turn"
-                " which is faster.",
+                "The verdicts are about B, by the rule of <code>kbtool compare</code>, which takes"
+                " all runs of a commit together and so sees smaller steps. A ratio is the time of B"
+                " ÷ the time of A, each the median of its samples, between plain kernels where both"
+                " sides have that: above 1 B is slower. A case is slower or faster if the times"
+                " differ by 2 % or more, and by more than quiet runs of the same code do, over all"
+                " cases together. A smaller difference is the same. What runs of the same code may"
+                " show as well is too noisy to tell, and so is a benchmark during which other"
+                " processes were busy. The quartiles beside a time are those inside one run and"
+                " decide nothing. Cases are the same where their names and the fields that both"
+                " records have are. Runs under unlike conditions are shown and not ranked. A case"
+                " whose figures were refused, or an arm whose output was wrong, proves nothing and"
+                " is not compared.",
             ),
             section("Runs with a benchmark", "runs", bullets(links)),
         ]
@@ -114,18 +119,13 @@ def _arm_names(results: list[BenchmarkResult]) -> list[str]:
     ]
 
 
-def _timed(index: Index) -> list[tuple[Run, list[BenchmarkResult]]]:
-    """The runs that timed something, newest first, each with its benchmarks."""
-    found = []
-    for run in index.runs_of():
-        results = [step.result for step in run.steps if isinstance(step.result, BenchmarkResult)]
-        if _arm_names(results):
-            found.append((run, results))
-    return found
+def _timed(index: Index) -> list[Timed]:
+    """The runs that timed something, newest first."""
+    return [one for run in index.runs_of() if (one := timed(run))]
 
 
 def scripts(index: Index) -> dict[str, bytes]:
-    """What the script of the page loads: the list of runs, and a file a run."""
+    """What the script of the page loads: the rule and the list of runs, and a file a run."""
     runs = _timed(index)
     cases = _cases(index)
     listed = [
@@ -139,9 +139,12 @@ def scripts(index: Index) -> dict[str, bytes]:
         }
         for run, results in runs
     ]
-    made = {at.COMPARABLE: _script("kbtoolRuns", listed)}
-    for run, results in runs:
-        made[at.timings(run.session, run.id)] = _script("kbtoolRun", _data(run, results))
+    data = {"rule": {"least": LEAST, "false": FALSE}, "runs": listed}
+    made = {at.COMPARABLE: _script("kbtoolRuns", data)}
+    spreads = Spreads(runs)
+    for one in runs:
+        path = at.timings(one.run.session, one.run.id)
+        made[path] = _script("kbtoolRun", _data(one, spreads))
     return made
 
 
@@ -151,15 +154,16 @@ def _script(function: str, value: Any) -> bytes:
     return f"{function}({text.replace('<', chr(92) + 'u003c')});\n".encode("ascii")
 
 
-def _data(run: Run, results: list[BenchmarkResult]) -> dict[str, Any]:
+def _data(one: Timed, spreads: Spreads) -> dict[str, Any]:
+    run, results = one
     return {
         "id": run.id,
         "page": at.published(at.run_page(run.session, run.id)),
         "kernel": run.kernel,
         "noise": list(dict.fromkeys(filter(None, map(noise_reason, results)))),
-        "conditions": [_condition(each) for each in conditions(Timed(run, results))],
+        "conditions": [_condition(each) for each in conditions(one)],
         "again": "\n".join(commands(run)),
-        "cases": [_case(case, noise_reason(result)) for result in results for case in result.cases],
+        "cases": [_case(one, result, case, spreads) for result in results for case in result.cases],
     }
 
 
@@ -169,18 +173,29 @@ def _condition(one: Condition) -> dict[str, Any]:
     return {"name": one.name, "value": one.value, "weighs": one.weighs, **figure}
 
 
-def _case(case: BenchmarkCase, noise: str | None) -> dict[str, Any]:
-    """A case with its times in µs: arm → median, 25th, 75th percentile; with noise, why no ratio
-    of them is told."""
+def _case(
+    one: Timed, result: BenchmarkResult, case: BenchmarkCase, spreads: Spreads
+) -> dict[str, Any]:
+    """A case with the arms that were timed in it; with noise, why no ratio of them is told."""
+
+    def arm(name: str, timing: Timing) -> dict[str, Any]:
+        figures = {
+            "chain": (timing.median_us, timing.low_us, timing.high_us),
+            "between": (timing.between_us, timing.between_low_us, timing.between_high_us),
+        }
+        return {
+            "wrong": wrong(case, name),
+            **{
+                metric: {"us": us, "spread": spreads.of(one, result, case, name, metric)}
+                for metric in METRICS
+                if (us := figures[metric])[0] is not None
+            },
+        }
+
     return {
         "name": case.name,
         "set": case.case_set,
         "fields": case.case,
-        "refused": case.refused,
-        "noise": noise,
-        "wrong": [arm for arm, output in case.peers.items() if not output.passed],
-        "arms": {
-            arm: [float(f"{us:.6g}") for us in (t.median_us, t.low_us, t.high_us)]
-            for arm, t in case.arms.items()
-        },
+        "noise": noise_reason(result),
+        "arms": {name: arm(name, timing) for name, timing in case.arms.items()},
     }
