@@ -15,11 +15,12 @@ SETTLED = """() => new Promise(done => requestAnimationFrame(() => requestAnimat
 
 # Earlier answers stay on the page until the next, and a busy machine answers late.
 AWAIT_ANSWER = """() => {
-  window.answered = new Promise(done => new MutationObserver((changes, observer) => {
+  window.answered = false;
+  new MutationObserver((changes, observer) => {
     if (!changes.some(change => change.addedNodes.length)) return;
     observer.disconnect();
-    done();
-  }).observe(document.querySelector(".md-search-result__list"), { childList: true }));
+    window.answered = true;
+  }).observe(document.querySelector(".md-search-result__list"), { childList: true });
 }"""
 
 
@@ -37,14 +38,15 @@ class Visit:
 
     def ask(self, query: str) -> Any:
         """Search; the links of what is found."""
+        self.page.evaluate(AWAIT_ANSWER)
         if self.page.evaluate("document.activeElement.name") == "query":
             self.page.keyboard.press("Control+A")
         else:
             self.page.keyboard.press("/")
         self.page.keyboard.insert_text(query)  # at once: no letter is answered by itself
-        self.page.evaluate(AWAIT_ANSWER)
-        self.page.keyboard.press("End")  # the theme reads the query when a key comes up
-        self.page.evaluate("answered")
+        # The theme reads the query when a key comes up, and once when its worker is ready.
+        self.page.keyboard.press("End")
+        self.page.wait_for_function("answered")
         links = self.page.locator(".md-search-result__item a")
         links.first.wait_for()
         return links
