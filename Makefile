@@ -15,6 +15,17 @@ FOCUS_PYTHON ?= python3.12
 PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
 export NO_MKDOCS_2_WARNING := 1
 
+# What a branch adds; of main itself, or where there is no main, all commits that are here.
+define HISTORY
+if git rev-parse --quiet --verify HEAD >/dev/null 2>&1; then \
+	since=$$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null); \
+	test "$$since" != "$$(git rev-parse HEAD)" || since=; \
+	echo kbtool check --history="$$since"; $(BIN)/python -m kbtool check --history="$$since"; \
+else \
+	echo "no git history here: what commits did to run records is not checked" >&2; \
+fi
+endef
+
 .PHONY: run test lint unit coverage cuda test-gpu bench site serve focus clean
 .DEFAULT_GOAL := help
 
@@ -32,6 +43,7 @@ lint: $(VENV)/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m kbtool check
+	@$(HISTORY)
 	$(BIN)/python -m kbtool audit --grade inconsistent --grade decision >/dev/null
 	$(BIN)/python -m kbtool schema --check
 

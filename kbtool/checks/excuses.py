@@ -40,7 +40,7 @@ def without_excused(
     Args:
         tree: the tree with the excuses.
         findings: everything found.
-        rules: the rules that were applied; excuses of others are left alone.
+        rules: the rules that were applied. Excuses of others, those of the history, are left alone.
     """
     named = {
         (one.run, one.rule): (facts, one.location)

@@ -10,8 +10,10 @@ from kbtool.cli.common import json_option, print_json
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from kbtool.checks.history import Report, Unknown
     from kbtool.store.scan import File
 
 EPILOG = """\b
@@ -19,10 +21,14 @@ Examples:
   kbtool check                      the whole knowledge base
   kbtool check sessions/2025-*      findings in these records only
   kbtool check --json | jq '.findings[].rule' | sort | uniq -c
+  kbtool check --history            what commits did to run records, of all commits
+  kbtool check --history=origin/main    of those that a branch adds
 
 \b
 One finding per line on stdout: path:line: rule: message.
-Exit status: 0 no problems, 1 findings, 2 usage."""
+With --history, JSON has beside findings and counts: unknown (runs whose stated commit cannot be
+judged), signed (keys that git verified, with commits and tags), shallow, diverged.
+Exit status: 0 no problems, 1 findings, 2 usage, 3 no git or no repository (--history)."""
 
 
 @click.command(epilog=EPILOG)
@@ -32,9 +38,19 @@ Exit status: 0 no problems, 1 findings, 2 usage."""
     default=True,
     help="Reuse earlier results for unchanged files (.kbtool/cache). This is the default.",
 )
+@click.option(
+    "--history",
+    metavar="[SINCE]",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    help="Check what commits did to run records instead, of all commits or of those after SINCE.",
+)
 @json_option
 @click.pass_context
-def check(ctx: click.Context, paths: tuple[str, ...], cache: bool, as_json: bool) -> None:
+def check(
+    ctx: click.Context, paths: tuple[str, ...], cache: bool, history: str | None, as_json: bool
+) -> None:
     """Check every record: schema, links, provenance, secrets, runs, recipes, kernels.
 
     docs/, README.md and similar files, and the kernels' sources are searched for secrets and for
@@ -43,12 +59,21 @@ def check(ctx: click.Context, paths: tuple[str, ...], cache: bool, as_json: bool
 
     With PATH, report only problems in those files and folders; links are still checked against the
     whole knowledge base.
+
+    --history finds every run record that a commit edited, sealed again, deleted, renamed or moved
+    after it was first committed, in merges too, and every run that names a commit that is no
+    ancestor of the one that added it. It reads git alone, and says by which keys commits and tags
+    are signed. A commit that is not here any more (rewritten before it was published, or cut off by
+    a shallow clone) makes a run unknown, not false.
     """
     from kbtool.checks.check import check_tree
     from kbtool.store.root import find_root
 
     root = find_root(ctx.find_root().obj)
     wanted = [_within(root, path) for path in paths]
+    if history is not None:
+        _check_history(ctx, root, history or None, wanted, as_json)
+        return
     report = check_tree(root, cached=cache)
     findings = [finding for finding in report.findings if _is_in(finding.path, wanted)]
     known = {file.path for file in report.files} | {finding.path for finding in report.findings}
@@ -64,6 +89,74 @@ def check(ctx: click.Context, paths: tuple[str, ...], cache: bool, as_json: bool
     click.echo(_summary(counts, len(findings)), err=True)
     if findings:
         ctx.exit(1)
+
+
+def _check_history(
+    ctx: click.Context, root: Path, since: str | None, wanted: list[str], as_json: bool
+) -> None:
+    from kbtool.checks.history import check_history
+
+    report = check_history(root, since, _progress)
+    broken = sorted(one for one in report.broken if _is_in(one.path, wanted))
+    excuses = [one for one in report.findings if _is_in(one.path, wanted)]
+    unknown = [one for one in report.unknown if _is_in(one.path, wanted)]
+    counts = {"commits": report.commits, "runs": report.added}
+    if as_json:
+        found = [{**one.finding._asdict(), "commit": one.commit} for one in broken]
+        print_json({
+            "findings": [*found, *({**one._asdict(), "commit": None} for one in excuses)],
+            "counts": counts,
+            "unknown": [one._asdict() for one in unknown],
+            "signed": [
+                {**one.signature._asdict(), "commits": one.commits, "tags": one.tags}
+                for one in report.signed
+            ],
+            "shallow": report.shallow,
+            "diverged": report.diverged,
+        })  # fmt: skip
+    else:
+        for finding in (*(one.finding for one in broken), *excuses):
+            click.echo(_printable(str(finding)))
+    for note in _notes(report, unknown):
+        click.echo(_printable(note), err=True)
+    click.echo(_summary(counts, len(broken) + len(excuses)), err=True)
+    if broken or excuses:
+        ctx.exit(1)
+
+
+_WHY = {
+    "missing": "is not here (rewritten before it was published, or not fetched)",
+    "rewritten": "was rewritten by a rebase or an amended commit",
+    "shallow": "cannot be judged in a shallow clone",
+}
+
+
+def _notes(report: Report, unknown: list[Unknown]) -> Iterator[str]:
+    """What is no finding, and worth knowing."""
+    if report.diverged is not None:
+        yield f"HEAD is not made of {report.diverged[:12]}: it left that line, or was rewritten"
+    if report.shallow:
+        yield "the clone is shallow: what its first commits hold counts as new (fetch --unshallow)"
+    for why, said in _WHY.items():
+        runs = [one for one in unknown if one.why == why]
+        if runs:
+            few = ", ".join(f"{one.path} ({one.stated[:12]})" for one in runs[:3])
+            more = f" and {len(runs) - 3:,} more (--json lists them)" if len(runs) > 3 else ""
+            yield f"unknown: of {many(len(runs), 'run')} the stated commit {said}: {few}{more}"
+    for (verdict, key, fingerprint), commits, tags in report.signed:
+        what = [many(len(commits), "commit")] * bool(commits) + [f"tag {tag}" for tag in tags]
+        by = f"{verdict} signature of key {key or 'unknown'}"
+        yield f"{', '.join(what)}: {by}{f' ({fingerprint})' if fingerprint else ''}"
+
+
+def _progress(done: int, total: int) -> None:
+    """On a terminal, how far a long walk is."""
+    import sys
+
+    if done % 1000 == 0 and sys.stderr.isatty():
+        sys.stderr.write(f"\r{done:,} of {total:,} commits")
+        sys.stderr.write("\r\033[K" * (done == total))
+        sys.stderr.flush()
 
 
 def _within(root: Path, path: str) -> str:

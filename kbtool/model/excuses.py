@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from kbtool.model.base import Model, Text
+from kbtool.model.base import Commit, Model, Text
 
 
 class Excuse(Model):
@@ -14,10 +14,23 @@ class Excuse(Model):
 
     run: Annotated[str, Field(pattern=r"^sessions/[^/]+/runs/[^/]+\.json$")]
     """The file of the run, as the finding names it."""
-    rule: Literal["machine-path"]
+    rule: Literal[
+        "machine-path", "run-edited", "run-resealed", "run-deleted", "run-renamed", "run-moved",
+        "run-commit",
+    ]  # fmt: skip
     """The rule that it breaks, as the finding names it."""
+    commit: Commit | None = None
+    """The commit that broke the rule, for those of `kbtool check --history`: what a later commit
+    does to the run is not excused."""
     reason: Text
     """Why the fault stays."""
+
+    @model_validator(mode="after")
+    def _names_a_commit(self) -> Self:
+        if (self.rule == "machine-path") != (self.commit is None):
+            said = "breaks no rule by a commit" if self.commit else "needs the commit that broke it"
+            raise ValueError(f"rule {self.rule} {said}")
+        return self
 
 
 class Excuses(Model):
