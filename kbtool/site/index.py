@@ -28,6 +28,7 @@ from kbtool.model.session import Session
 from kbtool.runner.history import Match, matching
 from kbtool.site import addresses as at
 from kbtool.site.text.glossary import Terms
+from kbtool.store.holders import RunKey, holders
 from kbtool.store.prose import design, documents, notes
 from kbtool.store.sources import kernel_hashes
 from kbtool.store.tree import KnowledgeBase
@@ -138,6 +139,11 @@ class Index:
     def terms(self) -> Terms:
         """The terms of the glossary."""
         return Terms(self.glossary)
+
+    @cached_property
+    def holders(self) -> dict[RunKey, str]:
+        """Run → a commit that holds what it was built from."""
+        return holders(self.base.root, (entry.record for entry in self.base.runs))
 
     @cached_property
     def judged(self) -> dict[str, Judged]:

@@ -213,6 +213,17 @@ class History:
         )  # fmt: skip
         return {line.split()[3] for line in said.splitlines() if line.startswith(":")}
 
+    def folder(self, commit: str, path: str) -> dict[str, str]:
+        """The files of a folder in a commit, relative to it → the ids of their contents."""
+        said = self._maybe("ls-tree", "-r", "-z", f"{commit}:./{path}")
+        entries = (entry.partition("\t") for entry in said.split("\0") if entry)
+        return {name: about.split(" ")[2] for about, _, name in entries}
+
+    def touching(self, path: str) -> list[str]:
+        """The commits of HEAD that change a file or folder, oldest first."""
+        said = self._maybe("log", "--reverse", "--topo-order", "--format=%H", "HEAD", "--", path)
+        return said.split()
+
     def content(self, id_: str) -> bytes | None:
         """The bytes of an object; ``None`` where a partial clone does not have it."""
         if self._objects is None:

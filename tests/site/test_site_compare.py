@@ -59,7 +59,8 @@ def test_the_data_of_a_run_are_its_records(tmp_path: Path) -> None:
     assert timed["arms"]["words about ours"] == {"wrong": None, "chain": chain}
     assert refused["arms"]["words about ours"]["wrong"] == "words about refused"
     assert run["again"] == (
-        "git checkout 7e12345\nkbtool run-recipe copy --set 'seed=words about seed'"
+        "# No known commit holds what was measured.\n"
+        "kbtool run-recipe copy --set 'seed=words about seed'"
     )
     told = {one["name"]: one["value"] for one in run["conditions"]}
     assert told["Commit"] == "7e12345, work tree changed"

@@ -144,7 +144,7 @@ def scripts(index: Index) -> dict[str, bytes]:
     spreads = Spreads(runs)
     for one in runs:
         path = at.timings(one.run.session, one.run.id)
-        made[path] = _script("kbtoolRun", _data(one, spreads))
+        made[path] = _script("kbtoolRun", _data(index, one, spreads))
     return made
 
 
@@ -154,7 +154,7 @@ def _script(function: str, value: Any) -> bytes:
     return f"{function}({text.replace('<', chr(92) + 'u003c')});\n".encode("ascii")
 
 
-def _data(one: Timed, spreads: Spreads) -> dict[str, Any]:
+def _data(index: Index, one: Timed, spreads: Spreads) -> dict[str, Any]:
     run, results = one
     return {
         "id": run.id,
@@ -162,7 +162,7 @@ def _data(one: Timed, spreads: Spreads) -> dict[str, Any]:
         "kernel": run.kernel,
         "noise": list(dict.fromkeys(filter(None, map(noise_reason, results)))),
         "conditions": [_condition(each) for each in conditions(one)],
-        "again": "\n".join(commands(run)),
+        "again": "\n".join(commands(index, run)),
         "cases": [_case(one, result, case, spreads) for result in results for case in result.cases],
     }
 

@@ -270,6 +270,6 @@ def _again(index: Index, shown: Sequence[Headline], here: str) -> list[str]:
         parts += [
             f"{titles}: run of {run_link(index, run, here)}, commit {commit_text(run)}{changed},"
             f" {comparison}. To measure it again:",
-            block("\n".join(commands(run))),
+            block("\n".join(commands(index, run))),
         ]
     return parts

@@ -109,7 +109,7 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
             "The record was written from the journal after kbtool was stopped."
             if run.recovered
             else None,
-            section("Run it again", "again", _again(run)),
+            section("Run it again", "again", _again(index, run)),
             section("Steps", "steps", _steps(index, run, here)),
             *_results(index, run, here),
             _machine(run),
@@ -133,22 +133,27 @@ def _commit(run: Run) -> str:
     return code(state.commit[:7]) + (", work tree changed" if state.dirty else "")
 
 
-def commands(run: Run) -> list[str]:
-    """What to type for such a run: the checkout, where the commit is known, and the recipe."""
+def commands(index: Index, run: Run) -> list[str]:
+    """What to type for such a run: the checkout of a commit that holds what was built, where one is
+    known, and the recipe."""
     settings = [f"--set {quote(f'{name}={value}')}" for name, value in run.parameters.items()]
     lines = [" ".join([f"kbtool run-recipe {run.recipe}", *settings])]
-    if run.repository.commit:
-        lines.insert(0, f"git checkout {run.repository.commit}")
-    return lines
+    holder = index.holders.get((run.id, run.attempt))
+    checkout = f"git checkout {holder}" if holder else "# No known commit holds what was measured."
+    return [checkout, *lines]
 
 
-def _again(run: Run) -> str:
-    changed = (
-        "\n\nThe work tree differed from the commit, so the commit alone does not give this run."
-        if run.repository.dirty
-        else ""
-    )
-    return block("\n".join(commands(run))) + changed
+def _again(index: Index, run: Run) -> str:
+    state = run.repository
+    holder = index.holders.get((run.id, run.attempt))
+    changed = ""
+    if state.dirty and holder and holder != state.commit:
+        changed = "The work tree differed from the stated commit. This one holds what was built."
+    elif state.dirty:
+        changed = (
+            "The work tree differed from the commit, so the commit alone does not give this run."
+        )
+    return join([block("\n".join(commands(index, run))), changed])
 
 
 def _steps(index: Index, run: Run, here: str) -> str:
