@@ -109,11 +109,11 @@ EXPORT_COMMAND = '''
 @selection_options
 @_output_option
 @click.pass_context
-def titles(ctx, names, since, until, output):
+def titles(ctx, selection, output):
     """Write the titles."""
     from kbtool.ledger.export.titles import titles
 
-    _export(ctx, names, since, until, output, "title", titles)
+    _export(ctx, selection, output, "title", titles)
 '''
 
 MODEL = '''

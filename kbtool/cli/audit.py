@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json, warn_unreadable
-from kbtool.cli.selection import selection_options
+from kbtool.cli.selection import Selection, selection_options
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ to acknowledge, or a record does not load and is left out; 2 usage."""
 @click.pass_context
 def audit(
     ctx: click.Context,
-    names: tuple[str, ...],
-    since: str | None,
-    until: str | None,
+    selection: Selection,
     grades: tuple[str, ...],
     everything: bool,
     as_json: bool,
@@ -70,8 +68,8 @@ def audit(
         raise UsageError("--grade and --all: take one")
     base = knowledge_base(ctx)
     report = audit_records(base)
-    if names or since or until:
-        sessions, _ = select_sessions(base, names, since, until)
+    if any(selection):
+        sessions, _ = select_sessions(base, selection)
         report = report.only(session.id for session in sessions)
     shown: tuple[str, ...] = grades
     if not grades:

@@ -13,7 +13,7 @@ from kbtool.cli.common import (
     print_table,
     warn_unreadable,
 )
-from kbtool.cli.selection import select_sessions, selection_options
+from kbtool.cli.selection import Selection, select_sessions, selection_options
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
@@ -114,9 +114,7 @@ def _groupings(
 def costs(
     ctx: click.Context,
     by: tuple[By, ...],
-    names: tuple[str, ...],
-    since: str | None,
-    until: str | None,
+    selection: Selection,
     currency: str | None,
     running: bool,
     earlier: str | None,
@@ -133,7 +131,7 @@ def costs(
     if earlier is not None and by != ("session",):
         raise UsageError("--compare holds sessions against one: leave --by out")
     base = knowledge_base(ctx)
-    sessions, undated = select_sessions(base, names, since, until)
+    sessions, undated = select_sessions(base, selection)
     links = None
     if {"pattern", "kernel"} & set(by):
         runs = [entry.record for entry in base.runs]

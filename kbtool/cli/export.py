@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kbtool.cli.common import knowledge_base, warn_unreadable
-from kbtool.cli.selection import day_option, select_sessions, selection_options
+from kbtool.cli.selection import Selection, day_option, select_sessions, selection_options
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
@@ -125,9 +125,7 @@ def export() -> None:
 @click.pass_context
 def focus(
     ctx: click.Context,
-    names: tuple[str, ...],
-    since: str | None,
-    until: str | None,
+    selection: Selection,
     undated: str | None,
     providers: tuple[str, ...],
     account: str,
@@ -142,7 +140,7 @@ def focus(
         raise UsageError("--account is empty; give the billing account's id, or leave it out")
     day = _day(undated)
     _export(
-        ctx, names, since, until, output, "cost line",
+        ctx, selection, output, "cost line",
         lambda base, sessions: focus(sessions, _links(base, sessions), day, account, named),
     )  # fmt: skip
 
@@ -154,9 +152,7 @@ def focus(
 @click.pass_context
 def beancount(
     ctx: click.Context,
-    names: tuple[str, ...],
-    since: str | None,
-    until: str | None,
+    selection: Selection,
     undated: str | None,
     output: Path | None,
 ) -> None:
@@ -165,7 +161,7 @@ def beancount(
 
     day = _day(undated)
     _export(
-        ctx, names, since, until, output, "cost line",
+        ctx, selection, output, "cost line",
         lambda base, sessions: beancount(sessions, _links(base, sessions), day),
     )  # fmt: skip
 
@@ -176,16 +172,14 @@ def beancount(
 @click.pass_context
 def jsonl(
     ctx: click.Context,
-    names: tuple[str, ...],
-    since: str | None,
-    until: str | None,
+    selection: Selection,
     output: Path | None,
 ) -> None:
     """Write cost lines as JSON Lines."""
     from kbtool.ledger.export.jsonl import jsonl
 
     _export(
-        ctx, names, since, until, output, "cost line",
+        ctx, selection, output, "cost line",
         lambda base, sessions: jsonl(sessions, _links(base, sessions)),
     )  # fmt: skip
 
@@ -196,9 +190,7 @@ def jsonl(
 @click.pass_context
 def parquet(
     ctx: click.Context,
-    names: tuple[str, ...],
-    since: str | None,
-    until: str | None,
+    selection: Selection,
     output: Path | None,
 ) -> None:
     """Write cost lines as Parquet."""
@@ -208,7 +200,7 @@ def parquet(
     if output is None and sys.stdout.isatty():
         raise UsageError("Parquet is no text: give --output FILE, or pipe it")
     _export(
-        ctx, names, since, until, output, "cost line",
+        ctx, selection, output, "cost line",
         lambda base, sessions: parquet(sessions, _links(base, sessions)),
     )  # fmt: skip
 
@@ -219,22 +211,18 @@ def parquet(
 @click.pass_context
 def corpus(
     ctx: click.Context,
-    names: tuple[str, ...],
-    since: str | None,
-    until: str | None,
+    selection: Selection,
     output: Path | None,
 ) -> None:
     """Write what was tried, what failed and what worked, as JSON Lines."""
     from kbtool.ledger.export.corpus import corpus
 
-    _export(ctx, names, since, until, output, "record", corpus)
+    _export(ctx, selection, output, "record", corpus)
 
 
 def _export(
     ctx: click.Context,
-    names: tuple[str, ...],
-    since: str | None,
-    until: str | None,
+    selection: Selection,
     output: Path | None,
     what: str,
     make: Callable[[KnowledgeBase, list[Session]], Export],
@@ -245,7 +233,7 @@ def _export(
     waiting = sum(1 for _ in base.session_files())
     if waiting >= MANY:
         _say(f"reading {many(waiting, 'session')}")
-    sessions, no_date = select_sessions(base, names, since, until)
+    sessions, no_date = select_sessions(base, selection)
     done = make(base, sessions)
     if output is None:
         sys.stdout.buffer.write(done.data)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -11,11 +12,22 @@ if TYPE_CHECKING:
     from kbtool.model.session import Session
     from kbtool.store.tree import KnowledgeBase
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+
+class Selection(NamedTuple):
+    """What the options say."""
+
+    names: tuple[str, ...]
+    since: str | None
+    until: str | None
 
 
-def selection_options(command: Command) -> Command:
-    """Add the options to a command; they come as ``names``, ``since`` and ``until``."""
+def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options to a command; they come as one argument, ``selection``."""
+
+    @wraps(command)
+    def gathered(*args: Any, names: Any, since: Any, until: Any, **others: Any) -> Any:
+        return command(*args, selection=Selection(names, since, until), **others)
+
     for option in (
         click.option("--until", metavar="YYYY-MM-DD", help="Only sessions of this day or earlier."),
         click.option("--since", metavar="YYYY-MM-DD", help="Only sessions of this day or later."),
@@ -27,20 +39,18 @@ def selection_options(command: Command) -> Command:
             help="Only this session, or those from A to B in the order of the work; repeatable.",
         ),
     ):
-        command = option(command)
-    return command
+        option(gathered)
+    return gathered
 
 
-def select_sessions(
-    base: KnowledgeBase, names: tuple[str, ...], since: str | None, until: str | None
-) -> tuple[list[Session], int]:
+def select_sessions(base: KnowledgeBase, selection: Selection) -> tuple[list[Session], int]:
     """The sessions selected, in the order of the work, and how many had no date to go by.
 
     Raises:
         UsageError: a range that is none, a day that is none.
         NotFoundError: a session that is not there.
     """
-    return _between(_named(base, names), since, until)
+    return _between(_named(base, selection.names), selection.since, selection.until)
 
 
 def day_option(option: str, day: str | None) -> str | None:
