@@ -5,11 +5,13 @@
 # make bench     the tool's own speed, as ratios and medians
 # make site      the site, in site/
 # make serve     the site, at an address of this machine
+# make otava     Apache Otava, with which kbtool history finds change points
 # make focus     FOCUS's own validator, for the tests of its export; needs Python 3.12
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 FOCUS := .venv-focus
+OTAVA := .venv-otava
 FOCUS_PYTHON ?= python3.12
 # One more than cores, at most eight: tests of the browser mostly wait.
 PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
@@ -26,7 +28,7 @@ else \
 fi
 endef
 
-.PHONY: run test lint unit coverage cuda test-gpu bench site serve focus clean
+.PHONY: run test lint unit coverage cuda test-gpu bench site serve focus otava clean
 .DEFAULT_GOAL := help
 
 help:
@@ -71,8 +73,10 @@ serve: $(VENV)/.ready
 
 focus: $(FOCUS)/.ready
 
+otava: $(OTAVA)/.ready
+
 clean:
-	rm -rf $(VENV) $(FOCUS) .kbtool site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FOCUS) $(OTAVA) .kbtool site .mypy_cache .ruff_cache .pytest_cache
 
 # Made again whenever what it installs has changed.
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -91,4 +95,10 @@ $(FOCUS)/.ready: tests/ledger/focus-validator.txt
 		{ echo "the FOCUS validator needs Python 3.12; set one with: make FOCUS_PYTHON=... focus" >&2; exit 3; }
 	$(FOCUS_PYTHON) -m venv --clear $(FOCUS)
 	$(FOCUS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+# An environment of its own: Otava takes NumPy 2.2 alone, and brings the clients of five databases.
+$(OTAVA)/.ready: constraints-otava.txt
+	$(PYTHON) -m venv --clear $(OTAVA)
+	$(OTAVA)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@

@@ -25,6 +25,7 @@ COMMANDS = {
     "session": "kbtool.cli.session",
     "kernel": "kbtool.cli.kernel",
     "compare": "kbtool.cli.compare",
+    "history": "kbtool.cli.history",
     "costs": "kbtool.cli.costs",
     "audit": "kbtool.cli.audit",
     "status": "kbtool.cli.status",

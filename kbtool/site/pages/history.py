@@ -8,6 +8,8 @@ from kbtool.ledger.measured import (
     Group,
     Machine,
 )
+from kbtool.ledger.timings.conditions import timed
+from kbtool.ledger.timings.series import LEAST_RUNS, series
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import instant, many, significant
 from kbtool.markdown.markup import heading, nothing, slim_table
@@ -34,6 +36,7 @@ def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
     marked. The table below it has the noisy ones too."""
     here = at.kernel_page(kernel.id)
     parts = []
+    long = _longest(index, kernel)
     for number, (machine, every) in enumerate(found.items(), 1):
         parts.append(
             heading(3, f"{inline(machine.name)}, {code(machine.target)}", f"history.{number}")
@@ -53,8 +56,25 @@ def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
             parts.append(nothing(f"No course to show because {so_far} timed it so far."))
         else:
             parts.append(_course(machine, quiet, shown, here))
+        parts.append(_change_points(long.get(machine.name, 0)))
         parts.append(_runs(index, shown, here))
     return parts
+
+
+def _longest(index: Index, kernel: Kernel) -> dict[str, int]:
+    """Machine → the runs of its longest series."""
+    every = [one for run in index.runs_of(kernel=kernel.id) if (one := timed(run))]
+    found: dict[str, int] = {}
+    for each in series(every):
+        found[each.machine] = max(found.get(each.machine, 0), len(each.us))
+    return found
+
+
+def _change_points(runs: int) -> str:
+    """Whether a series is long enough to find the run at which it changed."""
+    if runs < LEAST_RUNS:
+        return f"Too few runs for change points: the longest series has {runs} of {LEAST_RUNS}."
+    return f"{code('kbtool history')} finds the runs at which it became slower or faster."
 
 
 def _course(machine: Machine, runs: Sequence[Run], every: Sequence[Group], here: str) -> str:
