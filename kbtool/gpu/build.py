@@ -196,6 +196,7 @@ def _outcome(
             if not _names_a_folder(flag)
         ],
         sources=plan.sources,
+        linked=plan.linked,
     )
     write_atomic(plan.marker, result.model_dump_json().encode())
     return result

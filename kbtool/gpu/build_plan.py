@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,8 @@ class BuildPlan:
     link_flags: tuple[str, ...]
     sources: dict[str, str]
     """File, relative to ``folder`` → SHA-256; headers included."""
+    linked: dict[str, str]
+    """File that the manifest's ``link_flags`` name → SHA-256."""
     architecture: str
     """GPU architecture of the CUDA sources; empty if the target names none."""
     objects: dict[str, Path]
@@ -145,9 +147,13 @@ def plan_build(
         read = {name: sources[name] for name in sorted(_read_by(source, texts, folder))}
         used = tools.cuda_flags if is_cuda(source) else tools.flags
         objects[source] = cache / ".objects" / f"{_hash([*common, used, source, read])}.o"
+    linked = {str(path): sha256_of(path) for path in linked_files(spec.link_flags, folder)}
     key = _hash(
-        [kernel.id, target, *common, tools.flags, tools.cuda_flags, tools.link_flags, sources]
-    )
+        [
+            kernel.id, target, *common, tools.flags, tools.cuda_flags, tools.link_flags, sources,
+            *([linked] if linked else []),
+        ]
+    )  # fmt: skip
     return BuildPlan(
         kernel=kernel,
         target=target,
@@ -161,6 +167,7 @@ def plan_build(
         cuda_flags=(*tools.cuda_flags, f"-I{folder}") if tools.nvcc else (),
         link_flags=tools.link_flags,
         sources=sources,
+        linked={Path(name).name: digest for name, digest in linked.items()},
         architecture=architecture,
         objects=objects,
         key=key,
@@ -214,6 +221,32 @@ def _tools(spec: Target, architecture: str, *, cuda: bool) -> _Tools:
         *spec.link_flags,
     )
     return _Tools(compiler, nvcc, version, torch_version, flags, cuda_flags, link_flags)
+
+
+def linked_files(flags: Sequence[str], folder: Path) -> list[Path]:
+    """The files that link flags name: paths, and ``-l`` in the folders of ``-L``.
+
+    What only the linker's own folders have belongs to the system, like torch and CUDA.
+
+    Args:
+        flags: the manifest's ``link_flags``.
+        folder: the kernel's folder.
+    """
+    words = iter(flags)
+    folders: list[Path] = []
+    names: list[str] = []
+    found: list[Path] = []
+    for word in words:
+        if word.startswith("-L"):
+            folders.append(folder / (word[2:] or next(words, "")))
+        elif word.startswith("-l"):
+            names.append(word[2:] or next(words, ""))
+        elif not word.startswith("-"):
+            found.append(folder / word)
+    for name in names:
+        files = [name[1:]] if name.startswith(":") else [f"lib{name}.so", f"lib{name}.a"]
+        found += [place / file for place in folders for file in files]
+    return [path for path in found if path.is_file()]
 
 
 def is_cuda(source: str) -> bool:

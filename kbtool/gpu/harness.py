@@ -171,7 +171,7 @@ def peers_named_in(path: Path) -> list[str] | None:
     return None
 
 
-class _UncachedLoader(SourceFileLoader):
+class UncachedLoader(SourceFileLoader):
     """Always compiles the source. Python's byte code cache misses an edit that keeps the file size
     and happens within the same second."""
 
@@ -187,7 +187,7 @@ def load_module(path: Path, name: str) -> ModuleType:
     Raises:
         HarnessError: the file is missing or does not import.
     """
-    loader = _UncachedLoader(name, str(path))
+    loader = UncachedLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None or not path.is_file():
         raise HarnessError(f"{path} does not exist")

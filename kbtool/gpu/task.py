@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kbtool.gpu.harness import Harness
 from kbtool.model.base import Model
+from kbtool.model.identity import Identity
 from kbtool.model.kernel import CaseValue
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ class Task(Model, ABC):
     """The library to load."""
     sha256: str
     """Expected hash of the library; another file is refused."""
+    root: str
+    """The knowledge base."""
+    read_before: Identity
+    """What earlier workers of the run have read; other content is refused."""
+    closed: bool = False
+    """Whether to refuse files that none of them has read."""
     harness: str
     """The harness to import."""
     interface: str | None = None

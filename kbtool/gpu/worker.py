@@ -2,8 +2,9 @@
 
 It reads one JSON request on stdin and writes JSON lines to the descriptor in ``KBTOOL_EVENTS``:
 ``progress`` with the result of each case; ``peer`` with a name before a peer's code runs, and with
-null before the kernel's own code runs; at the end ``result``, ``unavailable`` or ``failed``. Under
-a profiler or sanitizer, which may not pass stdin and descriptors on, the only argument names a file
+null before the kernel's own code runs; ``identity`` with what was read, once everything is loaded
+and again after the task; at the end ``result``, ``unavailable``, ``refused`` or ``failed``. Under a
+profiler or sanitizer, which may not pass stdin and descriptors on, the only argument names a file
 with the request, and events are lines of stdout that begin with ``EVENT``.
 """
 
@@ -16,9 +17,12 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kbtool.gpu.task import Task
+from kbtool.gpu.task import Send, Task
+
+if TYPE_CHECKING:
+    from kbtool.gpu.seal import Seal
 
 EVENT = "kbtool-event "
 """The prefix of an event on stdout."""
@@ -36,52 +40,76 @@ def main() -> int:
 
         raw = Path(sys.argv[1]).read_bytes() if watched else sys.stdin.buffer.read()
         gc.disable()  # no import makes garbage worth a collection
-        task = _task(raw)
-        try:
-            import torch
-        except ImportError as error:
-            send("unavailable", message=f"torch does not import: {error}")
-            return 0
-        gc.enable()
-        from kbtool.gpu.build_plan import sha256_of
-        from kbtool.gpu.harness import HarnessError, load_harness, load_module
-
-        torch.set_num_threads(task.threads)
-        library = Path(task.library)
-        if sha256_of(library) != task.sha256:
-            send("failed", message=f"{library.name} has changed since it was built")
-            return 0
-        try:
-            torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
-        except OSError as error:
-            send("failed", message=f"{library.name} does not load: {error}", error=str(error))
-            return 0
-        try:
-            if task.interface:
-                load_module(Path(task.interface), "kbtool_interface")
-            harness = load_harness(Path(task.harness))
-            try:
-                torch.zeros(1, device=task.device)
-            except RuntimeError as error:  # torch has no exception type for a full card
-                send("unavailable", message=f"{task.device} does not start: {error}")
-                return 0
-            result = task.run(harness, send)
-        except HarnessError as error:
-            send("failed", message=str(error), error=str(error))
-            return 0
-        except torch.OutOfMemoryError as error:
-            send("unavailable", message=f"the device has too little memory: {error}")
-            return 0
-        except (Exception, SystemExit) as error:
-            place = _place_in(Path(task.harness), error)
-            if place is None:
-                raise
-            traceback.print_exc()
-            what = f"{type(error).__name__}: {error}"
-            send("failed", message=f"{place} raised {what}", error=what)
-            return 0
-        send("result", result=result)
+        event, fields = _work(_task(raw), send)
+        send(event, **fields)
     return 0
+
+
+def _work(task: Task, send: Send) -> tuple[str, dict[str, Any]]:
+    """Load everything and run the task; the last event and its fields."""
+    try:
+        import torch
+    except ImportError as error:
+        return "unavailable", {"message": f"torch does not import: {error}"}
+    gc.enable()
+    from kbtool.gpu.build_plan import sha256_of
+    from kbtool.gpu.seal import Seal
+
+    torch.set_num_threads(task.threads)
+    library = Path(task.library)
+    if sha256_of(library) != task.sha256:
+        return "failed", {"message": f"{library.name} has changed since it was built"}
+    seal = Seal(Path(task.root), Path(task.harness), task.read_before, closed=task.closed)
+    seal.begin()
+
+    def send_sealed(event: str, **fields: Any) -> None:
+        seal.check()
+        send(event, **fields)
+
+    event, fields = _run(task, send_sealed, seal)
+    read = seal.finish()
+    if seal.refusal is not None:
+        return "refused", {"message": seal.refusal}
+    send("identity", identity=read.model_dump())
+    return event, fields
+
+
+def _run(task: Task, send: Send, seal: Seal) -> tuple[str, dict[str, Any]]:
+    import torch
+
+    from kbtool.gpu.harness import HarnessError, load_harness, load_module
+    from kbtool.gpu.seal import ChangedError
+
+    try:
+        with seal.linking(Path(task.library)):
+            try:
+                torch.ops.load_library(task.library)  # type: ignore[no-untyped-call]
+            except OSError as error:
+                what = f"{Path(task.library).name} does not load: {error}"
+                return "failed", {"message": what, "error": str(error)}
+        if task.interface:
+            with seal.solution():
+                load_module(Path(task.interface), "kbtool_interface")
+        harness = load_harness(Path(task.harness))
+        send("identity", identity=seal.identity().model_dump())
+        try:
+            torch.zeros(1, device=task.device)
+        except RuntimeError as error:  # torch has no exception type for a full card
+            return "unavailable", {"message": f"{task.device} does not start: {error}"}
+        return "result", {"result": task.run(harness, send)}
+    except ChangedError as error:
+        return "refused", {"message": str(error)}
+    except HarnessError as error:
+        return "failed", {"message": str(error), "error": str(error)}
+    except torch.OutOfMemoryError as error:
+        return "unavailable", {"message": f"the device has too little memory: {error}"}
+    except (Exception, SystemExit) as error:
+        place = _place_in(Path(task.harness), error)
+        if place is None:
+            raise
+        traceback.print_exc()
+        what = f"{type(error).__name__}: {error}"
+        return "failed", {"message": f"{place} raised {what}", "error": what}
 
 
 def _place_in(harness: Path, error: BaseException) -> str | None:

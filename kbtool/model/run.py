@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AwareDatetime, Field, model_validator
 
 from kbtool.model.base import KernelId, Model, PatternId, RunId, SessionId
+from kbtool.model.identity import Identity
 from kbtool.model.kinds import StepResult
 from kbtool.model.kinds.base import Sha256
 from kbtool.model.kinds.validate import ValidationResult, unvalidated
@@ -137,6 +138,9 @@ class Run(Model):
     machine: MachineInfo
     repository: RepositoryState
     steps: Annotated[list[StepRecord], Field(min_length=1)]
+    identity: Identity | None = None
+    """What took part besides the built library, by content; null where no kernel was run, and in
+    older records."""
     recovered: bool = False
     """Written after kbtool was killed, from the journal of the run."""
     taken_in: TakenIn | None = None

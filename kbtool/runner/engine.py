@@ -22,6 +22,7 @@ from kbtool.gpu.toolchain import (
     find_torch,
 )
 from kbtool.model.errors import MachineError, RecordError, UserError
+from kbtool.model.identity import Identity
 from kbtool.model.kinds import StepResult
 from kbtool.model.kinds.base import Need, StepBase
 from kbtool.model.mutant import Mutant
@@ -65,6 +66,7 @@ def make_context(job: Job) -> Context:
         kernel=kernel.record if kernel else None,
         machine=job.machine,
         seed=secrets.randbelow(2**31 - 1) + 1,
+        identity=Identity(problem=job.base.digests([kernel.path])) if kernel else Identity(),
         mutants=_mutants(job) if any(s.kind == "mutants" for s in job.recipe.steps) else [],
     )
 
@@ -183,6 +185,7 @@ class _Execution:
         self.context.on_progress = self.report.item
         self.context.on_waiting = self.report.waiting
         self.context.on_tick = self.report.tick
+        self.context.on_identity = lambda identity: self.journal.identity(identity)
         self.report.run_started(
             self.id, self.session, [record.expected_seconds for record in self.records]
         )
@@ -225,10 +228,12 @@ class _Execution:
         if outcome.status != "passed":
             text = "\n".join(filter(None, (outcome.output, outcome.error, outcome.message)))
         matches = matching((e.record for e in self.job.base.patterns.values()), text)
+        # What was found before a gate was seen to be open wrongly counts as little as what follows.
+        found = None if outcome.status == "refused" else self.found
         ended = begun.model_copy(
             update={"status": outcome.status, "message": outcome.message, "error": outcome.error,
                     "seconds": round(time.monotonic() - clock, 3),
-                    "result": outcome.result or self.found,
+                    "result": outcome.result or found,
                     "patterns": [match.pattern.id for match in matches]}
         )  # fmt: skip
         self.records[index] = ended
@@ -290,6 +295,7 @@ class _Execution:
             machine=self.job.machine,
             repository=self.repository,
             steps=self.records,
+            identity=self.context.identity if self.context.kernel else None,
         )
 
     def _not_run(self, step: StepBase, expected: float, from_history: bool) -> StepRecord:

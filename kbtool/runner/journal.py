@@ -1,8 +1,9 @@
 """The journal of a run in progress, from which a killed run is recovered.
 
 A hidden file beside the runs with JSON lines, each flushed to disk: first the run without its
-steps, then each step when it begins and when it ends. The running process holds a lock on it. An
-unlocked journal was left by a killed process; ``recover`` turns it into a run record.
+steps, then each step when it begins and when it ends, and what the steps have read. The running
+process holds a lock on it. An unlocked journal was left by a killed process; ``recover`` turns it
+into a run record.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kbtool.model.identity import Identity
 from kbtool.model.run import Run, StepRecord
 from kbtool.runner.places import without_own_paths
 from kbtool.store.edit import end_run_session
@@ -47,6 +49,11 @@ class Journal:
         """
         with contextlib.suppress(OSError):
             self._write({"step": record.model_dump(mode="json")})
+
+    def identity(self, identity: Identity) -> None:
+        """Write what the run's steps have read."""
+        with contextlib.suppress(OSError):
+            self._write({"identity": identity.model_dump(mode="json")})
 
     def close(self, *, keep: bool = False) -> None:
         """Close it, and remove it unless the run record could not be written."""
@@ -114,7 +121,10 @@ def _run_from(path: Path) -> Run | None:
     header = entries[0]["run"]
     steps = {step["id"]: step for step in header["steps"]}
     for entry in entries[1:]:
-        steps[entry["step"]["id"]] = entry["step"]
+        if "step" in entry:
+            steps[entry["step"]["id"]] = entry["step"]
+        else:
+            header["identity"] = entry["identity"]
     started = datetime.fromisoformat(header["started"])
     ended = max(started, datetime.fromtimestamp(path.stat().st_mtime, UTC))
     return Run.model_validate(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kbtool.gpu.build_plan import BuildPlan, choose_architecture, plan_build, sha256_of
 from kbtool.model.errors import UsageError
 from kbtool.model.finding import Finding
+from kbtool.model.identity import Identity
 from kbtool.model.kinds import declared
 from kbtool.model.kinds.build import BuildResult
 from kbtool.model.kinds.validate import ValidationResult
@@ -34,7 +35,8 @@ class Resumption:
     validated: list[ValidationResult]
 
     def restore(self, context: Context) -> None:
-        """Restore the artifact and its validation in a context."""
+        """Restore the artifact, its validation and what was read in a context."""
+        context.hold(self.run.identity or Identity())
         context.plan, context.built = self.plan, self.built
         context.validated = list(self.validated)
 
@@ -78,6 +80,7 @@ def resume(base: KnowledgeBase, run: Run, recipe: Recipe, machine: MachineInfo) 
     here, there = (machine.card, machine.cpu), (run.machine.card, run.machine.cpu)
     if here != there:
         raise UsageError(_changed(run, recipe, f"the machine ({there[0] or there[1]})"))
+    _same_identity(base, run, recipe)
     kept = {}
     for step in run.steps:
         if step.status != "passed":
@@ -93,6 +96,25 @@ def resume(base: KnowledgeBase, run: Run, recipe: Recipe, machine: MachineInfo) 
         elif isinstance(step.result, ValidationResult):
             validated.append(step.result)
     return Resumption(run, kept, plan, built, validated)
+
+
+def _same_identity(base: KnowledgeBase, run: Run, recipe: Recipe) -> None:
+    """Refuse if the manifest, the harness or anything that they read has changed.
+
+    Packages and linked libraries are compared by the workers, which load them.
+    """
+    if run.kernel is None:
+        return
+    if run.identity is None:
+        raise UsageError(
+            f"run {run.id} was made before runs recorded what the harness reads;"
+            f" start a new one: {_rerun_command(run, recipe)}"
+        )
+    files = run.identity.files
+    now = base.digests(files)
+    changed = [name for name in files if now.get(name) != files[name]]
+    if changed:
+        raise UsageError(_changed(run, recipe, ", ".join(changed)))
 
 
 def _same_plan(

@@ -11,6 +11,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kbtool.gpu.build_plan import BuildPlan
 from kbtool.model.errors import UsageError
+from kbtool.model.identity import Identity
 from kbtool.model.kernel import GIVEN, CaseValue, Kernel
 from kbtool.model.kinds import StepResult
 from kbtool.model.kinds.base import ResultBase, StepBase, names_in
@@ -63,10 +64,21 @@ class Context:
     """The artifact."""
     validated: list[ValidationResult] = field(default_factory=list)
     """Validations that passed in this run. A benchmark requires one."""
+    identity: Identity = field(default_factory=Identity)
+    """What the steps have read so far, by content."""
+    on_identity: Callable[[Identity], None] = lambda _: None
+    """Called when a step has read more."""
     mutants: list[tuple[str, Mutant]] = field(default_factory=list)
     """The kernel's mutants, each with the bug that it puts back: SESSION#bugs.ID."""
     deadline: float = 0.0
     """When the step is stopped, by ``time.monotonic``."""
+
+    def hold(self, identity: Identity) -> None:
+        """Keep what a worker has read: later workers must read the same."""
+        merged = self.identity.merged(identity)
+        if merged != self.identity:
+            self.identity = merged
+            self.on_identity(merged)
 
     @property
     def remaining(self) -> float:

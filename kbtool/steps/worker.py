@@ -17,6 +17,7 @@ from kbtool.gpu.build_plan import BuildPlan
 from kbtool.gpu.probe import card_uuid
 from kbtool.gpu.process import Completed, run_process
 from kbtool.gpu.worker import EVENT
+from kbtool.model.identity import Identity
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.kinds.build import BuildResult
@@ -26,7 +27,7 @@ from kbtool.steps.base import Context, Outcome
 from kbtool.store.lock import LockTimeoutError, lock
 from kbtool.store.private import private_folder
 
-_LAST = frozenset(("result", "unavailable", "failed"))
+_LAST = frozenset(("result", "unavailable", "refused", "failed"))
 """The final events of a worker."""
 
 
@@ -71,8 +72,10 @@ def run_worker(
     def report_progress(event: dict[str, Any]) -> None:
         context.on_progress(event["done"], event["total"], event["label"])
 
-    events = _Events(on_event or report_progress, on_line or context.on_line)
-    data = json.dumps(request).encode()
+    events = _Events(on_event or report_progress, on_line or context.on_line, context.hold)
+    data = json.dumps(
+        {**request, "root": str(context.root), "read_before": context.identity.model_dump()}
+    ).encode()
     with tempfile.NamedTemporaryFile(prefix="kbtool-request-") as file:
         if under:  # it may pass on neither its stdin nor the descriptor of the events
             file.write(data)
@@ -95,9 +98,12 @@ class _Events:
     """Reads the events of a worker, passes them on, and keeps the last one."""
 
     def __init__(
-        self, on_event: Callable[[dict[str, Any]], None], on_line: Callable[[str], None]
+        self,
+        on_event: Callable[[dict[str, Any]], None],
+        on_line: Callable[[str], None],
+        on_identity: Callable[[Identity], None],
     ) -> None:
-        self._on_event, self._on_line = on_event, on_line
+        self._on_event, self._on_line, self._on_identity = on_event, on_line, on_identity
         self._last: dict[str, Any] = {"event": "none"}
         self._at: str | None = None
 
@@ -109,6 +115,8 @@ class _Events:
             return  # the process died in the middle of a line
         if event["event"] == "at":
             self._at = event["label"]
+        elif event["event"] == "identity":
+            self._on_identity(Identity.model_validate(event["identity"]))
         elif event["event"] in _LAST:
             self._last = event
         else:
@@ -145,8 +153,8 @@ def worker_failure(event: dict[str, Any], done: Completed, doing: str) -> Outcom
     where = f", in {event['at']}" if event.get("at") else ""
     if done.timed_out:
         return Outcome("timeout", f"stopped after {done.seconds:.0f} s{where}", output=done.output)
-    if event["event"] == "unavailable":
-        return Outcome("unavailable", event["message"], output=done.output)
+    if event["event"] in {"unavailable", "refused"}:
+        return Outcome(event["event"], event["message"], output=done.output)
     if event["event"] == "failed":
         message = f"{event['message']}{where}"
         return Outcome("failed", message, error=event.get("error"), output=done.output)

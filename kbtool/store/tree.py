@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC
@@ -126,6 +127,15 @@ class KnowledgeBase:
         """Every run, oldest first. A resumed run has one entry per attempt."""
         entries = filter(None, map(self._run_in, self.run_files()))
         return sorted(entries, key=lambda e: (e.record.started, e.record.id, e.record.attempt))
+
+    def digests(self, names: Iterable[str]) -> dict[str, str]:
+        """File, relative to the root → SHA-256, for those of ``names`` that exist."""
+        paths = {name: self.root / name for name in names}
+        return {
+            name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for name, path in paths.items()
+            if path.is_file()
+        }
 
     def runs_of(self, session: str) -> list[Entry[Run]]:
         """The runs of one session, sorted by file name. Reads no other run."""

@@ -290,8 +290,12 @@ def test_a_kill_leaves_a_journal_that_becomes_a_record(second_kernel_base, kbtoo
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_what_a_step_found_before_it_was_cut_short_is_kept(second_kernel_base, kbtool, number):
     harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
+    busy = second_kernel_base / ".kbtool" / "busy"
+    busy.touch()
     cut = (
-        "    if len(inputs['x']) == 1000:\n        import os, time\n        time.sleep(2)\n"
+        "    import os, time\n"
+        f"    if len(inputs['x']) == 1000 and os.path.exists('.kbtool/busy'):\n"
+        "        time.sleep(2)\n"
         f"        os.kill(os.getppid(), {int(number)})\n        time.sleep(300)\n"
         "    out = torch.full_like(inputs['x']"
     )
@@ -320,7 +324,7 @@ def test_what_a_step_found_before_it_was_cut_short_is_kept(second_kernel_base, k
     shown = kbtool("session", "show", run.session, root=second_kernel_base)
     assert "1 of 1 case passed; 2 not reached; " in shown.out
     # The gate stays shut: nothing counts as validated.
-    harness.write_text(whole)
+    busy.unlink()
     again = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
     assert again.code == 0, again.err
     (resumed,) = (run for run in runs_of(second_kernel_base) if run.attempt == 2)
@@ -370,15 +374,18 @@ def test_resume_goes_on_at_the_step_that_failed(second_kernel_base, kbtool):
     assert "nothing to resume" in done.err
 
 
-def test_resume_keeps_the_build_and_refuses_changed_sources(second_kernel_base, kbtool):
+def test_resume_keeps_the_build_and_refuses_changed_sources(second_kernel_base, kbtool, tmp_path):
     harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
-    whole = harness.read_text()
-    harness.write_text(whole.replace('"bytes": case["n"]', '"bytes": 1 // 0'))
+    busy = second_kernel_base / ".kbtool" / "busy"
+    busy.touch()
+    work = "def work(case):\n"
+    stop = f"{work}    import os\n    1 // (not os.path.exists('.kbtool/busy'))\n"
+    harness.write_text(harness.read_text().replace(work, stop))
     first = kbtool("run-recipe", "add", root=second_kernel_base)
     assert first.code == 1
     (run,) = runs_of(second_kernel_base)
     assert [step.status for step in run.steps] == ["passed", "passed", "passed", "failed"]
-    harness.write_text(whole)
+    busy.unlink()
     header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
     source = header.read_text()
     header.write_text(source + "// changed\n")

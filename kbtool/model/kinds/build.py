@@ -47,5 +47,7 @@ class BuildResult(ResultBase):
     flags: list[str]
     sources: dict[str, Sha256]
     """File → hash."""
+    linked: dict[str, Sha256] = {}
+    """File that the manifest's ``link_flags`` name → hash."""
     specialisation: str = ""
     """The specialisation of the target that was built alone; empty where all of it was."""

@@ -66,6 +66,7 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
         timing = _Timing(
             {
                 **library_request(context.plan, context.built, context.manifest),
+                "closed": True,
                 "task": "kbtool.steps.benchmark.task:Benchmark",
                 "cases": cases,
                 "seed": context.seed,

@@ -64,6 +64,7 @@ class Profile(StepKind[ProfileStep, ProfileResult]):
         under = [str(program), *_OPTIONS, "--metrics", ",".join(metrics)]
         request: dict[str, Any] = {
             **library_request(context.plan, context.built, context.manifest),
+            "closed": True,
             "seed": context.seed,
             "threads": context.machine.cores,
         }

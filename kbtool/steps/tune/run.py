@@ -53,6 +53,7 @@ class Tune(StepKind[TuneStep, TuneResult]):
 
         request = {
             **library_request(context.plan, context.built, context.manifest),
+            "closed": True,
             "task": "kbtool.steps.tune.task:Tune",
             "cases": [entry for entry, _ in calls],
             "of": [variant for _, variant in calls],
