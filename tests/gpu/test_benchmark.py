@@ -236,7 +236,7 @@ def doubling(factor: float = 2) -> Any:
         return lambda: (inputs["x"] * times, "a second output")
 
     def raising() -> Any:
-        raise ValueError("not these, /opt/its/folder/x.h:3\nat all")
+        raise ValueError("not these\nat all")
 
     def arms(inputs: Any, variants: Any = (), peers: Any = ()) -> Any:
         calls = {
@@ -393,14 +393,14 @@ def test_whose_code_runs_is_said_before_it_runs():
 
 
 def test_a_peer_that_raises_is_absent_with_the_first_line_of_what_it_says():
-    absent = {"quick": "not these, x.h:3"}  # where it lies on this machine is no part of it
+    absent = {"quick": "not these"}
     assert [case.absent for case in timed(Clock(1.0, 1)).cases] == [absent] * 2
 
 
 def test_a_peer_that_raises_when_it_is_profiled_is_a_harness_error(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
-    with pytest.raises(HarnessError, match=r"^a: arm 'quick': not these, x.h:3$"):
+    with pytest.raises(HarnessError, match=r"^a: arm 'quick': not these$"):
         profiled_call(doubling(), {"name": "a"}, "quick", 0)
 
 

@@ -244,14 +244,14 @@ def test_an_arm_that_cannot_be_captured_is_absent_and_the_others_are_timed(card)
     def arms(number: int) -> Any:
         def stubborn() -> Any:
             if card.capturing is not None:
-                raise RuntimeError("operation not permitted, in /opt/its/x.h:3\nand more")
+                raise RuntimeError("operation not permitted\nand more")
             return torch.empty(2)
 
         return {**Arms.__call__(whole, number), "stubborn": stubborn}
 
     whole = Arms(card, 2 << 20, ours=(1e-5, 5e-6))
     result = CudaClock(5).time(arms, 2 << 20)
-    assert result.absent == {"stubborn": "cannot be captured: operation not permitted, in x.h:3"}
+    assert result.absent == {"stubborn": "cannot be captured: operation not permitted"}
     assert result.timings.keys() == result.outputs.keys() == {"ours"}
 
 
