@@ -1,4 +1,4 @@
-"""Building an attached kernel from nothing, and finding it built."""
+"""Time of a cold build of an attached kernel, and of loading it when it is built."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDS = 3
 
 def main() -> None:
     base = KnowledgeBase(find_root())
-    print("build: seconds from nothing, and of a second load (which runs no compiler)")
+    print("build: seconds of a cold build, and of a second load (which runs no compiler)")
     for entry in base.kernels.values():
         kernel = entry.record
         cold, warm = [], []
@@ -30,8 +30,8 @@ def main() -> None:
                     times.append(time.perf_counter() - started)
                 assert result.warm
         print(
-            f"  {kernel.id} cpu: {statistics.median(cold):.1f} s from nothing,"
-            f" {statistics.median(warm) * 1e3:.1f} ms found built"
+            f"  {kernel.id} cpu: {statistics.median(cold):.1f} s cold,"
+            f" {statistics.median(warm) * 1e3:.1f} ms when built"
         )
 
 

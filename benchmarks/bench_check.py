@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from generate import generate
 
 SETTLE = 2.1
-"""Seconds until the cache takes a new file up (kbtool.store.cache.SETTLED_NS)."""
+"""Seconds until the cache accepts a new file (kbtool.store.cache.SETTLED_NS)."""
 
 
 def main() -> None:
@@ -60,7 +60,7 @@ def _check(root: Path, *, cold: bool) -> float:
     done = subprocess.run(command, capture_output=True, text=True)
     seconds = time.perf_counter() - start
     if done.returncode != 0:
-        sys.exit(f"check found problems in a sound knowledge base:\n{done.stdout[:2000]}")
+        sys.exit(f"check found problems in a valid knowledge base:\n{done.stdout[:2000]}")
     return seconds
 
 

@@ -3,11 +3,11 @@
     python benchmarks/bench_ledger.py
     python benchmarks/bench_ledger.py --sessions 10000 --lines 10 --repeat 5
 
-A generated knowledge base; the peers get the very lines that ``kbtool export jsonl`` gives, in
-the shortest journal that holds them: no metadata, a transaction a session. Whole processes, in
-turn within each round, so that whatever else the machine does meets all; medians, and their ratio
-to each peer. Cold: no cache of the program's own; warm: the same question again. Files are in the
-page cache. Every sum must be the same in all of them, to the cent, or this fails.
+The knowledge base is generated. The peers get the lines of ``kbtool export jsonl`` in the shortest
+journal that holds them: no metadata, one transaction per session. Whole processes are timed in turn
+within each round, so that other load on the machine affects all of them. Reported are medians and
+their ratio to each peer. Cold: without the program's own cache; warm: the same command again. Files
+are in the page cache. The benchmark fails if any sum differs by a cent.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ for account, number in sums.items():
 
 @dataclass
 class Arm:
-    """One program, asked the same thing again and again."""
+    """One program, run with the same arguments in each round."""
 
     name: str
     command: list[str]
     read: Callable[[str], Sums] | None = None
-    """The sums in what it prints, where it is asked for them."""
+    """Reads the sums from its output, if it prints any."""
     cache: Path | None = None
     """What to remove before a cold run."""
     env: dict[str, str] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
-    """Seconds of processor time, of all its processes."""
+    """CPU seconds, of all its processes."""
     is_peer: bool = False
     expected: int = 0
-    """The exit status of a good answer."""
+    """The exit status of success."""
 
     def ask(self) -> Sums | None:
         if self.cache is not None:
@@ -133,7 +133,7 @@ def main() -> None:
 
 
 def _cpu() -> float:
-    """Processor time of every child that has ended."""
+    """CPU seconds of all children that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -2,10 +2,10 @@
 
     python benchmarks/bench_site.py [SESSIONS ...]
 
-For each: pages and seconds from cold (no cache, an empty folder), with the seconds of processor
-time that all processes took; bytes of the middle page and of the largest pages; the index of the
-search, and the seconds from a key to the first answer in a browser, where there is one; the seconds
-until a record that was changed is on its page in ``serve``, and on every other page that shows it.
+For each: pages and seconds of a cold build (no cache, an empty folder), with the CPU seconds of all
+processes; bytes of the median page and of the largest pages; size of the search index, and seconds
+from a key press to the first answer in a browser, if there is one; seconds in ``serve`` until a
+changed record is shown on its own page, and on every other page that shows it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kbtool.site.paging import ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 40_000
-"""Bytes that a page aims to stay below, its charts left out."""
+"""The aim for the bytes of a page without its charts."""
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 ANSWER = """async word => {
   const field = document.querySelector(".md-search__input");
@@ -54,8 +54,8 @@ def measure(name: str, root: Path, out: Path, word: str) -> None:
     processor = _processor_time() - processor
     sizes = {path: path.stat().st_size for path in out.rglob("*.html")}
     index = (out / "search" / "search_index.js").stat().st_size
-    print(f"{name}: {built.pages} pages in {built.seconds:.1f} s ({processor:.1f} s of processor)")
-    print(f"  page: {statistics.median(sizes.values()) / 1e3:.0f} kB in the middle;", end=" ")
+    print(f"{name}: {built.pages} pages in {built.seconds:.1f} s ({processor:.1f} s CPU)")
+    print(f"  page: {statistics.median(sizes.values()) / 1e3:.0f} kB median;", end=" ")
     large = sorted(((size, path) for path, size in sizes.items() if size > LIMIT), reverse=True)
     print(f"{len(large)} over {LIMIT / 1e3:.0f} kB", end="")
     print("".join(f", {p.relative_to(out)} {size / 1e3:.0f} kB" for size, p in large[:4]))
@@ -63,7 +63,7 @@ def measure(name: str, root: Path, out: Path, word: str) -> None:
 
 
 def first_search(out: Path, word: str) -> str:
-    """From a page that has just been opened from its folder: to read the index counts."""
+    """The time on a page just opened from its folder, so that loading the index counts."""
     chromium = next(filter(None, map(shutil.which, CHROMIUM)), None)
     if chromium is None:
         return "no browser to search in"

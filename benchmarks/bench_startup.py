@@ -2,8 +2,8 @@
 
     python benchmarks/bench_startup.py
 
-The two take turns, so that whatever else the machine does meets both. The ratio of the medians is
-what to watch; seconds differ from machine to machine.
+The two take turns, so that other load on the machine affects both. Watch the ratio of the medians;
+seconds differ from machine to machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Make a knowledge base of any size, in the manner of a real one; the same one every time."""
+"""Generate a knowledge base of any size that resembles a real one; always the same for a size."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ recipes:
 KINDS = ("gpu", "ai", "engineer")
 FIRST_DAY = datetime(2010, 1, 1, 9, tzinfo=UTC)
 RUNS_EVERY = 20
-"""One session in so many has a run."""
+"""Every how many sessions one has a run."""
 
 
 def generate(root: Path, sessions: int, lines: int = 3, seed: int = 1) -> None:

@@ -1,1 +1,1 @@
-"""From a knowledge base to a folder of HTML: the source files, mkdocs, and the server."""
+"""Builds a knowledge base into a folder of HTML: source files, mkdocs, and the server."""

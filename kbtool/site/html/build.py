@@ -1,4 +1,4 @@
-"""From a knowledge base to a folder of HTML: write the tree, then run mkdocs on it."""
+"""Build a knowledge base into a folder of HTML: write the tree, then run mkdocs on it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from kbtool.store.private import private_folder
 from kbtool.store.tree import KnowledgeBase
 
 _ASIDE = ["*~*.md", "/tags/"]
-"""Pages that no navigation has, whatever mkdocs.yml says: parts of pages, and those of tags."""
+"""Pages that are never in the navigation: parts of pages, and tag pages."""
 
 MARKER = ".kbtool-site"
-"""In a folder that a site was built into: mkdocs empties the folder that it builds into."""
+"""The file that marks a built site. mkdocs empties its output folder, so only such a folder or an
+empty one is accepted."""
 
 
 class Built(NamedTuple):
-    """What a build did."""
+    """The outcome of a build."""
 
     pages: int
     seconds: float
     home: Path
     problems: list[str]
-    """Records left out, then mkdocs's warnings; a strict build with any has failed."""
+    """Records left out, then mkdocs's warnings; a strict build fails if there are any."""
 
 
 def build(root: Path, out: Path, today: date | None = None) -> Built:
@@ -53,16 +54,16 @@ def build(root: Path, out: Path, today: date | None = None) -> Built:
 
 
 def write_source(root: Path, today: date | None = None) -> tuple[Written, list[str]]:
-    """Write the tree that mkdocs builds from; what was written, and the records left out."""
+    """Write the tree that mkdocs builds from; returns what was written and what was left out."""
     if (root / SOURCE).is_symlink():
-        raise UsageError(f"{root / SOURCE} is a link, and what it leads to would be cleared")
+        raise UsageError(f"{root / SOURCE} is a link, and its target would be cleared; remove it")
     base = KnowledgeBase(root)
     written = write(private_folder(root, Path(SOURCE).name), source_files(base, today))
     return written, [str(finding) for finding in base.findings]
 
 
 def require_mkdocs() -> None:
-    """Refuse, with the command to type, where the site extra is not installed."""
+    """Refuse if the site extra is not installed, and give the command that installs it."""
     os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
     for module in ("mkdocs", "material", "markdown_it", "mdit_py_plugins", "latex2mathml"):
         if importlib.util.find_spec(module) is None:
@@ -72,7 +73,7 @@ def require_mkdocs() -> None:
 
 
 def run_mkdocs(root: Path, out: Path) -> tuple[Engine, list[str]]:
-    """Build the written tree; what can build pages of it again, and mkdocs's warnings.
+    """Build the written tree. Returns the engine, for later updates, and mkdocs's warnings.
 
     Raises:
         MachineError: mkdocs could not build at all.
@@ -117,9 +118,9 @@ def load_config(root: Path, out: Path) -> Any:
 
 
 def _complete_navigation(config: Any) -> None:
-    """Add the generated pages that the navigation of mkdocs.yml neither has nor leaves out.
+    """Add the generated pages that mkdocs.yml neither has in its navigation nor leaves out.
 
-    mkdocs.yml says the order. One that is older than a page of kbtool still leads to it.
+    mkdocs.yml sets the order. Pages that are newer than a mkdocs.yml are reached all the same.
     """
     if config.nav is None:
         return  # mkdocs lists every page
@@ -148,6 +149,6 @@ def _check_out(out: Path) -> None:
     if (out / "404.html").exists() and (out / "search").is_dir():
         return  # built by mkdocs itself
     raise UsageError(
-        f"{out} holds files that are no site, and a build would delete them; name an empty folder"
+        f"{out} holds files other than a site, and a build would delete them; name an empty folder"
         " with --out"
     )

@@ -1,9 +1,9 @@
-"""Heavy pages, cut into parts, with the links to what moved (ADR 0021).
+"""Split large pages into parts, and update the links to moved anchors (ADR 0021).
 
-A page is cut at its headings, a long table between rows, a source where its page says so. The first
-part keeps the address; the others stand beside it and are named after the place where they begin.
-A link to an anchor leads to the part that has it; an address that was noted before a page was cut
-is led on by ``assets/pages.js``.
+A page is split at its headings, a long table between rows, a source file at the marks of its page.
+The first part keeps the address; the others are in the same folder, named after the heading with
+which they begin. Links to anchors lead to the part that has the anchor; ``assets/pages.js``
+redirects addresses from before a page was split.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from kbtool.markdown.markup import bullets, clipped, heading, join, slug
 from kbtool.site import addresses as at
 
 BUDGET = 20_800
-"""Bytes of HTML that a part may have, by ``weight``: with the theme around it, and the list of
-parts, less than 40 kB."""
+"""The most bytes of HTML of a part, by ``weight``. With the theme and the list of parts that is
+less than 40 kB."""
 
 _TAIL = 1_500
-"""A last part of so little goes on the page before it."""
+"""A last part that is smaller is added to the part before it."""
 
 _LIGHT = BUDGET // 4
-"""Characters that are never heavy, whatever they are: most pages are not looked at closely."""
+"""Pages with fewer characters are never split, so their weight is not computed."""
 
 _LONGEST = 100
-"""Characters of a heading that the title of a part, and a list of parts, have."""
+"""The most characters of a heading in the title of a part and in a list of parts."""
 
 _LISTED = 2_500
-"""A list of parts that is heavier names no more than it has to."""
+"""A list of parts that would be larger names only the parts."""
 
 
 class _Heading(NamedTuple):
@@ -45,26 +45,26 @@ class _Heading(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """What stands together: a heading and what is under it, or a table's rows."""
+    """Text that is not split further: a heading with the text under it, or rows of a table."""
 
     text: str
     under: tuple[_Heading, ...] = ()
-    """The headings that it is under, its own last; none where a page begins."""
+    """The headings above it, its own last; none at the start of a page."""
     goes_on: bool = False
-    """Whether its rows are of a table that began before it."""
+    """Whether it continues a table that began in an earlier piece."""
 
 
 class _Part(NamedTuple):
-    """What is one page of several."""
+    """One of the pages that a page was split into."""
 
     page: str
     name: str
-    """The heading that it begins with; of the first the page's title."""
+    """The heading with which it begins; for the first part, the page's title."""
     pieces: Sequence[_Piece]
 
 
 def divided(pages: Mapping[str, str]) -> dict[str, str]:
-    """Every page, those that are heavy in parts; path → Markdown.
+    """All pages, with large ones split into parts; path → Markdown.
 
     Args:
         pages: path → Markdown, with or without front matter.
@@ -89,18 +89,18 @@ def divided(pages: Mapping[str, str]) -> dict[str, str]:
 
 _CHART = re.compile(r'(<(?:div|span) class="kb-(?:chart|spark|bars)\b[^>]*>)<svg.*?</svg>')
 _REFERENCE = re.compile(r"&#(?!(?:34|38|39|60|62);)\d+;")
-"""What ``lean`` writes as the character that it stands for."""
+"""Character references that ``lean`` replaces by the character."""
 _HEADED = 400
-"""What a heading costs, here and in the table of contents."""
+"""The bytes of a heading, on the page and in the table of contents."""
 _LINK, _CELL, _ITEM, _COLUMN = "](", " | ", "\n- ", "---"
 _HEADINGS = re.compile(r"^#{2,6} ", re.MULTILINE)
 _FENCED = re.compile(r"^```(\w+).*?^```", re.MULTILINE | re.DOTALL)
 _COLOURED = {"cpp": 5, "python": 5, "yaml": 5}
-"""Language → bytes of tags for each byte of code; others have about as many as they have text."""
+"""Language → bytes of tags per byte of code; other languages have about 1."""
 
 
 def weight(text: str) -> int:
-    """Bytes of HTML, nearly, that Markdown becomes; charts do not count."""
+    """The approximate bytes of HTML of a Markdown text, without charts."""
     plain = _REFERENCE.sub("x", _CHART.sub(r"\1", text))
     return (
         len(plain.encode())
@@ -115,7 +115,7 @@ def weight(text: str) -> int:
 
 
 def mark(anchor: str, name: str) -> str:
-    """Where a page that has no headings may be cut: what follows has an anchor and a name."""
+    """A mark at which a page without headings may be split; the text after it gets this name."""
     return f"<!-- part {anchor} {name} -->"
 
 
@@ -168,7 +168,7 @@ def _title(text: str) -> re.Match[str]:
 
 
 def _part_name(under: Sequence[_Heading], names: Mapping[str, int]) -> str:
-    """The last of these headings, with the one above it where others on the page have its name."""
+    """The last of these headings, with the one above it if its name is not unique on the page."""
     own = under[-1]
     above = [one.name for one in under if one.level < own.level][-1:]
     alike = any(names[one.name] > 1 for one in under if one.level == own.level)
@@ -180,8 +180,8 @@ def _beside(path: str, anchor: str) -> str:
 
 
 def _finer(piece: _Piece, heavy: int, room: int) -> list[_Piece]:
-    """A piece that does not fit, in several: for being heavy, or to fill a page that has little on
-    it; nothing where it goes on the next page as it is."""
+    """The pieces of a piece that does not fit, because it is too large or to fill a page with much
+    room; empty if it goes on the next page unsplit."""
     if heavy <= BUDGET and room < BUDGET // 2:
         return []
     for level in (2, 3, 4):
@@ -192,7 +192,7 @@ def _finer(piece: _Piece, heavy: int, room: int) -> list[_Piece]:
 
 
 def _cut(piece: _Piece, level: int) -> Iterator[_Piece]:
-    """A piece before each heading of ``level`` or above, and at each mark."""
+    """``piece``, split before each heading of ``level`` or above and at each mark."""
     lines: list[str] = []
     under = piece.under
     for line, found in _lines(piece.text):
@@ -212,7 +212,7 @@ def _cut(piece: _Piece, level: int) -> Iterator[_Piece]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
-    """Each line, matched where it is a heading, which no line of a block of code is."""
+    """Each line, with its match if it is a heading; lines of code blocks are none."""
     fenced = False
     for line in text.splitlines():
         fenced ^= bool(_FENCE.match(line))
@@ -220,8 +220,8 @@ def _lines(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
 
 
 def _named(found: re.Match[str]) -> _Heading:
-    """A heading without its links, and no longer than a title may be; its anchor is the one it
-    states, or the one Markdown makes."""
+    """A heading without links, shortened to a title; its anchor is the one that it states, or the
+    one that Markdown generates."""
     stated = _SPAN.findall(found["name"])
     name = _LINKED.sub(r"\1", _SPAN.sub("", found["name"]))
     anchor = found["id"] or (stated[0] if stated else slug(html.unescape(name)))
@@ -244,8 +244,8 @@ _SHUTTING = re.compile(r"\A(?:\s*</(?:div|details)>)+")
 
 
 def _by_rows(piece: _Piece, room: int) -> list[_Piece]:
-    """A piece that is heavy for its longest table, as several with some of the rows each; the first
-    of them has ``room``."""
+    """A piece that is too large because of its longest table, split between rows; the first part
+    has ``room``."""
     tables = list(_ROWS.finditer(piece.text))
     if not tables:
         return []
@@ -281,7 +281,7 @@ def _by_rows(piece: _Piece, room: int) -> list[_Piece]:
 
 
 def _continued(piece: _Piece, time: int) -> _Piece:
-    """A piece that goes on for the so manieth time, under a heading of its own."""
+    """The ``time``-th continuation of a table, under a heading of its own."""
     own = piece.under[-1] if piece.under else _Heading(2, "List", "list")
     again = f" ({time})" if time > 1 else ""
     more = _Heading(own.level, f"{own.name}, continued{again}", f"{own.anchor}-{time + 1}")
@@ -289,10 +289,10 @@ def _continued(piece: _Piece, time: int) -> _Piece:
 
 
 def _written(text: str, parts: Sequence[_Part]) -> dict[str, str]:
-    """Each part as a page that says where the others are."""
+    """Each part as a page with links to the other parts."""
     front = _FRONT.match(text)
     head = front[0] if front else ""
-    # What is said of a record once: its tags, and where its JSON is.
+    # The front matter that only the first part keeps: the tags, and the address of the JSON.
     others = re.sub(r"^(?:tags|tag_pages):\n(?:  .*\n)+|^twin: .*\n", "", head, flags=re.MULTILINE)
     title = _title(text)
     made = {}
@@ -313,7 +313,7 @@ def _written(text: str, parts: Sequence[_Part]) -> dict[str, str]:
 
 
 def _levelled(text: str) -> str:
-    """Headings as deep as they are nested here: what was above one may be on another part."""
+    """Heading levels without gaps: a heading's parent may be on another part."""
     above: list[int] = []
     lines = []
     for line, found in _lines(text):
@@ -326,8 +326,8 @@ def _levelled(text: str) -> str:
 
 
 def _listed(parts: Sequence[_Part], here: _Part) -> str:
-    """What is on which part: every heading that the page was cut at, or those of the second level
-    and those that parts begin with."""
+    """The list of parts: every heading at which the page was split, or only those of the second
+    level and those with which parts begin."""
     pieces = [(part, piece) for part in parts for piece in part.pieces if piece.under]
     listed = _lines_of(pieces, here)
     if weight(listed) > _LISTED:
@@ -353,7 +353,7 @@ def _listed(parts: Sequence[_Part], here: _Part) -> str:
 
 
 def _lines_of(pieces: Iterable[tuple[_Part, _Piece]], here: _Part) -> str:
-    """A line for headings side by side on a part, and for each with what is cut from it."""
+    """The lines of the list: headings on the same part share a line, one with parts has its own."""
     lines: list[str] = []
     side_by_side: _Part | None = None
     for _, group in groupby(pieces, lambda one: one[1].under[0]):
@@ -369,9 +369,9 @@ def _lines_of(pieces: Iterable[tuple[_Part, _Piece]], here: _Part) -> str:
 
 
 def _entry(part: _Part, piece: _Piece, here: _Part) -> str:
-    """A link to a piece; bold where it is on the part at hand."""
+    """A link to a piece; bold if it is on this part."""
     *above, own = piece.under
-    # What goes on needs no name again: it stands after what it goes on with.
+    # A continuation comes after the piece that it continues, so it needs no name.
     name = own.name.removeprefix(f"{above[-1].name}, ") if above else own.name
     linked = at.link(name, f"{part.page}#{own.anchor}", here.page)
     return f"**{linked}**" if part is here else linked
@@ -389,14 +389,14 @@ _IN_HTML = re.compile(r'href="(?P<target>[^"]*(?:#|&#35;)[^"]*)"')
 def _relinked(
     text: str, page: str, own: str, cut: set[str], moved: Mapping[tuple[str, str], str]
 ) -> str:
-    """``text`` with its links to anchors of pages that were cut.
+    """``text`` with its links to anchors of split pages updated.
 
     Args:
-        text: of a page, or of a part of one.
+        text: the text of a page, or of a part of one.
         page: its path.
-        own: the path that it had before pages were cut.
-        cut: the pages that were.
-        moved: page before and anchor → part that has the anchor.
+        own: the path that it had before pages were split.
+        cut: the pages that were split.
+        moved: (page before, anchor) → part that has the anchor.
     """
     find = partial(_found, page=page, own=own, cut=cut, moved=moved)
 
@@ -421,7 +421,7 @@ def _found(
     cut: set[str],
     moved: Mapping[tuple[str, str], str],
 ) -> str | None:
-    """The link on ``page`` to an anchor; ``None`` where that page was not cut."""
+    """The link on ``page`` to an anchor; ``None`` if that page was not split."""
     target = posixpath.normpath(posixpath.join(posixpath.dirname(own), path)) if path else own
     if target not in cut:
         return None

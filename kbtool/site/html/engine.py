@@ -1,8 +1,8 @@
-"""mkdocs's build in its own order, the pages shared among processors, and of changed pages alone.
+"""mkdocs's build with the pages rendered in parallel, and rebuilds of changed pages only.
 
-mkdocs renders one page after the other in one process, and all of them again when one has changed.
-What it does with a page depends on that page and on little else, so here the pages are shared out
-to forks (ADR 0018). Everything else is mkdocs's own: its configuration, its plugins, its theme.
+mkdocs renders all pages in one process, and all of them again when one has changed. Rendering a
+page depends on little but that page, so here forked processes share the pages (ADR 0018).
+Everything else is mkdocs's own: configuration, plugins, theme and the order of the steps.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 OVERRIDES = Path(__file__).parents[1] / "overrides"
-"""Templates that stand before the theme's own."""
+"""Templates that replace the theme's own."""
 
 SHAREABLE = frozenset({"search", "tags", "offline"})
-"""Plugins of which it is known what they keep from page to page; ``material/`` left out."""
+"""Plugins whose state from page to page is handled here; without the prefix ``material/``."""
 
 _WORTH_A_FORK = 60
-"""Fewer pages than this are rendered sooner than a process is made for them."""
+"""Rendering fewer pages than this is faster than starting a process for them."""
 
 
 class Rendered(NamedTuple):
-    """What rendering a page's Markdown made, in a form that goes from process to process."""
+    """A page whose Markdown was rendered, in a form that can be sent between processes."""
 
     content: str
     toc: Any
@@ -40,22 +40,22 @@ class Rendered(NamedTuple):
     links: dict[str, dict[str, str]]
     """Path of a page → anchor → the link as written."""
     logged: list[tuple[int, str]]
-    """Level and text of what mkdocs had to say."""
+    """Level and text of mkdocs's log messages."""
 
 
 class Placed(NamedTuple):
-    """What a page that was put into its template and written leaves behind."""
+    """A page that was put into its template and written."""
 
     entries: list[dict[str, Any]]
-    """What the search finds of it."""
+    """Its entries in the search index."""
     logged: list[tuple[int, str]]
 
 
 class Engine:
-    """A site that is built whole, then page by page where pages change.
+    """A site that is built once as a whole; then only pages that change are built.
 
     Args:
-        config: mkdocs's, loaded; ``site_dir`` is emptied by ``build``.
+        config: mkdocs's loaded configuration; ``build`` empties its ``site_dir``.
     """
 
     def __init__(self, config: Any) -> None:
@@ -82,7 +82,7 @@ class Engine:
         clean_directory(config.site_dir)
         files = get_files(config)
         env = config.theme.get_env()
-        env.trim_blocks = env.lstrip_blocks = True  # a third of a page is the indentation of tags
+        env.trim_blocks = env.lstrip_blocks = True  # a third of a page is indentation
         files.add_files_from_theme(env, config)
         self.files = config.plugins.on_files(files, config=config)
         set_exclusions(self.files, config)
@@ -106,10 +106,10 @@ class Engine:
         config.plugins.on_post_build(config=config)
 
     def show(self, changed: Sequence[str]) -> None:
-        """Build these pages again as far as they stand alone: no other page, and not the search.
+        """Build only these pages again, without the pages that show them and the search index.
 
         Args:
-            changed: paths in ``docs_dir``; those that the last build did not have are passed over.
+            changed: paths in ``docs_dir``; those that the last build did not have are skipped.
         """
         files = [self.files.get_file_from_path(path) for path in changed]
         pages = [file.page for file in files if file is not None and file.page is not None]
@@ -119,10 +119,10 @@ class Engine:
         self._place(pages)
 
     def update(self, changed: Sequence[str]) -> bool:
-        """Bring the site up to date; whether that could be done without building it whole.
+        """Bring the site up to date; returns whether that was possible without a full build.
 
-        Where it could not, because a file is new or gone, or the title of a page changed that
-        every page has in its navigation, nothing was built.
+        If a file is new or gone, or the title of a page in the navigation has changed, nothing is
+        built and a full build is needed.
 
         Args:
             changed: paths in ``docs_dir``; every file that differs from the last build.
@@ -144,7 +144,7 @@ class Engine:
         return True
 
     def _lists_of_tags(self) -> list[Any]:
-        """The pages that list what has which tag, rendered anew: any page may have changed them."""
+        """Render the tag pages again: a change of any page may change them."""
         plugins = self.config.plugins
         plugin = plugins.get("material/tags") or plugins.get("tags")
         if plugin is None:
@@ -225,9 +225,9 @@ _work: Callable[[int], Any]
 
 
 def shared(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """``work`` on each of ``items``, in forks of this process where it pays; the results in order.
+    """The results of ``work`` on each of ``items``, in order; in forks of this process if faster.
 
-    What ``work`` does to anything but its result is lost.
+    Other effects of ``work`` are lost.
     """
     processes = min(len(items) // _WORTH_A_FORK, _processors())
     if processes < 2 or "fork" not in multiprocessing.get_all_start_methods():
@@ -235,7 +235,7 @@ def shared(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     global _work
     _work = lambda place: work(items[place])  # noqa: E731 - forks inherit it, nothing is pickled
     gc.collect()
-    gc.freeze()  # a collection in a fork would touch, and so copy, every page of memory
+    gc.freeze()  # garbage collection in a fork would touch, and so copy, all memory
     try:
         with multiprocessing.get_context("fork").Pool(processes) as pool:
             return pool.map(_called, range(len(items)), chunksize=8)
@@ -257,13 +257,13 @@ _TAG = re.compile(r"<[^>]*>")
 
 
 def _without_tags(entry: dict[str, Any]) -> dict[str, Any]:
-    """An entry of the search index with words only: a third smaller, and a tag is not found."""
+    """An entry of the search index without HTML tags: a third smaller, and tags are not found."""
     text = " ".join(_TAG.sub(" ", entry["text"]).split())
     return {**entry, "title": _TAG.sub("", entry["title"]), "text": text}
 
 
 class LogCapture(logging.Handler):
-    """Keeps what mkdocs has to say from the printer, for as long as it is entered."""
+    """Captures the log messages of mkdocs instead of printing them, while it is entered."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)

@@ -1,8 +1,8 @@
-"""A built page in fewer bytes, of which a browser makes the same.
+"""Shrink a built page without changing what a browser shows.
 
-The theme indents its templates; Markdown closes what need not be closed, and says of every cell
-what is true of its column; text of records comes as character references, which guarded it on its
-way through Markdown and templates. None of that is worth sending.
+The theme indents its templates; Markdown writes end tags that HTML does not need, and repeats the
+alignment of a column in every cell; text of records contains character references, which were
+needed only while it went through Markdown and templates. All of that is removed.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 
 COLUMNS = 32
-"""So many columns ``assets/tables.css`` can tell alignment and width of."""
+"""The number of columns whose alignment and width ``assets/tables.css`` can set."""
 
 _REFERENCE = re.compile(r"&#(\d+);")
 _KEPT = re.compile(r"(<(?:pre|script|style|svg|math|textarea)\b.*?</(?:pre|script|style|svg|math|"
                    r"textarea)>)", re.DOTALL)  # fmt: skip
 _SPACES = re.compile(r"\s{2,}")
 _CLOSING = re.compile(r"</(?:li|td|tr)>")
-"""What the next such element, or the end of the one around it, closes as well. Not the heads of
-columns: the space after their words would let a line break before the arrow of sorting."""
+"""End tags that are implied by the next element or the end of the parent. ``</th>`` is kept: the
+space after its words would allow a line break before the sort arrow."""
 _COLOURLESS = re.compile(r'<span class="w">([ \t]*)</span>|<span></span>')
-"""Elements that code has around spaces and before its first line."""
+"""Elements that the highlighter puts around spaces and before the first line."""
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _CELL = re.compile(
     r'<tr>|<td(?P<right> style="text-align: right;")?(?P<more>[^>]*)>'
@@ -56,7 +56,7 @@ def _space(found: re.Match[str]) -> str:
 
 
 def _columns(found: re.Match[str]) -> str:
-    """A table that says itself which of its columns are of figures and which have sentences."""
+    """A table with the numbers of its right-aligned and of its wide columns as attributes."""
     marked: dict[str, set[int]] = {"right": set(), "long": set()}
     column = 0
 

@@ -22,17 +22,17 @@ POLL_SECONDS = 0.2
 
 
 def watched(root: Path) -> Iterator[Path]:
-    """What a change in rebuilds the site: the records, not the tree made from them."""
+    """The folders and files that are watched: the records, not the tree made from them."""
     yield from (root / name for name in WATCHED if (root / name).exists())
 
 
 class Live:
-    """A site that is brought up to date in two steps: what changed, then whatever shows it.
+    """A site that is updated in two steps: the pages of changed records, then all other pages.
 
     Args:
         root: the knowledge base.
         out: the folder to build into.
-        say: takes lines for the person at the terminal.
+        say: prints a line on the terminal.
     """
 
     def __init__(self, root: Path, out: Path, say: Callable[[str], None]) -> None:
@@ -44,9 +44,9 @@ class Live:
         self._shown: set[str] = set()
 
     def show(self) -> bool:
-        """Build the pages of the records that changed since the last call; whether there are any.
+        """Build the pages of the records that changed since the last call; returns whether any did.
 
-        They are on them within a second or two, however many other records there are.
+        That takes a second or two, however many other records there are.
         """
         before, self._stamps = self._stamps, _stamps(self.root)
         changed = {path for path, stamp in self._stamps.items() if before.get(path) != stamp}
@@ -56,7 +56,7 @@ class Live:
             self._engine = None
             return False
         base = KnowledgeBase(self.root)
-        # A session and a kernel are folders, and what is in one is shown on the record's page.
+        # A session or a kernel is a folder; all files in it are shown on the record's page.
         folders = {"/".join(path.split("/")[:2]) for path in changed}
         kinds: tuple[Mapping[str, Entry[Any]], ...] = (base.sessions, base.patterns, base.kernels)
         records = {
@@ -72,7 +72,7 @@ class Live:
         return bool(written)
 
     def bring_up_to_date(self) -> int:
-        """Build all that is not up to date; how many source files that came from."""
+        """Build all pages that are out of date; returns how many source files had changed."""
         written, problems = write_source(self.root, date.today())
         changed = [*self._shown.union(written.changed), *written.removed]
         with LogCapture() as logged:
@@ -106,7 +106,7 @@ def _stamps(root: Path) -> dict[str, tuple[int, int]]:
 
 
 def free_port(port: int) -> int:
-    """``port``, or any free one for 0; a taken port is told before the first build."""
+    """``port``, or a free one for 0. A port in use is reported before the first build."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -121,7 +121,7 @@ def serve(root: Path, port: int, say: Callable[[str], None]) -> None:
     """Serve the site on the loopback interface until interrupted.
 
     Raises:
-        MachineError: mkdocs is not installed, or the port is taken.
+        MachineError: mkdocs is not installed, or the port is in use.
     """
     require_mkdocs()
     from mkdocs.livereload import LiveReloadServer
@@ -131,10 +131,10 @@ def serve(root: Path, port: int, say: Callable[[str], None]) -> None:
         live = Live(root, Path(folder), say)
 
         def rebuild() -> None:
-            # A record that is half-edited must not end the server.
+            # A half-edited record must not end the server.
             try:
                 if live.show():
-                    # Its pages are shown now, and the rest is a change of its own.
+                    # Show its pages now; the other pages are updated after that.
                     with server._rebuild_cond:
                         server._want_rebuild = True
                 else:

@@ -1,7 +1,6 @@
-"""The pages as files: written where they changed, removed where they are stale.
+"""Write the pages as files: only those that changed, and remove stale ones.
 
-What changed is what is written, so that a server watching the tree rebuilds when there is
-something new and at no other time.
+So a server that watches the tree rebuilds only when something has changed.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _STATIC = {".css", ".js", ".svg", ".png", ".txt"}
 
 
 class Written(NamedTuple):
-    """What writing a tree did, as paths relative to it."""
+    """The files that were written and removed, as paths relative to the tree."""
 
     pages: int
     changed: list[str]
@@ -42,7 +41,7 @@ class Written(NamedTuple):
 
 
 def packaged(name: str) -> Path:
-    """A file or folder that comes with kbtool: installed with it, or in its checkout."""
+    """A file or folder of kbtool itself: installed with it, or in its checkout."""
     installed = _HERE / "packaged" / name
     return installed if installed.exists() else _HERE.parents[1] / name
 
@@ -50,9 +49,8 @@ def packaged(name: str) -> Path:
 def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, bytes]:
     """Everything that the site is built from: path → content.
 
-    Hand-written pages are kbtool's own guide, then the knowledge base's ``docs/``; where paths
-    collide the later one stands, and a page written by hand stands before a generated one only
-    where it is the index of decisions.
+    Hand-written pages are kbtool's own guide, then the knowledge base's ``docs/``, which wins if
+    paths collide. A generated page wins over a hand-written one, except the index of decisions.
     """
     prose, index = _read(base)
     written = {path: document(index, text, path) for path, text in prose.items()}
@@ -71,7 +69,7 @@ def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, by
 
 
 def record_files(base: KnowledgeBase, records: Container[str]) -> dict[str, bytes]:
-    """The pages of these sessions, patterns and kernels alone, with the bugs and runs on them."""
+    """Only the pages of these sessions, patterns and kernels, with their bugs and runs."""
     _, index = _read(base)
     own = {at.session_page(name) for name in index.sessions if name in records}
     own |= {at.pattern_page(name) for name in index.patterns if name in records}
@@ -83,7 +81,7 @@ def record_files(base: KnowledgeBase, records: Container[str]) -> dict[str, byte
 
 
 def _read(base: KnowledgeBase) -> tuple[dict[str, str], Index]:
-    """What people wrote as pages, and the index."""
+    """The hand-written pages, and the index of the records."""
     prose = {**_guide(), **documents(base)}
     return prose, Index(base, prose.get(at.GLOSSARY, ""))
 
@@ -96,7 +94,7 @@ def write(target: Path, files: Mapping[str, bytes]) -> Written:
 
 
 def write_changed(target: Path, files: Mapping[str, bytes]) -> list[str]:
-    """Write those of ``files`` that ``target`` does not hold as they are; which they were."""
+    """Write those of ``files`` that are missing or different in ``target``; returns their paths."""
     changed = []
     for path, content in files.items():
         file = target / path
@@ -109,7 +107,7 @@ def write_changed(target: Path, files: Mapping[str, bytes]) -> list[str]:
 
 def _remove_stale(target: Path, wanted: set[Path]) -> list[str]:
     removed = []
-    # Deepest first: a folder is empty, and can go, once what was in it has gone.
+    # Deepest first, so that a folder is empty when its turn comes.
     for path in sorted(target.rglob("*"), key=lambda p: len(p.parts), reverse=True):
         if path.is_dir() and not path.is_symlink():
             if not any(path.iterdir()):
@@ -121,15 +119,15 @@ def _remove_stale(target: Path, wanted: set[Path]) -> list[str]:
 
 
 def _place(root: Path) -> Place:
-    """What the site's settings call it, and where they say that it is published.
+    """The site's name and address from its settings.
 
-    Read as text, because settings may name Python objects, which only mkdocs has to know.
+    They are read as text, because the settings may name Python objects that only mkdocs can load.
     """
     own = root / "mkdocs.yml"
     try:
         node = yaml.compose((own if own.is_file() else packaged("mkdocs.yml")).read_text("utf-8"))
     except yaml.YAMLError:
-        node = None  # mkdocs will say what is wrong with them
+        node = None  # mkdocs will report what is wrong with them
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
     found = {
         key.value: value.value
