@@ -1,4 +1,4 @@
-"""The kinds of step that a recipe may have, one folder a kind."""
+"""The kinds of step that a recipe may have, one folder per kind."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ class Outcome:
     error: str | None = None
     """The first real error, as printed."""
     output: str = ""
-    """What the step printed, for the symptoms of patterns to be searched in."""
+    """What the step printed; the symptoms of patterns are searched in it."""
     symptoms: str = ""
-    """Lines for them to be searched in although the step passed."""
+    """Lines in which symptoms are searched even if the step passed."""
 
 
 @dataclass
@@ -167,7 +167,7 @@ class Context:
     def chosen(
         self, case_sets: str, case: str, variant: str | None = None
     ) -> list[tuple[str, dict[str, CaseValue]]]:
-        """The one case that ``case`` names or describes; where it is empty, every case of the sets
+        """The one case that ``case`` names or describes; if it is empty, every case of the sets
         that the built target, or one variant of it, takes.
 
         Raises:

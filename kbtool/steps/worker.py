@@ -61,12 +61,12 @@ def run_worker(
     Args:
         request: the fields of a ``kbtool.gpu.task.Task``; ``task`` is its class: ``module:class``.
         context: of the step.
-        timeout: seconds; what is left to the step where not given.
-        under: a program, with its arguments, that runs the worker and watches it.
+        timeout: seconds. Default: the time that the step has left.
+        under: a program, with its arguments, that runs the worker, such as a profiler.
         env: variables to add.
-        on_event: called with each event before the last; tells the progress where not given.
-        on_line: called with each line that it prints; shows it where not given.
-        on_tick: called several times a second; tells that time passes where not given.
+        on_event: called with each event before the last. Default: reports the progress.
+        on_line: called with each line that the worker prints. Default: shows it.
+        on_tick: called several times a second. Default: the context's ``on_tick``.
     """
 
     def report_progress(event: dict[str, Any]) -> None:
@@ -123,7 +123,7 @@ class _Events:
             self._on_event(event)
 
     def read_line(self, line: str) -> None:
-        """A line of output, which holds an event where the worker has nowhere else to write."""
+        """A line of output; under another program it may hold an event."""
         if line.startswith(EVENT):
             self.read(line.removeprefix(EVENT).encode())
         else:
@@ -135,11 +135,11 @@ class _Events:
 
 
 def own_package() -> dict[str, str]:
-    """Variables that let another Python import this very package, and nothing from the folder that
-    it is started in: a checkout that is not installed was found there by ``python -m kbtool``."""
+    """Environment variables with which another Python imports this package, and nothing from its
+    current folder: ``python -m kbtool`` may have found this package there."""
     variables = {"PYTHONSAFEPATH": "1"}
     parent = str(Path(kbtool.__file__).parents[1])
-    # What is installed is found, and its folder ahead of Python's own would hide modules of that.
+    # An installed package is found anyway; its folder on PYTHONPATH could hide Python's modules.
     if parent not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         paths = (parent, os.environ.get("PYTHONPATH"))
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
@@ -147,7 +147,7 @@ def own_package() -> dict[str, str]:
 
 
 def worker_failure(event: dict[str, Any], done: Completed, doing: str) -> Outcome | None:
-    """The outcome of a worker that returned no result, or ``None`` if it did."""
+    """The outcome if the worker returned no result, else ``None``."""
     if event["event"] == "result":
         return None
     where = f", in {event['at']}" if event.get("at") else ""
@@ -181,10 +181,10 @@ def run_alone(
     on_event: Callable[[dict[str, Any]], None],
     on_tick: Callable[[], None] | None = None,
 ) -> tuple[Any, Outcome | None]:
-    """``run_worker`` for one that times, since two at once would measure each other.
+    """``run_worker`` under a lock, for workers that measure times: two at once disturb each other.
 
     Returns:
-        The worker's result, or the outcome of a worker that brought none.
+        The worker's result, or the outcome if it returned none.
     """
     with contextlib.ExitStack() as held:
         try:

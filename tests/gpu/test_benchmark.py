@@ -138,7 +138,7 @@ def test_between_plain_kernels_another_peer_may_be_the_best_and_nobody_need_be_f
     assert result.ratio_to_best(untimed, between=True) is None
     print_report(report(result))
     told = " ".join(capsys.readouterr().out.split())
-    assert "both together, of which that kernel alone takes 1.00" in told
+    assert "together with a plain kernel before it; that kernel alone takes 1.00" in told
     assert "1.50× quick 0.90× torch" in told
 
 
@@ -150,7 +150,7 @@ def test_what_was_not_timed_and_who_is_wrong_is_told_once_a_reason():
     result = result_of(one, one, measured(ours=2.0, torch=4.0))
     assert remarks(result) == [
         "quick not timed in 2 of 3 cases: needs a card",
-        "torch wrong, and so no peer, in 2 of 3 cases; in the first: off by 1",
+        "torch wrong, so not compared, in 2 of 3 cases; in the first: off by 1",
     ]
     assert remarks(result.model_copy(update={"not_reached": 4}))[2:] == ["4 cases not reached"]
 

@@ -108,7 +108,7 @@ def profile(*launches: dict[str, float]) -> str:
 def test_metrics_are_told_in_full_and_those_alike_once() -> None:
     page = profile({"limit": 65535.0, "time": 7.944}, {"limit": 65535.0, "time": 8.0})
     assert "<summary>Metrics: 1</summary>" in page and "| 7.94 | 8 |" in page
-    assert "Metrics alike in every launch: 1; the [JSON](r.json) has them." in page
+    assert "Metrics equal in every launch: 1; the [JSON](r.json) has them." in page
     assert "| <code>limit</code> | 65,535 |" in profile({"limit": 65535.0})
     assert "alike" not in profile({"limit": 65535.0})
     assert "No metrics." in profile()

@@ -168,7 +168,7 @@ def test_what_was_timed_between_plain_kernels_has_columns_of_its_own() -> None:
     for arm, us in (("ours", 8.0), ("base", 6.0)):
         first["arms"][arm]["between_us"] = us
     shown = plain(unescape(timed_beside(bench(record))))
-    assert "alone that one takes 1.25 µs" in shown
+    assert "The plain kernel alone takes 1.25 µs" in shown
     assert "The same, between plain kernels" in shown
     rows = {name: next(line for line in shown.splitlines() if line.startswith(f"| {name} |"))
             for name in (first["name"], second["name"])}  # fmt: skip

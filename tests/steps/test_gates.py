@@ -81,7 +81,7 @@ def test_what_a_benchmark_cannot_time_is_refused_before_anything_is_built(attent
 def test_what_a_benchmark_can_time_is_planned(attention):
     fields = {"peers": "sdpa, flex", "variants": "wgmma", "threads": 2}
     lines = KINDS["benchmark"].plan(step(kind="benchmark", case_sets="quick", **fields), attention)
-    assert "2 threads, variants wgmma an arm each, peers sdpa, flex" in lines[0]
+    assert "2 threads, variants wgmma as one arm each, peers sdpa, flex" in lines[0]
 
 
 def test_once_the_target_is_known_its_variants_alone_are_taken(attention):
@@ -97,7 +97,7 @@ def test_too_old_is_unavailable(context):
     )
     assert outcome.status == "unavailable"
     assert "3.99 or newer is needed" in outcome.message
-    assert "nvml is nothing that kbtool probes" in outcome.message
+    assert "nvml is not probed by kbtool" in outcome.message
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_auto_leaves_to_the_cpu_a_card_that_cuda_does_not_compile_for(attention,
     attention.machine = attention.machine.model_copy(
         update={"card": "Card", "compute_capability": "sm_120", "cuda": "13", "nvcc": "13"}
     )
-    told = "Card is passed over: target cuda of kernel split_k_attention does not list sm_"
+    told = "Card is not used: target cuda of kernel split_k_attention does not list sm_"
     first, second, *_ = KINDS["build"].plan(step(kind="build"), attention)
     assert first.startswith("build split_k_attention for cpu with ")
     assert second.startswith(f"{told}120 in kernel.yaml; it lists sm_90a, ")

@@ -1,4 +1,4 @@
-"""A benchmark of a run: every arm of every case, beside each other."""
+"""A benchmark on the page of its run: every arm of every case."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from kbtool.steps.base import Links, not_reached
 _MOST_ROWS = 60
 """Cases in one chart."""
 
-_AXIS = Axis("µs a call, log scale", "log10")
+_AXIS = Axis("µs per call, log scale", "log10")
 
 _FEW = 4
-"""Cases that are named where a peer was not timed; of more, how many."""
+"""The most cases to name if a peer was not timed; otherwise their number is given."""
 
 
 def page(result: BenchmarkResult, links: Links) -> str:
-    """The times of every arm, what they come to, and where each can be compared."""
+    """The times of every arm, their summary, and links to compare them."""
     return join([timed_beside(result), _with_others(result, links)])
 
 
 def timed_beside(result: BenchmarkResult) -> str:
-    """The times of every arm, as a chart and a table, and what they come to."""
+    """The times of every arm as a chart and a table, and their summary."""
     arms = list(dict.fromkeys(
         [result.subject, result.baseline, *(arm for case in result.cases for arm in case.arms)]
     ))  # fmt: skip
@@ -70,7 +70,7 @@ def timed_beside(result: BenchmarkResult) -> str:
 
 
 def _table(result: BenchmarkResult, others: Sequence[str]) -> str:
-    """A row a case; ``others`` are the arms beside the subject."""
+    """One row per case; ``others`` are the arms besides the subject."""
     apart = any(result.ratio_to_best(case, between=True) for case in result.cases)
     header = [
         "Case", f"{inline(result.subject)} (µs)",
@@ -116,15 +116,15 @@ def _remarks(result: BenchmarkResult) -> list[str]:
 
 
 def _with_others(result: BenchmarkResult, links: Links) -> str | None:
-    """Where an arm of the library is held against another arm, run or card."""
+    """Links that compare an arm of the library with other arms, runs and cards."""
     timed_arms = {arm for case in result.cases for arm in case.arms}
     shown = [links.compare(arm) for arm in (result.subject, *result.variants) if arm in timed_arms]
     return f"Compare with other arms, runs and cards: {', '.join(shown)}" if shown else None
 
 
 def _plotted(result: BenchmarkResult, arms: Sequence[str]) -> list[str]:
-    """A chart a case set, for sets differ most in how long they take. A row a case: the time of
-    every arm, and the least that the machine's memory allows."""
+    """One chart per case set, because times differ most between sets. One row per case: the time of
+    every arm, and the shortest time that the memory bandwidth allows."""
     by_set: dict[str | None, list[Row]] = {}
     for case in result.cases:
         marks = {
@@ -150,19 +150,19 @@ def _plotted(result: BenchmarkResult, arms: Sequence[str]) -> list[str]:
 
 
 def ceiling(result: BenchmarkResult, case: BenchmarkCase) -> Mark:
-    """The time in which the machine reads the case's least bytes."""
+    """The time that the machine needs to read the least bytes of the case."""
     least = case.bytes / result.read_gb_s / 1e3
     return Mark(least, f"read ceiling: {significant(least)} µs for {case.bytes:,} bytes")
 
 
 def _between(result: BenchmarkResult) -> str:
-    """What the figures between plain kernels are of."""
+    """An explanation of the times between plain kernels."""
     alone = [case.plain_us for case in result.cases if case.plain_us]
     if not alone:
         return ""
     return (
-        " Between plain kernels: each call behind one that lets none start before its end, both"
-        f" together; alone that one takes {significant(median(alone))} µs."
+        " Between plain kernels: each call together with a plain kernel before it, during which it"
+        f" cannot start. The plain kernel alone takes {significant(median(alone))} µs."
     )
 
 
@@ -184,7 +184,7 @@ def _absent(result: BenchmarkResult) -> dict[tuple[str, str], str]:
 
 
 def _named(names: list[str], of: int) -> str:
-    """A few cases by name; of many the table says which."""
+    """The names of a few cases; the number of many."""
     if len(names) == of:
         return "every case"
     return "; ".join(names) if len(names) <= _FEW else f"{len(names)} of {of} cases"

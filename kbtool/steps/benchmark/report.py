@@ -1,4 +1,4 @@
-"""A benchmark in words: a line for the run, lines and tables for the terminal."""
+"""A benchmark as text: one line for the run, lines and tables for the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kbtool.steps.base import Table, not_reached
 
 
 def speed(result: BenchmarkResult) -> str:
-    """How a benchmark ended, beside its baseline."""
+    """The speed of a benchmark relative to its baseline."""
     if result.noise is not None:
         return result.noise
     ratios = result.ratios()
@@ -25,7 +25,7 @@ def speed(result: BenchmarkResult) -> str:
 
 
 def span(ratios: Iterable[float]) -> str:
-    """Least to largest: ``0.8–1.9 (geometric mean 1.2)``, the mean that steps report too."""
+    """Smallest to largest: ``0.8–1.9 (geometric mean 1.2)``."""
     ordered = sorted(ratios)
     low, high = significant(ordered[0]), significant(ordered[-1])
     if len(ordered) == 1:
@@ -34,8 +34,8 @@ def span(ratios: Iterable[float]) -> str:
 
 
 def headline(result: BenchmarkResult) -> str:
-    """A benchmark in a line, against the baseline, by dtype. How ours stands against its peers is
-    for ``kbtool.ledger.headline`` to tell: other runs of the commit may have timed others."""
+    """A benchmark in one line, against the baseline, by dtype. ``kbtool.ledger.headline`` compares
+    with the peers, because other runs of the commit may have timed other peers."""
     timed = many(len(result.cases), "case")
     if result.noise is not None:
         return f"{timed} timed; {result.noise}, so no ratio is claimed"
@@ -51,14 +51,14 @@ def _by_dtype(texts: Mapping[str | None, str]) -> str:
 
 
 def report(result: BenchmarkResult) -> list[str | Table]:
-    """Every arm of every case, what the table leaves open, and what the times come to."""
+    """Every arm of every case, remarks on missing or wrong ones, and the summary."""
     on_host = any(timing.host_us for case in result.cases for timing in case.arms.values())
     also = "; host: one call as the host sees it, launch and return included" if on_host else ""
     plain = [case.plain_us for case in result.cases if case.plain_us]
     if plain:
         also += (
-            "; between: a call behind a plain kernel, both together, of which that kernel alone"
-            f" takes {statistics.median(plain):.2f}"
+            "; between: a call together with a plain kernel before it; that kernel alone takes"
+            f" {statistics.median(plain):.2f}"
         )
     parts: list[str | Table] = [
         f"microseconds, median ± half the interquartile range of single calls, {result.device},"
@@ -107,7 +107,7 @@ def _times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: bool) -
 
 
 def remarks(result: BenchmarkResult) -> list[str]:
-    """What the table leaves open: why an arm was not timed, whose output is wrong, in lines."""
+    """Remarks on the table: why an arm was not timed, which outputs are wrong."""
     total = f"of {many(len(result.cases), 'case')}"
     absent = Counter(item for case in result.cases for item in case.absent.items())
     lines = [
@@ -119,7 +119,7 @@ def remarks(result: BenchmarkResult) -> list[str]:
             if not error.passed:
                 wrong.setdefault(arm, []).append(error.message)
     lines += [
-        f"{arm} wrong, and so no peer, in {len(messages)} {total}; in the first: {messages[0]}"
+        f"{arm} wrong, so not compared, in {len(messages)} {total}; in the first: {messages[0]}"
         for arm, messages in wrong.items()
     ]
     if result.not_reached:

@@ -17,9 +17,9 @@ from kbtool.steps.benchmark import page, report
 from kbtool.steps.worker import library_request, run_alone, with_part
 
 PEER_SECONDS = 300.0
-"""A turn of a peer may take so long: its first call may compile for minutes."""
+"""The longest time of one call of a peer: its first call may compile for minutes."""
 PEER_LOSSES = 2
-"""The process may be lost to a peer so many times in a step."""
+"""How many times in a step a peer may kill the process or hang."""
 RULE = (
     "a peer that kills its process, or is not back after"
     f" {PEER_SECONDS / 60:g} min, is left out of that case, after {PEER_LOSSES} such cases of all"
@@ -45,13 +45,13 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
             raise UsageError(unknown)
         return [
             f"time {many(len(cases), 'case')} of {step.case_sets},"
-            f" {many(step.samples, 'sample')} an arm, {many(threads, 'thread')}{_named(step)},"
-            f" peers {step.peers}; refused unless validate passed this very library",
+            f" {many(step.samples, 'sample')} per arm, {many(threads, 'thread')}{_named(step)},"
+            f" peers {step.peers}; refused unless this library passed validation",
             RULE,
         ]
 
     def run(self, step: BenchmarkStep, context: Context) -> Outcome:
-        """Failed if a case is wrong after timing or beats the machine's own ceiling."""
+        """Fails if a case is wrong after timing or faster than the machine's ceiling allows."""
         named = [name for name in context.variants(step.variants) if name is not None]
         shut = context.gate([None, *named])
         if shut is not None:
@@ -61,7 +61,7 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
         if not cases:
             return Outcome(
                 "failed",
-                f"what was built takes none of {many(left_out, 'case')} of {step.case_sets}",
+                f"the built target takes none of {many(left_out, 'case')} of {step.case_sets}",
             )
         timing = _Timing(
             {
@@ -109,19 +109,19 @@ class _HangError(Exception):
 
 
 class _Timing:
-    """One benchmark, over as many processes as peers kill."""
+    """One benchmark. Each peer that kills its process makes another process necessary."""
 
     def __init__(self, request: dict[str, Any], context: Context) -> None:
         self.request, self.context = request, context
         self.known: BenchmarkResult | None = None
         self.lost: dict[str, dict[int, str]] = {}
-        """Peer → number of a case → how the process was lost in it."""
+        """Peer → number of a case → how the process ended in it."""
         self.peer: str | None = None
         """The peer that is running."""
         self.since = 0.0
 
     def run(self) -> tuple[Any, Outcome | None]:
-        """The last process's result, or the outcome if it brought none and no peer is to blame."""
+        """The last process's result, or the outcome if it returned none and no peer caused that."""
         while True:
             self.peer = None
             request = {
@@ -142,13 +142,13 @@ class _Timing:
             self._lose(failure.message + why)
 
     def with_rule(self, result: BenchmarkResult) -> BenchmarkResult:
-        """The result with what became of lost peers in its protocol."""
+        """The result, with the rule for peers that ended a process in its protocol."""
         if not self.lost:
             return result
         return result.model_copy(update={"protocol": f"{result.protocol}; {RULE}"})
 
     def _left_out(self, number: int) -> dict[str, str]:
-        """The peers that the case of that number is timed without, and why."""
+        """The peers that are left out of the case of that number, and why."""
         found = {}
         for peer, cases in self.lost.items():
             if number in cases:
@@ -185,4 +185,4 @@ def _peers(step: BenchmarkStep) -> list[str] | None:
 
 
 def _named(step: BenchmarkStep) -> str:
-    return "" if step.variants == "default" else f", variants {step.variants} an arm each"
+    return "" if step.variants == "default" else f", variants {step.variants} as one arm each"

@@ -14,13 +14,13 @@ class Benchmark(Task):
 
     samples: int = 20
     variants: list[str] = []
-    """Versions to time, an arm each, beside the operator's own choice."""
+    """Variants to time, one arm each, besides the operator's own choice."""
     peers: list[str] | None = None
-    """Peers to time, an arm each; all that the harness knows where not given."""
+    """Peers to time, one arm each. Default: all peers of the harness."""
     left_out: list[dict[str, str]] = []
-    """For each case the peers that are not to be run, and why."""
+    """For each case, the peers to leave out, and why."""
     known: BenchmarkResult | None = None
-    """What earlier processes measured of the first cases: this one goes on after them."""
+    """The result of earlier processes for the first cases; this one continues after them."""
 
     def run(self, harness: Harness, send: Send) -> Any:
         """The benchmark, as a run records it."""

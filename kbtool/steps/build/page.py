@@ -30,5 +30,5 @@ def page(result: BuildResult, links: Links) -> str:
 
 def _cache(result: BuildResult) -> str:
     if result.warm:
-        return "was built before"
+        return "was already built"
     return f"built now, {result.reused} objects from before" if result.reused else "built now"

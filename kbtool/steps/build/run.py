@@ -98,7 +98,7 @@ def _plan(step: BuildStep, context: Context) -> tuple[BuildPlan, str]:
         if step.target != "auto":
             raise
         target, architecture = choose_target(context.manifest, "auto", cuda=False), ""
-        passed_over = f"{machine.card} is passed over: {error}"
+        passed_over = f"{machine.card} is not used: {error}"
     if any(map(is_cuda, context.manifest.targets[target].sources_for(architecture))):
         _refuse_without_cuda(machine, context.manifest.targets, target)
     try:
@@ -109,7 +109,7 @@ def _plan(step: BuildStep, context: Context) -> tuple[BuildPlan, str]:
 
 
 def _refuse_without_cuda(machine: MachineInfo, targets: Mapping[str, Target], target: str) -> None:
-    """Refuse before compiling for minutes what could be neither linked nor run.
+    """Refuse a library that could not be linked or run, before compiling it for minutes.
 
     Raises:
         MachineError: torch was built without CUDA, or there is no card.

@@ -11,7 +11,7 @@ from kbtool.steps.base import Links
 
 
 def page(result: CommandResult, links: Links) -> str:
-    """The command line, how it ended, and what it left."""
+    """The command line, its exit status, and the files that it produced."""
     produced = [f"{code(name)} {code(digest[:12])}" for name, digest in result.produced.items()]
     exit_code = "none: it was stopped" if result.exit_code is None else str(result.exit_code)
     return join(

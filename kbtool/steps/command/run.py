@@ -1,4 +1,4 @@
-"""The step kind ``command``: a program of the knowledge base's own."""
+"""The step kind ``command``: run a program of the knowledge base."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TAIL = 40
 
 
 def _path() -> str:
-    """Programs beside the Python that runs kbtool come first: python3 is the one with torch."""
+    """Programs next to the Python that runs kbtool come first, so that python3 has torch."""
     return os.pathsep.join(
         filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     )
@@ -76,7 +76,7 @@ class Command(StepKind[CommandStep, CommandResult]):
         )
         if absent or stale:
             names = ", ".join(absent or stale)
-            what = "did not produce" if absent else "did not write anew"
+            what = "did not produce" if absent else "did not update"
             return Outcome("failed", f"{step.run[0]} {what} {names}", result)
         return Outcome("passed", f"{step.run[0]} exited with {done.returncode}", result)
 

@@ -9,5 +9,5 @@ from kbtool.steps.base import Links
 
 
 def page(result: EnvironmentResult, links: Links) -> str:
-    """What is missing or too old."""
+    """A list of what is missing or too old."""
     return bullets(inline(item) for item in result.missing)

@@ -1,4 +1,4 @@
-"""A machine in words."""
+"""A machine as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kbtool.model.run import MachineInfo
 
 
 def describe(machine: MachineInfo) -> str:
-    """The machine in a line."""
+    """The machine in one line."""
     parts = [machine.card or "no GPU", f"{machine.cores} cores ({machine.cpu})"]
     parts += [
         f"{name} {value}"

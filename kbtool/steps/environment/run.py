@@ -13,12 +13,12 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
 class Environment(StepKind[EnvironmentStep, EnvironmentResult]):
-    """Compares the probed machine with the least versions that a recipe asks for."""
+    """Compares the probed machine with the minimum versions of a recipe."""
 
     result = EnvironmentResult
 
     def plan(self, step: EnvironmentStep, context: Context) -> list[str]:
-        """The versions wanted."""
+        """The minimum versions."""
         wanted = ", ".join(f"{name} ≥ {least}" for name, least in step.minimum.items())
         return [f"probe the machine{'; want ' + wanted if wanted else ''}"]
 
@@ -41,7 +41,7 @@ class Environment(StepKind[EnvironmentStep, EnvironmentResult]):
 
 def _problem(machine: MachineInfo, name: str, least: str) -> str | None:
     if name not in MachineInfo.model_fields:
-        return f"{name} is nothing that kbtool probes; see `kbtool schema`"
+        return f"{name} is not probed by kbtool; see `kbtool schema`"
     value = getattr(machine, name)
     if value is None:
         return f"{name} is missing; {least} or newer is needed"

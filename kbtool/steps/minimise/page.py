@@ -23,7 +23,7 @@ def page(result: MinimiseResult, links: Links) -> str:
                     ("Smallest", code(result.text)),
                     ("Seed", code(result.smallest_seed)),
                     ("Draws that fail", drawn),
-                    ("Parts", inline(fault_of(result) or "none can run alone")),
+                    ("Parts", inline(fault_of(result) or "no part can run alone")),
                     ("Variant", code(result.variant) if result.variant else ""),
                     ("Device", inline(result.device)),
                     ("Cases tried", str(result.probes)),

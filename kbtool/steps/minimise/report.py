@@ -1,4 +1,4 @@
-"""A smallest failing case, in words."""
+"""A smallest failing case, as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kbtool.steps.base import Invocation
 
 
 def headline(result: MinimiseResult) -> str:
-    """What was found, in a line."""
+    """The smallest failing case in one line."""
     assert result.smallest is not None
     parts = [f"{_failing(result)}, the smallest: {result.text}"]
     parts += [
@@ -30,7 +30,7 @@ def _tells(axis: Axis) -> bool:
 
 
 def _short(axis: Axis) -> str:
-    """What was seen for the values of one field, in short."""
+    """The results for the values of one field, in short."""
     if axis.boundary is None:
         return axis.sentence
     passes, fails = axis.boundary
@@ -47,11 +47,11 @@ def fault_of(result: MinimiseResult) -> str | None:
     if result.at_fault:
         return f"at fault: {', '.join(result.at_fault)}"
     names = ", ".join(part.name for part in result.parts)
-    return f"each part is right alone ({names}): look at what lies between them"
+    return f"each part is right alone ({names}): look at the code between them"
 
 
 def report(result: MinimiseResult, invocation: Invocation) -> list[str]:
-    """The smallest case that fails, what changes beside it, and the command to run it again."""
+    """The smallest failing case, its neighbours, the parts, and the command to run it again."""
     if result.smallest is None or result.start is None:
         return []
     lines = [
@@ -86,8 +86,8 @@ def report(result: MinimiseResult, invocation: Invocation) -> list[str]:
 
 
 def _again(result: MinimiseResult, invocation: Invocation) -> list[str]:
-    """The command that takes the smallest case again, on the inputs with which it fails; and what
-    of it the recipe has no parameter for."""
+    """The command that runs the smallest case again on the inputs with which it fails; and the
+    values for which the recipe has no parameter."""
     assert result.smallest is not None
     step, recipe, parameters = invocation
     settings = {
@@ -104,7 +104,7 @@ def _again(result: MinimiseResult, invocation: Invocation) -> list[str]:
         return any(one.id == step and str(getattr(one, field)) == value for one in bound.steps)
 
     wanted = {"case": result.text or "", "seed": str(result.smallest_seed)}
-    if result.smallest.case_set != GIVEN:  # its inputs hang on its set and its name
+    if result.smallest.case_set != GIVEN:  # its inputs depend on its set and its name
         wanted |= {"case": result.smallest.name, "case_sets": result.smallest.case_set}
     not_set = []
     for field, value in wanted.items():
@@ -112,7 +112,7 @@ def _again(result: MinimiseResult, invocation: Invocation) -> list[str]:
         found = next((tried for tried in each if sets(tried, field, value)), None)
         if found is not None:
             settings = found
-        elif field != "case_sets":  # its name finds it in several sets too
+        elif field != "case_sets":  # its name is unique among several sets too
             not_set.append(f"{field} {value!r}")
     command = ["kbtool", "run-recipe", recipe.name]
     for name in recipe.parameters:

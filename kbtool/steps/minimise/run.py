@@ -26,27 +26,28 @@ class Minimise(StepKind[MinimiseStep, MinimiseResult]):
     result = MinimiseResult
 
     def plan(self, step: MinimiseStep, context: Context) -> list[str]:
-        """The cases, and how far the search may go."""
+        """The cases, and the limits of the search."""
         cases = context.chosen(step.case_sets, step.case)
         context.variants(step.variant)
         several = f"{many(len(cases), 'case')} of {step.case_sets}"
         where = f"the case {step.case!r}" if step.case else several
         return [
             f"try {where}, each up to {step.limit} (a case that hangs or kills its process fails)",
-            "of those that fail, take the one with the least work and make it smaller: at most"
+            "take the failing case with the least work and make it smaller: at most"
             f" {many(step.probes, 'case')}, up to {many(step.draws, 'draw')} of inputs before a"
             " case passes",
-            "try the values beside what is found, powers of two and values of cases that pass,"
-            " field by field, and each part of the operator alone, where the harness offers parts",
+            "try the neighbours of that case field by field: adjacent values, powers of two and"
+            " values of passing cases; then each part of the operator alone, if the harness has"
+            " parts",
         ]
 
     def run(self, step: MinimiseStep, context: Context) -> Outcome:
-        """Passed if no case fails."""
+        """Passes if no case fails."""
         if context.built is None or context.plan is None:
             return Outcome("refused", "nothing was built in this run")
         variant, *more = context.variants(step.variant)
         if more:
-            raise UsageError(f"variant {step.variant!r}: name one; a fault belongs to one")
+            raise UsageError(f"variant {step.variant!r}: name one; a fault is in one variant")
         hunt = _Hunt(step, context, variant, context.chosen(step.case_sets, step.case, variant))
         event, done = hunt.run()
         failure = worker_failure(event, done, "minimising")
@@ -104,7 +105,7 @@ class _Hunt:
                 self._died(f"no result within {self.step.limit}")
                 continue
             if event["event"] == "result" and event["result"] is None:
-                continue  # the card's context was lost; it said so itself
+                continue  # the worker lost the card's context and reported it
             if event["event"] != "none" or done.timed_out or self.trying is None:
                 return event, done
             last = done.output.strip().rpartition("\n")[2]

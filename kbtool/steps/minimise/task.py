@@ -13,12 +13,12 @@ class Minimise(Task):
     """Search for the smallest case that fails."""
 
     search: Search
-    """How far to go, and what earlier processes found."""
+    """The limits of the search, and the results of earlier processes."""
     variant: str | None = None
-    """The version of the operator; its own choice where there is none."""
+    """The variant of the operator; ``None``: the operator's own choice."""
 
     def run(self, harness: Harness, send: Send) -> Any:
-        """The result; ``None`` where another process has to go on with what was told so far."""
+        """The result; ``None`` if another process has to continue from what was reported so far."""
         from kbtool.gpu.minimise import ContextLostError, Prober, minimise
 
         def on_probe(key: str, label: str, verdict: Verdict | None) -> None:

@@ -1,4 +1,4 @@
-"""Bugs put back, in words."""
+"""The results of bugs put back, as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbtool.steps.base import Table
 
 
 def headline(result: MutantsResult) -> str:
-    """What became of the bugs, in a line."""
+    """How many bugs were found, in one line."""
     counts = Counter(one.verdict for one in result.mutants)
     equivalent = sum(
         one.mutant.equivalent is not None and one.verdict == "survived" for one in result.mutants
@@ -21,7 +21,7 @@ def headline(result: MutantsResult) -> str:
     if survivors:
         parts.append(f"{len(survivors)} survived ({', '.join(survivors)})")
     if equivalent:
-        parts.append(f"{equivalent} cannot be")
+        parts.append(f"{equivalent} cannot be found")
     for verdict in ("not-built", "not-judged"):
         if counts[verdict]:
             parts.append(f"{counts[verdict]} {verdict.replace('-', ' ')}")
@@ -37,7 +37,7 @@ def headline(result: MutantsResult) -> str:
 
 
 def summary(result: MutantResult) -> str:
-    """What became of one bug, in a line."""
+    """The verdict on one bug, in one line."""
     if result.verdict != "killed":
         return f"{result.mutant.id}: {result.verdict.replace('-', ' ')}"
     ended = f", the process {result.cut_short}" if result.cut_short else ""
@@ -45,7 +45,7 @@ def summary(result: MutantResult) -> str:
 
 
 def report(result: MutantsResult) -> list[str | Table]:
-    """Every bug, and which cases find it; then what the cases are worth."""
+    """Every bug, and which cases find it; then which cases are replaceable."""
     bound, cases = result.bound, many(len(result.cases), "case")
     rows = [
         [
@@ -69,7 +69,7 @@ def report(result: MutantsResult) -> list[str | Table]:
     table = Table(header, rows, {2, 3} if bound is not None else {2})
     alone = [name for n, name in enumerate(result.cases) if n not in result.replaceable]
     lines = [
-        f"nothing unique is found by {len(result.replaceable)} of {cases}: what each finds,"
+        f"{len(result.replaceable)} of {cases} find nothing unique: what each finds,"
         " another finds too (the record lists them under replaceable)",
         f"cases that find a bug alone: {', '.join(alone) or 'none'}",
     ]
@@ -85,7 +85,7 @@ def _clipped(text: str, longest: int = 100) -> str:
 
 
 def verdict(one: MutantResult) -> str:
-    """What became of it, in a word or two."""
+    """The verdict in a word or two."""
     if one.finding is not None:
         return "survived" if one.verdict == "survived" else one.finding
     return "found" if one.verdict == "killed" else "equivalent"

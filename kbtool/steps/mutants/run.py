@@ -24,14 +24,14 @@ class Mutants(StepKind[MutantsStep, MutantsResult]):
     result = MutantsResult
 
     def plan(self, step: MutantsStep, context: Context) -> list[str]:
-        """How many bugs are put back, and the cases that they meet."""
+        """How many bugs are put back, and over which cases."""
         targets = Counter(mutant.target for _, mutant in _selected(step, context))
         known = ", ".join(f"{count} of target {name}" for name, count in targets.items())
         cases = context.cases(step.case_sets)
         bound = f", and compare with a fixed bound of {step.bound:g}" if step.bound else ""
         return [
             f"put bugs back into {context.manifest.id}, one at a time: {known or 'none known'}"
-            " (those of the target that is built)",
+            " (those of the built target)",
             f"validate each over {many(len(cases), 'case')} of {step.case_sets}, in a process of"
             f" its own, at most {step.limit} each{bound}",
             "a bug that no case finds is a finding, and the step fails",
@@ -51,14 +51,14 @@ class Mutants(StepKind[MutantsStep, MutantsResult]):
         ]
         if not chosen:
             return Outcome(
-                "failed", f"no mutant chosen is of target {plan.target}, as it was built"
+                "failed", f"none of the chosen mutants is of the built target, {plan.target}"
             )
         try:
             return Trial(step, context, chosen).run()
         except BuildTimeoutError as error:
             return Outcome("timeout", str(error))
         except TimeUpError:
-            return Outcome("timeout", "the time of the step was up before every mutant was judged")
+            return Outcome("timeout", "the step's time was over before every mutant was judged")
 
     def found(self, result: MutantsResult, status: StepStatus) -> str:
         """The bugs found so far, where the step was cut short."""

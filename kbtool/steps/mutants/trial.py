@@ -98,7 +98,7 @@ class Trial:
     def run(self) -> Outcome:
         """Judge every mutant that was chosen; the outcome of the step."""
         with tempfile.TemporaryDirectory(prefix="kbtool-mutants-") as folder, self._pool() as pool:
-            # The library as it is: what fails here is no mutant's doing.
+            # The unmodified library: a failure here is not due to a mutant.
             variants = list(dict.fromkeys(mutant.variant for _, mutant in self.chosen))
             controls = [pool.submit(self._control, variant) for variant in variants]
             judged: list[Future[MutantResult]] = []
@@ -132,7 +132,7 @@ class Trial:
                 ]
                 judged += under_way
                 unreported += under_way
-                # A mutant that is judged is on record before the next ones are built.
+                # Record the judged mutants before the next ones are built.
                 done = [one for one in unreported if one.done()]
                 self._wait(done, tell)
                 unreported = [one for one in unreported if one not in done]
@@ -218,7 +218,7 @@ class Trial:
         if not wrong:
             return result
         first = f"{wrong[0].case_set}/{wrong[0].name}: {wrong[0].message}"
-        message = f"{many(len(wrong), 'case')} wrong without any bug put back; mend that first"
+        message = f"{many(len(wrong), 'case')} wrong without any bug put back; fix that first"
         return Outcome("failed", message, result, first, first)
 
     def _judge(self, bug: str, mutant: Mutant, library: _Library | str) -> MutantResult:
@@ -263,7 +263,7 @@ class Trial:
         if event["event"] != "result":
             cut_short = "hung" if done.timed_out else "died"
             if len(cases) < len(numbers):
-                # The case under way is the one that ended it.
+                # The case under way is the one that ended the process.
                 killed_by.append(numbers[len(cases)])
                 over.append(numbers[len(cases)])
             messages.append(self._how_it_ended(numbers, len(cases), done))

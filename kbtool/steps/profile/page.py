@@ -10,7 +10,7 @@ from kbtool.steps.base import Links, not_reached
 
 
 def page(result: ProfileResult, links: Links) -> str:
-    """The bottleneck of each case, and the figures that say so."""
+    """The bottleneck of each case, and the figures that show it."""
     cases = []
     for case in result.cases:
         cases += [
@@ -37,7 +37,7 @@ def page(result: ProfileResult, links: Links) -> str:
 
 
 def _metrics(result: ProfileResult, links: Links) -> list[str]:
-    """What the profiler counted, folded up; what all launches have alike is left to the JSON."""
+    """The profiler's metrics, folded up; metrics equal in all launches are only in the JSON."""
     launches = [(case, launch) for case in result.cases for launch in case.launches]
     names = dict.fromkeys(name for _, launch in launches for name in launch.metrics)
     if not names:
@@ -52,7 +52,7 @@ def _metrics(result: ProfileResult, links: Links) -> list[str]:
         figures = slim_table(header, rows, range(1, len(header)))
         shown.append(folded(f"Metrics: {len(rows)}", figures))
     if alike:
-        shown.append(f"Metrics alike in every launch: {len(alike)}; the {links.json()} has them.")
+        shown.append(f"Metrics equal in every launch: {len(alike)}; the {links.json()} has them.")
     return shown
 
 

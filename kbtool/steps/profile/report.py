@@ -1,4 +1,4 @@
-"""A profile in words."""
+"""A profile as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kbtool.model.kinds.profile import ProfileResult
 
 
 def report(result: ProfileResult) -> list[str]:
-    """What limits each case, in lines."""
+    """The bottleneck of each case, in lines."""
     lines = [f"{result.arm}, {result.profiler}"]
     for case in result.cases:
         lines.append(f"{case.name}: {case.verdict}")

@@ -38,8 +38,7 @@ class Profile(StepKind[ProfileStep, ProfileResult]):
         return [
             f"profile one call of {step.arm or 'the library'} on each of"
             f" {many(len(cases), 'case')} with {program.name} {version},"
-            f" {many(len(metrics), 'metric')}; refused unless validate passed"
-            " this very library",
+            f" {many(len(metrics), 'metric')}; refused unless this library passed validation",
             "name the bottleneck: bytes, arithmetic, latency, occupancy or launch",
         ]
 
@@ -55,7 +54,7 @@ class Profile(StepKind[ProfileStep, ProfileResult]):
         if context.plan.target != "cuda":
             return Outcome(
                 "failed",
-                f"Nsight Compute sees kernels of a card; target {context.plan.target} has none:"
+                f"Nsight Compute profiles CUDA kernels; target {context.plan.target} has none:"
                 " build the cuda target",
             )
         cases = context.chosen(step.case_set, step.case, variant)
@@ -127,9 +126,9 @@ def _profiled(
 
     Args:
         entry: (case set, case).
-        request: to the worker, but for its task and its case.
+        request: the worker's request, without task and case.
         under: the profiler's command.
-        launch_us: from one launch to the next.
+        launch_us: microseconds from one launch to the next.
         context: of the step.
     """
     case = entry[1]

@@ -22,7 +22,7 @@ class Profile(Task):
     """Call one arm once on the first case, with the profiler on."""
 
     arm: str | None = None
-    """The arm; that of the library where there is none."""
+    """The arm; ``None``: the library."""
 
     def run(self, harness: Harness, send: Send) -> Any:
         """The arm."""

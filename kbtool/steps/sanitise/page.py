@@ -11,7 +11,7 @@ from kbtool.steps.sanitise.report import count
 
 
 def page(result: SanitiseResult, links: Links) -> str:
-    """What each tool found, and its reports as printed."""
+    """The errors of each tool, and its reports as printed."""
     about = facts(
         [
             ("compute-sanitizer", inline(result.version)),

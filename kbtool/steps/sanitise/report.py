@@ -1,4 +1,4 @@
-"""What compute-sanitizer reported, in words."""
+"""What compute-sanitizer reported, as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kbtool.model.words import many
 
 
 def report(result: SanitiseResult) -> list[str]:
-    """What each tool found, in lines."""
+    """The number of errors of each tool, in lines."""
     lines = []
     for tool in result.tools:
         lines += [f"{tool.tool}: {count(tool)} in {many(len(tool.cases), 'case')}", *tool.reports]
@@ -15,7 +15,7 @@ def report(result: SanitiseResult) -> list[str]:
 
 
 def count(tool: ToolReport) -> str:
-    """How many errors a tool counted, if it came to count them."""
+    """How many errors a tool counted, if it finished."""
     if tool.errors is None:
         return "no count of errors"
     return many(tool.errors, "error") if tool.errors else "no errors"

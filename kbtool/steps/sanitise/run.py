@@ -26,7 +26,7 @@ from kbtool.steps.worker import library_request, run_worker, worker_failure
 
 
 class Sanitise(StepKind[SanitiseStep, SanitiseResult]):
-    """Runs the operator without reference or clock: under these tools all is slow."""
+    """Runs only the operator, without reference or timing: under these tools everything is slow."""
 
     result = SanitiseResult
 
@@ -40,7 +40,7 @@ class Sanitise(StepKind[SanitiseStep, SanitiseResult]):
         for tool in _tools(step):
             plan.append(f"{program.name} {version} --tool {' '.join([tool, *OPTIONS[tool]])}")
         shown = " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
-        return [*plan, f"with {shown}, so that each tensor is an allocation of its own"]
+        return [*plan, f"with {shown}, so that each tensor has its own allocation"]
 
     def run(self, step: SanitiseStep, context: Context) -> Outcome:
         """Fails if a tool reports an error. All tools run, even after an error."""
@@ -49,7 +49,7 @@ class Sanitise(StepKind[SanitiseStep, SanitiseResult]):
         if context.plan.target != "cuda":
             return Outcome(
                 "failed",
-                f"compute-sanitizer watches kernels of a card; target {context.plan.target} has"
+                f"compute-sanitizer checks CUDA kernels; target {context.plan.target} has"
                 " none: build the cuda target",
             )
         program, version = find_sanitiser()
@@ -183,12 +183,12 @@ def _under(
 
 
 def _unfinished(tool: str, failure: Outcome, lines: list[str], output: str) -> Outcome:
-    """The outcome of a tool that printed no errors while the worker did not end well."""
+    """The outcome if the worker failed and the tool printed no errors."""
     why = unavailable_reason(lines)
     if why is not None and failure.status != "timeout":
         return Outcome(
             "unavailable",
-            f"compute-sanitizer: {why}; run it where it knows the card and the driver",
+            f"compute-sanitizer: {why}; use a machine whose card and driver it supports",
             output=output,
         )
     printed = printed_by_program(lines) if failure.status == "crashed" else []

@@ -9,10 +9,10 @@ from kbtool.gpu.task import Send, Task
 
 
 class Run(Task):
-    """Call the operator once on each case and judge nothing."""
+    """Call the operator once on each case, without checking the output."""
 
     of: list[str | None]
-    """For each case the version to run; its own choice where there is none."""
+    """For each case, the variant to run; ``None``: the operator's own choice."""
 
     def run(self, harness: Harness, send: Send) -> Any:
         """How many cases there were."""

@@ -1,1 +1,1 @@
-"""The step kind ``tune``: the library's own choice of a setting beside every other."""
+"""The step kind ``tune``: compare the library's own choice of a setting with all others."""

@@ -1,4 +1,4 @@
-"""A tune of a run: each case with every setting that was timed."""
+"""A tuning on the page of its run: each case with every setting that was timed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbtool.steps.base import Links, not_reached
 
 
 def page(result: TuneResult, links: Links) -> str:
-    """The library's own choice beside the best, then every time."""
+    """The library's own choice and the best setting, then all times."""
     noise, none = noise_reason(result), no_ratio(result)
     better = sum(case.best != case.own for case in result.cases)
     rows = [
@@ -53,8 +53,8 @@ def page(result: TuneResult, links: Links) -> str:
                 ]
             ),
             "Median, with the 25th and the 75th percentile in small type. The best setting is the"
-            " fastest whose percentiles lie apart from those of the library's own choice, and do so"
-            " again where the two were timed anew: then those times are the ones told.",
+            " fastest whose percentiles do not overlap those of the library's own choice. If the"
+            " two were timed again, that must hold for the second times too, and those are shown.",
             slim_table(header, rows, {3, 5, 6}) if rows else nothing("No case was timed."),
             folded(
                 f"Every {setting} of every case", table(["Case", f"{setting}: median µs"], every)

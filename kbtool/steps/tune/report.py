@@ -1,4 +1,4 @@
-"""A tune in words."""
+"""A tuning as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kbtool.model.words import many
 
 
 def headline(result: TuneResult) -> str:
-    """What there is to gain, in a line."""
+    """The possible gain, in one line."""
     cases = many(len(result.cases), "case")
     if result.noise is not None:
         return f"{cases} timed; {result.noise}, so no {result.setting} is named the best"
@@ -25,7 +25,7 @@ def headline(result: TuneResult) -> str:
 
 
 def report(result: TuneResult) -> list[str]:
-    """Each case with its own choice and the best, in lines."""
+    """The library's own choice and the best setting of each case, in lines."""
     return [
         f"{case.name}, {case.variant}: own {case.own} {case.times[case.own].median_us:.2f} µs,"
         f" best {case.best} {case.times[case.best].median_us:.2f} µs ({case.gain:.2f}×)"

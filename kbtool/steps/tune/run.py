@@ -1,4 +1,4 @@
-"""The step kind ``tune``: the library's own choice of a setting beside every other."""
+"""The step kind ``tune``: compare the library's own choice of a setting with all others."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Tune(StepKind[TuneStep, TuneResult]):
         cases = context.chosen(step.case_sets, step.case)
         _variants(step, context)
         return [
-            f"time the library's own choice beside every other on {many(len(cases), 'case')},"
-            f" variants {step.variants}, {many(step.samples, 'sample')} a setting, and again beside"
-            " the fastest alone; refused unless validate passed this very library",
+            f"time the library's own choice and every other setting on {many(len(cases), 'case')},"
+            f" variants {step.variants}, {many(step.samples, 'sample')} per setting, and time it"
+            " again beside the fastest; refused unless this library passed validation",
         ]
 
     def run(self, step: TuneStep, context: Context) -> Outcome:
-        """Passed whether anything is gained or not; failed if a setting's output is wrong."""
+        """Passes whether another setting is faster or not; fails if a setting's output is wrong."""
         variants = _variants(step, context)
         shut = context.gate(variants)
         if shut is not None:

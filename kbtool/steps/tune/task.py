@@ -9,14 +9,14 @@ from kbtool.gpu.task import Send, Task
 
 
 class Tune(Task):
-    """Time the library's own choice of a setting beside every other."""
+    """Time the library's own choice of a setting and all others."""
 
     of: list[str | None]
-    """For each case the version to run; its own choice where there is none."""
+    """For each case, the variant to run; ``None``: the operator's own choice."""
     samples: int = 20
 
     def run(self, harness: Harness, send: Send) -> Any:
-        """What was measured."""
+        """The result."""
         from kbtool.gpu.clock import clock_for
         from kbtool.gpu.tune import tune
 

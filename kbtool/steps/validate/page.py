@@ -1,4 +1,4 @@
-"""A validation of a run: what passed by case set and variant, what failed, what came near."""
+"""A validation on the page of its run: counts, failures, and the cases nearest to their bounds."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _nearest(count: int, links: Links) -> str:
 
 
 def _sums(result: ValidationResult) -> str:
-    """A row a case set and variant."""
+    """One row per case set and variant."""
     groups: dict[tuple[str, str | None], list[CaseResult]] = {}
     for case in result.cases:
         groups.setdefault((case.case_set, case.variant), []).append(case)
@@ -112,13 +112,13 @@ def _worst(case: CaseResult) -> OutputError | None:
 
 
 def _share(case: CaseResult) -> float:
-    """Its error as a share of the bound; 0 where no output has both."""
+    """Its error as a share of the bound; 0 if no output has both."""
     worst = _worst(case)
     return (worst.share or 0.0) if worst else 0.0
 
 
 def _near(case: CaseResult) -> str:
-    """That share in figures; empty where no output has both."""
+    """That share as text; empty if no output has both."""
     return significant(_share(case)) if _worst(case) else ""
 
 

@@ -1,4 +1,4 @@
-"""A validation in words."""
+"""A validation as text."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from kbtool.steps.worker import library_request, run_worker, with_part, worker_f
 
 
 class Validate(StepKind[ValidateStep, ValidationResult]):
-    """Opens the gate for benchmarks, for the very file that passed."""
+    """Allows benchmarks of exactly the library that passed."""
 
     result = ValidationResult
     failure_says_all = True
@@ -26,7 +26,7 @@ class Validate(StepKind[ValidateStep, ValidationResult]):
         context.variants(step.variants)
         variants = "" if step.variants == "default" else f", variants {step.variants}"
         return [
-            f"hold {many(count, 'case')} of {name} against the float64 reference{variants}"
+            f"compare {many(count, 'case')} of {name} with the float64 reference{variants}"
             for name, count in counts.items()
         ]
 
@@ -58,7 +58,7 @@ class Validate(StepKind[ValidateStep, ValidationResult]):
                 label = f"{event['label']} as {variant}" if variant else event["label"]
                 context.on_progress(len(known.cases), total, label)
 
-            # A process for each: one that dies says which variant it was.
+            # A process for each variant, so that a crash shows which variant caused it.
             event, done = run_worker(
                 {
                     **library_request(context.plan, context.built, context.manifest),

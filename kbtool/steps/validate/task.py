@@ -12,9 +12,9 @@ class Validate(Task):
     """Compare the outputs of every case with the reference."""
 
     variant: str | None = None
-    """The version of the operator; its own choice where there is none."""
+    """The variant of the operator; ``None``: the operator's own choice."""
     profiled: list[int] = []
-    """Numbers of cases whose errors are told by index along ``profile_axis``."""
+    """Numbers of cases whose errors are reported by index along ``profile_axis``."""
     profile_axis: int = 0
 
     def run(self, harness: Harness, send: Send) -> Any:
