@@ -158,12 +158,12 @@ def test_the_page_of_costs_draws_its_tables_and_shows_the_boxes(tmp_path):
         path.write_text(text)
     month = trees.session_id(0)[:7]
     made = page(root, {"budgets": [{"month": month, "money": "0.50 USD", "time": "3 h"}]})
-    over_time = made.split("## Boxes")[0]
+    over_time = made.split("## Budgets")[0]
     # Over time, by month beside its box, by week; one kind, one card, one outcome are no chart.
     assert len(re.findall("<svg", made)) == 3
     assert over_time.count("<rect") == 3  # two sessions and the legend
     assert "0.70 USD so far" in over_time.replace("&#46;", ".")
-    boxes = made.split("## Boxes")[1].split("\n## ")[0]
+    boxes = made.split("## Budgets")[1].split("\n## ")[0]
     assert boxes.count("| 50 min | 60 min | -10 min |") == 2
     assert f"| {month} | money | 0.50 USD | 0.70 USD | -0.20 USD |" in boxes
     assert f"| {month} | time | 180 min | 120 min | 60 min |" in boxes
@@ -172,7 +172,7 @@ def test_the_page_of_costs_draws_its_tables_and_shows_the_boxes(tmp_path):
     assert by_month.count("kb-limit") == 2  # the box and its entry in the legend
     # Both sessions are of two patterns: the column adds up to what was spent once.
     by_pattern = made.split("## By pattern")[1].split("\n## ")[0]
-    assert "| *less what stands in several rows* | 2 |" in by_pattern
+    assert "| *minus what is in several rows* | 2 |" in by_pattern
     amounts = [Decimal(a) for a in re.findall(r"\| \**(-?[\d.]+) USD\** \|$", by_pattern, re.M)]
     assert sum(amounts[:-1]) == amounts[-1] == Decimal("0.70")
     assert at.pattern_page("P01") in by_pattern
@@ -183,7 +183,7 @@ def test_the_page_of_costs_draws_its_tables_and_shows_the_boxes(tmp_path):
 
 def test_many_sessions_are_drawn_by_month(tmp_path):
     made = page(trees.make(tmp_path / "base", sessions=40))
-    assert "A bar a month" in made
+    assert "One bar per month" in made
     assert made.split("## By kind")[0].count("<rect") == 3  # two months and the legend
 
 

@@ -185,7 +185,7 @@ def test_the_command_that_measured_it_stands_below(page: str) -> None:
     assert "kbtool run-recipe copy --set seed=13" in results
     assert "kbtool run-recipe copy --set seed=11" not in results  # nothing shown is from it
     told = [line for line in results.splitlines() if line.startswith("Small: run of")]
-    assert "<code>1212121+</code> and changes that no commit has" in "".join(told)
+    assert "<code>1212121+</code> and uncommitted changes" in "".join(told)
     assert all("compare.html#a=" in line for line in told)
 
 
@@ -224,7 +224,7 @@ def test_case_sets_are_as_the_manifest_has_them(page: str, made: dict[str, str])
     counted = sections(page)["cases"]
     assert "| [Small](copy/cases.md#case-sets.small) | <code>small</code> | 2 |" in counted
     cases = sections(made[at.cases_page("copy")])["case-sets"]
-    assert "Each case is taken with <code>dtype</code> float32, float16." in cases
+    assert "Each case is run with <code>dtype</code> float32, float16." in cases
     assert "<summary>2 cases</summary>" in cases and "| s | 64 |" in cases
 
 
@@ -341,7 +341,7 @@ def test_a_file_names_the_bugs_that_its_edits_put_back(tmp_path: Path) -> None:
 
 def newest_of(page: str) -> list[list[str]]:
     """The cells of the table of newest runs, as text."""
-    below = sections(page)["results"].partition("by what it was set to run.")[2]
+    below = sections(page)["results"].partition("by its settings.")[2]
     lines = below.split("### ")[0].splitlines()
     rows = [line for line in lines if line.startswith("|") and "](" in line]
     return [[plain(cell).strip() for cell in row.strip("|").split("|")] for row in rows]

@@ -104,20 +104,18 @@ def test_the_card_counts_what_the_page_lists(root):
 def test_before_and_after_by_what_follows_and_else_by_the_list(root):
     def around(number: int) -> str:
         line = next(
-            row
-            for row in page(root, number).splitlines()
-            if re.match("Goes|Gone|Earlier|Later", row)
+            row for row in page(root, number).splitlines() if re.match("Contin|Earlier|Later", row)
         )
         return re.sub(r"\[[^]]*\]\(([^)]*)\)", r"\1", line)
 
     first, second, third = (f"{trees.session_id(number)}.md" for number in range(3))
-    assert around(0) == f"Gone on with in: {second}"
-    assert around(1) == f"Goes on from: {first} · Gone on with in: {third}"
-    assert around(2) == f"Goes on from: {second}"
+    assert around(0) == f"Continued in: {second}"
+    assert around(1) == f"Continues: {first} · Continued in: {third}"
+    assert around(2) == f"Continues: {second}"
     path = root / "sessions" / trees.session_id(2) / "session.yaml"
     alone = {key: value for key, value in json.loads(path.read_text()).items() if key != "follows"}
     path.write_text(json.dumps(alone))
-    assert around(1) == f"Goes on from: {first} · Later in the list: {third}"
+    assert around(1) == f"Continues: {first} · Later in the list: {third}"
     assert around(2) == f"Earlier in the list: {second}"
 
 

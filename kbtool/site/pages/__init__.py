@@ -1,4 +1,4 @@
-"""The generated pages: a module makes one kind of page, and ``PAGES`` lists what they declare."""
+"""The generated pages: one module per kind of page, listed in ``PAGES``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def pages(
         index: the records.
         today: the day that "this month" refers to.
         documents: the hand-written pages, for the index of decisions.
-        wanted: which paths to make; all, if not given.
+        wanted: the paths to make. Default: all.
     """
     sources = Source(index, today, documents or {})
     made = {page.path: page.text for kind in PAGES for page in kind.make(sources)}

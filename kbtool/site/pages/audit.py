@@ -1,4 +1,4 @@
-"""What the audit makes of every claim."""
+"""The audit of all claims."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PAGES = Pages(_pages, at.AUDIT, "Audit")
 
 
 def page(index: Index) -> str:
-    """The findings by grade, what is undetermined, and the grades of each record's claims."""
+    """The findings by grade, the undetermined claims, and the grades by record."""
     report = index.audit
     if not report.items:
         return join([page_title("Audit"), nothing("No record makes a claim yet.")])
@@ -43,10 +43,10 @@ def page(index: Index) -> str:
     return join(
         [
             page_title("Audit"),
-            "Every claim is recomputed from the figures that determine it: the claims that somebody"
-            " wrote down, and those that the fields of a record make, as start, end and duration"
-            " do. A figure stands for what rounds to it, so that what can be right is consistent."
-            " The command is `kbtool audit`.",
+            "Every claim is recomputed from the figures that determine it: claims that somebody"
+            " wrote down, and those implied by the fields of a record, such as start, end and"
+            " duration. A figure stands for every value that rounds to it, so a claim that can be"
+            " right is consistent. The command is `kbtool audit`.",
             facts(
                 [
                     ("Turning a decision", _count(counts["decision"], "decision")),
@@ -91,7 +91,7 @@ def _table(index: Index, grade: Grade) -> str:
 
 
 def _of(index: Index, grade: Grade) -> tuple[Sequence[Item], str | None]:
-    """The claims of a grade, as many as a page should have, and a line on the rest."""
+    """The claims of a grade, up to the limit of a page, and a line on the rest."""
     found = [one for one in index.audit.items if one.grade == grade]
     return last(found, _MOST, f"kbtool audit --grade {grade}")
 
@@ -100,7 +100,7 @@ _MOST = 200
 
 
 def _outcome(index: Index, came: Reckoned) -> str:
-    """What comes out, and how, where that says more."""
+    """The computed figure, and its computation if that says more."""
     how = came.expression if came.expression != came.derived else ""
     return finding(index, came.derived or "", at.AUDIT) + (
         f"<br>{muted(f'= {inline(ranged(how))}')}" if how else ""
@@ -140,7 +140,7 @@ def _by_record(index: Index) -> str:
 
 
 def _claim(index: Index, item: Item) -> str:
-    """What is claimed, linked to its place, with the record that claims it."""
+    """The claim, linked to its place, with the record that makes it."""
     record = index.record(item.record)
     label = getattr(record, "label", item.record)
     claim = _link(index, f"{item.record}#{item.where}", inline(item.says))

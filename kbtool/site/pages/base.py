@@ -1,4 +1,4 @@
-"""What a module of pages declares: the pages that it makes, and its place in the navigation."""
+"""How a module declares the pages that it makes, and its place in the navigation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kbtool.site.paging import ROWS, Part, parts
 
 @dataclass(frozen=True)
 class Source:
-    """What pages are made from."""
+    """The inputs of the pages."""
 
     index: Index
     today: date | None = None
@@ -37,7 +37,7 @@ class Pages(NamedTuple):
 
     make: Callable[[Source], Iterable[Page]]
     path: str | None = None
-    """The page that the navigation leads to, if it leads to any of them."""
+    """The page that is in the navigation, if any."""
     title: str = ""
     """Its title there."""
 

@@ -53,7 +53,7 @@ PAGES = Pages(_pages, at.BUGS, "Bugs")
 
 
 def listing(index: Index, part: Part) -> str:
-    """A page of the bugs: those that are open first, and the last met before others."""
+    """A page of the list of bugs: open ones first, the most recent first."""
     latest = list(reversed(index.bugs.values()))
     still = [case for case in latest if case.is_open]
     shown = part.rows(still + [case for case in latest if not case.is_open])
@@ -61,12 +61,12 @@ def listing(index: Index, part: Part) -> str:
     to_open = at.relative(f"{at.BUGS}#open", part.here)
     nowhere = "No bug is open." if latest else "No session's record names a bug."
     about = (
-        f"{many(len(latest), 'bug')}, {len(still)} open. A bug is fixed by the last fix of its"
-        " fault, unless the record says that no test confirmed the fix, or a session met the fault"
-        " after it. Met again: a later session met the fault, and nothing has fixed it since; how"
-        " it stands, its newest meeting says. Every other bug stands as its session left it;"
-        " unknown where no record says what became of it, or that it was ever met here. Put back:"
-        " what validation makes of the edits that bring the bug back, in the newest run of each."
+        f"{many(len(latest), 'bug')}, {len(still)} open. A bug is fixed by its last fix, unless"
+        " the record says that no test confirmed the fix, or the bug recurred in a later session."
+        " Met again: it recurred, and no later fix is known; its status is that of the newest"
+        " recurrence. Every other bug has the status that its session left; unknown if no record"
+        " gives one. Put back: the verdict of validation on the edits that put the bug back, in the"
+        " newest run of each."
     )
     return join(
         [
@@ -107,24 +107,24 @@ def _table(index: Index, cases: Sequence[BugCase], here: str) -> str | None:
     header = [
         "Bug", "Status", "Symptom", "Recorded in", "Fixed in", "Met again in", "Lost", "Put back",
     ]  # fmt: skip
-    # A cell that says nothing says so here: the columns are then the same on every page.
+    # Empty cells have text, so that the columns are the same on every page.
     filled = [[cell or "–" for cell in row] for row in rows]
     return stacked_table(header, filled, {6}) if rows else None
 
 
 def _seen(bug: Bug) -> str:
-    """What was seen, or else the cause; clipped, for a page has many."""
+    """The symptom, or else the cause; shortened, because a page lists many."""
     if bug.symptom:
         return inline(clipped(bug.symptom, _SEEN))
     return muted(f"Cause: {inline(clipped(bug.cause, _SEEN))}") if bug.cause else ""
 
 
 _SEEN = 160
-"""Characters of a symptom that the list has."""
+"""The most characters of a symptom in the list."""
 
 
 def page(index: Index, case: BugCase) -> str:
-    """One bug: what was seen, why, and what became of it."""
+    """One bug: symptom, cause and status."""
     bug, session, here = case.bug, case.session, case.page
     earlier = bug.recurrence_of
     before = index.bugs.get(bug_at(earlier, session.id)) if earlier else None
@@ -182,8 +182,8 @@ def page(index: Index, case: BugCase) -> str:
 
 
 def lost_in_all(case: BugCase) -> str:
-    """The time that a fault cost over all its meetings, and which do not say; empty where none
-    says."""
+    """The time lost to a bug in all sessions, and the sessions that do not state it; empty if none
+    does."""
     times: list[Span] = []
     stated: dict[str, None] = {}
     silent: dict[str, None] = {}
@@ -201,7 +201,7 @@ def lost_in_all(case: BugCase) -> str:
 
 
 def _meetings(index: Index, case: BugCase, here: str) -> str:
-    """Every meeting of the fault: what each made of it, and what it cost in all."""
+    """Every session with this bug: what it did about it, and the total time lost."""
     if len(case.meetings) == 1:
         return ""
     rows = []
@@ -228,7 +228,7 @@ def _meetings(index: Index, case: BugCase, here: str) -> str:
 
 
 def _again(index: Index, case: BugCase, here: str) -> list[str]:
-    """The later meetings, each by its session's label and linked to its bug."""
+    """The later recurrences: the label of each session, linked to its bug."""
     return [
         index.link(at.bug_page(session.id, bug.id), here, inline(session.label))
         for session, bug in case.recurrences
@@ -260,7 +260,7 @@ def _fixers(index: Index, case: BugCase, here: str) -> list[str]:
 
 
 def _source(case: BugCase) -> str | None:
-    """What the bug is known from: where that has an address, it too."""
+    """The sources of the bug, linked if they have an address."""
     if not case.bug.source:
         return None
     source = case.session.sources.get(case.bug.source.partition(":")[0])
@@ -271,7 +271,7 @@ def _source(case: BugCase) -> str | None:
 
 
 def _words(index: Index, case: BugCase) -> list[str]:
-    """What validation makes of the bug's edits: a target, and each word once."""
+    """The verdicts of validation on the bug's edits, by target, each once."""
     words: dict[str, dict[str, None]] = {}
     for mutant in case.bug.mutants:
         judged = index.judged.get(mutant.id)
@@ -303,7 +303,7 @@ def _hypotheses(index: Index, case: BugCase, here: str) -> str:
 
 
 def _cited(index: Index, case: BugCase, source: str | None, here: str) -> str:
-    """A citation; where it names a run, linked to that."""
+    """A citation, linked to its run if it names one."""
     run = index.cited_run(case.session, source)
     if run is None:
         return cite(source)

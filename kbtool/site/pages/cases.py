@@ -24,7 +24,7 @@ PAGES = Pages(_pages)
 
 
 def page(kernel: Kernel) -> str:
-    """What the manifest says, case by case."""
+    """The manifest, case by case."""
     here = at.cases_page(kernel.id)
     return join(
         [
@@ -68,7 +68,7 @@ def _case_sets(kernel: Kernel) -> list[str]:
             heading(3, f"{inline(spec.title)} ({code(name)})", f"case-sets.{name}"),
             optional(spec.about),
             *(
-                f"Each case is taken with {code(field)} {inline(', '.join(values))}."
+                f"Each case is run with {code(field)} {inline(', '.join(values))}."
                 for field, values in spec.for_each.items()
             ),
             folded(many(count, "case"), _case_table(kernel, name)),
@@ -77,7 +77,7 @@ def _case_sets(kernel: Kernel) -> list[str]:
 
 
 def _case_table(kernel: Kernel, name: str) -> str:
-    """The cases as the manifest has them, before they are taken with each value of a field."""
+    """The cases as written in the manifest, before they are expanded by the values of a field."""
     spec = kernel.case_sets[name]
     fields = [f for f in kernel.case_fields if any(f in raw for raw in spec.cases)]
     times = math.prod(len(values) for values in spec.for_each.values())

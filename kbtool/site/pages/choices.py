@@ -1,4 +1,4 @@
-"""What a session decided, with the options that were not taken, and what it planned."""
+"""The decisions of a session, with the options that were not taken, and its plans."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _decision(index: Index, session: Session, decision: Decision) -> str:
 
 
 def plans(index: Index, session: Session) -> str:
-    """What is to be done later, in which time and for how much."""
+    """The plans: what is to be done, in which time and for how much money."""
     return section("Plans", "plans", *(_plan(index, session, plan) for plan in session.plans))
 
 

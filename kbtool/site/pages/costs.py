@@ -39,14 +39,14 @@ _BY: tuple[tuple[By, str], ...] = (
     ("session", "Session"),
 )
 _DRAWN = {"kind", "month", "week", "card", "engineer", "outcome"}
-"""What is drawn beside its table."""
+"""The groupings that have a chart beside their table."""
 _MOST_ROWS = 100
 _MOST_BARS = 36
-"""Beyond so many, bars tell nothing: months are shown, at last the latest of them."""
+"""The most bars in a chart: with more sessions months are shown, and at most the latest of them."""
 
 
 def page(index: Index) -> str:
-    """Costs over time, by kind, month, card and so on, and the boxes of sessions and months."""
+    """Costs over time, by kind, month, card and so on, and the budgets of sessions and months."""
     sessions = list(index.sessions.values())
     links = links_of(sessions, (attempts[-1] for attempts in index.runs.values()))
     if not any(session.costs for session in sessions):
@@ -54,11 +54,11 @@ def page(index: Index) -> str:
     return join(
         [
             page_title("Costs"),
-            "Sums of what the records state. Every session is taken to have cost time, GPU, AI and"
-            " an engineer: where a record does not say how much, it is counted as unknown beside"
+            "Sums of what the records state. Every session is assumed to have cost time, GPU, AI"
+            " and an engineer: if a record does not say how much, it is counted as unknown beside"
             " the sum, never as zero. The command for these tables is `kbtool costs`.",
             section("Over time", "over-time", *_over_time(index)),
-            section("Boxes", "boxes", _boxes(index)),
+            section("Budgets", "boxes", _boxes(index)),
             *(
                 section(
                     f"By {title.lower()}", f"by-{by}",
@@ -73,7 +73,7 @@ def page(index: Index) -> str:
 
 
 def _over_time(index: Index) -> list[str]:
-    """A chart a currency: what each session, or each month, cost, and the sum so far."""
+    """One chart per currency: the cost of each session or month, and the running total."""
     sessions = list(index.sessions.values())
     by: By = "session" if len(sessions) <= _MOST_BARS else "month"
     charts = []
@@ -84,19 +84,19 @@ def _over_time(index: Index) -> list[str]:
             row.keys: sofar.total for row, sofar in zip(table.rows, running(table), strict=True)
         }
         bars = [_bar(row, sofar=sums[row.keys]) for row in table.rows[-_MOST_BARS:]]
-        title = f"Money by {by} in {table.currency}, stacked by kind, and the sum so far"
+        title = f"Money by {by} in {table.currency}, stacked by kind, and the running total"
         charts.append(stacked(title, bars, table.currency or ""))
     if charts:
         about = (
-            f"A bar a {by}, in the order of the work; `?` where nothing is known: there the line of"
-            " the sum so far is dashed."
+            f"One bar per {by}, in the order of the work; `?` if nothing is known: there the line"
+            " of the running total is dashed."
         )
         charts.append(f"{about} The figures: [by {by}](#by-{by}).")
     return charts
 
 
 def _charts(index: Index, by: By) -> list[str]:
-    """A chart a currency: what each row cost, by kind; a month beside its box."""
+    """One chart per currency: the cost of each row, by kind; a month beside its budget."""
     limits = {
         (budget.month, budget.currency): Decimal(budget.money)
         for budget in months_of(index.base.ledger)
@@ -122,7 +122,7 @@ def _bar(row: Row, limit: Decimal | None = None, sofar: Decimal | None = None) -
 
 
 def _boxes(index: Index) -> str | None:
-    """What sessions and months were to cost, and what they did; a running one has no figure yet."""
+    """The budgets of sessions and months, and what was spent; empty for a running session."""
     accounts = [account(sitting_of(session), None) for session in index.sessions.values()]
     rows = []
     for one in accounts:
@@ -130,7 +130,7 @@ def _boxes(index: Index) -> str | None:
         rows += [_box_row(name, box, one.sitting.status == "running") for box in one.boxes]
     for budget in months_of(index.base.ledger):
         rows += [_box_row(budget.month, box, False) for box in month_boxes(budget, accounts)]
-    header = ["Of", "Box", "Limit", "Taken", "Left", "State"]
+    header = ["Of", "Budget", "Limit", "Spent", "Left", "State"]
     return slim_table(header, rows, {2, 3, 4}) if rows else None
 
 
@@ -184,7 +184,7 @@ def _table(index: Index, table: Rollup, title: str) -> str:
             [inline(row.label), money(row.total, currency), _missing(row)] for row in table.rows
         ]
         rows.append(["**all**", f"**{money(table.total.total, currency)}**", ""])
-        return slim_table(["Kind", "Money", "Sessions that do not say"], rows, {1, 2})
+        return slim_table(["Kind", "Money", "Sessions without it"], rows, {1, 2})
     shown, more = last(table.rows, _MOST_ROWS, f"kbtool costs --by {title.lower()}")
     rows = [
         [
@@ -198,7 +198,7 @@ def _table(index: Index, table: Rollup, title: str) -> str:
     total = table.total
     if table.repeated:  # so that the last column adds up
         less = money(-table.repeated, currency)
-        several = "*less what stands in several rows*"
+        several = "*minus what is in several rows*"
         rows.append([several, str(len(table.shared)), *[""] * len(columns), less])
     rows.append(
         [
@@ -214,7 +214,7 @@ def _table(index: Index, table: Rollup, title: str) -> str:
 
 
 def _lines(text: str) -> str:
-    """What is known, and in a line of its own what is not."""
+    """The known sum, and on a line of its own the unknown part."""
     return text.replace(" + ", " <br>+ ")
 
 

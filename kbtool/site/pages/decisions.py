@@ -14,7 +14,7 @@ from kbtool.site.parts import page_title
 
 
 def _pages(source: Source) -> Iterator[Page]:
-    if at.DECISIONS not in source.documents:  # an index written by hand stands
+    if at.DECISIONS not in source.documents:  # a hand-written index is kept
         yield Page(at.DECISIONS, partial(listing, source.documents))
 
 

@@ -221,9 +221,9 @@ def _audit(index: Index) -> str:
     lines = [
         f"[{counts[grade]}]({at.AUDIT}#{place}) {words}"
         for grade, place, words in (
-            ("decision", "decision", "claims do not hold and turn a decision"),
+            ("decision", "decision", "claims do not hold and change a decision"),
             ("inconsistent", "inconsistent", "do not hold"),
-            ("undetermined", "undetermined", "are determined by nothing recorded"),
+            ("undetermined", "undetermined", "are undetermined by the records"),
             ("consistent", "by-record", "hold"),
         )
     ]
@@ -266,10 +266,10 @@ def _start(index: Index) -> str:
         f"[What was learned]({at.PATTERNS}): the patterns, with the evidence for and against each",
         f"[What was done]({at.SESSIONS}): the sessions, in the order of the work",
         f"[What to run]({at.RECIPES}): the recipes, step by step",
-        f"[What the kernels are worth]({at.KERNELS}), and how two runs [compare]({at.COMPARE})",
+        f"[How fast the kernels are]({at.KERNELS}), and how two runs [compare]({at.COMPARE})",
     ]
     if index.sessions:
-        # Lines of work stand one after another, so the last of the list need not be the newest.
+        # The list is grouped by line of work, so its last session need not be the newest.
         began = {s.started.at: s for s in index.sessions.values() if s.started and s.started.zoned}
         last = began[max(began)] if began else list(index.sessions.values())[-1]
         where = index.link(at.session_page(last.id), at.HOME)

@@ -60,7 +60,7 @@ PAGES = Pages(_pages, at.KERNELS, "Kernels")
 
 
 _MOST_RUNS = 40
-"""So many, the newest, in the table of what each recipe found."""
+"""The most rows in the table of the newest runs."""
 
 
 def listing(index: Index) -> str:
@@ -91,7 +91,7 @@ def listing(index: Index) -> str:
 
 
 def page(index: Index, kernel: Kernel) -> str:
-    """One kernel: what it is, what its last runs found, its manifest."""
+    """One kernel: its description, the results of its last runs, its manifest."""
     here = at.kernel_page(kernel.id)
     recipes = [name for name, (_, recipe) in index.recipes.items() if recipe.kernel == kernel.id]
     text, designed = readme(index.base, kernel.id), design(index.base, kernel.id)
@@ -149,10 +149,10 @@ def _prose(
 
     Args:
         index: the records.
-        kernel: whose text it is.
+        kernel: the kernel that the text describes.
         text: the Markdown.
         files: target → path → text of the kernel's sources.
-        prefix: what the anchors of its headings begin with.
+        prefix: the prefix of its headings' anchors.
     """
     here = at.kernel_page(kernel.id)
     elsewhere = files_beside(index, index.base.kernels[kernel.id].path, here)
@@ -199,8 +199,8 @@ def _results(index: Index, kernel: Kernel, here: str) -> list[str]:
 
 
 def _newest(index: Index, runs: Sequence[Run], here: str) -> list[str]:
-    """By recipe, machine and what was run: the newest run that came to its end, and a newer one
-    that did not."""
+    """By recipe, machine and settings: the newest finished run, and a newer one that did not
+    finish."""
     found: dict[tuple[object, ...], list[Run]] = {}
     for run in runs:
         known = found.setdefault((run.recipe, *_where(run), tuple(_set(index, run))), [])
@@ -225,15 +225,15 @@ def _newest(index: Index, runs: Sequence[Run], here: str) -> list[str]:
     rest = f" The newest {len(shown)} of {len(every)}; {at.link('all runs', at.RUNS, here)}."
     return [
         heading(3, "Newest runs", "results.newest"),
-        "The newest run of each recipe, by what it was set to run."
+        "The newest run of each recipe, by its settings."
         + (rest if len(shown) < len(every) else ""),
         stacked_table(["Run", "Recipe", "Set to", "Machine", "Status", "Result"], lines),
     ]
 
 
 def _set(index: Index, run: Run) -> list[tuple[str, str]]:
-    """The parameters that say what was run and are not as the recipe has them. Those that are
-    numbers say how: samples, a seed. The target is told by what was built."""
+    """The parameters that differ from the recipe's defaults and select what is run. Left out are
+    numbers, which set how it is run (samples, seed), and the target, known from the build."""
     known = index.recipes[run.recipe][1].parameters if run.recipe in index.recipes else {}
     return sorted(
         (name, value)
@@ -257,9 +257,8 @@ def _age(index: Index, run: Run) -> str:
 
 
 def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
-    """Of runs, newest first: the widest validation of what the newest one built, and the newest
-    benchmark, a quiet one where there is one. A run that profiles validates a few cases of what
-    others tried in full."""
+    """From runs, newest first: the largest validation of the newest build, and the newest
+    benchmark, preferably not noisy. A run that profiles validates only a few cases."""
     tried = [(run, result) for run in runs if (result := validation(run))]
     checked = max(
         (pair for pair in tried if _same_sources(pair[0], tried[0][0])),
@@ -288,10 +287,10 @@ def _latest(index: Index, runs: Sequence[Run], here: str) -> tuple[str, str]:
 
 
 def _same_sources(one: Run, other: Run) -> bool:
-    """Whether two runs built the same files alike; one may have built a specialisation of them.
+    """Whether two runs built the same sources for the same target, possibly one specialisation.
 
-    Libraries of the same sources differ from build to build. Runs that recorded no hashes go by
-    their libraries.
+    Libraries of the same sources differ from build to build, so sources are compared. Runs that
+    recorded no hashes of sources are compared by their libraries.
     """
     if one is other:
         return True

@@ -1,6 +1,6 @@
-"""What runs measured of a kernel: its times beside its peers', and over size.
+"""The measurements of a kernel: its times beside those of its peers, and over size.
 
-What passed in the very run that was timed stands beside its times.
+Each has the validation of the same run beside it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from kbtool.site.pages.times import (
 from kbtool.site.parts import compare_link, newer_noisy
 
 _MOST_POINTS = 400
-"""In one chart; with more, peers other than the baseline are left to the table."""
+"""The most points in one chart; with more, peers other than the baseline are only in the table."""
 
 
 def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
-    """A part a machine: how ours stands, each peer, times over size, how to measure it again."""
+    """One part per machine: headlines, each peer, times over size, how to measure again."""
     here = at.kernel_page(kernel.id)
     parts = []
     for machine, every in found.items():
@@ -64,7 +64,7 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
 
 
 def _standings(index: Index, every: Sequence[Group], shown: Sequence[Headline], here: str) -> str:
-    """How ours stands against the best peers: the headlines."""
+    """The headlines: our time against the best peers."""
     lines = []
     for one in shown:
         group, newer = one.newest, newer_than(every, one.newest)
@@ -88,7 +88,7 @@ def _standings(index: Index, every: Sequence[Group], shown: Sequence[Headline], 
 
 
 def _against(shown: Sequence[Headline], peers: Sequence[str]) -> str:
-    """Each peer by itself, in the newest run of the commit that timed it."""
+    """Our time against each peer, in the newest run of the commit that timed it."""
     lines = [
         [inline(one.newest.title), *(against(one.with_peer(peer), peer) for peer in peers)]
         for one in shown
@@ -101,7 +101,7 @@ def _against(shown: Sequence[Headline], peers: Sequence[str]) -> str:
             "Time of each peer ÷ time of "
             + ", ".join(code(subject) for subject in ours)
             + " in a chain, in the newest run of the commit that timed the peer: geometric mean"
-            " over the cases, least and most in small type.",
+            " over the cases, smallest and largest in small type.",
             slim_table(header, lines, range(1, len(header))),
             bullets([*_noisy(newest), *_missing(shown, peers)]),
         ]
@@ -109,7 +109,7 @@ def _against(shown: Sequence[Headline], peers: Sequence[str]) -> str:
 
 
 def _noisy(newest: Iterable[Group]) -> list[str]:
-    """Why no ratio is told of a case set of which there is no quiet run."""
+    """Why a case set has no ratio, if all its runs were noisy."""
     return [
         f"{inline(group.title)}: no ratio because the run is {inline(noise)}"
         for group in newest
@@ -118,7 +118,7 @@ def _noisy(newest: Iterable[Group]) -> list[str]:
 
 
 def _missing(shown: Iterable[Headline], peers: Sequence[str]) -> list[str]:
-    """Why a peer has no figure, and where it was wrong: each reason once."""
+    """Why a peer has no figure, and in which cases it was wrong; each reason once."""
     counted: dict[tuple[str, str], dict[str, int]] = {}
     for peer in peers:
         for one in shown:
@@ -156,15 +156,15 @@ def _relative(machine: Machine, shown: Sequence[Headline], peers: Sequence[str])
 
 
 def _arms(newest: Iterable[Group], peers: Iterable[str]) -> list[str]:
-    """Ours, then peers: an order, so that an arm has one colour in every chart."""
+    """Ours, then the peers, always in the same order, so that an arm keeps its colour."""
     return list(dict.fromkeys([*(group.subject for group in newest), *peers]))
 
 
 def _over_size(
     kernel: Kernel, machine: Machine, shown: Sequence[Headline], peers: Sequence[str]
 ) -> list[str]:
-    """Times over the bytes to move, and over the field of the cases that varies most: the keys of
-    attention."""
+    """Times over the bytes to move, and over the field of the cases that varies most (for attention
+    the number of keys)."""
     newest, cases = [one.newest for one in shown], [case for one in shown for case in one.cases]
     arms = _arms(newest, peers)
     if len(arms) * len(cases) > _MOST_POINTS:
@@ -249,7 +249,7 @@ def _figures(shown: Sequence[Headline]) -> str:
 
 
 def _best(standing: Standing | None, case: str) -> str:
-    """The best peer of a case, and its time ÷ ours; empty where there is none."""
+    """The best peer of a case, and its time ÷ ours; empty if there is none."""
     if standing is None or case not in standing.best:
         return ""
     peer, ratio = standing.best[case]
@@ -257,7 +257,7 @@ def _best(standing: Standing | None, case: str) -> str:
 
 
 def _again(index: Index, shown: Sequence[Headline], here: str) -> list[str]:
-    """The runs that what is shown is from, each with the commands that measured it."""
+    """The runs that the figures are from, each with its commands."""
     parts = []
     every = [group for one in shown for group in one.pooled]
     for run_id in dict.fromkeys(group.run.id for group in every):
@@ -265,7 +265,7 @@ def _again(index: Index, shown: Sequence[Headline], here: str) -> list[str]:
         run, subject = of_run[0].run, of_run[0].result.subject
         titles = inline(", ".join(group.title for group in of_run))
         comparison = compare_link("compare it", run.id, subject, here)
-        changed = " and changes that no commit has" if run.repository.dirty else ""
+        changed = " and uncommitted changes" if run.repository.dirty else ""
         changed += f", {OLDER}" if index.is_older(run) else ""
         parts += [
             f"{titles}: run of {run_link(index, run, here)}, commit {commit_text(run)}{changed},"

@@ -1,4 +1,4 @@
-"""What a session's log says was measured: a table a measurement."""
+"""The measurements in a session's log, one table each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbtool.site.parts import cite, section, why_unknown
 
 
 def measurements(session: Session) -> str:
-    """Every measurement, with what it was measured on and whether that was validated before."""
+    """Every measurement, with its conditions and whether the kernel was validated before."""
     tables = []
     for number, measurement in enumerate(session.measurements):
         first = all(m.id != measurement.id for m in session.measurements[:number])

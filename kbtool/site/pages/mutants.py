@@ -21,10 +21,10 @@ from kbtool.store.sources import kernel_file, kernel_paths
 
 
 def edits(index: Index, case: BugCase, here: str) -> str:
-    """The edits that put one bug back, and what became of each in its newest run."""
+    """The edits that put one bug back, and the verdict on each in its newest run."""
     if not case.bug.mutants:
         return section("Put back", "mutants", nothing(
-            "No edit puts this bug back, so nobody knows whether a case would notice it."
+            "No edit puts this bug back, so it is unknown whether a case would find it."
         ))  # fmt: skip
     parts = [_verdicts(index, case.bug.mutants, here)]
     for mutant in case.bug.mutants:
@@ -42,7 +42,7 @@ def edits(index: Index, case: BugCase, here: str) -> str:
 
 
 def _change(mutant: Mutant) -> str:
-    """The edit as a diff has it."""
+    """The edit as lines of a diff."""
     removed, added = mutant.find.splitlines(), mutant.put.splitlines()
     return "\n".join([*(f"- {line}" for line in removed), *(f"+ {line}" for line in added)])
 
@@ -51,7 +51,7 @@ _SHOWN = 3
 
 
 def _verdicts(index: Index, among: Sequence[Mutant], here: str) -> str:
-    """A row a mutant: found or not, by how many cases, and what a fixed bound makes of it."""
+    """One row per mutant: found or not, by how many cases, and whether a fixed bound finds it."""
     rows = []
     for mutant in among:
         name = f"[{code(mutant.id)}](#mutants.{at.fragment(mutant.id)})"
@@ -82,7 +82,7 @@ def _verdicts(index: Index, among: Sequence[Mutant], here: str) -> str:
 
 
 def _bound(result: MutantsResult, one: MutantResult) -> str:
-    """Which case sets a fixed bound would have let the bug through in."""
+    """The case sets in which a fixed bound would not have found the bug."""
     if result.bound is None or one.verdict != "killed":
         return ""
     escaped = [
@@ -105,7 +105,7 @@ def _file(index: Index, mutant: Mutant, here: str) -> str:
 
 
 def line_of(mutant: Mutant, text: str | None) -> int | None:
-    """The line of a file where an edit begins; ``None`` where it is not in the file."""
+    """The line of a file where an edit begins; ``None`` if it is not in the file."""
     place = text.find(mutant.find) if text is not None else -1
     return text.count("\n", 0, place) + 1 if text is not None and place >= 0 else None
 

@@ -67,7 +67,7 @@ AGAINST = ("contradicted", "not_reproduced")
 
 
 def verdicts(account: Account) -> str:
-    """How many sessions gave each verdict, most telling first: ``2 proved, 1 contradicted``."""
+    """How many sessions gave each verdict, the strongest first: ``2 proved, 1 contradicted``."""
     counts = [f"{account.count(v)} {v.replace('_', ' ')}" for v in VERDICTS if account.count(v)]
     return ", ".join(counts) or "no evidence recorded"
 
@@ -107,10 +107,10 @@ def listing(index: Index) -> str:
     return join(
         [
             page_title("Patterns"),
-            "By rank: the standing, then the sessions that proved it, that applied it, then minutes"
-            " saved. Applied, proved and against count sessions. Saved and lost are what their"
-            " records claim; the step times are minutes planned less minutes taken, over the steps"
-            " that carry the pattern. The same figures come from `kbtool patterns`.",
+            "By rank: the standing, then the number of sessions that proved it, that applied it,"
+            " then minutes saved. Applied, proved and against count sessions. Saved and lost are"
+            " claimed by their records; the step times are minutes planned minus minutes taken,"
+            " over the steps that name the pattern. `kbtool patterns` prints the same figures.",
             stacked_table(header, rows, {4, 5, 6, 7, 8, 9}),
             bullets(f"{chip(name)} {inline(why)}" for name, why in STANDINGS.items()),
         ]
@@ -222,7 +222,7 @@ def _rules(pattern: Pattern) -> str:
 
 
 def _lost(index: Index, pattern: Pattern, here: str) -> list[str]:
-    """What the faults cost whose error shows a symptom, each linked to its bug."""
+    """The time lost to bugs whose error message shows a symptom, each linked to its bug."""
     faults = {id(case.meetings): case for case, _ in index.showing(pattern)}
     return [
         at.link(lost, case.page, here) for case in faults.values() if (lost := lost_in_all(case))
@@ -257,9 +257,7 @@ def _recipes(index: Index, pattern: Pattern, here: str) -> str:
             block(command(recipe)),
         ]
     if not shown:
-        return section(
-            "Recipes", "recipes", nothing("The pattern has no recipe: nothing runs it by itself.")
-        )
+        return section("Recipes", "recipes", nothing("The pattern has no recipe."))
     return section("Recipes", "recipes", *shown)
 
 
@@ -320,7 +318,7 @@ def _superseding(index: Index, pattern: Pattern, here: str) -> str:
 
 
 NEWEST = 100
-"""Step times, and sessions for and against, that a page lists."""
+"""The most step times, and the most sessions for and against, on a page."""
 
 
 def _step_times(index: Index, pattern: Pattern, here: str) -> str:
@@ -362,7 +360,7 @@ def _where(index: Index, step: TimedStep, here: str) -> str:
 def _in_all(account: Account) -> str:
     counted = f"{len(account.counted)} of {many(len(account.steps), 'step')} counted"
     money = account.timed_money_text()
-    at_price = f"; at what their sessions cost a minute, {inline(money)}" if money else ""
+    at_price = f"; at the cost of their sessions per minute, {inline(money)}" if money else ""
     return f"In all {saving_text(account.timed())}: {counted}{at_price}."
 
 

@@ -33,7 +33,7 @@ PAGES = Pages(_pages, at.RECIPES, "Recipes")
 
 
 def command(recipe: Recipe) -> str:
-    """The command that runs a recipe as it is: the table of its parameters has what can be set."""
+    """The command that runs a recipe with its defaults; its parameters have a table."""
     return f"kbtool run-recipe {recipe.name}"
 
 
@@ -119,11 +119,11 @@ def page(index: Index, pattern: Pattern, recipe: Recipe) -> str:
 
 
 _NEWEST = 50
-"""Runs that a recipe's page lists."""
+"""How many runs a recipe's page lists."""
 
 
 _MACHINES = 3
-"""So many of the machines that a recipe ran on are columns of its steps."""
+"""The most machines with a column in the table of steps."""
 
 
 class History(NamedTuple):
@@ -134,7 +134,8 @@ class History(NamedTuple):
 
 
 def histories(index: Index, recipe: Recipe) -> list[History]:
-    """What the next run on each machine would go by; the machine that ran last comes first."""
+    """The runs from which the next run on each machine takes its expected times; the machine that
+    ran last comes first."""
     found: dict[object, History] = {}
     for attempts in index.runs.values():
         newest = attempts[-1]
@@ -147,12 +148,12 @@ def histories(index: Index, recipe: Recipe) -> list[History]:
 
 
 def steps(index: Index, recipe: Recipe, *, settings: bool) -> list[str]:
-    """The steps in order, with the time that each should take: declared, and as past runs show.
+    """The steps in order, with their expected times: as declared, and from past runs.
 
     Args:
         index: the records.
-        recipe: whose steps.
-        settings: whether to tell how they are set, and what they need.
+        recipe: the recipe.
+        settings: whether to show the settings and needs of each step.
     """
     past = histories(index, recipe)[:_MACHINES]
     seconds = [[seconds_taken(step, one.runs) for step in recipe.steps] for one in past]
@@ -178,7 +179,7 @@ def steps(index: Index, recipe: Recipe, *, settings: bool) -> list[str]:
 
 
 def _names(machines: Sequence[MachineInfo]) -> list[str]:
-    """Machines by card and cores, and by processor where those are alike."""
+    """Machines by card and cores, and by processor if those are the same."""
     names = [f"{inline(one.card or one.cpu)}, {many(one.cores, 'core')}" for one in machines]
     return [
         name if names.count(name) == 1 else f"{name}, {inline(one.cpu)}"
@@ -191,13 +192,13 @@ def _median(times: Sequence[float]) -> str:
 
 
 def _basis(ran: bool, timed: bool) -> str:
-    """What the expected times rest on."""
+    """The basis of the expected times."""
     if timed:
         return muted(
-            "Took: the median over the newest runs on that machine with one set of parameters, as"
-            " the next run there will expect it; builds that found a library do not count."
+            "Took: the median over the newest runs on that machine with the same parameters, which"
+            " the next run there will expect; builds that found an existing library do not count."
         )
-    why = "no run of it got through a step" if ran else "it was never run here"
+    why = "no run of it finished a step" if ran else "it was never run here"
     return nothing(f"The times are those that the recipe declares, because {why}.")
 
 

@@ -1,4 +1,4 @@
-"""What a record may say: a page for each kind, made from the JSON Schemas of the models."""
+"""The reference of the records: one page per kind, made from the JSON Schemas of the models."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FILES = {
     "corpus": "a line of what `kbtool export corpus` writes",
     "twin": "the JSON beside each page of this site, and the index of it",
 }
-"""Kind → where it stands."""
+"""Kind → its file."""
 
 
 @cache
@@ -54,10 +54,10 @@ def _listing() -> str:
     return join(
         [
             page_title("Schemas"),
-            "What a record may say, field by field, as the models have it. Unknown keys are"
-            " refused. A scalar in YAML is read as text, and the field gives it its type: a commit"
-            " `7e12345` is no number and `no` is not false. A field that is required may be"
-            " `null` where its type says so, with the reason under `unknown:`.",
+            "The fields of each record, generated from the models. Unknown keys are refused. A"
+            " scalar in YAML is read as text, and the field gives it its type: a commit `7e12345`"
+            " is not a number and `no` is not false. A required field may be `null` if its type"
+            " allows it, with the reason under `unknown:`.",
             bullets(kinds),
             "The same as JSON Schema, for editors: `kbtool schema`.",
             heading(2, "For programs", "programs"),
@@ -87,7 +87,7 @@ def _page(kind: str) -> str:
 
 
 def _models(kind: str) -> dict[str, Any]:
-    """Model of a kind's schema → its part of it, the record itself first."""
+    """Model → its part of the schema of a kind, the record itself first."""
     schema = _schema(kind)
     inner: dict[str, Any] = schema.get("$defs", {})
     return {schema["title"]: schema, **inner} if "properties" in schema else inner
@@ -95,7 +95,7 @@ def _models(kind: str) -> dict[str, Any]:
 
 @cache
 def _places() -> dict[tuple[str, str], str]:
-    """Name and description of a model → the first page that tells of it."""
+    """Name and description of a model → the first page that describes it."""
     found: dict[tuple[str, str], str] = {}
     for kind in MODELS:
         for name, model in _models(kind).items():
@@ -104,7 +104,7 @@ def _places() -> dict[tuple[str, str], str]:
 
 
 def _own(kind: str) -> dict[str, Any]:
-    """The models of a kind that no page before tells of."""
+    """The models of a kind that no earlier page describes."""
     return {
         name: model
         for name, model in _models(kind).items()
@@ -132,7 +132,7 @@ def _model(name: str, model: Mapping[str, Any], link: _Links) -> Iterator[str]:
 
 
 class _Links:
-    """Types in words, as they stand on one page."""
+    """Types as text, for one page."""
 
     def __init__(self, page: str) -> None:
         self.page = page
@@ -178,5 +178,5 @@ def _default(schema: Mapping[str, Any]) -> str:
 
 
 def _prose(text: str) -> str:
-    """A docstring: what stands in backticks is code."""
+    """A docstring as Markdown: text in backticks is code."""
     return re.sub("(?:&#96;)+(.+?)(?:&#96;)+", r"<code>\1</code>", inline(text))

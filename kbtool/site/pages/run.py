@@ -1,4 +1,4 @@
-"""The table of runs, and the page of each: what kbtool measured, and how to measure it again."""
+"""The table of runs, and the page of each: its results, and how to run it again."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ def _commit(run: Run) -> str:
 
 
 def commands(index: Index, run: Run) -> list[str]:
-    """What to type for such a run: the checkout of a commit that holds what was built, where one is
-    known, and the recipe."""
+    """The commands that repeat a run: the checkout of a commit with the sources that were built, if
+    one is known, and the recipe."""
     settings = [f"--set {quote(f'{name}={value}')}" for name, value in run.parameters.items()]
     lines = [" ".join([f"kbtool run-recipe {run.recipe}", *settings])]
     holder = index.holders.get((run.id, run.attempt))
@@ -174,7 +174,7 @@ def _steps(index: Index, run: Run, here: str) -> str:
 
 
 def _results(index: Index, run: Run, here: str) -> list[str]:
-    """A section a step that has something to show."""
+    """One section per step with a result."""
     links = RunLinks(index, run, here)
     return [
         section(
@@ -189,7 +189,7 @@ def _results(index: Index, run: Run, here: str) -> list[str]:
 
 @dataclass(frozen=True)
 class RunLinks:
-    """Where results lead from the page of their run."""
+    """The links of results on the page of their run."""
 
     index: Index
     run: Run
@@ -200,7 +200,7 @@ class RunLinks:
         return at.link("JSON", at.twin(self.here), self.here)
 
     def compare(self, arm: str) -> str:
-        """The page that compares, with the arm chosen."""
+        """The Compare page with the arm selected."""
         return compare_link(inline(arm), self.run.id, arm, self.here)
 
     def bug(self, reference: str) -> str:
@@ -209,7 +209,7 @@ class RunLinks:
         return self.index.link(at.bug_page(session, bug), self.here)
 
     def mutant(self, bug: str, mutant: str) -> str:
-        """The lines of the edit on the page of its bug, where that still has it."""
+        """The edit on the page of its bug, if the bug still has it."""
         session, _, id_ = bug.partition("#bugs.")
         case = self.index.bugs.get((session, id_))
         if case is None or mutant not in (one.id for one in case.bug.mutants):

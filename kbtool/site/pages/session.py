@@ -87,7 +87,7 @@ def listing(index: Index, part: Part) -> str:
     return join(
         [
             page_title(f"Sessions{part.suffix}"),
-            "Newest first: each before the one that it follows.",
+            "Newest first: each session before the one that it follows.",
             stacked_table(header, rows, {4, 5}),
             part.turn(),
         ]
@@ -95,7 +95,7 @@ def listing(index: Index, part: Part) -> str:
 
 
 def page(index: Index, session: Session) -> str:
-    """One session, with everything that its record says."""
+    """One session with everything in its record."""
     here = at.session_page(session.id)
     link = index.terms.linker(here)
     return join(
@@ -193,14 +193,14 @@ def _counted(words: Counter[str], place: str) -> str:
 
 
 def _neighbours(index: Index, session: Session, here: str) -> str:
-    """What it follows and what follows it; where the order of the work has others, those too."""
+    """The session that it follows and those that follow it, and its neighbours in the list."""
     order = list(index.sessions)
     place = order.index(session.id)
     before, after = order[max(place - 1, 0) : place], order[place + 1 : place + 2]
     followers = [one.id for one in index.followers.get(session.id, [])]
     groups = [
-        ("Goes on from", [session.follows] if session.follows else []),
-        ("Gone on with in", followers),
+        ("Continues", [session.follows] if session.follows else []),
+        ("Continued in", followers),
         ("Earlier in the list", [one for one in before if one != session.follows]),
         ("Later in the list", [one for one in after if one not in followers]),
     ]
@@ -218,7 +218,7 @@ _PARTS = (
 
 
 def _absent(session: Session) -> str:
-    """What a reader might look for and the record does not have."""
+    """The parts that the record lacks."""
     missing = [name for name in _PARTS if not getattr(session, name)]
     return nothing(f"The record has no {', '.join(missing)}.") if missing else ""
 

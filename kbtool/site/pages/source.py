@@ -34,17 +34,17 @@ PAGES = Pages(_pages)
 
 
 _PIECE = divide.BUDGET - 1_000
-"""Bytes of HTML between two places where a page may be cut; the first goes below its title."""
+"""Bytes of HTML between two marks at which a page may be split; the first is below its title."""
 
 _REST = 1_000
-"""A last piece of so little is part of the one before it."""
+"""A last piece that is smaller is added to the one before it."""
 
 _HIGHLIGHTED = 200_000
-"""Characters; a longer file is shown in one colour."""
+"""The most characters of a file with syntax colours."""
 
 
 def texts(index: Index, kernel: Kernel) -> dict[str, dict[str, str]]:
-    """What the manifest's files are for → path → text; files that are not there are left out."""
+    """Purpose → path → text of the manifest's files; missing files are left out."""
     found = {
         group: {
             path: text
@@ -106,8 +106,8 @@ def listing(files: Mapping[str, Mapping[str, str]], kernel: Kernel, here: str) -
 
 @lru_cache(maxsize=4096)
 def numbered(path: str, text: str) -> str:
-    """A text as lines of HTML, each with the anchor ``L`` and its number; a long one in pieces,
-    between which its page may be cut."""
+    """A text as lines of HTML with the anchors ``L1``, ``L2`` …; a long text in pieces, between
+    which its page may be split."""
     shown = [
         f'<a id="L{number}" href="#L{number}">{number}</a>{line}\n'
         for number, line in enumerate(_lines(path, text), 1)
@@ -146,21 +146,21 @@ _COLOURS = (
     (("m", "il"), '<i class="m">', "</i>"),
     (("n",), '<b class="n">', "</b>"),
 )
-"""What a class of Pygments begins with → the element that is coloured (``assets/charts.css``).
-Two letters of markup a word instead of an element with a class: sources are words mostly."""
+"""Prefix of a Pygments class → the element with that colour (``assets/charts.css``). One-letter
+elements instead of classes keep pages of sources small."""
 _UNCOLOURED = frozenset({"", "n", "w", "err"})
-"""Names and spaces are shown as the text is; so are operators and punctuation."""
+"""Names, spaces, operators and punctuation have the colour of the text."""
 
 
 def _lines(path: str, text: str) -> list[str]:
-    """The lines of a text as HTML, its words in elements by what they are to the language."""
+    """The lines of a text as HTML with syntax colours."""
     from pygments.lexers import TextLexer, get_lexer_for_filename
     from pygments.token import STANDARD_TYPES
     from pygments.util import ClassNotFound
 
     text = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
     try:
-        # Pygments takes .h for C, knows no .cuh, and its CUDA is C with a few words more.
+        # Pygments reads .h as C and does not know .cuh; its CUDA lexer is C with a few more words.
         name = re.sub(r"\.(h|cuh|cu)$", ".cpp", path)
         lexer = get_lexer_for_filename(name, stripnl=False, ensurenl=False)
         if len(text) > _HIGHLIGHTED:
@@ -177,7 +177,7 @@ def _lines(path: str, text: str) -> list[str]:
 
 
 def _colour(css: str) -> str:
-    """The opening tag of a class; empty where it has no colour of its own."""
+    """The opening tag of a class; empty if it has no colour of its own."""
     if css in _UNCOLOURED:
         return ""
     return next((tag for starts, tag, _ in _COLOURS if css.startswith(starts)), "")

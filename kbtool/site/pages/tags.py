@@ -1,4 +1,4 @@
-"""The table of tags, and of each tag the sessions and patterns that have it."""
+"""The table of tags, and a page of the sessions and patterns of each tag."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGES = Pages(_pages, at.TAGS, "Tags")
 
 
 def tagged(index: Index) -> dict[str, list[Session | Pattern]]:
-    """Tag → what has it: the sessions, newest first, then the patterns."""
+    """Tag → its sessions, newest first, then its patterns."""
     found: dict[str, list[Session | Pattern]] = {}
     records: list[Session | Pattern] = [*reversed(index.sessions.values())]
     for record in [*records, *index.patterns.values()]:
@@ -37,7 +37,7 @@ def tagged(index: Index) -> dict[str, list[Session | Pattern]]:
 
 
 def listing(index: Index) -> str:
-    """Every tag, with how much has it."""
+    """Every tag, with the number of its records."""
     rows = []
     for tag, records in tagged(index).items():
         sessions = sum(isinstance(record, Session) for record in records)
@@ -51,7 +51,7 @@ def listing(index: Index) -> str:
 
 
 def page(index: Index, tag: str, records: Sequence[Session | Pattern], part: Part) -> str:
-    """A page of what has a tag."""
+    """A page of the records of a tag."""
     rows = [
         [
             index.link(page_of(record), part.here),

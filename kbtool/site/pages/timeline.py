@@ -1,4 +1,4 @@
-"""The steps of a session: what each was to take, what it took, and by how much they differ."""
+"""The steps of a session: planned time, actual time, and the difference."""
 
 from __future__ import annotations
 
@@ -102,12 +102,12 @@ def _rect(
 
 
 def _sure(time: Quantity) -> Decimal:
-    """Minutes that it is at least."""
+    """The least minutes that it may be."""
     return Decimal(0) if time.relation in {"<", "<="} else _in_minutes(time, time.low)
 
 
 def _end(time: Quantity) -> Decimal:
-    """Minutes that it is at most, as far as is stated."""
+    """The most minutes that it may be, as far as stated."""
     return _in_minutes(time, time.high if time.high is not None else time.low)
 
 

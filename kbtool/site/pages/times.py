@@ -1,4 +1,4 @@
-"""Ratios, runs and commits in the words of the pages that show what runs measured."""
+"""Ratios, runs and commits as text, for the pages with measurements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kbtool.site.index import Index
 from kbtool.steps.base import not_reached
 
 OLDER = "older than the sources"
-"""Said of a run that built other sources than the tree has now."""
+"""Marks a run whose sources differ from those of the tree now."""
 
 
 def results_anchor(machine: Machine) -> str:
@@ -22,7 +22,7 @@ def results_anchor(machine: Machine) -> str:
 
 
 def against(group: Group, arm: str) -> str:
-    """An arm's time ÷ ours in words, with the least and the most of the cases."""
+    """An arm's time ÷ ours as text, with the smallest and the largest over the cases."""
     return ratio_text(group, group.against(arm))
 
 
@@ -41,16 +41,16 @@ def standing(one: Headline) -> list[str]:
 
 HOW_TO_READ = (
     "Best peer's time ÷ ours, geometric mean over the cases: above 1 ours is faster. Beside it the"
-    " least ratio, and in how many cases ours lost. In each case the best peer counts, over all"
-    " quiet runs of the commit. Between plain kernels: each call behind a kernel that lets none"
-    " start before its end, as in a model. In a chain: calls of one's own, where a launch can hide"
-    " behind the call before."
+    " smallest ratio, and in how many cases ours was slower. The best peer is chosen case by case,"
+    " over all runs of the commit that were not noisy. Between plain kernels: each call follows a"
+    " plain kernel and cannot start before its end, as in a model. In a chain: each call follows"
+    " another call of the same arm, and its launch can overlap that call."
 )
-"""What the cells of :func:`standing` are."""
+"""An explanation of the cells of :func:`standing`."""
 
 
 def ratio_text(group: Group, pairs: Pairs) -> str:
-    """The first time of each pair ÷ the second in words, and on how many cases if not on all."""
+    """The first time of each pair ÷ the second as text, and the number of cases if not all."""
     ratio, of = group.ratio(pairs), len(group.cases)
     if ratio is None:
         return no_ratio(group.result) if pairs else ""
@@ -70,7 +70,7 @@ def passed_text(run: Run) -> str:
 
 
 def run_link(index: Index, run: Run, here: str) -> str:
-    """A link to a run, by the moment of its start."""
+    """A link to a run, by its start time."""
     return nowrap(index.link(page_of(run), here, instant(run.started)))
 
 
@@ -80,7 +80,7 @@ def page_of(run: Run) -> str:
 
 
 def short_commit(run: Run) -> str:
-    """The commit that a run was of, with a plus if there were changes on top of it."""
+    """The commit of a run, with a plus if there were uncommitted changes."""
     if not run.repository.commit:
         return "unknown"
     return run.repository.commit[:7] + ("+" if run.repository.dirty else "")

@@ -1,4 +1,4 @@
-"""The variants of a kernel's targets, simplest first, and what each is worth."""
+"""The variants of a kernel's targets, simplest first, and the speed of each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kbtool.steps.benchmark.page import ceiling
 
 
 def ladder(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) -> list[str]:
-    """The variants of each target, simplest first, and what each is worth where it was timed."""
+    """The variants of each target, simplest first, with the speed of those that were timed."""
     here = at.kernel_page(kernel.id)
     parts: list[str] = []
     for name, target in kernel.targets.items():
@@ -120,7 +120,7 @@ def _chart(machine: Machine, group: Group, order: Sequence[str]) -> str:
 
 
 def _workspace(group: Group, arm: str) -> str:
-    """The memory that an arm needs beside inputs and outputs, least to most over the cases."""
+    """The memory that an arm needs besides inputs and outputs, as a range over the cases."""
     needs = group.workspace(arm)
     if needs is None:
         return ""
