@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  kbtool audit                       what does not hold, each with its reckoning
-  kbtool audit --grade decision      only what turns a decision
+  kbtool audit                       claims that do not hold, each with its computation
+  kbtool audit --grade decision      only claims whose correct figure changes a decision
   kbtool audit --session N+7A --all  every claim of one session, those that hold too
   kbtool audit --json | jq '.findings[] | select(.grade != "consistent")'
 
 \b
-A figure stands for what rounds to it, operands too: what can be right is consistent. A claim whose
-operands nobody knows is undetermined and never wrong. A record leaves a wrong figure as it is with
-its reason: acknowledged: {claims.total: the table has eight rows}.
-Exit status: 0 all is consistent or acknowledged; 1 something is not, an acknowledgement has nothing
-to acknowledge, or a record does not load and is left out; 2 usage."""
+A figure stands for every value that rounds to it, and so does each operand: a claim that can be
+right is consistent. A claim with an unknown operand is undetermined, never wrong. To keep a wrong
+figure in a record, give the reason there: acknowledged: {claims.total: the table has eight rows}.
+Exit status: 0 every claim is consistent or acknowledged; 1 one is not, an acknowledged claim is not
+wrong, or a record does not load and is left out; 2 usage."""
 
 
 @click.command(epilog=EPILOG)
@@ -53,7 +53,7 @@ def audit(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """Recompute every claim and grade it: consistent, inconsistent, or turning a decision.
+    """Recompute every claim and grade it: consistent, inconsistent, or changing a decision.
 
     Sums, differences, durations, rates, percentages, speedups, averages, counts, times in order,
     figures that two records state, units, facts of cards, claims of success.
@@ -65,7 +65,7 @@ def audit(
     from kbtool.model.errors import UsageError
 
     if grades and everything:
-        raise UsageError("--grade and --all: take one")
+        raise UsageError("--grade and --all exclude each other; give one")
     base = knowledge_base(ctx)
     report = audit_records(base)
     if any(selection):

@@ -53,9 +53,9 @@ def check(
 ) -> None:
     """Check every record: schema, links, provenance, secrets, runs, recipes, kernels.
 
-    docs/, README.md and similar files, and the kernels' sources are searched for secrets and for
-    addresses and paths of machines too. Figures in prose are compared with the records that their
-    links name.
+    Secrets, IP addresses and paths of a machine are also searched for in docs/, in README.md and
+    similar files, and in the kernels' sources. Figures in prose are compared with the records that
+    their links name.
 
     With PATH, report only problems in those files and folders; links are still checked against the
     whole knowledge base.
@@ -197,6 +197,6 @@ def _summary(counts: dict[str, int], findings: int) -> str:
 
 
 def _printable(text: str) -> str:
-    """``text`` without what no terminal can show: names that are not UTF-8, control characters."""
+    """``text`` without characters that a terminal cannot show: control characters, not UTF-8."""
     shown = text.encode("utf-8", "backslashreplace").decode()
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)

@@ -31,14 +31,14 @@ def knowledge_base(ctx: click.Context) -> KnowledgeBase:
 def print_json(value: Any) -> None:
     """``value`` as one JSON document on stdout; decimals, times and models as text.
 
-    In lines for a terminal, in one line for a program: ten times as fast to write. JSON is UTF-8,
-    whatever the terminal takes.
+    Indented for a terminal; one line for a program, which is ten times as fast to write. Always
+    UTF-8, whatever the locale.
     """
     import json
 
     indent = 2 if sys.stdout.isatty() else None
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=_jsonable)
-    # A file name that is not UTF-8 comes as lone surrogates; escaped, they are JSON still.
+    # A file name that is not UTF-8 has lone surrogates; escaped, they are valid JSON.
     click.echo(text.encode("utf-8", "backslashreplace"))
 
 
@@ -56,14 +56,14 @@ def print_table(
     *,
     total: bool = False,
 ) -> None:
-    """A table on stdout: no colour, no borders; whole in a pipe, within the width of a terminal.
+    """A table on stdout without colour or borders; as wide as the terminal, or as needed in a pipe.
 
     Args:
         header: column titles.
         rows: cells, as text.
         numeric: indices of the columns to align right.
         indent: what each line begins with.
-        total: whether the last row is set off by a rule.
+        total: whether a rule stands above the last row.
     """
     columns = list(zip(header, *rows, strict=True))
     room = _room()
@@ -87,9 +87,9 @@ def print_table(
 
 
 def _fitted(columns: list[tuple[str, ...]], numeric: set[int], room: int) -> list[int]:
-    """The widths at which columns go into ``room``, their texts wrapped; none if they cannot."""
+    """Column widths that fit into ``room`` with wrapped texts; empty if there are none."""
     least = [
-        # Of a figure no digit may go to the next line; its title may.
+        # A figure must not be wrapped; its title may be.
         max(map(len, [*_pieces(column[0]), *column[1:]]), default=0)
         if i in numeric
         else max((len(piece) for cell in column for piece in _pieces(cell)), default=0)
@@ -107,7 +107,7 @@ def _fitted(columns: list[tuple[str, ...]], numeric: set[int], room: int) -> lis
 
 
 def _room() -> int | None:
-    """The columns of the terminal; ``None`` in a pipe, unless COLUMNS says."""
+    """The columns of the terminal, or ``COLUMNS``; ``None`` in a pipe without ``COLUMNS``."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) > 0:
         return int(columns)
@@ -115,7 +115,7 @@ def _room() -> int | None:
 
 
 def _dash() -> str:
-    """What rules are made of: what the terminal can show."""
+    """The character for rules that the terminal can show."""
     try:
         "─".encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -124,7 +124,7 @@ def _dash() -> str:
 
 
 def _pieces(text: str) -> list[str]:
-    """What stays on one line: words, and the parts of ids between hyphens."""
+    """The pieces that are not wrapped: words, and the parts of ids between hyphens."""
     return [piece.strip() for piece in _PIECE.findall(text)]
 
 
@@ -132,7 +132,7 @@ _PIECE = re.compile(r"\s*-*[^\s-]+-*|\s*-+")
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """``text`` in lines; a piece that is wider than ``width`` stands out."""
+    """``text`` in lines; a piece that is wider than ``width`` keeps its line."""
     if len(text) <= width:
         return [text]
     first, *pieces = _PIECE.findall(text) or [""]
@@ -148,7 +148,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 def _print_apart(
     header: Sequence[str], rows: Sequence[Sequence[str]], room: int, indent: str
 ) -> None:
-    """A table that is too wide for the terminal: a paragraph a row, each cell with its title."""
+    """A table that is too wide for the terminal: a paragraph per row, each cell with its title."""
     for number, row in enumerate(rows):
         lines = [""] if number else []
         for title, cell in zip(header, row, strict=True):

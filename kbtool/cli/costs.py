@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  kbtool costs                              a row a session
-  kbtool costs --by month                   a row a month; undated sessions apart
+  kbtool costs                              one row per session
+  kbtool costs --by month                   one row per month; undated sessions apart
   kbtool costs --by month,kind              a row for each kind in each month
   kbtool costs --by day --running           with the sum up to each day
   kbtool costs --by engineer,month          who worked, and what it cost, month by month
-  kbtool costs --by pattern --per bug       what a bug cost that was mended
+  kbtool costs --by pattern --per bug       the cost of each bug that was fixed
   kbtool costs --session N..N+7A            a part of the work, in the order of the work
   kbtool costs --session N+5..              from one session on; ..N+3 up to one
   kbtool costs --session N+4 --compare N    how much cheaper and shorter than N
@@ -36,36 +36,36 @@ Examples:
   kbtool costs --json | jq .total
 
 \b
-Money is exact (decimal); a figure that no record states is '–', null in JSON and empty in CSV,
-and is counted as unknown: it is never zero. Minutes are numbers; by kind, they are those that the
-cost lines state, and have no sum. Currencies are never added.
+Money is an exact decimal. A figure that no record states is shown as '–', as null in JSON and empty
+in CSV; it is counted as unknown, never as zero. Minutes by kind of cost are those that the cost
+lines state, and are not summed. Amounts in different currencies are never added.
 
 \b
-Groupings: session, day, week (ISO), month, kind of cost, card, pattern (of which the session gives
-evidence, did a step or ran a recipe), kernel (that its record or a run names), engineer (who
-worked, whatever was paid for), outcome (how the session ended). By card, what had none, or none
-that a record names, is unstated; by engineer, a session whose record names nobody. A session of
-several patterns or kernels stands in the row of each; the total counts it once. Attributed and
-unattributed (undated, of no pattern …) make the total, to the cent.
+Groupings: session, day, week (ISO), month, kind of cost, card, pattern (the session has evidence
+for it, did one of its steps or ran its recipe), kernel (named by the session or one of its runs),
+engineer (who worked, not who was paid), outcome (how the session ended). A cost without a known
+card, or a session without an engineer, is in the row 'unstated'. A session of several patterns or
+kernels is in the row of each; the total counts it once. Attributed and unattributed amounts
+(undated, of no pattern …) sum to the total, to the cent.
 
 \b
---compare sums only the kinds of cost that are fully known of both sessions, in the one currency,
+--compare sums only the kinds of cost that are fully known for both sessions in the same currency,
 and names the others.
 
 \b
---per bug: the row's money over the bugs mended in its sessions. A fault met again is the same bug;
-it counts once, in the session of its last fix, if it was not met later and the fix was not seen to
-fail. Bugs whose fix no test confirmed are counted, and told as claimed.
+--per bug: the row's money divided by the bugs fixed in its sessions. A bug that recurs is the same
+bug: it counts once, in the session of its last fix, unless it recurred later or a test showed that
+the fix failed. Bugs whose fix no test confirmed are included, and their number is shown as claimed.
 
 \b
---per speedup: the row's money over the doublings of speed gained in its sessions. A case of a
-validated run gains against the best earlier validated run of the same case, kernel and card, if the
-quartiles of the two do not meet. Only where a session has no such run, its tables count that name
-the column of their subject, and the gain is told as claimed. Several cases: the geometric mean of
-those measured again. Of either, '≥' is money that is known in part only.
+--per speedup: the row's money divided by the doublings of speed gained in its sessions. A case of a
+validated run is compared with the best earlier validated run of the same case, kernel and card; it
+counts if the quartiles of the two do not overlap. If a session has no such run, its tables that
+name the column of their subject are used, and the gain is shown as claimed. The gain of several
+cases is the geometric mean over those measured again. '≥': only part of the money is known.
 
 \b
-Exit status: 0 done; 1 a record does not load, and the sums are without it; 2 usage."""
+Exit status: 0 done; 1 a record does not load and is not in the sums; 2 usage."""
 
 COLUMNS = ("minutes", "gpu", "ai", "engineer", "other", "total")
 
@@ -97,14 +97,17 @@ def _groupings(
 @click.option("--currency", metavar="CODE", help="The currency to sum, where there are several.")
 @click.option("--running", is_flag=True, default=False, help="Add the sum of all rows up to each.")
 @click.option(
-    "--compare", "earlier", metavar="ID|LABEL", help="Add what each session saved against this one."
+    "--compare",
+    "earlier",
+    metavar="ID|LABEL",
+    help="Add how much cheaper and shorter each session was than this one.",
 )
 @click.option(
     "--per",
     "per",
     type=click.Choice(["bug", "speedup"]),
     multiple=True,
-    help="Add what a bug mended, or a doubling of speed, cost; repeatable.",
+    help="Add the cost of each bug fixed, or of each doubling of speed; repeatable.",
 )
 @json_option
 @click.option(
@@ -127,9 +130,9 @@ def costs(
     from kbtool.model.errors import UsageError
 
     if as_json and as_csv:
-        raise UsageError("--json and --csv: take one")
+        raise UsageError("--json and --csv exclude each other; give one")
     if earlier is not None and by != ("session",):
-        raise UsageError("--compare holds sessions against one: leave --by out")
+        raise UsageError("--compare compares sessions: leave --by out")
     base = knowledge_base(ctx)
     sessions, undated = select_sessions(base, selection)
     links = None
@@ -252,7 +255,7 @@ def _extra_cells(row: Row, extras: list[Extra]) -> dict[str, str]:
 
 
 def _cells(values: object) -> dict[str, object]:
-    """What an extra says of a row, as columns of the table."""
+    """The values that an extra adds to a row, as columns of the table."""
     given: dict[str, object] = dict(values)  # type: ignore[call-overload]
     cells: dict[str, object] = {
         column: given[column.replace(" ", "_")]
@@ -313,7 +316,7 @@ def _print_csv(table: Rollup, extras: list[Extra]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     unknown = [f"unknown_{column}" for column in EXPECTED]
-    # A grouping has a column of its own where there are several; of one, the key is it.
+    # With several groupings each has a column; with one, the key is its value.
     groupings = table.by if len(table.by) > 1 else ()
     more = list(
         dict.fromkeys(name for extra in extras for row in extra.values() for name in _flat(row))
@@ -341,7 +344,7 @@ def _print_csv(table: Rollup, extras: list[Extra]) -> None:
 
 
 def _flat(values: object) -> dict[str, object]:
-    """What an extra says of a row, one value a column; lists and mappings as words."""
+    """The values that an extra adds to a row, one per column; lists and mappings as words."""
     given: dict[str, object] = dict(values)  # type: ignore[call-overload]
     compared = given.pop("compared", None)
     if isinstance(compared, dict):
@@ -353,7 +356,7 @@ def _flat(values: object) -> dict[str, object]:
 
 
 def _tell_gaps(table: Rollup, undated: int, *, empty: bool, any_at_all: bool) -> None:
-    """On stderr: what the sums do not cover, and what the rows count more than once."""
+    """Print on stderr what the sums leave out, and what is in several rows."""
     from kbtool.model.money import amount_text
 
     if not any_at_all:

@@ -30,7 +30,7 @@ Examples:
   kbtool export corpus -o corpus.jsonl            what was tried, what failed, what worked
 
 \b
-All take --session, --since and --until as `kbtool costs` does. What is left out, stderr tells.
+All take --session, --since and --until as `kbtool costs` does. stderr says what is left out.
 Exit status: 0 done; 1 a record does not load, and was left out; 2 usage."""
 
 FOCUS_EPILOG = """\b
@@ -40,9 +40,9 @@ Examples:
   kbtool export focus --undated 2025-10-01        sessions without a date, at this day
 
 \b
-EffectiveCost is every amount. BilledCost, ListCost and ContractedCost are those that are billed: 0
-where an amount was claimed or estimated (x_CostBasis). The charge period is the day of the session.
-Left out: amounts that no record states, and engineers, whom no provider charges for."""
+EffectiveCost holds every amount. BilledCost, ListCost and ContractedCost hold billed amounts, and 0
+for claimed and estimated ones (see x_CostBasis). The charge period is the day of the session.
+Left out: amounts that no record states, and engineers, because no provider charges for them."""
 
 BEANCOUNT_EPILOG = """\b
 Examples:
@@ -50,9 +50,9 @@ Examples:
   kbtool export beancount --undated 2025-10-01 | bean-query /dev/stdin 'SELECT sum(position)'
 
 \b
-A transaction a session: an account a kind (Expenses:GPU) against one that says on what the amount
-rests (Liabilities:Billed, Equity:Claimed, Equity:Estimated). A balance an account and month, from
-kbtool's own sums, with no tolerance. Amounts that no record states are left out."""
+One transaction per session: one account per kind of cost (Expenses:GPU), balanced by one per basis
+(Liabilities:Billed, Equity:Claimed, Equity:Estimated). One balance per account and month, from
+kbtool's own sums, without tolerance. Amounts that no record states are left out."""
 
 JSONL_EPILOG = """\b
 Examples:
@@ -77,11 +77,11 @@ Examples:
   kbtool schema corpus                            what a line may hold
 
 \b
-One JSON object a line, sorted; the same records give the same bytes. Paths of a machine are cut
-down to the file's name. A secret or the address of a machine in a record stops the export."""
+One JSON object per line, sorted; the same records give the same bytes. Paths of a machine are
+shortened to the file's name. A secret or an IP address in a record stops the export."""
 
 MANY = 1000
-"""Sessions from which on reading them takes long enough to be told."""
+"""With this many sessions or more, reading takes long enough to report it."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -99,7 +99,7 @@ def _output_option(command: Command) -> Command:
 _undated_option = click.option(
     "--undated",
     metavar="YYYY-MM-DD",
-    help="Enter sessions without a date at this day; they are left out if not given.",
+    help="The day for sessions without a date. Default: they are left out.",
 )
 
 
@@ -116,7 +116,7 @@ def export() -> None:
     "providers",
     multiple=True,
     metavar="KIND=NAME",
-    help="Who sold what: gpu, ai or other; repeatable.",
+    help="The provider of a kind of cost: gpu, ai or other; repeatable.",
 )
 @click.option(
     "--account", metavar="ID", default="kbtool", show_default=True, help="The billing account."
@@ -227,7 +227,7 @@ def _export(
     what: str,
     make: Callable[[KnowledgeBase, list[Session]], Export],
 ) -> None:
-    """Select, make, write, and say on stderr what was written and what was not."""
+    """Select the sessions, write the export, and report on stderr what was written and left out."""
     _writable(output)
     base = knowledge_base(ctx)
     waiting = sum(1 for _ in base.session_files())
@@ -287,7 +287,7 @@ def _providers(given: tuple[str, ...]) -> dict[str, str]:
                 f"--provider {text!r}: write KIND=NAME, where KIND is {', '.join(SERVICES)}"
             )
         if kind in named:
-            raise UsageError(f"--provider names two for {kind}: {named[kind]} and {name}; take one")
+            raise UsageError(f"--provider names two for {kind}: {named[kind]} and {name}; give one")
         named[kind] = name
     return named
 

@@ -57,9 +57,9 @@ recipes:
 
 LEDGER = """\
 {modeline}
-# What things cost by the hour, and what a month may cost. All of this is an example: no price here
-# is anybody's. `kbtool session cost gpu --rate ID` takes a rate from here, `kbtool status` holds
-# the running session against its boxes and the month's.
+# Prices by the hour, and the budget of a month. All of this is an example: the prices are made up.
+# `kbtool session cost gpu --rate ID` takes a rate from here; `kbtool status` compares the running
+# session with its own budget and with the month's.
 # rates:
 #   - id: l4
 #     kind: gpu
@@ -67,7 +67,7 @@ LEDGER = """\
 #     day: 2026-01-31         # the day on which it was stated, or read
 #     card: L4
 #     purchase: preemptible   # on-demand, preemptible, reserved, owned
-#     provider: the name of who asks for it
+#     provider: the name of the provider
 #   - {{id: assistant, kind: ai, rate: 0.80 USD/h, day: 2026-01-31}}
 #   - {{id: engineer, kind: engineer, rate: 50 USD/h, day: 2026-01-31}}
 rates: []
@@ -75,22 +75,22 @@ rates: []
 # budgets:
 #   - {{month: 2026-02, money: 200 USD, time: 80 h}}
 
-# What `kbtool keep-or-stop` takes where its options are not given.
+# The defaults of `kbtool keep-or-stop`.
 # keep_or_stop: {{rate: l4, people: [engineer], restart: 10 min}}
 """
 
 SESSIONS = """\
 # Sessions
 
-One folder a session: `session.yaml` holds the figures, `notes.md` the prose, `runs/` what kbtool
+One folder per session: `session.yaml` holds the figures, `notes.md` the prose, `runs/` what kbtool
 measured. `kbtool session new "What it is about"` makes one. `ledger.yaml` holds prices by the hour
-and what a month may cost.
+and the budget of each month.
 """
 
 KERNELS = """\
 # Kernels
 
-One folder a kernel: `kernel.yaml` names its sources, its harness and its cases; recipes build,
+One folder per kernel: `kernel.yaml` names its sources, its harness and its cases; recipes build,
 validate and benchmark it. The guide has a whole example under "Attach your own kernel", what a
 harness defines, and what each error looks like: `kbtool site serve`. `kbtool schema kernel`
 describes the manifest.
@@ -101,7 +101,7 @@ README = """\
 
 A lab notebook of kernel work, kept with kbtool.
 
-    kbtool session new "What it is about"   # start a sitting
+    kbtool session new "What it is about"   # start a session
     kbtool check                            # every problem in every record
     kbtool costs --by month                 # where money and time went
     kbtool site serve                       # read it in a browser
@@ -158,7 +158,7 @@ _EXAMPLE = "patterns/P01-validate-before-measuring.yaml"
 
 
 def _is_superfluous(folder: Path, name: str) -> bool:
-    """Whether an example is not wanted: there are patterns already."""
+    """Whether the example is not needed, because there are patterns already."""
     return name == _EXAMPLE and any((folder / "patterns").glob("*.yaml"))
 
 

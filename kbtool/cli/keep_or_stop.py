@@ -1,4 +1,4 @@
-"""``kbtool keep-or-stop``: is an idle card cheaper kept or stopped."""
+"""``kbtool keep-or-stop``: compare the cost of keeping an idle card with stopping it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Examples:
   stop    = restart
 
 \b
-A figure may be a range, a rate may be an id of sessions/ledger.yaml, and any figure may be
-RECORD#path of one that a record states. What is not given is taken from keep_or_stop in
-sessions/ledger.yaml. The card is billed while it starts; one that is taken away counts as billed
-for the whole idle time. The advice is 'either' where it depends on where in its range a figure is.
-Below it: for each input, the value at which the advice turns while the others stay."""
+A figure may be a range. A rate may be an id of sessions/ledger.yaml. Any figure may be RECORD#path
+of a figure in a record. Defaults come from keep_or_stop in sessions/ledger.yaml. The card is billed
+while it starts; a card that is pre-empted counts as billed for the whole idle time. The advice is
+'either' if it differs within the range of an input. Below the advice: for each input, the value at
+which the advice changes while the others stay the same."""
 
 _TITLES: dict[str, str] = {
     "idle": "idle time", "rate": "card", "restart": "restart", "people": "people who wait",
@@ -90,11 +90,11 @@ def _print(answer: Answer, currency: str, sources: dict[Name, str]) -> None:
     click.echo(f"\nadvice: {_advice(answer, currency)}")
     even = answer.break_even
     if even.at is None:
-        click.echo("break-even: none; no idle time turns the advice")
+        click.echo("break-even: none; no idle time changes the advice")
     else:
         some = "" if even.always else "; none at some ends of the ranges"
         click.echo(f"break-even: {span_text(even.at, 'h')} of idle time; below it, keep{some}")
-    click.echo("\nwhat turns the advice, each alone:")
+    click.echo("\nwhat changes the advice, each input alone:")
     rows = [[_TITLES[turn.name], _turned(turn, currency)] for turn in answer.turns]
     print_table(["input", "keeping is cheaper"], rows, set())
 
@@ -119,7 +119,7 @@ def _turned(turn: Turn, currency: str) -> str:
     from kbtool.ledger.keep_or_stop import span_text, unit_of
 
     if turn.at is None:
-        return "no value turns it"
+        return "no value changes it"
     side = turn.keep_is or "on one side of"
     some = "" if turn.always else "; no value at some ends of the ranges"
     return f"{side} {span_text(turn.at, unit_of(turn.name, currency))}{some}"

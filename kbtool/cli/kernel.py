@@ -59,7 +59,7 @@ Exit status: 0 all compile, 1 one does not, 2 usage, 3 there is no nvcc."""
     "--quick",
     is_flag=True,
     default=False,
-    help="Only tell whether all compile: unoptimised code, in a quarter of the time.",
+    help="Only check that all compile: unoptimised code, in a quarter of the time.",
 )
 @click.option(
     "--skip-without-nvcc",
@@ -81,9 +81,9 @@ def compile(
 ) -> None:
     """Compile CUDA sources for every card that kernel.yaml lists; no card is needed.
 
-    The compiler, the flags and the cache are those of builds: what is compiled already is not
-    compiled again. Tells the registers, static shared memory and local memory of each kernel; one
-    that spills registers is a warning.
+    Compiler, flags and cache are those of builds: sources that are compiled already are not
+    compiled again. Lists the registers, static shared memory and local memory of each kernel, and
+    warns of kernels that spill registers.
     """
     from kbtool.gpu.build import BuildTimeoutError
     from kbtool.gpu.compile import compile_cuda
@@ -112,7 +112,7 @@ def compile(
     except BuildTimeoutError as error:
         click.echo(f"kbtool: {error}; run it again", err=True)
         ctx.exit(4)
-    if quick:  # what unoptimised code uses says nothing of the kernel
+    if quick:  # the registers of unoptimised code say nothing about the kernel
         for one in compiled:
             one.functions.clear()
     if as_json:
@@ -145,7 +145,9 @@ def _plans(
         id_: entry.record for id_, entry in base.kernels.items() if id_ in names or not names
     }
     if base.findings and not names:
-        raise UsageError(f"{base.findings[0]}; mend it first (`kbtool check` tells all)")
+        raise UsageError(
+            f"{base.findings[0]}; correct it first (`kbtool check` lists all problems)"
+        )
     there = [spec for one in kernels.values() for spec in one.targets.values()]
     for what, wanted, known in (
         ("kernel", names, list(base.kernels)),
@@ -184,7 +186,7 @@ def _row(one: Compiled) -> dict[str, Any]:
 
 
 def _print_usage(compiled: Sequence[Compiled]) -> None:
-    """A row a ``__global__`` function, a column an architecture."""
+    """One row per ``__global__`` function, one column per architecture."""
     columns = list(dict.fromkeys(one.architecture for one in compiled))
     rows: dict[tuple[str, str, str], dict[str, Usage]] = {}
     for one in compiled:
@@ -193,7 +195,7 @@ def _print_usage(compiled: Sequence[Compiled]) -> None:
             rows.setdefault(key, {})[one.architecture] = usage
     if not rows:
         return
-    click.echo("registers of a thread, +bytes of local memory; static shared memory of a block")
+    click.echo("registers per thread, +bytes of local memory; static shared memory per block")
     print_table(
         ["source", "function", "shared", *columns],
         [
@@ -216,7 +218,7 @@ def _registers(usage: Usage | None) -> str:
 
 
 def _tell_spills(compiled: Sequence[Compiled]) -> None:
-    """One line a source that has kernels with local memory: what the table marks with a +."""
+    """One line per source with kernels that use local memory, which the table marks with a +."""
     for name in dict.fromkeys(_name(one) for one in compiled):
         spilling = [
             (one.architecture, usage)

@@ -40,7 +40,7 @@ COMMANDS = {
 EPILOG = """\b
 Examples:
   kbtool run-recipe split-k       build, validate and benchmark the attached kernel
-  kbtool session new "Fix NaN"    start a record of this sitting
+  kbtool session new "Fix NaN"    start the record of a session
   kbtool check                    every problem in every record
   kbtool costs --by month         where money and time went
 
@@ -73,7 +73,7 @@ class LazyGroup(click.Group):
 
 
 class ReaderGoneError(Exception):
-    """Nobody reads what is written."""
+    """The reader of the output has gone."""
 
 
 @click.group(
@@ -96,13 +96,13 @@ def cli(ctx: click.Context, root: str | None) -> None:
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with kbtool's exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        # What a terminal that is not UTF-8 cannot show is a question mark, and no crash.
+        # A character that the terminal's encoding lacks becomes a question mark instead of a crash.
         sys.stdout.reconfigure(errors="replace")
     sys.exit(run(argv))
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Run the command line; the exit status. Errors are told on stderr."""
+    """Run the command line; returns the exit status. Errors go to stderr."""
     from kbtool.model.errors import UserError
 
     try:
@@ -144,7 +144,7 @@ def _os_error(error: OSError) -> str:
 
     place = f"{error.filename}: " if error.filename else ""
     if error.errno == errno.ENOSPC:
-        return f"{place}the disk is full; nothing was half-written: make room and run it again"
+        return f"{place}the disk is full; no file was left half-written: make room and run it again"
     return f"{place}{error.strerror or error}"
 
 

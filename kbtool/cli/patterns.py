@@ -1,4 +1,4 @@
-"""``kbtool patterns``: how often patterns were followed, what they saved, which stand."""
+"""``kbtool patterns``: how often patterns were applied, what they saved, which are proved."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   kbtool patterns                    every pattern, the best standing first
-  kbtool patterns P08                one: its evidence and its step times, with path:line
+  kbtool patterns P08                one pattern: its evidence and step times, with path:line
   kbtool patterns --csv > patterns.csv
   kbtool patterns --json | jq '.patterns[] | select(.standing == "disputed") | .id'
 
 \b
 Standing, from the evidence of sessions:
-  proved        a session proved it and none speaks against it
-  applied       it was followed, without proof, and nothing speaks against it
-  disputed      sessions speak for it and against it
-  untested      no session says that it was followed
-  contradicted  sessions speak against it and none for it
+  proved        a session proved it and none contradicts it
+  applied       sessions applied it without proof, and none contradicts it
+  disputed      some sessions support it and some contradict it
+  untested      no session says that it was applied
+  contradicted  sessions contradict it and none supports it
   superseded    another pattern replaces it
 
 \b
-Within a standing: more sessions that proved it, that applied it, more minutes saved as claimed,
-then as the step times show. saved, lost and money are what sessions claim; expected is what they
-only hoped for. "by steps" is minutes planned less minutes taken, over the steps of sessions that
-name the pattern and are done; "by runs" the same over the steps of runs of its recipes that passed
-with the recipe's own parameters, where the time planned is the recipe's and no average of earlier
-runs, and nothing was built before. Unknown is '–', never zero.
+Patterns of the same standing are ordered by the number of sessions that proved them, then applied
+them, then by minutes saved as claimed, then by step times. saved, lost and money are claimed by
+sessions; expected figures were only hoped for. "by steps" is minutes planned minus minutes taken,
+over finished steps of sessions that name the pattern. "by runs" is the same over runs of its
+recipes: steps that passed with the recipe's default parameters, compared with the time that the
+recipe declares, and only if nothing was built before. Unknown is '–', never zero.
 
 \b
-Exit status: 0 done; 1 a record does not load, and the figures are without it; 2 usage."""
+Exit status: 0 done; 1 a record does not load and is not in the figures; 2 usage."""
 
 _WHAT = ("saved_minutes", "lost_minutes", "money")
 
@@ -64,7 +64,7 @@ def patterns(ctx: click.Context, pattern: str | None, as_json: bool, as_csv: boo
     from kbtool.model.errors import UsageError
 
     if as_json and as_csv:
-        raise UsageError("--json and --csv: take one")
+        raise UsageError("--json and --csv exclude each other; give one")
     base = knowledge_base(ctx)
     ranked = accounts(
         (entry.record for entry in base.patterns.values()),
@@ -195,7 +195,7 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
 
 
 def _evidence(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:
-    """Every edge, with the place where it stands."""
+    """The evidence of every session, with its path and line."""
     found: list[dict[str, object]] = []
     for edge in account.edges:
         entry, evidence = base.sessions[edge.session.id], edge.evidence
@@ -218,7 +218,7 @@ def _evidence(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:
 
 
 def _steps(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:
-    """Every step that carries the pattern, with the place where it stands."""
+    """Every step that names the pattern, with its path and line."""
     from kbtool.ledger.rollup_json import number
 
     paths = {(e.record.session, e.record.id, e.record.attempt): e.path for e in base.runs}

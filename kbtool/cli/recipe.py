@@ -25,7 +25,7 @@ EXIT_CODES = {
 }
 
 NEW = "new"
-"""What ``--session`` takes for a session that is made for the run."""
+"""The value of ``--session`` that creates a session for the run."""
 
 
 @click.command()
@@ -150,7 +150,7 @@ def run_recipe(
       kbtool run-recipe --resume 20261121T101530Z-split-k-3f9a
 
     The record goes to sessions/ID/runs/. Exit status: 0 passed, 1 a step failed, 2 usage,
-    3 the machine lacks something, 4 timeout or interrupted.
+    3 something is missing on this machine, 4 timeout or interrupted.
     """
     from kbtool.gpu.probe import probe_machine
     from kbtool.ledger.headline import as_json as as_json_of
@@ -170,7 +170,8 @@ def run_recipe(
         earlier = last_attempt(base, resume)
         if values or session_name or force or name not in (None, earlier.recipe):
             raise UsageError(
-                "--resume goes on as the run began: leave out recipe, settings and session"
+                "--resume continues with the settings of the run: leave out recipe, settings and"
+                " session"
             )
         name, values = earlier.recipe, earlier.parameters
     pattern, recipe = _find(base, name)
@@ -264,10 +265,10 @@ def _first_problem(error: ValueError) -> str:
 
 
 def _wanted(base: KnowledgeBase, name: str | None, force: bool) -> str | None:
-    """The id of the session to append to; ``None`` for one of the run's own.
+    """The id of the session to append to; ``None`` to create one for the run.
 
     Raises:
-        UsageError: the session is not open, or nothing tells which one is meant.
+        UsageError: the session is not open, or several could be meant.
     """
     from kbtool.cli.session.common import OPTION, of_status, only
     from kbtool.cli.session.history import engineer
@@ -292,14 +293,14 @@ def _wanted(base: KnowledgeBase, name: str | None, force: bool) -> str | None:
         names = ", ".join(record.id for record in paused)
         which = names if len(paused) == 1 else "ID"
         choice = (
-            f"`kbtool session resume {which}` goes on with it, --session {which} appends the run to"
+            f"`kbtool session resume {which}` continues it, --session {which} appends the run to"
             f" it as it is, --session {NEW} makes one for this run"
         )
         me = engineer(base.root)
         if me is not None and me in {record.engineer for record in paused}:
             raise UsageError(f"paused: {names}. Say where the run goes: {choice}")
-        # Whose they are is not known, or others: no reason to stop the run.
-        click.echo(f"kbtool: paused: {names}; the run goes into a session of its own. {choice}",
+        # They may be other people's sessions: no reason to stop the run.
+        click.echo(f"kbtool: paused: {names}; the run gets a session of its own. {choice}",
                    err=True)  # fmt: skip
     return None
 
@@ -309,7 +310,7 @@ def _made_for(job: Job) -> str:
     from kbtool.store.repository import repository_state
     from kbtool.store.sessions import create_session
 
-    # Complete from the start: what runs beside this must not take it for somebody's sitting.
+    # Complete from the start, so that other commands do not take it for an engineer's session.
     entry = create_session(
         job.base,
         status="complete",

@@ -27,7 +27,7 @@ def minutes_of(recipe: Recipe) -> str:
 
 
 def print_plan(job: Job, steps: list[Any], as_json: bool) -> None:
-    """What a dry run tells: what each step would do."""
+    """Print what each step would do."""
     if as_json:
         print_json(
             {
@@ -59,7 +59,7 @@ def print_plan(job: Job, steps: list[Any], as_json: bool) -> None:
 
 
 def headlines_of(base: KnowledgeBase, run: Run) -> list[tuple[Machine, Headline]]:
-    """How the kernel stands on what a run timed; nothing where it timed nothing."""
+    """The headlines of the cases that a run timed; empty if it timed none."""
     from kbtool.ledger import headline
     from kbtool.model.kinds.benchmark import BenchmarkResult
 
@@ -70,7 +70,7 @@ def headlines_of(base: KnowledgeBase, run: Run) -> list[tuple[Machine, Headline]
 
 
 def print_result(run: Run, recipe: Recipe, path: str, headlines: Sequence[Headline]) -> None:
-    """The report of each step, the headlines, how far the run came and where its record is."""
+    """The report of each step, the headlines, the outcome and the path of the record."""
     from kbtool.runner.resume import continue_command
     from kbtool.runner.words import how_far
     from kbtool.steps import kind_of
@@ -97,7 +97,7 @@ def print_result(run: Run, recipe: Recipe, path: str, headlines: Sequence[Headli
 
 
 def _print_headlines(headlines: Sequence[Headline]) -> None:
-    """How the kernel stands against its peers, over the quiet runs of the commit."""
+    """The kernel against its peers, over the runs of the commit that were not noisy."""
     from kbtool.ledger.headline import COLUMNS
 
     rows = []

@@ -1,6 +1,6 @@
 """The page of the command line, made from the help of every command.
 
-``python -m kbtool.cli.reference > docs/guide/cli.md`` writes it anew; a test holds it to the code.
+``python -m kbtool.cli.reference > docs/guide/cli.md`` writes it; a test fails if it is out of date.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import click
 INTRODUCTION = """\
 # Commands
 
-Every command, as its `--help` (or `-h`) has it. The page is made from the code:
+Every command, with the text of its `--help` (or `-h`). The page is generated:
 `python -m kbtool.cli.reference > docs/guide/cli.md`.
 
 Results go to stdout and messages to stderr. A reading command with `--json` prints one JSON object
@@ -54,7 +54,7 @@ def _blocks(help_text: str) -> Iterator[str]:
     if not help_text.strip():
         return
     for block in re.split(r"\n\s*\n", inspect.cleandoc(help_text)):
-        # Behind a \b stands what click is not to fill: examples, and lines of prose.
+        # After a \b click keeps the lines as they are: examples, and some prose.
         lines = [line for line in block.split("\n") if line.strip() != "\b"]
         if lines[0] in {"Example:", "Examples:"}:
             yield _code(inspect.cleandoc("\n".join(lines[1:])))
@@ -69,7 +69,7 @@ def _code(lines: str) -> str:
 
 
 def _prose(line: str) -> str:
-    """``line`` as Markdown that shows the same; what stands in backticks is code."""
+    """``line`` as Markdown that looks the same; text in backticks stays code."""
     pieces = re.split(r"(`[^`]*`)", line)
     return "".join(
         piece if piece.startswith("`") else re.sub(r"([\\*_])", r"\\\1", piece).replace("<", "&lt;")

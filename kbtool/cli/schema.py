@@ -16,7 +16,7 @@ Examples:
   kbtool schema --out DIR      write them elsewhere
 
 \b
-Editors with a YAML language server find the schema by a record's first line:
+Editors with a YAML language server find the schema through a record's first line:
 # yaml-language-server: $schema=../../schemas/session.json"""
 
 
@@ -48,7 +48,9 @@ def schema(ctx: click.Context, kind: str | None, out: Path | None, only_check: b
 
     if kind is not None:
         if out is not None or only_check:
-            raise UsageError("a kind is printed; --out and --check are for all of them")
+            raise UsageError(
+                "one schema is printed; --out and --check are for all of them: leave KIND out"
+            )
         click.echo(schema_text(kind), nl=False)
         return
     folder = out if out is not None else find_root(ctx.find_root().obj) / FOLDER
@@ -57,7 +59,7 @@ def schema(ctx: click.Context, kind: str | None, out: Path | None, only_check: b
         for name in stale:
             click.echo(f"{folder / name} is stale")
         if stale:
-            click.echo("kbtool: `kbtool schema` writes them anew", err=True)
+            click.echo("kbtool: `kbtool schema` updates them", err=True)
             ctx.exit(1)
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which sessions a command is about: ``--session``, ``--since`` and ``--until``."""
+"""The options that select sessions: ``--session``, ``--since`` and ``--until``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Selection(NamedTuple):
-    """What the options say."""
+    """The values of the options."""
 
     names: tuple[str, ...]
     since: str | None
@@ -22,7 +22,7 @@ class Selection(NamedTuple):
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command; they come as one argument, ``selection``."""
+    """Add the options to a command, which gets them as one argument, ``selection``."""
 
     @wraps(command)
     def gathered(*args: Any, names: Any, since: Any, until: Any, **others: Any) -> Any:
@@ -44,11 +44,11 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def select_sessions(base: KnowledgeBase, selection: Selection) -> tuple[list[Session], int]:
-    """The sessions selected, in the order of the work, and how many had no date to go by.
+    """The selected sessions in the order of the work, and how many were left out without a date.
 
     Raises:
-        UsageError: a range that is none, a day that is none.
-        NotFoundError: a session that is not there.
+        UsageError: a range or a day is not valid.
+        NotFoundError: there is no such session.
     """
     return _between(_named(base, selection.names), selection.since, selection.until)
 
@@ -57,7 +57,7 @@ def day_option(option: str, day: str | None) -> str | None:
     """The value of an option that takes a day.
 
     Raises:
-        UsageError: it is no day.
+        UsageError: it is not a valid day.
     """
     from datetime import date
 

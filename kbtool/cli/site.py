@@ -59,7 +59,7 @@ def build(ctx: click.Context, out: str | None, strict: bool) -> None:
     type=click.IntRange(0, 65535),
     default=8000,
     show_default=True,
-    help="Port on the loopback interface; 0 takes a free one.",
+    help="Port on the loopback interface; 0 picks a free one.",
 )
 @click.pass_context
 def serve(ctx: click.Context, port: int) -> None:

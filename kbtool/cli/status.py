@@ -1,4 +1,4 @@
-"""``kbtool status``: what runs, what it burns, what is left, when the card should stop."""
+"""``kbtool status``: running sessions, what they cost, what is left, when to stop the card."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from kbtool.ledger.budget import Account, Box, Sitting, Status
 
 RECENT_DAYS = 7
-"""What was paused earlier is counted, and not named."""
+"""Sessions paused longer ago are counted, but not named."""
 
 EPILOG = """\b
 Examples:
   kbtool status                     the running and paused sessions, and this month
-  kbtool status --short             one line; nothing where nothing runs
-  kbtool status --json | jq .stop   when the first box is full, and which
+  kbtool status --short             one line; nothing if no session is running
+  kbtool status --json | jq .stop   when the first budget will be used up, and which
   */5 * * * *  cd ~/kb && kbtool status --short || wall "stop the card"
   PS1='$(kbtool status --short 2>/dev/null) \\w \\$ '
 
 \b
-Boxes: `kbtool session new --budget-time '2 h' --budget-money '5 USD'`, or budget_time and
-budget_money in session.yaml; of a month, under budgets in sessions/ledger.yaml.
-Burn rate: the cost lines that go on for as long as the session does; `kbtool session cost gpu
---rate l4` adds one. Elapsed time leaves pauses out. What no record says is named, never zero.
+Budgets: `kbtool session new --budget-time '2 h' --budget-money '5 USD'`, or budget_time and
+budget_money in session.yaml; those of a month under budgets in sessions/ledger.yaml.
+Burn rate: the sum of the cost lines that run as long as the session; `kbtool session cost gpu
+--rate l4` adds one. Elapsed time excludes pauses. Unknown costs are named, never counted as zero.
 
 \b
-Exit status: 0 within every box; 1 a box is exceeded, or a session or the ledger does not load, so
-that nobody can say; 2 usage."""
+Exit status: 0 within every budget; 1 a budget is exceeded, or unknown because a session or the
+ledger does not load; 2 usage."""
 
 
 @click.command(epilog=EPILOG)
@@ -53,7 +53,7 @@ def status(ctx: click.Context, as_json: bool, short: bool) -> None:
     if as_json and short:
         from kbtool.model.errors import UsageError
 
-        raise UsageError("--json and --short: take one")
+        raise UsageError("--json and --short exclude each other; give one")
     read = read_sittings(find_root(ctx.find_root().obj))
     found = budget.status(read.sittings, read.months, datetime.now().astimezone())
     paused = [one for one in read.sittings if one.status == "paused"]
@@ -91,23 +91,23 @@ def _print(found: Status, paused: list[Sitting], unread: list[str]) -> None:
         at, box = found.stop
         what = "time" if box.unit == "min" else "money"
         if box.exceeded:
-            click.echo(f"stop now: the {what} box of {box.of} is exceeded")
+            click.echo(f"stop now: the {what} budget of {box.of} is exceeded")
         else:
             left = (at - found.now).total_seconds() / 60
             click.echo(
-                f"stop at {_clock(at, found.now)}, in {left:.0f} min: the {what} box of {box.of} is"
-                " full then"
+                f"stop at {_clock(at, found.now)}, in {left:.0f} min: the {what} budget of {box.of}"
+                " is used up then"
             )
     elif found.going and found.boxes:
-        click.echo("nothing says when to stop: no box is known to fill")
+        click.echo("no time to stop is known: no budget is known to run out")
     elif found.going and not unread:
-        click.echo("nothing says when to stop: set budget_time or budget_money")
+        click.echo("no time to stop is known: set budget_time or budget_money")
     if unread:
         click.echo(f"not in it, because it does not load: {_named(unread)}")
 
 
 def _print_paused(paused: list[Sitting], now: datetime) -> bool:
-    """Whether there is one that the work may go on with."""
+    """Whether there is a paused session that may be resumed."""
     recent = [
         (one, since)
         for one in paused
@@ -119,21 +119,21 @@ def _print_paused(paused: list[Sitting], now: datetime) -> bool:
     if recent:
         which = recent[0][0].id if len(recent) == 1 else "ID"
         click.echo(
-            f"kbtool: `kbtool session resume {which}` goes on, `kbtool session close {which}` ends"
-            " it as it was paused",
+            f"kbtool: `kbtool session resume {which}` continues it, `kbtool session close {which}`"
+            " ends it at its pause",
             err=True,
         )
     if len(recent) < len(paused):
         left = many(len(paused) - len(recent), "session")
         click.echo(
-            f"paused {RECENT_DAYS} days ago or earlier, or nobody knows when: {left}; see `kbtool"
+            f"paused {RECENT_DAYS} days ago or earlier, or at an unknown time: {left}; see `kbtool"
             " session list --status paused`"
         )
     return bool(recent)
 
 
 def _paused_at(sitting: Sitting) -> datetime | None:
-    """When it was paused; ``None`` if nobody knows, or its times name no zone."""
+    """When it was paused; ``None`` if that is unknown, or its times have no zone."""
     from datetime import datetime
 
     ended = sitting.stretches[-1][1] if sitting.stretches else None
@@ -154,14 +154,14 @@ def _print_going(going: Account) -> None:
     if time is not None and time.spent is not None:
         click.echo(f"  {'elapsed':<9}{_filled(time)}")
     elif going.minutes is not None:
-        click.echo(f"  {'elapsed':<9}{_amount(going.minutes, 'min')}; no time box")
+        click.echo(f"  {'elapsed':<9}{_amount(going.minutes, 'min')}; no time budget")
     else:
         click.echo(f"  {'elapsed':<9}unknown: give `started` with its zone")
     for currency in sorted({*boxes, *going.spent}):
         if currency in boxes:
             click.echo(f"  {'spent':<9}{_filled(boxes[currency])}")
         else:
-            click.echo(f"  {'spent':<9}{_amount(going.spent[currency], currency)}; no money box")
+            click.echo(f"  {'spent':<9}{_amount(going.spent[currency], currency)}; no money budget")
     if not boxes and not going.spent:
         click.echo(f"  {'spent':<9}unknown")
     for currency, rate in going.per_hour.items():
@@ -188,12 +188,12 @@ def _amount(value: Decimal, unit: str) -> str:
 
 
 def _clock(at: datetime, now: datetime) -> str:
-    """The time of day, with the day where that is another."""
+    """The time of day, with the date if it is not today."""
     return f"{at:%H:%M}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
 
 
 def _short(found: Status, unread: list[str]) -> str:
-    """``N+8 72/120min 0.24/5.00USD stop 18:40``; a box that is exceeded has a ``!``."""
+    """``N+8 72/120min 0.24/5.00USD stop 18:40``; a budget that is exceeded has a ``!``."""
     words = []
     for going in found.going:
         words.append(going.sitting.label)

@@ -31,11 +31,11 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Standing = Literal["proved", "applied", "disputed", "untested", "contradicted", "superseded"]
 STANDINGS: dict[Standing, str] = {
-    "proved": "a session proved it and none speaks against it",
-    "applied": "it was followed, without proof, and nothing speaks against it",
-    "disputed": "sessions speak for it and against it",
-    "untested": "no session says that it was followed",
-    "contradicted": "sessions speak against it and none for it",
+    "proved": "a session proved it and none contradicts it",
+    "applied": "sessions applied it without proof, and none contradicts it",
+    "disputed": "some sessions support it and some contradict it",
+    "untested": "no session says that it was applied",
+    "contradicted": "sessions contradict it and none supports it",
     "superseded": "another pattern replaces it",
 }
 """Every standing and what gives it, best first."""

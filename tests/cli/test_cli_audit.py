@@ -110,7 +110,7 @@ def test_filters(base, path, kbtool):
     assert other.code == 0 and other.out == ""
     assert kbtool("audit", "--session", "N", root=base.root).code == 1
     both = kbtool("audit", "--all", "--grade", "decision", root=base.root)
-    assert both.code == 2 and "take one" in both.err
+    assert both.code == 2 and "give one" in both.err
     assert kbtool("audit", "--grade", "wrong", root=base.root).code == 2
 
 

@@ -102,7 +102,7 @@ def test_a_part_of_the_work(three, kbtool, arguments, labels):
         (["--session", "N", "--compare", "N+1"], r"no session selected comes after N\+1"),
         (["--per", "line"], "line"),
         (["--currency", "EUR"], "nothing was paid in EUR"),
-        (["--json", "--csv"], "take one"),
+        (["--json", "--csv"], "give one"),
     ],
 )
 def test_what_is_wrong_is_said_and_the_status_is_2(three, kbtool, arguments, said):

@@ -114,7 +114,7 @@ def test_amounts_that_nobody_knows_are_told(base, kbtool):
         (["focus", "--undated", "20250101"], "--undated: '20250101' is no day; write YYYY-MM-DD"),
         (["focus", "--provider", "gpu"], "write KIND=NAME, where KIND is gpu, ai, other"),
         (["focus", "--provider", "engineer=us"], "where KIND is gpu, ai, other"),
-        (["focus", "--provider", "ai=A", "--provider", "ai=B"], "two for ai: A and B; take one"),
+        (["focus", "--provider", "ai=A", "--provider", "ai=B"], "two for ai: A and B; give one"),
         (["focus", "--account", " "], "--account is empty"),
         (["jsonl", "-o", "no/where/out"], "there is no folder no/where; make it first"),
         (["jsonl", "-o", "."], "is a folder; name a file in it"),

@@ -315,7 +315,7 @@ def test_every_folder_that_was_copied_will_do(here, there, kbtool, tmp_path):
     (runs / f".{SECOND}.journal").write_text("{}\n")
     done = kbtool("session", "import", str(there.root), root=here.root)
     assert done.code == 0
-    assert "is of a run that was cut off: `kbtool recover` on that machine" in done.err
+    assert "is the journal of a run that was cut off: `kbtool recover` on that machine" in done.err
 
 
 def git(root: Path, *arguments: str) -> str:

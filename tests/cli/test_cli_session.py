@@ -128,11 +128,14 @@ def test_costs_at_a_rate_of_the_ledger(base, kbtool):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["gpu"], "give the amount, or --rate"),
+        (["gpu"], "give AMOUNT, or --rate"),
         (["gpu", "--rate", "h100"], r"neither a rate of sessions/ledger.yaml \(l4, marie\)"),
         (["ai", "--rate", "l4"], "l4 is a rate of gpu, not of ai"),
-        (["gpu", "--rate", "l4", "--basis", "billed"], "an amount that is billed is known"),
-        (["gpu", "1.00", "--rate", "l4"], "say what the amount rests on"),
+        (
+            ["gpu", "--rate", "l4", "--basis", "billed"],
+            "a billed amount must be given: AMOUNT is missing",
+        ),
+        (["gpu", "1.00", "--rate", "l4"], "give the basis of the amount"),
         (
             ["gpu", "1.00", "--rate", "l4", "--duration", "1 h", "--basis", "estimated"],
             "0.20; mend",

@@ -45,7 +45,7 @@ def test_a_plan_is_started_when_it_began(base, kbtool):
     started = record(base, "later").started.at
     assert timedelta(minutes=19) < datetime.now(UTC) - started < timedelta(minutes=25)
     both = kbtool("session", "new", "T", "--planned", "--at", "1 h ago", root=base.root)
-    assert both.code == 2 and "take one" in both.err
+    assert both.code == 2 and "give one" in both.err
 
 
 def running(base, hours, name="a"):
@@ -59,12 +59,12 @@ def running(base, hours, name="a"):
 @pytest.mark.parametrize(
     ("at", "said"),
     [
-        ("soon", "'soon' is no time; write 14:30"),
-        ("2026-11-21", "is no time; write 14:30"),
-        ("0001-01-01T00:00", "is no time|is before"),
-        ("two hours ago", "is no time; write 14:30"),
-        ("1..2 h ago", "is no time; write 14:30"),
-        ("25:00", "is no time; write 14:30"),
+        ("soon", "'soon' is not a time; write 14:30"),
+        ("2026-11-21", "is not a time; write 14:30"),
+        ("0001-01-01T00:00", "is not a time|is before"),
+        ("two hours ago", "is not a time; write 14:30"),
+        ("1..2 h ago", "is not a time; write 14:30"),
+        ("25:00", "is not a time; write 14:30"),
         ("9999-01-01T10:00", "is in the future"),
         ("3 h ago", "is before .*, the latest time in the record of .*-a;"),
     ],
@@ -151,7 +151,7 @@ def test_what_was_paused_long_ago_is_counted(base, kbtool):
         path = base.session(f"2025-01-02-{name}", more)
         path.write_text(path.read_text().replace("status: complete", "status: paused"))
     done = kbtool("status", root=base.root)
-    assert "paused 7 days ago or earlier, or nobody knows when: 2 sessions" in done.out
+    assert "paused 7 days ago or earlier, or at an unknown time: 2 sessions" in done.out
     assert "kbtool session new TITLE" in done.err
 
 
@@ -186,7 +186,7 @@ def test_a_run_beside_a_paused_session_does_not_go_astray(base, git, kbtool):
     git("config", "user.name", "Bob")
     done = look(base, kbtool)
     assert done.code == 0
-    assert "the run goes into a session of its own" in done.err
+    assert "the run gets a session of its own" in done.err
     assert (runs(base, "mine"), runs(base, "look*")) == (1, 2)
 
 

@@ -70,8 +70,8 @@ def test_a_bug_of_an_earlier_session_is_found_by_its_id(base, git, kbtool):
         (["bug", "T", "--again", "none"], "there is no bug 'none'; 2025-01-01-a has tail"),
         (["fix", "none", "c"], "there is no bug 'none'; 2025-01-01-a has tail"),
         (["fix", "B#bugs.none", "c"], "there is no bug 'B#bugs.none'; 2025-01-02-b has race, two"),
-        (["fix", "two", "c"], "more than one session met a bug 'two'; say which: .*-b#bugs.two"),
-        (["fix", "tail"], "say what was changed"),
+        (["fix", "two", "c"], "more than one session has a bug 'two'; say which: .*-b#bugs.two"),
+        (["fix", "tail"], "says what was changed"),
         (["fix", "tail", "c", "--commit", "nowhere"], "there is no 'nowhere' in this repository"),
     ],
 )
@@ -98,7 +98,10 @@ def test_only_what_showed_it_confirms_a_fix_where_the_newest_validation_failed(b
     failed = base.run(validated(1, kernel="add", passed=False))
     before = path.read_bytes()
     for arguments, said in (
-        (["--confirmed"], rf"found add \({failed}\) wrong. Validate again, name what showed"),
+        (
+            ["--confirmed"],
+            rf"found add \({failed}\) wrong. Validate again, name the step that showed",
+        ),
         (["--shown-by", f"{failed}#steps.check"], "steps.check did not pass .failed.; name a step"),
         (["--shown-by", f"{failed}#status"], "is not a step of a run; write RUN#steps.ID"),
         (["--shown-by", f"{failed}#steps.none"], "--shown-by: .*none.* lists the runs"),

@@ -32,7 +32,7 @@ def test_within_its_boxes_a_session_says_when_to_stop(base, kbtool):
     assert "elapsed 30" in text and "of 120 min" in text
     assert "burns 6.00 USD/h" in text and "of 4.00 USD" in text
     assert "not counted, because no record says: ai, engineer" in text
-    assert "the money box of A is full then" in text
+    assert "the money budget of A is used up then" in text
     answer = json.loads(kbtool("status", "--json", root=base.root).out)
     stop = datetime.fromisoformat(answer["stop"]["at"])
     left = stop - datetime.fromisoformat(answer["now"])
@@ -122,7 +122,7 @@ def test_what_burns_for_an_unknown_time_is_unknown(base, kbtool):
     path.write_text(path.read_text().replace("status: complete", "status: running"))
     done = kbtool("status", root=base.root)
     assert "unknown of 5.00 USD" in done.out and "0.00" not in done.out.replace("6.00", "")
-    assert "nothing says when to stop: no box is known to fill" in done.out
+    assert "no time to stop is known: no budget is known to run out" in done.out
     path.write_text(path.read_text().replace("budget_money: 5 USD\n", ""))
     assert "spent    unknown" in kbtool("status", root=base.root).out
     assert "?USD" in kbtool("status", "--short", root=base.root).out

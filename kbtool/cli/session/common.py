@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from kbtool.store.tree import Entry, KnowledgeBase
 
 ARGUMENT, OPTION = "add its ID", "--session ID"
-"""How a command is told which session it is for."""
+"""How to name the session that a command is for."""
 
 
 def session_option(command: Any) -> Any:
-    """Add ``--session`` to a command; it comes as ``name``."""
+    """Add ``--session`` to a command, which gets it as ``name``."""
     return click.option(
         "--session", "name", metavar="ID|LABEL", help="The session, if not the running one."
     )(command)
@@ -54,19 +54,19 @@ def named(
 
 
 def only(base: KnowledgeBase, status: str, how: str) -> Entry[Session] | None:
-    """The session of that status that is of who works here, as git is told, or of nobody.
+    """The session of that status that belongs to git's user.name, or to nobody.
 
     Args:
         base: the knowledge base.
         status: what it has to be.
-        how: how the command is told which one, for the message.
+        how: how to name another one, for the message.
 
     Returns:
         ``None`` if there is none.
 
     Raises:
-        UsageError: nothing tells which is meant: there are several, or it is another's.
-        RecordError: one does not load that says that it is of that status.
+        UsageError: there are several, or it is another engineer's.
+        RecordError: a session does not load, and its text states that status.
     """
     from kbtool.cli.session.history import engineer
     from kbtool.model.errors import RecordError, UsageError
@@ -74,8 +74,8 @@ def only(base: KnowledgeBase, status: str, how: str) -> Entry[Session] | None:
     unsound = base.unsound_of_status(status)
     if unsound is not None:
         raise RecordError(
-            f"a session that says it is {status} does not load; mend it, or say which session you"
-            f" mean: {how}\n  {unsound}"
+            f"a session that says it is {status} does not load; correct it, or say which session"
+            f" you mean: {how}\n  {unsound}"
         )
     there = of_status(base, status)
     if not there:
@@ -96,7 +96,7 @@ def only(base: KnowledgeBase, status: str, how: str) -> Entry[Session] | None:
 
 
 def of_status(base: KnowledgeBase, status: str) -> list[Entry[Session]]:
-    """The sittings of that status; the record of an old log is none that could go on."""
+    """The sessions of that status; one transcribed from an old log cannot be continued."""
     return [
         entry
         for entry in base.sessions.values()
@@ -111,9 +111,9 @@ def _whose(record: Session) -> str:
 def path_of(
     base: KnowledgeBase, name: str | None, status: str, how: str = ARGUMENT
 ) -> tuple[Path, Session]:
-    """Where that session's record is, and what it says; refused if it is not sound."""
+    """The path of that session's record, and the record; refused if it is invalid."""
     if name is not None:
-        # An unsound record has no label to go by; its folder leads to it, and to its findings.
+        # An invalid record has no label; it is found by its folder, for its findings.
         path = base.root / "sessions" / name / "session.yaml"
         if "/" not in name and path.is_file() and name not in base.sessions:
             _refuse_invalid(base, name)
@@ -122,7 +122,7 @@ def path_of(
 
 
 def _moment(ctx: click.Context, option: click.Parameter, text: str | None) -> datetime | None:
-    """The moment that ``--at`` names; refused if it is yet to come."""
+    """The moment that ``--at`` names; refused if it is in the future."""
     from kbtool.model.errors import UsageError
 
     if text is None:
@@ -132,7 +132,7 @@ def _moment(ctx: click.Context, option: click.Parameter, text: str | None) -> da
         at = _read_moment(text.strip(), now)
     except (ValueError, OverflowError):
         raise UsageError(
-            f"--at: {text!r} is no time; write 14:30 (today), '2 h ago', now, or"
+            f"--at: {text!r} is not a time; write 14:30 (today), '2 h ago', now, or"
             f" {now:%Y-%m-%d}T14:30 (in the zone of this machine, if it names none)"
         ) from None
     if at > now:
@@ -155,7 +155,7 @@ def _read_moment(text: str, now: datetime) -> datetime:
     if re.fullmatch(r"\d?\d:\d\d", text):
         return datetime.combine(now.date(), time.fromisoformat(text.zfill(5))).astimezone()
     at = Instant(text).at
-    # Without a zone it is that of this machine: whoever types a time reads it off a clock here.
+    # Without a zone it is that of this machine, because it was read from a clock here.
     return at if at.tzinfo is not None else at.astimezone()
 
 
@@ -173,11 +173,11 @@ def _refuse_invalid(base: KnowledgeBase, name: str) -> None:
     base.sessions  # noqa: B018 - loads them, and finds what is wrong
     own = [str(f) for f in base.findings if f.path == f"sessions/{name}/session.yaml"]
     if own:
-        raise RecordError("\n".join([f"sessions/{name} is not sound; mend it first:", *own]))
+        raise RecordError("\n".join([f"sessions/{name} is invalid; correct it first:", *own]))
 
 
 def refuse_title(title: str) -> None:
-    """Raise if there is nothing in it, or what a record may not hold."""
+    """Raise if it is empty or breaks a rule for texts of records."""
     from kbtool.model.errors import UsageError
 
     if not title.strip():
@@ -186,7 +186,7 @@ def refuse_title(title: str) -> None:
 
 
 def refuse_prose(what: str, text: str) -> None:
-    """Raise if the text, ``what`` it is in words, has several lines or holds a secret."""
+    """Raise if the text has several lines or holds a secret; ``what`` names it in the message."""
     from kbtool.model.errors import UsageError
 
     refuse_secrets(text)
@@ -195,8 +195,8 @@ def refuse_prose(what: str, text: str) -> None:
 
 
 def item_of(kind: type[Model], given: Mapping[str, str | Sequence[str] | None]) -> Fields:
-    """What is known of ``given``, as an item of a record; refused if its model does not take it, or
-    one of the texts is prose."""
+    """The values of ``given`` that are not ``None``, as an item of a record; refused if the model
+    does not accept them, or a text has several lines."""
     from kbtool.model.errors import UsageError
     from kbtool.store.document import parse
     from kbtool.store.dump import dump
@@ -206,7 +206,7 @@ def item_of(kind: type[Model], given: Mapping[str, str | Sequence[str] | None]) 
     for key, text in item.items():
         if isinstance(text, str):
             refuse_prose(key, text)
-    # As a document, so that it is refused in the words of `kbtool check`.
+    # As a document, so that the message is that of `kbtool check`.
     found = validate(parse(dump(item).encode(), ""), kind)
     if isinstance(found, list):
         raise UsageError(found[0].message)
@@ -239,14 +239,14 @@ def refuse_secrets(*texts: str) -> None:
 
 
 def secret_in(text: str) -> str | None:
-    """What rule for all texts of records it breaks, or ``None``."""
+    """The rule for texts of records that it breaks, or ``None``."""
     from kbtool.checks.text_rules import TEXT_RULES
 
     return next((finding.message for rule in TEXT_RULES for finding in rule("", text)), None)
 
 
 def minutes(record: Session) -> str:
-    """How long it took; a dash where that is not known."""
+    """How long it took; a dash if that is unknown."""
     from kbtool.model.money import half_up
 
     if record.minutes is None:
@@ -255,7 +255,7 @@ def minutes(record: Session) -> str:
 
 
 def stored(record: Session) -> Any:
-    """The record as it is stored."""
+    """The record as stored."""
     return record.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -282,6 +282,6 @@ def cost_line(line: CostLine) -> str:
 
 
 def bracketed(**figures: object) -> str:
-    """What is known of ``figures``, in brackets: `` [target 25 min, actual 75 min]``."""
+    """The ``figures`` that are known, in brackets: `` [target 25 min, actual 75 min]``."""
     known = [f"{name} {value}" for name, value in figures.items() if value is not None]
     return f" [{', '.join(known)}]" if known else ""

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class BugCommand(click.Command):
-    """The command that adds a bug: an option for every field of a bug that has one value.
+    """The command that adds a bug, with an option for every field of a bug that has one value.
 
-    The fields are read when the options are asked for; ``kbtool session --help`` imports no models.
+    The fields are read when the options are needed; ``kbtool session --help`` imports no models.
     """
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Its own options, and one for each field that they leave out."""
+        """Its own options, and one for each field without an own option."""
         from kbtool.model.bug import Bug
 
         *own, help_option = super().get_params(ctx)
@@ -48,7 +48,7 @@ class BugCommand(click.Command):
 
 
 _IN_THE_FILE = {"status", "source", "error_text"}
-"""Fields that `kbtool session bug` leaves to `fix` or to the file: an error message has lines."""
+"""Fields set by `kbtool session fix` or in the file: an error message has several lines."""
 
 
 @click.command(
@@ -60,12 +60,12 @@ Examples:
   kbtool session bug "Undefined symbol again" --again N+7A#bugs.undefined-symbol
 
 \b
-The bug stays open until `kbtool session fix` names what fixed it. Its hypotheses, error message
-and mutants are written in session.yaml; corrections are made there too.""",
+The bug stays open until `kbtool session fix` records its fix. Write its hypotheses, error message
+and mutants in session.yaml, and correct mistakes there.""",
 )
 @click.argument("title")
 @click.option("--symptom", metavar="TEXT", help="What was seen.")
-@click.option("--cause", metavar="TEXT", help="Why it happened, if that is known.")
+@click.option("--cause", metavar="TEXT", help="The cause, if it is known.")
 @click.option(
     "--lost", "minutes_lost", metavar="TIME", help="Time spent on it in this session: '40 min'."
 )
@@ -73,13 +73,13 @@ and mutants are written in session.yaml; corrections are made there too.""",
     "--again",
     "recurrence_of",
     metavar="BUG",
-    help="The same fault, met earlier: ID or SESSION#bugs.ID.",
+    help="The earlier bug that recurs: ID or SESSION#bugs.ID.",
 )
 @click.option("--id", metavar="ID", help="Its name for references; made from TITLE if not given.")
 @session_option
 @click.pass_context
 def bug(ctx: click.Context, /, name: str | None, **given: str | None) -> None:
-    """Add a bug to a session: a fault that it met, TITLE in a few words."""
+    """Add a bug to a session: a fault that was found in it, with a short TITLE."""
     from kbtool.model.bug import Bug
     from kbtool.store.edit import add_bug
     from kbtool.store.sessions import slug
@@ -109,9 +109,9 @@ Examples:
 
 \b
 BUG is the id of a bug in this session, an id that only one other session has, or SESSION#bugs.ID.
-CHANGE defaults to the commit's subject. A bug of this session is then marked as fixed, unless
---unconfirmed says that a test still shows it. If the session's newest validation found a kernel
-wrong, --confirmed is refused; use --shown-by. Corrections are made in session.yaml."""
+CHANGE defaults to the commit's subject. A bug of this session is then marked as fixed, unless you
+give --unconfirmed because a test still shows it. --confirmed is refused if the session's newest
+validation found a kernel wrong; use --shown-by then. Correct mistakes in session.yaml."""
 )
 @click.argument("bug", metavar="BUG")
 @click.argument("change", required=False)
@@ -119,7 +119,7 @@ wrong, --confirmed is refused; use --shown-by. Corrections are made in session.y
     "--commit",
     "revision",
     metavar="REVISION",
-    help="The commit that holds it. Default: HEAD, if made in this session. 'none': not committed"
+    help="The commit with the fix. Default: HEAD, if made in this session. 'none': not committed"
     " yet.",
 )
 @click.option(
@@ -159,11 +159,14 @@ def fix(
     description = subject if change is None else change.strip()
     if description is None:
         raise UsageError(
-            "say what was changed, no commit of this session does: `kbtool session fix BUG CHANGE`"
+            "no commit of this session says what was changed; give CHANGE: `kbtool session fix BUG"
+            " CHANGE`"
         )
     if shown_by:
         if confirmed is False:
-            raise UsageError("--shown-by says that a test passed, --unconfirmed that none did")
+            raise UsageError(
+                "--shown-by says that a test passed, --unconfirmed that none did; give one"
+            )
         confirmed = True
     item = item_of(Fix, {
         "bug": reference,
@@ -189,7 +192,7 @@ def fix(
 
 
 def _refuse_unshown(base: KnowledgeBase, shown_by: tuple[str, ...]) -> None:
-    """Refuse steps that are not there, or did not pass."""
+    """Refuse steps that do not exist or did not pass."""
     from kbtool.ledger.claims.operands import Unknown, records_of
     from kbtool.model.errors import UsageError
 
@@ -209,26 +212,26 @@ def _refuse_unshown(base: KnowledgeBase, shown_by: tuple[str, ...]) -> None:
 
 
 def _refuse_contradicted(base: KnowledgeBase, own: Session) -> None:
-    """Refuse a confirmation that the newest validation in the session speaks against."""
+    """Refuse a confirmation that the newest validation in the session contradicts."""
     from kbtool.model.errors import RecordError, UsageError
     from kbtool.model.validation import Validation, contradiction, still_wrong
 
     runs = [entry.record for entry in base.runs_of(own.id)]
     unread = [f for f in base.findings if f.path.startswith(f"sessions/{own.id}/runs/")]
     if unread:
-        raise RecordError(f"a run of the session cannot be read; mend it first:\n  {unread[0]}")
+        raise RecordError(f"a run of the session cannot be read; correct it first:\n  {unread[0]}")
     wrong = still_wrong(
         [Validation(run.validated_at, run.kernel, run.id, run.verdicts) for run in runs]
     )
     if wrong:
         raise UsageError(
-            f"{contradiction(wrong)}. Validate again, name what showed that the fault was gone"
+            f"{contradiction(wrong)}. Validate again, name the step that showed the fault gone"
             " (--shown-by RUN#steps.ID), or leave --confirmed out"
         )
 
 
 def _bug_named(base: KnowledgeBase, own: Session, text: str) -> str:
-    """The reference, from ``own``, to the bug that ``text`` names."""
+    """The reference in session ``own`` to the bug that ``text`` names."""
     from kbtool.model.address import split_reference
     from kbtool.model.errors import UsageError
 
@@ -243,7 +246,7 @@ def _bug_named(base: KnowledgeBase, own: Session, text: str) -> str:
     met = [one for one in sessions if any(known.id == name for known in one.bugs)]
     if len(met) > 1:
         names = ", ".join(f"{one.id}#bugs.{name}" for one in met)
-        raise UsageError(f"more than one session met a bug {name!r}; say which: {names}")
+        raise UsageError(f"more than one session has a bug {name!r}; say which: {names}")
     if not met:
         meant = own if where is None else sessions[0]
         known = ", ".join(bug.id for bug in meant.bugs) or "none"
@@ -254,7 +257,7 @@ def _bug_named(base: KnowledgeBase, own: Session, text: str) -> str:
 
 
 def _commit(root: Path, record: Session, revision: str | None) -> tuple[str | None, str | None]:
-    """The commit that ``--commit`` names, and its subject; ``None`` what nobody knows."""
+    """The commit that ``--commit`` names, and its subject; ``None`` for what is unknown."""
     from kbtool.cli.session.history import find_commit
     from kbtool.model.errors import UsageError
 
@@ -262,7 +265,7 @@ def _commit(root: Path, record: Session, revision: str | None) -> tuple[str | No
         return None, None
     found = find_commit(root, revision or "HEAD")
     if revision is None:
-        # HEAD as it was before the session cannot hold what was changed in it.
+        # A commit from before the session cannot hold a change made in it.
         return (found.sha, found.title) if found and _within(found, record) else (None, None)
     if found is not None:
         return found.sha, found.title
@@ -274,7 +277,7 @@ def _commit(root: Path, record: Session, revision: str | None) -> tuple[str | No
 
 
 def _within(commit: Made, record: Session) -> bool:
-    """Whether it is known to be made in the session."""
+    """Whether it was certainly made in the session."""
     begun, ended = record.started, record.ended
     if begun is None or not begun.zoned or commit.at < begun.at:
         return False

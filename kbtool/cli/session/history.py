@@ -1,4 +1,4 @@
-"""What git knows of the work: who does it, and which commits were made."""
+"""What git knows about the work: the engineer, and which commits were made."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Made(NamedTuple):
     at: datetime
     """When it was committed."""
     own: bool
-    """Whether its author is who works here, by the address that git is told."""
+    """Whether its author has the address of git's ``user.email``."""
 
 
 def engineer(root: Path) -> str | None:
-    """Who works here, as git is told (``user.name``); ``None`` where it is not."""
+    """git's ``user.name``; ``None`` if it is not set."""
     with _repository(root) as repo:
         return _git_user(repo, "name") if repo is not None else None
 
@@ -39,7 +39,7 @@ def find_commit(root: Path, revision: str) -> Made | None:
 
 
 def commits_between(root: Path, since: datetime, until: datetime) -> list[Made]:
-    """The commits that HEAD holds of a time, oldest first; none where git cannot tell."""
+    """The commits of HEAD between two times, oldest first; none if git cannot list them."""
     with _repository(root) as repo, contextlib.suppress(*_errors()):
         if repo is not None:
             ages = {"max_age": int(since.timestamp()), "min_age": int(until.timestamp())}
@@ -50,8 +50,8 @@ def commits_between(root: Path, since: datetime, until: datetime) -> list[Made]:
 
 @contextlib.contextmanager
 def _repository(root: Path) -> Iterator[Any]:
-    """The repository that ``root`` stands in; ``None`` where there is none that can be read."""
-    # Without this, importing GitPython fails where there is no git program.
+    """The repository that contains ``root``; ``None`` if there is none that can be read."""
+    # Without this, importing GitPython fails if there is no git program.
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     import git
 
@@ -65,7 +65,7 @@ def _repository(root: Path) -> Iterator[Any]:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """What GitPython raises for what is not there, or what git refuses."""
+    """What GitPython raises if something does not exist or git refuses."""
     import git
 
     return (git.GitError, git.exc.ODBError, OSError, ValueError)

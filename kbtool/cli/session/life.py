@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kbtool.store.tree import KnowledgeBase
 
 LONGEST_HOURS = 24
-"""A stretch of work that lasted longer was most likely never closed."""
+"""A session that ran longer without a pause was most likely forgotten."""
 
 
 @click.command(
@@ -62,7 +62,7 @@ def new(
     planned: bool,
     as_json: bool,
 ) -> None:
-    """Create a session: a record with machine and commit filled in, and a file for notes."""
+    """Create a session: a record with the machine and the commit, and a file for notes."""
     from kbtool.cli.session.history import engineer as who_works
     from kbtool.gpu.probe import probe_machine
     from kbtool.model.errors import UsageError
@@ -76,8 +76,8 @@ def new(
     if label is not None:
         _refuse_taken_label(base, label)
     if planned and at is not None:
-        raise UsageError("--at says when it began, and --planned that it has not: take one")
-    # Of another time nobody knows here what machine it was on, and what was checked out.
+        raise UsageError("--at says when it began, --planned that it has not begun; give one")
+    # For another time, the machine and the checked-out commit are unknown.
     unseen = planned or at is not None
     try:
         entry = create_session(
@@ -176,7 +176,7 @@ def resume(ctx: click.Context, name: str | None, at: datetime | None) -> None:
     epilog="""\b
 Examples:
   kbtool session close --outcome "fixed; validated at 1e-3"
-  kbtool session close N+8 --at 2026-11-21T18:40    # it was forgotten
+  kbtool session close N+8 --at 2026-11-21T18:40    # if you forgot to close it
   kbtool session close --as terminated --no-commits
 
 \b
@@ -184,7 +184,7 @@ Commits on HEAD that git's user made during the session are recorded in it. `kbt
 reopens a session that was closed too early. Correct a wrong time in session.yaml."""
 )
 @click.argument("name", metavar="[ID|LABEL]", required=False)
-@click.option("--outcome", help="What came of it.")
+@click.option("--outcome", help="What the session achieved.")
 @click.option(
     "--as",
     "status",
@@ -225,8 +225,8 @@ def close(
     refuse_secrets(outcome or "")
     if record.status in ("complete", "terminated"):
         raise UsageError(
-            f"{record.id} is {record.status} already; `kbtool session resume {record.id}` goes on"
-            f" with it, and when it ended stands in {base.shown(path)}"
+            f"{record.id} is {record.status} already; `kbtool session resume {record.id}` continues"
+            f" it; its end is in {base.shown(path)}"
         )
     if record.status == "paused" and at is not None:
         raise UsageError(
@@ -246,7 +246,7 @@ def close(
 
 
 def _refuse_forgotten(record: Session, at: datetime | None) -> None:
-    """Raise if it runs for so long that its end is unlikely to be now, and nobody says when."""
+    """Raise if it has run so long that it was probably forgotten, and no end is given."""
     from datetime import datetime, timedelta
 
     from kbtool.model.errors import UsageError
@@ -264,7 +264,7 @@ def _refuse_forgotten(record: Session, at: datetime | None) -> None:
 
 
 def _refuse_while_a_run_goes(path: Path, record: Session, force: bool) -> None:
-    """Raise if a run of the session is under way; with ``force`` say so."""
+    """Raise if a run of the session is under way; with ``force`` only warn."""
     from kbtool.model.errors import UsageError
     from kbtool.runner.journal import SUFFIX
     from kbtool.store.lock import is_locked
@@ -281,7 +281,7 @@ def _refuse_while_a_run_goes(path: Path, record: Session, force: bool) -> None:
 
 
 def _commits(base: KnowledgeBase, record: Session, at: datetime | None) -> list[Made]:
-    """The commits made in a session that ends now, as git knows them, and that it does not have."""
+    """The commits that git shows for a session that ends now and that its record lacks."""
     from datetime import datetime
 
     from kbtool.cli.session.history import commits_between
@@ -294,7 +294,7 @@ def _commits(base: KnowledgeBase, record: Session, at: datetime | None) -> list[
         if not record.ended.zoned:
             return []
         until = record.ended.at
-    # What was checked out at the start was not made in it, and may be of the same second.
+    # The commit checked out at the start is not part of it, even if made in the same second.
     known = {one.sha for one in record.commits} | {record.repository and record.repository.commit}
     found = [
         one
@@ -309,7 +309,7 @@ def _commits(base: KnowledgeBase, record: Session, at: datetime | None) -> list[
 
 
 def _entry(commit: Made) -> dict[str, str]:
-    """A commit as the record has it; without a subject line that may not be told."""
+    """A commit for the record; without its subject line if that holds a secret."""
     entry = {"id": commit.sha[:7], "sha": commit.sha}
     return entry if secret_in(commit.title) else {**entry, "title": commit.title}
 

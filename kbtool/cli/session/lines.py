@@ -48,8 +48,8 @@ Examples:
   kbtool session cost gpu 0.36 --basis estimated --rate l4 --duration '107 min'
 
 \b
-Without AMOUNT, an estimate is the rate times the duration, or times the session's time without
-pauses, rounded to the cent. If you give both, they must agree.
+Without AMOUNT, the cost is an estimate: the rate times the duration, or times the session's time
+without pauses, rounded to the cent. If you give amount and rate, they must agree.
 
 \b
 Correct or remove a wrong line under `costs` in session.yaml, then run `kbtool check`."""
@@ -100,13 +100,15 @@ def cost(
     base = knowledge_base(ctx)
     path, record = path_of(base, name, "running", OPTION)
     if amount is None and rate is None:
-        raise UsageError("give the amount, or --rate to derive it from")
+        raise UsageError("give AMOUNT, or --rate to derive it from")
     if basis is None and amount is not None:
-        raise UsageError("say what the amount rests on: --basis billed, estimated or claimed")
+        raise UsageError("give the basis of the amount: --basis billed, estimated or claimed")
     if amount is None and basis not in (None, "estimated"):
-        raise UsageError(f"an amount that is {basis} is known; give it")
+        raise UsageError(f"a {basis} amount must be given: AMOUNT is missing")
     if invoice is not None and basis != "billed":
-        raise UsageError("what an invoice says is billed: give --basis billed, or no --invoice")
+        raise UsageError(
+            "an amount on an invoice is billed: give --basis billed, or leave --invoice out"
+        )
     ledger = sound_ledger(base)
     found = None if rate is None else find_rate(ledger, "--rate", rate, kind)
     paid_in = (currency or ("USD" if found is None else currency_of(found.rate))).upper()
@@ -127,12 +129,12 @@ def cost(
         if card is None and _other_card(record, price.card):
             given["card"] = price.card
     line = item_of(CostLine, given)
-    # Read back: what an open line comes to follows from the session's time.
+    # Read back: the amount of an open line follows from the session's time.
     added = add_cost(path, line).costs[-1]
     click.echo(f"{record.id}: {cost_line(added)}")
 
 
 def _other_card(record: Session, card: str | None) -> bool:
-    """Whether a price is of another card than the session's."""
+    """Whether the price is for another card than the session's."""
     own = record.environment.card if record.environment else None
     return card is not None and (own is None or card.lower() not in own.lower())

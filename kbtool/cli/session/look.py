@@ -227,14 +227,14 @@ def _is_shown(place: str, name: str) -> bool:
 
 
 def _left_out(record: Session) -> list[str]:
-    """What the record has and is not printed: ``environment (cpu, cuda)``."""
+    """The fields of the record that are not printed: ``environment (cpu, cuda)``."""
     found: dict[str, dict[str, None]] = {}
     for path in _not_shown(record):
         parts = path.split(".")
         if parts[-1] in ("source", "cites") or parts[0] == "sources":
             found["sources"] = {}
             continue
-        # Of what is not printed at all the name is enough.
+        # If no part of it is printed, its name is enough.
         whole = next((n for n in range(1, len(parts)) if not _some_of(parts[:n])), len(parts))
         key, *rest = parts[:whole]
         found.setdefault(key, {})[".".join(rest)] = None
@@ -247,7 +247,7 @@ def _some_of(parts: list[str]) -> bool:
 
 
 def _not_shown(item: Any, path: str = "") -> Iterator[str]:
-    """Where ``item`` has values that are no defaults and are not printed; lists by their name."""
+    """The places where ``item`` has values other than defaults that are not printed."""
     from kbtool.model.base import Model
 
     if isinstance(item, Model):
@@ -302,7 +302,7 @@ def _bug_lines(faults: Faults, own: str, bug: Bug) -> list[str]:
 
 
 _ON_FIRST_LINE = {"id", "title", "status", "minutes_lost"}
-"""Fields of a bug that stand on its first line."""
+"""Fields of a bug that are printed on its first line."""
 
 
 def _fix(fix: Fix) -> str:
@@ -314,7 +314,7 @@ def _fix(fix: Fix) -> str:
 
 
 def _gained(edge: Evidence) -> str:
-    """Time and money, as stated; what was only hoped for says so."""
+    """Time and money as stated; marked if only expected."""
     text = bracketed(saved=edge.saved, lost=edge.lost, money=edge.money)
     return f"{text[:-1]}, expected]" if text and edge.expected else text
 
@@ -336,7 +336,7 @@ def _claim_lines(claim: Claim) -> list[str]:
 
 
 def _operands(operands: Sequence[object]) -> str:
-    """Operands on one line; of more than six, the first and how many there are."""
+    """Operands on one line; if more than six, some of them and their number."""
     from kbtool.model.claim import Derivation
 
     texts = [
@@ -360,7 +360,7 @@ def _plan_lines(plan: Plan) -> list[str]:
 
 
 def _print_nested(title: str, items: list[list[str]]) -> None:
-    """A list whose items have lines of their own below them."""
+    """Print a list whose items have further lines below them."""
     _print_list(title, ["\n      ".join(lines) for lines in items])
 
 

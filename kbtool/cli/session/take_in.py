@@ -62,9 +62,7 @@ def import_(
 
     base = knowledge_base(ctx)
     if name is not None and title is not None:
-        raise UsageError(
-            "--session names a session that is here, --new makes one; give one of them"
-        )
+        raise UsageError("--session names an existing session, --new creates one; give one of them")
     if title is not None:
         refuse_title(title)
         title = title.strip()
@@ -88,8 +86,8 @@ def import_(
     else:
         _print_intake(intake)
     for path in journals:
-        click.echo(f"kbtool: {path} is of a run that was cut off: `kbtool recover` on that machine"
-                   " writes its record", err=True)  # fmt: skip
+        click.echo(f"kbtool: {path} is the journal of a run that was cut off: `kbtool recover` on"
+                   " that machine writes its record", err=True)  # fmt: skip
     if intake.refused:
         click.echo("kbtool: nothing was imported", err=True)
         ctx.exit(1)
