@@ -270,4 +270,6 @@ def run(session: str, attempt: int, status: str, words: Words) -> dict[str, Any]
         "repository": {"commit": "7e12345", "branch": words("branch"), "dirty": True,
                        "changed_during_run": True},
         "steps": steps,
+        "identity": {"problem": {words("harness"): SHA}, "libraries": {words("library"): SHA},
+                     "packages": {words("package"): words("version")}},
     }  # fmt: skip

@@ -371,6 +371,23 @@ def test_a_run_says_at_its_head_where_it_was_measured_and_at_which_commit(root):
     assert "[H200, driver 580](#machine)" in card() and "[unknown](#machine)" in card()
 
 
+def test_a_run_says_what_took_part(root):
+    identity = {
+        "problem": {"kernels/copy/harness.py": "a" * 64},
+        "solution": {"kernels/copy/interface.py": "b" * 64},
+        "packages": {"torch": "2.13.0"},
+    }
+    put_run(root, 1, identity=identity)
+    part = unescape(newest(root)).partition("{#identity}")[2]
+    assert "| problem | <code>kernels/copy/harness.py</code> | <code>aaaaaaaaaaaa</code> |" in part
+    assert (
+        "| solution | <code>kernels/copy/interface.py</code> | <code>bbbbbbbbbbbb</code> |" in part
+    )
+    assert "Packages: torch 2.13.0" in part
+    put_run(root, 2, identity=None)
+    assert "{#identity}" not in newest(root)
+
+
 def test_how_it_was_timed_stands_before_the_charts_of_which_each_set_has_one(root):
     made = unescape(newest(root))
     assert made.index("Protocol: words about protocol") < made.index("kb-plot")

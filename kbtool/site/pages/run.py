@@ -113,6 +113,7 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
             section("Steps", "steps", _steps(index, run, here)),
             *_results(index, run, here),
             _machine(run),
+            _identity(run),
             _attempts(attempts),
             backlinks(index, here),
         ]
@@ -235,6 +236,25 @@ def _machine(run: Run) -> str:
     if state.changed_during_run:
         box = admonition("warning", "Changed", "The code changed while the run was under way.")
     return section("Machine and code", "machine", box, table(["What", "Value"], lines))
+
+
+def _identity(run: Run) -> str:
+    """What took part besides the built library."""
+    if run.identity is None:
+        return ""
+    packages = [f"{name} {version}" for name, version in run.identity.packages.items()]
+    files = [
+        [part, code(name), code(digest[:12])]
+        for part in ("problem", "solution", "libraries")
+        for name, digest in getattr(run.identity, part).items()
+    ]
+    return section(
+        "What took part", "identity",
+        f"Problem: {code(run.identity.problem_digest[:12])}. Every file of the knowledge base that"
+        " its steps read, by SHA-256:",
+        table(["Part", "File", "Content"], files),
+        f"Packages: {inline(', '.join(packages))}" if packages else None,
+    )  # fmt: skip
 
 
 def _attempts(attempts: Sequence[Run]) -> str:
