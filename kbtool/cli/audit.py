@@ -97,16 +97,16 @@ def _paragraph(report: Report, item: Item) -> list[str]:
     from kbtool.ledger.claims.words import shown
 
     path, line = report.place(item.record, item.where)
-    came = report.reckoned(item)
+    computed = report.computation(item)
     known = ", acknowledged" if item.acknowledged is not None else ""
     lines = [f"{path}:{line}: {item.grade}{known}: {item.claim}", f"  {item.says}"]
     stated = f"stated {item.stated}; " if item.stated is not None else ""
-    lines.append(f"  {stated}comes out {came.derived or 'nothing'}")
-    if came.why:
-        lines.append(f"  {came.why}")
-    if came.expression:
-        lines.append(f"  = {came.expression}")
-    for leaf in came.leaves:
+    lines.append(f"  {stated}comes out {computed.derived or 'nothing'}")
+    if computed.why:
+        lines.append(f"  {computed.why}")
+    if computed.expression:
+        lines.append(f"  = {computed.expression}")
+    for leaf in computed.leaves:
         if leaf.record is not None and leaf.path is not None:
             where, at = report.place(leaf.record, leaf.path)
             lines.append(f"      {shown(leaf.value)}  {where}:{at}")

@@ -165,10 +165,10 @@ def _running(table: Rollup) -> Extra:
 
     return {
         row.keys: {
-            "running_minutes": number(sofar.minutes),
-            "running_total": amount_json(sofar.total),
+            "running_minutes": number(so_far.minutes),
+            "running_total": amount_json(so_far.total),
         }
-        for row, sofar in zip(table.rows, running(table), strict=True)
+        for row, so_far in zip(table.rows, running(table), strict=True)
     }
 
 
@@ -203,7 +203,7 @@ def _per(base: KnowledgeBase, table: Rollup, what: str) -> Extra:
     ordered = [entry.record for entry in base.sessions.values()]
     rows = [*table.rows, table.total]
     if what == "bug":
-        counts = gain.mended(ordered)
+        counts = gain.fixed_bugs(ordered)
         return {row.keys: gain.per_bug(row, counts) for row in rows}
     gains = gain.sped_up(ordered, [entry.record for entry in base.runs])
     return {row.keys: gain.per_speedup(row, gains) for row in rows}

@@ -230,8 +230,8 @@ def account(sitting: Sitting, now: datetime | None) -> Account:
     per_hour: dict[str, Fraction] = {}
     for line in sitting.lines:
         if ticks and line.per_hour is not None:
-            sofar = per_hour.get(line.currency, Fraction(0))
-            per_hour[line.currency] = sofar + Fraction(line.per_hour)
+            so_far = per_hour.get(line.currency, Fraction(0))
+            per_hour[line.currency] = so_far + Fraction(line.per_hour)
     boxes = []
     if sitting.box_minutes is not None:
         limit = Decimal(sitting.box_minutes)

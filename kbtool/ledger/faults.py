@@ -1,7 +1,7 @@
 """What became of faults. A fault met again is the same fault; the last fix of it decides.
 
-The one place where that is derived: for the audit, for what a mended bug cost, for a session as it
-is shown, and for the site.
+The one place where that is derived: for the audit, for the cost of a fixed bug, for `session show`
+and for the site.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Meeting(NamedTuple):
     bug: Bug
 
 
-class Mend(NamedTuple):
+class BugFix(NamedTuple):
     """A session that made a fix, and the fix."""
 
     session: Session
@@ -33,12 +33,12 @@ class Mend(NamedTuple):
 
     @property
     def bug(self) -> Key:
-        """The very bug that it names, which may be any meeting of its fault."""
+        """The bug that it names, which may be any occurrence of its fault."""
         return bug_at(self.fix.bug, self.session.id)
 
 
 class Faults:
-    """Every fault, by the first bug that it is; sessions come in the order of the work, all."""
+    """Every fault, identified by its first bug. Takes all sessions, in the order of the work."""
 
     def __init__(self, sessions: Sequence[Session]) -> None:
         self._place = {session.id: at for at, session in enumerate(sessions)}
@@ -51,17 +51,17 @@ class Faults:
         self._met: dict[Key, list[Meeting]] = defaultdict(list)
         for key, first in self._first.items():
             self._met[first].append(self.bugs[key])
-        self.mends: dict[Key, list[Mend]] = defaultdict(list)
-        """Fault → its fixes, those of a session in the order in which they stand there."""
+        self.fixes_of_fault: dict[Key, list[BugFix]] = defaultdict(list)
+        """Fault → its fixes, in the order of the work."""
         for session in sessions:
             for fix in session.fixes:
-                mend = Mend(session, fix)
-                self.mends[self.of(mend.bug)].append(mend)
-        for mends in self.mends.values():
-            mends.sort(key=self._when)
+                bug_fix = BugFix(session, fix)
+                self.fixes_of_fault[self.of(bug_fix.bug)].append(bug_fix)
+        for fixes in self.fixes_of_fault.values():
+            fixes.sort(key=self._when)
 
     def of(self, key: Key) -> Key:
-        """The fault that a bug is."""
+        """The fault of which a bug is an occurrence."""
         return self._first.get(key, key)
 
     def meetings(self, key: Key) -> list[Meeting]:
@@ -73,52 +73,57 @@ class Faults:
         met = self.meetings(key)
         return met[met.index(self.bugs[key]) + 1 :]
 
-    def fixes(self, key: Key) -> list[Mend]:
-        """The fixes that name this very bug; and the one that mended its fault by the name of
-        another meeting, unless its session is among theirs."""
-        named = [mend for mend in self.mends.get(self.of(key), ()) if mend.bug == key]
-        last = self.mended(key)
-        if last is not None and all(mend.session.id != last.session.id for mend in named):
+    def fixes(self, key: Key) -> list[BugFix]:
+        """The fixes that name this bug, and the lasting fix of its fault if that names another
+        occurrence and is of another session."""
+        named = [
+            bug_fix for bug_fix in self.fixes_of_fault.get(self.of(key), ()) if bug_fix.bug == key
+        ]
+        last = self.lasting_fix(key)
+        if last is not None and all(bug_fix.session.id != last.session.id for bug_fix in named):
             named.append(last)
         return named
 
-    def mended(self, key: Key) -> Mend | None:
-        """What mended the fault that a bug is: its last fix, if no test saw that fail and nobody
-        met the fault since."""
+    def lasting_fix(self, key: Key) -> BugFix | None:
+        """The last fix of a bug's fault, unless a test saw it fail or the fault recurred later."""
         fault = self.of(key)
-        mends, met = self.mends.get(fault), self._met.get(fault)
-        if not mends or mends[-1].fix.confirmed is False:
+        fixes, met = self.fixes_of_fault.get(fault), self._met.get(fault)
+        if not fixes or fixes[-1].fix.confirmed is False:
             return None
-        if met and self._place[met[-1].session.id] > self._when(mends[-1]):
+        if met and self._place[met[-1].session.id] > self._when(fixes[-1]):
             return None
-        return mends[-1]
+        return fixes[-1]
 
     def since(self, key: Key) -> list[Fix]:
-        """The fixes of a bug that were made when it was met, or later."""
+        """The fixes of a bug that were made in its session or later."""
         met = self._place[key[0]]
-        return [mend.fix for mend in self.mends.get(self.of(key), ()) if self._when(mend) >= met]
+        return [
+            bug_fix.fix
+            for bug_fix in self.fixes_of_fault.get(self.of(key), ())
+            if self._when(bug_fix) >= met
+        ]
 
     def status(self, key: Key) -> str:
-        """What became of a bug: fixed by what mended it, else as it was left when last met."""
-        if self.mended(key) is not None:
+        """The status of a bug: fixed by a lasting fix, else as the last session with it left it."""
+        if self.lasting_fix(key) is not None:
             return "fixed"
         left = self.meetings(key)[-1].bug.status
-        mends = self.mends.get(self.of(key))
-        return "open" if left == "fixed" and mends and mends[-1].fix.confirmed is False else left
+        fixes = self.fixes_of_fault.get(self.of(key))
+        return "open" if left == "fixed" and fixes and fixes[-1].fix.confirmed is False else left
 
     def became(self, key: Key) -> str:
-        """What became of this meeting of a fault: ``fixed`` with the fault, else ``met again``; of
-        the newest, whether a fix failed, else what its session left it as."""
-        if self.mended(key) is not None:
+        """The status of this occurrence: ``fixed`` if the fault is fixed, else ``met again`` if
+        it recurred, else ``fix unconfirmed`` if it has a fix, else as its session left it."""
+        if self.lasting_fix(key) is not None:
             return "fixed"
         if self.again(key):
             return "met again"
         return "fix unconfirmed" if self.since(key) else self.bugs[key].bug.status
 
-    def _when(self, mend: Mend) -> int:
-        """When a fix was made, as a place in the order of the work. Lines of work stand there one
-        after another: the session of a fix may stand before the one whose bug it mends."""
-        return max(self._place[mend.session.id], self._place.get(mend.bug[0], 0))
+    def _when(self, bug_fix: BugFix) -> int:
+        """When a fix was made, as a place in the order of the work. That order lists one line of
+        work after another, so the session of a fix may come before the session of its bug."""
+        return max(self._place[bug_fix.session.id], self._place.get(bug_fix.bug[0], 0))
 
 
 def bug_at(reference: str, own: str) -> Key:

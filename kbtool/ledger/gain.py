@@ -38,8 +38,8 @@ from kbtool.model.run import Run
 from kbtool.model.session import Session
 
 
-class Mended(NamedTuple):
-    """Bugs that a session mended for good."""
+class FixedBugs(NamedTuple):
+    """How many bugs a session fixed for good."""
 
     confirmed: int
     claimed: int
@@ -55,15 +55,15 @@ class Speed:
     """Whether any of it rests on a table that somebody typed."""
 
 
-def mended(sessions: Sequence[Session]) -> dict[str, Mended]:
-    """Session id → the bugs that it mended; sessions in the order of the work, all of them."""
+def fixed_bugs(sessions: Sequence[Session]) -> dict[str, FixedBugs]:
+    """Session id → the bugs that it fixed. Takes all sessions, in the order of the work."""
     faults = Faults(sessions)
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for fault in faults.mends:
-        last = faults.mended(fault)
+    for fault in faults.fixes_of_fault:
+        last = faults.lasting_fix(fault)
         if last is not None:
             counts[last.session.id][0 if last.fix.confirmed else 1] += 1
-    return {name: Mended(*count) for name, count in counts.items()}
+    return {name: FixedBugs(*count) for name, count in counts.items()}
 
 
 class _Time(NamedTuple):
@@ -135,8 +135,8 @@ def _stated(session: Session, table: Measurement) -> Iterable[tuple[str, float]]
             yield json.dumps(["stated", card, row.case], sort_keys=True), float(time * minutes)
 
 
-def per_bug(row: Row, counts: Mapping[str, Mended]) -> dict[str, object]:
-    """What ``costs --per bug`` adds to a row: bugs mended, and the money over their number."""
+def per_bug(row: Row, counts: Mapping[str, FixedBugs]) -> dict[str, object]:
+    """What ``costs --per bug`` adds to a row: bugs fixed, and the money over their number."""
     here = [counts[name] for name in row.sessions if name in counts]
     confirmed, claimed = sum(one.confirmed for one in here), sum(one.claimed for one in here)
     return {

@@ -387,10 +387,10 @@ def running(table: Rollup) -> list[Running]:
             "--running would count a session once for each of its patterns or kernels: leave them"
             " out of --by"
         )
-    sofar = Row("", "")
+    running_total = Row("", "")
     sums = []
     for row in table.rows:
-        sofar.add("minutes", row.minutes)
-        sofar.add("other", row.total)
-        sums.append(Running(sofar.minutes, sofar.other))
+        running_total.add("minutes", row.minutes)
+        running_total.add("other", row.total)
+        sums.append(Running(running_total.minutes, running_total.other))
     return sums

@@ -45,7 +45,7 @@ class Bar(NamedTuple):
     """What is not in the bar, because no record says."""
     limit: Decimal | None = None
     """What it may come to."""
-    sofar: Decimal | None = None
+    running_total: Decimal | None = None
     """The sum of all bars up to this one."""
 
     @property
@@ -98,7 +98,9 @@ def stacked(title: str, bars: Sequence[Bar], currency: str) -> str:
         currency: of all amounts.
     """
     heights = [sum(bar.parts.values(), Decimal(0)) for bar in bars]
-    others = [value for bar in bars for value in (bar.limit, bar.sofar) if value is not None]
+    others = [
+        value for bar in bars for value in (bar.limit, bar.running_total) if value is not None
+    ]
     ticks = _ticks(max([*heights, *others]))
     top = ticks[-1] or Decimal(1)
     step = (WIDTH - _LEFT - _RIGHT) / len(bars)
@@ -121,9 +123,9 @@ def stacked(title: str, bars: Sequence[Bar], currency: str) -> str:
                 f' x2="{middle + wide / 2 + 3:.1f}" y1="{y(bar.limit):.1f}"'
                 f' y2="{y(bar.limit):.1f}"><title>{attribute(tooltip)}</title></line>'
             )
-        if bar.sofar is not None:
-            line.append((middle, y(bar.sofar), bar))
-    parts += _sofar(line, currency)
+        if bar.running_total is not None:
+            line.append((middle, y(bar.running_total), bar))
+    parts += _running_line(line, currency)
     height = _FOOT + foot
     parts.append(f'<text x="{_LEFT - 6}" y="{_TOP - 12}" text-anchor="end">{currency}</text>')
     return raw(
@@ -163,7 +165,7 @@ def _names(labels: Sequence[str], step: float) -> tuple[list[str], int]:
     return drawn, _LINE + math.ceil(_LETTER * fall * max(map(len, shown))) + 4
 
 
-def _sofar(line: Sequence[tuple[float, float, Bar]], currency: str) -> list[str]:
+def _running_line(line: Sequence[tuple[float, float, Bar]], currency: str) -> list[str]:
     """The sum so far; dashed on the way to a bar of which nothing is known, for it is not in it."""
     drawn = [
         f'<polyline class="kb-sofar{" kb-unknown" * bar.is_unknown}"'
@@ -172,7 +174,7 @@ def _sofar(line: Sequence[tuple[float, float, Bar]], currency: str) -> list[str]
     ]
     for x, y, bar in line:
         if not bar.is_unknown:
-            tooltip = f"{bar.label}: {money(bar.sofar, currency)} so far"
+            tooltip = f"{bar.label}: {money(bar.running_total, currency)} so far"
             drawn.append(
                 f'<circle class="kb-sofar" cx="{x:.1f}" cy="{y:.1f}" r="3">'
                 f"<title>{attribute(tooltip)}</title></circle>"
@@ -204,9 +206,9 @@ def _bar(bar: Bar, left: float, wide: float, y: object, currency: str) -> str:
 def _legend(bars: Sequence[Bar]) -> str:
     """What the colours mean; only those that are there."""
     entries = [(f"kb-{name}", name) for name in dict.fromkeys(n for bar in bars for n in bar.parts)]
-    if any(bar.sofar is not None for bar in bars):
+    if any(bar.running_total is not None for bar in bars):
         entries.append(("kb-sofar", "so far"))
-    if any(bar.sofar is not None and bar.is_unknown for bar in bars):
+    if any(bar.running_total is not None and bar.is_unknown for bar in bars):
         entries.append(("kb-sofar kb-unknown", "nothing known"))
     if any(bar.limit is not None for bar in bars):
         entries.append(("kb-limit", "box"))

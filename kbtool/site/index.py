@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kbtool.ledger.claims.audit import audit
 from kbtool.ledger.claims.operands import references
 from kbtool.ledger.claims.report import Item, Report
-from kbtool.ledger.faults import Faults, Key, Meeting, Mend, bug_at
+from kbtool.ledger.faults import BugFix, Faults, Key, Meeting, bug_at
 from kbtool.ledger.patterns import Account, accounts
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import build
@@ -64,7 +64,7 @@ class BugCase(NamedTuple):
     """Every meeting of the same fault, this one too, in the order of the work."""
     recurrences: list[Meeting]
     """The later ones."""
-    fixes: list[Mend]
+    fixes: list[BugFix]
     status: str
     """What became of it."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from kbtool.ledger.claims.report import Grade, Item, Reckoned
+from kbtool.ledger.claims.report import Computation, Grade, Item
 from kbtool.markdown.escape import attribute, code, inline
 from kbtool.markdown.markup import (
     anchor,
@@ -216,15 +216,21 @@ def claims(index: Index, record: Session | Pattern) -> str:
     for claim in record.claims:
         place = anchors.get(claim)
         item = index.audited[record.id, f"claims.{claim.id}"]
-        came = index.audit.reckoned(item)
+        computed = index.audit.computation(item)
         (hold if item.grade == "consistent" else rows).append(
             [
                 f"{anchor(place) if place else ''}{inline(claim.says)} {cite(claim.source)}",
                 optional(claim.stated),
-                (f"{finding(index, came.derived, page_of(record))} <br>" if came.derived else "")
+                (
+                    f"{finding(index, computed.derived, page_of(record))} <br>"
+                    if computed.derived
+                    else ""
+                )
                 + muted(_derivation(index, record, claim)),
                 chip(item.grade),
-                " · ".join(part for part in (optional(claim.note), remarks(item, came)) if part),
+                " · ".join(
+                    part for part in (optional(claim.note), remarks(item, computed)) if part
+                ),
             ]
         )
     header = ["Claim", "Stated", "Comes out", "Grade", "Remark"]
@@ -245,11 +251,11 @@ def turned(index: Index, session: Session, path: str) -> str | None:
     return f"Rests on what does not hold: {'; '.join(links)}" if links else None
 
 
-def remarks(item: Item, came: Reckoned) -> str:
+def remarks(item: Item, computed: Computation) -> str:
     """What the audit has to say of a claim beside its grade."""
     texts = []
-    if item.how is not None and came.why:
-        texts.append(inline(came.why))
+    if item.how is not None and computed.why:
+        texts.append(inline(computed.why))
     if item.acknowledged is not None:
         texts.append(f"left so: {inline(item.acknowledged)}")
     return " · ".join(texts)

@@ -83,11 +83,11 @@ def test_the_mean_that_gives_the_figure_is_named(base: Knowledge) -> None:
     )
     found = report(base)
     assert items["a"].grade == "inconsistent"
-    assert "the geometric mean gives it" in str(found.reckoned(items["a"]).why)
+    assert "the geometric mean gives it" in str(found.computation(items["a"]).why)
     assert items["b"].grade == "consistent"
-    assert "the arithmetic mean gives it" in str(found.reckoned(items["b"]).why)
-    assert "no mean gives it" in str(found.reckoned(items["c"]).why)
-    assert "harmonic 5.538 ×" in str(found.reckoned(items["c"]).why)
+    assert "the arithmetic mean gives it" in str(found.computation(items["b"]).why)
+    assert "no mean gives it" in str(found.computation(items["c"]).why)
+    assert "harmonic 5.538 ×" in str(found.computation(items["c"]).why)
 
 
 def test_times(base: Knowledge) -> None:
@@ -175,9 +175,9 @@ def test_an_average_is_not_compared_with_one_size(base: Knowledge) -> None:
         "like": "consistent",
         "unsaid": "undetermined", "unmeasured": "undetermined", "unsaid-within": "undetermined",
     }  # fmt: skip
-    why = found.reckoned(items["unsaid-within"]).why
+    why = found.computation(items["unsaid-within"]).why
     assert why == "mean of 1.0 ms, 4.0 ms does not say under which conditions it was measured"
-    said = found.reckoned(items["unlike"]).derived
+    said = found.computation(items["unlike"]).derived
     assert (
         said == "unlike: one is at D=8 S=128, the other at an average over 2: D=8 S=128, D=8 S=64"
     )
@@ -204,7 +204,7 @@ def test_claims_of_success(base: Knowledge) -> None:
         "good": "consistent", "bad": "inconsistent", "unsaid": "undetermined",
         "gone": "inconsistent", "saved": "inconsistent",
     }  # fmt: skip
-    assert report(base).reckoned(items["gone"]).derived == f"{later}#bugs.b is bug 'NaN' (later)"
+    assert report(base).computation(items["gone"]).derived == f"{later}#bugs.b is bug 'NaN' (later)"
 
 
 def test_a_step_of_a_run_speaks_by_its_status(base: Knowledge) -> None:
@@ -227,8 +227,8 @@ def test_a_step_of_a_run_speaks_by_its_status(base: Knowledge) -> None:
     }  # fmt: skip
     found = report(base)
     said = "20250101T090001Z-look#steps.look is step 'Look', failed"
-    assert found.reckoned(items["failed"]).derived == said
-    why = found.reckoned(items["unavailable"]).why
+    assert found.computation(items["failed"]).derived == said
+    why = found.computation(items["unavailable"]).why
     assert why is not None and why.endswith("is step 'Look', unavailable")
 
 
@@ -253,7 +253,7 @@ def test_a_thing_speaks_by_its_own_word_and_has_its_name(base: Knowledge) -> Non
     )
     found = report(base)
     said = {
-        name: (item.grade, found.reckoned(item).derived or found.reckoned(item).why)
+        name: (item.grade, found.computation(item).derived or found.computation(item).why)
         for name, item in items.items()
     }
     nothing = "neither borne out nor contradicted: "
@@ -365,7 +365,7 @@ def test_evidence_on_both_sides_is_shown_and_turns_no_decision(base: Knowledge) 
     assert {name: item.grade for name, item in items.items()} == {
         "there": "consistent", "elsewhere": "decision", "both": "inconsistent"
     }  # fmt: skip
-    came = report(base).reckoned(items["both"])
+    came = report(base).computation(items["both"])
     assert came.derived == "bugs.b is bug 'B'; and yet bugs.a is bug 'A'"
     assert came.expression == "outcome of bug 'A', bug 'B', where component is partial"
 
@@ -648,4 +648,4 @@ def test_no_derivation_breaks_the_audit(how: str, of: list[Any], stated: str) ->
     assert sum(found.counts[grade] for grade in GRADES) == len(found.items)
     assert len(answer["findings"]) + len(answer["undetermined"]) == len(found.items)
     for item in found.items:
-        assert item.grade != "undetermined" or found.reckoned(item).why
+        assert item.grade != "undetermined" or found.computation(item).why

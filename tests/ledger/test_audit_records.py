@@ -44,7 +44,7 @@ def test_what_the_logs_got_wrong_is_found(record: str, name: str, derived: str) 
     found = audit(KnowledgeBase(REPOSITORY))
     item = next(i for i in found.items if (i.record, i.claim) == (record, name))
     assert item.grade in {"inconsistent", "decision"}
-    assert found.reckoned(item).derived == derived
+    assert found.computation(item).derived == derived
 
 
 @pytest.mark.parametrize(

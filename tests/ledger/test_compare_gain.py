@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbtool.ledger.compare import compare, compare_json
-from kbtool.ledger.gain import mended, per_bug, per_speedup, sped_up
+from kbtool.ledger.gain import fixed_bugs, per_bug, per_speedup, sped_up
 from kbtool.ledger.rollup import Row, roll_up
 from kbtool.model.run import Run
 from kbtool.model.session import Session
@@ -101,7 +101,7 @@ def fix(reference: str, confirmed: str | None = "true") -> dict[str, object]:
 
 
 def counts(*sessions: Session) -> dict[str, tuple[int, int]]:
-    return {name: tuple(count) for name, count in mended(sessions).items()}
+    return {name: tuple(count) for name, count in fixed_bugs(sessions).items()}
 
 
 A, B, C = "2025-01-01-a", "2025-01-02-b", "2025-01-03-c"
@@ -141,7 +141,7 @@ def test_the_cost_of_a_bug_is_at_least_what_is_known():
                         fixes=[fix("#bugs.x"), fix("#bugs.y", None)]),
                 session(B, {"gpu": "3"})]  # fmt: skip
     table = roll_up(sessions, "session")
-    found = [per_bug(one, mended(sessions)) for one in (*table.rows, table.total)]
+    found = [per_bug(one, fixed_bugs(sessions)) for one in (*table.rows, table.total)]
     assert [one["bugs_fixed"] for one in found] == [2, 0, 2]
     assert [one["bugs_fixed_claimed"] for one in found] == [1, 0, 1]
     assert [one["per_bug"] for one in found] == ["3.50", None, "5.00"]

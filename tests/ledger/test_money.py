@@ -19,7 +19,7 @@ from knowledge import Knowledge
 import kbtool
 from kbtool.cli.main import cli
 from kbtool.ledger.compare import Comparison, compare_json
-from kbtool.ledger.gain import Mended, per_bug
+from kbtool.ledger.gain import FixedBugs, per_bug
 from kbtool.ledger.rollup import Row
 from kbtool.markdown.figures import money
 from kbtool.model import figure_text, figures
@@ -36,7 +36,7 @@ def test_an_eighth_of_a_dollar_is_13_cents_as_a_price():
 
 def test_an_eighth_of_a_dollar_is_13_cents_a_bug():
     row = Row("total", "total", other=Decimal("1.25"), sessions={"a"})
-    assert per_bug(row, {"a": Mended(10, 0)})["per_bug"] == "0.13"
+    assert per_bug(row, {"a": FixedBugs(10, 0)})["per_bug"] == "0.13"
 
 
 def test_an_eighth_of_a_dollar_is_13_cents_in_a_box(base: Knowledge):

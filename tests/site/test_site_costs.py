@@ -30,7 +30,7 @@ BARS = st.lists(
         parts=st.dictionaries(st.sampled_from(KINDS), AMOUNT, max_size=4),
         unknown=st.sampled_from(["", "ai in 1"]),
         limit=st.none() | AMOUNT,
-        sofar=st.none() | AMOUNT,
+        running_total=st.none() | AMOUNT,
     ),
     min_size=1,
     max_size=8,
@@ -66,7 +66,7 @@ def test_whatever_is_drawn_is_inside_the_chart(bars):
         if one.tag == "rect":
             assert float(one.get("y")) + float(one.get("height")) <= high
     known = [bar for bar in bars if bar.parts or not bar.unknown]
-    assert len(list(svg.iter("circle"))) == sum(bar.sofar is not None for bar in known)
+    assert len(list(svg.iter("circle"))) == sum(bar.running_total is not None for bar in known)
     for x, y, name in turned(svg):  # letters of 8, at 35 degrees
         assert x - 6.5 * len(name) >= 0 and y + 4.5 * len(name) <= high
 
@@ -117,9 +117,11 @@ def test_names_that_lie_flat_leave_no_empty_foot():
 def test_the_sum_so_far_is_dashed_where_nothing_is_known():
     known, unknown = {"gpu": Decimal(1)}, "gpu in 1"
     bars = [
-        Bar("a", known, sofar=Decimal(1)), Bar("b", known, "ai in 1", sofar=Decimal(2)),
-        Bar("c", {}, unknown, sofar=Decimal(2)), Bar("d", {}, unknown, sofar=Decimal(2)),
-    ]  # fmt: skip
+        Bar("a", known, running_total=Decimal(1)),
+        Bar("b", known, "ai in 1", running_total=Decimal(2)),
+        Bar("c", {}, unknown, running_total=Decimal(2)),
+        Bar("d", {}, unknown, running_total=Decimal(2)),
+    ]
     svg = drawn(stacked("t", bars, "USD"))
     lines = [one.get("class", "") for one in svg.iter("polyline")]
     assert ["kb-unknown" in one for one in lines] == [False, True, True]

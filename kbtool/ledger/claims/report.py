@@ -59,7 +59,7 @@ class Item:
     """Of a count, which things; of an outcome, what bears it out."""
 
 
-class Reckoned(NamedTuple):
+class Computation(NamedTuple):
     """What a claim came to, and from what."""
 
     derived: str | None
@@ -126,10 +126,10 @@ class Report:
             return figure_text.text_of(item.figure, item.stated)
         return item.finding
 
-    def reckoned(self, item: Item) -> Reckoned:
+    def computation(self, item: Item) -> Computation:
         """The reckoning of one claim, in words."""
         if item.how is None or item.how == "fact":
-            return Reckoned(item.finding, item.why, "", ())
+            return Computation(item.finding, item.why, "", ())
         remarks = [item.why]
         if item.figure is not None and isinstance(item.stated, Quantity) and item.why is None:
             if item.how in _MEANS:
@@ -145,7 +145,7 @@ class Report:
         text = expression(item.how, item.of, self.records, item.record)
         if item.fields:
             text += ", where " + " and ".join(f"{k} is {v}" for k, v in item.fields.items())
-        return Reckoned(self.derived(item), why, text, leaves)
+        return Computation(self.derived(item), why, text, leaves)
 
     def place(self, record: str, path: str) -> tuple[str, int]:
         """File and line of a path in a record; the last key of it that is there."""
@@ -231,12 +231,12 @@ def _finding(report: Report, item: Item) -> dict[str, Any]:
     }
     if item.grade == "consistent":
         return finding
-    came = report.reckoned(item)
+    computed = report.computation(item)
     return finding | {
         "how": item.how,
-        "expression": came.expression or None,
-        "operands": [_operand(report, leaf) for leaf in came.leaves],
-        "why": came.why,
+        "expression": computed.expression or None,
+        "operands": [_operand(report, leaf) for leaf in computed.leaves],
+        "why": computed.why,
         "turns": list(item.turns),
         "acknowledged": item.acknowledged,
     }

@@ -109,8 +109,8 @@ def focus(
         if line.kind == "engineer":
             reason = "for engineers, whom no provider charges for"
             if line.amount is not None:
-                sofar = engineers.get(line.currency, Decimal(0))
-                engineers[line.currency] = sofar + line.amount
+                so_far = engineers.get(line.currency, Decimal(0))
+                engineers[line.currency] = so_far + line.amount
         elif line.amount is None:
             reason = UNKNOWN
         elif entry.day is None:

@@ -50,7 +50,7 @@ def _twins(index: Index) -> Iterator[Twin]:
     claims: dict[str, list[Graded]] = {}
     for item in index.audit.items:
         graded = Graded(
-            where=item.where, grade=item.grade, derived=index.audit.reckoned(item).derived
+            where=item.where, grade=item.grade, derived=index.audit.computation(item).derived
         )
         claims.setdefault(item.record, []).append(graded)
     runs_in: dict[str, list[str]] = {}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from kbtool.ledger.claims.report import WRONG, Grade, Item, Reckoned
+from kbtool.ledger.claims.report import WRONG, Computation, Grade, Item
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import ranged
 from kbtool.markdown.markup import (
@@ -77,13 +77,13 @@ def _table(index: Index, grade: Grade) -> str:
     rows = []
     found, more = _of(index, grade)
     for item in found:
-        came = index.audit.reckoned(item)
+        computed = index.audit.computation(item)
         rows.append(
             [
                 _claim(index, item),
                 optional(item.stated),
-                _outcome(index, came),
-                _remark(index, item, came),
+                _outcome(index, computed),
+                _remark(index, item, computed),
             ]
         )
     header = ["Claim", "Stated", "Comes out", "Remark"]
@@ -99,24 +99,24 @@ def _of(index: Index, grade: Grade) -> tuple[Sequence[Item], str | None]:
 _MOST = 200
 
 
-def _outcome(index: Index, came: Reckoned) -> str:
+def _outcome(index: Index, computed: Computation) -> str:
     """The computed figure, and its computation if that says more."""
-    how = came.expression if came.expression != came.derived else ""
-    return finding(index, came.derived or "", at.AUDIT) + (
+    how = computed.expression if computed.expression != computed.derived else ""
+    return finding(index, computed.derived or "", at.AUDIT) + (
         f"<br>{muted(f'= {inline(ranged(how))}')}" if how else ""
     )
 
 
-def _remark(index: Index, item: Item, came: Reckoned) -> str:
+def _remark(index: Index, item: Item, computed: Computation) -> str:
     turned = ", ".join(_link(index, place) for place in item.turns)
-    parts = [f"Turns {turned}" if turned else "", remarks(item, came)]
+    parts = [f"Turns {turned}" if turned else "", remarks(item, computed)]
     return " · ".join(part for part in parts if part)
 
 
 def _undetermined(index: Index) -> str:
     found, more = _of(index, "undetermined")
     rows = [
-        [_claim(index, item), optional(item.stated), optional(index.audit.reckoned(item).why)]
+        [_claim(index, item), optional(item.stated), optional(index.audit.computation(item).why)]
         for item in found
     ]
     header = ["Claim", "Stated", "Why"]

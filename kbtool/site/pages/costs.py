@@ -81,9 +81,10 @@ def _over_time(index: Index) -> list[str]:
         if table.total.total is None:
             continue
         sums = {
-            row.keys: sofar.total for row, sofar in zip(table.rows, running(table), strict=True)
+            row.keys: running_total.total
+            for row, running_total in zip(table.rows, running(table), strict=True)
         }
-        bars = [_bar(row, sofar=sums[row.keys]) for row in table.rows[-_MOST_BARS:]]
+        bars = [_bar(row, running_total=sums[row.keys]) for row in table.rows[-_MOST_BARS:]]
         title = f"Money by {by} in {table.currency}, stacked by kind, and the running total"
         charts.append(stacked(title, bars, table.currency or ""))
     if charts:
@@ -114,11 +115,11 @@ def _charts(index: Index, by: By) -> list[str]:
     return charts
 
 
-def _bar(row: Row, limit: Decimal | None = None, sofar: Decimal | None = None) -> Bar:
+def _bar(row: Row, limit: Decimal | None = None, running_total: Decimal | None = None) -> Bar:
     amounts = {kind: getattr(row, kind) for kind in MONEY}
     parts = {kind: amount for kind, amount in amounts.items() if amount}
     unknown = ", ".join(f"{kind} in {row.unknown[kind]}" for kind in MONEY if kind in row.unknown)
-    return Bar(row.label, parts, unknown, limit, sofar)
+    return Bar(row.label, parts, unknown, limit, running_total)
 
 
 def _boxes(index: Index) -> str | None:

@@ -53,9 +53,9 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
     def run(self, step: BenchmarkStep, context: Context) -> Outcome:
         """Fails if a case is wrong after timing or faster than the machine's ceiling allows."""
         named = [name for name in context.variants(step.variants) if name is not None]
-        shut = context.gate([None, *named])
-        if shut is not None:
-            return shut
+        refusal = context.gate([None, *named])
+        if refusal is not None:
+            return refusal
         assert context.built is not None and context.plan is not None
         cases, left_out = context.accepted_cases(step.case_sets)
         if not cases:

@@ -31,9 +31,9 @@ class Tune(StepKind[TuneStep, TuneResult]):
     def run(self, step: TuneStep, context: Context) -> Outcome:
         """Passes whether another setting is faster or not; fails if a setting's output is wrong."""
         variants = _variants(step, context)
-        shut = context.gate(variants)
-        if shut is not None:
-            return shut
+        refusal = context.gate(variants)
+        if refusal is not None:
+            return refusal
         assert context.built is not None and context.plan is not None
         calls = [
             (entry, variant)
