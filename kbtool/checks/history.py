@@ -43,7 +43,7 @@ class Unknown(NamedTuple):
     stated: str
     """The commit that the run states."""
     why: str
-    """missing, rewritten or shallow."""
+    """missing, rewritten, shallow, or partial: the record itself is not in a partial clone."""
 
 
 class Signed(NamedTuple):
@@ -232,7 +232,10 @@ class _Judge:
     def stated_commit(self, commit: str, path: str, content: str) -> Broken | Unknown | None:
         """Whether the commit that a new record states is one that the adding commit is made of."""
         history = self.history
-        state = self._record(content).get("repository")
+        raw = history.content(content)
+        if raw is None:
+            return Unknown(path, "", "partial")
+        state = _parsed(raw).get("repository")
         stated = state.get("commit") if isinstance(state, dict) else None
         if not isinstance(stated, str) or history.is_ancestor(stated, commit):
             return None
@@ -257,12 +260,16 @@ class _Judge:
         )  # fmt: skip
 
     def _record(self, content: str) -> dict[str, Any]:
-        """The JSON object of a record; empty where it cannot be read."""
-        try:
-            record = json.loads(self.history.content(content) or b"")
-        except (ValueError, RecursionError):
-            return {}
-        return record if isinstance(record, dict) else {}
+        return _parsed(self.history.content(content) or b"")
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    """The JSON object of a record; empty where it cannot be read."""
+    try:
+        record = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _restore(content: str, path: str) -> str:

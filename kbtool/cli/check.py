@@ -128,6 +128,7 @@ _WHY = {
     "missing": "is not here (rewritten before it was published, or not fetched)",
     "rewritten": "was rewritten by a rebase or an amended commit",
     "shallow": "cannot be judged in a shallow clone",
+    "partial": "cannot be read in a partial clone",
 }
 
 
@@ -140,7 +141,7 @@ def _notes(report: Report, unknown: list[Unknown]) -> Iterator[str]:
     for why, said in _WHY.items():
         runs = [one for one in unknown if one.why == why]
         if runs:
-            few = ", ".join(f"{one.path} ({one.stated[:12]})" for one in runs[:3])
+            few = ", ".join(f"{one.path} {one.stated[:12]}".strip() for one in runs[:3])
             more = f" and {len(runs) - 3:,} more (--json lists them)" if len(runs) > 3 else ""
             yield f"unknown: of {many(len(runs), 'run')} the stated commit {said}: {few}{more}"
     for (verdict, key, fingerprint), commits, tags in report.signed:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, Self
 
@@ -92,10 +93,9 @@ class History:
     @cached_property
     def shallow(self) -> frozenset[str]:
         """Commits whose parents a shallow clone does not have."""
-        path = self._ask("rev-parse", "--path-format=absolute", "--git-path", "shallow").strip()
+        path = Path(self._root, self._ask("rev-parse", "--git-path", "shallow").strip("\n"))
         try:
-            with open(path) as file:  # noqa: PTH123
-                return frozenset(file.read().split())
+            return frozenset(path.read_text().split())
         except FileNotFoundError:
             return frozenset()
 
@@ -194,7 +194,7 @@ class History:
     def at_bases(self, one: str, other: str, path: str) -> list[str]:
         """The contents of a file in the commits where two lines of commits parted."""
         bases = self._maybe("merge-base", "--all", one, other).split()
-        found = (self._maybe("ls-tree", "--object-only", base, "--", path) for base in bases)
+        found = (self._maybe("rev-parse", "--verify", "--quiet", f"{b}:./{path}") for b in bases)
         return [content for content in found if content]
 
     def differing(self, one: str, other: str) -> dict[str, Change]:
@@ -226,13 +226,18 @@ class History:
 
     def content(self, id_: str) -> bytes | None:
         """The bytes of an object; ``None`` where a partial clone does not have it."""
-        if self._objects is None:
+        if self._objects is None or self._objects.poll() is not None:
             self._objects = self._start("cat-file", "--batch", stdin=subprocess.PIPE)
-        assert self._objects.stdin is not None and self._objects.stdout is not None
-        self._objects.stdin.write(f"{id_}\n".encode())
-        self._objects.stdin.flush()
-        _, _, size = self._objects.stdout.readline().decode().strip().partition(" blob ")
-        return self._objects.stdout.read(int(size) + 1)[:-1] if size else None
+        given, said = self._objects.stdin, self._objects.stdout
+        assert given is not None and said is not None
+        try:
+            given.write(f"{id_}\n".encode())
+            given.flush()
+        except BrokenPipeError:  # it ended when it could not fetch the object before
+            self._objects = None
+            return None
+        _, _, size = said.readline().decode().strip().partition(" blob ")
+        return said.read(int(size) + 1)[:-1] if size else None
 
     def signatures(self, commits: Iterable[str]) -> dict[str, Signature]:
         """Commit → its signature, of those that are signed."""

@@ -129,6 +129,17 @@ def test_a_copy_cut_short_says_so_and_accuses_nobody(published, tmp_path, kbtool
     assert (broken.rule, broken.commit) == ("run-deleted", by)
 
 
+def test_a_partial_copy_that_lacks_the_records_accuses_nobody(published, tmp_path, kbtool):
+    root = published.root
+    git(root, "config", "uploadpack.allowFilter", "true")
+    options = ("--filter=blob:none", "--no-checkout", root.as_uri(), "partial")
+    git(tmp_path, "clone", "--quiet", *options)
+    git(tmp_path / "partial", "remote", "set-url", "origin", str(tmp_path / "gone"))
+    report = check_history(tmp_path / "partial")
+    assert (report.added, report.broken) == (1, [])
+    assert report.unknown == [(RUN_PATH, "", "partial")]
+
+
 def test_where_there_is_no_history(base, kbtool, tmp_path):
     base.session()
     done = kbtool("check", "--history", root=base.root)
