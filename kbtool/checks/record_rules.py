@@ -86,12 +86,12 @@ def nulls_have_reasons(file: RecordFile) -> Iterator[Finding]:
         if location[0] == "unknown" or location in reasoned:
             continue
         path = spell(file.data, location)
-        mend = (
+        hint = (
             "leave the key out"
             if file.kind == "kernel"
             else f"give the reason under unknown: {{{path}: why}}, or leave the key out"
         )
-        yield file.finding(location, "null-reason", f"{path} is null without a reason: {mend}")
+        yield file.finding(location, "null-reason", f"{path} is null without a reason: {hint}")
 
 
 def reasons_have_nulls(file: RecordFile) -> Iterator[Finding]:

@@ -148,14 +148,14 @@ def addresses(path: str, text: str) -> Iterator[Finding]:
 def paths(path: str, text: str) -> Iterator[Finding]:
     """No absolute paths that tell of a machine or a person (``model.machine_path``)."""
     for start, found in machine_paths(text):
-        mend = (
+        hint = (
             "record the run again; kbtool writes none now. Name a run that cannot be made again in"
             f" sessions/{EXCUSES}"
             if path.endswith(".json")
             else "write it relative to the knowledge base, or with a variable ($HOME, $CUDA_HOME)"
         )
         yield Finding(
-            path, _line(text, start), MACHINE_PATH, f"holds a path of a machine ({found}): {mend}"
+            path, _line(text, start), MACHINE_PATH, f"holds a path of a machine ({found}): {hint}"
         )
 
 

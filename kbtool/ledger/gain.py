@@ -1,4 +1,4 @@
-"""What the money bought: bugs that were mended, and speed.
+"""What the money bought: bugs that were fixed, and speed.
 
 Bugs. A fault met again is the same bug. It counts once, in the session of its last fix, unless that
 fix was seen to fail (``confirmed: false``) or the fault was met in a later session. It is confirmed

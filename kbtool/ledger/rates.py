@@ -33,7 +33,7 @@ def sound_ledger(base: KnowledgeBase) -> Ledger:
     ledger = base.ledger
     own = [f"  {finding}" for finding in base.findings if finding.path == f"sessions/{LEDGER}"]
     if own:
-        raise RecordError("\n".join([f"sessions/{LEDGER} is not sound; mend it first:", *own]))
+        raise RecordError("\n".join([f"sessions/{LEDGER} is invalid; correct it first:", *own]))
     return ledger
 
 

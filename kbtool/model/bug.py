@@ -1,4 +1,4 @@
-"""What broke in a session, what it might have been, and what mended it."""
+"""What broke in a session, its possible causes, and what fixed it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Bug(Cited):
 
 
 class Fix(Cited):
-    """A change that mends a bug, of this session or of an earlier one."""
+    """A change that fixes a bug, of this session or of an earlier one."""
 
     id: Slug | None = None
     """A name for references."""

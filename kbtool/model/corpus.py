@@ -103,7 +103,7 @@ class CorpusBug(Bug):
 
 
 class CorpusFix(Fix):
-    """A change that mends a bug: the fields of its record."""
+    """A change that fixes a bug: the fields of its record."""
 
     model_config = _ALL_WRITTEN
 
@@ -170,7 +170,7 @@ class CorpusAttempt(Model):
     """Where the record of it stands."""
     session: SessionId
     kind: Literal["hypothesis", "step", "fix", "evidence", "run"]
-    """hypothesis: rejected; step: failed; fix: shown not to mend; evidence: a pattern that was
+    """hypothesis: rejected; step: failed; fix: shown not to work; evidence: a pattern that was
     contradicted or not reproduced; run: ended otherwise than passed."""
     about: str | None
     """The bug, pattern or recipe that it was about."""

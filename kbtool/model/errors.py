@@ -1,4 +1,4 @@
-"""Errors that a user can mend; the message says how. A bug in kbtool is any other exception."""
+"""Errors that a user can correct; the message says how. A bug in kbtool is any other exception."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class UserError(Exception):
-    """Something that the user can mend. ``exit_code`` is kbtool's exit status."""
+    """Something that the user can correct. ``exit_code`` is kbtool's exit status."""
 
     exit_code: ClassVar[int] = 2
 

@@ -1,4 +1,4 @@
-"""Excuses: faults of run records, which nobody may mend, each with the reason why it stays."""
+"""Excuses: faults of run records, which must not be edited, each with the reason why it stays."""
 
 from __future__ import annotations
 

@@ -63,6 +63,6 @@ def require_product(amount: Decimal, rate: Quantity, time: Quantity) -> None:
     if not low - half <= Fraction(amount) <= high + half:
         follows = cents(low) + (f" to {cents(high)}" if high != low else "")
         raise ValueError(
-            f"an estimate of {amount} is not {rate} × {time} = {follows}; mend one of the three, or"
-            " leave the amount out and it is derived"
+            f"an estimate of {amount} is not {rate} × {time} = {follows}; correct one of the"
+            " three, or leave the amount out and it is derived"
         )

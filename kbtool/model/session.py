@@ -266,7 +266,7 @@ class Session(Model):
     bugs: list[Bug] = Field(default_factory=list)
     """Faults met."""
     fixes: list[Fix] = Field(default_factory=list)
-    """Changes that mend a bug."""
+    """Changes that fix a bug."""
     commits: list[CommitEntry] = Field(default_factory=list)
     """Commits made or checked out."""
     decisions: list[Decision] = Field(default_factory=list)

@@ -42,7 +42,7 @@ _HINTS = """\
 #     rows:
 #       - {id: s4096, case: {S: 4096}, values: {ours: 12.5}}
 
-# Faults met, and what mended them: `kbtool session bug TITLE`, `kbtool session fix BUG` add them.
+# Bugs, and what fixed them: `kbtool session bug TITLE`, `kbtool session fix BUG` add them.
 # An id stays with its bug.
 # bugs:
 #   - id: nan-in-last-tile

@@ -499,7 +499,7 @@ def test_acknowledgements(base: Knowledge) -> None:
     assert stale == {
         (line_of(path, "claims.right"), "claims.right is consistent"),
         (line_of(path, "claims.unknown"), "claims.unknown is undetermined"),
-        (line_of(path, "claims.gone"), "claims.gone is no claim that is audited"),
+        (line_of(path, "claims.gone"), "claims.gone is not an audited claim"),
     }
     assert not found.passed
     assert found.counts["unacknowledged"] == 0 and found.counts["stale"] == 3

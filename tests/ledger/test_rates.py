@@ -83,7 +83,10 @@ def test_an_estimate_that_agrees_with_its_rate_stands_as_stated(amount, rate, ti
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"amount": "0.35", "rate": "0.20 USD/h", "duration": "107 min"}, "107 min = 0.36; mend"),
+        (
+            {"amount": "0.35", "rate": "0.20 USD/h", "duration": "107 min"},
+            "107 min = 0.36; correct",
+        ),
         ({"amount": "50.01", "rate": "50 USD/h", "duration": "45..60 min"}, "37.50 to 50.00"),
         ({}, "needs an amount, or a rate"),
         ({"rate": "0.20 USD/h", "duration": "~107 min"}, "one exact rate and one exact duration"),

@@ -49,7 +49,7 @@ def superseded_patterns_rest(tree: Tree) -> Iterator[Finding]:
 def _still_cited(tree: Tree, old: str, newer: str, since: str) -> Iterator[Finding]:
     later = _later(tree, since)
     replaced = f"{old}, which {newer} superseded in {since}"
-    mend = "; if it was tried again, record that as evidence (contradicted, not_reproduced)"
+    hint = "; if it was tried again, record that as evidence (contradicted, not_reproduced)"
     silent = set()
     for id_ in later:
         facts = tree.sessions[id_]
@@ -58,7 +58,7 @@ def _still_cited(tree: Tree, old: str, newer: str, since: str) -> Iterator[Findi
             continue
         silent.add(id_)
         for ref in cited:
-            yield tree.at(facts, ref.location, "superseded", f"relies on {replaced}{mend}")
+            yield tree.at(facts, ref.location, "superseded", f"relies on {replaced}{hint}")
     for facts in tree.patterns.values():
         stated = [ref.target for ref in facts.refs if ref.role == "stated_in"]
         if facts.id == newer or not stated or not later.issuperset(stated):
@@ -69,7 +69,7 @@ def _still_cited(tree: Tree, old: str, newer: str, since: str) -> Iterator[Findi
     for facts in tree.runs:
         if facts.run.get("pattern") == old and facts.run["session"] in silent:
             recipe = facts.run["recipe"]
-            message = f"ran {recipe!r}, a recipe of {replaced}{mend} in {facts.run['session']}"
+            message = f"ran {recipe!r}, a recipe of {replaced}{hint} in {facts.run['session']}"
             yield Finding(facts.path, 1, "superseded", message)
 
 

@@ -205,7 +205,7 @@ class _Audit:
                 message = (
                     f"{where} is {item.grade}: remove the acknowledgement"
                     if item is not None
-                    else f"{where} is no claim that is audited: mend the path, or remove it"
+                    else f"{where} is not an audited claim: correct the path, or remove it"
                 )
                 self.stale.append(Stale(id_, f"acknowledged.{where}", message))
 

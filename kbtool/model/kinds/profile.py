@@ -49,7 +49,7 @@ class ProfileCase(Model):
     launches: list[KernelLaunch]
     """Every kernel that the call launched, in order."""
     bottleneck: Bottleneck
-    """The first thing to mend; unknown where the metrics do not tell."""
+    """The first thing to improve; unknown if the metrics do not show it."""
     verdict: str
     """It in a line, as the symptoms of patterns are matched against."""
     reasons: list[str]
