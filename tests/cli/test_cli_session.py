@@ -138,7 +138,7 @@ def test_costs_at_a_rate_of_the_ledger(base, kbtool):
         (["gpu", "1.00", "--rate", "l4"], "give the basis of the amount"),
         (
             ["gpu", "1.00", "--rate", "l4", "--duration", "1 h", "--basis", "estimated"],
-            "0.20; mend",
+            "0.20; correct",
         ),
         (["gpu", "--rate", "l4", "--currency", "EUR"], "is not in EUR"),
         (["gpu", "1.00", "--basis", "claimed", "--invoice", "I-7"], "give --basis billed"),
