@@ -116,7 +116,7 @@ def test_dry_run_writes_nothing(second_kernel_base, kbtool):
     done = kbtool("run-recipe", "add", "--dry-run", root=second_kernel_base)
     assert done.code == 0
     assert "build scaled_add for cpu" in done.out
-    assert "hold 3 cases of small" in done.out
+    assert "compare 3 cases of small" in done.out
     assert tree() == before
 
 

@@ -105,6 +105,8 @@ def _conditions(run: Run, results: Sequence[BenchmarkResult]) -> Iterator[Condit
     yield Condition("kbtool", machine.kbtool, False)
     dirty = {True: ", work tree changed", False: "", None: ""}[state.dirty]
     yield Condition("Commit", f"{state.commit}{dirty}" if state.commit else "", False)
+    # Cases are compared by their fields. A harness changes for many reasons: it is only shown.
+    yield Condition("Problem", run.identity.problem_digest[:12] if run.identity else "", False)
     yield Condition("Library", all_of(result.sha256[:12] for result in results), False)
     protocols = [_protocol(result.protocol) for result in results]
     yield Condition("Samples", all_of(samples for samples, _ in protocols), False)
