@@ -44,7 +44,7 @@ def test_compare_gives_no_verdict_where_a_side_is_noisy(
     text = page.locator("#kb-compare").inner_text()
     cells = page.locator("#kb-compare table").first.locator("tbody td").all_inner_texts()
     for letter in "AB":
-        told = f"The run of {letter} is {WHY}, so no ratio and no verdict is told" in text
+        told = f"The run of {letter} is {WHY}, so no ratio and no verdict is given" in text
         assert told == (letter in sides)
     if sides:
         assert cells[3:] == ["–", "too noisy"] and "no verdict; 1 too noisy to tell" in text
@@ -62,5 +62,5 @@ def test_compare_gives_no_verdict_where_a_side_is_noisy(
                 .click();
         })"""
     )
-    assert ("| – | too noisy |" in copied) == ("no verdict is told" in copied) == bool(sides)
+    assert ("| – | too noisy |" in copied) == ("no verdict is given" in copied) == bool(sides)
     assert ("Largest gain" in copied) == (not sides)

@@ -245,7 +245,7 @@
     var found = [];
     [["A", a], ["B", b]].forEach(function (one) {
       one[1].data.noise.forEach(function (why) {
-        found.push("The run of " + one[0] + " is " + why + ", so no ratio and no verdict is told of what it timed then.");
+        found.push("The run of " + one[0] + " is " + why + ", so no ratio and no verdict is given for what it timed then.");
       });
     });
     return found;
