@@ -36,6 +36,7 @@ Standing, from the evidence of sessions:
   untested      no session says that it was applied
   contradicted  sessions contradict it and none supports it
   superseded    another pattern replaces it
+A proof with shown_by counts if `kbtool audit` finds it consistent, else as applied.
 
 \b
 Patterns of the same standing are ordered by the number of sessions that proved them, then applied
@@ -183,6 +184,8 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
         suffix = f" [{', '.join(figures)}]" if figures else ""
         label, verdict = edge["session_label"], str(edge["verdict"]).replace("_", " ")
         click.echo(f"{edge['path']}:{edge['line']}: {label} {verdict}{suffix}: {edge['note']}")
+        if edge["unproved"]:
+            click.echo(f"  {edge['unproved']}")
     for timed, step in zip(account.steps, _steps(base, account), strict=True):
         if timed.saved is None:
             counts = f"not counted: {timed.left_out}"
@@ -203,7 +206,8 @@ def _evidence(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:
             {
                 "session": edge.session.id,
                 "session_label": edge.session.label,
-                "verdict": evidence.verdict,
+                "verdict": edge.verdict,
+                "unproved": edge.unproved,
                 "note": " ".join(evidence.note.split()),
                 **{
                     name: None if (value := getattr(evidence, name)) is None else str(value)

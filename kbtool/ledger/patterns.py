@@ -14,6 +14,9 @@ from fractions import Fraction
 from functools import reduce
 from typing import Literal, get_args
 
+from kbtool.ledger.claims.audit import GRADES, Judged, judge_implied
+from kbtool.ledger.claims.implied import proof_of
+from kbtool.ledger.claims.operands import Records
 from kbtool.ledger.rollup import EXPECTED
 from kbtool.ledger.rollup_json import number
 from kbtool.model.base import Quantity
@@ -82,6 +85,23 @@ class Edge:
     place: int
     """Its index in the session's ``evidence``."""
     evidence: Evidence
+    proof: Judged | None = None
+    """What the audit makes of ``shown_by``, if that is to show a proof."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict that counts: a proof that its ``shown_by`` does not bear out is applied."""
+        if self.proof is not None and not self.proof.holds:
+            return "applied"
+        return self.evidence.verdict
+
+    @property
+    def unproved(self) -> str | None:
+        """Why a stated proof counts as applied; ``None`` where the verdict is as stated."""
+        if self.proof is None or self.proof.holds:
+            return None
+        why = self.proof.finding or self.proof.why
+        return f"stated as proved, but the audit finds it {GRADES[self.proof.holds]}: {why}"
 
 
 @dataclass(frozen=True)
@@ -123,8 +143,8 @@ class Account:
     steps: list[TimedStep]
 
     def count(self, verdict: Verdict) -> int:
-        """How many sessions give this verdict."""
-        return len({edge.session.id for edge in self.edges if edge.evidence.verdict == verdict})
+        """How many sessions give this verdict (``Edge.verdict``)."""
+        return len({edge.session.id for edge in self.edges if edge.verdict == verdict})
 
     @property
     def standing(self) -> Standing:
@@ -240,15 +260,24 @@ def accounts(
         sessions: every session, in the order of the work.
         runs: every run, oldest first; a resumed run has one entry an attempt.
     """
-    by_id = {pattern.id: Account(pattern, [], [], []) for pattern in patterns}
+    patterns_by_id = {pattern.id: pattern for pattern in patterns}
+    by_id = {id_: Account(pattern, [], [], []) for id_, pattern in patterns_by_id.items()}
     for pattern_id, account in by_id.items():
         for older in account.pattern.supersedes:
             if older.pattern in by_id:
                 by_id[older.pattern].superseded_by.append(pattern_id)
+    last = {run.id: run for run in sorted(runs, key=lambda run: run.attempt)}
+    records = Records(
+        {**{session.id: session for session in sessions}, **patterns_by_id},
+        [session.id for session in sessions],
+        last.get,
+    )
     for session in sessions:
         for place, evidence in enumerate(session.evidence):
             if evidence.pattern in by_id:
-                by_id[evidence.pattern].edges.append(Edge(session, place, evidence))
+                claim = proof_of(evidence, f"evidence.{place}")
+                proof = judge_implied(claim, session.id, records) if claim else None
+                by_id[evidence.pattern].edges.append(Edge(session, place, evidence, proof))
         for place, step in enumerate(session.steps):
             if step.pattern in by_id:
                 by_id[step.pattern].steps.append(_step_of_session(session, place, step))

@@ -165,6 +165,9 @@ class Evidence(Cited):
     shown_by: list[Reference] = Field(default_factory=list)
     """Where it shows: a step of a run, a measurement, a fix, a step (RUN#steps.validate, #fixes.f);
     a proof that states neither time nor money that was saved needs one."""
+    where: dict[str, str] = Field(default_factory=dict)
+    """What each of them has to be to show it, where that is no success: `status: failed` of a
+    validation that found the bug. One that is anything else speaks against."""
 
     @model_validator(mode="after")
     def _proof_shows(self) -> Self:
@@ -174,6 +177,8 @@ class Evidence(Cited):
                 "proved, and nothing shows it: give saved or money, seen and not expected, or"
                 " shown_by: [RUN#steps.validate]; without proof the verdict is applied"
             )
+        if self.where and not (self.verdict == "proved" and self.shown_by):
+            raise ValueError("where says how the shown_by of a proof shows it; give both, or none")
         return self
 
 

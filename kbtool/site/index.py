@@ -13,7 +13,7 @@ from kbtool.ledger.claims.audit import audit
 from kbtool.ledger.claims.operands import references
 from kbtool.ledger.claims.report import Item, Report
 from kbtool.ledger.faults import BugFix, Faults, Key, Meeting, bug_at
-from kbtool.ledger.patterns import Account, accounts
+from kbtool.ledger.patterns import Account, Edge, accounts
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import build
 from kbtool.model.address import split_reference
@@ -128,12 +128,22 @@ class Index:
             [entry.record for entry in base.runs],
         )
         self.accounts = {account.pattern.id: account for account in ranked}
+        self._evidence = {
+            (edge.session.id, edge.place): edge for account in ranked for edge in account.edges
+        }
         self.followers = defaultdict(list)
         for session in self.sessions.values():
             if session.follows:
                 self.followers[session.follows].append(session)
         self.titles = dict(self._titles())
         self.mentions = self._mentions()
+
+    def evidence(self, session: Session) -> list[Edge]:
+        """What a session says of patterns, in its order; of one that is not here, as stated."""
+        return [
+            self._evidence.get((session.id, place)) or Edge(session, place, evidence)
+            for place, evidence in enumerate(session.evidence)
+        ]
 
     @cached_property
     def terms(self) -> Terms:
@@ -367,8 +377,8 @@ class Index:
             yield page, at.session_page(session.follows), "next session"
         for kernel in session.kernels:
             yield page, at.kernel_page(kernel), "worked on this kernel"
-        for edge in session.evidence:
-            target = at.pattern_page(edge.pattern)
+        for edge in self.evidence(session):
+            target = at.pattern_page(edge.evidence.pattern)
             yield f"{page}#evidence", target, f"evidence: {edge.verdict.replace('_', ' ')}"
         for fix in session.fixes:
             bug = bug_at(fix.bug, session.id)

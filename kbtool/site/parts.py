@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from kbtool.ledger.claims.report import Computation, Grade, Item
+from kbtool.ledger.patterns import Edge
 from kbtool.markdown.escape import attribute, code, inline
 from kbtool.markdown.markup import (
     anchor,
@@ -27,10 +28,10 @@ from kbtool.model.bug import Fix
 from kbtool.model.claim import Claim, Derivation, Operand
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
-from kbtool.model.session import Evidence, Session
+from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.index import Index, page_of
-from kbtool.site.text.quoted import finding
+from kbtool.site.text.quoted import finding, line
 from kbtool.store.sources import kernel_file, kernel_paths
 
 T = TypeVar("T")
@@ -110,11 +111,23 @@ def sourced(source: str | None) -> str | None:
     return f"Source: {cite(source)}" if source else None
 
 
-def claimed(evidence: Evidence) -> list[str]:
-    """What evidence says was saved, lost and saved in money; empty where it says nothing."""
+EVIDENCE = ("Verdict", "What happened", "Saved", "Lost", "Money", "Source")
+
+
+def evidence_cells(index: Index, edge: Edge, page: str) -> list[str]:
+    """What a session says of a pattern, as cells under ``EVIDENCE``."""
+    evidence = edge.evidence
+    note = line(index, evidence.note, edge.session.id, page)
+    if edge.unproved:
+        note += f" ({inline(edge.unproved)})"
     mark = " expected" if evidence.expected else ""
     figures = (evidence.saved, evidence.lost, evidence.money)
-    return [f"{inline(figure)}{mark}" if figure is not None else "" for figure in figures]
+    return [
+        chip(edge.verdict.replace("_", " ")),
+        note,
+        *(f"{inline(figure)}{mark}" if figure is not None else "" for figure in figures),
+        cite(evidence.source),
+    ]
 
 
 def confirmed(index: Index, own: Session, fix: Fix, page: str, unknown: str = "") -> str:

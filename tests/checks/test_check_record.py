@@ -412,6 +412,8 @@ def test_a_list_is_there_though_the_record_does_not_load(base):
         (", saved: 5 min", []),
         (", money: 5 USD", []),
         (", shown_by: ['#fixes.f']", []),
+        (", shown_by: ['#fixes.f'], where: {status: failed}", []),
+        (", saved: 5 min, where: {status: failed}", ["schema"]),
         (", shown_by: ['#fixes.g']", ["link"]),
         (", shown_by: ['20250101T090000Z-look#steps.look']", ["link"]),
     ],

@@ -7,7 +7,7 @@ import io
 import json
 
 import pytest
-from knowledge import LOOK, RUN, line_of, sealed
+from knowledge import LOOK, RUN, line_of, sealed, validated
 
 
 @pytest.fixture
@@ -121,3 +121,20 @@ def test_no_patterns_yet(base, kbtool):
     assert (done.code, done.out) == (0, "")
     assert "no patterns yet" in done.err
     assert json.loads(kbtool("patterns", "--json", root=base.root).out)["patterns"] == []
+
+
+def test_a_proof_that_its_step_does_not_bear_out_counts_as_applied(base, kbtool):
+    base.pattern("P01", LOOK)
+    run = base.run(validated(0, passed=False))
+    proof = f"pattern: P01, verdict: proved, note: N, shown_by: ['{run}#steps.check']"
+    for where, verdict in (("", "applied"), (", where: {status: failed}", "proved")):
+        base.session(more=f"evidence: [{{{proof}{where}}}]\n")
+        told = json.loads(kbtool("patterns", "P01", "--json", root=base.root).out)
+        (pattern,) = told["patterns"]
+        (edge,) = pattern["evidence"]
+        assert pattern["standing"] == edge["verdict"] == verdict
+        assert (edge["unproved"] is None) == (verdict == "proved")
+        text = kbtool("patterns", "P01", root=base.root).out
+        assert f": A {verdict}: N" in text
+        said = f"  stated as proved, but the audit finds it inconsistent: {run}#steps.check"
+        assert (said in text) == (verdict == "applied")

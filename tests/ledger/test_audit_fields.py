@@ -10,6 +10,7 @@ from knowledge import Knowledge, validated
 
 from kbtool.ledger.claims.audit import audit
 from kbtool.ledger.claims.report import as_json
+from kbtool.ledger.patterns import accounts
 from kbtool.model.cards import capability_of, card_of
 from kbtool.store.tree import KnowledgeBase
 
@@ -246,6 +247,52 @@ def test_what_shows_a_proof_bears_it_out(base: Knowledge) -> None:
     assert grades(base, steps=steps, evidence=evidence) == {
         "evidence.0.shown_by": "consistent", "evidence.1.shown_by": "inconsistent",
         "evidence.2.shown_by": "undetermined",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("validation", "where", "grade", "standing"),
+    [
+        ({}, {}, "consistent", "proved"),
+        ({"passed": False}, {}, "inconsistent", "applied"),
+        ({"passed": False}, {"status": "failed"}, "consistent", "proved"),
+        ({}, {"status": "failed"}, "inconsistent", "applied"),
+        ({"reached": False}, {"status": "failed"}, "inconsistent", "applied"),
+        (None, {}, "undetermined", "applied"),
+    ],
+)
+def test_the_audit_and_the_ranking_judge_a_proof_alike(
+    base: Knowledge, validation: dict | None, where: dict, grade: str, standing: str
+) -> None:
+    run = "20250101T080000Z-look" if validation is None else base.run(validated(0, **validation))
+    base.pattern()
+    proof = {"pattern": "P01", "verdict": "proved", "note": "n", "shown_by": [f"{run}#steps.check"]}
+    item = audited(base, evidence=[{**proof, **({"where": where} if where else {})}])[
+        "evidence.P01.shown_by"
+    ]
+    assert item.grade == grade
+    loaded = KnowledgeBase(base.root)
+    (account,) = accounts(
+        [entry.record for entry in loaded.patterns.values()],
+        [entry.record for entry in loaded.sessions.values()],
+        [entry.record for entry in loaded.runs],
+    )
+    assert account.standing == standing
+    (edge,) = account.edges
+    assert (edge.unproved is None) == (standing == "proved")
+    if edge.unproved:
+        assert grade in edge.unproved and (item.finding or item.why) in edge.unproved
+
+
+def test_a_claim_of_a_success_does_not_stand_for_a_proof_by_a_failure(base: Knowledge) -> None:
+    run = base.run(validated(0, passed=False))
+    proof = {
+        "pattern": "P01", "verdict": "proved", "note": "n", "shown_by": [f"{run}#steps.check"],
+        "where": {"status": "failed"},
+    }  # fmt: skip
+    said = claim("c", "outcome", [f"{run}#steps.check"])
+    assert grades(base, said, evidence=[proof]) == {
+        "c": "inconsistent", "evidence.P01.shown_by": "consistent",
     }  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def session(name: str = "a", **more: object) -> Session:
     return Session.model_validate(
         {
             "id": f"2025-01-01-{name}", "label": name, "title": "T", "origin": "person",
-            "status": "complete", **more,
+            "status": "complete", "duration": "1 h", **more,
         }
     )  # fmt: skip
 

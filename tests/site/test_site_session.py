@@ -14,6 +14,7 @@ import site_trees as trees
 from kbtool.model.session import Session
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
+from kbtool.site.pages import pattern as patterns
 from kbtool.site.pages import session as pages
 from kbtool.site.pages import timeline
 from kbtool.site.paging import parts
@@ -168,3 +169,18 @@ def test_a_run_that_a_text_names_is_a_link(root):
     change(root, 0, outcome=f"Right ({known}), not 20990101T000000Z-copy.")
     made = page(root, 0).partition("{#outcome}")[2].partition("\n## ")[0]
     assert f"([{known}](../runs/{trees.session_id(2)}/{known}.md)), not 2099" in made
+
+
+def test_a_proof_that_a_failed_step_is_to_show_stands_as_applied_on_both_pages(root: Path) -> None:
+    step = {"id": "look", "title": "Look", "status": "failed"}
+    proof = {"pattern": "P01", "verdict": "proved", "note": "N", "shown_by": ["#steps.look"]}
+    for where, told in ({}, False), ({"status": "failed"}, True):
+        change(root, 0, steps=[step], evidence=[{**proof, **({"where": where} if where else {})}])
+        index = Index(KnowledgeBase(root))
+        own = unescape(pages.page(index, index.sessions[trees.session_id(0)]))
+        of_pattern = unescape(patterns.page(index, index.patterns["P01"]))
+        for made in (own, of_pattern):
+            assert ("stated as proved, but the audit finds it inconsistent" in made) != told
+        source = f"{at.session_page(trees.session_id(0))}#evidence"
+        (why,) = [m.why for m in index.mentions[at.pattern_page("P01")] if m.source == source]
+        assert why == f"evidence: {'proved' if told else 'applied'}"

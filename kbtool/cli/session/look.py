@@ -208,7 +208,9 @@ _SHOWN: dict[str, tuple[str, ...]] = {
     "commits": ("id", "sha", "title", "role"),
     "decisions": ("id", "question", "chosen", "reason"),
     "decisions.options": ("id",),
-    "evidence": ("pattern", "verdict", "note", "saved", "lost", "money", "expected"),
+    "evidence": (
+        "pattern", "verdict", "note", "saved", "lost", "money", "expected", "shown_by", "where",
+    ),
     "claims": ("id", "says", "stated", "how", "of"),
     "plans": ("id", "title", "for_session", "target", "budget", "expected", "figures"),
     "plans.steps": ("id", "title", "target"),

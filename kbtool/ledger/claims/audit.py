@@ -182,16 +182,11 @@ class _Audit:
                 yield item
 
     def _implied(self, id_: str, claim: Implied) -> Item:
-        if claim.how == "fact":
-            is_open = claim.holds is None
-            finding, why = (None, claim.derived) if is_open else (claim.derived, None)
-            judged = Judged(claim.holds, None, finding, why)
-        else:
-            assert not isinstance(claim.stated, str)
-            judged = judge(claim.how, claim.of, claim.stated, id_, self.records)
+        judged = judge_implied(claim, id_, self.records)
         return Item(
             id_, claim.path, claim.path, claim.says, claim.stated, claim.how, claim.of,
-            _GRADES[judged.holds], True, judged.figure, judged.finding, judged.why,
+            GRADES[judged.holds], True, judged.figure, judged.finding, judged.why,
+            fields=claim.where or {},
         )  # fmt: skip
 
     def _find_stale(self, items: Sequence[Item]) -> None:
@@ -267,6 +262,16 @@ def judge(
     return Judged(holds, figure, finding, why, mixed)
 
 
+def judge_implied(claim: Implied, own: str, records: Records) -> Judged:
+    """Recompute a claim that the fields of the record ``own`` make."""
+    if claim.how == "fact":
+        is_open = claim.holds is None
+        finding, why = (None, claim.derived) if is_open else (claim.derived, None)
+        return Judged(claim.holds, None, finding, why)
+    assert not isinstance(claim.stated, str)
+    return judge(claim.how, claim.of, claim.stated, own, records, where=claim.where)
+
+
 def _turned(claim: Claim, judged: Judged) -> bool:
     """Whether a verdict, the side of a bound or a sign is another when recomputed.
 
@@ -279,16 +284,17 @@ def _turned(claim: Claim, judged: Judged) -> bool:
     return judged.figure is not None and agreement.sign_turns(claim.stated, judged.figure)
 
 
-_GRADES: dict[bool | None, Grade] = {
+GRADES: dict[bool | None, Grade] = {
     True: "consistent", False: "inconsistent", None: "undetermined"
 }  # fmt: skip
+"""Whether a claim holds → its grade."""
 
 
 def _item(node: _Node, judged: Judged) -> Item:
     claim = node.claim
     return Item(
         node.own, claim.id, f"claims.{claim.id}", claim.says, claim.stated, claim.how, claim.of,
-        _GRADES[judged.holds], False, judged.figure, judged.finding, judged.why,
+        GRADES[judged.holds], False, judged.figure, judged.finding, judged.why,
         fields=claim.where,
     )  # fmt: skip
 

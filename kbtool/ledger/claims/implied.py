@@ -29,7 +29,7 @@ from kbtool.model.cards import (
 )
 from kbtool.model.claim import Derivation
 from kbtool.model.cost import CostLine
-from kbtool.model.session import Environment, Session
+from kbtool.model.session import Environment, Evidence, Session
 
 M = TypeVar("M", bound=Model)
 
@@ -50,6 +50,8 @@ class Implied(NamedTuple):
     """Of a fact: whether it is one; ``None`` where nobody can tell."""
     derived: str = ""
     """Of a fact: what is one, or why nobody can tell."""
+    where: Mapping[str, str] | None = None
+    """Of an outcome: what an operand has to be to bear it out, where that is no success."""
 
 
 @dataclass
@@ -104,7 +106,7 @@ def implied(session: Session, links: Links) -> Iterator[Implied]:
         for found in rule(session, links):
             if found.how == "fact":
                 covered = f"#{found.path}" in outcomes
-            elif found.how in written:
+            elif found.how in written and not found.where:
                 of = tuple(f"#{o.path}" if isinstance(o, Given) else str(o) for o in found.of)
                 covered = of in written[found.how]
             else:
@@ -403,10 +405,25 @@ def confirmed_fixes_are_shown(session: Session, links: Links) -> Iterator[Implie
 def proofs_show(session: Session, links: Links) -> Iterator[Implied]:
     """What shows that a pattern proved itself bears that out."""
     for path, evidence in _named("evidence", session.evidence):
-        if evidence.verdict == "proved" and evidence.shown_by:
-            says = f"{evidence.pattern} proved itself"
-            of = tuple(evidence.shown_by)
-            yield Implied(f"{path}.shown_by", says, None, "outcome", of)
+        proof = proof_of(evidence, path)
+        if proof is not None:
+            yield proof
+
+
+def proof_of(evidence: Evidence, path: str) -> Implied | None:
+    """The claim that a pattern proved itself; ``None`` where nothing but the session says so.
+
+    The audit judges it, and the ranking of patterns counts the proof only if it holds.
+
+    Args:
+        evidence: what a session says of the pattern.
+        path: the field that holds it.
+    """
+    if evidence.verdict != "proved" or not evidence.shown_by:
+        return None
+    says = f"{evidence.pattern} proved itself"
+    of = tuple(evidence.shown_by)
+    return Implied(f"{path}.shown_by", says, None, "outcome", of, where=evidence.where)
 
 
 def commits_are_there(session: Session, links: Links) -> Iterator[Implied]:

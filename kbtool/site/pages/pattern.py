@@ -37,11 +37,12 @@ from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.bug import lost_in_all
 from kbtool.site.pages.recipe import command, steps
 from kbtool.site.parts import (
+    EVIDENCE,
     backlinks,
     cite,
-    claimed,
     claims,
     crumb,
+    evidence_cells,
     last,
     page_title,
     section,
@@ -49,7 +50,6 @@ from kbtool.site.parts import (
     unknowns,
     why_unknown,
 )
-from kbtool.site.text.quoted import line
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -271,19 +271,16 @@ def _evidence(index: Index, pattern: Pattern, here: str) -> str:
     for title, name, among in (
         ("For", "evidence-for", FOR), ("Against", "evidence-against", AGAINST)
     ):  # fmt: skip
-        matching = [edge for edge in edges if edge.evidence.verdict in among]
+        matching = [edge for edge in edges if edge.verdict in among]
         shown, more = last(matching, NEWEST, f"kbtool patterns {pattern.id}")
         rows = [
             [
                 session_cell(index, edge.session, here),
-                chip(edge.evidence.verdict.replace("_", " ")),
-                line(index, edge.evidence.note, edge.session.id, here),
-                *claimed(edge.evidence),
-                cite(edge.evidence.source),
+                *evidence_cells(index, edge, here),
             ]
             for edge in shown
         ]
-        header = ["Session", "Verdict", "What happened", "Saved", "Lost", "Money", "Source"]
+        header = ["Session", *EVIDENCE]
         blocks += [
             heading(3, title, name),
             stacked_table(header, rows, {3, 4, 5}) if rows else nothing("None recorded."),

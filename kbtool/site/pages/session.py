@@ -32,13 +32,14 @@ from kbtool.site.pages import choices, measurements, timeline
 from kbtool.site.pages.base import Page, Pages, Source, listed
 from kbtool.site.paging import Part
 from kbtool.site.parts import (
+    EVIDENCE,
     GRADES,
     backlinks,
     cite,
-    claimed,
     claims,
     confirmed,
     crumb,
+    evidence_cells,
     fixed_place,
     page_title,
     section,
@@ -357,17 +358,14 @@ def _evidence(index: Index, session: Session, here: str) -> str:
     anchors = index.anchors(session)
     rows = [
         [
-            (anchor(place) if (place := anchors.get(edge)) else "")
-            + index.link(at.pattern_page(edge.pattern), here)
-            + ("" if edge.pattern in index.patterns else " (no such pattern)"),
-            chip(edge.verdict.replace("_", " ")),
-            line(index, edge.note, session.id, here),
-            *claimed(edge),
-            cite(edge.source),
+            (anchor(place) if (place := anchors.get(edge.evidence)) else "")
+            + index.link(at.pattern_page(edge.evidence.pattern), here)
+            + ("" if edge.evidence.pattern in index.patterns else " (no such pattern)"),
+            *evidence_cells(index, edge, here),
         ]
-        for edge in session.evidence
+        for edge in index.evidence(session)
     ]
-    header = ["Pattern", "Verdict", "What happened", "Saved", "Lost", "Money", "Source"]
+    header = ["Pattern", *EVIDENCE]
     return section(
         "Evidence for patterns",
         "evidence",
