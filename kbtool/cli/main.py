@@ -46,7 +46,8 @@ Examples:
 
 \b
 Exit status: 0 done and passed; 1 a finding (a wrong kernel, a bad record);
-2 usage; 3 something is missing on this machine; 4 timeout or interrupted; 70 a bug in kbtool."""
+2 usage; 3 something is missing on this machine; 4 timeout or interrupted; 70 a bug in kbtool;
+75 noisy: others were busy while it measured, so run it again."""
 
 
 class LazyGroup(click.Group):

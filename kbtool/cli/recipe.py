@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {
     "passed": 0,
+    "noisy": 75,  # EX_TEMPFAIL of sysexits.h: try again later (ADR 0044)
     "failed": 1,
     "unavailable": 3,
     "timeout": 4,
@@ -150,7 +151,8 @@ def run_recipe(
       kbtool run-recipe --resume 20261121T101530Z-split-k-3f9a
 
     The record goes to sessions/ID/runs/. Exit status: 0 passed, 1 a step failed, 2 usage,
-    3 something is missing on this machine, 4 timeout or interrupted.
+    3 something is missing on this machine, 4 timeout or interrupted, 75 noisy: others were busy on
+    the machine, so the times prove nothing; --resume measures again.
     """
     from kbtool.gpu.probe import probe_machine
     from kbtool.ledger.headline import as_json as as_json_of

@@ -20,12 +20,14 @@ T = TypeVar("T")
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 StepStatus = Literal[
-    "passed", "failed", "unavailable", "refused", "timeout", "interrupted", "crashed", "not-run"
-]
-"""passed; failed: a finding; unavailable: the machine lacks something; refused: a gate was shut;
-timeout; interrupted: Ctrl-C or a signal; crashed: a bug in kbtool or in the harness; not-run."""
+    "passed", "noisy", "failed", "unavailable", "refused", "timeout", "interrupted", "crashed",
+    "not-run",
+]  # fmt: skip
+"""passed; noisy: others were busy on the machine meanwhile, so the times prove nothing; failed: a
+finding; unavailable: the machine lacks something; refused: a gate was shut; timeout; interrupted:
+Ctrl-C or a signal; crashed: a bug in kbtool or in the harness; not-run."""
 
-RunStatus = Literal["passed", "failed", "unavailable", "timeout", "interrupted", "crashed"]
+RunStatus = Literal["passed", "noisy", "failed", "unavailable", "timeout", "interrupted", "crashed"]
 
 
 class MachineInfo(Model):
@@ -111,6 +113,12 @@ class StepRecord(Model):
     """Patterns whose symptoms match the error."""
     result: StepResult | None = None
 
+    @property
+    def outcome(self) -> StepStatus:
+        """The status, by today's rule: older records say passed of noisy times too."""
+        is_noisy = self.result is not None and self.result.noise is not None
+        return "noisy" if self.status == "passed" and is_noisy else self.status
+
 
 class TakenIn(Model):
     """Where a run was before it was taken into the session that it is in now."""
@@ -148,6 +156,12 @@ class Run(Model):
     digest: Sha256 | None = None
     """SHA-256 of the record without this field, as canonical JSON; null only until it is written
     (``sealed``)."""
+
+    @property
+    def outcome(self) -> RunStatus:
+        """The status, by today's rule (``StepRecord.outcome``)."""
+        is_noisy = any(step.outcome == "noisy" for step in self.steps)
+        return "noisy" if self.status == "passed" and is_noisy else self.status
 
     @property
     def verdicts(self) -> dict[str, bool]:
@@ -194,6 +208,10 @@ class Run(Model):
         passed: list[ValidationResult] = []
         for step in self.steps:
             result = step.result
+            if step.status == "noisy" and (result is None or result.noise is None):
+                raise ValueError(
+                    f"step {step.id}: noisy, although nothing says that others were busy"
+                )
             if result is None:
                 continue
             if step.status == "passed" and result.fault is not None:

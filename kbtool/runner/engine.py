@@ -311,6 +311,7 @@ class _Execution:
 
 _RUN_STATUS: dict[str, RunStatus] = {
     "passed": "passed",
+    "noisy": "noisy",
     "failed": "failed",
     "refused": "failed",
     "unavailable": "unavailable",

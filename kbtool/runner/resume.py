@@ -163,7 +163,10 @@ def continue_command(run: Run, recipe: Recipe) -> str:
         and declared(stopped.kind).judges
     ):
         return f"after the fix, start a new run: {_rerun_command(run, recipe)}"
-    return f"to continue: kbtool run-recipe --resume {run.id}"
+    command = f"kbtool run-recipe --resume {run.id}"
+    if run.status == "noisy":
+        return f"to measure again when the machine is quiet: {command}"
+    return f"to continue: {command}"
 
 
 def _rerun_command(run: Run, recipe: Recipe) -> str:

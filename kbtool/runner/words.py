@@ -26,7 +26,7 @@ def how_far(run: Run) -> str:
     for number, step in enumerate(run.steps, 1):
         if step.status != "passed":
             return f"{run.status} at step {number} of {of}, {step.id}"
-    return f"{run.status}: {of} of {many(of, 'step')}"
+    return f"{run.outcome}: {of} of {many(of, 'step')}"
 
 
 def _finding(step: StepRecord) -> str:
@@ -41,7 +41,7 @@ def _finding(step: StepRecord) -> str:
         found = kind.found(step.result, step.status)
         if step.status == "failed" and kind.failure_says_all:
             return found
-    if step.status == "passed":
+    if step.status in {"passed", "noisy"}:
         return found or step.message or ""
     why = step.message or step.status
     return f"{found}; {why}" if found else f"{step.id}: {why}"

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from commands import came_to_its_end
 
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.kinds.build import BuildResult
@@ -32,9 +33,9 @@ def shell(code: str) -> list[str]:
 
 def test_second_kernel_is_attached_by_its_folder_alone(second_kernel_base, kbtool):
     done = kbtool("run-recipe", "add", "--json", root=second_kernel_base)
-    assert done.code == 0, done.err
     printed = json.loads(done.out)
     (run,) = runs_of(second_kernel_base)
+    came_to_its_end(run, done)
     assert printed["id"] == run.id
     assert (second_kernel_base / printed["path"]).is_file()
     results = {step.id: step.result for step in run.steps}
@@ -60,8 +61,9 @@ def test_a_peer_that_is_wrong_is_no_peer(second_kernel_base, kbtool):
     harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
     harness.write_text(harness.read_text().replace('alpha=inputs["a"], out', "alpha=1, out"))
     done = kbtool("run-recipe", "add", root=second_kernel_base)
-    assert done.code == 0, done.err
-    benchmark = runs_of(second_kernel_base)[0].steps[3].result
+    (run,) = runs_of(second_kernel_base)
+    came_to_its_end(run, done)
+    benchmark = run.steps[3].result
     assert isinstance(benchmark, BenchmarkResult)
     assert not benchmark.cases[0].peers["torch"].passed
     headlines = " ".join(done.out.rpartition("\ncases ")[2].split())
@@ -326,8 +328,8 @@ def test_what_a_step_found_before_it_was_cut_short_is_kept(second_kernel_base, k
     # The gate stays shut: nothing counts as validated.
     busy.unlink()
     again = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
-    assert again.code == 0, again.err
     (resumed,) = (run for run in runs_of(second_kernel_base) if run.attempt == 2)
+    came_to_its_end(resumed, again)
     assert len(resumed.steps[2].result.cases) == 3
 
 
@@ -394,7 +396,7 @@ def test_resume_keeps_the_build_and_refuses_changed_sources(second_kernel_base, 
     assert "scaled_add.h has changed since run" in refused.err
     header.write_text(source)
     again = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
-    assert again.code == 0, again.err
+    came_to_its_end(next(r for r in runs_of(second_kernel_base) if r.attempt == 2), again)
     assert "validate: passed in attempt 1, kept" in again.err
 
 

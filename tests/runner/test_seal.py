@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from commands import came_to_its_end
 
 from kbtool.gpu.build_plan import plan_build
 from kbtool.model.run import Run
@@ -69,8 +70,10 @@ def test_a_run_says_what_took_part(attached, kbtool):
         ("import torch\n", "import torch\nopen(__file__.replace('.py', '.json')).read()\n"),
     )
     (attached.folder / "harness.json").write_text("{}")
-    assert kbtool("run-recipe", "add", root=attached.root).code == 0
-    identity = attached.last_run().identity
+    done = kbtool("run-recipe", "add", root=attached.root)
+    run = attached.last_run()
+    came_to_its_end(run, done)
+    identity = run.identity
     assert set(identity.problem) == {
         f"kernels/scaled_add/{name}" for name in ("kernel.yaml", "harness.py", "harness.json")
     }

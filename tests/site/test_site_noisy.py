@@ -240,3 +240,23 @@ def test_no_page_asks_the_record_itself() -> None:
     asks = re.compile(r"\.noise\b|(?<!def )\bresult\.share_of_ceiling\(")
     found = [p.name for p in pages if asks.search(p.read_text())]
     assert found == ["figures.py"]
+
+
+@pytest.mark.parametrize("status", ["passed", "noisy"])
+def test_the_pages_call_a_noisy_run_noisy_whatever_an_older_record_says(
+    tmp_path: Path, status: str
+) -> None:
+    record = noisy(run(15, SMALL, "H1"))
+    record["status"] = record["steps"][-1]["status"] = status
+    pages = make(tmp_path / "kb", record)
+    shown = {
+        at.run_page(trees.session_id(0), record["id"]): "Status",
+        at.RUNS: record["id"],
+        at.HOME: "10:10",
+        at.session_page(trees.session_id(0)): record["id"],
+        at.kernel_page("copy"): "10:10",
+        at.RECIPES: record["id"],
+    }
+    for page, word in shown.items():
+        rows = [x for x in pages[page].splitlines() if word in x and "kb-chip" in x]
+        assert rows and all(">noisy<" in row and ">passed<" not in row for row in rows), page

@@ -268,7 +268,7 @@ def run_summary(run: Run) -> dict[str, Any]:
         "attempt": run.attempt,
         "started": run.started.isoformat(),
         "recipe": run.recipe,
-        "status": run.status,
+        "status": run.outcome,
         "headline": headline(run),
     }
 

@@ -167,3 +167,17 @@ class BenchmarkResult(ResultBase):
     def noise(self) -> str | None:
         """Whether others were busy on the same machine meanwhile."""
         return noise_reason(self.others_busy, self.others_on_card)
+
+    @property
+    def step_status(self) -> Literal["passed", "noisy", "failed"]:
+        """How a step with this result ends that reached all cases.
+
+        A wrong result is wrong on a busy machine too. A figure above the measured ceiling is not:
+        the ceiling may have been measured while others used the memory.
+        """
+        refused = [case for case in self.cases if case.refused]
+        if any(not case.rechecked or self.subject not in case.arms for case in refused):
+            return "failed"
+        if self.noise:
+            return "noisy"
+        return "failed" if refused else "passed"

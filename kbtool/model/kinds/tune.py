@@ -111,6 +111,13 @@ class TuneResult(ResultBase):
         return noise_reason(self.others_busy, self.others_on_card)
 
     @property
+    def step_status(self) -> Literal["passed", "noisy", "failed"]:
+        """How a step with this result ends that reached all cases."""
+        if any(case.wrong for case in self.cases):
+            return "failed"
+        return "noisy" if self.noise else "passed"
+
+    @property
     def measured(self) -> tuple[str, list[str | None]]:
         """The library and every variant of it that was run."""
         return self.sha256, list(dict.fromkeys(case.variant for case in self.cases))

@@ -81,8 +81,8 @@ def _entries(index: Index) -> Iterator[_Entry]:
             yield _Entry(session.id, title, page, moment, summary, "session")
     for (session_id, run_id), attempts in index.runs.items():
         run = attempts[-1]
-        summary = f"{run.status}. {headline(run)}".strip()
-        title, page = f"Run of {run.recipe}: {run.status}", at.run_page(session_id, run_id)
+        summary = f"{run.outcome}. {headline(run)}".strip()
+        title, page = f"Run of {run.recipe}: {run.outcome}", at.run_page(session_id, run_id)
         yield _Entry(run_id, title, page, run.ended, summary, "run")
 
 

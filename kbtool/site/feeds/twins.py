@@ -102,7 +102,7 @@ def _twins(index: Index) -> Iterator[Twin]:
         yield _twin(
             index, "run", run_id, f"Run {run_id}", at.run_page(session_id, run_id), run,
             RunDerived(headline=headline(run), attempts=len(attempts)),
-            date=day_of(run), status=run.status,
+            date=day_of(run), status=run.outcome,
         )  # fmt: skip
 
 

@@ -208,7 +208,7 @@ def _so_far(quiet: int, every: int) -> str:
 def _cut_short(group: Group) -> str:
     """That the run did not come to its end, and how many cases it left beside those it timed."""
     run, missed = group.run, group.result.not_reached
-    if run.status == "passed":
+    if run.status in {"passed", "noisy"}:  # that it was noisy stands where the ratio would
         return ""
     left = muted(f"{missed} more not reached") if missed else ""
     return f" <br>{chip(run.status)} {left}".rstrip()
@@ -241,7 +241,7 @@ def _runs(index: Index) -> str:
             index.link(at.run_page(run.session, run.id), at.HOME, code(run.id)),
             nowrap(instant(run.started)),
             inline(run.machine.card or run.machine.cpu),
-            chip(run.status),
+            chip(run.outcome),
             inline(clipped(headline(run), 160)) or "–",
         ]
         for run in runs

@@ -59,6 +59,8 @@ def _pages(source: Source) -> Iterator[Page]:
 PAGES = Pages(_pages, at.KERNELS, "Kernels")
 
 
+_ENDED = frozenset(("passed", "noisy", "failed"))
+"""How a run ends that came to its end."""
 _MOST_RUNS = 40
 """The most rows in the table of the newest runs."""
 
@@ -204,8 +206,7 @@ def _newest(index: Index, runs: Sequence[Run], here: str) -> list[str]:
     found: dict[tuple[object, ...], list[Run]] = {}
     for run in runs:
         known = found.setdefault((run.recipe, *_where(run), tuple(_set(index, run))), [])
-        ended = run.status in {"passed", "failed"}
-        if not known or (ended and not any(r.status in {"passed", "failed"} for r in known)):
+        if not known or (run.status in _ENDED and not any(r.status in _ENDED for r in known)):
             known.append(run)
     if not found:
         return []
@@ -217,7 +218,7 @@ def _newest(index: Index, runs: Sequence[Run], here: str) -> list[str]:
             index.link(at.recipe_page(run.recipe), here, inline(run.recipe)),
             inline(clipped(", ".join(f"{name}={value}" for name, value in _set(index, run)), 100)),
             inline(_where(run)[1]),
-            chip(run.status) + _age(index, run),
+            chip(run.outcome) + _age(index, run),
             inline(clipped(headline(run))),
         ]
         for run in shown
@@ -309,9 +310,9 @@ def _run(index: Index, run: Run, here: str) -> str:
 
 def _why(run: Run, kind: str) -> str:
     for step in run.steps:
-        if step.kind == kind and step.status != "passed":
+        if step.kind == kind and step.outcome != "passed":
             message = f": {inline(step.message)}" if step.message else ""
-            return f"the step of the newest run is {inline(step.status)}{message}"
+            return f"the step of the newest run is {inline(step.outcome)}{message}"
     return f"no run had a {kind} step"
 
 

@@ -48,7 +48,7 @@ def listing(index: Index) -> str:
         runs = index.runs_of(recipe=name)
         newest = (
             index.link(at.run_page(runs[0].session, runs[0].id), at.RECIPES, code(runs[0].id))
-            + f" {chip(runs[0].status)}"
+            + f" {chip(runs[0].outcome)}"
             if runs
             else "never run"
         )

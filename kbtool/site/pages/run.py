@@ -63,7 +63,7 @@ def rows(index: Index, runs: Sequence[Run], here: str) -> str:
                 index.link(at.recipe_page(run.recipe), here, inline(run.recipe)),
                 _session(index, run, here),
                 inline(run.machine.card or run.machine.cpu),
-                chip(run.status),
+                chip(run.outcome),
                 inline(clipped(headline(run))) or "–",
             ]
             for run in runs
@@ -87,7 +87,7 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
             crumb(here, at.RUNS, "Runs", run.id),
             facts(
                 [
-                    ("Status", chip(run.status)),
+                    ("Status", chip(run.outcome)),
                     ("Recipe", index.link(at.recipe_page(run.recipe), here, inline(run.recipe))),
                     ("Kernel", index.link(at.kernel_page(run.kernel), here) if run.kernel else ""),
                     ("Session", _session(index, run, here)),
@@ -162,7 +162,7 @@ def _steps(index: Index, run: Run, here: str) -> str:
         [
             str(number),
             f"[{inline(step.title)}](#step-{number})" if has_section(step) else inline(step.title),
-            chip(step.status),
+            chip(step.outcome),
             seconds(step.seconds),
             f"{seconds(step.expected_seconds)} ({step.expected_from})",
             optional(step.message),
@@ -261,7 +261,7 @@ def _attempts(attempts: Sequence[Run]) -> str:
     if len(attempts) < 2:
         return ""
     lines = [
-        [str(run.attempt), instant(run.started), chip(run.status), inline(headline(run)) or "–"]
+        [str(run.attempt), instant(run.started), chip(run.outcome), inline(headline(run)) or "–"]
         for run in attempts
     ]
     header = ["Attempt", "Began", "Status", "Result"]

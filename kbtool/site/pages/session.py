@@ -142,7 +142,7 @@ def _summary(index: Index, session: Session, here: str) -> str:
     money = stated([session]) if session.costs else ""
     met = [index.bugs[session.id, bug.id] for bug in session.bugs]
     is_open = sum(case.is_open for case in met)
-    runs = Counter[str](run.status for run in index.runs_of(session=session.id))
+    runs = Counter[str](run.outcome for run in index.runs_of(session=session.id))
     verdicts = Counter[str](
         row.verdict for one in session.measurements for row in one.rows if row.verdict
     )
@@ -278,7 +278,7 @@ def _runs(index: Index, session: Session, here: str) -> str:
         [
             index.link(at.run_page(run.session, run.id), here, code(run.id)),
             index.link(at.recipe_page(run.recipe), here, inline(run.recipe)),
-            chip(run.status),
+            chip(run.outcome),
             inline(headline(run)),
         ]
         for run in index.runs_of(session=session.id)

@@ -51,7 +51,8 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
         ]
 
     def run(self, step: BenchmarkStep, context: Context) -> Outcome:
-        """Fails if a case is wrong after timing or faster than the machine's ceiling allows."""
+        """Fails if a case is wrong after timing or faster than the machine's ceiling allows; noisy
+        if others were busy meanwhile and no case is wrong."""
         named = [name for name in context.variants(step.variants) if name is not None]
         refusal = context.gate([None, *named])
         if refusal is not None:
@@ -82,14 +83,13 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
             return failure
         result = timing.with_rule(BenchmarkResult.model_validate(measured))
         refused = [case for case in result.cases if case.refused]
-        if refused:
-            first = f"{refused[0].name}: {refused[0].refused}"
-            return Outcome(
-                "failed",
-                f"{len(refused)} of {many(len(result.cases), 'figure')} refused: {first}",
-                result, first,
-            )  # fmt: skip
-        return Outcome("passed", report.headline(result), result)
+        if not refused:
+            return Outcome(result.step_status, report.headline(result), result)
+        first = f"{refused[0].name}: {refused[0].refused}"
+        message = f"{len(refused)} of {many(len(result.cases), 'figure')} refused: {first}"
+        if result.step_status == "noisy":
+            return Outcome("noisy", f"{result.noise}; {message}", result)
+        return Outcome(result.step_status, message, result, first)
 
     def found(self, result: BenchmarkResult, status: StepStatus) -> str:
         """The speed beside the baseline."""

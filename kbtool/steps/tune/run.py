@@ -29,7 +29,8 @@ class Tune(StepKind[TuneStep, TuneResult]):
         ]
 
     def run(self, step: TuneStep, context: Context) -> Outcome:
-        """Passes whether another setting is faster or not; fails if a setting's output is wrong."""
+        """Passes whether another setting is faster or not; fails if a setting's output is wrong;
+        noisy if others were busy meanwhile."""
         variants = _variants(step, context)
         refusal = context.gate(variants)
         if refusal is not None:
@@ -69,8 +70,8 @@ class Tune(StepKind[TuneStep, TuneResult]):
         if wrong:
             first = f"{wrong[0].name} with {wrong[0].best}: {wrong[0].wrong}"
             message = f"{many(len(wrong), 'setting')} wrong: {first}"
-            return Outcome("failed", message, result, first)
-        return Outcome("passed", report.headline(result), result)
+            return Outcome(result.step_status, message, result, first)
+        return Outcome(result.step_status, report.headline(result), result)
 
     def report(self, result: TuneResult, invocation: Invocation) -> Sequence[str | Table]:
         """See ``report``."""
