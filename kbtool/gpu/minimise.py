@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from kbtool.gpu.compare import RULE, compare_all
+from kbtool.gpu.context import context_lost
 from kbtool.gpu.harness import Harness, HarnessError, Inputs
 from kbtool.gpu.shrink import Case, Search, Shrinker, State, Verdict
 from kbtool.gpu.validate import case_seed, validate_case
@@ -116,13 +117,13 @@ class Prober:
                 # Errors of the operator are part of the verdict. An error here comes from the
                 # reference, which rejects the case, or from a lost context.
                 message = f"{type(error).__name__}: {error}"
-                lost = self._lost()
+                lost = context_lost(self.device)
                 return Verdict(
                     state="fails" if lost else "refused", message=message, seed=seed, fatal=lost
                 )
             if not result.passed:
                 raised = not result.outputs
-                lost = raised and self._lost()
+                lost = raised and context_lost(self.device)
                 return Verdict(
                     state="raises" if raised and not lost else "fails",
                     message=result.message or "",
@@ -135,16 +136,6 @@ class Prober:
         return validate_case(
             self.harness, case_set, case, device=self.device, seed=seed, variant=self.variant
         )
-
-    def _lost(self) -> bool:
-        """Whether the device can no longer run anything."""
-        if self.device.type != "cuda":
-            return False
-        try:
-            torch.cuda.synchronize()
-        except RuntimeError:
-            return True
-        return False
 
     def result(self, case_set: str, case: Case) -> CaseResult:
         """A failing case as a record, with the errors of its outputs if there are any."""
@@ -209,7 +200,7 @@ class Prober:
                 outputs.update(compare_all(self.harness, inputs, out, reference, yardstick))
             except Exception as error:
                 message = f"raised {type(error).__name__}: {error}"
-                return Verdict(state="fails", message=message, fatal=self._lost())
+                return Verdict(state="fails", message=message, fatal=context_lost(self.device))
             wrong = [
                 f"{key}: {output.message}" for key, output in outputs.items() if not output.passed
             ]

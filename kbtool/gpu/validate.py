@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from kbtool.gpu.compare import RULE, compare_all, same_bits
+from kbtool.gpu.context import context_lost, finish
 from kbtool.gpu.harness import Harness, HarnessError
 from kbtool.model.kernel import GIVEN, without_name
 from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
@@ -70,7 +71,11 @@ def validate_case(
     seed: int,
     variant: str | None = None,
 ) -> CaseResult:
-    """Validate one case: compare a call into NaN-filled buffers, a repeat and a plain call."""
+    """Validate one case: compare a call into NaN-filled buffers, a repeat and a plain call.
+
+    Raises:
+        RuntimeError: the call ended the CUDA context, so no later case can run here.
+    """
     name = str(case["name"])
 
     def result(
@@ -101,9 +106,12 @@ def validate_case(
     yardstick = _outputs("baseline", harness.baseline(inputs))
     try:
         first, second, plain = called(poison=True), called(poison=True), called(poison=False)
+        finish(device)
     except torch.OutOfMemoryError:
         raise  # not the kernel's fault
     except Exception as error:
+        if context_lost(device):
+            raise
         return result(False, message=f"the call raised {type(error).__name__}: {error}")
     _check_harness(name, reference, yardstick, first, plain)
     outputs = compare_all(harness, inputs, first, reference, yardstick)

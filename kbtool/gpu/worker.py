@@ -3,9 +3,10 @@
 It reads one JSON request on stdin and writes JSON lines to the descriptor in ``KBTOOL_EVENTS``:
 ``progress`` with the result of each case; ``peer`` with a name before a peer's code runs, and with
 null before the kernel's own code runs; ``identity`` with what was read, once everything is loaded
-and again after the task; at the end ``result``, ``unavailable``, ``refused`` or ``failed``. Under a
-profiler or sanitizer, which may not pass stdin and descriptors on, the only argument names a file
-with the request, and events are lines of stdout that begin with ``EVENT``.
+and again after the task; at the end ``result``, ``unavailable``, ``refused``, ``failed`` or, if the
+kernel ended the CUDA context, ``crashed``. Under a profiler or sanitizer, which may not pass stdin
+and descriptors on, the only argument names a file with the request, and events are lines of stdout
+that begin with ``EVENT``.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ def _work(task: Task, send: Send) -> tuple[str, dict[str, Any]]:
 def _run(task: Task, send: Send, seal: Seal) -> tuple[str, dict[str, Any]]:
     import torch
 
+    from kbtool.gpu.context import context_lost
     from kbtool.gpu.harness import HarnessError, load_harness, load_module
     from kbtool.gpu.seal import ChangedError
 
@@ -104,6 +106,10 @@ def _run(task: Task, send: Send, seal: Seal) -> tuple[str, dict[str, Any]]:
     except torch.OutOfMemoryError as error:
         return "unavailable", {"message": f"the device has too little memory: {error}"}
     except (Exception, SystemExit) as error:
+        if context_lost(task.torch_device):
+            traceback.print_exc()
+            what = str(error).partition("\n")[0]
+            return "crashed", {"message": f"the CUDA context was lost: {what}", "error": what}
         place = _place_in(Path(task.harness), error)
         if place is None:
             raise

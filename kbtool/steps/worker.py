@@ -27,7 +27,7 @@ from kbtool.steps.base import Context, Outcome
 from kbtool.store.lock import LockTimeoutError, lock
 from kbtool.store.private import private_folder
 
-_LAST = frozenset(("result", "unavailable", "refused", "failed"))
+_LAST = frozenset(("result", "unavailable", "refused", "failed", "crashed"))
 """The final events of a worker."""
 
 
@@ -155,9 +155,9 @@ def worker_failure(event: dict[str, Any], done: Completed, doing: str) -> Outcom
         return Outcome("timeout", f"stopped after {done.seconds:.0f} s{where}", output=done.output)
     if event["event"] in {"unavailable", "refused"}:
         return Outcome(event["event"], event["message"], output=done.output)
-    if event["event"] == "failed":
+    if event["event"] in {"failed", "crashed"}:
         message = f"{event['message']}{where}"
-        return Outcome("failed", message, error=event.get("error"), output=done.output)
+        return Outcome(event["event"], message, error=event.get("error"), output=done.output)
     if done.died:
         return Outcome(
             "failed",

@@ -209,7 +209,7 @@ class Trial:
     def _control(self, variant: str | None) -> ValidationResult | Outcome:
         """Validate the unmodified library; returns an outcome if a case is wrong."""
         library = _Library(self.plan.library, self.built.sha256)
-        event, done = self._validate(library, variant, lambda _: None)
+        event, done = self._validate(library, variant, self.context.remaining, lambda _: None)
         failure = worker_failure(event, done, "validating the library without bugs")
         if failure is not None:
             return failure
@@ -240,14 +240,14 @@ class Trial:
             else:
                 profiles[numbers[event["case"]]] = event["errors"]
 
-        event, done = self._validate(library, mutant.variant, on_event)
+        limit = float(self.step.limit.minutes * 60)
+        event, done = self._validate(library, mutant.variant, limit, on_event)
         if done.timed_out and not self.context.remaining:
             raise TimeUpError
-        limit = float(self.step.limit.minutes * 60)
         if event["event"] in {"unavailable", "failed"}:
             unjudged = event["message"]
         elif tells_nothing(done, time.monotonic() - last_heard, limit):
-            unjudged = self._how_it_ended(numbers, len(cases), done)
+            unjudged = self._how_it_ended(numbers, len(cases), done, event)
         else:
             unjudged = None
         if unjudged is not None:
@@ -266,7 +266,7 @@ class Trial:
                 # The case under way is the one that ended the process.
                 killed_by.append(numbers[len(cases)])
                 over.append(numbers[len(cases)])
-            messages.append(self._how_it_ended(numbers, len(cases), done))
+            messages.append(self._how_it_ended(numbers, len(cases), done, event))
         return MutantResult(
             bug=bug,
             mutant=mutant,
@@ -284,6 +284,7 @@ class Trial:
         self,
         library: _Library,
         variant: str | None,
+        limit: float,
         on_event: Callable[[dict[str, Any]], None],
     ) -> tuple[dict[str, Any], Completed]:
         """Run the cases in their own process, so that a CUDA error does not affect others."""
@@ -305,7 +306,7 @@ class Trial:
             return run_worker(
                 request,
                 self.context,
-                timeout=min(float(self.step.limit.minutes * 60), self.context.remaining),
+                timeout=min(limit, self.context.remaining),
                 env=place,
                 on_event=on_event,
                 on_tick=self._tick,
@@ -322,8 +323,12 @@ class Trial:
         case_set, case = self.cases[number]
         return f"{case_set}/{case['name']}"
 
-    def _how_it_ended(self, numbers: list[int], done: int, process: Completed) -> str:
+    def _how_it_ended(
+        self, numbers: list[int], done: int, process: Completed, event: dict[str, Any]
+    ) -> str:
         where = self._name(numbers[done]) if done < len(numbers) else "after the last case"
+        if event["event"] == "crashed":
+            return f"{where}: {event['message']}"
         if process.timed_out:
             return f"{where}: did not end within {self.step.limit}"
         if process.died:
