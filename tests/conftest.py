@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import signal
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from hypothesis import settings
 from site_html import Site, read_site
 
 from kbtool.store.lock import lock
+from kbtool.store.turn import VARIABLE
 
 # No test is timed: a machine that others use too is slow at times.
 settings.register_profile("kbtool", deadline=None)
@@ -36,6 +38,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # it. readline sets it behind os.environ, so pop alone does not reach it.
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")
+
+# Benchmarks of the tests wait for each other, and for nobody else on this machine.
+_LOCKS = tempfile.TemporaryDirectory(prefix="kbtool-locks-")
+os.environ.setdefault(VARIABLE, _LOCKS.name)
 
 FIXTURES = Path(__file__).parent / "fixtures"
 REPOSITORY = Path(__file__).parent.parent

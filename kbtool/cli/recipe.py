@@ -119,6 +119,13 @@ def recipes(ctx: click.Context, as_json: bool) -> None:
     help="Print what each step would do, and do none of it.",
 )
 @click.option(
+    "--wait/--no-wait",
+    default=True,
+    show_default=True,
+    help="Wait to measure until no other run does, on this machine's processor or on its card. With"
+    " --no-wait such a step is noisy (exit status 75) and names the other run.",
+)
+@click.option(
     "--progress",
     type=click.Choice(["auto", "tty", "plain", "quiet", "rawjson"]),
     default="auto",
@@ -136,6 +143,7 @@ def run_recipe(
     force: bool,
     resume: str | None,
     dry_run: bool,
+    wait: bool,
     progress: Any,
     verbose: bool,
     as_json: bool,
@@ -181,7 +189,7 @@ def run_recipe(
         bound, parameters = recipe.bind(values)
     except ValueError as error:
         raise UsageError(_first_problem(error)) from None
-    job = Job(base, pattern, bound, parameters, probe_machine())
+    job = Job(base, pattern, bound, parameters, probe_machine(), wait)
     wanted = earlier.session if earlier else _wanted(base, session_name, force)
     if dry_run:
         steps = list(plan(job))

@@ -23,9 +23,9 @@ StepStatus = Literal[
     "passed", "noisy", "failed", "unavailable", "refused", "timeout", "interrupted", "crashed",
     "not-run",
 ]  # fmt: skip
-"""passed; noisy: others were busy on the machine meanwhile, so the times prove nothing; failed: a
-finding; unavailable: the machine lacks something; refused: a gate was shut; timeout; interrupted:
-Ctrl-C or a signal; crashed: a bug in kbtool or in the harness; not-run."""
+"""passed; noisy: others were busy on the machine, so the times prove nothing, or none were taken;
+failed: a finding; unavailable: the machine lacks something; refused: a gate was shut; timeout;
+interrupted: Ctrl-C or a signal; crashed: a bug in kbtool or in the harness; not-run."""
 
 RunStatus = Literal["passed", "noisy", "failed", "unavailable", "timeout", "interrupted", "crashed"]
 
@@ -208,12 +208,10 @@ class Run(Model):
         passed: list[ValidationResult] = []
         for step in self.steps:
             result = step.result
-            if step.status == "noisy" and (result is None or result.noise is None):
-                raise ValueError(
-                    f"step {step.id}: noisy, although nothing says that others were busy"
-                )
             if result is None:
                 continue
+            if step.status == "noisy" and result.noise is None:
+                raise ValueError(f"step {step.id}: noisy, although its times are not")
             if step.status == "passed" and result.fault is not None:
                 raise ValueError(f"step {step.id}: passed, although {result.fault}")
             if step.status == "passed" and isinstance(result, ValidationResult):

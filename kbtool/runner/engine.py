@@ -38,6 +38,7 @@ from kbtool.steps import KINDS
 from kbtool.steps.base import Context, Outcome
 from kbtool.store.repository import repository_state
 from kbtool.store.tree import KnowledgeBase
+from kbtool.store.turn import BusyError
 from kbtool.store.write import write_atomic, write_new
 
 JOURNAL_SECONDS = 5.0
@@ -54,6 +55,8 @@ class Job:
     """With its parameters bound."""
     parameters: dict[str, str]
     machine: MachineInfo
+    wait: bool = True
+    """Whether a step that measures waits for another run that does."""
 
 
 def make_context(job: Job) -> Context:
@@ -65,6 +68,7 @@ def make_context(job: Job) -> Context:
         root=job.base.root,
         kernel=kernel.record if kernel else None,
         machine=job.machine,
+        wait=job.wait,
         seed=secrets.randbelow(2**31 - 1) + 1,
         identity=Identity(problem=job.base.digests([kernel.path])) if kernel else Identity(),
         mutants=_mutants(job) if any(s.kind == "mutants" for s in job.recipe.steps) else [],
@@ -163,6 +167,7 @@ class _Execution:
         self.session = session
         self.repository = repository_state(job.base.root)
         self.id = resumption.run.id if resumption else _run_id(self.started, job.recipe.name)
+        self.context.run = self.id
         self.attempt = resumption.run.attempt + 1 if resumption else 1
         kept = resumption.kept if resumption else {}
         runs = past_runs(job.base, job.recipe.name, job.parameters, job.machine)
@@ -222,6 +227,7 @@ class _Execution:
         clock = time.monotonic()
         timeout = float(step.timeout.minutes * 60)
         self.context.deadline = clock + timeout
+        self.context.waited = 0.0
         self.context.on_found = lambda result: self._found(index, result)
         outcome = self._outcome(step)
         text = outcome.symptoms
@@ -232,7 +238,7 @@ class _Execution:
         found = None if outcome.status == "refused" else self.found
         ended = begun.model_copy(
             update={"status": outcome.status, "message": outcome.message, "error": outcome.error,
-                    "seconds": round(time.monotonic() - clock, 3),
+                    "seconds": round(time.monotonic() - clock - self.context.waited, 3),
                     "result": outcome.result or found,
                     "patterns": [match.pattern.id for match in matches]}
         )  # fmt: skip
@@ -249,6 +255,8 @@ class _Execution:
             return KINDS[step.kind].run(step, self.context)
         except KeyboardInterrupt:
             return Outcome("interrupted", "interrupted; its processes were stopped")
+        except BusyError as error:
+            return Outcome("noisy", str(error))
         except MachineError as error:
             return Outcome("unavailable", str(error))
         except UserError as error:

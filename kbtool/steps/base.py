@@ -72,6 +72,17 @@ class Context:
     """The kernel's mutants, each with the bug that it puts back: SESSION#bugs.ID."""
     deadline: float = 0.0
     """When the step is stopped, by ``time.monotonic``."""
+    run: str = "without a record"
+    """The id of the run, for those who wait for it."""
+    wait: bool = True
+    """Whether a step that measures waits for another run that does."""
+    waited: float = 0.0
+    """Seconds that the step has waited for other runs: they are none of its time."""
+
+    def waited_for(self, seconds: float) -> None:
+        """Put off the deadline by a wait for another run."""
+        self.deadline += seconds
+        self.waited += seconds
 
     def hold(self, identity: Identity) -> None:
         """Keep what a worker has read: later workers must read the same."""

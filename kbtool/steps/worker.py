@@ -8,7 +8,8 @@ import os
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,8 +25,7 @@ from kbtool.model.kinds.build import BuildResult
 from kbtool.model.kinds.tune import TuneResult
 from kbtool.model.kinds.validate import ValidationResult
 from kbtool.steps.base import Context, Outcome
-from kbtool.store.lock import LockTimeoutError, lock
-from kbtool.store.private import private_folder
+from kbtool.store.turn import turn
 
 _LAST = frozenset(("result", "unavailable", "refused", "failed", "crashed"))
 """The final events of a worker."""
@@ -174,39 +174,41 @@ def worker_failure(event: dict[str, Any], done: Completed, doing: str) -> Outcom
     )
 
 
-def run_alone(
+@contextlib.contextmanager
+def alone(request: Mapping[str, Any], context: Context) -> Iterator[None]:
+    """The turn of a step that measures times: two at once disturb each other.
+
+    The time of the wait is none of the step's.
+
+    Raises:
+        BusyError: another run has the turn, and this one does not wait.
+    """
+    begun = time.monotonic()
+    with turn(
+        card_uuid() if request.get("device") == "cuda" else None,
+        context.run,
+        wait=context.wait,
+        on_wait=lambda who: context.on_waiting(f"{who}, which measures on this machine"),
+        on_tick=context.on_tick,
+    ):
+        context.waited_for(time.monotonic() - begun)
+        yield
+
+
+def measure(
     request: dict[str, Any],
     context: Context,
     doing: str,
     on_event: Callable[[dict[str, Any]], None],
     on_tick: Callable[[], None] | None = None,
 ) -> tuple[Any, Outcome | None]:
-    """``run_worker`` under a lock, for workers that measure times: two at once disturb each other.
+    """``run_worker`` for a worker that measures times; to be called ``alone``.
 
     Returns:
         The worker's result, or the outcome if it returned none.
     """
-    with contextlib.ExitStack() as held:
-        try:
-            own = private_folder(context.root, "locks") / "benchmark.lock"
-            for path in [own, *_card_lock(request)]:
-                held.enter_context(
-                    lock(
-                        path,
-                        on_wait=lambda: context.on_waiting("another benchmark on this machine"),
-                        timeout=context.remaining,
-                    )
-                )
-        except LockTimeoutError:
-            return None, Outcome("timeout", "another benchmark kept this machine busy")
-        event, done = run_worker(request, context, on_event=on_event, on_tick=on_tick)
+    event, done = run_worker(request, context, on_event=on_event, on_tick=on_tick)
     return event.get("result"), worker_failure(event, done, doing)
-
-
-def _card_lock(request: Mapping[str, Any]) -> list[Path]:
-    """The lock of a card, shared by all checkouts of the same user."""
-    card = card_uuid() if request.get("device") == "cuda" else None
-    return [Path(tempfile.gettempdir()) / f"kbtool-{os.getuid()}-{card}.lock"] if card else []
 
 
 R = TypeVar("R", ValidationResult, BenchmarkResult, TuneResult)

@@ -206,7 +206,7 @@ DIED = Outcome("failed", "the process was killed by SIGFPE while benchmarking", 
 def time_with(
     worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Any, Outcome | None]:
-    monkeypatch.setattr(benchmark, "run_alone", worker)
+    monkeypatch.setattr(benchmark, "measure", worker)
     context = Context(root=tmp_path, kernel=None, machine=probe_machine(), seed=1)
     cases = [("s", {"name": name}) for name in "abc"]
     return benchmark._Timing({"cases": cases}, context).run()

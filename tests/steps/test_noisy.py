@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import getpass
 import json
+import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,9 +26,10 @@ from kbtool.model.kinds import StepSpec
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.validate import CaseResult, ValidationResult
 from kbtool.model.run import MachineInfo, Run
-from kbtool.steps import KINDS
+from kbtool.steps import KINDS, worker
 from kbtool.steps.base import Context
 from kbtool.steps.benchmark import run as benchmark
+from kbtool.store.turn import VARIABLE, turn
 
 SHA = "0" * 64
 READ_GB_S = 23.7
@@ -81,10 +87,8 @@ BUSY = {"others_busy": 0.35}
 def test_noise_makes_a_step_noisy_and_never_a_wrong_result_right(
     context, monkeypatch, result, status, said
 ):
-    def run_alone(*_: Any) -> Any:
-        return result.model_dump(mode="json"), None
-
-    monkeypatch.setattr(benchmark, "run_alone", run_alone)
+    said_by_a_worker = result.model_dump(mode="json"), None
+    monkeypatch.setattr(benchmark, "measure", lambda *_: said_by_a_worker)
     common = {"id": "s", "title": "S", "expected": "1 s", "timeout": "1 min"}
     spec = {**common, "kind": "benchmark", "case_sets": "s"}
     outcome = KINDS["benchmark"].run(TypeAdapter(StepSpec).validate_python(spec), context)
@@ -107,13 +111,14 @@ def record(step: dict[str, Any], result: BenchmarkResult | None, **more: Any) ->
     return {**RUN, "steps": steps, **more}
 
 
-def test_a_noisy_step_makes_a_noisy_run_and_needs_noise():
+def test_a_noisy_step_makes_a_noisy_run_and_has_no_quiet_times():
     noisy = {"status": "noisy"}
     run = Run.model_validate(record(noisy, measured(**BUSY), **noisy))
     assert run.outcome == run.steps[-1].outcome == "noisy"
-    for result in (measured(), None):
-        with pytest.raises(ValidationError, match="noisy, although nothing says that others"):
-            Run.model_validate(record(noisy, result, **noisy))
+    unmeasured = Run.model_validate(record(noisy, None, **noisy))
+    assert unmeasured.outcome == "noisy"
+    with pytest.raises(ValidationError, match="noisy, although its times are not"):
+        Run.model_validate(record(noisy, measured(), **noisy))
     with pytest.raises(ValidationError, match="its steps make it crashed or noisy"):
         Run.model_validate(record(noisy, measured(**BUSY)))
 
@@ -159,3 +164,55 @@ def test_a_benchmark_on_a_busy_machine_is_noisy_and_can_be_measured_again(
     told = json.loads(resumed.out)
     assert "validate: passed in attempt 1, kept" in resumed.err
     came_to_its_end(Run.model_validate({k: told[k] for k in Run.model_fields}), resumed)
+
+
+def test_a_benchmark_waits_for_another_run_or_says_which_it_did_not_wait_for(
+    second_kernel_base, kbtool, monkeypatch, tmp_path
+):
+    env = {VARIABLE: str(tmp_path)}
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    with turn(None, "theirs", wait=False, on_wait=print, on_tick=lambda: None):
+        done = kbtool("run-recipe", "add", "--no-wait", root=second_kernel_base, env=env)
+    assert done.code == 75, done.err
+    (path,) = second_kernel_base.glob("sessions/*/runs/*.json")
+    run = Run.model_validate_json(path.read_bytes())
+    assert [step.status for step in run.steps] == ["passed", "passed", "passed", "noisy"]
+    (said,) = (run.steps[3].message,)
+    assert f"run theirs of {getpass.getuser()} (pid {os.getpid()}, since " in said
+    assert "nothing was measured, as --no-wait says" in said
+    assert kbtool("check", root=second_kernel_base).code == 0
+    end = threading.Event()
+
+    def hold() -> None:
+        with turn(None, "theirs", wait=False, on_wait=print, on_tick=lambda: None):
+            end.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    threading.Timer(10, end.set).start()
+    resumed = kbtool(
+        "run-recipe", "--resume", run.id, "--progress", "plain", root=second_kernel_base, env=env
+    )
+    holder.join()
+    assert "benchmark: waiting for run theirs of " in resumed.err
+    latest = Run.model_validate_json(path.with_suffix(".2.json").read_bytes())
+    came_to_its_end(latest, resumed)
+
+
+def test_the_time_of_a_wait_is_none_of_the_steps(context, monkeypatch, tmp_path):
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    context.deadline = before = time.monotonic() + 60
+    ticks: list[int] = []
+    with contextlib.ExitStack() as theirs:
+        theirs.enter_context(turn(None, "theirs", wait=False, on_wait=print, on_tick=lambda: None))
+
+        def tick() -> None:
+            ticks.append(1)
+            if len(ticks) == 2:
+                theirs.close()
+
+        context.on_tick = tick
+        with worker.alone({"device": "cpu"}, context):
+            pass
+    assert context.waited > 0.1
+    assert context.deadline == pytest.approx(before + context.waited)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,10 +18,8 @@ from kbtool.model.kinds.tune import TuneCase, TuneResult
 from kbtool.model.kinds.validate import CaseResult, ValidationResult
 from kbtool.model.run import MachineInfo
 from kbtool.steps import KINDS
-from kbtool.steps import worker as steps_worker
 from kbtool.steps.base import Context
 from kbtool.steps.tune import run as tune
-from kbtool.store.lock import lock
 
 MANIFEST = Path(__file__).parents[2] / "kernels" / "split_k_attention" / "kernel.yaml"
 SHA = "0" * 64
@@ -60,7 +56,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the worker is asked; it finds 2 splits twice as fast as 1, or what ``wrong`` says."""
     asked: dict[str, Any] = {"wrong": None, "others_busy": 0.0}
 
-    def run_alone(request: dict[str, Any], context: Context, doing: str, on_event: Any) -> Any:
+    def measure(request: dict[str, Any], context: Context, doing: str, on_event: Any) -> Any:
         asked.update(request)
         times = {"1": timing([2e-6] * 3), "2": timing([1e-6] * 3)}
         cases = [
@@ -77,7 +73,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         on_event({"part": result.model_dump(mode="json"), "done": 1, "total": 1})
         return result.model_dump(mode="json"), None
 
-    monkeypatch.setattr(tune, "run_alone", run_alone)
+    monkeypatch.setattr(tune, "measure", measure)
     return asked
 
 
@@ -104,47 +100,11 @@ def test_on_a_busy_machine_no_setting_is_named_the_best(context, worker):
     assert KINDS["tune"].run(step(), context).status == "failed"
 
 
-def test_two_that_time_wait_for_each_other(context, monkeypatch):
-    held = lock(context.root / ".kbtool" / "locks" / "benchmark.lock", timeout=1.0)
-    waited: list[str] = []
-    context.on_waiting = waited.append
-    context.deadline = time.monotonic() + 0.5
-    monkeypatch.setattr(
-        steps_worker, "run_worker", lambda *_, **__: pytest.fail("both timed at once")
-    )
-    monkeypatch.setattr(tune, "library_request", lambda *_: {})
-    with held:
-        outcome = KINDS["tune"].run(step(), context)
-    assert (outcome.status, waited) == ("timeout", ["another benchmark on this machine"])
-
-
 def test_a_wrong_setting_fails_the_step(context, worker):
     worker["wrong"] = "out: NaN"
     outcome = KINDS["tune"].run(step(), context)
     assert outcome.status == "failed"
     assert "1 setting wrong: Skv=100 with 2: out: NaN" in outcome.message
-
-
-def test_two_checkouts_that_time_on_one_card_wait_for_each_other(context, tmp_path, monkeypatch):
-    monkeypatch.setattr(steps_worker, "card_uuid", lambda: "1-2")
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(tune, "library_request", lambda *_: {"device": "cuda"})
-    timed: list[str] = []
-
-    def run_worker(request: Any, *_: Any, **__: Any) -> Any:
-        timed.append(request["device"])
-        return {"event": "failed", "message": "enough"}, SimpleNamespace(timed_out=False, output="")
-
-    monkeypatch.setattr(steps_worker, "run_worker", run_worker)
-    assert KINDS["tune"].run(step(), context).message == "enough"
-    (held,) = tmp_path.glob("kbtool-*-1-2.lock")
-    context.deadline = time.monotonic() + 0.5
-    with lock(held, timeout=1.0):
-        assert KINDS["tune"].run(step(), context).status == "timeout"
-        context.deadline = time.monotonic() + 60
-        monkeypatch.setattr(tune, "library_request", lambda *_: {"device": "cpu"})
-        assert KINDS["tune"].run(step(), context).message == "enough"
-    assert timed == ["cuda", "cpu"]
 
 
 @pytest.mark.parametrize("built", [False, True])

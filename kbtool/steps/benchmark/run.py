@@ -14,7 +14,7 @@ from kbtool.model.run import StepStatus
 from kbtool.model.words import many
 from kbtool.steps.base import Context, Invocation, Links, Outcome, StepKind, Table
 from kbtool.steps.benchmark import page, report
-from kbtool.steps.worker import library_request, run_alone, with_part
+from kbtool.steps.worker import alone, library_request, measure, with_part
 
 PEER_SECONDS = 300.0
 """The longest time of one call of a peer: its first call may compile for minutes."""
@@ -78,7 +78,8 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
             },
             context,
         )
-        measured, failure = timing.run()
+        with alone(timing.request, context):
+            measured, failure = timing.run()
         if failure is not None:
             return failure
         result = timing.with_rule(BenchmarkResult.model_validate(measured))
@@ -130,7 +131,7 @@ class _Timing:
                 "known": self.known and self.known.model_dump(mode="json"),
             }
             try:
-                measured, failure = run_alone(
+                measured, failure = measure(
                     request, self.context, "benchmarking", self._on_event, self._tick
                 )
             except _HangError:

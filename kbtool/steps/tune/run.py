@@ -10,7 +10,7 @@ from kbtool.model.kinds.tune import TuneResult, TuneStep
 from kbtool.model.words import many
 from kbtool.steps.base import Context, Invocation, Links, Outcome, StepKind, Table
 from kbtool.steps.tune import page, report
-from kbtool.steps.worker import library_request, run_alone, with_part
+from kbtool.steps.worker import alone, library_request, measure, with_part
 
 
 class Tune(StepKind[TuneStep, TuneResult]):
@@ -62,7 +62,8 @@ class Tune(StepKind[TuneStep, TuneResult]):
             "threads": context.machine.cores,
             "samples": step.samples,
         }
-        found, failure = run_alone(request, context, "tuning", on_event)
+        with alone(request, context):
+            found, failure = measure(request, context, "tuning", on_event)
         if failure is not None:
             return failure
         result = TuneResult.model_validate(found)
