@@ -11,20 +11,21 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any, Protocol, TypeVar
 
 import torch
 
 from kbtool.checks.ceiling import refusal
-from kbtool.gpu.compare import compare, compare_all
-from kbtool.gpu.harness import Harness, HarnessError, Inputs, error_scale_of, unknown_peer
+from kbtool.gpu.compare import Judge, is_plain
+from kbtool.gpu.harness import Harness, HarnessError, Inputs, unknown_peer
+from kbtool.gpu.unseen import Unseen
 from kbtool.gpu.validate import case_seed
 from kbtool.model.kernel import without_name
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
-from kbtool.model.kinds.validate import OutputError
 
 Calls = Mapping[str, Callable[[], Any] | str]
 """Arm → the call to time, or the reason why there is none."""
@@ -43,6 +44,13 @@ CHECKED = (
     " inputs, and the output is held against the reference"
 )
 """The part of a protocol that says how outputs are checked after timing."""
+UNSEEN = (
+    "once, before a round that is drawn, each arm of the library is timed with values that it has"
+    " not seen, written into the same memory; its output, copied when the clock stops, and that of"
+    " one more call over NaN are held against the reference of these values; a case is refused if"
+    " calls on unseen values take longer"
+)
+"""The part of a protocol that says how kept results are found."""
 
 
 @dataclass
@@ -59,6 +67,10 @@ class Timed:
     """The SM clock right after the timed samples."""
     plain_us: float | None = None
     """Time of the plain kernel alone. The ``between`` samples run each call behind one."""
+    drawn: dict[str, list[torch.Tensor]] = field(default_factory=dict)
+    """Arm → copies of its first output, from calls with the first unseen inputs."""
+    suspect: dict[str, str] = field(default_factory=dict)
+    """Arm → why its times do not count."""
 
 
 class Clock(Protocol):
@@ -77,10 +89,20 @@ class Clock(Protocol):
     def others_on_card(self) -> int | None:
         """How many other processes use the card for compute; ``None`` if unknown."""
 
-    def time(self, arms: Arms, least_bytes: int, on_arm: OnArm = silent) -> Timed:
-        """Time every arm. ``on_arm`` is called before every turn, outside of the timed part.
+    def time(
+        self,
+        arms: Arms,
+        least_bytes: int,
+        on_arm: OnArm = silent,
+        unseen: Unseen | None = None,
+    ) -> Timed:
+        """Time every arm.
 
-        ``least_bytes`` is the least memory traffic of one call.
+        Args:
+            arms: makes the arms.
+            least_bytes: the least memory traffic of one call.
+            on_arm: called before every turn, outside of the timed part.
+            unseen: finds arms that keep results. Default: none is looked for.
         """
 
 
@@ -135,7 +157,10 @@ def benchmark(
             subject=harness.SUBJECT,
             baseline=harness.BASELINE_ARM,
             variants=variants,
-            protocol=f"{clock.protocol}; {CHECKED}, as are all outputs of a call of the library",
+            protocol=(
+                f"{clock.protocol}; {CHECKED}, as are all outputs of a call of the library;"
+                f" {UNSEEN}"
+            ),
             cases=[
                 case.model_copy(
                     update={
@@ -204,22 +229,30 @@ def _time_case(
     left_out: Mapping[str, str],
     on_peer: Callable[[str | None], None],
 ) -> BenchmarkCase:
-    arms = _Arms(harness, case, clock.device, seed, variants, peers, left_out, on_peer)
+    library = {harness.SUBJECT: None, **{name: name for name in variants}}
+
+    def make(number: int) -> dict[str, Any]:
+        return harness.make_inputs(case, device=clock.device, seed=seed + number)
+
+    unseen = Unseen(make, library, Random(seed))
+    arms = _Arms(harness, make, unseen, clock.device, variants, peers, left_out, on_peer)
     work = harness.work(case)
-    timed = clock.time(arms, work["bytes"], arms.on_arm)
+    timed = clock.time(arms, work["bytes"], arms.on_arm, unseen)
     on_peer(None)
-    # Make the inputs again: an arm may have changed them.
-    inputs = arms.inputs(0)
-    ours = [name for name in variants if name in timed.timings]
-    library = {harness.SUBJECT: None, **{name: name for name in ours}}
-    reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
-    called = [
-        error
-        for variant in library.values()
-        for out in [harness.call(inputs, variant=variant, poison=True)]
-        for error in compare_all(harness, inputs, out, reference, yardstick).values()
-    ]
-    held = compare_first(harness, inputs, timed.outputs, reference, yardstick)
+    inputs = unseen.restored()
+    library = {name: named for name, named in library.items() if not named or name in timed.timings}
+    # The reference is made after every call: what a frame of its callers holds, a kernel can read.
+    called = [harness.call(inputs, variant=variant, poison=True) for variant in library.values()]
+    judge = Judge(harness, inputs)
+    errors = [error for out in called for error in judge.all(out).values()]
+    held = {name: judge.first(out) for name, out in timed.outputs.items()}
+    if timed.drawn:
+        judge = Judge(harness, unseen.first)
+    for name, outputs in timed.drawn.items():
+        for error in map(judge.first, outputs):
+            if held[name].passed and not error.passed:
+                told = f"with other values in the same memory, {error.message}"
+                held[name] = error.model_copy(update={"message": told})
     own = {name: held[name] for name in library if name in held}
     return BenchmarkCase(
         name=str(case["name"]),
@@ -228,9 +261,10 @@ def _time_case(
         arms=timed.timings,
         bytes=work["bytes"],
         flops=work["flops"],
-        rechecked=all(error.passed for error in (*called, *own.values())),
+        rechecked=all(error.passed for error in (*errors, *own.values())),
         peers={name: held[name] for name in peers if name in held},
         timed=own,
+        suspect=timed.suspect,
         plain_us=timed.plain_us,
         sm_clock_mhz=timed.sm_clock_mhz,
         absent=timed.absent,
@@ -246,23 +280,19 @@ class _Arms:
     def __init__(
         self,
         harness: Harness,
-        case: Mapping[str, Any],
+        make: Callable[[int], Inputs],
+        unseen: Unseen,
         device: torch.device,
-        seed: int,
         variants: list[str],
         peers: list[str],
         left_out: Mapping[str, str],
         on_peer: Callable[[str | None], None],
     ) -> None:
-        self._harness, self._case, self._device, self._seed = harness, case, device, seed
+        self._harness, self._make, self._unseen, self._device = harness, make, unseen, device
         self._variants, self._peers, self._on_peer = variants, peers, on_peer
         self._refused = dict(left_out)
         # The inputs of a case differ in values only: a peer that takes the first must take all.
         self._accepted: set[str] = set()
-
-    def inputs(self, number: int) -> dict[str, Any]:
-        """The inputs of this number."""
-        return self._harness.make_inputs(self._case, device=self._device, seed=self._seed + number)
 
     def on_arm(self, name: str) -> None:
         """Say whose code runs next."""
@@ -271,7 +301,9 @@ class _Arms:
     def __call__(self, number: int) -> Calls:
         """The arms with the inputs of this number."""
         self._on_peer(None)
-        inputs = self.inputs(number)
+        inputs = self._make(number)
+        if number == 0:
+            self._unseen.begin(inputs)
         calls = dict(self._harness.arms(inputs, self._variants))
         for name in self._peers:
             if name in self._refused:
@@ -287,26 +319,12 @@ class _Arms:
         return {**calls, **self._refused}
 
 
-def compare_first(
-    harness: Harness,
-    inputs: Inputs,
-    outputs: Mapping[str, torch.Tensor],
-    reference: Mapping[str, torch.Tensor],
-    yardstick: Mapping[str, torch.Tensor],
-) -> dict[str, OutputError]:
-    """Compare each arm's first output with the reference, as validation does."""
-    first = next(iter(reference))
-    error_scale = error_scale_of(harness, inputs).get(first)
-    return {
-        name: compare(out, reference[first], yardstick[first], error_scale)
-        for name, out in outputs.items()
-    }
-
-
 def _wrong(case: BenchmarkCase) -> str | None:
-    """The first wrong output of the library's own arms, as a message; ``None`` if all are right."""
-    wrong = [(arm, error) for arm, error in case.timed.items() if not error.passed]
-    return f"arm {wrong[0][0]} was wrong after timing: {wrong[0][1].message}" if wrong else None
+    """What is wrong with the first of the library's own arms that is; ``None`` if all are right."""
+    for arm, error in case.timed.items():
+        if not error.passed:
+            return f"arm {arm} was wrong after timing: {error.message}"
+    return next((f"arm {arm}: {why}" for arm, why in case.suspect.items()), None)
 
 
 def tried(
@@ -361,13 +379,18 @@ def first_output(arm: str, output: Any) -> torch.Tensor:
     """The first output in what an arm's call returned.
 
     Raises:
-        HarnessError: the call returned no tensor.
+        HarnessError: the call returned no tensor that holds its values.
     """
     first = output[0] if isinstance(output, tuple) and output else output
     if not isinstance(first, torch.Tensor):
         raise HarnessError(
             f"arm {arm!r} must return its first output, or a tuple that begins with it;"
             f" it returned {type(first).__name__}"
+        )
+    if not is_plain(first):
+        raise HarnessError(
+            f"arm {arm!r} must return a plain tensor; it returned a {type(first).__name__} on"
+            f" {first.device}"
         )
     return first
 

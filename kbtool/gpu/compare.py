@@ -66,6 +66,8 @@ def compare(
     def fail(message: str) -> OutputError:
         return OutputError(passed=False, error=None, bound=None, torch_error=None, message=message)
 
+    if not is_plain(out):
+        return fail(f"is a {type(out).__name__} on {out.device}, not a plain tensor")
     if out.shape != reference.shape:
         return fail(f"has shape {tuple(out.shape)}, not {tuple(reference.shape)}")
     if out.dtype != torch_out.dtype:
@@ -104,6 +106,27 @@ def compare(
     )
 
 
+class Judge:
+    """Holds outputs against the reference of the inputs that they were computed from."""
+
+    def __init__(self, harness: Harness, inputs: Inputs) -> None:
+        self._reference, self._baseline = harness.reference(inputs), harness.baseline(inputs)
+        self._error_scale = error_scale_of(harness, inputs)
+
+    def all(self, out: Mapping[str, Tensor]) -> dict[str, OutputError]:
+        """Compare every output."""
+        return {name: self._compare(name, out[name]) for name in self._reference}
+
+    def first(self, out: Tensor) -> OutputError:
+        """Compare the first output, which is what arms return."""
+        return self._compare(next(iter(self._reference)), out)
+
+    def _compare(self, name: str, out: Tensor) -> OutputError:
+        return compare(
+            out, self._reference[name], self._baseline[name], self._error_scale.get(name)
+        )
+
+
 def compare_all(
     harness: Harness,
     inputs: Inputs,
@@ -117,6 +140,11 @@ def compare_all(
         key: compare(out[key], exact, torch_out[key], error_scale.get(key))
         for key, exact in reference.items()
     }
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor holds its values: a subclass may compute them when it is looked at."""
+    return type(tensor) is Tensor and tensor.layout == torch.strided and not tensor.is_meta
 
 
 def same_bits(left: Tensor, right: Tensor) -> bool:

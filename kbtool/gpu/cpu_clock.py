@@ -7,14 +7,17 @@ order is reversed every other round, so that drift of the machine affects all ar
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from time import perf_counter  # by its name here: a kernel may replace that of the module
 from typing import Any
 
 import torch
 
 from kbtool.gpu.benchmark import Arms, OnArm, Timed, first_output, runnable, silent, timing
+from kbtool.gpu.unseen import PAIRS, Unseen, keeps_results
 
 WARMUP_ROUNDS = 3
 _FALLBACK_CACHE_BYTES = 64 << 20
@@ -41,9 +44,9 @@ class CpuClock:
         """The best of five reads of a buffer larger than every cache."""
         rates = []
         for _ in range(5):
-            started = time.perf_counter()
+            started = perf_counter()
             self._reader.sum()
-            rates.append(self._reader.nbytes / (time.perf_counter() - started) / 1e9)
+            rates.append(self._reader.nbytes / (perf_counter() - started) / 1e9)
         return max(rates)
 
     def sm_clock_mhz(self) -> int | None:
@@ -54,7 +57,13 @@ class CpuClock:
         """``None``: a CPU run uses no card."""
         return None
 
-    def time(self, arms: Arms, least_bytes: int, on_arm: OnArm = silent) -> Timed:
+    def time(
+        self,
+        arms: Arms,
+        least_bytes: int,
+        on_arm: OnArm = silent,
+        unseen: Unseen | None = None,
+    ) -> Timed:
         """Time every arm that takes the inputs."""
         calls, absent = runnable(arms(0))
 
@@ -62,7 +71,25 @@ class CpuClock:
             on_arm(arm)
             self._flush.sum()
 
-        seconds_of_arm = interleave(calls, self._samples, before)
+        def once(arm: str) -> float:
+            before(arm)
+            return _timed(calls[arm])[0]
+
+        found = _Found()
+        held = [arm for arm in calls if unseen and arm in unseen.arms]
+        drawn = unseen.random.randrange(1, self._samples) if unseen else None
+
+        def on_round(number: int) -> None:
+            if unseen and number == drawn:
+                for arm in held:
+                    on_arm(arm)
+                    found.draw(arm, calls[arm], unseen, partial(before, arm))
+
+        seconds_of_arm = interleave(calls, self._samples, before, on_round)
+        for arm in held:
+            assert unseen is not None
+            pairs = _pairs(partial(once, arm), unseen)
+            found.keep(arm, keeps_results(seconds_of_arm[arm], found.seconds[arm], pairs))
         outputs = {}
         for arm, call in calls.items():
             on_arm(arm)
@@ -70,22 +97,94 @@ class CpuClock:
             first_output(arm, call()).fill_(math.nan)
             outputs[arm] = first_output(arm, call()).clone()
         return Timed(
-            {arm: timing(seconds) for arm, seconds in seconds_of_arm.items()}, absent, outputs
+            {arm: timing(seconds) for arm, seconds in seconds_of_arm.items()},
+            absent,
+            outputs,
+            drawn=found.outputs,
+            suspect=found.suspect,
         )
 
 
+class _Found:
+    """What calls on unseen inputs show of each arm."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.outputs: dict[str, list[torch.Tensor]] = {}
+        self.suspect: dict[str, str] = {}
+
+    def draw(
+        self, arm: str, call: Callable[[], Any], unseen: Unseen, before: Callable[[], None]
+    ) -> None:
+        """Time a call on unseen inputs, and copy its output at once; then call over NaN."""
+        # Held until the end: where the arm has a buffer, it still holds the former result.
+        former = call()
+        with unseen.first_in_place():
+            before()
+            threads = _threads()
+            self.seconds[arm], output = _timed(call)
+            result = first_output(arm, output)
+            self.outputs[arm] = [result.clone()]
+            if left := len(_threads() - threads):
+                self.keep(arm, f"it left {left} threads at work when it returned")
+            result.fill_(math.nan)
+            self.outputs[arm].append(first_output(arm, call()).clone())
+        del former
+
+    def keep(self, arm: str, why: str | None) -> None:
+        """Note why the times of an arm do not count, unless something is noted already."""
+        if why is not None:
+            self.suspect.setdefault(arm, why)
+
+
+def _pairs(once: Callable[[], float], unseen: Unseen) -> Iterator[tuple[float, float]]:
+    """Seconds of a call on the former inputs, and of one on unseen inputs, several times."""
+    for _ in range(PAIRS):
+        once()  # what is kept may be the last result alone
+        seen = once()
+        with unseen.next_in_place():
+            other = once()
+        yield seen, other
+
+
+def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds of a call, and what it returned."""
+    started = perf_counter()
+    output = call()
+    return perf_counter() - started, output
+
+
+def _threads() -> set[str]:
+    """The threads of this process, C++'s too where there is a /proc."""
+    try:
+        return {task.name for task in Path("/proc/self/task").iterdir()}
+    except OSError:
+        return {str(thread.ident) for thread in threading.enumerate()}
+
+
 def interleave(
-    arms: Mapping[str, Callable[[], Any]], samples: int, before: Callable[[str], Any]
+    arms: Mapping[str, Callable[[], Any]],
+    samples: int,
+    before: Callable[[str], Any],
+    on_round: Callable[[int], None] = lambda number: None,
 ) -> dict[str, list[float]]:
-    """Seconds of single calls, each arm in turn. ``before(name)`` is called before each turn."""
+    """Seconds of single calls, each arm in turn.
+
+    Args:
+        arms: the calls.
+        samples: how many samples an arm.
+        before: called with the arm before each turn.
+        on_round: called with the number of a round before it; those to warm up are below 0.
+    """
     seconds: dict[str, list[float]] = {arm: [] for arm in arms}
     names = list(arms)
     for round_number in range(WARMUP_ROUNDS + samples):
+        on_round(round_number - WARMUP_ROUNDS)
         for arm in names if round_number % 2 else reversed(names):
             before(arm)
-            started = time.perf_counter()
+            started = perf_counter()
             arms[arm]()
-            elapsed = time.perf_counter() - started
+            elapsed = perf_counter() - started
             if round_number >= WARMUP_ROUNDS:
                 seconds[arm].append(elapsed)
     return seconds

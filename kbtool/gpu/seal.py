@@ -6,6 +6,9 @@ was loaded only to be timed was never validated.
 
 Out of sight are files that extensions open by themselves, and modules from outside the knowledge
 base, of which only the version is recorded.
+
+What times and judges must stay as it was before foreign code was imported (``originals``), and that
+code may not look at the frames of its callers, where expected outputs and the schedule lie.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from typing import Any, Literal
 
 import kbtool
 from kbtool.gpu.build_plan import sha256_of
-from kbtool.gpu.harness import UncachedLoader
+from kbtool.gpu.harness import Harness, UncachedLoader
+from kbtool.gpu.originals import Originals
 from kbtool.model.identity import Identity
 
 _SYSTEM = (
@@ -31,8 +35,18 @@ _SYSTEM = (
 )  # fmt: skip
 
 
+_LOOKS = frozenset(
+    [
+        "sys._getframe", "sys._current_frames", "sys.settrace", "sys.setprofile",
+        "gc.get_objects", "gc.get_referrers", "gc.get_referents",
+    ]
+)  # fmt: skip
+"""Events of Python that show frames, or what others hold."""
+_FRAMES = frozenset(("tb_frame", "gi_frame", "cr_frame", "ag_frame"))
+
+
 class ChangedError(Exception):
-    """A file is not what it was when the library was validated, or was not read then."""
+    """Something is not what it was when the library was validated, or was not read then."""
 
 
 class Seal:
@@ -62,12 +76,15 @@ class Seal:
         }
         self._libraries: dict[str, str] = {}
         self._reading: Literal["problem", "solution"] = "problem"
-        self._hashing = False
+        self._busy = False
+        self._originals: Originals | None = None
+        self._is_own: dict[str, bool] = {}
         self.refusal: str | None = None
         """Why the results of this process do not count; ``None`` if they do."""
 
     def begin(self) -> None:
         """Watch every file that is opened, and compile the knowledge base's modules from source."""
+        self._originals = Originals()
         sys.addaudithook(self._audit)
         place = sys.meta_path.index(PathFinder)
         sys.meta_path.insert(place, _FromSource(self))
@@ -103,6 +120,20 @@ class Seal:
             packages=_packages() if packages else {},
         )
 
+    def hold(self, harness: Harness) -> None:
+        """What the harness says to be right must stay too."""
+        if self._originals:
+            self._originals.hold(harness)
+
+    def look(self) -> None:
+        """Refuse the results of this process if what times or judges was replaced."""
+        replaced = self._originals and self._originals.replaced()
+        if replaced:
+            self._refuse(
+                f"{replaced} was replaced or set while the kernel's code ran; times and verdicts of"
+                " such a process do not count"
+            )
+
     def check(self) -> None:
         """Raise what was refused again: the harness may have caught it.
 
@@ -114,6 +145,7 @@ class Seal:
 
     def finish(self) -> Identity:
         """What was read in all; a package of another version than before is a refusal."""
+        self.look()
         found = self.identity(packages=True)
         for name, now in found.packages.items():
             before = self._known.packages.get(name, now)
@@ -138,7 +170,11 @@ class Seal:
         return any(map(path.is_relative_to, self._excluded))
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open" or self._hashing:
+        if self._busy:
+            return
+        if event in _LOOKS or (event == "object.__getattr__" and arguments[1] in _FRAMES):
+            self._refuse_to_show()
+        if event != "open":
             return
         path, mode, flags = arguments
         if isinstance(path, int) or path is None or _writes(mode, flags):
@@ -147,11 +183,11 @@ class Seal:
         name = self.name_of(path)
         if name is None or not Path(path).is_file():
             return
-        self._hashing = True
+        self._busy = True
         try:
             digest = sha256_of(Path(path))
         finally:
-            self._hashing = False
+            self._busy = False
         first = next((files[name] for files in self._files.values() if name in files), None)
         if first is None:
             self._files[self._reading][name] = digest
@@ -163,6 +199,26 @@ class Seal:
             )
             raise ChangedError(self.refusal)
         self._compare(name, known or digest, digest)
+
+    def _refuse_to_show(self) -> None:
+        """Refuse the results if the knowledge base's own code looks at frames; libraries do, to say
+        where a warning comes from."""
+        self._busy = True  # what follows looks at frames too
+        try:
+            frame = sys._getframe(2)
+            if frame.f_globals.get("__name__") in {"inspect", "traceback"} and frame.f_back:
+                frame = frame.f_back
+            file = frame.f_code.co_filename
+            if file not in self._is_own:
+                self._is_own[file] = self.name_of(file) is not None
+        finally:
+            self._busy = False
+        if self._is_own[file]:
+            self._refuse(
+                f"{self.name_of(file)} looks at the frames of its callers, which hold what is"
+                " expected of it"
+            )
+            raise ChangedError(self.refusal)
 
     def _compare(self, name: str, before: str, now: str) -> None:
         if before != now:

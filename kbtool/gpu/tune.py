@@ -13,10 +13,9 @@ from kbtool.gpu.benchmark import (
     Clock,
     OtherProcesses,
     Timed,
-    compare_first,
     more,
 )
-from kbtool.gpu.compare import compare_all
+from kbtool.gpu.compare import Judge
 from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs
 from kbtool.gpu.validate import case_seed
 from kbtool.model.kernel import without_name
@@ -122,12 +121,10 @@ def _tune_case(
         best = fastest_apart(own, last.timings)
     inputs = settings[best]
     out = harness.call(inputs, variant=variant, poison=True)
-    reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
-    outputs = {f"what was timed with {name}": last.outputs[name] for name in (own, best)}
-    errors = {
-        **compare_all(harness, inputs, out, reference, yardstick),
-        **compare_first(harness, inputs, outputs, reference, yardstick),
-    }
+    judge = Judge(harness, inputs)
+    errors = judge.all(out)
+    for name in (own, best):
+        errors[f"what was timed with {name}"] = judge.first(last.outputs[name])
     wrong = [f"{key}: {error.message}" for key, error in errors.items() if not error.passed]
     return TuneCase(
         name=str(case["name"]),

@@ -6,7 +6,8 @@ null before the kernel's own code runs; ``identity`` with what was read, once ev
 and again after the task; at the end ``result``, ``unavailable``, ``refused``, ``failed`` or, if the
 kernel ended the CUDA context, ``crashed``. Under a profiler or sanitizer, which may not pass stdin
 and descriptors on, the only argument names a file with the request, and events are lines of stdout
-that begin with ``EVENT``.
+that begin with ``EVENT``. Each event repeats the request's ``token``, which a kernel's code that
+writes to the same descriptor does not know.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ def main() -> int:
     descriptor = sys.stdout.fileno() if watched else int(os.environ["KBTOOL_EVENTS"])
     prefix = EVENT if watched else ""
     with os.fdopen(descriptor, "w", buffering=1) as events:
+        request = json.loads(Path(sys.argv[1]).read_bytes() if watched else sys.stdin.buffer.read())
+        token = request.pop("token")
 
         def send(event: str, **fields: Any) -> None:
-            events.write(prefix + json.dumps({"event": event, **fields}) + "\n")
+            events.write(prefix + json.dumps({"event": event, "token": token, **fields}) + "\n")
 
-        raw = Path(sys.argv[1]).read_bytes() if watched else sys.stdin.buffer.read()
         gc.disable()  # no import makes garbage worth a collection
-        event, fields = _work(_task(raw), send)
+        event, fields = _work(_task(request), send)
         send(event, **fields)
     return 0
 
@@ -64,6 +66,8 @@ def _work(task: Task, send: Send) -> tuple[str, dict[str, Any]]:
     seal.begin()
 
     def send_sealed(event: str, **fields: Any) -> None:
+        if event == "progress":
+            seal.look()
         seal.check()
         send(event, **fields)
 
@@ -93,6 +97,7 @@ def _run(task: Task, send: Send, seal: Seal) -> tuple[str, dict[str, Any]]:
             with seal.solution():
                 load_module(Path(task.interface), "kbtool_interface")
         harness = load_harness(Path(task.harness))
+        seal.hold(harness)
         send("identity", identity=seal.identity().model_dump())
         try:
             torch.zeros(1, device=task.device)
@@ -126,9 +131,8 @@ def _place_in(harness: Path, error: BaseException) -> str | None:
     return None
 
 
-def _task(raw: bytes) -> Task:
+def _task(fields: dict[str, Any]) -> Task:
     """The task of a request, which names its class as ``module:class``."""
-    fields = json.loads(raw)
     module, _, name = fields.pop("task").partition(":")
     task: type[Task] = getattr(importlib.import_module(module), name)
     return task.model_validate(fields)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import sys
 import sysconfig
 import tempfile
@@ -72,9 +73,15 @@ def run_worker(
     def report_progress(event: dict[str, Any]) -> None:
         context.on_progress(event["done"], event["total"], event["label"])
 
-    events = _Events(on_event or report_progress, on_line or context.on_line, context.hold)
+    token = secrets.token_hex(16)
+    events = _Events(token, on_event or report_progress, on_line or context.on_line, context.hold)
     data = json.dumps(
-        {**request, "root": str(context.root), "read_before": context.identity.model_dump()}
+        {
+            **request,
+            "token": token,
+            "root": str(context.root),
+            "read_before": context.identity.model_dump(),
+        }
     ).encode()
     with tempfile.NamedTemporaryFile(prefix="kbtool-request-") as file:
         if under:  # it may pass on neither its stdin nor the descriptor of the events
@@ -99,13 +106,16 @@ class _Events:
 
     def __init__(
         self,
+        token: str,
         on_event: Callable[[dict[str, Any]], None],
         on_line: Callable[[str], None],
         on_identity: Callable[[Identity], None],
     ) -> None:
+        self._token = token
         self._on_event, self._on_line, self._on_identity = on_event, on_line, on_identity
         self._last: dict[str, Any] = {"event": "none"}
         self._at: str | None = None
+        self._forged = False
 
     def read(self, raw: bytes) -> None:
         """An event, as the worker wrote it."""
@@ -113,7 +123,9 @@ class _Events:
             event = json.loads(raw)
         except ValueError:
             return  # the process died in the middle of a line
-        if event["event"] == "at":
+        if event.pop("token", None) != self._token:
+            self._forged = True
+        elif event["event"] == "at":
             self._at = event["label"]
         elif event["event"] == "identity":
             self._on_identity(Identity.model_validate(event["identity"]))
@@ -131,6 +143,9 @@ class _Events:
 
     def last(self) -> dict[str, Any]:
         """The last event, with what the worker was doing as ``at`` if it reported that."""
+        if self._forged:
+            forged = "the kernel's code wrote an event of its own, as if it were kbtool's"
+            return {"event": "refused", "message": forged}
         return {**self._last, "at": self._at} if self._at else self._last
 
 

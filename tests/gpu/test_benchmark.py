@@ -201,7 +201,7 @@ class Clock:
     def __init__(self, read_gb_s: float, sm_clock_mhz: int, others: Sequence[int] = ()) -> None:
         self.read_gb_s, self.clock, self.others = read_gb_s, sm_clock_mhz, list(others)
 
-    def time(self, arms: Any, least_bytes: int, on_arm: Any) -> Timed:
+    def time(self, arms: Any, least_bytes: int, on_arm: Any, unseen: Any = None) -> Timed:
         calls, absent = runnable(arms(0))
         outputs = {}
         for name, call in calls.items():

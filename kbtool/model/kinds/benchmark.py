@@ -57,6 +57,8 @@ class BenchmarkCase(Model):
     """Peer → its output against the reference, under the rule of validation."""
     timed: dict[str, OutputError] = {}
     """Arm of the library → the output of what was timed, likewise; empty in older records."""
+    suspect: dict[str, str] = {}
+    """Arm of the library → why its times are not what a user would meet."""
     plain_us: Microseconds | None = None
     """What the plain kernel of ``between_us`` takes in a chain of its own."""
     sm_clock_mhz: int | None = None
@@ -172,11 +174,14 @@ class BenchmarkResult(ResultBase):
     def step_status(self) -> Literal["passed", "noisy", "failed"]:
         """How a step with this result ends that reached all cases.
 
-        A wrong result is wrong on a busy machine too. A figure above the measured ceiling is not:
-        the ceiling may have been measured while others used the memory.
+        A wrong result is wrong on a busy machine too, and so is one that was kept. A figure above
+        the measured ceiling is not: the ceiling may have been measured while others used the
+        memory.
         """
         refused = [case for case in self.cases if case.refused]
-        if any(not case.rechecked or self.subject not in case.arms for case in refused):
+        if any(
+            not case.rechecked or case.suspect or self.subject not in case.arms for case in refused
+        ):
             return "failed"
         if self.noise:
             return "noisy"

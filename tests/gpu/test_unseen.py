@@ -1,0 +1,129 @@
+"""Unseen values in the memory of seen inputs, and what is made of the times of calls on them."""
+
+from __future__ import annotations
+
+import sys
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+
+from kbtool.gpu import compare
+from kbtool.gpu.harness import HarnessError
+from kbtool.gpu.originals import Originals
+from kbtool.gpu.unseen import PAIRS, Unseen, copied, keeps_results, write
+
+
+def made(number: int) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(number)
+    wide = torch.randn(2, 6, generator=generator)
+    return {
+        "strided": wide[:, ::2],
+        "expanded": torch.randn(1, 3, generator=generator).expand(4, 3),
+        "lengths": torch.randint(1, 9, (5,), generator=generator),
+        "scale": 0.5,
+    }
+
+
+def test_values_change_in_place_and_lengths_stay():
+    live, values = made(0), made(1)
+    places = {name: live[name].data_ptr() for name in ("strided", "expanded", "lengths")}
+    write(live, values)
+    assert torch.equal(live["strided"], values["strided"])
+    assert torch.equal(live["expanded"], values["expanded"])
+    assert torch.equal(live["lengths"], made(0)["lengths"])
+    assert places == {name: live[name].data_ptr() for name in places}
+
+
+def test_what_an_arm_did_to_the_inputs_is_kept_for_arms_and_undone_for_the_judge():
+    live = made(0)
+    unseen = Unseen(made, ["ours"], Random(0))
+    unseen.begin(live)
+    live["strided"].zero_()
+    live["lengths"].zero_()
+    with unseen.first_in_place():
+        assert torch.equal(live["strided"], unseen.first["strided"])
+    assert not live["strided"].any() and not live["lengths"].any()
+    live["scale"] = 0.1
+    restored = unseen.restored()
+    assert restored["scale"] == 0.5
+    for name in ("strided", "expanded", "lengths"):
+        assert torch.equal(restored[name], made(0)[name])
+
+
+def test_inputs_are_unseen_once():
+    live = made(0)
+    unseen = Unseen(made, ["ours"], Random(0))
+    unseen.begin(live)
+    seen = [copied(live)["strided"]]
+    for _ in range(3):
+        with unseen.next_in_place():
+            seen.append(copied(live)["strided"])
+    assert len({tuple(one.flatten().tolist()) for one in seen}) == 4
+
+
+def test_values_of_another_shape_are_a_fault_of_the_harness():
+    with pytest.raises(HarnessError, match=r"the shape \(2,\) with one seed and \(3,\) with an"):
+        write({"x": torch.zeros(2)}, {"x": torch.zeros(3)})
+
+
+def told(unseen: float, *pairs: tuple[float, float]) -> str | None:
+    return keeps_results([1e-6] * 20, unseen, iter(pairs))
+
+
+def test_results_are_kept_only_if_every_call_on_unseen_values_is_longer():
+    slow = [(1e-6, 3e-6)] * PAIRS
+    assert told(1.2e-6, *slow) is None
+    assert told(3e-6, *slow[1:], (1e-6, 1.2e-6)) is None
+    found = told(3e-6, *slow)
+    assert found == (
+        "its calls took 1 µs on inputs that it had seen and 3 µs on others:"
+        " it keeps results between calls"
+    )
+
+
+def test_a_machine_that_became_slower_accuses_nobody():
+    assert told(3e-6, *[(3e-6, 3.1e-6)] * PAIRS) is None
+
+
+def reference(inputs: Any) -> Any:
+    return helper(inputs)
+
+
+def helper(inputs: Any) -> Any:
+    return inputs
+
+
+def test_what_is_replaced_is_named(monkeypatch):
+    originals = Originals()
+    originals.hold(sys.modules[__name__])
+    assert originals.replaced() is None
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "allclose", lambda *_: True)
+        assert originals.replaced() == "torch.allclose"
+    with monkeypatch.context() as patched:
+        patched.setattr(compare.compare, "__code__", (lambda *_: None).__code__)
+        assert originals.replaced() == "kbtool.gpu.compare.compare"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    assert originals.replaced() == "torch.get_num_threads()"
+    torch.set_num_threads(threads)
+    assert originals.replaced() is None
+
+
+def test_a_function_that_the_reference_calls_must_stay(monkeypatch):
+    originals = Originals()
+    originals.hold(sys.modules[__name__])
+    assert originals.replaced() is None
+    monkeypatch.setattr(sys.modules[__name__], "helper", lambda inputs: None)
+    assert str(originals.replaced()).endswith("helper")
+
+
+def test_an_operator_of_torch_that_a_library_registers_anew_is_found():
+    originals = Originals()
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("equal", lambda one, other: True, "CPU", allow_override=True)
+    assert originals.replaced() == "torch's operator aten::equal"
+    library._destroy()
+    assert originals.replaced() is None
