@@ -1,4 +1,8 @@
-"""Run kbtool in a new process, forked instead of started: half a second less a command."""
+"""Run kbtool in a new process that is forked, not started: half a second less per command.
+
+The workers of such a command are forked too, which saves the two seconds of importing torch.
+``in_an_interpreter`` starts both as a user does.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,11 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
+from multiprocessing import forkserver
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest import mock
 
 from kbtool.cli.recipe import EXIT_CODES
 from kbtool.model.run import Run
@@ -44,8 +51,10 @@ def run(arguments: list[str], folder: Path, env: dict[str, str]) -> Result:
     """Run ``kbtool`` with these arguments in a folder, with these variables of the environment."""
     if any(name.startswith("PYTHON") for name in env):  # an interpreter reads them as it starts
         return in_an_interpreter(arguments, folder, env)
+    _start_server()
     with TemporaryDirectory() as captured:
-        command = SERVER.Process(target=_command, args=(arguments, folder, env, Path(captured)))
+        given = (arguments, folder, _environment(env), Path(captured))
+        command = SERVER.Process(target=_command, args=given)
         command.start()
         command.join(LIMIT_S)
         if command.is_alive():
@@ -62,7 +71,7 @@ def in_an_interpreter(arguments: list[str], folder: Path, env: dict[str, str]) -
     done = subprocess.run(
         [sys.executable, "-m", "kbtool", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **env},
+        env=_environment(env),
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -71,15 +80,30 @@ def in_an_interpreter(arguments: list[str], folder: Path, env: dict[str, str]) -
     return Result(done.returncode, done.stdout, done.stderr)
 
 
+def _environment(env: dict[str, str]) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(REPOSITORY), **env}
+
+
+@cache
+def _start_server() -> None:
+    # Python 3.11 does not hand sys.path to it, and it ignores a module that it cannot find.
+    path = os.pathsep.join([str(REPOSITORY), str(Path(__file__).parent)])
+    with mock.patch.dict(os.environ, PYTHONPATH=path):
+        forkserver.ensure_running()
+
+
 def _command(arguments: list[str], folder: Path, env: dict[str, str], captured: Path) -> None:
+    preloaded = sys.modules["commands_preloaded"]
     from kbtool.cli.main import main
 
     os.chdir(folder)
-    os.environ.update({"PYTHONPATH": str(REPOSITORY), **env})
+    os.environ.clear()
+    os.environ.update(env)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, name in ((1, "stdout"), (2, "stderr")):
         with (captured / str(number)).open("wb") as file:
             os.dup2(file.fileno(), number)
         setattr(sys, name, os.fdopen(number, "w", closefd=False))
     sys.argv = ["kbtool", *arguments]
+    preloaded.fork_workers()
     main(arguments)

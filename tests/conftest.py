@@ -161,10 +161,19 @@ def second_kernel_base(tmp_path: Path, build_cache: Path) -> Path:
 @pytest.fixture
 def kbtool(tmp_path: Path) -> Callable[..., Result]:
     """Run the command as a user does, in a process of its own."""
+    return _in_folder(tmp_path, commands.run)
 
+
+@pytest.fixture
+def started_kbtool(tmp_path: Path) -> Callable[..., Result]:
+    """``kbtool``, with the command and its workers started by an interpreter, not forked."""
+    return _in_folder(tmp_path, commands.in_an_interpreter)
+
+
+def _in_folder(folder: Path, start: Callable[..., Result]) -> Callable[..., Result]:
     def run(*arguments: str, root: Path | None = None, env: dict[str, str] | None = None) -> Result:
         given = [*(["--root", str(root)] if root else []), *arguments]
-        done = commands.run(given, tmp_path, env or {})
+        done = start(given, folder, env or {})
         assert "Traceback" not in done.err, done.err
         return done
 

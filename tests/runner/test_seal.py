@@ -60,6 +60,12 @@ class Attached:
 
 
 @pytest.fixture
+def kbtool(started_kbtool):
+    """Workers that an interpreter starts: a forked one has files open that it never opened."""
+    return started_kbtool
+
+
+@pytest.fixture
 def attached(second_kernel_base: Path) -> Attached:
     return Attached(second_kernel_base)
 
