@@ -13,10 +13,12 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from commands import came_to_its_end
 from knowledge import KERNEL, PATTERN, RECIPE, SESSION
 
 from kbtool.gpu import harness
 from kbtool.model.json_schema import MODELS, json_schema
+from kbtool.model.run import Run
 from kbtool.store.document import parse
 
 REPOSITORY = Path(__file__).parents[2]
@@ -205,8 +207,10 @@ def attached(kbtool, tmp_path, build_cache) -> Path:
 def test_what_the_guide_attaches_is_built_validated_and_timed(attached, kbtool):
     assert kbtool("check", root=attached).code == 0
     done = kbtool("run-recipe", "scaled-add", root=attached)
-    assert done.code == 0, done.err
-    assert "passed: 3 of 3 steps" in done.out
+    (path,) = attached.glob("sessions/*/runs/*.json")
+    run = Run.model_validate_json(path.read_bytes())
+    came_to_its_end(run, done)
+    assert run.status == "noisy" or "passed: 3 of 3 steps" in done.out
     assert "3 of 3 cases right" in done.err
     assert kbtool("check", root=attached).code == 0
 
@@ -252,9 +256,9 @@ def test_what_the_guide_attaches_is_built_validated_and_timed(attached, kbtool):
         ),
         (
             "run-recipe",
-            "binding.cpp",
-            "void scaled_add(const float*, const float*, float, float*, long);",
-            '#include "scaled_add.h"',
+            "kernel.yaml",
+            "[binding.cpp]",
+            "[binding.cpp, scaled_add.cpp]",
             "undefined reference to `scaled_add(",
         ),
         (
@@ -316,7 +320,7 @@ def test_what_the_guide_attaches_is_built_validated_and_timed(attached, kbtool):
             '    return {"out": out}',
             "small/one: the call changed its input x",
         ),
-        ("run-recipe", "scaled_add.h", "a * x[i]", "a * x[i] + y[i]", "2 of 3 cases wrong"),
+        ("run-recipe", "scaled_add.cpp", "a * x[i]", "a * x[i] + y[i]", "2 of 3 cases wrong"),
         (
             "run-recipe",
             "harness.py",
@@ -347,7 +351,8 @@ def test_what_goes_wrong_is_said_as_the_guide_has_it(
     path = attached / "kernels" / "scaled_add" / file
     path.write_text(path.read_text().replace(instead_of, put, 1))
     done = kbtool(command, *(["scaled-add"] if command == "run-recipe" else []), root=attached)
-    assert done.code == 1
+    # Such a figure on a busy machine says nothing of the harness: noisy.
+    assert done.code == 1 or (done.code == 75 and "ceiling" in told)
     assert told in done.out + done.err
     assert told in PAGE
 

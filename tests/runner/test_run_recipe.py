@@ -147,8 +147,8 @@ def test_a_compiler_that_is_not_there_says_what_to_install(monkeypatch):
 
 
 def test_a_wrong_kernel_is_a_finding_and_is_not_timed(second_kernel_base, kbtool):
-    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
-    header.write_text(header.read_text().replace("a * x[i] + y[i]", "a * x[i]"))
+    kernel = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
+    kernel.write_text(kernel.read_text().replace("a * x[i] + y[i]", "a * x[i]"))
     done = kbtool("run-recipe", "add", root=second_kernel_base)
     assert done.code == 1
     assert "2 of 3 cases wrong" in done.err
@@ -159,20 +159,20 @@ def test_a_wrong_kernel_is_a_finding_and_is_not_timed(second_kernel_base, kbtool
 
 
 def test_a_crash_in_the_kernel_is_a_finding(second_kernel_base, kbtool):
-    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    kernel = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
     broken = "{ *(volatile int*)8 = 0;"
-    header.write_text(header.read_text().replace("{\n  for", broken + "\n  for"))
+    kernel.write_text(kernel.read_text().replace("{\n  for", broken + "\n  for"))
     done = kbtool("run-recipe", "add", root=second_kernel_base)
     assert done.code == 1
     assert "SIGSEGV" in done.err
 
 
 def test_a_compile_error_is_told_with_the_pattern_that_knows_it(second_kernel_base, kbtool):
-    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
-    header.write_text(header.read_text().replace("a * x[i]", "b * x[i]"))
+    kernel = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
+    kernel.write_text(kernel.read_text().replace("a * x[i]", "b * x[i]"))
     done = kbtool("run-recipe", "add", root=second_kernel_base)
     assert done.code == 1
-    assert "scaled_add.h:5:" in done.err
+    assert "scaled_add.cpp:4:" in done.err
     assert "'b' was not declared" in done.err
     assert "P01 Try it knows this error: Declare it before it is used." in done.err
     (run,) = runs_of(second_kernel_base)
@@ -180,9 +180,9 @@ def test_a_compile_error_is_told_with_the_pattern_that_knows_it(second_kernel_ba
 
 
 def test_an_undefined_symbol_fails_the_link_and_is_named(second_kernel_base, kbtool):
-    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
-    header.write_text(header.read_text().replace("inline void", "float elsewhere();\ninline void")
-                      .replace("a * x[i]", "elsewhere() * x[i]"))  # fmt: skip
+    kernel = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
+    text = kernel.read_text().replace("a * x[i]", "elsewhere() * x[i]")
+    kernel.write_text(text.replace("void scaled_add", "float elsewhere();\nvoid scaled_add"))
     pattern = second_kernel_base / "patterns" / "P01.yaml"
     seen = "undefined reference"
     symptom = f"  - {{id: link, match: {seen}, example: {seen}, advice: Link.}}"
@@ -388,20 +388,20 @@ def test_resume_keeps_the_build_and_refuses_changed_sources(second_kernel_base, 
     (run,) = runs_of(second_kernel_base)
     assert [step.status for step in run.steps] == ["passed", "passed", "passed", "failed"]
     busy.unlink()
-    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
-    source = header.read_text()
-    header.write_text(source + "// changed\n")
+    kernel = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
+    source = kernel.read_text()
+    kernel.write_text(source + "// changed\n")
     refused = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
     assert refused.code == 2
-    assert "scaled_add.h has changed since run" in refused.err
-    header.write_text(source)
+    assert "scaled_add.cpp has changed since run" in refused.err
+    kernel.write_text(source)
     again = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
     came_to_its_end(next(r for r in runs_of(second_kernel_base) if r.attempt == 2), again)
     assert "validate: passed in attempt 1, kept" in again.err
 
 
 def test_a_kernel_found_wrong_is_run_anew_after_mending(second_kernel_base, kbtool):
-    source = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    source = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
     whole = source.read_text()
     settings = ("--set", "cases=small,large", "--set", "samples=5")
     source.write_text("oops\n" + whole)

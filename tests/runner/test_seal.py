@@ -106,7 +106,7 @@ def test_a_run_cut_short_goes_on_only_with_the_problem_that_it_began_with(
     (attached.folder / "helper.py").write_text(FAST)
     (attached.folder / "bounds.json").write_text("1")
     busy = tmp_path / "busy"
-    attached.edit("scaled_add.h", ("a * x[i] + y[i]", "a * x[i] - y[i]"))
+    attached.edit("scaled_add.cpp", ("a * x[i] + y[i]", "a * x[i] - y[i]"))
     attached.load("import helper\nopen(__file__.replace('harness.py', 'bounds.json')).read()\n")
     making = "def make_inputs(case, *, device, seed):\n"
     attached.edit(
@@ -191,8 +191,8 @@ def linked_library(folder: Path, value: int) -> None:
 def test_a_linked_library_is_part_of_what_is_measured(attached, kbtool, tmp_path):
     linked_library(tmp_path, 1)
     attached.edit(
-        "scaled_add.h",
-        ("inline void", 'extern "C" float factor();\ninline void'),
+        "scaled_add.cpp",
+        ("void scaled_add", 'extern "C" float factor();\nvoid scaled_add'),
         ("a * x[i]", "factor() * a * x[i]"),
     )
     flags = json.dumps([f"-L{tmp_path}", f"-Wl,-rpath,{tmp_path}", "-lfactor"])

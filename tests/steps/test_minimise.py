@@ -56,8 +56,8 @@ def again(out: str) -> list[str]:
 @pytest.fixture
 def faulty(second_kernel_base) -> Path:
     """The knowledge base of ``own`` and ``bare``, with a fault from the 65th element on."""
-    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
-    header.write_text(header.read_text().replace(RIGHT, f"if (i < 64) {RIGHT}; else out[i] = y[i]"))
+    kernel = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
+    kernel.write_text(kernel.read_text().replace(RIGHT, f"if (i < 64) {RIGHT}; else out[i] = y[i]"))
     pattern = second_kernel_base / "patterns" / "P01.yaml"
     pattern.write_text(pattern.read_text().rstrip() + OWN)
     return second_kernel_base
@@ -70,11 +70,11 @@ def minimise(second_kernel_base, kbtool):
     def run(
         fault: str | None = None, loop: str | None = None, **settings: str
     ) -> tuple[int, MinimiseResult | None, str]:
-        header: Path = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
-        text = header.read_text()
+        kernel: Path = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
+        text = kernel.read_text()
         assert fault is None or RIGHT in text
         text = text.replace(RIGHT, fault or RIGHT)
-        header.write_text(text.replace("{\n  for", "{\n" + (loop or "") + "\n  for"))
+        kernel.write_text(text.replace("{\n  for", "{\n" + (loop or "") + "\n  for"))
         given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         done = kbtool("run-recipe", "minimise", "--json", *given, root=second_kernel_base)
         step = json.loads(done.out)["steps"][1]
@@ -136,8 +136,8 @@ def test_the_values_tried_end_with_the_cases_allowed(minimise):
 
 
 def test_where_nothing_passes_the_values_tried_are_listed(second_kernel_base, kbtool):
-    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
-    header.write_text(header.read_text().replace(RIGHT, "out[i] = 9"))
+    kernel = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
+    kernel.write_text(kernel.read_text().replace(RIGHT, "out[i] = 9"))
     done = kbtool("run-recipe", "minimise", root=second_kernel_base)
     powers = "1–4, 8, 16, 32, 64, 128, 256, 512, 1024"
     assert (
@@ -220,8 +220,8 @@ def test_a_case_that_is_none_is_a_usage_error(second_kernel_base, kbtool):
 
 
 def test_the_report_says_what_to_look_at_and_how_to_run_it_again(second_kernel_base, kbtool):
-    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
-    header.write_text(header.read_text().replace(RIGHT, "out[i] = i < 7 ? a * x[i] + y[i] : y[i]"))
+    kernel = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
+    kernel.write_text(kernel.read_text().replace(RIGHT, "out[i] = i < 7 ? a * x[i] + y[i] : y[i]"))
     done = kbtool("run-recipe", "minimise", "--set", "seed=4", root=second_kernel_base)
     assert done.code == 1
     assert "  n fails from 8 on, passes up to 7; tried:" in done.out
@@ -233,7 +233,7 @@ def test_the_report_says_what_to_look_at_and_how_to_run_it_again(second_kernel_b
 def test_where_a_variant_has_no_parts_those_that_have_are_named(second_kernel_base, kbtool):
     folder = second_kernel_base / "kernels" / "scaled_add"
     put = {
-        "scaled_add.h": (RIGHT, "out[i] = i < 7 ? a * x[i] + y[i] : y[i]"),
+        "scaled_add.cpp": (RIGHT, "out[i] = i < 7 ? a * x[i] + y[i] : y[i]"),
         "kernel.yaml": (
             "0x020a000000000000]", "0x020a000000000000]\n    variants: {one: {}, two: {}}"
         ),
@@ -294,8 +294,8 @@ def test_a_case_of_a_set_is_taken_again_by_its_name_and_set(second_kernel_base, 
     folder = second_kernel_base / "kernels" / "scaled_add"
     manifest = (folder / "kernel.yaml").read_text()
     (folder / "kernel.yaml").write_text(manifest + "      - {name: one, n: 2}\n")
-    header = (folder / "scaled_add.h").read_text()
-    (folder / "scaled_add.h").write_text(header.replace(RIGHT, f"if (n != 2) {RIGHT}"))
+    kernel = folder / "scaled_add.cpp"
+    kernel.write_text(kernel.read_text().replace(RIGHT, f"if (n != 2) {RIGHT}"))
     done = kbtool("run-recipe", "minimise", "--json", "--set", "seed=8", root=second_kernel_base)
     first = MinimiseResult.model_validate(json.loads(done.out)["steps"][1]["result"])
     assert (first.smallest.case_set, first.smallest.name) == ("large", "one")
@@ -313,7 +313,7 @@ def test_the_recipes_of_the_guide_work(second_kernel_base, kbtool):
     (second_kernel_base / name).write_text(shown[name])
     bug = (
         "bugs:\n  - {id: wrong, title: It is wrong, status: fixed, mutants: [{id: no-sum,"
-        f" kernel: scaled_add, target: cpu, file: scaled_add.h, find: '{RIGHT}',"
+        f" kernel: scaled_add, target: cpu, file: scaled_add.cpp, find: '{RIGHT}',"
         " put: 'out[i] = a * x[i]'}]}\n"
     )
     folder = second_kernel_base / "sessions" / "2025-01-01-a"
@@ -329,8 +329,8 @@ def test_the_recipes_of_the_guide_work(second_kernel_base, kbtool):
     done = kbtool(*mutants, root=second_kernel_base)
     assert done.code == 0, done.err
     assert "no-sum" in done.out
-    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
-    header.write_text(header.read_text().replace(RIGHT, WHOLE))
+    kernel = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
+    kernel.write_text(kernel.read_text().replace(RIGHT, WHOLE))
     done = kbtool(*first, root=second_kernel_base)
     assert (done.code, "the smallest that still fails:\n  n=1\n" in done.out) == (1, True)
     for command in (again(done.out), one):

@@ -74,7 +74,7 @@ def put_back(root: Path, *names: str, find: str = LOOP, more: str = "") -> None:
             f"      - id: {name}",
             "        kernel: scaled_add",
             "        target: cpu",
-            "        file: scaled_add.h",
+            "        file: scaled_add.cpp",
             f"        find: {json.dumps(find)}",
             f"        put: {json.dumps(MUTANTS[name])}",
         ]
@@ -141,7 +141,7 @@ def specialise(root: Path) -> None:
     (folder / "large.cpp").write_text("int large() { return 1; }\n")
     part = "    specialisations: {ones: {without: [large.*], only: {n: ['1']}}}\n"
     manifest = (folder / "kernel.yaml").read_text()
-    manifest = manifest.replace("sources: [binding.cpp]", "sources: [binding.cpp, large.cpp]")
+    manifest = manifest.replace("scaled_add.cpp]", "scaled_add.cpp, large.cpp]")
     (folder / "kernel.yaml").write_text(manifest.replace("case_fields:", part + "case_fields:"))
 
 
@@ -203,7 +203,7 @@ def test_a_bug_in_what_is_not_built_is_not_judged(second_kernel_base, kbtool):
     specialise(second_kernel_base)
     put_back(second_kernel_base, "no-sum")
     session = second_kernel_base / "sessions/2025-01-01-a/session.yaml"
-    text = session.read_text().replace("file: scaled_add.h", "file: large.cpp")
+    text = session.read_text().replace("file: scaled_add.cpp", "file: large.cpp")
     find = json.dumps(LOOP)
     session.write_text(text.replace(f"find: {find}", 'find: "return 1;"'))
     chosen = ("--set", "specialisation=ones")
@@ -313,13 +313,13 @@ def test_a_text_that_is_gone_is_a_finding(second_kernel_base, kbtool):
     assert done.code == 1
     (one,) = mutants_of(second_kernel_base)[1].mutants
     assert one.verdict == "not-built"
-    assert one.message.startswith("scaled_add.h: the text to find is gone: 'for (int i = 0;'")
+    assert one.message.startswith("scaled_add.cpp: the text to find is gone: 'for (int i = 0;'")
 
 
 def test_a_library_that_is_wrong_without_any_bug_stops_it(second_kernel_base, kbtool):
     put_back(second_kernel_base, "same-thing", find="y[i];")
-    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
-    header.write_text(header.read_text().replace("a * x[i] + y[i];", "a * x[i] - y[i];"))
+    kernel = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
+    kernel.write_text(kernel.read_text().replace("a * x[i] + y[i];", "a * x[i] - y[i];"))
     done = kbtool("run-recipe", "mutants", root=second_kernel_base)
     assert done.code == 1
     assert "2 cases wrong without any bug put back" in done.err
