@@ -17,6 +17,7 @@ from kbtool.cli.common import (
 
 if TYPE_CHECKING:
     from kbtool.ledger.timings.verdict import Comparison
+    from kbtool.runner.pairs import Measured
     from kbtool.store.tree import KnowledgeBase
 
 EPILOG = """\b
@@ -27,6 +28,7 @@ Examples:
   kbtool compare fused wgmma                 two variants, at the newest commit that timed both
   kbtool compare last last/sdpa              the library and a peer, in the newest run
   kbtool compare H100 H200 --markdown
+  kbtool compare main HEAD --measure split-k --pairs 5 --set case_sets=quick
 
 \b
 A and B are each
@@ -48,8 +50,15 @@ unlike: their ratio is shown and not ranked. Times are between plain kernels whe
 them.
 
 \b
+With --measure RECIPE, A and B are commits. Each is checked out apart from your work tree, and the
+recipe runs on them in turn: A B, B A, A B, so that a machine that slows down slows both. Every run
+builds, validates and times, and is kept in the running session, or in a new one. The verdicts are
+of these runs alone. Both sides may be the same commit: that shows what the machine makes of no
+change at all. On a card, five pairs see a step of 3 %.
+
+\b
 Exit status: 0 done; 1 a case is slower by more than --fail-over, or nothing could be told;
-2 usage, or a name that fits nothing."""
+2 usage, or a name that fits nothing. If a run of --measure fails, its exit status."""
 
 
 class Percent(click.ParamType[float]):
@@ -78,6 +87,18 @@ class Percent(click.ParamType[float]):
     "--metric", type=click.Choice(["between", "chain"]),
     help="Compare by this time. Default: between plain kernels, else in a chain of own calls.",
 )  # fmt: skip
+@click.option(
+    "--measure", "recipe", metavar="RECIPE",
+    help="Run this recipe on both commits in turn, and compare these runs.",
+)  # fmt: skip
+@click.option(
+    "--pairs", type=click.IntRange(min=2), metavar="N", default=5, show_default=True,
+    help="With --measure: how often to run each commit.",
+)  # fmt: skip
+@click.option(
+    "--set", "settings", metavar="NAME=VALUE", multiple=True,
+    help="With --measure: set a parameter of the recipe; repeatable.",
+)  # fmt: skip
 @json_option
 @click.option(
     "--markdown", "as_markdown", is_flag=True, default=False, help="The table as Markdown."
@@ -85,7 +106,7 @@ class Percent(click.ParamType[float]):
 @click.pass_context
 def compare(
     ctx: click.Context, /, a: str, b: str, fail_over: float | None, metric: Any,
-    as_json: bool, as_markdown: bool,
+    recipe: str | None, pairs: int, settings: tuple[str, ...], as_json: bool, as_markdown: bool,
 ) -> None:  # fmt: skip
     """Say whether B is slower or faster than A, case by case."""
     from kbtool.ledger.timings import verdict
@@ -98,8 +119,18 @@ def compare(
             f"--fail-over {fail_over:g}%: a difference below {verdict.LEAST_PERCENT} % counts as"
             " none; give more"
         )
+    if settings and recipe is None:
+        raise UsageError("--set is a parameter of a recipe: name one with --measure")
     base = knowledge_base(ctx)
-    comparison = _compared(base, (a, b), metric)
+    stopped = 0
+    if recipe is None:
+        comparison = _compared(base, (a, b), metric)
+    else:
+        measured = _measured(base, (a, b), recipe, settings, pairs)
+        stopped, base = measured.stopped, knowledge_base(ctx)
+        if not all(measured.sides):
+            ctx.exit(stopped)
+        comparison = _of_runs(base, (a, b), measured.sides, metric)
     if as_json:
         print_json(verdict.as_json(comparison))
     elif as_markdown:
@@ -107,8 +138,8 @@ def compare(
     else:
         _print(comparison)
     warn_unreadable(base)
-    if fail_over is not None and comparison.is_past(fail_over):
-        ctx.exit(1)
+    if stopped or (fail_over is not None and comparison.is_past(fail_over)):
+        ctx.exit(stopped or 1)
 
 
 def _compared(base: KnowledgeBase, names: tuple[str, str], metric: Any) -> Comparison:
@@ -120,6 +151,70 @@ def _compared(base: KnowledgeBase, names: tuple[str, str], metric: Any) -> Compa
     every = newest_first(entry.record for entry in base.runs)
     first, second = sides(names, every, lambda name: commit_named(str(base.root), name))
     return compared(first, second, Spreads(every), metric)
+
+
+def _measured(
+    base: KnowledgeBase, names: tuple[str, str], recipe: str, settings: tuple[str, ...], pairs: int
+) -> Measured:
+    """Run the recipe on both commits in turn."""
+    import time
+
+    from kbtool.cli.recipe import session_to_append_to
+    from kbtool.model.errors import NotFoundError, RecordError
+    from kbtool.runner.pairs import measure_pairs
+    from kbtool.store.history import commit_named
+
+    first, second = (commit_named(str(base.root), name) for name in names)
+    for name, commit in zip(names, (first, second), strict=True):
+        if commit is None:
+            raise NotFoundError(f"git knows no commit {name!r}; --measure compares two commits")
+    assert first is not None and second is not None
+    start = time.monotonic()
+
+    def tell(done: int, side: int) -> None:
+        left = (time.monotonic() - start) / done * (2 * pairs - done) / 60 if done else None
+        took = f"; about {left:.0f} min left" if left else ""
+        commit = (first, second)[side]
+        click.echo(
+            f"run {done + 1} of {2 * pairs}: {'AB'[side]}, {names[side]} at {commit[:8]}{took}",
+            err=True,
+        )
+
+    measured = measure_pairs(
+        base.root,
+        (first, second),
+        [recipe, *(f"--set={setting}" for setting in settings)],
+        pairs=pairs,
+        session=session_to_append_to(base, None, force=False),
+        title=f"{names[1]} beside {names[0]}, measured in turn",
+        tell=tell,
+    )
+    if measured.intake.refused:
+        found = "; ".join(map(str, measured.intake.refused[:3]))
+        raise RecordError(f"the runs cannot be kept, and nothing is compared: {found}")
+    if measured.intake.session:
+        click.echo(f"session: kbtool session show {measured.intake.session}", err=True)
+    return measured
+
+
+def _of_runs(
+    base: KnowledgeBase, names: tuple[str, str], ids: tuple[list[str], list[str]], metric: Any
+) -> Comparison:
+    """Compare runs that were made in turn; noisy ones are left out."""
+    from kbtool.ledger.timings.sides import newest_first
+    from kbtool.ledger.timings.spread import Spreads
+    from kbtool.ledger.timings.verdict import Side
+    from kbtool.ledger.timings.verdict import compare as compared
+    from kbtool.model.errors import NotFoundError
+
+    every = newest_first(entry.record for entry in base.runs)
+    sides = []
+    for name, wanted in zip(names, ids, strict=True):
+        runs = [one for one in every if one.run.id in wanted]
+        if not runs:
+            raise NotFoundError(f"no run of {name} timed anything")
+        sides.append(Side(name, [one for one in runs if not one.noise] or runs))
+    return compared(sides[0], sides[1], Spreads(every), metric)
 
 
 def _print(comparison: Comparison) -> None:

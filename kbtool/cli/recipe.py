@@ -190,7 +190,7 @@ def run_recipe(
     except ValueError as error:
         raise UsageError(_first_problem(error)) from None
     job = Job(base, pattern, bound, parameters, probe_machine(), wait)
-    wanted = earlier.session if earlier else _wanted(base, session_name, force)
+    wanted = earlier.session if earlier else session_to_append_to(base, session_name, force=force)
     if dry_run:
         steps = list(plan(job))
         print_plan(job, steps, as_json)
@@ -274,7 +274,7 @@ def _first_problem(error: ValueError) -> str:
     return str(error)
 
 
-def _wanted(base: KnowledgeBase, name: str | None, force: bool) -> str | None:
+def session_to_append_to(base: KnowledgeBase, name: str | None, *, force: bool) -> str | None:
     """The id of the session to append to; ``None`` to create one for the run.
 
     Raises:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kbtool.model.errors import UsageError
 from kbtool.model.run import RepositoryState
 from kbtool.store.scan import EXCUSES, LEDGER
 
@@ -67,6 +69,37 @@ def files_at(root: Path, commit: str, paths: Iterable[str]) -> dict[str, bytes |
             raise LookupError(commit) from None
         above = Path(root).resolve().relative_to(Path(repo.working_dir).resolve())
         return {path: _content(tree, (above / path).as_posix()) for path in paths}
+
+
+@contextmanager
+def work_tree(root: Path, commit: str, folder: Path) -> Iterator[Path]:
+    """The folder ``root`` as it is at a commit, in a git work tree of its own.
+
+    Args:
+        root: a folder of a git repository.
+        commit: the commit's id.
+        folder: where to check it out; it is removed at the end.
+
+    Raises:
+        UsageError: git cannot check it out, or ``root`` did not exist there.
+    """
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    import git
+
+    try:
+        repo = git.Repo(root, search_parent_directories=True)
+        repo.git.worktree("add", "--detach", "--quiet", str(folder), commit)
+    except (git.GitError, OSError, ValueError) as error:
+        why = getattr(error, "stderr", "").strip() or type(error).__name__
+        raise UsageError(f"git cannot check out {commit[:12]}: {why}") from None
+    with repo:
+        try:
+            there = folder / Path(root).resolve().relative_to(Path(repo.working_dir).resolve())
+            if not there.is_dir():
+                raise UsageError(f"there is no knowledge base at commit {commit[:12]}")
+            yield there
+        finally:
+            repo.git.worktree("remove", "--force", str(folder))
 
 
 def _content(tree: Any, path: str) -> bytes | None:

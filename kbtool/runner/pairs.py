@@ -1,0 +1,120 @@
+"""Measure two commits in turn on this machine, so that what drifts meets both alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from kbtool.runner.intake import Intake, import_runs
+from kbtool.steps.worker import own_package
+from kbtool.store.private import build_cache, private_folder
+from kbtool.store.repository import work_tree
+
+
+@dataclass
+class Measured:
+    """What came of the runs."""
+
+    intake: Intake = field(default_factory=Intake)
+    """The runs as they are in the knowledge base."""
+    sides: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    """The ids of the runs of A and of B, which may be the same commit."""
+    stopped: int = 0
+    """The exit status of the run that ended the measurement; 0 if all were made."""
+
+
+def measure_pairs(
+    root: Path,
+    commits: tuple[str, str],
+    recipe: Sequence[str],
+    *,
+    pairs: int,
+    session: str | None,
+    title: str,
+    tell: Callable[[int, int], None],
+) -> Measured:
+    """Run a recipe on two commits in turn: A B, B A, A B, and so on.
+
+    Each run is one of ``kbtool run-recipe`` in a work tree of its commit, with the patterns, the
+    kernels and the harness of that commit and with this kbtool: it builds, validates and times. The
+    records go into one session of the knowledge base. After Ctrl-C those of the runs that ended do.
+
+    Args:
+        root: the knowledge base, in a git repository.
+        commits: the ids of A and B.
+        recipe: the recipe's name, and options of ``run-recipe`` for it.
+        pairs: how often to run each.
+        session: the session for the runs. Default: a new one with ``title``.
+        title: see ``session``.
+        tell: called before each run with the number of runs made and its side, 0 or 1.
+
+    Raises:
+        UsageError: a commit has no such knowledge base, or git cannot check it out.
+    """
+    measured = Measured()
+    with TemporaryDirectory(prefix="kbtool-pairs-") as folder:
+        files: list[Path] = []
+        with _work_trees(root, commits, Path(folder)) as trees:
+            try:
+                for number in range(2 * pairs):
+                    side = (number + number // 2) % 2
+                    tell(number, side)
+                    code, record = _run(trees[side], recipe)
+                    if record is not None:
+                        files.append(record)
+                        measured.sides[side].append(record.stem)
+                    if code not in (0, _NOISY):
+                        measured.stopped = code
+                        break
+            except KeyboardInterrupt:
+                measured.stopped = _INTERRUPTED
+            if files:
+                new = None if session else title
+                measured.intake = import_runs(root, files, session=session, new=new)
+    return measured
+
+
+_NOISY, _INTERRUPTED = 75, 4
+"""Exit statuses of ``run-recipe``. The times of a noisy run prove nothing; the next run's may."""
+
+
+@contextmanager
+def _work_trees(root: Path, commits: Sequence[str], folder: Path) -> Iterator[list[Path]]:
+    """The knowledge base at each commit, with the build cache of ``root``."""
+    cache = build_cache(root)
+    cache.mkdir(parents=True, exist_ok=True)
+    with (
+        work_tree(root, commits[0], folder / "A") as first,
+        work_tree(root, commits[1], folder / "B") as second,
+    ):
+        for tree in (first, second):
+            (tree / "sessions").mkdir(exist_ok=True)  # git has no empty folders
+            private_folder(tree, "locks")
+            build_cache(tree).symlink_to(cache.resolve())
+        yield [first, second]
+
+
+def _run(tree: Path, recipe: Sequence[str]) -> tuple[int, Path | None]:
+    """Run the recipe once; its exit status and the record, if it wrote one."""
+    command = [sys.executable, "-m", "kbtool", "--root", str(tree), "run-recipe", *recipe]
+    with subprocess.Popen(
+        [*command, "--session", "new", "--json"],
+        cwd=tree,
+        env={**os.environ, **own_package()},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            printed, _ = process.communicate()
+        except KeyboardInterrupt:
+            process.wait()  # the same Ctrl-C reached it, and it writes its record
+            raise
+    path = json.loads(printed)["path"] if printed else None
+    return process.returncode, tree / path if path else None

@@ -1,0 +1,105 @@
+"""``kbtool compare --measure``: a recipe on two commits in turn."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kbtool.model.run import Run
+
+Git = Callable[..., str]
+
+
+@pytest.fixture
+def commits(second_kernel_base: Path) -> tuple[Git, str, str]:
+    """Git in a knowledge base of two commits: in the second the kernel is slower."""
+
+    def git(*arguments: str) -> str:
+        identity = ("-c", "user.name=Marie", "-c", "user.email=marie@example.org")
+        return subprocess.run(
+            ["git", *identity, *arguments], cwd=second_kernel_base, check=True,
+            capture_output=True, text=True,
+        ).stdout.strip()  # fmt: skip
+
+    git("init", "--quiet", "--initial-branch=main")
+    (second_kernel_base / ".gitignore").write_text(".kbtool\n")
+    git("add", "--all")
+    git("commit", "--quiet", "--message", "first")
+    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    loop = "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + y[i];"
+    assert loop in header.read_text()
+    slow = f"for (volatile int again = 0; again < 9; again = again + 1) {{ {loop} }}"
+    header.write_text(header.read_text().replace(loop, slow))
+    git("commit", "--quiet", "--all", "--message", "second")
+    return git, git("rev-parse", "HEAD~1"), git("rev-parse", "HEAD")
+
+
+def runs_of(root: Path) -> list[Run]:
+    """The runs, in the order in which they were made."""
+    files = root.glob("sessions/*/runs/*.json")
+    return sorted((Run.model_validate_json(f.read_bytes()) for f in files), key=lambda r: r.started)
+
+
+def test_each_commit_is_built_validated_and_timed_in_turn(second_kernel_base, commits, kbtool):
+    git, first, second = commits
+    done = kbtool(
+        "compare", "HEAD~1", "main", "--measure", "add", "--pairs", "2", "--set", "samples=5",
+        "--json", root=second_kernel_base,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    runs = runs_of(second_kernel_base)
+    assert [run.repository.commit for run in runs] == [first, second, second, first]
+    assert [run.repository.dirty for run in runs] == [False] * 4
+    assert len({run.session for run in runs}) == 1
+    found = json.loads(done.out)
+    assert [(found[side]["commit"], sorted(found[side]["runs"])) for side in "ab"] == [
+        (first, sorted((runs[0].id, runs[3].id))),
+        (second, sorted((runs[1].id, runs[2].id))),
+    ]
+    # On a machine that others use the runs may prove nothing; then no ratio is given.
+    noisy = any(run.status == "noisy" for run in runs)
+    assert noisy or all(case["ratio"] > 2 for case in found["cases"])
+    assert f"run 3 of 4: B, main at {second[:8]}; about " in done.err
+    assert f"kbtool session show {runs[0].session}" in done.err
+    assert git("worktree", "list").count("\n") == 0
+    assert kbtool("check", root=second_kernel_base).code == 0
+
+
+def test_a_run_that_fails_ends_it_and_is_kept(second_kernel_base, commits, kbtool):
+    settings = ("--measure", "shell", "--pairs", "2", "--set", "code=raise SystemExit(7)")
+    done = kbtool("compare", "HEAD", "HEAD", *settings, root=second_kernel_base)
+    assert (done.code, done.out) == (1, "")
+    (run,) = runs_of(second_kernel_base)
+    assert run.status == "failed"
+
+
+def test_runs_that_time_nothing_are_no_comparison(second_kernel_base, commits, kbtool):
+    done = kbtool(
+        "compare", "HEAD~1", "HEAD", "--measure", "shell", "--pairs", "2", root=second_kernel_base
+    )
+    assert done.code == 2
+    assert done.err.splitlines()[-1] == "kbtool: no run of HEAD~1 timed anything"
+    assert len(runs_of(second_kernel_base)) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("last", "HEAD", "--measure", "shell"),
+         "git knows no commit 'last'; --measure compares two commits"),
+        (("HEAD~1", "HEAD", "--set", "a=1"),
+         "--set is a parameter of a recipe: name one with --measure"),
+        (("HEAD~1", "HEAD", "--measure", "shell", "--pairs", "1"), "--pairs"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_measured_is_refused(
+    second_kernel_base, commits, kbtool, arguments, message
+):
+    done = kbtool("compare", *arguments, root=second_kernel_base)
+    assert done.code == 2
+    assert message in done.err
+    assert runs_of(second_kernel_base) == []
