@@ -32,8 +32,8 @@ PATH = [path for path in sys.path if path and path not in os.environ["PYTHONPATH
 
 def _of_workers() -> dict[str, ModuleType]:
     """Import what every worker imports, and return all modules. Commands do not see torch."""
-    importlib.import_module("kbtool.gpu.seal")
-    importlib.import_module("torch")
+    for name in ("kbtool.gpu.seal", "kbtool.steps", "torch"):
+        importlib.import_module(name)
     modules = dict(sys.modules)
     for name in modules:
         if name.partition(".")[0] in {"torch", "functorch"}:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Result
 
-from kbtool.cli.main import run as kbtool
+from kbtool.cli.main import run as in_this_process
 from kbtool.gpu.benchmark import timing
 from kbtool.gpu.probe import probe_machine
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
@@ -51,7 +52,7 @@ def arms(inputs, variants=(), peers=()):
 
 
 def told(
-    base: Path, act: str, *, who: str = "rogue", at: int = 1, sizes: str = "(1000002,)"
+    base: Path, kbtool: Any, act: str, *, who: str = "rogue", at: int = 1, sizes: str = "(1000002,)"
 ) -> StepRecord:
     """The benchmark step of a run in which arm ``who`` does ``act`` from its call ``at`` on."""
     folder = base / "kernels" / "scaled_add"
@@ -60,9 +61,9 @@ def told(
     settings = f"\n\nWHO, ACT, AT, SIZES = {who!r}, {act}, {at}, {sizes}\n"
     with (folder / "harness.py").open("a") as file:
         file.write(PEERS_OF_A_KIND + settings)
-    kbtool(["--root", str(base), "run-recipe", "add"])
+    kbtool("run-recipe", "add", root=base)
     (path,) = base.glob("sessions/*/runs/*.json")
-    assert kbtool(["--root", str(base), "check"]) == 0
+    assert kbtool("check", root=base).code == 0
     return Run.model_validate_json(path.read_bytes()).steps[3]
 
 
@@ -74,9 +75,9 @@ def cases_of(step: StepRecord) -> list[BenchmarkCase]:
 
 
 @pytest.mark.parametrize("at", [1, 4])
-def test_a_peer_that_kills_its_process_is_left_out_of_that_case(second_kernel_base, at):
+def test_a_peer_that_kills_its_process_is_left_out_of_that_case(second_kernel_base, kbtool, at):
     """At its first call, and amid the timing."""
-    step = told(second_kernel_base, "_die", at=at)
+    step = told(second_kernel_base, kbtool, "_die", at=at)
     assert step.result is not None
     assert step.status == step.result.step_status != "failed", step.message
     first, second, third = cases_of(step)
@@ -86,9 +87,9 @@ def test_a_peer_that_kills_its_process_is_left_out_of_that_case(second_kernel_ba
     assert "of all that follow" in step.result.protocol
 
 
-def test_a_peer_that_goes_on_killing_is_left_out_of_the_rest(second_kernel_base):
+def test_a_peer_that_goes_on_killing_is_left_out_of_the_rest(second_kernel_base, kbtool):
     sizes = "(1000000, 1000002, 1000003)"
-    step = told(second_kernel_base, "_die", sizes=sizes)
+    step = told(second_kernel_base, kbtool, "_die", sizes=sizes)
     assert step.result is not None
     assert step.status == step.result.step_status != "failed", step.message
     reasons = [case.absent["rogue"] for case in cases_of(step)]
@@ -100,14 +101,17 @@ def test_a_peer_that_goes_on_killing_is_left_out_of_the_rest(second_kernel_base)
 
 
 def test_a_peer_that_hangs_is_left_out_of_that_case(second_kernel_base, monkeypatch):
+    def kbtool(*arguments: str, root: Path) -> Result:
+        return Result(in_this_process(["--root", str(root), *arguments]), "", "")
+
     monkeypatch.setattr(benchmark, "PEER_SECONDS", 3.0)
-    step = told(second_kernel_base, "lambda: time.sleep(100)", at=4)
+    step = told(second_kernel_base, kbtool, "lambda: time.sleep(100)", at=4)
     assert cases_of(step)[1].absent == {"rogue": "not back after 0.05 min"}
     assert step.seconds < 60
 
 
-def test_the_kernels_own_death_fails_the_step_at_once(second_kernel_base):
-    step = told(second_kernel_base, "_die", who="scaled_add", at=4)
+def test_the_kernels_own_death_fails_the_step_at_once(second_kernel_base, kbtool):
+    step = told(second_kernel_base, kbtool, "_die", who="scaled_add", at=4)
     assert step.status == "failed"
     assert step.message == "the process was killed by SIGFPE while benchmarking"
     assert isinstance(step.result, BenchmarkResult)
@@ -137,12 +141,12 @@ def arms(inputs, variants=(), peers=()):
     ],
 )
 def test_a_kernel_that_is_timed_otherwise_than_it_is_validated_is_refused(
-    second_kernel_base, instead, told
+    second_kernel_base, kbtool, instead, told
 ):
     """The operator is right; what is timed reads half of the inputs, or makes more of them."""
     with (second_kernel_base / "kernels" / "scaled_add" / "harness.py").open("a") as file:
         file.write(ELSE.replace("TIMED", instead))
-    assert kbtool(["--root", str(second_kernel_base), "run-recipe", "add"]) == 1
+    assert kbtool("run-recipe", "add", root=second_kernel_base).code == 1
     (path,) = second_kernel_base.glob("sessions/*/runs/*.json")
     step = Run.model_validate_json(path.read_bytes()).steps[3]
     assert step.status == "failed"
@@ -167,8 +171,8 @@ def test_a_usage_that_no_run_could_meet_is_told_by_the_dry_run(
     )
     recipes.write_text(text.replace("samples: {type", f"{more}\n      samples: {{type", 1))
     argv = ["--root", str(second_kernel_base), "run-recipe", "add", "--dry-run"]
-    assert kbtool(argv) == 0
-    assert kbtool([*argv, "--set", f"{name}={value}"]) == 2
+    assert in_this_process(argv) == 0
+    assert in_this_process([*argv, "--set", f"{name}={value}"]) == 2
     assert told in capsys.readouterr().err
 
 
