@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -84,6 +84,14 @@ class HarnessWithParts(Harness, Protocol):
         """Part → a function that runs the part alone on correct operands. It returns outputs,
         reference and baseline, each as the functions above do. Parts that cannot run alone are left
         out."""
+
+
+class HarnessWithNeighbours(Harness, Protocol):
+    """A harness that can make cases beside a listed one."""
+
+    def neighbours(self, case: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+        """Valid cases that differ from ``case`` a little: one more and one less of each size, other
+        strides. Each has every field of the manifest. The order must not change between calls."""
 
 
 class HarnessWithSettings(Harness, Protocol):

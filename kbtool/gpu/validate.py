@@ -13,6 +13,7 @@ from torch import Tensor
 from kbtool.gpu.compare import RULE, compare_all, same_bits
 from kbtool.gpu.context import context_lost, finish
 from kbtool.gpu.harness import Harness, HarnessError
+from kbtool.gpu.neighbours import Neighbour
 from kbtool.gpu.unseen import tensors
 from kbtool.model.kernel import GIVEN, without_name
 from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
@@ -31,6 +32,8 @@ def validate(
     device: torch.device,
     seed: int,
     variant: str | None = None,
+    neighbours: Sequence[Neighbour] = (),
+    no_neighbours: str | None = None,
     on_case: Callable[[int, ValidationResult], None],
     on_begin: Callable[[str], None] = lambda place: None,
 ) -> ValidationResult:
@@ -43,21 +46,25 @@ def validate(
         device: the device to run on.
         seed: seed of the run; each case derives its own.
         variant: variant of the operator. Default: the library chooses.
+        neighbours: cases beside the listed ones.
+        no_neighbours: why there are none, for the record.
         on_case: called after each case with the number of cases done and the latest result.
         on_begin: called with case set and case name before each case.
     """
 
     def of(results: list[CaseResult]) -> ValidationResult:
         return ValidationResult(
-            sha256=sha256, device=str(device), seed=seed, rule=RULE, cases=results
-        )
+            sha256=sha256, device=str(device), seed=seed, rule=RULE, cases=results,
+            no_neighbours=no_neighbours,
+        )  # fmt: skip
 
     results = []
-    for case_set, case in cases:
+    every = [(case_set, case, None) for case_set, case in cases]
+    for case_set, case, beside in [*every, *neighbours]:
         on_begin(f"{case_set}/{case['name']}")
         result = validate_case(harness, case_set, case, device=device, seed=seed, variant=variant)
-        results.append(result)
-        on_case(len(results), of([result]))
+        results.append(result.model_copy(update={"beside": beside}))
+        on_case(len(results), of(results[-1:]))
         if device.type == "cuda" and torch.cuda.memory_reserved(device) > _KEPT_BYTES:
             torch.cuda.empty_cache()  # other processes may validate on the same card
     return of(results)

@@ -334,6 +334,49 @@ def _kv_heads(inputs: Mapping[str, Any]) -> Iterator[tuple[int, int, Tensor, Ten
             yield b, h, k[b, h_kv, :length], v[b, h_kv, :length]
 
 
+# ---- cases beside a listed one ----
+
+_MOST_COLUMNS = 256
+_MOST_SPLITS = 1024
+_STRIDES = ("bhsd", "bshd", "bhds", "sliced", "offset", "padded", "padded_rows", "mixed")
+
+
+def neighbours(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One off each size, and the same values in other strides. What the case is named for stays:
+    its fill, and that lengths are given."""
+    B, H, Hkv, Sq, Skv, D = _sizes(case)
+    lengths, splits, layout = case["kv_lengths"], case["num_splits"], case["layout"]
+    if layout.startswith("far") or min(B, H, Sq, Skv) == 0:
+        return  # gigabytes, or nothing to be wrong in
+    least_keys = 1 if case["fill"] in {"random", "large_logits", "v_one"} else 8
+    for step in (-1, 1):
+        if Sq + step > 0:
+            yield {**case, "Sq": Sq + step}
+        if Skv + step >= least_keys:
+            clipped = lengths and [min(length, Skv + step) for length in lengths]
+            yield {**case, "Skv": Skv + step, "kv_lengths": clipped}
+        if 0 < D + step <= _MOST_COLUMNS:
+            yield {**case, "D": D + step}
+        if B + step > 0:
+            more = lengths and (lengths[:step] if step < 0 else [*lengths, max(lengths) // 2])
+            yield {**case, "B": B + step, "kv_lengths": more}
+        if Hkv + step > 0:
+            yield {**case, "H": H // Hkv * (Hkv + step), "Hkv": Hkv + step}
+        if H // Hkv + step > 0:
+            yield {**case, "H": H + step * Hkv}
+        if splits is not None and 0 < splits + step <= _MOST_SPLITS:
+            yield {**case, "num_splits": splits + step}
+        if lengths:
+            longest = lengths.index(max(lengths))
+            if 0 <= lengths[longest] + step <= Skv:
+                moved = [n + step * (b == longest) for b, n in enumerate(lengths)]
+                yield {**case, "kv_lengths": moved}
+    if layout != "expanded":
+        for other in _STRIDES:
+            if other != layout:
+                yield {**case, "layout": other}
+
+
 # ---- the operator under test ----
 
 

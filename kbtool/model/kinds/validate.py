@@ -25,7 +25,11 @@ class ValidateStep(StepBase):
     """Variants of the target to hold against it, separated by commas: default for the kernel's own
     choice, or names; all for both that and every variant that the build has."""
     seed: int = 0
-    """Seed of the inputs; 0 draws a fresh one, which the run records."""
+    """Seed of the inputs and of the neighbours; 0 draws a fresh one, which the run records."""
+    neighbours: Annotated[int, Field(ge=0)] = 8
+    """Cases to draw beside each case set and to hold against the reference too, so that a kernel
+    that is right only on the listed ones is found: one off each size, other strides. The function
+    `neighbours` of the harness makes them."""
 
 
 class OutputError(Model):
@@ -68,6 +72,8 @@ class CaseResult(Model):
     variant: str | None = None
     """The variant that was asked for; null leaves the choice to the kernel."""
     case: dict[str, Any]
+    beside: str | None = None
+    """Of a case that no set lists: the listed one of `case_set` that it was drawn beside."""
     passed: bool
     outputs: dict[str, OutputError] = {}
     repeatable: bool | None = None
@@ -105,6 +111,8 @@ class ValidationResult(ResultBase):
     cases: list[CaseResult]
     not_reached: Annotated[int, Field(ge=0)] = 0
     """Cases that the step did not come to; more than 0 only where it did not end by itself."""
+    no_neighbours: str | None = None
+    """Why no case was drawn beside the listed ones; null where some were, and in older records."""
     first_seconds: Annotated[float, Field(ge=0)] | None = None
     """From the step's start to the first verdict, in seconds; null where that was not kept."""
 
@@ -122,6 +130,11 @@ class ValidationResult(ResultBase):
     def cases_passed(self) -> int:
         """How many cases passed."""
         return sum(case.passed for case in self.cases)
+
+    @property
+    def neighbours(self) -> list[CaseResult]:
+        """The cases that no set lists."""
+        return [case for case in self.cases if case.beside is not None]
 
     @property
     def variants(self) -> set[str | None]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import seconds, significant, worst_error
-from kbtool.markdown.markup import chip, facts, join, nothing, slim_table, yes_no
+from kbtool.markdown.figures import many, seconds, significant, worst_error
+from kbtool.markdown.markup import chip, facts, join, muted, nothing, slim_table, yes_no
 from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
 from kbtool.steps.base import Links
 from kbtool.steps.validate.report import cases_passed
@@ -26,6 +26,7 @@ def page(result: ValidationResult, links: Links) -> str:
                 [
                     ("Verdict", chip("pass" if result.passed else "fail")),
                     ("Cases", cases_passed(result)),
+                    ("Neighbours", inline(_neighbours(result))),
                     ("Worst error ÷ bound", significant(worst) if worst is not None else "none"),
                     ("Device", inline(result.device)),
                     *(
@@ -43,6 +44,15 @@ def page(result: ValidationResult, links: Links) -> str:
             join([_nearest(len(passed), links), _cases(passed[:NEAREST])]) if passed else None,
         ]
     )
+
+
+def _neighbours(result: ValidationResult) -> str:
+    """Of the cases that no set lists how many passed, or why there are none."""
+    if result.no_neighbours is not None:
+        return f"none: {result.no_neighbours}"
+    drawn = result.neighbours
+    passed = sum(case.passed for case in drawn)
+    return f"{passed} of {many(len(drawn), 'case')} drawn by the seed passed" if drawn else ""
 
 
 def _nearest(count: int, links: Links) -> str:
@@ -85,7 +95,8 @@ def _cases(cases: Sequence[CaseResult]) -> str:
         lines.append(
             [
                 inline(case.case_set),
-                inline(case.name),
+                inline(case.name)
+                + (f" <br>{muted(f'beside {inline(case.beside)}')}" if case.beside else ""),
                 inline(case.variant or "default"),
                 chip("pass" if case.passed else "fail"),
                 _float(worst.error if worst else None),

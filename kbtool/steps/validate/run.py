@@ -25,8 +25,10 @@ class Validate(StepKind[ValidateStep, ValidationResult]):
         counts = Counter(name for name, _ in context.cases(step.case_sets))
         context.variants(step.variants)
         variants = "" if step.variants == "default" else f", variants {step.variants}"
+        beside = f", and up to {many(step.neighbours, 'case')} drawn beside them"
         return [
             f"compare {many(count, 'case')} of {name} with the float64 reference{variants}"
+            + (beside if step.neighbours else "")
             for name, count in counts.items()
         ]
 
@@ -50,7 +52,10 @@ class Validate(StepKind[ValidateStep, ValidationResult]):
                 continue
 
             def on_event(event: dict[str, Any], variant: str | None = variant) -> None:
-                nonlocal known
+                nonlocal known, total
+                if event["event"] == "neighbours":
+                    total += event["count"]
+                    return
                 first = known.first_seconds if known else round(time.monotonic() - start, 3)
                 part = ValidationResult.model_validate({**event["part"], "first_seconds": first})
                 known = with_part(known, part, total)
@@ -67,6 +72,9 @@ class Validate(StepKind[ValidateStep, ValidationResult]):
                     "seed": step.seed or context.seed,
                     "threads": context.machine.cores,
                     "variant": variant,
+                    "neighbours": step.neighbours,
+                    "kernel": context.manifest.model_dump(mode="json"),
+                    "target": context.plan.target,
                 },
                 context,
                 on_event=on_event,
@@ -81,10 +89,12 @@ class Validate(StepKind[ValidateStep, ValidationResult]):
         run = many(total, "case")
         wrong = [case for case in known.cases if not case.passed]
         if wrong:
-            first = f"{wrong[0].place}: {wrong[0].message}"
-            return Outcome("failed", f"{len(wrong):,} of {run} wrong", known, first, first)
+            first = f"{report.place(wrong[0])}: {wrong[0].message}"
+            message = f"{len(wrong):,} of {run} wrong{report.unlisted(wrong)}"
+            return Outcome("failed", message, known, first, first)
         context.validated.append(known)
-        return Outcome("passed", f"{total:,} of {run} right{others}{report.margin(known)}", known)
+        drawn, nearest = report.neighbours(known), report.margin(known)
+        return Outcome("passed", f"{total:,} of {run} right{drawn}{others}{nearest}", known)
 
     def found(self, result: ValidationResult, status: StepStatus) -> str:
         """How many cases passed."""
