@@ -1,4 +1,7 @@
-"""Nothing that takes part in a run changes unseen between its steps, or before it is resumed."""
+"""Nothing that takes part in a run changes unseen between its steps, or before it is resumed.
+
+Where it matters what a worker has loaded, an interpreter starts it, as for users.
+"""
 
 from __future__ import annotations
 
@@ -60,23 +63,17 @@ class Attached:
 
 
 @pytest.fixture
-def kbtool(started_kbtool):
-    """Workers that an interpreter starts: a forked one has files open that it never opened."""
-    return started_kbtool
-
-
-@pytest.fixture
 def attached(second_kernel_base: Path) -> Attached:
     return Attached(second_kernel_base)
 
 
-def test_a_run_says_what_took_part(attached, kbtool):
+def test_a_run_says_what_took_part(attached, started_kbtool):
     attached.edit(
         "harness.py",
         ("import torch\n", "import torch\nopen(__file__.replace('.py', '.json')).read()\n"),
     )
     (attached.folder / "harness.json").write_text("{}")
-    done = kbtool("run-recipe", "add", root=attached.root)
+    done = started_kbtool("run-recipe", "add", root=attached.root)
     run = attached.last_run()
     came_to_its_end(run, done)
     identity = run.identity
@@ -131,7 +128,7 @@ def test_a_run_cut_short_goes_on_only_with_the_problem_that_it_began_with(
 
 
 @pytest.mark.parametrize("caught", [False, True])
-def test_a_kernel_in_python_is_not_exchanged_after_validation(attached, kbtool, caught):
+def test_a_kernel_in_python_is_not_exchanged_after_validation(attached, started_kbtool, caught):
     """Also where the harness hides the error."""
     (attached.folder / "fast.py").write_text(FAST)
     attached.load(HIDDEN_IMPORT if caught else "import fast\n")
@@ -139,7 +136,7 @@ def test_a_kernel_in_python_is_not_exchanged_after_validation(attached, kbtool, 
         "from pathlib import Path; p = Path('kernels/scaled_add/fast.py');"
         " p.write_text(p.read_text().replace('1.0', '2.0'))"
     )
-    done = kbtool("run-recipe", "add", root=attached.root)
+    done = started_kbtool("run-recipe", "add", root=attached.root)
     assert done.code == 1
     benchmark = attached.last_run().steps[-1]
     assert (benchmark.status, benchmark.result) == ("refused", None)
@@ -148,20 +145,20 @@ def test_a_kernel_in_python_is_not_exchanged_after_validation(attached, kbtool, 
 
 
 @pytest.mark.parametrize("caught", [False, True])
-def test_code_that_is_loaded_only_to_be_timed_is_refused(attached, kbtool, caught):
+def test_code_that_is_loaded_only_to_be_timed_is_refused(attached, started_kbtool, caught):
     (attached.folder / "fast.py").write_text(FAST)
     attached.load("")
     load = textwrap.indent(HIDDEN_IMPORT if caught else "import fast\n", "    ")
     timed = "    timed = {SUBJECT: ours}\n"
     attached.edit("harness.py", (timed, f"{load}{timed}"))
-    assert kbtool("run-recipe", "add", root=attached.root).code == 1
+    assert started_kbtool("run-recipe", "add", root=attached.root).code == 1
     benchmark = attached.last_run().steps[-1]
     assert (benchmark.status, benchmark.result) == ("refused", None)
     unread = "kernels/scaled_add/fast.py was not read when the library was validated"
     assert unread in benchmark.message
 
 
-def test_byte_code_of_a_module_that_was_edited_does_not_run(attached, kbtool):
+def test_byte_code_of_a_module_that_was_edited_does_not_run(attached, started_kbtool):
     """An edit of the same size, with the time of the old file, goes unseen by Python's cache."""
     fast = attached.folder / "fast.py"
     fast.write_text(FAST)
@@ -173,7 +170,7 @@ def test_byte_code_of_a_module_that_was_edited_does_not_run(attached, kbtool):
     times = (fast.stat().st_atime_ns, fast.stat().st_mtime_ns)
     fast.write_text(FAST.replace("1.0", "2.0"))
     os.utime(fast, ns=times)
-    assert kbtool("run-recipe", "add", root=attached.root).code == 1
+    assert started_kbtool("run-recipe", "add", root=attached.root).code == 1
     run = attached.last_run()
     digest = hashlib.sha256(fast.read_bytes()).hexdigest()
     assert run.identity.problem["kernels/scaled_add/fast.py"] == digest
@@ -188,7 +185,7 @@ def linked_library(folder: Path, value: int) -> None:
     )
 
 
-def test_a_linked_library_is_part_of_what_is_measured(attached, kbtool, tmp_path):
+def test_a_linked_library_is_part_of_what_is_measured(attached, started_kbtool, tmp_path):
     linked_library(tmp_path, 1)
     attached.edit(
         "scaled_add.cpp",
@@ -211,7 +208,7 @@ def test_a_linked_library_is_part_of_what_is_measured(attached, kbtool, tmp_path
     new.mkdir()
     linked_library(new, 2)
     (new / "libfactor.so").rename(tmp_path / "new.so")
-    assert kbtool("run-recipe", "add", root=attached.root).code == 1
+    assert started_kbtool("run-recipe", "add", root=attached.root).code == 1
     run = attached.last_run()
     assert set(run.identity.libraries) == {"libfactor.so"}
     assert run.steps[1].result.linked == run.identity.libraries

@@ -34,7 +34,8 @@ MUTANTS = {
     "last-not-written": "for (int64_t i = 0; i + (n > 1) < n; ++i) out[i] = a * x[i] + y[i];",
     "same-thing": "for (int64_t i = 0; i < n; ++i) out[i] = y[i] + a * x[i];",
     "no-compile": "for (int64_t i = 0; i < n; ++i) out[i] = b * x[i] + y[i];",
-    "hangs": "while (n == 1000) *(volatile float*)out = a; " + LOOP,
+    # It sleeps: a loop that works would take a core from other tests.
+    "hangs": 'int sleep(unsigned) asm("sleep"); while (n == 1000) sleep(1); ' + LOOP,
     "crashes": "if (n == 0) *(volatile int*)8 = 0; " + LOOP,
     "writes-input": LOOP + " if (n == 1) const_cast<float*>(x)[0] += 1;",
 }
@@ -266,8 +267,8 @@ def test_one_that_crashes_and_one_that_hangs_are_found_and_stop_no_other(
 ):
     put_back(second_kernel_base, "crashes", "hangs", "no-sum")
     # A process that was silent for less than half of the limit is not taken for one that hangs, and
-    # a busy machine takes seconds to import torch.
-    done = kbtool("run-recipe", "mutants", "--set", "limit=30 s", root=second_kernel_base)
+    # a busy machine takes seconds to start one.
+    done = kbtool("run-recipe", "mutants", "--set", "limit=12 s", root=second_kernel_base)
     assert done.code == 0, done.err
     found = by_id(mutants_of(second_kernel_base)[1])
     assert found["crashes"].cut_short == "died"
@@ -276,7 +277,7 @@ def test_one_that_crashes_and_one_that_hangs_are_found_and_stop_no_other(
     assert found["crashes"].message == "small/none: the process was killed by SIGSEGV"
     assert found["hangs"].cut_short == "hung"
     assert found["hangs"].killed_by == [SOME]
-    assert found["hangs"].message == "small/some: did not end within 30 s"
+    assert found["hangs"].message == "small/some: did not end within 12 s"
     assert found["no-sum"].cut_short is None
 
 
