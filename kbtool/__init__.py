@@ -1,3 +1,3 @@
-"""kbtool: a lab notebook for GPU kernel work that refuses to lie."""
+"""kbtool: GPU kernel work as records in git, with recipes that run and a generated site."""
 
 __version__ = "0.1.0"

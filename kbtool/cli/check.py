@@ -21,13 +21,14 @@ Examples:
   kbtool check                      the whole knowledge base
   kbtool check sessions/2025-*      findings in these records only
   kbtool check --json | jq '.findings[].rule' | sort | uniq -c
-  kbtool check --history            what commits did to run records, of all commits
-  kbtool check --history=origin/main    of those that a branch adds
+  kbtool check --history            run records that any commit changed
+  kbtool check --history=origin/main    only the commits that a branch adds
 
 \b
 One finding per line on stdout: path:line: rule: message.
-With --history, JSON has beside findings and counts: unknown (runs whose stated commit cannot be
-judged), signed (keys that git verified, with commits and tags), shallow, diverged.
+With --history, JSON also has: unknown (runs whose stated commit is not here, so that nobody can
+tell), signed (keys that git verified, with commits and tags), shallow (a shallow clone), diverged
+(HEAD does not descend from SINCE).
 Exit status: 0 no problems, 1 findings, 2 usage, 3 no git or no repository (--history)."""
 
 
@@ -44,7 +45,7 @@ Exit status: 0 no problems, 1 findings, 2 usage, 3 no git or no repository (--hi
     is_flag=False,
     flag_value="",
     default=None,
-    help="Check what commits did to run records instead, of all commits or of those after SINCE.",
+    help="Instead, find run records that commits changed: all commits, or those after SINCE.",
 )
 @json_option
 @click.pass_context
@@ -60,11 +61,11 @@ def check(
     With PATH, report only problems in those files and folders; links are still checked against the
     whole knowledge base.
 
-    --history finds every run record that a commit edited, sealed again, deleted, renamed or moved
-    after it was first committed, in merges too, and every run that names a commit that is no
-    ancestor of the one that added it. It reads git alone, and says by which keys commits and tags
-    are signed. A commit that is not here any more (rewritten before it was published, or cut off by
-    a shallow clone) makes a run unknown, not false.
+    --history finds every run record that was edited, given a new digest, deleted, renamed or moved
+    by a commit or a merge after it was first committed. It also finds every run whose stated commit
+    is no ancestor of the commit that added the run. It reads only git, and lists the keys with
+    which commits and tags are signed. If a stated commit is missing (rewritten before it was
+    published, or cut off by a shallow clone), the run is reported as unknown, which is no finding.
     """
     from kbtool.checks.check import check_tree
     from kbtool.store.root import find_root

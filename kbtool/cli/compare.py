@@ -32,32 +32,33 @@ Examples:
 
 \b
 A and B are each
-  a run       its id, or a beginning that no other has
-  a commit    its id, a beginning of four digits or more, or what git calls it: all quiet runs of it
+  a run       its id, or the start of it if no other run starts so
+  a commit    its id or the first four digits or more, a branch, a tag, HEAD~1: all its quiet runs
   a card      words of its name: all quiet runs of its newest commit, or of one that both have
-  an arm      a variant or a peer: of the other side's runs, or of the newest commit
+  an arm      a variant or a peer: in the other side's runs, or at the newest commit
   last        the newest run
-  best        of the quiet runs of other commits under the same conditions, the fastest commit
-followed by /ARM for another arm than the library's own choice.
+  best        the fastest other commit, by its quiet runs under the same conditions
+followed by /ARM if it is to be another arm than the library's own choice. A run is quiet if
+other processes used at most 5 % of the cores meanwhile, and not the card.
 
 \b
-Verdicts are of B. A case is slower or faster if its mean times differ by 2 % or more, and by more
-than runs of the same code do: that spread is taken from all quiet runs of the case on such a
-machine. Of all cases that are called so, 1 % may be wrong. "same" is a difference of less than 2 %;
-"too noisy" one that runs of the same code may show as well. More runs of a commit see smaller
-steps. Cases with other fields and runs under other conditions (card, clock, driver, protocol) are
-unlike: their ratio is shown and not ranked. Times are between plain kernels where both sides have
-them.
+Verdicts are about B. A case is slower or faster if its mean times differ by 2 % or more, and by
+more than runs of the same code differ: that spread is taken from all quiet runs of the case on such
+a machine. Of the cases called slower or faster, 1 % may be wrong. "same" means a difference of less
+than 2 %; "too noisy" means one that runs of the same code may show as well. More runs of a commit
+detect smaller differences. If the fields of a case or the conditions (card, clock, driver,
+protocol) differ, the ratio is shown without a verdict. Times are those between plain kernels if
+both sides have them.
 
 \b
 With --measure RECIPE, A and B are commits. Each is checked out apart from your work tree, and the
 recipe runs on them in turn: A B, B A, A B, so that a machine that slows down slows both. Every run
-builds, validates and times, and is kept in the running session, or in a new one. The verdicts are
-of these runs alone. Both sides may be the same commit: that shows what the machine makes of no
-change at all. On a card, five pairs see a step of 3 %.
+builds, validates and times, and is kept in the running session, or in a new one. The verdicts rest
+on these runs alone. Both sides may be the same commit: that shows how far the machine's times
+differ without any change. On a card, five pairs detect a difference of 3 %.
 
 \b
-Exit status: 0 done; 1 a case is slower by more than --fail-over, or nothing could be told;
+Exit status: 0 done; 1 a case is slower by more than --fail-over, or no case has a verdict;
 2 usage, or a name that fits nothing. If a run of --measure fails, its exit status."""
 
 
@@ -81,11 +82,12 @@ class Percent(click.ParamType[float]):
 @click.argument("b", metavar="B")
 @click.option(
     "--fail-over", type=Percent(), metavar="PERCENT",
-    help="Exit 1 if B is slower by more than this in any case, or nothing could be told: 3%.",
+    help="Exit 1 if B is slower by more than this in any case, or if no case has a verdict: 3%.",
 )  # fmt: skip
 @click.option(
     "--metric", type=click.Choice(["between", "chain"]),
-    help="Compare by this time. Default: between plain kernels, else in a chain of own calls.",
+    help="The time to compare: between plain kernels, or in a chain of the arm's own calls."
+    " Default: between, if both sides have it.",
 )  # fmt: skip
 @click.option(
     "--measure", "recipe", metavar="RECIPE",

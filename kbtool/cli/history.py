@@ -27,18 +27,19 @@ Examples:
   make otava                          install Apache Otava, which finds the change points
 
 \b
-A series is a case on one machine: one time a quiet run of a commit, under the conditions of the
-newest. Below 20 runs it has too few for change points. Otava's packages do not go beside kbtool's,
-so it has a folder of its own, .venv-otava; one on the PATH is taken too.
+A series is one case on one machine: one time from each quiet run of a commit under the conditions
+of the newest run. Change points need a series of 20 runs. Otava's packages conflict with kbtool's,
+so `make otava` installs it in a folder of its own, .venv-otava. An otava on the PATH is used too.
 
 \b
-Exit status: 0 done; 2 usage; 3 a series is long enough and Otava is not installed."""
+Exit status: 0 done; 2 usage; 3 a series has 20 runs, and Otava is not installed."""
 
 
 @click.command(epilog=EPILOG)
 @click.option(
     "--metric", type=click.Choice(["between", "chain"]),
-    help="Follow this time. Default: between plain kernels, else in a chain of own calls.",
+    help="The time to follow: between plain kernels, or in a chain of the arm's own calls."
+    " Default: between, where there is one.",
 )  # fmt: skip
 @json_option
 @click.pass_context

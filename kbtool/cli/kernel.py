@@ -26,7 +26,7 @@ _SECONDS = 3600.0
 
 EPILOG = """\b
 Examples:
-  kbtool kernel compile                              every kernel, for every card it lists
+  kbtool kernel compile                              every kernel, every architecture
   kbtool kernel compile my_kernel --architecture sm_90a
   kbtool kernel compile --json | jq '.compiled[] | select(.error)'"""
 
@@ -50,7 +50,7 @@ Exit status: 0 all compile, 1 one does not, 2 usage, 3 there is no nvcc."""
     "architectures",
     metavar="SM",
     multiple=True,
-    help="Only for this card: sm_90a; repeatable. Default: all that kernel.yaml lists.",
+    help="Only for this architecture: sm_90a; repeatable. Default: all that kernel.yaml lists.",
 )
 @click.option(
     "--jobs", type=click.IntRange(1), metavar="N", help="Compilers at once. Default: one per core."
@@ -79,10 +79,10 @@ def compile(
     skip_without_nvcc: bool,
     as_json: bool,
 ) -> None:
-    """Compile CUDA sources for every card that kernel.yaml lists; no card is needed.
+    """Compile CUDA sources for every architecture that kernel.yaml lists; no card is needed.
 
-    Compiler, flags and cache are those of builds: sources that are compiled already are not
-    compiled again. Lists the registers, static shared memory and local memory of each kernel, and
+    Compiler, flags and cache are those of builds: what a build has compiled is not compiled
+    again. Lists the registers, static shared memory and local memory of each kernel, and
     warns of kernels that spill registers.
     """
     from kbtool.gpu.build import BuildTimeoutError

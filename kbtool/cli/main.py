@@ -47,7 +47,7 @@ Examples:
 \b
 Exit status: 0 done and passed; 1 a finding (a wrong kernel, a bad record);
 2 usage; 3 something is missing on this machine; 4 timeout or interrupted; 70 a bug in kbtool;
-75 noisy: others were busy while it measured, so run it again."""
+75 noisy: other processes were busy while it measured; run it again."""
 
 
 class LazyGroup(click.Group):
@@ -90,7 +90,7 @@ class ReaderGoneError(Exception):
 @click.version_option(__version__, prog_name="kbtool")
 @click.pass_context
 def cli(ctx: click.Context, root: str | None) -> None:
-    """A lab notebook for GPU kernel work that refuses to lie."""
+    """Keep GPU kernel work as records in git: check them, run their recipes, sum their costs."""
     ctx.obj = root
 
 

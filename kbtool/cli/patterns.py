@@ -40,11 +40,11 @@ A proof with shown_by counts if `kbtool audit` finds it consistent, else as appl
 
 \b
 Patterns of the same standing are ordered by the number of sessions that proved them, then applied
-them, then by minutes saved as claimed, then by step times. saved, lost and money are claimed by
-sessions; expected figures were only hoped for. "by steps" is minutes planned minus minutes taken,
-over finished steps of sessions that name the pattern. "by runs" is the same over runs of its
-recipes: steps that passed with the recipe's default parameters, compared with the time that the
-recipe declares, and only if nothing was built before. Unknown is '–', never zero.
+them, then by minutes saved as claimed, then by step times. The columns saved, lost and money are
+claimed by sessions; expected is what they only hoped for. "by steps" is minutes planned minus
+minutes taken, over finished steps of sessions that name the pattern. "by runs" is the same over
+runs of its recipes: steps that passed with the recipe's default parameters, compared with the time
+that the recipe declares, and only if nothing was built before. Unknown is '–', never zero.
 
 \b
 Exit status: 0 done; 1 a record does not load and is not in the figures; 2 usage."""

@@ -159,8 +159,8 @@ def run_recipe(
       kbtool run-recipe --resume 20261121T101530Z-split-k-3f9a
 
     The record goes to sessions/ID/runs/. Exit status: 0 passed, 1 a step failed, 2 usage,
-    3 something is missing on this machine, 4 timeout or interrupted, 75 noisy: others were busy on
-    the machine, so the times prove nothing; --resume measures again.
+    3 something is missing on this machine, 4 timeout or interrupted, 75 noisy: other processes were
+    busy on the machine, so the times prove nothing; --resume measures again.
     """
     from kbtool.gpu.probe import probe_machine
     from kbtool.ledger.headline import as_json as as_json_of

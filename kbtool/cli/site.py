@@ -33,7 +33,7 @@ def build(ctx: click.Context, out: str | None, strict: bool) -> None:
     \b
     Examples:
       kbtool site build                  into site/; open site/index.html
-      kbtool site build --out ../site  somewhere else
+      kbtool site build --out ../site    somewhere else
     """
     import os
     from datetime import date

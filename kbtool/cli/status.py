@@ -30,7 +30,7 @@ Examples:
 \b
 Budgets: `kbtool session new --budget-time '2 h' --budget-money '5 USD'`, or budget_time and
 budget_money in session.yaml; those of a month under budgets in sessions/ledger.yaml.
-Burn rate: the sum of the cost lines that run as long as the session; `kbtool session cost gpu
+Cost per hour: the sum of the cost lines that last as long as the session; `kbtool session cost gpu
 --rate l4` adds one. Elapsed time excludes pauses. Unknown costs are named, never counted as zero.
 
 \b
@@ -43,7 +43,7 @@ ledger does not load; 2 usage."""
 @click.option("--short", is_flag=True, default=False, help="One line, for a prompt.")
 @click.pass_context
 def status(ctx: click.Context, as_json: bool, short: bool) -> None:
-    """Show the running and paused sessions: time, money, burn rate, what is left, when to stop."""
+    """Show running and paused sessions: time, money, cost per hour, what is left, when to stop."""
     from datetime import datetime
 
     from kbtool.ledger import budget

@@ -24,8 +24,9 @@ Examples:
 
 \b
 Name a session by its id, the start of its id, or its label. Without a name, a command takes the
-running session (resume: the paused one) of git's user.name, or of nobody. session.yaml has a
-commented example of each part that a record may have; corrections are made there."""
+running session (resume: the paused one) whose engineer is git's user.name, or that names no
+engineer. session.yaml has a commented example of each part that a record may have. Correct mistakes
+there."""
 
 
 @click.group(epilog=EPILOG)
