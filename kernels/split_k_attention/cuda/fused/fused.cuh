@@ -1,4 +1,4 @@
-// Split-K attention in one launch: what a user gets by default.
+// Split-K attention in one launch (variant `fused`), for sm_80 and later.
 //
 // A block takes one work unit: a split of the keys of one (batch entry, KV head, query tile). The query
 // heads that share a KV head are packed into the rows of the tile, row = query * heads_per_kv + head. The
@@ -17,7 +17,7 @@
 
 namespace kbtool::cuda {
 
-// Settable for a tuning build. As they stand every block fits the 99 KB of shared memory of sm_86 and
+// A tuning build may set these. With the values here every block fits the 99 KB of shared memory of sm_86 and
 // sm_89, and two blocks of 16 rows fit one multiprocessor of sm_90 and sm_100.
 #if !defined(KBTOOL_FUSED_STAGES)
 #define KBTOOL_FUSED_STAGES 3
@@ -54,12 +54,12 @@ struct FusedConfig {
   static constexpr int TILE_BYTES = BLOCK_KV * D * 2;
   static constexpr int STAGE_BYTES = 2 * TILE_BYTES;
   static constexpr int QUERY_STAGES = (BLOCK_M * D * 2 + STAGE_BYTES - 1) / STAGE_BYTES;
-  static_assert(QUERY_STAGES < STAGES, "the first keys are on their way beside the queries");
-  // Two banks' worth of padding a row: lanes of one fragment column lie in different banks.
+  static_assert(QUERY_STAGES < STAGES, "a stage is free for the first keys while the queries are copied");
+  // 8 floats of padding per row, so that the lanes of one fragment column access different banks.
   static constexpr int STATE_STRIDE = D + 8;
   static constexpr int STATE_BYTES = BLOCK_M * STATE_STRIDE * 4;
   static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
-  // A group's ring; once its keys are done its state lies there.
+  // A warp group's ring buffer. After its last key the group's partial state takes the same place.
   static constexpr int REGION_BYTES = RING_BYTES > STATE_BYTES ? RING_BYTES : STATE_BYTES;
 
   static constexpr int STATES = KEY_WARPS;
@@ -69,7 +69,7 @@ struct FusedConfig {
   static constexpr int RECEIVED_ML_OFFSET = EXCHANGE_OFFSET + 16;  // float2 [cluster, BLOCK_M]
 
   static_assert(BLOCK_KV % 16 == 0, "the product with v takes 16 keys at a time");
-  static_assert((BLOCK_KV * CHUNKS) % COPY_THREADS == 0, "each thread copies as many chunks");
+  static_assert((BLOCK_KV * CHUNKS) % COPY_THREADS == 0, "every thread copies the same number of chunks");
   static_assert(COPY_THREADS % CHUNKS == 0 || CHUNKS % COPY_THREADS == 0,
                 "a thread keeps its column from copy to copy");
   static_assert(STAGE_BYTES % 128 == 0 && STATE_BYTES % 128 == 0, "regions keep tiles aligned");
@@ -77,7 +77,7 @@ struct FusedConfig {
   static __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
     return cuda::tile_offset<D>(row, chunk);
   }
-  // Of the chunks of 16 bytes in a tile, as they lie in memory.
+  // The key of a 16-byte chunk. Chunks are numbered as they lie in shared memory.
   static __device__ __forceinline__ int key_of(int chunk) { return chunk / CHUNKS; }
   static __host__ __device__ constexpr int received_o_offset(int cluster) {  // float4
     return RECEIVED_ML_OFFSET + cluster * BLOCK_M * 8;
@@ -90,7 +90,8 @@ struct FusedConfig {
 };
 
 // Barrier of a warp group, which shares a ring buffer. A group of several warps waits for the whole block, so
-// that one kind of barrier is enough; every group then runs as many rounds, even without keys left.
+// that one kind of barrier is enough. Every group must then run the same number of rounds, even if it has no keys
+// left.
 template <class C>
 __device__ __forceinline__ void group_sync() {
   if constexpr (C::ROW_WARPS == 1) {
@@ -127,7 +128,7 @@ __device__ __forceinline__ void apply_query_factor(const FusedParams& fp,
                                                    uint32_t (&q)[C::D / 16][4]) {
   using Element = typename C::Element;
   using Traits = typename C::Traits;
-  if (fp.q_factor != 1.0f) {  // -1 and 0 are exact
+  if (fp.q_factor != 1.0f) {  // then it is -1 or 0, and the products are exact
 #pragma unroll
     for (int step = 0; step < C::D / 16; ++step) {
 #pragma unroll
@@ -309,8 +310,8 @@ __device__ __noinline__ void attend_fallback(const FusedParams& fp, const WorkUn
   store_group_state<C>(at, region, ml, row_warp, lane, state);
 }
 
-// Whether some row has had large logits or, under a causal mask, a non-finite output, which may come from
-// a key that it does not see.
+// Whether a row of the warp has had large logits or, under a causal mask, has a non-finite output, which may come
+// from a key that the row does not see.
 template <class C>
 __device__ __forceinline__ bool warp_needs_fallback(const FusedParams& fp, const WorkUnit& at,
                                            int row_warp, int lane, const LaneState<C>& state) {
@@ -334,7 +335,7 @@ template <class C>
 __device__ __forceinline__ void attend(
     const FusedParams& fp, const WorkUnit& at,
     unsigned char* smem) {  // [KEY_WARPS, REGION_BYTES], then m and l: see FusedConfig
-  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // uniform, and seen so
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // tells the compiler: uniform
   const int lane = threadIdx.x % 32;
   const int key_warp = warp / C::ROW_WARPS;
   const int row_warp = warp % C::ROW_WARPS;
@@ -369,7 +370,7 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
 
 // ---- launches ----
 
-// launch(C{}) for the configuration C of so many warps of rows.
+// Calls launch(C{}), where C is the configuration for `row_warps` warps of 16 rows.
 template <class Element, int D, bool ALIGNED, class Launch>
 cudaError_t with_fused_config(int row_warps, const Launch& launch) {
   switch (row_warps) {

@@ -11,9 +11,9 @@ namespace kbtool::cuda {
 constexpr int64_t ROWS_PER_WARP = 16;       // of fused: the rows of one mma
 constexpr int64_t ROWS_PER_WARPGROUP = 64;  // of wgmma
 
-// Keys of one split, at least.
+// The minimum number of keys of one split.
 constexpr int64_t FEW_KEYS = 32;         // fused, if there are at least four times as many keys
-constexpr int64_t MIN_KEYS = 64;         // fused with fewer keys: a key block of 16 for each of four warps
+constexpr int64_t MIN_KEYS = 64;         // fused, if there are fewer keys: a block of 16 for each of four warps
 constexpr int64_t WGMMA_MIN_KEYS = 256;  // two key blocks of 128, or four of 64
 
 // Up to 16 query rows the splits of wgmma pay for its merge kernel if each has at least so many keys (H100, H200).
@@ -23,8 +23,8 @@ constexpr int64_t KEYS_FOR_SEPARATE_MERGE = 4096;
 // (measured: 64) and 91 on an H200 (measured: 96). If the bandwidth is unknown, three quarters of the
 // multiprocessors.
 inline int64_t blocks_to_saturate_bandwidth(const Card& card) {
-  constexpr int64_t BYTES_IN_FLIGHT = 96 << 10;  // of a block: its ring buffer
-  constexpr int64_t LATENCY_NS = 1850;           // of a busy memory
+  constexpr int64_t BYTES_IN_FLIGHT = 96 << 10;  // of one block: the size of its ring buffer
+  constexpr int64_t LATENCY_NS = 1850;           // of a busy memory; fits both cards, not measured itself
   if (card.bandwidth <= 0) return card.multiprocessors * 3 / 4;
   return std::min<int64_t>(card.multiprocessors,
                            ceil_div(card.bandwidth * LATENCY_NS, BYTES_IN_FLIGHT));
@@ -36,7 +36,7 @@ inline int64_t blocks_to_saturate_bandwidth(const Card& card) {
 //       the keys. So does D above 128, because a block then reads at a lower rate. Above 16 rows, keys that are copied
 //       element by element take all multiprocessors: their copies take longer still.
 //   (b) Take the next number that one cluster merges, or a smaller one if it keeps 15/16 of those blocks.
-//   (c) Otherwise merge through the workspace, if the reading that it saves exceeds the cost of the merge.
+//   (c) Otherwise merge through the workspace, if the time that more splits save exceeds the cost of the merge.
 inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& sizes, const Card& card) {
   // Elements of k that a block reads in the time of a merge through the workspace.
   constexpr int64_t MERGE_ELEMENTS = 256 * 128;
@@ -58,7 +58,7 @@ inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& s
       std::min({card.multiprocessors / output_tiles, Skv / least_keys, MAX_NUM_SPLITS});
   int64_t splits = std::min(wave, most);
   // If at least half of the multiprocessors would idle, cut each tile in two. Larger tiles run one block per
-  // multiprocessor, so this pays early. For tiles of 16 rows the better balance is worth a merge over many keys only.
+  // multiprocessor, so this pays from few keys on. For tiles of 16 rows it pays only over many keys.
   const int64_t pair_keys = row_warps > 1 ? 2 * MIN_KEYS : PAIR_KEYS;
   const bool pairs = 2 * output_tiles <= card.multiprocessors && Skv >= pair_keys;
   if (splits <= 1) return pairs ? 2 : 1;
@@ -103,19 +103,20 @@ inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& s
   return largest == 1 && one > 1 && best > 4 ? one : best;
 }
 
-// Whether up to 16 query rows of 65 to 128 columns are too few bytes in flight for this memory with a block on
-// every second multiprocessor: so on an H200, not on an H100.
+// Whether one block on every second multiprocessor is too few to saturate the bandwidth, with up to 16 query rows
+// of 65 to 128 columns. True on an H200, false on an H100.
 inline bool needs_more_than_half(const Card& card) {
   return 2 * blocks_to_saturate_bandwidth(card) > card.multiprocessors;
 }
 
-// wgmma: one block per multiprocessor, up to 32 splits per tile. With one warpgroup half as many, if there would be
-// many short splits. If each tile has more than 33 multiprocessors, the number is a multiple of 8 (on an H200 64
-// splits took 10 % less than 66). It exceeds 64 only over many keys. On an H200 few rows take two blocks per
-// multiprocessor where 8 to 16 tiles have enough keys (0.95 to 0.97 of cuDNN's speed without, 0.99 to 1.01 with).
+// wgmma: one block per multiprocessor, up to 32 splits per tile. With one warpgroup half as many, if more than 16
+// splits would have fewer than 512 keys each. With more than 33 multiprocessors per tile, the number is a multiple of
+// 8 (on an H200 64 splits took 10 % less time than 66), and above 64 only if each split has 1,024 keys. On an H200
+// up to 16 rows of 65 to 128 columns take two blocks per multiprocessor if 8 to 15 tiles have 4,096 keys per split
+// (0.95 to 0.97 of cuDNN's speed without, 0.99 to 1.01 with).
 inline int64_t choose_wgmma_splits(int64_t output_tiles, bool two_warpgroups, const Sizes& sizes,
                                    const Card& card) {
-  constexpr int64_t MOST = 32;
+  constexpr int64_t MOST = 32;  // splits per tile
   constexpr int64_t MOST_OF_FEW_TILES = 128;
   constexpr int64_t MANY_SPLITS = 16;
   constexpr int64_t KEYS_OF_MANY = 512;         // of a split, above 16 splits
@@ -152,11 +153,12 @@ inline int choose_merge_lanes(int64_t splits, const Sizes& sizes) {
   return splits > 8 && chunks <= 32768 ? 2 : 1;
 }
 
-// Blocks of the ragged kernel, which divides unlike lengths among blocks on the device; 0 if it does not pay or
-// cannot run. If all lengths are the same it costs 5 us, above 16 query rows 10 us (H100). Without it, the other
-// blocks may wait longer than that for a block with a whole split of the longest entry.
+// The number of blocks of the ragged kernel, which divides unlike lengths among blocks on the device; 0 if it does
+// not pay or cannot run. If all lengths are the same it costs 5 us, above 16 query rows 10 us (H100). Without it, the
+// other blocks may wait longer than that for the block that has a whole split of the longest entry.
 inline int choose_ragged_blocks(const Sizes& sizes, const FusedPlan& plan, const Card& card) {
-  constexpr int64_t MAX_LINE_KEYS = int64_t{1} << 31;  // of all tiles together; the kernel counts blocks of 16 keys
+  // The kernel lays the keys of all tiles end to end, on a line, and counts them in blocks of 16.
+  constexpr int64_t MAX_LINE_KEYS = int64_t{1} << 31;
   const bool small = plan.row_units == 1;
   const int64_t keys_of_split = sizes.Skv / plan.num_splits;
   if (!sizes.lengths || sizes.B < 2 || sizes.B > MAX_RAGGED_ENTRIES || plan.tiles_per_head != 1) {

@@ -4,7 +4,7 @@
 // Warp-specialised: producer warps copy key blocks into a ring buffer, by TMA. Each consumer
 // warpgroup takes 64 rows. wgmma reads a byte of k or v from shared memory once for 64 rows; the fused kernel
 // reads it once for 16. wgmma is asynchronous: a consumer starts Q K^T of the next key block, then P V of the
-// last one, and computes the softmax of the next block while P V runs.
+// previous one, and computes the softmax of the next block while P V runs.
 //
 // With one split the output is stored from registers. Otherwise the partial states are, and a separate kernel
 // merges them.
@@ -48,12 +48,13 @@ struct WgmmaConfig {
   static constexpr int PRODUCER_REGISTERS = SMALL_RING ? 48 : 40;
   static_assert(!UNEVEN_REGISTERS || WARPGROUPS * CONSUMER_REGISTERS + PRODUCER_REGISTERS <=
                                          (WARPGROUPS + 1) * LAUNCH_REGISTERS,
-                "what the launch gives a block");
+                "after setmaxnreg a block has no more registers than the launch gave it");
   static constexpr int SCAN_THREADS = 32 * (PRODUCER_WARPS - 1);  // one warp requests TMA, the others scan
   static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
   static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
 
-  // Q [D / 64, BLOCK_M, 64], then STAGES times K and V [D / 64, BLOCK_KV, 64], then the barriers.
+  // In shared memory: Q [D / 64, BLOCK_M, 64], then STAGES times K and V [D / 64, BLOCK_KV, 64], then the barriers.
+  // A tile is stored in panels of 64 columns (128 bytes), the width of the swizzle.
   static constexpr int QUERY_BYTES = BLOCK_M * D * 2;
   static constexpr int TILE_BYTES = BLOCK_KV * D * 2;
   static constexpr int BARRIER_OFFSET = QUERY_BYTES + STAGES * 2 * TILE_BYTES;
@@ -61,8 +62,8 @@ struct WgmmaConfig {
   static constexpr int ZEROED_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;  // int64_t [STAGES]
   static constexpr int SHARED_BYTES = ZEROED_OFFSET + 8 * STAGES;
   static_assert(BLOCKS * (SHARED_BYTES + 1024) <= 228 * 1024,
-                "what a multiprocessor of sm_90 has, of which it keeps 1 KB a block");
-  static_assert(!PAIRED || BLOCK_KV / TMA_BOX_KEYS % 2 == 0, "each of a pair asks for half of the boxes");
+                "sm_90 has 228 KB of shared memory per multiprocessor and keeps 1 KB of it per block");
+  static_assert(!PAIRED || BLOCK_KV / TMA_BOX_KEYS % 2 == 0, "each block of a pair requests half of the TMA boxes");
   static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0, "panels keep the swizzle");
 
   // The key of a 16-byte chunk. Chunks are numbered as they lie in shared memory: eight per key of a panel.
@@ -87,7 +88,8 @@ struct Ring {
   __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(1, stage); }
   __device__ __forceinline__ uint32_t keys_free(int stage) const { return barrier(2, stage); }
   __device__ __forceinline__ uint32_t values_free(int stage) const { return barrier(3, stage); }
-  // These two replace values_full if values are scanned first. The first says that the copies have landed, the second that all scanning threads are done.
+  // These two replace values_full if values are scanned first: values_landed means that the copies have arrived,
+  // values_scanned that all scanning threads are done.
   __device__ __forceinline__ uint32_t values_landed(int stage) const { return barrier(4, stage); }
   __device__ __forceinline__ uint32_t values_scanned(int stage) const { return barrier(5, stage); }
   __device__ __forceinline__ uint32_t queries_full() const { return barrier(6, 0); }
@@ -127,7 +129,7 @@ struct RingPosition {
   }
 };
 
-// A consumer warpgroup.
+// Barrier of the 128 threads of one consumer warpgroup.
 __device__ __forceinline__ void warpgroup_sync(int warpgroup) {
   asm volatile("barrier.sync %0, 128;" ::"r"(4 + warpgroup) : "memory");
 }
@@ -168,7 +170,7 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps&
     return;
   }
   if (thread > 0) return;
-  // TMA takes no stride of 0: the map has one batch entry or head there.
+  // TMA allows no stride of 0. Where k or v has one, the tensor map has a single batch entry or head.
   const auto tma_index = [](int64_t stride, uint32_t index) { return stride == 0 ? 0 : static_cast<int>(index); };
   const auto copy_tile = [&](const CUtensorMap& map, const Strides4& stride, uint32_t tile, int64_t block,
                              uint32_t full) {
@@ -229,7 +231,7 @@ __device__ __forceinline__ void load_query_tile(const FusedParams& fp, const Wor
     return ring.base + panel_offset(row, chunk, C::BLOCK_M);
   });
   wait_copies<0>();
-  if (fp.q_factor != 1.0f) {  // otherwise -1 or 0, which multiply exactly
+  if (fp.q_factor != 1.0f) {  // then it is -1 or 0, and the products are exact
     const int chunk = thread % C::CHUNKS;  // the chunks that this thread has copied and waited for
 #pragma unroll 1
     for (int row = thread / C::CHUNKS; row < at.rows; row += C::THREADS / C::CHUNKS) {
@@ -275,7 +277,7 @@ template <class C>
 class PingPong {
  public:
   explicit __device__ __forceinline__ PingPong(int warpgroup) : warpgroup_(warpgroup) {
-    if (C::WARPGROUPS == 2 && warpgroup == 1) end();  // the first may begin
+    if (C::WARPGROUPS == 2 && warpgroup == 1) end();  // lets warpgroup 0 begin
   }
   __device__ __forceinline__ void begin() const {
     if constexpr (C::WARPGROUPS == 2) {
@@ -501,7 +503,7 @@ __global__ void __launch_bounds__(C::LAUNCH_THREADS, C::BLOCKS)
   }
   const WorkUnit at = locate<C>(fp);
   block_sync();
-  if constexpr (C::PAIRED) {  // the peer's barriers are initialised
+  if constexpr (C::PAIRED) {  // wait until the peer block has initialised its barriers
     cluster_arrive_relaxed();
     cluster_wait();
   }
