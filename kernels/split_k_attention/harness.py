@@ -32,6 +32,7 @@ PEERS = (
     "flashinfer",
     "flashinfer_fa2",
     "flashinfer_batch",
+    "flashinfer_xqa",
     "flex",
 )
 

@@ -78,7 +78,11 @@ def _backend(backend: SDPBackend, inputs: Inputs) -> Call | str:
 
 
 def fa3(inputs: Inputs) -> Call | str:
-    """FlashAttention-3 (package fa3-fwd) with its default number of splits."""
+    """FlashAttention-3 (package fa3-fwd) with its default number of splits.
+
+    With lengths its schedule (``scheduler_metadata``) is computed before: a model does that once a
+    step, for all of its layers.
+    """
     q, k, v = (inputs[name].transpose(1, 2) for name in ("q", "k", "v"))  # (B, S, H, D)
     if not _on_hopper(q):
         return "needs a card of compute capability 9.0"
@@ -89,13 +93,15 @@ def fa3(inputs: Inputs) -> Call | str:
     interface = _installed("fa3_fwd_interface", "fa3-fwd")
     if isinstance(interface, str):
         return interface
-    lengths = inputs["kv_lengths"]
-    options = {
-        "cache_seqlens": None if lengths is None else lengths.int(),
-        "softmax_scale": _scale(inputs),
-        "causal": inputs["causal"],
-        "num_splits": 0,
-    }
+    options: dict[str, Any] = {"causal": inputs["causal"], "num_splits": 0}
+    if inputs["kv_lengths"] is not None:
+        (B, Sq, H, D), (_, Skv, Hkv, _) = q.shape, k.shape
+        lengths = inputs["kv_lengths"].int()
+        schedule = interface.get_scheduler_metadata(
+            B, Sq, Skv, H, Hkv, D, lengths, qkv_dtype=q.dtype, **options
+        )
+        options |= {"cache_seqlens": lengths, "scheduler_metadata": schedule}
+    options["softmax_scale"] = _scale(inputs)
     return lambda: interface.flash_attn_with_kvcache(q, k, v, **options).transpose(1, 2)
 
 
@@ -144,17 +150,15 @@ def flashinfer_batch(inputs: Inputs) -> Call | str:
     package = _flashinfer_for(inputs)
     if isinstance(package, str):
         return package
-    _, H, Sq, D = q.shape
-    if Sq != 1:
-        return "decodes one query an entry"
     lengths = _lengths(inputs).tolist()
-    if min(lengths) == 0:
-        return "an entry without keys has no page"
+    if reason := _not_decoded(q, lengths):
+        return reason
+    _, H, _, D = q.shape
     pages = (_paged(k, lengths), _paged(v, lengths))
-    counts = torch.tensor([0, *(-(-length // _PAGE) for length in lengths)])
+    counts = torch.tensor([0, *map(_page_count, lengths)])
     last = torch.tensor([(length - 1) % _PAGE + 1 for length in lengths])
     wrapper = package.BatchDecodeWithPagedKVCacheWrapper(
-        _flashinfer_workspace(q.device), kv_layout="HND", use_tensor_cores=_grouped(inputs)
+        _flashinfer_workspace(q.device, "batch"), kv_layout="HND", use_tensor_cores=_grouped(inputs)
     )
     wrapper.plan(
         counts.cumsum(0).int().to(q.device),
@@ -165,6 +169,48 @@ def flashinfer_batch(inputs: Inputs) -> Call | str:
     )  # fmt: skip
     rows = q[:, :, 0]
     return lambda: wrapper.run(rows, pages).view(q.shape)
+
+
+def flashinfer_xqa(inputs: Inputs) -> Call | str:
+    """The XQA kernels that FlashInfer took from TensorRT-LLM, its own choice on Hopper behind
+    ``trtllm_batch_decode_with_kv_cache``; over a paged cache, the pages filled before."""
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    package = _flashinfer_for(inputs)
+    if isinstance(package, str):
+        return package
+    lengths = _lengths(inputs).tolist()
+    if reason := _not_decoded(q, lengths):
+        return reason
+    counts = [_page_count(length) for length in lengths]
+    table = torch.zeros(len(counts), max(counts), dtype=torch.int32)
+    first = 0
+    for row, count in zip(table, counts, strict=True):
+        row[:count] = torch.arange(first, first + count)
+        first += count
+    decode = functools.partial(
+        package.decode.trtllm_batch_decode_with_kv_cache,
+        q[:, :, 0].contiguous(),
+        (_paged(k, lengths), _paged(v, lengths)),
+        _flashinfer_workspace(q.device, "xqa"),
+        table.to(q.device),
+        _lengths(inputs).to(torch.uint32),
+        max(lengths),
+        bmm1_scale=_scale(inputs),
+        kv_layout="HND",
+        backend="xqa",
+    )
+    return lambda: decode().view(q.shape)
+
+
+def _not_decoded(q: Tensor, lengths: list[int]) -> str | None:
+    """Why decoding over pages does not take a call."""
+    if q.shape[2] != 1:
+        return "decodes one query an entry"
+    return "an entry without keys has no page" if min(lengths) == 0 else None
+
+
+def _page_count(length: int) -> int:
+    return -(-length // _PAGE)
 
 
 def _paged(t: Tensor, lengths: list[int]) -> Tensor:
@@ -193,7 +239,8 @@ def _flashinfer_for(inputs: Inputs) -> Any:
 
 
 @functools.cache
-def _flashinfer_workspace(device: torch.device) -> Tensor:
+def _flashinfer_workspace(device: torch.device, kernels: str) -> Tensor:
+    """A workspace for these kernels alone: XQA's keep semaphores in theirs, 0 between calls."""
     return torch.zeros(_FLASHINFER_WORKSPACE_BYTES, dtype=torch.uint8, device=device)
 
 
@@ -255,6 +302,7 @@ PEERS: dict[str, Peer] = {
     "flashinfer": flashinfer,
     "flashinfer_fa2": flashinfer_fa2,
     "flashinfer_batch": flashinfer_batch,
+    "flashinfer_xqa": flashinfer_xqa,
     "flex": flex,
 }
 """Arm → peer."""

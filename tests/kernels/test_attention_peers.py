@@ -63,15 +63,65 @@ def prefill(
     return attend(q, k, v, sm_scale, causal).to(memory_format=torch.contiguous_format)
 
 
+def xqa(
+    query: Tensor, kv_cache: tuple[Tensor, Tensor], workspace: Tensor, block_tables: Tensor,
+    seq_lens: Tensor, max_seq_len: int, *, bmm1_scale: float, kv_layout: str, backend: str,
+) -> Tensor:  # fmt: skip
+    """Decodes over pages in layout HND, by a table with a row of page numbers for each request."""
+    assert (kv_layout, backend) == ("HND", "xqa")
+    assert query.is_contiguous() and query.shape[1:] == (H, D)
+    assert (block_tables.dtype, seq_lens.dtype) == (torch.int32, torch.uint32)
+    assert max_seq_len == max(seq_lens.tolist())
+    rows = []
+    for row, own, length in zip(query, block_tables, seq_lens.tolist(), strict=True):
+        k, v = (t[own].transpose(1, 2).flatten(0, 1)[:length] for t in kv_cache)
+        rows.append(attend(row[None], k, v, bmm1_scale))
+    return torch.cat(rows)
+
+
+class FlashAttention3:
+    """Reads the schedule of a call with lengths; layout (B, S, H, D)."""
+
+    def __init__(self) -> None:
+        self.schedules = 0
+
+    def get_scheduler_metadata(
+        self, batch_size: int, max_seqlen_q: int, max_seqlen_k: int, num_heads_q: int,
+        num_heads_kv: int, headdim: int, cache_seqlens: Tensor, qkv_dtype: torch.dtype, *,
+        causal: bool, num_splits: int,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        self.schedules += 1
+        assert (num_heads_q, num_heads_kv, headdim) == (H, HKV, D)
+        assert cache_seqlens.dtype == torch.int32 and len(cache_seqlens) == batch_size
+        return batch_size, max_seqlen_q, max_seqlen_k, qkv_dtype, causal, num_splits
+
+    def flash_attn_with_kvcache(
+        self, q: Tensor, k: Tensor, v: Tensor, *, softmax_scale: float, causal: bool,
+        num_splits: int, cache_seqlens: Tensor | None = None, scheduler_metadata: Any = None,
+    ) -> Tensor:  # fmt: skip
+        lengths = [k.shape[1]] * len(k)
+        if cache_seqlens is not None:
+            wanted = (*q.shape[:2], k.shape[1], q.dtype, causal, num_splits)
+            assert scheduler_metadata == wanted
+            lengths = cache_seqlens.tolist()
+        rows = [
+            attend(one, keys[:length], values[:length], softmax_scale, causal)
+            for one, keys, values, length in zip(q, k, v, lengths, strict=True)
+        ]
+        return torch.stack(rows)
+
+
 @pytest.fixture
 def peers(harness: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The peers with a stand-in for FlashInfer that runs here."""
     module = harness._PEERS
     stand_in = SimpleNamespace(
-        BatchDecodeWithPagedKVCacheWrapper=Batch, single_prefill_with_kv_cache=prefill
+        BatchDecodeWithPagedKVCacheWrapper=Batch,
+        single_prefill_with_kv_cache=prefill,
+        decode=SimpleNamespace(trtllm_batch_decode_with_kv_cache=xqa),
     )
     monkeypatch.setattr(module, "_flashinfer_for", lambda inputs: stand_in)
-    monkeypatch.setattr(module, "_flashinfer_workspace", lambda device: torch.empty(0))
+    monkeypatch.setattr(module, "_flashinfer_workspace", lambda device, kernels: torch.empty(0))
     return module
 
 
@@ -85,10 +135,36 @@ def assert_right(harness: Any, inputs: dict[str, Any], call: Any) -> None:
     torch.testing.assert_close(call().double(), wanted, rtol=0.0, atol=1e-5)
 
 
+PAGED = pytest.mark.parametrize("peer", ["flashinfer_batch", "flashinfer_xqa"])
+
+
+@PAGED
 @pytest.mark.parametrize("lengths", [None, [1, 16, 17, 200], [200, 31, 32, 33]])
-def test_a_planned_batch_decodes_every_key_of_its_pages_and_no_other(harness, peers, lengths):
+def test_every_key_of_the_pages_is_read_and_no_other(harness, peers, peer, lengths):
     inputs = made(harness, B=4, Sq=1, Skv=200, kv_lengths=lengths)
-    assert_right(harness, inputs, peers.flashinfer_batch(inputs))
+    assert_right(harness, inputs, peers.PEERS[peer](inputs))
+
+
+@PAGED
+def test_several_queries_are_no_decoding(harness, peers, peer):
+    assert peers.PEERS[peer](made(harness, Sq=2, Skv=20)) == "decodes one query an entry"
+
+
+@pytest.mark.parametrize("lengths", [None, [3, 200, 17]])
+def test_flash_attention_3_computes_the_schedule_of_lengths_once_before_its_calls(
+    harness, peers, monkeypatch, lengths
+):
+    interface = FlashAttention3()
+    monkeypatch.setattr(peers, "_on_hopper", lambda t: True)
+    monkeypatch.setattr(peers, "_installed", lambda module, package: interface)
+    inputs = made(harness, B=3, Sq=2, Skv=200, kv_lengths=lengths, causal=True)
+    assert peers.fa3(inputs) == "its wheel takes bfloat16, not float32"
+    inputs = made(harness, B=3, Sq=2, Skv=200, kv_lengths=lengths, causal=True, dtype="bfloat16")
+    call = peers.fa3(inputs)
+    for _ in range(3):
+        out = call().double()
+    assert interface.schedules == (lengths is not None)
+    torch.testing.assert_close(out, harness.reference(inputs)["out"], rtol=0.0, atol=0.02)
 
 
 def test_a_planned_batch_copies_no_key_past_a_length(harness, peers):
@@ -96,9 +172,10 @@ def test_a_planned_batch_copies_no_key_past_a_length(harness, peers):
     assert peers._paged(keys, [20, 500]).shape[0] == 2 + 32
 
 
-def test_an_entry_without_keys_is_no_case_for_a_planned_batch(harness, peers):
+@PAGED
+def test_an_entry_without_keys_has_no_page(harness, peers, peer):
     inputs = made(harness, B=2, Sq=1, Skv=20, kv_lengths=[0, 20])
-    assert peers.flashinfer_batch(inputs) == "an entry without keys has no page"
+    assert peers.PEERS[peer](inputs) == "an entry without keys has no page"
 
 
 @pytest.mark.parametrize("queries", [8, 64])
