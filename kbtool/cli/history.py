@@ -79,10 +79,12 @@ def _answer(found: Sequence[Series], changes: Sequence[Change]) -> str:
     from kbtool.model.words import many
 
     short = sum(one.is_short for one in found)
+    most = max((one.left_out for one in found), default=0)
+    others = f"; up to {many(most, 'run')} of a series left out, another problem" if most else ""
     if short == len(found):
         longest = max((len(one.us) for one in found), default=0)
-        return f"too few runs: the longest series has {longest} of {LEAST_RUNS}"
-    left = f"; {short} more have too few runs" if short else ""
+        return f"too few runs: the longest series has {longest} of {LEAST_RUNS}{others}"
+    left = (f"; {short} more have too few runs" if short else "") + others
     changed = many(len(changes), "change point") if changes else "no change point"
     series = f"{len(found) - short} series"
     return f"{changed} in {series}{left}"
@@ -114,7 +116,7 @@ def _json(found: Sequence[Series], changes: Sequence[Change]) -> dict[str, objec
             {
                 "kernel": one.kernel, "machine": one.machine, "case": one.case,
                 "metric": one.metric, "runs": [each.run.id for each in one.runs], "us": one.us,
-                "too_few_runs": one.is_short,
+                "too_few_runs": one.is_short, "another_problem": one.left_out,
                 "changes": [
                     {
                         "run": change.run.run.id, "commit": change.run.commit,

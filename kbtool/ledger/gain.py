@@ -34,7 +34,7 @@ from kbtool.model.base import Quantity
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.measurement import Measurement
 from kbtool.model.money import cents
-from kbtool.model.run import Run
+from kbtool.model.run import Run, another_problem
 from kbtool.model.session import Session
 
 
@@ -76,9 +76,14 @@ class _Time(NamedTuple):
     """The third quartile."""
     case: Mapping[str, object]
     """The fields of the case."""
+    run: Run | None = None
+    """The run that measured it; ``None`` of a figure that somebody typed."""
 
     def of_the_same(self, other: _Time) -> bool:
-        """Whether no field that both cases have differs; a later harness may know more fields."""
+        """Whether no field that both cases have differs; a later harness may know more fields. Of
+        another problem it is another case."""
+        if self.run and other.run and another_problem(self.run, other.run):
+            return False
         return all(other.case.get(key, value) == value for key, value in self.case.items())
 
 
@@ -113,7 +118,7 @@ def sped_up(sessions: Sequence[Session], runs: Iterable[Run]) -> dict[str, Speed
                 validated.add(run.session)
                 place = run.machine.card or f"{run.machine.cpu}, {result.threads} threads"
                 what = json.dumps([run.kernel, place, result.device, result.protocol, case.name])
-                now = _Time(timing.median_us, timing.low_us, timing.high_us, case.case)
+                now = _Time(timing.median_us, timing.low_us, timing.high_us, case.case, run)
                 measure(run.session, what, now, claimed=False)
     for session in sessions:
         if session.id not in validated:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kbtool.ledger.measured import Group, Machine, groups, newest_of_sets
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.benchmark import BenchmarkCase
-from kbtool.model.run import Run
+from kbtool.model.run import Run, another_problem
 from kbtool.model.words import listed, many, significant
 
 NOT_TIMED = "not timed on this commit"
@@ -196,7 +196,8 @@ def headline(every: Sequence[Group], newest: Group) -> Headline:
 
 
 def of_the_commit(every: Iterable[Group], newest: Group) -> list[Group]:
-    """``newest`` and the other quiet groups of its cases and dtype that timed the same commit.
+    """``newest`` and the other quiet groups of its cases and dtype that timed the same commit and
+    problem: a harness may read a file that no commit has.
 
     A run with changes that no commit has stands alone: nobody knows whether another had the same.
     """
@@ -209,6 +210,8 @@ def of_the_commit(every: Iterable[Group], newest: Group) -> list[Group]:
 
 def _of_the_commit(group: Group, newest: Group) -> bool:
     one, other = (_commit(of.run) for of in (group, newest))
+    if another_problem(group.run, newest.run):
+        return False
     return group.kind == newest.kind and one is not None and one == other
 
 

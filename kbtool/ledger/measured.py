@@ -14,7 +14,7 @@ from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.build import BuildResult
 from kbtool.model.kinds.timing import Timing
-from kbtool.model.run import Run
+from kbtool.model.run import Run, another_problem
 from kbtool.model.words import many
 
 Pairs = Sequence[tuple[Timing, Timing]]
@@ -220,6 +220,21 @@ def newest_of_sets(every: Iterable[Group]) -> list[Group]:
         if known is None or (known.noise_reason and not group.noise_reason):
             found[group.kind] = group
     return list(found.values())
+
+
+def of_one_problem(every: Iterable[Group], newest: Group) -> tuple[list[Group], int]:
+    """The groups that solve the problem of ``newest``, or of the newest run that states one, and
+    how many runs solve another."""
+    groups = list(every)
+    stated = [newest.run, *sorted((g.run for g in groups), key=lambda run: run.started)[::-1]]
+    wanted = next((run for run in stated if run.identity), newest.run)
+    kept = [group for group in groups if not another_problem(group.run, wanted)]
+    return kept, len({g.run.id for g in groups} - {g.run.id for g in kept})
+
+
+def left_out_words(runs: int) -> str:
+    """What is said of so many runs of another problem that are left out; empty of none."""
+    return f"{many(runs, 'run')} left out: another problem" if runs else ""
 
 
 def newer_than(every: Iterable[Group], shown: Group) -> Group | None:

@@ -8,6 +8,8 @@ import json
 from kbtool.model.base import Model
 from kbtool.model.kinds.base import Sha256
 
+MANIFEST = "/kernel.yaml"
+
 
 class Identity(Model):
     """The files, libraries and packages that took part in a run besides the built library.
@@ -35,8 +37,13 @@ class Identity(Model):
 
     @property
     def problem_digest(self) -> str:
-        """One hash for the problem: runs that differ in it were asked for different things."""
-        return hashlib.sha256(json.dumps(self.problem, sort_keys=True).encode()).hexdigest()
+        """One hash for the problem: runs that differ in it were asked for different things.
+
+        The manifest is left out. It lists sources and flags too, which are the solution's, and
+        cases are compared by the fields that each result has.
+        """
+        files = {name: of for name, of in self.problem.items() if not name.endswith(MANIFEST)}
+        return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
     def merged(self, other: Identity) -> Identity:
         """With what only ``other`` holds; what both hold stays."""

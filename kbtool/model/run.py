@@ -256,6 +256,14 @@ class Run(Model):
         return self
 
 
+def another_problem(one: Run, other: Run) -> bool:
+    """Whether two runs were asked to solve different problems, which are never ranked together.
+
+    Older records do not say what theirs was.
+    """
+    return len({run.identity.problem_digest for run in (one, other) if run.identity}) > 1
+
+
 _RUN_STATUS: dict[str, str] = {"refused": "failed", "not-run": "interrupted"}
 """What a step's status makes the run's, where it is another."""
 

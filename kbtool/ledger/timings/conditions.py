@@ -13,6 +13,9 @@ from kbtool.model.run import Run
 NEAR = 1.03
 """Two clocks whose ratio is at most this are alike."""
 
+PROBLEM = "Problem"
+"""The condition that differs if two runs were asked for different things."""
+
 _SAMPLES = " samples an arm "
 
 
@@ -58,6 +61,8 @@ class Condition(NamedTuple):
     figure: float | None = None
     """What is compared where the value is measured: near is alike, unknown weighs nothing."""
     is_measured: bool = False
+    is_new: bool = False
+    """Whether older records do not state it: unknown weighs nothing."""
 
 
 def conditions(one: Timed) -> list[Condition]:
@@ -75,6 +80,8 @@ def unlike(one: Timed, other: Timed) -> list[str]:
 def _weighs(one: Condition | None, other: Condition | None) -> bool:
     known = one or other
     if known is None or not known.weighs:
+        return False
+    if known.is_new and (one is None or other is None):
         return False
     if known.is_measured:
         figures = [side.figure for side in (one, other) if side and side.figure]
@@ -105,8 +112,8 @@ def _conditions(run: Run, results: Sequence[BenchmarkResult]) -> Iterator[Condit
     yield Condition("kbtool", machine.kbtool, False)
     dirty = {True: ", work tree changed", False: "", None: ""}[state.dirty]
     yield Condition("Commit", f"{state.commit}{dirty}" if state.commit else "", False)
-    # Cases are compared by their fields. A harness changes for many reasons: it is only shown.
-    yield Condition("Problem", run.identity.problem_digest[:12] if run.identity else "", False)
+    problem = run.identity.problem_digest[:12] if run.identity else ""
+    yield Condition(PROBLEM, problem, True, is_new=True)
     yield Condition("Library", all_of(result.sha256[:12] for result in results), False)
     protocols = [_protocol(result.protocol) for result in results]
     yield Condition("Samples", all_of(samples for samples, _ in protocols), False)

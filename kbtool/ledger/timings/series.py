@@ -12,7 +12,7 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from kbtool.ledger.timings.conditions import Timed, unlike
+from kbtool.ledger.timings.conditions import PROBLEM, Timed, unlike
 from kbtool.ledger.timings.spread import LEAST, METRICS, Metric, time_of
 from kbtool.model.errors import MachineError
 
@@ -30,6 +30,8 @@ class Series(NamedTuple):
     runs: list[Timed]
     """Oldest first, quiet, each of a commit."""
     us: list[float]
+    left_out: int = 0
+    """Runs that are left out because they solve another problem than the newest."""
 
     @property
     def is_short(self) -> bool:
@@ -62,19 +64,26 @@ def series(every: Sequence[Timed], metric: Metric | None = None) -> list[Series]
         metric: what to show. Default: between plain kernels, where the newest run has it.
     """
     found: dict[tuple[str, str, str], list[tuple[Timed, Metric, float]]] = {}
+    left_out: dict[tuple[str, str, str], int] = {}
     for one in every:
         if one.noise is not None or one.commit is None:
             continue
         for case, chosen, us in _times(one, METRICS if metric is None else (metric,)):
-            points = found.setdefault((one.run.kernel or "", one.machine, case), [])
-            if not points or (points[0][1] == chosen and not unlike(points[0][0], one)):
+            key = (one.run.kernel or "", one.machine, case)
+            points = found.setdefault(key, [])
+            differ = unlike(points[0][0], one) if points else []
+            if not points or (points[0][1] == chosen and not differ):
                 points.append((one, chosen, us))
-    return [_series(key, points[::-1]) for key, points in found.items()]
+            elif differ == [PROBLEM]:
+                left_out[key] = left_out.get(key, 0) + 1
+    return [_series(key, points[::-1], left_out.get(key, 0)) for key, points in found.items()]
 
 
-def _series(key: tuple[str, str, str], points: Sequence[tuple[Timed, Metric, float]]) -> Series:
+def _series(
+    key: tuple[str, str, str], points: Sequence[tuple[Timed, Metric, float]], left_out: int
+) -> Series:
     runs, metrics, us = zip(*points, strict=True)
-    return Series(*key, metrics[-1], list(runs), list(us))
+    return Series(*key, metrics[-1], list(runs), list(us), left_out)
 
 
 def _times(one: Timed, metrics: Iterable[Metric]) -> Iterable[tuple[str, Metric, float]]:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from kbtool.ledger.timings.conditions import Timed, timed, unlike
+from kbtool.ledger.timings.conditions import PROBLEM, Timed, timed, unlike
 from kbtool.ledger.timings.spread import METRICS, Metric, time_of
-from kbtool.ledger.timings.verdict import Side
+from kbtool.ledger.timings.verdict import ANOTHER, Side
 from kbtool.model.errors import NotFoundError, UsageError
 from kbtool.model.run import Run
+from kbtool.model.words import many
 
 Revision = Callable[[str], str | None]
 """Git's name of a commit (HEAD, a branch, a tag) → its id, ``None`` if it has none."""
@@ -198,13 +199,13 @@ def _like_newest(every: Sequence[Timed], other: Side | None) -> list[Timed]:
 
 def _best(asked: _Asked, having: Sequence[Timed], other: Side) -> Side:
     """The commit that took least over the other side's cases, under the same conditions."""
-    fit = [
+    quiet = [
         one
         for one in having
-        if one.commit and not one.noise
-        and one.commit != other.newest.run.repository.commit
-        and not unlike(one, other.newest)
-    ]  # fmt: skip
+        if one.commit and not one.noise and one.commit != other.newest.run.repository.commit
+    ]
+    fit = [one for one in quiet if not unlike(one, other.newest)]
+    left_out = sum(unlike(one, other.newest) == [PROBLEM] for one in quiet)
     commits: dict[str | None, Side] = {}
     for one in fit:
         side = commits.setdefault(one.commit, Side(asked.name, [], asked.arm))
@@ -216,11 +217,12 @@ def _best(asked: _Asked, having: Sequence[Timed], other: Side) -> Side:
         if wanted & (times := _mean_times(side, metric)).keys()
     ]
     if not taken:
+        others = f"; {many(left_out, 'run')} left out, {ANOTHER}" if left_out else ""
         raise NotFoundError(
-            f"no quiet run of another commit was timed under the conditions of {other.name}"
+            f"no quiet run of another commit was timed under the conditions of {other.name}{others}"
         )
     _, _, best = min(taken, key=lambda each: each[:2])
-    return best._replace(tries=len(taken))
+    return best._replace(tries=len(taken), left_out=left_out)
 
 
 def _leading(side: Side) -> tuple[Metric, set[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
-from kbtool.ledger.timings.conditions import Timed, conditions, unlike
+from kbtool.ledger.timings.conditions import PROBLEM, Timed, conditions, unlike
 from kbtool.ledger.timings.spread import (
     LEAST,
     METRICS,
@@ -31,6 +31,7 @@ LEAST_PERCENT = round(math.expm1(LEAST) * 100)
 """The least difference that counts, in percent."""
 
 UNKNOWN_SPREAD = "no two quiet runs of one commit on this machine tell how far runs lie apart"
+ANOTHER = "another problem"
 WITHIN = "runs of the same code may differ as much"
 
 
@@ -45,6 +46,8 @@ class Side(NamedTuple):
     """``None`` for the library by its own choice of variant."""
     tries: int = 1
     """How many commits it was chosen from."""
+    left_out: int = 0
+    """Runs that were not looked at, since they solve another problem than the other side's."""
 
     @property
     def newest(self) -> Timed:
@@ -276,19 +279,26 @@ def _unlike_fields(one: BenchmarkCase, other: BenchmarkCase) -> list[str]:
 
 
 def _differs(names: Sequence[str]) -> str:
-    return f"{listed(names)} {'differs' if len(names) == 1 else 'differ'}"
+    rest = [name for name in names if name != PROBLEM]
+    parts = [ANOTHER] if len(rest) < len(names) else []
+    if rest:
+        parts.append(f"{listed(rest)} {'differs' if len(rest) == 1 else 'differ'}")
+    return "; ".join(parts)
 
 
 def _notes(a: Side, b: Side, differ: Sequence[str]) -> Iterator[str]:
     values = [{c.name: c.value for c in conditions(side.newest)} for side in (a, b)]
     for name in differ:
         one, other = (_short(side.get(name, "–")) for side in values)
-        yield f"nothing is ranked, because {name} differs: A {one}; B {other}"
+        why = ANOTHER if name == PROBLEM else f"because {name} differs"
+        yield f"nothing is ranked, {why}: A {one}; B {other}"
     for letter, side in (("A", a), ("B", b)):
         if side.newest.commit is None:
             yield f"{letter} was timed with changes that no commit has, or its commit is unknown"
         if side.tries > 1:
             yield f"{letter} is the fastest of {many(side.tries, 'commit')}, which is allowed for"
+        if side.left_out:
+            yield f"{letter}: {many(side.left_out, 'run')} left out, {ANOTHER}"
 
 
 def _short(value: str) -> str:

@@ -202,7 +202,8 @@
   /* So many times apart are two measured conditions, as clocks, still the same. */
   var NEAR = 1.03;
 
-  /* The conditions of both. One that is measured weighs only where both are known. */
+  /* The conditions of both. One that is measured, or that older records do not state, weighs only
+     where both are known. */
   function differences(a, b) {
     var values = {};
     [a, b].forEach(function (one, at) {
@@ -211,13 +212,15 @@
         row.value[at] = condition.value;
         row.figure[at] = condition.figure;
         row.weighs = row.weighs || condition.weighs;
+        row.isNew = row.isNew || condition.isNew;
       });
     });
     return Object.keys(values).map(function (name) {
       var row = values[name], x = row.figure[0], y = row.figure[1];
       var measured = x !== undefined || y !== undefined;
       var alike = x && y ? Math.max(x, y) / Math.min(x, y) <= NEAR : row.value[0] === row.value[1];
-      return { name: name, a: row.value[0], b: row.value[1], alike: alike, weighs: row.weighs && (!measured || (x && y)) };
+      var known = measured ? x && y : !row.isNew || row.value.indexOf("–") < 0;
+      return { name: name, a: row.value[0], b: row.value[1], alike: alike, weighs: row.weighs && known };
     });
   }
 
@@ -363,8 +366,10 @@
     var grave = unlike.filter(function (row) { return row.weighs; });
     out.textContent = "";
     if (grave.length) {
-      out.append(warning("Nothing is ranked, because " + grave.map(function (row) { return row.name; }).join(", ")
-        + (grave.length === 1 ? " differs." : " differ.") + " A ratio tells of that as much as of the code. See Conditions."));
+      var rest = grave.filter(function (row) { return row.name !== "Problem"; });
+      var why = (rest.length < grave.length ? ["another problem"] : []).concat(rest.length
+        ? ["because " + rest.map(function (row) { return row.name; }).join(", ") + (rest.length === 1 ? " differs" : " differ")] : []);
+      out.append(warning("Nothing is ranked, " + why.join("; ") + ". A ratio tells of that as much as of the code. See Conditions."));
     }
     noises(a, b).forEach(function (why) { out.append(warning(why)); });
     out.append(el("p", { id: "kb-answer" }, el("strong", {}, answer(every))));

@@ -168,9 +168,11 @@ def _data(index: Index, one: Timed, spreads: Spreads) -> dict[str, Any]:
 
 
 def _condition(one: Condition) -> dict[str, Any]:
-    """A condition; a measured one with the figure that tells whether two are alike."""
+    """A condition; a measured one with the figure that tells whether two are alike, and a mark on
+    one that older records do not state."""
     figure = {"figure": one.figure} if one.is_measured else {}
-    return {"name": one.name, "value": one.value, "weighs": one.weighs, **figure}
+    new = {"isNew": True} if one.is_new else {}
+    return {"name": one.name, "value": one.value, "weighs": one.weighs, **figure, **new}
 
 
 def _case(

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from kbtool.ledger.measured import (
     Group,
     Machine,
+    left_out_words,
+    of_one_problem,
 )
 from kbtool.ledger.timings.conditions import timed
 from kbtool.ledger.timings.series import LEAST_RUNS, series
@@ -43,7 +45,7 @@ def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
         )
         runs = list({group.run.id: group.run for group in reversed(every)}.values())[-_MOST_RUNS:]
         newest = {run.id for run in runs}
-        shown = [group for group in every if group.run.id in newest]
+        listed = shown = [group for group in every if group.run.id in newest]
         if len(shown) < len(every):
             everyone = at.link("the table of runs", at.RUNS, here)
             parts.append(f"The newest {_MOST_RUNS} runs; {everyone} has all.")
@@ -51,13 +53,17 @@ def history(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
         quiet = [run for run in runs if run.id not in noisy]
         if noisy:
             parts.append(f"Left out of the course: {many(len(noisy), 'noisy run')}.")
+        shown, others = of_one_problem(shown, shown[0])
+        if others:
+            parts.append(f"Left out of the course: {left_out_words(others)}.")
+        quiet = [run for run in quiet if any(group.run is run for group in shown)]
         if len(quiet) < 2:
             so_far = "one run" if not noisy else "one quiet run" if quiet else "no quiet run"
             parts.append(nothing(f"No course to show because {so_far} timed it so far."))
         else:
             parts.append(_course(machine, quiet, shown, here))
         parts.append(_change_points(long.get(machine.name, 0)))
-        parts.append(_runs(index, shown, here))
+        parts.append(_runs(index, listed, here))
     return parts
 
 

@@ -8,7 +8,14 @@ from functools import partial
 
 from kbtool.ledger.claims.report import WRONG
 from kbtool.ledger.headline import COLUMNS, Headline, headlines
-from kbtool.ledger.measured import Group, Machine, groups, newer_than
+from kbtool.ledger.measured import (
+    Group,
+    Machine,
+    groups,
+    left_out_words,
+    newer_than,
+    of_one_problem,
+)
 from kbtool.markdown.chart import sparkline
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import UNKNOWN, instant, many, significant
@@ -177,11 +184,14 @@ def _result(
     there = at.kernel_page(kernel.id)
     newest = one.newest
     run, newer = newest.run, newer_than(every, newest)
-    same = [
-        group
-        for group in reversed(every)
-        if group.key == newest.key and group.result.baseline == newest.result.baseline
-    ]
+    same, others = of_one_problem(
+        (
+            group
+            for group in reversed(every)
+            if group.key == newest.key and group.result.baseline == newest.result.baseline
+        ),
+        newest,
+    )
     alike = [value for group in same if (value := group.speed) is not None]
     baseline = newest.result.baseline
     label = f"Speed against {baseline} on {machine.name}: {', '.join(map(significant, alike))}"
@@ -191,7 +201,8 @@ def _result(
         inline(one.label),
         significant(newest.ours_us),
         *standing(one),
-        sparkline(label, alike) if len(alike) > 1 else muted(_so_far(len(alike), len(same))),
+        (sparkline(label, alike) if len(alike) > 1 else muted(_so_far(len(alike), len(same))))
+        + (f" <br>{muted(left_out_words(others))}" if others else ""),
         index.link(at.run_page(run.session, run.id), at.HOME, nowrap(instant(run.started)))
         + _cut_short(newest)
         + (f" <br>{muted(newer_noisy(index, newer.run, at.HOME))}" if newer else ""),

@@ -12,8 +12,10 @@ from kbtool.ledger.headline import COLUMNS, Headline, Standing, headlines
 from kbtool.ledger.measured import (
     Group,
     Machine,
+    left_out_words,
     missing,
     newer_than,
+    of_one_problem,
     read_ceiling,
     widest_field,
 )
@@ -51,20 +53,31 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
         peers = list(
             dict.fromkeys(peer for one in shown for group in one.pooled for peer in group.peers)
         )
+        newest = max((one.newest for one in shown), key=lambda group: group.run.started)
+        drawn, others = of_one_problem((one.newest for one in shown), newest)
+        charted = [one for one in shown if one.newest in drawn]
+        apart = [one for one in shown if one not in charted]
         parts += [
             heading(3, f"{inline(machine.name)}, {code(machine.target)}", results_anchor(machine)),
-            _standings(index, every, shown, here),
+            _standings(index, every, shown, here, apart),
             _against(shown, peers),
-            _relative(machine, shown, peers),
-            *_over_size(kernel, machine, shown, peers),
+            _relative(machine, charted, peers),
+            *_over_size(kernel, machine, charted, peers),
+            f"Left out of the charts: {left_out_words(others)}." if others else "",
             _figures(shown),
             *_again(index, shown, here),
         ]
     return parts
 
 
-def _standings(index: Index, every: Sequence[Group], shown: Sequence[Headline], here: str) -> str:
-    """The headlines: our time against the best peers."""
+def _standings(
+    index: Index,
+    every: Sequence[Group],
+    shown: Sequence[Headline],
+    here: str,
+    apart: Sequence[Headline],
+) -> str:
+    """The headlines: our time against the best peers; ``apart`` are of another problem."""
     lines = []
     for one in shown:
         group, newer = one.newest, newer_than(every, one.newest)
@@ -73,6 +86,7 @@ def _standings(index: Index, every: Sequence[Group], shown: Sequence[Headline], 
             [
                 inline(group.title)
                 + (f" {chip('noisy')}" if group.noise_reason else "")
+                + (f" {chip('another problem')}" if one in apart else "")
                 + (f" <br>{muted(newer_noisy(index, newer.run, here))}" if newer else ""),
                 str(len(one.cases)),
                 passed_text(group.run),

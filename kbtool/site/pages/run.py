@@ -250,8 +250,9 @@ def _identity(run: Run) -> str:
     ]
     return section(
         "What took part", "identity",
-        f"Problem: {code(run.identity.problem_digest[:12])}. Every file of the knowledge base that"
-        " its steps read, by SHA-256:",
+        f"Problem: {code(run.identity.problem_digest[:12])}, one hash of its files without the"
+        " manifest; runs with another one are never ranked together with this. Every file of the"
+        " knowledge base that its steps read, by SHA-256:",
         table(["Part", "File", "Content"], files),
         f"Packages: {inline(', '.join(packages))}" if packages else None,
     )  # fmt: skip
