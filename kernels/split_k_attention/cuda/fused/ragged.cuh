@@ -11,10 +11,10 @@
 
 namespace kbtool::cuda {
 
-// Key blocks. While all blocks read, a tile's first keys take some 10 us to arrive; a block reads 16 key
-// blocks in that time (H100).
+// The fixed cost of a tile, in key blocks. While all blocks read, a tile's first keys take some 10 us to arrive; a
+// block reads 16 key blocks in that time (H100).
 constexpr uint32_t TILE_COST = 16;
-constexpr uint32_t LEAST_RANGE = 32;  // key blocks that are worth a block
+constexpr uint32_t LEAST_RANGE = 32;  // the minimum range of a block, in key blocks
 
 // A batch entry on the line, which is shorter than 2^31.
 struct RaggedEntry {

@@ -17,12 +17,12 @@ namespace kbtool::cuda {
 // All in us but step_keys.
 struct FusedCost {
   double start;      // and end of a call
-  double more_rows;  // more than 32 query rows
-  double full;       // a block on each multiprocessor instead of on one
+  double more_rows;  // added above 32 query rows
+  double full;       // added if every multiprocessor has a block; in proportion if fewer have
   double step;       // step_keys keys, which the warps of a block take at a time
   int64_t step_keys;
   double pair;       // merge of two splits in a cluster
-  double cluster;    // of more; negative, since each block stores only its part of the rows
+  double cluster;    // merge of more than two; negative, since each block stores only its part of the rows
 };
 
 // By width (64, 128, 256) and rows of a tile (16, 32, 64).
@@ -37,14 +37,14 @@ constexpr FusedCost FUSED_COSTS[3][3] = {{{4.15, 0, 0.5, 0.61, 128, 0.2, -0.15},
                                           {9.1, 3.95, 0.8, 1.0, 16, 0.2, -1.8}}};
 constexpr double FUSED_WAVE[3] = {3.1, 4.3, 9.5};       // us of each wave after the first, by width
 constexpr double WORKSPACE_MERGE[3] = {2.3, 2.2, 2.0};  // us, of several clusters, by width
-// Of a step where two blocks share a multiprocessor: D up to 128, and above.
+// Factor on a step if two blocks share a multiprocessor: for D up to 128, and above.
 constexpr double SHARED_STEP_FACTOR[2] = {1.45, 1.1};
 
 // All in us.
 struct WgmmaCost {
   double start;
-  double full;            // a block on each multiprocessor instead of on one
-  double wave;            // each after the first
+  double full;            // added if every multiprocessor has a block; in proportion if fewer have
+  double wave;            // added for each wave after the first
   double step;            // 64 keys
   double merge;           // by the separate kernel, of more than four splits
   // Of up to four: what a cluster took to merge them, and 1 us more. Timed on an H100: 0.6 to 1.7 us more in five

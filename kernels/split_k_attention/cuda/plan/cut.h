@@ -6,8 +6,8 @@
 
 namespace kbtool::cuda {
 
-// Output tiles for each multiprocessor, up to which neighbouring tiles differ in the head: the long tiles
-// of all heads start first. Beyond it they go head by head.
+// Up to this many output tiles per multiprocessor the longest tiles of all heads start first. With more, the tiles
+// of one head follow each other.
 constexpr int64_t FEW_WAVES = 4;
 
 inline FusedPlan plan_of(bool wgmma, int row_units, int64_t rows_per_unit, const Sizes& sizes) {
@@ -19,11 +19,10 @@ inline FusedPlan plan_of(bool wgmma, int row_units, int64_t rows_per_unit, const
   return plan;
 }
 
-// splits == 0: the rules choose. The tile holds all rows of a KV head, up to 64, where splits are given,
-// where unlike lengths are shared out, where each further tile would copy the keys element by element again, and on
-// cards whose times are not known. Elsewhere, above 16 rows, the
-// cheapest plan by cost.h that runs in one wave: tiles of 16, 32 or 64 rows, splits that one cluster merges
-// or those of choose_splits.
+// splits == 0: the planner chooses their number. One tile holds all rows of a KV head, up to 64, if the caller gives
+// splits, if unlike lengths are divided among blocks, if each further tile would copy the keys element by element
+// again, or if the card's block times are not known. Otherwise, above 16 rows, take the cheapest plan by cost.h that
+// runs in one wave: tiles of 16, 32 or 64 rows, and splits that one cluster merges or those of choose_splits.
 inline FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card) {
   constexpr int64_t LEAST_KEYS = 8;  // an almost empty split costs less than its cluster saves
   const int64_t rows = sizes.rows_of_kv_head();
