@@ -72,8 +72,8 @@ class Context:
     """The kernel's mutants, each with the bug that it puts back: SESSION#bugs.ID."""
     deadline: float = 0.0
     """When the step is stopped, by ``time.monotonic``."""
-    run: str = "without a record"
-    """The id of the run, for those who wait for it."""
+    run: str = ""
+    """The id of the run, for those who wait for it; empty where there is no record."""
     wait: bool = True
     """Whether a step that measures waits for another run that does."""
     waited: float = 0.0

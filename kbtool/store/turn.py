@@ -38,7 +38,8 @@ class Holder:
     since: str
 
     def __str__(self) -> str:
-        return f"run {self.run} of {self.user} (pid {self.pid}, since {self.since})"
+        run = f"run {self.run}" if self.run else "a run without a record"
+        return f"{run} of {self.user} (pid {self.pid}, since {self.since})"
 
 
 class BusyError(Exception):

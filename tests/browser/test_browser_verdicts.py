@@ -28,6 +28,8 @@ RUNS = {
     "20261124T115431Z-split-k-1998",  # noisy
     "20261123T044912Z-split-k-ae74",  # on a processor
 }  # fmt: skip
+PROBLEMS = {"20261123T184810Z-peers-3c32": "a", "20261123T185127Z-peers-098b": "b"}
+"""Runs that are given a problem, by a letter; that of the others is unknown."""
 DRAWN = 60
 
 
@@ -39,6 +41,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Knowled
         if path.stem in RUNS:
             run = json.loads(path.read_text())
             del run["digest"]
+            if path.stem in PROBLEMS:
+                harness = {"kernels/copy/harness.py": PROBLEMS[path.stem] * 64}
+                run["identity"] = {"problem": harness}
             put = root / "sessions" / session / "runs" / path.name
             trees.put(put, trees.sealed({**run, "session": session, "taken_in": None}))
     build(root, root / "site")
@@ -76,7 +81,8 @@ def test_drawn_pairs_have_the_verdicts_of_the_command(
     found: list[tuple[str, str, Comparison]] = []
     chosen = random.Random(41)
     pairs = [pair for pair in product(arms, arms) if pair[0] != pair[1]]
-    for a, b in chosen.sample(pairs, len(pairs)):
+    apart = tuple(f"{run}/split_k" for run in PROBLEMS)
+    for a, b in [apart, *chosen.sample(pairs, len(pairs))]:
         first, second = sides((a, b), every, lambda _: None)
         told = compare(first, second, spreads)
         few = sum(not one.of("same", "slower", "faster") for *_, one in found) < DRAWN // 3
@@ -84,6 +90,7 @@ def test_drawn_pairs_have_the_verdicts_of_the_command(
             found.append((a, b, told))
         if len(found) == DRAWN:
             break
+    assert "another problem" in {row.why for row in found[0][2].of("unlike")}
     verdicts: set[str] = set()
     seen = visit(site.http)
     for a, b, told in found:
