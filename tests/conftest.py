@@ -47,17 +47,22 @@ FIXTURES = Path(__file__).parent / "fixtures"
 REPOSITORY = Path(__file__).parent.parent
 
 
-SLOW = ("browser", "steps", "site", "gpu", "runner", "cli")
+SLOW = ("browser/test_browser.py", "steps", "browser", "site", "gpu", "runner", "cli", ".")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Folders with slow tests first: else one process is left with a slow file at the end, alone.
 
-    pytest-xdist would begin with the files of most tests, which are the quick ones.
+    pytest-xdist would begin with the files of most tests, which are the quick ones. One file alone
+    begins with this repository's site: other processes would wait while the first builds it.
     """
     tests = Path(__file__).parent
     order = {tests / name: number for number, name in enumerate(SLOW)}
-    items.sort(key=lambda item: order.get(item.path.parent, len(SLOW)))
+
+    def place(item: pytest.Item) -> int:
+        return order.get(item.path, order.get(item.path.parent, len(SLOW)))
+
+    items.sort(key=place)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
