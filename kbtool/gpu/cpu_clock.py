@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from kbtool.gpu.benchmark import Arms, OnArm, Timed, first_output, runnable, silent, timing
+from kbtool.gpu.compiling import compiled
 from kbtool.gpu.unseen import PAIRS, Unseen, keeps_results
 
 WARMUP_ROUNDS = 3
@@ -69,17 +70,19 @@ class CpuClock:
 
         def before(arm: str) -> None:
             on_arm(arm)
+            found.turn(arm)
             self._flush.sum()
 
         def once(arm: str) -> float:
             before(arm)
             return _timed(calls[arm])[0]
 
-        found = _Found()
         held = [arm for arm in calls if unseen and arm in unseen.arms]
         drawn = unseen.random.randrange(1, self._samples) if unseen else None
+        found = _Found(held)
 
         def on_round(number: int) -> None:
+            found.begin_round(number)
             if unseen and number == drawn:
                 for arm in held:
                     on_arm(arm)
@@ -106,12 +109,30 @@ class CpuClock:
 
 
 class _Found:
-    """What calls on unseen inputs show of each arm."""
+    """What an arm of the library does in timed calls, and in those on unseen inputs.
 
-    def __init__(self) -> None:
+    Args:
+        arms: the arms of the library.
+    """
+
+    def __init__(self, arms: list[str]) -> None:
+        self._arms = arms
+        self._arm: str | None = None
+        self._compiled = 0
+        self._is_timed = False
         self.seconds: dict[str, float] = {}
         self.outputs: dict[str, list[torch.Tensor]] = {}
         self.suspect: dict[str, str] = {}
+
+    def begin_round(self, number: int) -> None:
+        """Before a round; those to warm up, in which arms may compile, are below 0."""
+        self._is_timed, self._arm = number >= 0, None
+
+    def turn(self, arm: str) -> None:
+        """Before the turn of an arm: note whether the one before it compiled in a timed call."""
+        if self._is_timed and self._arm in self._arms and compiled() > self._compiled:
+            self.keep(str(self._arm), "it compiled, or started a process, in a timed call")
+        self._arm, self._compiled = arm, compiled()
 
     def draw(
         self, arm: str, call: Callable[[], Any], unseen: Unseen, before: Callable[[], None]

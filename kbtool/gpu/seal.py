@@ -173,7 +173,7 @@ class Seal:
         if self._busy:
             return
         if event in _LOOKS or (event == "object.__getattr__" and arguments[1] in _FRAMES):
-            self._refuse_to_show()
+            self._refuse_to_show(event)
         if event != "open":
             return
         path, mode, flags = arguments
@@ -200,13 +200,15 @@ class Seal:
             raise ChangedError(self.refusal)
         self._compare(name, known or digest, digest)
 
-    def _refuse_to_show(self) -> None:
+    def _refuse_to_show(self, event: str) -> None:
         """Refuse the results if the knowledge base's own code looks at frames; libraries do, to say
         where a warning comes from."""
         self._busy = True  # what follows looks at frames too
         try:
             frame = sys._getframe(2)
-            if frame.f_globals.get("__name__") in {"inspect", "traceback"} and frame.f_back:
+            # An error's own frames may be printed; those of callers are looked for by these.
+            helpers = {"inspect", "traceback"} if event == "sys._getframe" else {}
+            while frame.f_globals.get("__name__") in helpers and frame.f_back:
                 frame = frame.f_back
             file = frame.f_code.co_filename
             if file not in self._is_own:

@@ -86,7 +86,10 @@ def _run(task: Task, send: Send, seal: Seal) -> tuple[str, dict[str, Any]]:
     from kbtool.gpu.harness import HarnessError, load_harness, load_module
     from kbtool.gpu.seal import ChangedError
 
+    manifest = Path(task.harness).with_name("kernel.yaml")
     try:
+        if manifest.exists():
+            manifest.read_bytes()  # the seal takes note of it
         with seal.linking(Path(task.library)):
             try:
                 torch.ops.load_library(task.library)  # type: ignore[no-untyped-call]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
+import traceback
 from random import Random
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 import torch
 
 from kbtool.gpu import compare
+from kbtool.gpu.cpu_clock import CpuClock
 from kbtool.gpu.harness import HarnessError
 from kbtool.gpu.originals import Originals
 from kbtool.gpu.unseen import PAIRS, Unseen, copied, keeps_results, write
@@ -127,3 +131,34 @@ def test_an_operator_of_torch_that_a_library_registers_anew_is_found():
     assert originals.replaced() == "torch's operator aten::equal"
     library._destroy()
     assert originals.replaced() is None
+
+
+@pytest.mark.parametrize(
+    ("code", "suspect"),
+    [
+        ("eval(compile('1 + 1', 'baked', 'eval'))", True),
+        ("traceback.format_exc()", False),
+        ("threading.Thread(target=time.sleep, args=[0.2]).start()", True),
+    ],
+)
+def test_an_arm_that_compiles_or_leaves_a_thread_in_a_timed_call_is_found(code, suspect):
+    run = compile(code, "call", "exec")
+
+    def ours(inputs: Any) -> Any:
+        def call() -> Any:
+            exec(run, {"threading": threading, "time": time, "traceback": traceback})
+            return inputs["strided"] * 2
+
+        return call
+
+    live = made(0)
+    unseen = Unseen(made, ["ours"], Random(0))
+
+    def arms(number: int) -> Any:
+        unseen.begin(live)
+        return {"ours": ours(live)}
+
+    timed = CpuClock(5).time(arms, 1, unseen=unseen)
+    assert bool(timed.suspect) is suspect, timed.suspect
+    for out in timed.drawn["ours"]:
+        assert torch.equal(out, unseen.first["strided"] * 2)
