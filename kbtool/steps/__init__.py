@@ -9,6 +9,7 @@ from kbtool.model.kinds.base import ResultBase
 from kbtool.steps.base import StepKind
 from kbtool.steps.benchmark.run import Benchmark
 from kbtool.steps.build.run import Build
+from kbtool.steps.cheats.run import Cheats
 from kbtool.steps.command.run import Command
 from kbtool.steps.environment.run import Environment
 from kbtool.steps.minimise.run import Minimise
@@ -24,6 +25,7 @@ KINDS: MappingProxyType[str, StepKind[Any, Any]] = MappingProxyType(
         "build": Build(),
         "validate": Validate(),
         "mutants": Mutants(),
+        "cheats": Cheats(),
         "benchmark": Benchmark(),
         "tune": Tune(),
         "minimise": Minimise(),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtool.checks.facts import Location, fact
 from kbtool.checks.tree import Rule, Tree
 from kbtool.model.edit import edited
 from kbtool.model.finding import Finding
+from kbtool.store.document import DocumentError, parse, read_bytes
 from kbtool.store.includes import includes
+from kbtool.store.load import validate
 from kbtool.store.scan import inside
 
 if TYPE_CHECKING:
@@ -185,6 +188,38 @@ def mutants_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
                 yield tree.at(facts, [*mutant.location, key], "mutant", message)
 
 
+def cheats_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
+    """A kernel's cheats.yaml is a catalogue, and the text that each edit replaces occurs exactly
+    once in a file of the kernel's folder."""
+    from kbtool.model.cheat import Catalogue
+
+    for facts in tree.kernels.values():
+        shown = f"{os.path.dirname(facts.path)}/cheats.yaml"  # noqa: PTH120
+        folder = os.path.join(tree.root, os.path.dirname(facts.path))  # noqa: PTH118, PTH120
+        path = Path(folder) / "cheats.yaml"
+        if not path.is_file():
+            continue
+        try:
+            document = parse(read_bytes(path, shown), shown)
+        except DocumentError as error:
+            yield error.finding
+            continue
+        catalogue = validate(document, Catalogue)
+        if isinstance(catalogue, list):
+            yield from catalogue
+            continue
+        for number, cheat in enumerate(catalogue.cheats):
+            if not _stays(os.path.realpath(folder), cheat.file):
+                message = _LEAVES.format(cheat.file, "kernel's folder")
+                yield document.finding(["cheats", number, "file"], "path", message)
+                continue
+            try:
+                edited(Path(folder, cheat.file).read_text(encoding="utf-8"), cheat.find, "")
+            except (OSError, ValueError) as error:
+                message = f"{cheat.file}: {error}"
+                yield document.finding(["cheats", number, "find"], "cheat", message)
+
+
 def _cannot_edit(tree: Tree, mutant: MutantFacts) -> tuple[str, str] | None:
     """The key of a mutant that is wrong, and what is wrong with it, or ``None``."""
     kernel = tree.kernels.get(mutant.kernel)
@@ -273,4 +308,5 @@ RULES: tuple[Rule, ...] = (
     manifests_name_files,
     manifests_list_what_is_included,
     mutants_edit_what_is_there,
+    cheats_edit_what_is_there,
 )

@@ -11,6 +11,7 @@ from pydantic import Field
 from kbtool.model.kinds.base import StepBase
 from kbtool.model.kinds.benchmark import BenchmarkResult, BenchmarkStep
 from kbtool.model.kinds.build import BuildResult, BuildStep
+from kbtool.model.kinds.cheats import CheatsResult, CheatsStep
 from kbtool.model.kinds.command import CommandResult, CommandStep
 from kbtool.model.kinds.environment import EnvironmentResult, EnvironmentStep
 from kbtool.model.kinds.minimise import MinimiseResult, MinimiseStep
@@ -25,6 +26,7 @@ StepSpec = Annotated[
     | BuildStep
     | ValidateStep
     | MutantsStep
+    | CheatsStep
     | BenchmarkStep
     | TuneStep
     | MinimiseStep
@@ -40,6 +42,7 @@ StepResult = Annotated[
     | BuildResult
     | ValidationResult
     | MutantsResult
+    | CheatsResult
     | BenchmarkResult
     | TuneResult
     | MinimiseResult
