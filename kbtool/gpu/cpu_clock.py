@@ -11,16 +11,19 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from time import perf_counter  # by its name here: a kernel may replace that of the module
+from time import perf_counter, sleep  # by names here: a kernel may replace those of the module
 from typing import Any
 
 import torch
 
 from kbtool.gpu.benchmark import Arms, OnArm, Timed, first_output, runnable, silent, timing
 from kbtool.gpu.compiling import compiled
+from kbtool.gpu.harness import Inputs
 from kbtool.gpu.unseen import PAIRS, Unseen, keeps_results
 
 WARMUP_ROUNDS = 3
+_ENDING_SECONDS = 0.05
+"""How long a thread that has done its work may take to end."""
 _FALLBACK_CACHE_BYTES = 64 << 20
 _MAX_BUFFER_BYTES = 1 << 30
 
@@ -140,14 +143,15 @@ class _Found:
         """Time a call on unseen inputs, and copy its output at once; then call over NaN."""
         # Held until the end: where the arm has a buffer, it still holds the former result.
         former = call()
-        with unseen.first_in_place():
+        values = unseen.first
+        with unseen.in_place(values):
             before()
             threads = _threads()
             self.seconds[arm], output = _timed(call)
             result = first_output(arm, output)
             self.outputs[arm] = [result.clone()]
-            if left := len(_threads() - threads):
-                self.keep(arm, f"it left {left} threads at work when it returned")
+            if _left(threads):
+                self.keep(arm, "it left threads at work when it returned")
             result.fill_(math.nan)
             self.outputs[arm].append(first_output(arm, call()).clone())
         del former
@@ -159,13 +163,30 @@ class _Found:
 
 
 def _pairs(once: Callable[[], float], unseen: Unseen) -> Iterator[tuple[float, float]]:
-    """Seconds of a call on the former inputs, and of one on unseen inputs, several times."""
-    for _ in range(PAIRS):
+    """Seconds of a call on the former values, written again, and of one on unseen values.
+
+    Both come about in the same way, so that memory is as warm in both: new pages for an output can
+    take longer than the call.
+    """
+
+    def after_writing(values: Inputs) -> float:
         once()  # what is kept may be the last result alone
-        seen = once()
-        with unseen.next_in_place():
-            other = once()
-        yield seen, other
+        with unseen.in_place(values):
+            return once()
+
+    for _ in range(PAIRS):
+        seen, others = unseen.next_pair()
+        yield after_writing(seen), after_writing(others)
+
+
+def _left(before: set[str]) -> bool:
+    """Whether there are threads that were not there before; one that has ended takes a moment."""
+    until = perf_counter() + _ENDING_SECONDS
+    while new := _threads() - before:
+        if perf_counter() > until:
+            return True
+        sleep(_ENDING_SECONDS / 50)
+    return bool(new)
 
 
 def _timed(call: Callable[[], Any]) -> tuple[float, Any]:

@@ -72,21 +72,14 @@ class Unseen:
             self._first = self._make(_FIRST)
         return self._first
 
-    @contextmanager
-    def first_in_place(self) -> Iterator[None]:
-        """The arms compute from the first unseen inputs."""
-        with self._in_place(self.first):
-            yield
-
-    @contextmanager
-    def next_in_place(self) -> Iterator[None]:
-        """The arms compute from unseen inputs of which no output is kept."""
+    def next_pair(self) -> tuple[Inputs, Inputs]:
+        """The values that the arms have seen, and others; both in memory of their own."""
         self._made += 1
-        with self._in_place(self._make(_FIRST + self._made)):
-            yield
+        return copied(self._live), self._make(_FIRST + self._made)
 
     @contextmanager
-    def _in_place(self, values: Inputs) -> Iterator[None]:
+    def in_place(self, values: Inputs) -> Iterator[None]:
+        """The arms compute from these values."""
         # Making the arms may have changed the inputs: zeros, say, where peers must find no NaN.
         unchanged = all(
             same_bits(tensor, self._live[name]) for name, tensor in tensors(self._before)

@@ -46,7 +46,7 @@ def test_what_an_arm_did_to_the_inputs_is_kept_for_arms_and_undone_for_the_judge
     unseen.begin(live)
     live["strided"].zero_()
     live["lengths"].zero_()
-    with unseen.first_in_place():
+    with unseen.in_place(unseen.first):
         assert torch.equal(live["strided"], unseen.first["strided"])
     assert not live["strided"].any() and not live["lengths"].any()
     live["scale"] = 0.1
@@ -62,7 +62,9 @@ def test_inputs_are_unseen_once():
     unseen.begin(live)
     seen = [copied(live)["strided"]]
     for _ in range(3):
-        with unseen.next_in_place():
+        again, others = unseen.next_pair()
+        assert torch.equal(again["strided"], live["strided"])
+        with unseen.in_place(others):
             seen.append(copied(live)["strided"])
     assert len({tuple(one.flatten().tolist()) for one in seen}) == 4
 
@@ -139,6 +141,7 @@ def test_an_operator_of_torch_that_a_library_registers_anew_is_found():
         ("eval(compile('1 + 1', 'baked', 'eval'))", True),
         ("traceback.format_exc()", False),
         ("threading.Thread(target=time.sleep, args=[0.2]).start()", True),
+        ("one = threading.Thread(target=int); one.start(); one.join()", False),
     ],
 )
 def test_an_arm_that_compiles_or_leaves_a_thread_in_a_timed_call_is_found(code, suspect):
