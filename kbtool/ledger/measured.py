@@ -1,4 +1,4 @@
-"""What runs measured of a kernel, reckoned: ratios to peers, shares of the read ceiling, spreads.
+"""What runs measured of a kernel, computed: ratios to peers, shares of the read ceiling, spreads.
 
 Cases are told by case set and dtype, which are never mixed. Of each the newest quiet run of a
 machine counts. Of a noisy run times are told, and no ratio of them.

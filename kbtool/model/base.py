@@ -192,7 +192,7 @@ class Dimension:
             exact: one figure, neither a range nor a bound.
             most: the largest figure.
             below: what every figure is less than, of a time in seconds; nobody means more, and
-                what is reckoned from it would have no end.
+                what is computed from it would have no end.
         """
         self._units = re.compile(units)
         self._takes = f"takes {takes}: {', '.join(examples)}"
@@ -334,7 +334,7 @@ ExactDuration = Annotated[
         below=_BELOW,
     ),
 ]
-"""A time to reckon with."""
+"""A time that is computed with."""
 Amount = Annotated[
     Quantity,
     Dimension(

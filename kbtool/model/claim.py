@@ -97,7 +97,7 @@ class Claim(Cited):
         if (self.how is None) != (not self.of):
             raise ValueError("give both how and of, or neither")
         if self.how is not None:
-            # A second operand of `same` is not reckoned with: it is the place of the stated one.
+            # A second operand of `same` is not computed with: it is the place of the stated one.
             placed = self.how == "same" and len(self.of) == 2 and isinstance(self.of[1], str)
             Derivation(how=self.how, of=self.of[:1] if placed else self.of)
         if self.where and self.how not in {"count", "outcome"}:

@@ -1,7 +1,7 @@
-"""Figures as a log states them, to reckon with: exact ends, rounding, ranges, units.
+"""Figures as a log states them, to compute with: exact ends, rounding, ranges, units.
 
 A figure stands for every number that rounds to what is written: ``0.35`` for 0.345 to 0.355. What
-is reckoned from such figures is known no better than they are, so all arithmetic is on spans. It is
+is computed from such figures is known no better than they are, so all arithmetic is on spans. It is
 exact (fractions), so that a figure on the very edge of its rounding is judged rightly.
 
 What an operand stands for is decided once, here:
@@ -31,7 +31,7 @@ End = Fraction | float
 """A finite end is a fraction, an open one is ±inf; no other float occurs."""
 
 MAX_EXPONENT = 60
-"""Figures beyond 10^±60 measure nothing, and are no good to reckon with."""
+"""Figures beyond 10^±60 measure nothing, and cannot be computed with."""
 
 
 class NoFigure(Exception):  # noqa: N818 - an answer, not an error
@@ -77,7 +77,7 @@ def figure_of(quantity: Quantity, added: bool) -> Figure:
             are so many cents.
 
     Raises:
-        NoFigure: it is too large or too small to reckon with.
+        NoFigure: it is too large or too small to compute with.
     """
     unit = unit_of(quantity.unit)
     exact = is_money(unit) and (added or len(unit.physical) > 1)
@@ -89,7 +89,7 @@ def stated(quantity: Quantity) -> Figure:
     """What a claimed figure stands for: everything that rounds to it.
 
     Raises:
-        NoFigure: it is too large or too small to reckon with.
+        NoFigure: it is too large or too small to compute with.
     """
     return _figure(quantity, unit_of(quantity.unit), whole_is_rounded=True, exact=False)
 
@@ -105,7 +105,7 @@ def _figure(quantity: Quantity, unit: Unit, *, whole_is_rounded: bool, exact: bo
 
 def _span(number: Decimal, is_rounded: bool, relation: str, scale: Fraction) -> Span:
     if abs(number.adjusted()) > MAX_EXPONENT or abs(exponent_of(number)) > MAX_EXPONENT:
-        raise NoFigure(f"{number} is too large or too small to reckon with")
+        raise NoFigure(f"{number} is too large or too small to compute with")
     at = Fraction(number) * scale
     slack = Fraction(0)
     if relation == "~":

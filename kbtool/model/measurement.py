@@ -56,7 +56,7 @@ class Measurement(Cited):
     validated: bool | None = None
     """Whether the thing measured had passed validation before; null if the log does not say."""
     subject: Slug | None = None
-    """The column with the times of what was worked on; a speedup is reckoned from it."""
+    """The column with the times of what was worked on; a speedup is computed from it."""
     columns: Annotated[dict[Slug, Column], Field(min_length=1)]
     """The columns of figures, by name."""
     rows: Annotated[list[Row], Field(min_length=1)]

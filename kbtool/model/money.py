@@ -1,4 +1,4 @@
-"""Money: reckoned exactly, rounded and written here alone. Half a cent and more is a cent.
+"""Money: computed exactly, rounded and written here alone. Half a cent and more is a cent.
 
 ``tests/ledger/test_money.py`` holds that no other module that handles money rounds a figure.
 No Pydantic here: a prompt that shows the burn rate must not wait for it.

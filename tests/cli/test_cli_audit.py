@@ -39,7 +39,7 @@ def path(base: Knowledge) -> Path:
     return base.session(more=CLAIMS, label="N")
 
 
-def test_what_does_not_hold_is_told_with_its_reckoning(base, path, kbtool):
+def test_what_does_not_hold_is_told_with_its_computation(base, path, kbtool):
     done = kbtool("audit", root=base.root)
     assert done.code == 1
     first, second = done.out.strip().split("\n\n")

@@ -53,7 +53,7 @@ def test_a_cost_that_nobody_knows_leaves_the_sum_undetermined(base: Knowledge) -
     assert found == {"all": "undetermined"}
 
 
-def test_the_reckoning_is_told_with_places(base: Knowledge) -> None:
+def test_the_computation_is_told_with_places(base: Knowledge) -> None:
     base.session(
         more=as_yaml(
             {"costs": COSTS, "claims": [claim("t", "sum", ["#costs.gpu", "1.05 USD"],

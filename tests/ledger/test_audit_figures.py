@@ -247,7 +247,7 @@ UNIT_OF = {"sum": "s", "mean": "s", "harmonic_mean": "s", "difference": "s", "ra
 def test_derived_and_rounded_is_always_consistent(
     how: str, operands: list[Decimal], places: int, data: st.DataObject
 ) -> None:
-    """True values somewhere within their rounding, reckoned and rounded: no false alarm, ever."""
+    """True values somewhere within their rounding, computed and rounded: no false alarm, ever."""
     if how in {"difference", "ratio", "percent", "change", "saving"}:
         operands = operands[:2]
     values = []

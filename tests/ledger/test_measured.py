@@ -1,4 +1,4 @@
-"""What runs measured, reckoned: ratios, quartiles, noise, what is missing, the read ceiling."""
+"""What runs measured, computed: ratios, quartiles, noise, what is missing, the read ceiling."""
 
 from __future__ import annotations
 

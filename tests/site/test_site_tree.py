@@ -89,7 +89,7 @@ def test_a_page_that_mkdocs_yml_does_not_name_is_in_the_navigation_unless_left_o
     assert {"Compare": "compare.md"} not in load_config(root, root / "site").nav
 
 
-def test_this_month_is_reckoned_from_the_day_given(root: Path) -> None:
+def test_this_month_is_counted_from_the_day_given(root: Path) -> None:
     base = KnowledgeBase(root)
     assert "this month: [0.70 USD" in pages(Index(base), date(2025, 1, 31))[at.HOME]
     assert "nothing this month; last in 2025-01" in pages(Index(base), date(2026, 1, 31))[at.HOME]

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kbtool.ledger.claims.arithmetic import derive
 from kbtool.ledger.claims.implied import Implied, Links, implied
 from kbtool.ledger.claims.operands import Operands, Record, Records, Unknown, records_of, references
-from kbtool.ledger.claims.reckon import derive
 from kbtool.ledger.claims.report import WRONG, Grade, Item, Report, Stale
 from kbtool.ledger.claims.verdict import same_conditions, verdict, version
 from kbtool.model import agreement

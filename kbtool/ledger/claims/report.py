@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from kbtool.checks.paths import locate
+from kbtool.ledger.claims.arithmetic import derive
 from kbtool.ledger.claims.operands import Leaf, Operands, Records, Unknown
-from kbtool.ledger.claims.reckon import derive
 from kbtool.ledger.claims.verdict import verdict
 from kbtool.ledger.claims.words import expression, shown
 from kbtool.model import agreement, figure_text
@@ -29,7 +29,7 @@ _MEANS = {"mean": "arithmetic", "geometric_mean": "geometric", "harmonic_mean": 
 
 @dataclass(slots=True)
 class Item:
-    """One claim and its grade. What it came to in figures is reckoned when asked for."""
+    """One claim and its grade. Its figure is computed when asked for."""
 
     record: str
     claim: str
@@ -127,7 +127,7 @@ class Report:
         return item.finding
 
     def computation(self, item: Item) -> Computation:
-        """The reckoning of one claim, in words."""
+        """The computation of one claim, in words."""
         if item.how is None or item.how == "fact":
             return Computation(item.finding, item.why, "", ())
         remarks = [item.why]
@@ -152,7 +152,7 @@ class Report:
         entry: Entry[Any] | None = self.base.sessions.get(record) or self.base.patterns.get(record)
         if entry is None or entry.document is None:
             run = self.base.run(record)
-            assert run is not None  # a reckoning has named it
+            assert run is not None  # a computation has named it
             return run.path, 1
         document = entry.document
         top, _, rest = path.partition(".")

@@ -9,8 +9,8 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from kbtool.ledger.claims.arithmetic import has_fields, since
 from kbtool.ledger.claims.operands import Operands, Unknown, references
-from kbtool.ledger.claims.reckon import has_fields, since
 from kbtool.ledger.claims.words import expression, shown, word_of
 from kbtool.model.address import AddressError, resolve, split_reference
 from kbtool.model.base import Quantity

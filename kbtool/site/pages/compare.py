@@ -66,7 +66,7 @@ def page(index: Index) -> str:
             f'<div id="{_MOUNT}"><p>Comparing needs JavaScript, which is off or has'
             " not loaded. The figures themselves are on the pages of the runs below.</p></div>",
             section(
-                "How it is computed", "reckoned",
+                "How it is computed", "computed",
                 "The verdicts are about B, by the rule of <code>kbtool compare</code>, which takes"
                 " all runs of a commit together and so sees smaller steps. A ratio is the time of B"
                 " ÷ the time of A, each the median of its samples, between plain kernels where both"

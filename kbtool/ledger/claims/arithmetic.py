@@ -30,7 +30,7 @@ def derive(
 
     Raises:
         Unknown: an operand is not known, or is no figure.
-        WrongUnits: the operands cannot be reckoned with each other.
+        WrongUnits: the operands cannot be combined.
         NoFigure: nothing comes out: it divides by zero.
     """
     if how == "count":
