@@ -46,8 +46,8 @@ Verdicts are about B. A case is slower or faster if its mean times differ by 2 %
 more than runs of the same code differ: that spread is taken from all quiet runs of the case on such
 a machine. Of the cases called slower or faster, 1 % may be wrong. "same" means a difference of less
 than 2 %; "too noisy" means one that runs of the same code may show as well. More runs of a commit
-detect smaller differences. If the fields of a case or the conditions (card, clock, driver,
-protocol) differ, or the harness (another problem), the ratio is shown without a verdict. Times are
+detect smaller differences. If the fields of a case, the conditions (card, clock, driver,
+protocol) or the harness (another problem) differ, the ratio is shown without a verdict. Times are
 those between plain kernels if both sides have them.
 
 \b
