@@ -51,7 +51,7 @@ def arms(inputs, variants=(), peers=()):
 """
 
 
-def told(
+def benchmark_step(
     base: Path, kbtool: Any, act: str, *, who: str = "rogue", at: int = 1, sizes: str = "(1000002,)"
 ) -> StepRecord:
     """The benchmark step of a run in which arm ``who`` does ``act`` from its call ``at`` on."""
@@ -77,7 +77,7 @@ def cases_of(step: StepRecord) -> list[BenchmarkCase]:
 @pytest.mark.parametrize("at", [1, 4])
 def test_a_peer_that_kills_its_process_is_left_out_of_that_case(second_kernel_base, kbtool, at):
     """At its first call, and amid the timing."""
-    step = told(second_kernel_base, kbtool, "_die", at=at)
+    step = benchmark_step(second_kernel_base, kbtool, "_die", at=at)
     assert step.result is not None
     assert step.status == step.result.step_status != "failed", step.message
     first, second, third = cases_of(step)
@@ -89,7 +89,7 @@ def test_a_peer_that_kills_its_process_is_left_out_of_that_case(second_kernel_ba
 
 def test_a_peer_that_goes_on_killing_is_left_out_of_the_rest(second_kernel_base, kbtool):
     sizes = "(1000000, 1000002, 1000003)"
-    step = told(second_kernel_base, kbtool, "_die", sizes=sizes)
+    step = benchmark_step(second_kernel_base, kbtool, "_die", sizes=sizes)
     assert step.result is not None
     assert step.status == step.result.step_status != "failed", step.message
     reasons = [case.absent["rogue"] for case in cases_of(step)]
@@ -105,13 +105,13 @@ def test_a_peer_that_hangs_is_left_out_of_that_case(second_kernel_base, monkeypa
         return Result(in_this_process(["--root", str(root), *arguments]), "", "")
 
     monkeypatch.setattr(benchmark, "PEER_SECONDS", 3.0)
-    step = told(second_kernel_base, kbtool, "lambda: time.sleep(100)", at=4)
+    step = benchmark_step(second_kernel_base, kbtool, "lambda: time.sleep(100)", at=4)
     assert cases_of(step)[1].absent == {"rogue": "not back after 0.05 min"}
     assert step.seconds < 60
 
 
 def test_the_kernels_own_death_fails_the_step_at_once(second_kernel_base, kbtool):
-    step = told(second_kernel_base, kbtool, "_die", who="scaled_add", at=4)
+    step = benchmark_step(second_kernel_base, kbtool, "_die", who="scaled_add", at=4)
     assert step.status == "failed"
     assert step.message == "the process was killed by SIGFPE while benchmarking"
     assert isinstance(step.result, BenchmarkResult)

@@ -41,11 +41,11 @@ OWN = """
 """
 
 
-def along(result: MinimiseResult, field: str) -> Axis:
+def axis_of(result: MinimiseResult, field: str) -> Axis:
     return next(axis for axis in result.axes if axis.field == field)
 
 
-def again(out: str) -> list[str]:
+def printed_command(out: str) -> list[str]:
     """The arguments of the command that the report ends with."""
     (line,) = re.findall(r"^  again: (.*)$", out, re.MULTILINE)
     program, *arguments = shlex.split(line)
@@ -98,7 +98,7 @@ def test_the_boundary_and_the_part_are_named(minimise):
     assert [case.name for case in result.failing] == ["some", "million"]
     assert result.start.name == "some"  # the one with the least work
     assert result.text == "n=65"
-    assert along(result, "n").boundary == (64, 65)
+    assert axis_of(result, "n").boundary == (64, 65)
     assert [(part.name, part.passed) for part in result.parts] == [
         ("product", True), ("sum", False),
     ]  # fmt: skip
@@ -109,10 +109,10 @@ def test_the_boundary_and_the_part_are_named(minimise):
     )
 
 
-def test_what_spares_whole_multiples_is_told_though_every_neighbour_fails(minimise):
+def test_a_fault_that_spares_multiples_of_16_is_reported_though_every_neighbour_fails(minimise):
     _, result, message = minimise(WHOLE)
     assert result.text == "n=1"
-    told = along(result, "n").sentence
+    told = axis_of(result, "n").sentence
     # A million is that of a case that passes, and so is 0.
     assert told == (
         "n fails at 1–4, 8, 12, 14–15, 17; passes at 0, 16, 32, 64, 128, 256, 512, 1024, 1000000"
@@ -122,9 +122,9 @@ def test_what_spares_whole_multiples_is_told_though_every_neighbour_fails(minimi
     )  # fmt: skip
 
 
-def test_of_one_case_powers_of_two_are_tried_and_as_the_guide_has_it(minimise):
+def test_powers_of_two_are_tried_for_a_single_case_as_in_the_guide(minimise):
     _, result, _ = minimise(WHOLE, case="n=1")
-    told = along(result, "n").sentence
+    told = axis_of(result, "n").sentence
     assert told == "n fails at 1–4, 8, 12, 14–15, 17; passes at 16, 32, 64, 128, 256, 512, 1024"
     assert f"`{told}`" in PAGE
 
@@ -132,7 +132,7 @@ def test_of_one_case_powers_of_two_are_tried_and_as_the_guide_has_it(minimise):
 def test_the_values_tried_end_with_the_cases_allowed(minimise):
     _, result, _ = minimise(WHOLE, case="n=1", probes="6")
     assert result.unfinished == "6 cases were tried, the most allowed"
-    assert along(result, "n").sentence == "n fails at 1–4, 8; passes at 16"
+    assert axis_of(result, "n").sentence == "n fails at 1–4, 8; passes at 16"
 
 
 def test_where_nothing_passes_the_values_tried_are_listed(second_kernel_base, kbtool):
@@ -147,7 +147,7 @@ def test_where_nothing_passes_the_values_tried_are_listed(second_kernel_base, kb
     assert "n fails" not in done.err  # of nothing, nothing is wrong: no headline
 
 
-def test_what_was_found_can_be_given_again_and_is_the_same(minimise):
+def test_the_smallest_case_and_its_seed_reproduce_the_failure(minimise):
     _, first, _ = minimise("out[i] = i == 40 ? 0 : a * x[i] + y[i]", seed="3")
     code, again, _ = minimise(case=first.text, seed=str(first.smallest_seed))
     assert code == 1
@@ -156,7 +156,7 @@ def test_what_was_found_can_be_given_again_and_is_the_same(minimise):
     assert again.smallest.outputs == first.smallest.outputs
 
 
-def test_a_fault_that_hangs_on_the_values_is_found_by_many_draws(minimise):
+def test_a_fault_that_depends_on_the_values_is_found_by_many_draws(minimise):
     """Elements from the 64th on that are rare: at n=65 one draw in seventy has one."""
     fault = "out[i] = i >= 64 && x[i] > 2.2f ? 0 : a * x[i] + y[i]"
     _, result, _ = minimise(fault, seed="11", cases="large")
@@ -171,8 +171,8 @@ def test_a_case_that_kills_its_process_fails_and_ends_nothing(minimise):
     assert result.text == "n=4"
     assert result.smallest.message == "the process was killed by SIGSEGV"
     assert result.deaths > 3
-    assert along(result, "n").boundary == (3, 4)
-    assert [probe.value for probe in along(result, "n").probes] == [*range(1, 9)]  # 8 is enough
+    assert axis_of(result, "n").boundary == (3, 4)
+    assert [probe.value for probe in axis_of(result, "n").probes] == [*range(1, 9)]  # 8 is enough
     assert result.at_fault == ["product", "sum"]
     assert result.failed_draws is None
     assert "n fails from 4 on, passes up to 3" in message
@@ -194,7 +194,7 @@ def test_a_search_that_is_cut_short_says_so_and_keeps_what_it_has(minimise):
     assert result.smallest.case["n"] >= 65
 
 
-def test_an_operator_that_refuses_what_it_does_not_take_is_not_wrong(minimise, second_kernel_base):
+def test_an_input_that_the_operator_rejects_is_not_a_failure(minimise, second_kernel_base):
     harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
     harness.write_text(
         harness.read_text().replace(
@@ -207,10 +207,10 @@ def test_an_operator_that_refuses_what_it_does_not_take_is_not_wrong(minimise, s
     )  # fmt: skip
     _, result, _ = minimise("out[i] = i < 64 ? a * x[i] + y[i] : a * x[i]", case="n=200")
     assert result.text == "n=68"
-    assert along(result, "n").boundary == (64, 68)
+    assert axis_of(result, "n").boundary == (64, 68)
 
 
-def test_a_case_that_is_none_is_a_usage_error(second_kernel_base, kbtool):
+def test_an_unknown_case_is_a_usage_error(second_kernel_base, kbtool):
     for text, told in (("m=3", "'m' is no case field"), ("some thing", "no case of small,large")):
         done = kbtool(
             "run-recipe", "minimise", "--set", f"case={text}", root=second_kernel_base
@@ -230,7 +230,7 @@ def test_the_report_says_what_to_look_at_and_how_to_run_it_again(second_kernel_b
     assert "again: kbtool run-recipe minimise --set case=n=8 --set seed=4\n" in done.out
 
 
-def test_where_a_variant_has_no_parts_those_that_have_are_named(second_kernel_base, kbtool):
+def test_variants_with_parts_are_named_if_the_failing_one_has_none(second_kernel_base, kbtool):
     folder = second_kernel_base / "kernels" / "scaled_add"
     put = {
         "scaled_add.cpp": (RIGHT, "out[i] = i < 7 ? a * x[i] + y[i] : y[i]"),
@@ -262,7 +262,7 @@ def test_where_a_variant_has_no_parts_those_that_have_are_named(second_kernel_ba
 def test_the_command_that_is_printed_finds_the_same_again(faulty, kbtool, recipe, given):
     settings = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
     done = kbtool("run-recipe", recipe, *settings, root=faulty)
-    command = again(done.out)
+    command = printed_command(done.out)
     case = "one" if recipe == "own" else "case"
     kept = {name: value for name, value in given.items() if name not in {"one", "draw"}}
     assert {f"{name}={value}" for name, value in kept.items()} < {*command}
@@ -276,20 +276,20 @@ def test_the_command_that_is_printed_finds_the_same_again(faulty, kbtool, recipe
     # The element and its error are the same, and so were the inputs.
     told = re.compile(r"^  out: .*$", re.MULTILINE)
     assert told.findall(anew.out) == told.findall(done.out) != []
-    assert again(anew.out) == command
+    assert printed_command(anew.out) == command
 
 
-def test_what_a_recipe_has_no_parameter_for_is_said(faulty, kbtool):
+def test_the_report_names_what_the_recipe_has_no_parameter_for(faulty, kbtool):
     done = kbtool("run-recipe", "bare", root=faulty)
-    assert again(done.out) == ["run-recipe", "bare"]
-    assert kbtool(*again(done.out), "--dry-run", root=faulty).code == 0
+    assert printed_command(done.out) == ["run-recipe", "bare"]
+    assert kbtool(*printed_command(done.out), "--dry-run", root=faulty).code == 0
     assert re.search(
         r"^  but not with case 'n=65' and seed '\d+': the recipe has no parameter for that$",
         done.out, re.MULTILINE,
     )  # fmt: skip
 
 
-def test_a_case_of_a_set_is_taken_again_by_its_name_and_set(second_kernel_base, kbtool):
+def test_a_case_of_a_set_is_repeated_by_its_name_and_set(second_kernel_base, kbtool):
     """Its inputs hang on both, and another set has a case of that name, which passes."""
     folder = second_kernel_base / "kernels" / "scaled_add"
     manifest = (folder / "kernel.yaml").read_text()
@@ -300,7 +300,7 @@ def test_a_case_of_a_set_is_taken_again_by_its_name_and_set(second_kernel_base, 
     first = MinimiseResult.model_validate(json.loads(done.out)["steps"][1]["result"])
     assert (first.smallest.case_set, first.smallest.name) == ("large", "one")
     done = kbtool("run-recipe", "minimise", "--set", "seed=8", root=second_kernel_base)
-    command = again(done.out)
+    command = printed_command(done.out)
     assert {*command} == {"run-recipe", "minimise", "--set", "seed=8", "case=one", "cases=large"}
     anew = kbtool(*command, "--json", root=second_kernel_base)
     found = MinimiseResult.model_validate(json.loads(anew.out)["steps"][1]["result"])
@@ -331,5 +331,5 @@ def test_the_recipes_of_the_guide_work(second_kernel_base, kbtool):
     kernel.write_text(kernel.read_text().replace(RIGHT, WHOLE))
     done = kbtool(*first, root=second_kernel_base)
     assert (done.code, "the smallest that still fails:\n  n=1\n" in done.out) == (1, True)
-    for command in (again(done.out), one):
+    for command in (printed_command(done.out), one):
         assert "try the case" in kbtool(*command, "--dry-run", root=second_kernel_base).out
