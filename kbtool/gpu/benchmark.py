@@ -45,10 +45,10 @@ CHECKED = (
 )
 """The part of a protocol that says how outputs are checked after timing."""
 UNSEEN = (
-    "once, before a round that is drawn, each arm of the library is timed with values that it has"
-    " not seen, written into the same memory; its output, copied when the clock stops, and that of"
-    " one more call over NaN are held against the reference of these values; a case is refused if"
-    " calls on unseen values take longer"
+    "each arm of the library is also called on values that it has not seen, written into the same"
+    " memory, once over its former output and once over NaN, and both outputs are held against the"
+    " reference of these values; on the CPU that is before a round that is drawn, the output is"
+    " copied when the clock stops, and a case is refused if calls on unseen values take longer"
 )
 """The part of a protocol that says how kept results are found."""
 

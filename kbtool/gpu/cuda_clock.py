@@ -22,6 +22,7 @@ import torch
 from kbtool.gpu._card import Management
 from kbtool.gpu.benchmark import Arms, OnArm, Timed, first_output, runnable, silent, timing
 from kbtool.gpu.probe import processes_on
+from kbtool.gpu.unseen import Unseen
 
 WARMUP_ROUNDS = 3
 MAX_CALLS = 256
@@ -77,7 +78,13 @@ class CudaClock:
         there = processes_on(self._card)
         return there - 1 if there else None
 
-    def time(self, arms: Arms, least_bytes: int, on_arm: OnArm = silent) -> Timed:
+    def time(
+        self,
+        arms: Arms,
+        least_bytes: int,
+        on_arm: OnArm = silent,
+        unseen: Unseen | None = None,
+    ) -> Timed:
         """Time every arm that takes the inputs and can be captured in a CUDA graph."""
         before = torch.cuda.memory_allocated()
         first, absent = runnable(arms(0))
@@ -132,12 +139,16 @@ class CudaClock:
             if round_number >= WARMUP_ROUNDS:
                 alone.append(of_plain)
         clock = self.sm_clock_mhz()
-        timings, outputs = {}, {}
+        timings, outputs, drawn = {}, {}, {}
         for name, samples in in_chain.items():
             on_arm(name)
             outputs[name] = replays[name][0].fresh_output()
+            if unseen and name in unseen.arms:
+                # The last call of the graph reads the inputs of number 0.
+                with unseen.in_place(unseen.first):
+                    drawn[name] = [replays[name][0].output(), replays[name][0].fresh_output()]
             timings[name] = timing(samples, counts[name], _host_us(first[name]), between[name])
-        return Timed(timings, absent, outputs, clock, timing(alone).median_us)
+        return Timed(timings, absent, outputs, clock, timing(alone).median_us, drawn)
 
     def _plain(self) -> torch.Tensor:
         """A kernel that knows nothing of launches that overlap, and does next to nothing."""
@@ -175,6 +186,10 @@ class _Replay:
     def fresh_output(self) -> torch.Tensor:
         """Fill the output with NaN, replay, and return a copy of the output."""
         self._output.fill_(math.nan)
+        return self.output()
+
+    def output(self) -> torch.Tensor:
+        """Replay, and return a copy of the output."""
         self.graph.replay()
         copy = self._output.clone()
         torch.cuda.synchronize()

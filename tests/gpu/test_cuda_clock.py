@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import contextmanager
 from itertools import pairwise
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 
 from kbtool.gpu import cuda_clock
 from kbtool.gpu.cuda_clock import MAX_CALLS, CudaClock
+from kbtool.gpu.unseen import Unseen
 
 L2 = 50 << 20
 START = 9e-6  # what a replay costs beside its calls
@@ -233,6 +235,31 @@ def test_a_graph_that_does_not_do_the_work_leaves_nan(card):
         return {"ours": run}
 
     assert CudaClock(5).time(idle, 1 << 20).outputs["ours"].isnan().all()
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_graph_is_replayed_on_unseen_values_in_the_same_memory(card, keeps):
+    def make(number: int) -> Any:
+        return {"x": torch.full((2,), float(number + 1))}
+
+    unseen = Unseen(make, ["ours"], Random(0))
+
+    def arms(number: int) -> Any:
+        inputs = make(number)
+        if number == 0:
+            unseen.begin(inputs)
+        kept = inputs["x"].clone() if keeps else inputs["x"]
+
+        def run() -> Any:
+            out = torch.empty(2)
+            card.launch(1e-5, 5e-6, lambda: out.copy_(kept), number)
+            return out
+
+        return {"ours": run}
+
+    drawn = CudaClock(5).time(arms, 1 << 20, unseen=unseen).drawn["ours"]
+    assert len(drawn) == 2
+    assert [torch.equal(out, unseen.first["x"]) for out in drawn] == [not keeps] * 2
 
 
 def test_every_replay_waits_for_its_launch(card):
