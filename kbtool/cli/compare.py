@@ -162,7 +162,7 @@ def _measured(
     import time
 
     from kbtool.cli.recipe import session_to_append_to
-    from kbtool.model.errors import NotFoundError, RecordError
+    from kbtool.model.errors import NotFoundError
     from kbtool.runner.pairs import measure_pairs
     from kbtool.store.history import commit_named
 
@@ -191,11 +191,8 @@ def _measured(
         title=f"{names[1]} beside {names[0]}, measured in turn",
         tell=tell,
     )
-    if measured.intake.refused:
-        found = "; ".join(map(str, measured.intake.refused[:3]))
-        raise RecordError(f"the runs cannot be kept, and nothing is compared: {found}")
-    if measured.intake.session:
-        click.echo(f"session: kbtool session show {measured.intake.session}", err=True)
+    if measured.session and any(measured.sides):
+        click.echo(f"session: kbtool session show {measured.session}", err=True)
     return measured
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from kbtool.gpu.toolchain import (
     find_compiler,
@@ -34,6 +32,7 @@ from kbtool.runner.journal import Journal, file_stem, journal_path
 from kbtool.runner.places import without_own_paths
 from kbtool.runner.progress import Reporter
 from kbtool.runner.resume import Resumption
+from kbtool.runner.signals import signals_ignored, signals_interrupt
 from kbtool.steps import KINDS
 from kbtool.steps.base import Context, Outcome
 from kbtool.store.repository import repository_state
@@ -152,7 +151,7 @@ def execute(
     Raises:
         MachineError: the record could not be written; the message says where it is kept.
     """
-    with _signals_interrupt():
+    with signals_interrupt():
         return _Execution(job, session, report, resumption).run()
 
 
@@ -208,10 +207,10 @@ class _Execution:
                     break
         except BaseException:
             # A bug, or a second Ctrl-C: record the results so far, then let the exception pass.
-            with _signals_ignored():
+            with signals_ignored():
                 self._finish("crashed")
             raise
-        with _signals_ignored():
+        with signals_ignored():
             return self._finish(status)
 
     def _step(self, index: int, step: StepBase) -> RunStatus:
@@ -372,34 +371,3 @@ def _kept_elsewhere(path: Path, data: bytes, error: OSError) -> str:
         write_atomic(kept, data)
         return f"{path}: {reason}. The record is kept in {kept}: make room and move it there"
     return f"{path}: {reason}. Make room, then `kbtool recover` writes what the journal holds"
-
-
-@contextlib.contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP act as Ctrl-C does."""
-
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    with _handlers(interrupt, (signal.SIGTERM, signal.SIGHUP)):
-        yield
-
-
-@contextlib.contextmanager
-def _signals_ignored() -> Iterator[None]:
-    """Writing the record takes milliseconds and must not be interrupted."""
-    with _handlers(signal.SIG_IGN, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
-        yield
-
-
-@contextlib.contextmanager
-def _handlers(handler: Any, numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
-    before = {}
-    # Only the main thread may set handlers.
-    with contextlib.suppress(ValueError):
-        before = {number: signal.signal(number, handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kbtool.runner.intake import Intake, import_runs
+from kbtool.model.errors import RecordError
+from kbtool.runner.intake import import_runs
+from kbtool.runner.signals import signals_interrupt
 from kbtool.steps.worker import own_package
+from kbtool.store.edit import end_run_session
 from kbtool.store.private import build_cache, private_folder
 from kbtool.store.repository import work_tree
 
@@ -22,8 +25,10 @@ from kbtool.store.repository import work_tree
 class Measured:
     """What came of the runs."""
 
-    intake: Intake = field(default_factory=Intake)
-    """The runs as they are in the knowledge base."""
+    session: str | None = None
+    """The session of the runs; ``None`` where none was made."""
+    made: bool = False
+    """Whether it was made for them."""
     sides: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     """The ids of the runs of A and of B, which may be the same commit."""
     stopped: int = 0
@@ -43,8 +48,9 @@ def measure_pairs(
     """Run a recipe on two commits in turn: A B, B A, A B, and so on.
 
     Each run is one of ``kbtool run-recipe`` in a work tree of its commit, with the patterns, the
-    kernels and the harness of that commit and with this kbtool: it builds, validates and times. The
-    records go into one session of the knowledge base. After Ctrl-C those of the runs that ended do.
+    kernels and the harness of that commit and with this kbtool: it builds, validates and times. Its
+    record goes into one session of the knowledge base as soon as it ends, so that nothing takes it
+    away. Ctrl-C, SIGTERM and SIGHUP end the measurement.
 
     Args:
         root: the knowledge base, in a git repository.
@@ -57,28 +63,43 @@ def measure_pairs(
 
     Raises:
         UsageError: a commit has no such knowledge base, or git cannot check it out.
+        RecordError: a run cannot be kept.
     """
-    measured = Measured()
-    with TemporaryDirectory(prefix="kbtool-pairs-") as folder:
-        files: list[Path] = []
-        with _work_trees(root, commits, Path(folder)) as trees:
-            try:
-                for number in range(2 * pairs):
-                    side = (number + number // 2) % 2
-                    tell(number, side)
-                    code, record = _run(trees[side], recipe)
-                    if record is not None:
-                        files.append(record)
-                        measured.sides[side].append(record.stem)
-                    if code not in (0, _NOISY):
-                        measured.stopped = code
-                        break
-            except KeyboardInterrupt:
-                measured.stopped = _INTERRUPTED
-            if files:
-                new = None if session else title
-                measured.intake = import_runs(root, files, session=session, new=new)
+    measured = Measured(session)
+    with (
+        signals_interrupt(),
+        TemporaryDirectory(prefix="kbtool-pairs-") as folder,
+        _work_trees(root, commits, Path(folder)) as trees,
+    ):
+        try:
+            for number in range(2 * pairs):
+                side = (number + number // 2) % 2
+                tell(number, side)
+                code, record = _run(trees[side], recipe, Path(folder) / "run.json")
+                if record is not None:
+                    _keep(root, record, measured, title)
+                    measured.sides[side].append(record.stem)
+                if code not in (0, _NOISY):
+                    measured.stopped = code
+                    break
+        except KeyboardInterrupt:
+            measured.stopped = _INTERRUPTED
     return measured
+
+
+def _keep(root: Path, record: Path, measured: Measured, title: str) -> None:
+    """Take a run into the session, which the first run makes if there is none."""
+    intake = import_runs(
+        root, [record], session=measured.session, new=None if measured.session else title
+    )
+    if intake.refused:
+        found = "; ".join(map(str, intake.refused[:3]))
+        raise RecordError(f"the run cannot be kept, and nothing is compared: {found}")
+    measured.made = measured.made or intake.made
+    measured.session = intake.session
+    if measured.made and intake.imported:
+        path = root / "sessions" / str(intake.session) / "session.yaml"
+        end_run_session(path, intake.imported[0].run.ended)
 
 
 _NOISY, _INTERRUPTED = 75, 4
@@ -101,20 +122,24 @@ def _work_trees(root: Path, commits: Sequence[str], folder: Path) -> Iterator[li
         yield [first, second]
 
 
-def _run(tree: Path, recipe: Sequence[str]) -> tuple[int, Path | None]:
+def _run(tree: Path, recipe: Sequence[str], output: Path) -> tuple[int, Path | None]:
     """Run the recipe once; its exit status and the record, if it wrote one."""
     command = [sys.executable, "-m", "kbtool", "--root", str(tree), "run-recipe", *recipe]
-    with subprocess.Popen(
-        [*command, "--session", "new", "--json"],
-        cwd=tree,
-        env={**os.environ, **own_package()},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with output.open("wb") as file:
+        # In a session of its own, so that each signal reaches it once, from here.
+        process = subprocess.Popen(
+            [*command, "--session", "new", "--json"],
+            cwd=tree,
+            env={**os.environ, **own_package()},
+            stdout=file,
+            start_new_session=True,
+        )
         try:
-            printed, _ = process.communicate()
-        except KeyboardInterrupt:
-            process.wait()  # the same Ctrl-C reached it, and it writes its record
+            process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
             raise
+    printed = output.read_bytes()
     path = json.loads(printed)["path"] if printed else None
     return process.returncode, tree / path if path else None

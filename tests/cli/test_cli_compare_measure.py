@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,11 +33,11 @@ def commits(second_kernel_base: Path) -> tuple[Git, str, str]:
     (second_kernel_base / ".gitignore").write_text(".kbtool\n")
     git("add", "--all")
     git("commit", "--quiet", "--message", "first")
-    header = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.h"
+    source = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
     loop = "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + y[i];"
-    assert loop in header.read_text()
+    assert loop in source.read_text()
     slow = f"for (volatile int again = 0; again < 9; again = again + 1) {{ {loop} }}"
-    header.write_text(header.read_text().replace(loop, slow))
+    source.write_text(source.read_text().replace(loop, slow))
     git("commit", "--quiet", "--all", "--message", "second")
     return git, git("rev-parse", "HEAD~1"), git("rev-parse", "HEAD")
 
@@ -103,3 +107,45 @@ def test_what_cannot_be_measured_is_refused(
     assert done.code == 2
     assert message in done.err
     assert runs_of(second_kernel_base) == []
+
+
+HANGS_THE_SECOND_TIME = """
+import os, pathlib, time
+first = pathlib.Path({first!r})
+if first.exists():
+    pathlib.Path({second!r}).write_text(str(os.getpid()))
+    time.sleep(100)
+first.touch()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
+def test_runs_that_ended_are_kept_however_it_is_stopped(
+    second_kernel_base, commits, tmp_path, name
+):
+    git, _, _ = commits
+    first, second = tmp_path / "first", tmp_path / "second"
+    code = HANGS_THE_SECOND_TIME.format(first=str(first), second=str(second))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kbtool", "--root", str(second_kernel_base), "compare", "HEAD",
+         "HEAD", "--measure", "shell", "--pairs", "2", "--set", f"code={code}"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    until(second.exists)
+    process.send_signal(signal.Signals[name])
+    process.wait(30)
+    (run,) = runs_of(second_kernel_base)
+    assert run.status == "passed"
+    if name == "SIGKILL":  # which nobody can answer
+        os.kill(int(second.read_text()), signal.SIGKILL)
+        return
+    assert process.returncode == 4
+    assert git("worktree", "list").count("\n") == 0
+    until(lambda: not Path("/proc", second.read_text()).exists())
+
+
+def until(ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
