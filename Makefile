@@ -49,8 +49,9 @@ lint: $(VENV)/.ready
 	$(BIN)/python -m kbtool audit --grade inconsistent --grade decision >/dev/null
 	$(BIN)/python -m kbtool schema --check
 
+# Hundreds of processes import the same modules: without bytecode each would compile them.
 unit: $(VENV)/.ready
-	$(BIN)/python -m pytest -n $(PROCESSES)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(PROCESSES)
 
 coverage: $(VENV)/.ready
 	$(BIN)/python -m pytest -n $(PROCESSES) --cov --cov-report=term
