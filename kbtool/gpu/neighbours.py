@@ -6,13 +6,16 @@ The harness makes the candidates, because it alone knows which cases are valid. 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from kbtool.gpu.harness import Harness, HarnessError, HarnessWithNeighbours
 from kbtool.model.kernel import CaseValue, Kernel, without_name
 
 Case = Mapping[str, CaseValue]
+_MOST = 10_000
+"""Candidates beside one case; an endless generator would fill the memory."""
 NONE_DEFINED = "the harness defines no function neighbours"
 
 
@@ -45,7 +48,7 @@ def draw_neighbours(
         takes: whether what was built takes a case.
 
     Raises:
-        HarnessError: a candidate is no case of the manifest.
+        HarnessError: a candidate is no case of the manifest, or there is no end of them.
     """
     if not hasattr(harness, "neighbours"):
         return []
@@ -55,7 +58,7 @@ def draw_neighbours(
     for case_set in dict.fromkeys(name for name, _ in cases):
         made = [
             (one, str(case["name"])) for name, case in cases if name == case_set
-            for one in make(case)
+            for one in _made(make, case)
         ]  # fmt: skip
         random.Random(f"{seed}/{case_set}").shuffle(made)
         enough = len(found) + count
@@ -66,6 +69,20 @@ def draw_neighbours(
             if _key(case) not in seen and takes(case):
                 seen.add(_key(case))
                 found.append(Neighbour(case_set, case, beside))
+    return found
+
+
+def _made(make: Callable[[Case], Iterable[Any]], case: Case) -> list[Any]:
+    """The candidates beside a case: none is drawn before all are made."""
+    try:
+        made = iter(make(case))
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # in the harness
+        raise HarnessError(f"neighbours must return cases: {error}") from None
+    found = list(islice(made, _MOST + 1))
+    if len(found) > _MOST:
+        raise HarnessError(f"neighbours made more than {_MOST:,} cases beside {case['name']!r}")
     return found
 
 

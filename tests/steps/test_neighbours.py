@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -161,5 +162,22 @@ def test_what_is_no_case_of_the_manifest_is_refused(scaled_add, made, said):
     with pytest.raises(HarnessError, match=said):
         draw_neighbours(
             harness(lambda _: [made]), scaled_add, [("small", scaled_add.cases("small")[0])], 3,
+            seed=1, takes=lambda _: True,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda case: ({**case, "n": n} for n in count(1)),
+         "neighbours made more than 10,000 cases beside 'one'"),
+        (lambda case: None, "neighbours must return cases: 'NoneType' object is not iterable"),
+        (3, "neighbours must return cases: 'int' object is not callable"),
+    ],
+)  # fmt: skip
+def test_neighbours_that_have_no_end_or_are_none_are_refused(scaled_add, make, said):
+    with pytest.raises(HarnessError, match=said):
+        draw_neighbours(
+            harness(make), scaled_add, [("small", scaled_add.cases("small")[0])], 3,
             seed=1, takes=lambda _: True,
         )  # fmt: skip

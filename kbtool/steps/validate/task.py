@@ -32,6 +32,7 @@ class Validate(Task):
         settings: dict[str, Any] = {
             "device": self.torch_device, "seed": self.seed, "variant": self.variant,
         }  # fmt: skip
+        send("at", label="the function neighbours of the harness")
         drawn, why_none = self._drawn(harness)
         if drawn:
             send("neighbours", count=len(drawn))
