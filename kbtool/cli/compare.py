@@ -169,13 +169,18 @@ def _measured(
     first, second = (commit_named(str(base.root), name) for name in names)
     for name, commit in zip(names, (first, second), strict=True):
         if commit is None:
+            if commit_named(str(base.root), "HEAD") is None:
+                raise NotFoundError(
+                    "--measure compares two commits, and git finds none here: no repository, no"
+                    " commit yet, or no git"
+                )
             raise NotFoundError(f"git knows no commit {name!r}; --measure compares two commits")
     assert first is not None and second is not None
     start = time.monotonic()
 
     def tell(done: int, side: int) -> None:
         left = (time.monotonic() - start) / done * (2 * pairs - done) / 60 if done else None
-        took = f"; about {left:.0f} min left" if left else ""
+        took = f"; about {max(left, 1):.0f} min left" if left else ""
         commit = (first, second)[side]
         click.echo(
             f"run {done + 1} of {2 * pairs}: {'AB'[side]}, {names[side]} at {commit[:8]}{took}",

@@ -109,6 +109,12 @@ def test_what_cannot_be_measured_is_refused(
     assert runs_of(second_kernel_base) == []
 
 
+def test_without_git_it_says_that_git_finds_no_commit(second_kernel_base, kbtool):
+    done = kbtool("compare", "HEAD", "HEAD", "--measure", "shell", root=second_kernel_base)
+    assert done.code == 2
+    assert "git finds none here: no repository, no commit yet, or no git" in done.err
+
+
 HANGS_THE_SECOND_TIME = """
 import os, pathlib, time
 first = pathlib.Path({first!r})
