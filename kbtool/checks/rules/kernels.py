@@ -13,7 +13,6 @@ from kbtool.model.edit import edited
 from kbtool.model.finding import Finding
 from kbtool.store.document import DocumentError, parse, read_bytes
 from kbtool.store.includes import includes
-from kbtool.store.load import validate
 from kbtool.store.scan import inside
 
 if TYPE_CHECKING:
@@ -192,6 +191,7 @@ def cheats_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
     """A kernel's cheats.yaml is a catalogue, and the text that each edit replaces occurs exactly
     once in a file of the kernel's folder."""
     from kbtool.model.cheat import Catalogue
+    from kbtool.store.load import validate
 
     for facts in tree.kernels.values():
         shown = f"{os.path.dirname(facts.path)}/cheats.yaml"  # noqa: PTH120

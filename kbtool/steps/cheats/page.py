@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from kbtool.markdown.escape import block, code, inline
+from kbtool.markdown.escape import code, inline
 from kbtool.markdown.markup import bullets, chip, clipped, facts, folded, join, stacked_table
-from kbtool.model.cheat import Cheat
 from kbtool.model.kinds.cheats import CheatsResult
 from kbtool.steps.base import Links
 from kbtool.steps.cheats.report import headline, verdict
@@ -39,7 +38,6 @@ def page(result: CheatsResult, links: Links) -> str:
             _survivors(result),
             stacked_table(header, lines, set(), filtered=True),
             folded(f"Not tried here: {len(skipped)}", bullets(skipped)) if skipped else None,
-            folded("The edits", join(_edit(one.cheat) for one in result.cheats)),
         ]
     )
 
@@ -52,10 +50,3 @@ def _survivors(result: CheatsResult) -> str:
         + (f" {inline(one.cheat.survives)}" if one.cheat.survives else "")
         for one in result.survivors
     )
-
-
-def _edit(cheat: Cheat) -> str:
-    removed, added = cheat.find.splitlines(), cheat.put.splitlines()
-    change = "\n".join([*(f"- {line}" for line in removed), *(f"+ {line}" for line in added)])
-    when = f", after {cheat.after}" if cheat.after else ""
-    return f"{code(cheat.id)} in {code(cheat.file)}{when}:\n\n{block(change)}"
