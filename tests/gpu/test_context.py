@@ -100,7 +100,9 @@ def test_the_harness_is_not_blamed_for_it(
         library=str(tmp_path / "library.so"), sha256="0" * 64, root=str(tmp_path),
         read_before=Identity(), harness=str(broken), cases=[], device="cuda", seed=1, threads=1,
     )  # fmt: skip
-    seal: Any = SimpleNamespace(linking=lambda library: nullcontext(), identity=Identity, hold=lambda h: None)
+    seal: Any = SimpleNamespace(
+        linking=lambda library: nullcontext(), identity=Identity, hold=lambda h: None
+    )
     assert worker._run(task, lambda *_, **__: None, seal)[0] == "failed"
     card.lost = True
     event, fields = worker._run(task, lambda *_, **__: None, seal)

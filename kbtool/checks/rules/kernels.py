@@ -11,7 +11,6 @@ from kbtool.checks.facts import Location, fact
 from kbtool.checks.tree import Rule, Tree
 from kbtool.model.edit import edited
 from kbtool.model.finding import Finding
-from kbtool.store.document import DocumentError, parse, read_bytes
 from kbtool.store.includes import includes
 from kbtool.store.scan import inside
 
@@ -190,15 +189,17 @@ def mutants_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
 def cheats_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
     """A kernel's cheats.yaml is a catalogue, and the text that each edit replaces occurs exactly
     once in a file of the kernel's folder."""
-    from kbtool.model.cheat import Catalogue
-    from kbtool.store.load import validate
-
     for facts in tree.kernels.values():
         shown = f"{os.path.dirname(facts.path)}/cheats.yaml"  # noqa: PTH120
         folder = os.path.join(tree.root, os.path.dirname(facts.path))  # noqa: PTH118, PTH120
         path = Path(folder) / "cheats.yaml"
         if not path.is_file():
             continue
+        # Here, because a check in which nothing changed imports no model.
+        from kbtool.model.cheat import Catalogue
+        from kbtool.store.document import DocumentError, parse, read_bytes
+        from kbtool.store.load import validate
+
         try:
             document = parse(read_bytes(path, shown), shown)
         except DocumentError as error:
