@@ -38,6 +38,7 @@ def page(result: CheatsResult, links: Links) -> str:
             _survivors(result),
             stacked_table(header, lines, set(), filtered=True),
             folded(f"Not tried here: {len(skipped)}", bullets(skipped)) if skipped else None,
+            "The JSON of the run has the text of each edit.",
         ]
     )
 

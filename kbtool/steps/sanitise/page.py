@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbtool.markdown.escape import block, code, inline
 from kbtool.markdown.figures import many
-from kbtool.markdown.markup import chip, facts, folded, join
+from kbtool.markdown.markup import bullets, chip, facts, folded, join
 from kbtool.model.kinds.sanitise import SanitiseResult
 from kbtool.steps.base import Links, not_reached
 from kbtool.steps.sanitise.report import count
@@ -30,5 +30,12 @@ def page(result: SanitiseResult, links: Links) -> str:
             *(block(report) for report in tool.reports),
         ]
     cases = dict.fromkeys(name for tool in result.tools for name in tool.cases)
-    every = folded(f"Cases: {len(cases)}", "; ".join(inline(name) for name in cases))
+    variants: dict[str, list[str]] = {}
+    for name in cases:
+        case, _, variant = name.partition(" as ")
+        variants.setdefault(case, []).append(variant or "default")
+    every = folded(
+        f"Cases: {len(cases)}",
+        bullets(inline(f"{case} as {', '.join(of)}") for case, of in variants.items()),
+    )
     return join([about, *parts, every if cases else None])
