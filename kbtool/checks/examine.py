@@ -14,6 +14,7 @@ from kbtool.checks.rules import FACTS
 from kbtool.checks.run_rules import benchmarks_are_possible, run_is_in_its_place
 from kbtool.checks.text_rules import TEXT_RULES
 from kbtool.model.base import Model
+from kbtool.model.cheat import Catalogue
 from kbtool.model.excuses import Excuses
 from kbtool.model.finding import Finding
 from kbtool.model.kernel import Kernel
@@ -26,8 +27,8 @@ from kbtool.store.scan import FileKind
 from kbtool.store.tree import Entry, parse_run
 
 _MODELS: dict[FileKind, type[Model]] = {
-    "session": Session, "pattern": Pattern, "kernel": Kernel, "ledger": Ledger,
-    "excuses": Excuses,
+    "session": Session, "pattern": Pattern, "kernel": Kernel, "cheats": Catalogue,
+    "ledger": Ledger, "excuses": Excuses,
 }  # fmt: skip
 
 

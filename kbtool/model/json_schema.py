@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
+from kbtool.model.cheat import Catalogue
 from kbtool.model.corpus import CorpusLine
 from kbtool.model.excuses import Excuses
 from kbtool.model.kernel import Kernel
@@ -25,6 +26,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "session": Session,
     "pattern": Pattern,
     "kernel": Kernel,
+    "cheats": Catalogue,
     "ledger": Ledger,
     "excuses": Excuses,
     "run": Run,

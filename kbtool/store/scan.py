@@ -11,7 +11,9 @@ from typing import Literal, NamedTuple
 
 from kbtool.model.finding import Finding
 
-FileKind = Literal["session", "notes", "run", "pattern", "kernel", "ledger", "excuses", "text"]
+FileKind = Literal[
+    "session", "notes", "run", "pattern", "kernel", "cheats", "ledger", "excuses", "text"
+]  # fmt: skip
 """``text``: files written by people that the site may publish, other than records."""
 
 Stamp = tuple[int, int, int, int]
@@ -35,6 +37,9 @@ LEDGER = "ledger.yaml"
 
 EXCUSES = "excuses.yaml"
 """The name of the file with excuses, beside the ledger."""
+
+CHEATS = "cheats.yaml"
+"""The name of a kernel's catalogue of cheats, beside its manifest."""
 
 
 @dataclass
@@ -78,6 +83,8 @@ def scan(root: str) -> Scan:
         if entry.is_dir() and os.path.lexists(f"{root}/{path}"):
             inside = {item.name: item for item in os.scandir(f"{root}/kernels/{entry.name}")}
             _add(inside["kernel.yaml"], path, "kernel", real_root, found)
+            if CHEATS in inside:
+                _add(inside[CHEATS], f"kernels/{entry.name}/{CHEATS}", "cheats", real_root, found)
             _scan_text(root, real_root, f"kernels/{entry.name}", _CODE, found)
     _scan_text(root, real_root, "docs", (".md",), found)
     with os.scandir(root) as top:

@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["session", "pattern", "kernel", "ledger", "excuses", "run"]
+Kind = Literal["session", "pattern", "kernel", "cheats", "ledger", "excuses", "run"]
 
 FOLDER = "schemas"
 """Folder of the schemas, under the root."""
 
-_UP = {"session": "../..", "pattern": "..", "kernel": "../..", "ledger": "..", "excuses": ".."}
+_UP = {
+    "session": "../..", "pattern": "..", "kernel": "../..", "cheats": "../..", "ledger": "..",
+    "excuses": "..",
+}  # fmt: skip
 """Relative path from a record to the root."""
 
 

@@ -12,6 +12,7 @@ import pytest
 from kbtool.checks import check as check_module
 from kbtool.store import cache as cache_module
 from kbtool.store.cache import code_digest
+from kbtool.store.schema import modeline
 
 
 @pytest.fixture(autouse=True)
@@ -192,6 +193,10 @@ def test_with_nothing_changed_no_model_is_imported(base, kbtool):
     base.session(more="duration: 5 min\n")
     more = "claims: [{id: a, says: S, stated: 5 min, how: same, of: [2025-01-01-a#duration]}]\n"
     base.session("2025-01-02-b", more)
+    base.kernel()
+    edit = "{id: a, about: It cheats., file: harness.py, find: x, put: y}"
+    base.write("kernels/add/harness.py", "x = 1\n")
+    base.write("kernels/add/cheats.yaml", f"{modeline('cheats')}\ncheats: [{edit}]\n")
     base.findings(cached=True)
     code = (
         "import sys; from pathlib import Path; from kbtool.checks.check import check_tree;"

@@ -12,6 +12,7 @@ from kbtool.model.cheat import Catalogue, Cheat
 from kbtool.model.kinds.cheats import CheatResult, CheatsResult
 from kbtool.model.run import Run
 from kbtool.steps.cheats.report import headline, report
+from kbtool.store.schema import modeline
 
 OURS = """    def ours():
         torch.ops.kbtool_test.scaled_add_out(inputs["x"], inputs["y"], inputs["a"], out)
@@ -61,7 +62,8 @@ def catalogue(base: Path, *edits: dict[str, str]) -> None:
     cheats = [{"about": "It cheats.", **edit} for edit in edits]
     # JSON is YAML, but for the types of its values.
     text = json.dumps({"cheats": cheats}, indent=1)
-    (base / "kernels" / "scaled_add" / "cheats.yaml").write_text(text)
+    path = base / "kernels" / "scaled_add" / "cheats.yaml"
+    path.write_text(f"{modeline('cheats')}\n{text}\n")
 
 
 def test_each_edit_is_run_through_all_gates(base):

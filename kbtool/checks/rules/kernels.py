@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtool.checks.facts import Location, fact
@@ -15,6 +14,7 @@ from kbtool.store.includes import includes
 from kbtool.store.scan import inside
 
 if TYPE_CHECKING:
+    from kbtool.model.cheat import Catalogue
     from kbtool.model.kernel import Kernel
     from kbtool.model.pattern import Pattern
     from kbtool.model.recipe import Recipe
@@ -92,6 +92,21 @@ def mutants(session: Session) -> Iterator[MutantFacts]:
         for index, mutant in enumerate(bug.mutants):
             edit = (getattr(mutant, key) for key in MutantFacts._fields[1:])
             yield MutantFacts(["bugs", at, "mutants", index], *edit)
+
+
+class CheatFacts(NamedTuple):
+    """An edit of a kernel's catalogue of cheats."""
+
+    location: Location
+    file: str
+    find: str
+
+
+@fact("cheats", CheatFacts)
+def cheats(catalogue: Catalogue) -> Iterator[CheatFacts]:
+    """The edits of a catalogue."""
+    for index, cheat in enumerate(catalogue.cheats):
+        yield CheatFacts(["cheats", index], cheat.file, cheat.find)
 
 
 def recipes_name_what_is_there(tree: Tree) -> Iterator[Finding]:
@@ -187,38 +202,21 @@ def mutants_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
 
 
 def cheats_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
-    """A kernel's cheats.yaml is a catalogue, and the text that each edit replaces occurs exactly
-    once in a file of the kernel's folder."""
-    for facts in tree.kernels.values():
-        shown = f"{os.path.dirname(facts.path)}/cheats.yaml"  # noqa: PTH120
+    """The text that an edit of a kernel's cheats.yaml replaces occurs exactly once in a file of the
+    kernel's folder."""
+    for facts in tree.facts:
         folder = os.path.join(tree.root, os.path.dirname(facts.path))  # noqa: PTH118, PTH120
-        path = Path(folder) / "cheats.yaml"
-        if not path.is_file():
-            continue
-        # Here, because a check in which nothing changed imports no model.
-        from kbtool.model.cheat import Catalogue
-        from kbtool.store.document import DocumentError, parse, read_bytes
-        from kbtool.store.load import validate
-
-        try:
-            document = parse(read_bytes(path, shown), shown)
-        except DocumentError as error:
-            yield error.finding
-            continue
-        catalogue = validate(document, Catalogue)
-        if isinstance(catalogue, list):
-            yield from catalogue
-            continue
-        for number, cheat in enumerate(catalogue.cheats):
+        for cheat in cheats.of(facts) if facts.kind == "cheats" else ():
             if not _stays(os.path.realpath(folder), cheat.file):
                 message = _LEAVES.format(cheat.file, "kernel's folder")
-                yield document.finding(["cheats", number, "file"], "path", message)
+                yield tree.at(facts, [*cheat.location, "file"], "path", message)
                 continue
             try:
-                edited(Path(folder, cheat.file).read_text(encoding="utf-8"), cheat.find, "")
+                with open(os.path.join(folder, cheat.file), encoding="utf-8") as file:  # noqa: PTH118, PTH123
+                    edited(file.read(), cheat.find, "")
             except (OSError, ValueError) as error:
                 message = f"{cheat.file}: {error}"
-                yield document.finding(["cheats", number, "find"], "cheat", message)
+                yield tree.at(facts, [*cheat.location, "find"], "cheat", message)
 
 
 def _cannot_edit(tree: Tree, mutant: MutantFacts) -> tuple[str, str] | None:

@@ -28,6 +28,7 @@ _FILES = {
     "session": "`sessions/ID/session.yaml`, written by people and by `kbtool session`",
     "pattern": "`patterns/*.yaml`, written by people",
     "kernel": "`kernels/ID/kernel.yaml`, written by people",
+    "cheats": "`kernels/ID/cheats.yaml`, written by people",
     "ledger": "`sessions/ledger.yaml`, written by people",
     "excuses": "`sessions/excuses.yaml`, written by people",
     "run": "`sessions/ID/runs/*.json`, written by `kbtool run-recipe` and never edited",
