@@ -55,8 +55,9 @@ def audit(
 ) -> None:
     """Recompute every claim and grade it: consistent, inconsistent, or changing a decision.
 
-    Sums, differences, durations, rates, percentages, speedups, averages, counts, times in order,
-    figures that two records state, units, facts of cards, claims of success.
+    Checked are sums, differences, durations, rates, percentages, speedups, averages, counts, the
+    order of times, figures that two records state, units, properties of cards, and claims of
+    success.
     """
     from kbtool.cli.selection import select_sessions
     from kbtool.ledger.claims.audit import audit as audit_records

@@ -26,9 +26,9 @@ Examples:
 
 \b
 One finding per line on stdout: path:line: rule: message.
-With --history, JSON also has: unknown (runs whose stated commit is not here, so that nobody can
-tell), signed (keys that git verified, with commits and tags), shallow (a shallow clone), diverged
-(HEAD does not descend from SINCE).
+With --history, JSON also has: unknown (runs whose stated commit is missing), signed (keys that git
+verified, with commits and tags), shallow (a shallow clone), diverged (HEAD does not descend from
+SINCE).
 Exit status: 0 no problems, 1 findings, 2 usage, 3 no git or no repository (--history)."""
 
 
@@ -62,10 +62,11 @@ def check(
     whole knowledge base.
 
     --history finds every run record that was edited, given a new digest, deleted, renamed or moved
-    by a commit or a merge after it was first committed. It also finds every run whose stated commit
-    is no ancestor of the commit that added the run. It reads only git, and lists the keys with
-    which commits and tags are signed. If a stated commit is missing (rewritten before it was
-    published, or cut off by a shallow clone), the run is reported as unknown, which is no finding.
+    by a commit or a merge after it was first committed. A run record states the commit that was
+    run; --history also reports a run whose commit is no ancestor of the one that added the record.
+    It reads only git, and lists the keys with which commits and tags are signed. If a stated commit is
+    missing (rewritten before it was published, or cut off by a shallow clone), the run is reported
+    as unknown, which is no finding.
     """
     from kbtool.checks.check import check_tree
     from kbtool.store.root import find_root

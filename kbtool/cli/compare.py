@@ -38,8 +38,8 @@ A and B are each
   an arm      a variant or a peer: in the other side's runs, or at the newest commit
   last        the newest run
   best        the fastest other commit, by its quiet runs under the same conditions
-followed by /ARM if it is to be another arm than the library's own choice. A run is quiet if
-other processes used at most 5 % of the cores meanwhile, and not the card.
+/ARM after any of these picks another arm than the library's own choice. A run is quiet if other
+processes used at most 5 % of the cores meanwhile, and did not use the card.
 
 \b
 Verdicts are about B. A case is slower or faster if its mean times differ by 2 % or more, and by

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   kbtool costs                              one row per session
-  kbtool costs --by month                   one row per month; undated sessions apart
+  kbtool costs --by month                   one row per month, and one for undated sessions
   kbtool costs --by month,kind              a row for each kind in each month
   kbtool costs --by day --running           with the sum up to each day
   kbtool costs --by engineer,month          who worked, and what it cost, month by month
   kbtool costs --by pattern --per bug       the cost of each bug that was fixed
-  kbtool costs --session N..N+7A            a part of the work, in the order of the work
+  kbtool costs --session N..N+7A            from session N to session N+7A
   kbtool costs --session N+5..              from one session on; ..N+3 up to one
   kbtool costs --session N+4 --compare N    how much cheaper and shorter than N
   kbtool costs --since 2025-10-12 --csv > costs.csv
@@ -60,9 +60,10 @@ the fix failed. Bugs whose fix no test confirmed are included, and their number 
 \b
 --per speedup: the row's money divided by the doublings of speed gained in its sessions. A case of a
 validated run is compared with the best earlier validated run of the same case, kernel and card; it
-counts if the quartiles of the two do not overlap. If a session has no such run, its tables that
-name the column of their subject are used, and the gain is shown as claimed. The gain of several
-cases is the geometric mean over those measured again. '≥': only part of the money is known.
+counts if the quartiles of the two do not overlap. If a session has no such run, the
+measurements typed into session.yaml are compared instead (those that name a subject), and the gain
+is shown as claimed. The gain of several cases is the geometric mean over those measured again. '≥':
+only part of the money is known.
 
 \b
 Exit status: 0 done; 1 a record does not load and is not in the sums; 2 usage."""

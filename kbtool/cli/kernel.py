@@ -81,8 +81,8 @@ def compile(
 ) -> None:
     """Compile CUDA sources for every architecture that kernel.yaml lists; no card is needed.
 
-    Compiler, flags and cache are those of builds: what a build has compiled is not compiled
-    again. Lists the registers, static shared memory and local memory of each kernel, and
+    It uses the compiler, the flags and the cache of a recipe's build step, so what a build has
+    compiled is not compiled again. Lists the registers, static shared memory and local memory of each kernel, and
     warns of kernels that spill registers.
     """
     from kbtool.gpu.build import BuildTimeoutError

@@ -36,7 +36,8 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "names",
             multiple=True,
             metavar="ID|LABEL|A..B|A..|..B",
-            help="Only this session, or those from A to B in the order of the work; repeatable.",
+            help="Only this session, or those from A to B as `kbtool session list` orders them;"
+            " repeatable.",
         ),
     ):
         option(gathered)

@@ -51,7 +51,7 @@ Examples:
 @json_option
 @click.pass_context
 def list_(ctx: click.Context, status: str | None, as_json: bool) -> None:
-    """List sessions, in the order of the work."""
+    """List sessions, the earliest first; each comes after the session that it follows."""
     base = knowledge_base(ctx)
     chosen = [e.record for e in base.sessions.values() if status in (None, e.record.status)]
     if as_json:
