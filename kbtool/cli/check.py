@@ -64,9 +64,9 @@ def check(
     --history finds every run record that was edited, given a new digest, deleted, renamed or moved
     by a commit or a merge after it was first committed. A run record states the commit that was
     run; --history also reports a run whose commit is no ancestor of the one that added the record.
-    It reads only git, and lists the keys with which commits and tags are signed. If a stated commit is
-    missing (rewritten before it was published, or cut off by a shallow clone), the run is reported
-    as unknown, which is no finding.
+    It reads only git, and lists the keys with which commits and tags are signed. If a stated commit
+    is missing (rewritten before it was published, or cut off by a shallow clone), the run is
+    reported as unknown, which is no finding.
     """
     from kbtool.checks.check import check_tree
     from kbtool.store.root import find_root

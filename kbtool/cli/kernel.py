@@ -82,8 +82,8 @@ def compile(
     """Compile CUDA sources for every architecture that kernel.yaml lists; no card is needed.
 
     It uses the compiler, the flags and the cache of a recipe's build step, so what a build has
-    compiled is not compiled again. Lists the registers, static shared memory and local memory of each kernel, and
-    warns of kernels that spill registers.
+    compiled is not compiled again. Lists the registers, static shared memory and local memory of
+    each kernel, and warns of kernels that spill registers.
     """
     from kbtool.gpu.build import BuildTimeoutError
     from kbtool.gpu.compile import compile_cuda

@@ -122,9 +122,9 @@ def recipes(ctx: click.Context, as_json: bool) -> None:
     "--wait/--no-wait",
     default=True,
     show_default=True,
-    help="Before a step that measures, wait until no other run measures on this machine's processor or"
-    " on its card. With --no-wait the step does not wait: it ends as noisy (exit status 75) and names"
-    " the other run.",
+    help="Before a step that measures, wait until no other run measures on this machine's processor"
+    " or on its card. With --no-wait the step does not wait: it ends as noisy (exit status 75) and"
+    " names the other run.",
 )
 @click.option(
     "--progress",
