@@ -84,7 +84,7 @@ def test_a_file_put_in_the_place_of_another_is_seen(base):
     assert "schema" in {finding.rule for finding in base.findings(cached=True)}
 
 
-def test_a_file_just_written_is_not_taken_up(base, examined, monkeypatch):
+def test_a_file_written_just_now_is_not_cached(base, examined, monkeypatch):
     monkeypatch.setattr(cache_module, "SETTLED_NS", 3_600_000_000_000)
     base.session()
     base.findings(cached=True)
@@ -129,7 +129,7 @@ def test_a_damaged_cache_is_ignored(base, damage):
     assert base.findings(cached=True) == expected
 
 
-def test_another_version_of_the_rules_starts_afresh(base, examined, monkeypatch):
+def test_a_change_of_the_rules_empties_the_cache(base, examined, monkeypatch):
     base.session()
     base.findings(cached=True)
     monkeypatch.setattr(check_module, "_digest", lambda: "0" * 64)
@@ -163,7 +163,7 @@ def test_the_cache_keeps_itself_out_of_git(base):
     assert (base.root / ".kbtool/.gitignore").read_text() == "*\n"
 
 
-def test_any_number_of_processes_finds_the_same(base):
+def test_findings_do_not_depend_on_the_number_of_processes(base):
     for number in range(40):
         base.session(f"2025-01-01-s{number}", "nonsense: 1\n" if number % 3 else "")
     base.write("sessions/2025-01-01-s1/notes.md", b"\xff")

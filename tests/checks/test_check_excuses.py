@@ -33,7 +33,7 @@ def test_a_run_with_paths_of_its_machine_is_excused_by_name(old):
         assert old.findings(cached=cached) == []
 
 
-def test_what_reads_a_run_sees_no_path_in_it(old):
+def test_machine_paths_of_an_excused_run_are_removed_when_it_is_read(old):
     [entry] = KnowledgeBase(old.root).runs
     assert entry.record.parameters == {"a": "…", "b": "…"}
 
@@ -55,7 +55,7 @@ def test_an_excuse_that_nothing_needs_is_a_finding(old):
         ({"# yaml": "# yml"}, "modeline"),
     ],
 )
-def test_what_an_excuse_may_not_say(old, changes, rule):
+def test_an_excuse_with_a_wrong_field_is_a_finding(old, changes, rule):
     old.write(PATH, sealed(RUN))
     text = EXCUSE.format(path=PATH)
     for before, after in changes.items():
@@ -65,7 +65,7 @@ def test_what_an_excuse_may_not_say(old, changes, rule):
     assert rule in {finding.rule for finding in old.findings()}
 
 
-def test_other_records_are_not_excused(old):
+def test_an_excuse_applies_to_its_own_record_alone(old):
     notes = old.write("sessions/2025-01-01-a/notes.md", "in /home/ada/x\n")
     old.write("sessions/excuses.yaml", EXCUSE.format(path=PATH))
     [finding] = old.findings()

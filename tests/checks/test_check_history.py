@@ -35,7 +35,7 @@ def test_every_drawn_tamper_is_found_and_nothing_else(tmp_path: Path) -> None:
     assert len(report.broken) == TAMPERS
 
 
-def test_no_honest_history_is_accused(tmp_path: Path) -> None:
+def test_no_untampered_history_has_a_finding(tmp_path: Path) -> None:
     importer = Importer(tmp_path)
     rng = random.Random(SEED)
     names = [f"h{number}" for number in range(HONEST)]
@@ -110,7 +110,7 @@ def test_a_tamper_is_told_with_its_commit_and_how_to_mend_it(published, kbtool):
     assert (since.code, since.err) == (0, "checked 1 commit, 0 runs: no problems\n")
 
 
-def test_a_copy_cut_short_says_so_and_accuses_nobody(published, tmp_path, kbtool):
+def test_a_shallow_clone_says_so_and_has_no_finding(published, tmp_path, kbtool):
     root = published.root
     (root / "a.txt").write_text("a")
     commit(root)
@@ -129,7 +129,7 @@ def test_a_copy_cut_short_says_so_and_accuses_nobody(published, tmp_path, kbtool
     assert (broken.rule, broken.commit) == ("run-deleted", by)
 
 
-def test_a_partial_copy_that_lacks_the_records_accuses_nobody(published, tmp_path, kbtool):
+def test_a_partial_clone_without_the_records_has_no_finding(published, tmp_path, kbtool):
     root = published.root
     git(root, "config", "uploadpack.allowFilter", "true")
     options = ("--filter=blob:none", "--no-checkout", root.as_uri(), "partial")
@@ -140,7 +140,7 @@ def test_a_partial_copy_that_lacks_the_records_accuses_nobody(published, tmp_pat
     assert report.unknown == [(RUN_PATH, "", "partial")]
 
 
-def test_where_there_is_no_history(base, kbtool, tmp_path):
+def test_without_git_or_commits_the_history_check_says_so(base, kbtool, tmp_path):
     base.session()
     done = kbtool("check", "--history", root=base.root)
     assert done.code == 3
@@ -154,7 +154,7 @@ def test_where_there_is_no_history(base, kbtool, tmp_path):
     assert "nowhere is no commit of this repository" in done.err
 
 
-def test_a_rewritten_history_is_held_against_the_commit_that_one_trusts(published):
+def test_a_rewritten_history_is_compared_with_the_commit_given_as_since(published):
     root = published.root
     trusted = git(root, "rev-parse", "HEAD")
     assert json.loads((root / RUN_PATH).read_text())["machine"]["cores"] == 1
@@ -236,7 +236,7 @@ def test_a_replaced_object_hides_nothing(published):
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen")
-def test_who_signed_is_told_as_git_verifies_it(published, tmp_path, kbtool):
+def test_signing_keys_are_listed_as_git_verifies_them(published, tmp_path, kbtool):
     root = published.root
     key = tmp_path / "key"
     make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "t", "-f", str(key)]

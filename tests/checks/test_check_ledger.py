@@ -102,7 +102,7 @@ def test_a_rate_without_a_ledger_is_found(base):
     assert [finding.rule for finding in base.findings()] == ["rate"]
 
 
-def test_a_ledger_that_does_not_load_tells_its_own_fault_and_no_other(ledger):
+def test_a_ledger_that_does_not_load_gives_one_finding(ledger):
     ledger.session(more=COSTS)
     ledger.path.write_text(LINE + RATES + "price: 1\n")
     (finding,) = ledger.findings()
@@ -128,7 +128,7 @@ def test_the_rules_of_records_hold_for_the_ledger(base, text, rule, line):
     assert (rule, line) in base.rules()
 
 
-def test_only_that_name_is_a_ledger(base):
+def test_a_ledger_under_another_name_is_a_stray_file(base):
     base.write("sessions/rates.yaml", LINE + RATES)
     (finding,) = base.findings()
     assert finding.rule == "stray" and "ledger.yaml" in finding.message

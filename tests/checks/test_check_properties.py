@@ -42,17 +42,17 @@ DATA = st.recursive(
 
 
 @given(st.sampled_from(sorted(KINDS)), st.binary(max_size=300))
-def test_arbitrary_bytes(kind, raw):
+def test_arbitrary_bytes_give_findings_and_no_crash(kind, raw):
     examine(KINDS[kind], kind, raw)
 
 
 @given(st.sampled_from(["session", "pattern", "kernel"]), YAML_LIKE)
-def test_what_looks_like_yaml(kind, text):
+def test_arbitrary_text_like_yaml_gives_findings_and_no_crash(kind, text):
     examine(KINDS[kind], kind, text.encode())
 
 
 @given(st.dictionaries(st.sampled_from([*SESSION.split(), "unknown", "bugs"]), DATA, min_size=1))
-def test_arbitrary_data_under_the_keys_of_a_session(data):
+def test_arbitrary_data_in_a_session_gives_findings_and_no_crash(data):
     head = SESSION_LINE + SESSION.format(id="2025-01-01-a", label="A")
     known = {line.split(":")[0] for line in SESSION.splitlines()}
     more = {key: value for key, value in data.items() if key not in known}
@@ -66,7 +66,7 @@ def test_arbitrary_data_under_the_keys_of_a_session(data):
 
 @settings(max_examples=25, deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=200))
-def test_arbitrary_files_in_a_tree(session, run):
+def test_arbitrary_records_have_the_same_findings_with_and_without_the_cache(session, run):
     with tempfile.TemporaryDirectory() as folder:
         base = Knowledge(Path(folder))
         base.write(KINDS["session"], session)

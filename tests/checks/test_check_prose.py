@@ -100,7 +100,7 @@ def known(base):
         ("steps.time.model_fields_set", None),
     ],
 )
-def test_addresses_in_a_run(path, figure):
+def test_a_path_into_a_run_gives_its_figure_or_an_error(path, figure):
     run = Run.model_validate(measured())
     if figure is None:
         with pytest.raises(AddressError):
@@ -143,7 +143,7 @@ def test_what_pydantic_keeps_of_a_record_has_no_address():
         "<!-- [9 µs](figure:NO#where) -->",
     ],
 )
-def test_a_figure_that_is_the_records(known, text):
+def test_a_figure_that_agrees_with_its_record_passes(known, text):
     known.write("README.md", f"# Title\n\n{text}\n")
     assert known.findings() == []
 
@@ -173,7 +173,7 @@ def test_a_figure_that_is_the_records(known, text):
         (f"5 apples\n\n[ours]: <figure:{RUN_ID}#{OURS}>", "the text does not use"),
     ],
 )
-def test_a_figure_that_is_not(known, text, told):
+def test_a_figure_that_differs_from_its_record_is_a_finding(known, text, told):
     path = known.write("README.md", f"# Title\n\n{text}\n")
     (found,) = known.findings()
     assert (found.path, found.rule) == ("README.md", "figure")
@@ -181,7 +181,7 @@ def test_a_figure_that_is_not(known, text, told):
     assert told in found.message
 
 
-def test_every_text_that_people_write(known):
+def test_figures_are_checked_in_every_kind_of_text(known):
     wrong = f"[9.9 µs](figure:{RUN_ID}#{OURS})"
     paths = [
         "README.md", "CHANGELOG.md", "docs/guide/a.md", "docs/adr/0001-b.md",
@@ -219,7 +219,7 @@ def test_a_claim_may_derive_from_a_run(known):
     assert [finding.rule for finding in known.findings()] == ["link"]
 
 
-def test_the_last_attempt_speaks(known):
+def test_a_figure_of_a_resumed_run_comes_from_its_last_attempt(known):
     resumed = measured() | {"attempt": 2}
     resumed["steps"][0]["seconds"] = 20.5
     known.write(f"sessions/2025-01-01-a/runs/{RUN_ID}.2.json", sealed(resumed))
@@ -227,7 +227,7 @@ def test_the_last_attempt_speaks(known):
     assert known.findings() == []
 
 
-def test_the_cache_sees_either_side_change(known):
+def test_a_cached_result_is_dropped_when_the_text_or_the_record_changes(known):
     """What the record says and what was judged are kept; neither outlives its file."""
     text = f"[1.5 h](figure:2025-01-01-a#duration)\n[5.56 µs](figure:{RUN_ID}#{OURS})\n"
     known.write("README.md", text)
@@ -251,7 +251,7 @@ def test_nothing_is_loaded_where_nothing_changed(known, kbtool):
     assert "pydantic" not in done.err
 
 
-def test_figures_of_performance_come_from_somewhere(known):
+def test_a_performance_figure_without_a_link_is_a_finding_in_readmes_and_the_guide(known):
     known.kernel()
     bare = "It takes 5.6 µs after [1.5 h](figure:2025-01-01-a#duration).\n"
     for path in (
@@ -273,7 +273,7 @@ def test_figures_of_performance_come_from_somewhere(known):
     ["5.6 µs", "5 μs", "12us", "1,234 ms", "40 GB/s", "3.35 TB/s", "989 TFLOP/s", "60 TFLOPS",
      "3.7×", "10 × faster", "**2×**", "3–5 ms", "~5 ms", "| 5.6 µs |", "(5.6 µs)", "S=4: 2×"],
 )  # fmt: skip
-def test_what_is_a_figure_of_performance(known, text):
+def test_a_performance_figure_without_a_link_is_a_finding(known, text):
     known.write("README.md", f"Well\n\nthat is {text}, so.\n")
     assert [(f.rule, f.line) for f in known.findings()] == [("figure", 3)]
 
@@ -285,12 +285,12 @@ def test_what_is_a_figure_of_performance(known, text):
      "[5.6 µs](https://example.org/data-sheet)", "[5.6 µs][sheet]", "![5 ms](plot.png)",
      "<!-- 5.6 µs -->", "\n```\n5.6 µs\n```"],
 )  # fmt: skip
-def test_what_is_none(known, text):
+def test_text_that_is_no_performance_figure_needs_no_link(known, text):
     known.write("README.md", f"Well, {text}\n")
     assert known.findings() == []
 
 
-def test_expressions():
+def test_reference_expressions_are_parsed():
     assert expression("R#a.b", None) == Address("R", "a.b")
     assert expression("#a", "O") == Address("O", "a")
     assert expression("saving(sum(#a,R#b),#c)", "O") == Operation(
@@ -301,7 +301,7 @@ def test_expressions():
             expression(wrong, "O")
 
 
-def test_texts_without_where_their_figures_come_from():
+def test_plain_text_drops_figure_links_and_their_definitions():
     text = "a [1 ms](figure:R#a) b [2 ms][x]\n\n[x]: <figure:R#b>\n"
     assert plain(text) == "a 1 ms b 2 ms\n\n\n"
     assert plain("[a](b) [c]") == "[a](b) [c]"

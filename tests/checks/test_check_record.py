@@ -68,7 +68,7 @@ def test_an_enormous_record_is_refused_unread(base):
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "dangling link", "link outside"])
-def test_what_is_no_file_is_a_finding(base, kind, tmp_path):
+def test_a_record_that_is_no_regular_file_is_a_finding(base, kind, tmp_path):
     path = base.root / "sessions/2025-01-01-a/session.yaml"
     path.parent.mkdir()
     if kind == "folder":
@@ -179,7 +179,7 @@ def test_a_nulls_reason_cannot_be_null(base):
     assert base.rules() == [("schema", line_of(path, "ended", 2))]
 
 
-def test_references_into_the_record_itself(base):
+def test_references_within_a_record_must_resolve(base):
     path = base.session(
         more="""\
 costs:
@@ -322,7 +322,7 @@ def test_a_quantity_of_the_wrong_kind_is_told_what_its_key_takes(base, lines, sa
     assert said in finding.message
 
 
-def test_quantities_of_the_right_kind(base):
+def test_quantities_of_the_kind_that_their_key_takes_pass(base):
     base.session(
         more="""\
 duration: 60+ min
@@ -397,7 +397,7 @@ def test_an_operand_of_no_form_is_told_once(base, operand, said):
     assert finding.rule == "schema" and said in finding.message
 
 
-def test_a_list_is_there_though_the_record_does_not_load(base):
+def test_a_claim_may_count_a_list_of_a_record_that_does_not_load(base):
     claim = "claims: [{id: a, says: S, stated: 1, how: count, of: ['#bugs']}]\n"
     base.session(more=f"bugs: [{{id: b, title: B, status: open}}]\nnonsense: 1\n{claim}")
     assert [finding.rule for finding in base.findings()] == ["schema"]
@@ -418,7 +418,7 @@ def test_a_list_is_there_though_the_record_does_not_load(base):
         (", shown_by: ['20250101T090000Z-look#steps.look']", ["link"]),
     ],
 )
-def test_a_proof_is_shown(base, more, rules):
+def test_proved_evidence_must_name_what_shows_it(base, more, rules):
     base.pattern()
     base.session(
         more="bugs: [{id: b, title: B, status: fixed}]\n"
@@ -441,7 +441,7 @@ def test_a_proof_is_shown(base, more, rules):
         ("shown_by: [RUN#steps.check]", ["schema"]),
     ],
 )
-def test_what_is_confirmed_is_shown(base, more, rules):
+def test_a_confirmed_fix_must_name_runs_that_passed(base, more, rules):
     base.pattern(more=LOOK)
     run = base.run(validated(0))
     base.session(
@@ -471,7 +471,7 @@ def test_a_recipes_times_are_single_figures(base, times):
         ("log:1-4,29-31", "is past the end of the source"),
     ],
 )
-def test_cited_lines_are_there(base, cite, said):
+def test_cited_lines_must_exist_in_the_source(base, cite, said):
     text = TRANSCRIPT.replace("log.txt", "log.txt, lines: 30").replace("log:12}", f'"{cite}"}}')
     path = base.write("sessions/2025-01-01-a/session.yaml", text)
     (finding,) = [f for f in base.findings() if f.line == line_of(path, cite)]

@@ -26,18 +26,18 @@ def put_run(base, session: str) -> str:
     return f"sessions/{session}/runs/{RUN['id']}.json"
 
 
-def test_nothing_cites_it(replaced):
+def test_a_superseded_pattern_that_no_record_cites_is_no_finding(replaced):
     assert replaced.findings() == []
 
 
-def test_earlier_records_and_the_one_that_replaced_it_may_cite_it(replaced):
+def test_records_up_to_the_replacing_session_may_cite_a_superseded_pattern(replaced):
     replaced.session("2025-01-01-a", applied())
     replaced.session("2025-01-02-b", "follows: 2025-01-01-a\n" + applied())
     put_run(replaced, "2025-01-02-b")
     assert replaced.findings() == []
 
 
-def test_a_later_session_that_relies_on_it(replaced):
+def test_a_later_session_that_applied_a_superseded_pattern_is_a_finding(replaced):
     path = replaced.session("undated-c", "follows: 2025-01-02-b\n" + applied())
     (found,) = replaced.findings()
     assert (found.path, found.rule) == ("sessions/undated-c/session.yaml", "superseded")
@@ -45,7 +45,7 @@ def test_a_later_session_that_relies_on_it(replaced):
     assert "P01, which P02 superseded in 2025-01-02-b" in found.message
 
 
-def test_later_by_the_day_alone(replaced):
+def test_a_session_of_a_later_day_counts_as_later_without_follows(replaced):
     replaced.session("2025-01-03-d", applied())
     replaced.session("undated-e", "follows: 2025-01-03-d\n" + applied(), label="E")
     found = [(f.path, f.rule) for f in replaced.findings()]
@@ -55,20 +55,20 @@ def test_later_by_the_day_alone(replaced):
     ]
 
 
-def test_what_nobody_can_date_is_not_called_later(replaced):
+def test_an_undated_session_that_follows_none_is_not_called_later(replaced):
     replaced.session("undated-e", applied(), label="E")
     replaced.session("2025-01-02-f", applied(), label="F")
     assert replaced.findings() == []
 
 
-def test_the_line_of_work_counts_more_than_the_day(replaced):
+def test_follows_decides_the_order_before_the_day(replaced):
     """A session of a later day that came before, as one zone's midnight is another's morning."""
     replaced.session("2025-01-04-d", applied())
     replaced.session("2025-01-02-b", "follows: 2025-01-04-d\n")
     assert replaced.findings() == []
 
 
-def test_a_step_done_by_it(replaced):
+def test_a_later_step_done_by_a_superseded_pattern_is_a_finding(replaced):
     path = replaced.session(
         "undated-c",
         "follows: 2025-01-02-b\nsteps:\n  - {id: s, title: T, pattern: P01}\n",
@@ -78,20 +78,20 @@ def test_a_step_done_by_it(replaced):
     ]
 
 
-def test_a_session_that_tried_it_again_and_speaks_against_it(replaced):
+def test_a_later_session_that_could_not_reproduce_the_pattern_is_no_finding(replaced):
     replaced.session("undated-c", "follows: 2025-01-02-b\n" + applied(verdict="not_reproduced"))
     put_run(replaced, "undated-c")
     assert replaced.findings() == []
 
 
-def test_its_recipe_is_run_again(replaced):
+def test_a_later_run_of_a_superseded_patterns_recipe_is_a_finding(replaced):
     path = put_run(replaced, "undated-c")
     (found,) = replaced.findings()
     assert (found.path, found.line, found.rule) == (path, 1, "superseded")
     assert "ran 'look'" in found.message
 
 
-def test_a_later_pattern_that_leads_to_it(replaced):
+def test_a_later_pattern_related_to_a_superseded_one_is_a_finding(replaced):
     path = replaced.pattern("P04", "related: [P01]\nstated_in: [undated-c]\n")
     replaced.pattern("P05", "related: [P01]\nstated_in: [2025-01-01-a]\n")
     replaced.pattern("P06", "related: [P01]\n")
@@ -99,6 +99,6 @@ def test_a_later_pattern_that_leads_to_it(replaced):
     assert found == [("patterns/P04.yaml", "superseded", line_of(path, "related"))]
 
 
-def test_the_session_that_replaced_it_must_be_there(replaced):
+def test_a_supersedes_entry_that_names_a_missing_session_is_a_finding(replaced):
     path = replaced.pattern("P02", "supersedes:\n  - {pattern: P01, since: 2025-01-09-z}\n")
     assert [(f.rule, f.line) for f in replaced.findings()] == [("link", line_of(path, "since"))]

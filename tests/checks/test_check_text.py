@@ -92,7 +92,7 @@ def test_secrets_are_found_and_not_repeated(text):
 
 
 @pytest.mark.parametrize("text", NO_SECRETS + ADDRESSES[:2])
-def test_what_is_no_secret(text):
+def test_text_that_only_resembles_a_secret_passes(text):
     assert list(secrets("x", text)) == []
 
 
@@ -102,7 +102,7 @@ def test_addresses_are_found(text):
 
 
 @pytest.mark.parametrize("text", NO_ADDRESSES)
-def test_what_is_no_address(text):
+def test_text_that_only_resembles_an_address_passes(text):
     assert list(addresses("x", text)) == []
 
 
@@ -113,7 +113,7 @@ def test_a_path_of_a_machine_is_told_with_what_to_do():
     assert "sessions/excuses.yaml" in run.message
 
 
-def test_they_are_looked_for_in_every_file(base):
+def test_secrets_addresses_and_paths_are_searched_for_in_every_record(base):
     base.session(more=f"# {TOKEN}\n")
     base.pattern(more=LOOK + "# ssh 10.0.0.1\n")
     base.kernel().open("a").write(f"# {TOKEN}\n")
@@ -130,7 +130,7 @@ def test_they_are_looked_for_in_every_file(base):
     ]
 
 
-def test_they_are_looked_for_even_where_nothing_else_can_be_read(base):
+def test_secrets_and_addresses_are_found_in_files_that_do_not_parse(base):
     base.write("sessions/2025-01-01-a/session.yaml", f"id: [\n{TOKEN}\n")
     base.write("sessions/2025-01-01-a/notes.md", b"\xff\n10.0.0.1\n")
     assert [(f.rule, f.line) for f in base.findings()] == [
@@ -153,7 +153,7 @@ def test_they_are_looked_for_even_where_nothing_else_can_be_read(base):
         "kernels/add/cuda/_tile.cuh",
     ],
 )
-def test_they_are_looked_for_in_what_is_published_beside_the_records(base, path):
+def test_secrets_and_addresses_are_found_in_published_files_that_are_no_records(base, path):
     base.kernel()
     base.write(path, f"\n// {TOKEN} ssh 10.0.0.1\n")
     for _ in range(2):

@@ -93,7 +93,7 @@ def test_a_link_by_a_label_is_told_the_id(base):
         }
 
 
-def test_an_unsound_record_is_told_once_and_not_by_those_that_link_to_it(base):
+def test_links_to_a_record_that_does_not_load_add_no_finding(base):
     base.session(more="nonsense: 1\n")
     base.session("2025-01-02-b", "follows: 2025-01-01-a\n")
     assert [finding.rule for finding in base.findings()] == ["schema"]
@@ -162,7 +162,7 @@ def test_a_label_belongs_to_one_session(base):
     assert "2025-01-01-a has the label 'N+7'" in found[0].message
 
 
-def test_labels_that_nobody_chose_may_repeat(base):
+def test_default_labels_may_repeat(base):
     base.session("2025-01-01-look", label="look")
     base.session("2025-01-02-look", label="look")
     base.session("undated-look", label="look")
@@ -334,7 +334,7 @@ def test_the_choices_of_a_parameter_are_held_to_the_manifest_too(base):
 @pytest.mark.parametrize(
     "path", ["..", "../..", "/etc", "out/../../x", "link/inside", "~/x", "a\\b"]
 )
-def test_commands_stay_in_the_tree(base, path, tmp_path):
+def test_a_command_step_that_leaves_the_tree_is_a_finding(base, path, tmp_path):
     (base.root / "link").symlink_to(tmp_path)
     step = "      - {{id: x, kind: command, title: X, expected: 1 s, timeout: 9 s, run: [a], {}}}\n"
     head = "recipes:\n  - name: x\n    title: X\n    steps:\n"
@@ -427,7 +427,7 @@ def test_a_file_that_vanishes_is_found_although_no_record_changed(base):
     assert [f.rule for f in base.findings(cached=True)] == ["manifest"]
 
 
-def test_a_sound_run(base):
+def test_a_sound_run_and_a_resumed_attempt_have_no_findings(base):
     base.pattern(more=LOOK)
     base.session()
     add_run(base)
@@ -450,7 +450,7 @@ def test_a_sound_run(base):
         (None, {"id": "20250101T090000Z-other"}, ["run"]),
     ],
 )  # fmt: skip
-def test_runs_that_do_not_fit(base, name, changes, rules):
+def test_a_run_that_contradicts_its_session_recipe_or_name_is_a_finding(base, name, changes, rules):
     base.pattern(more=LOOK)
     base.session()
     path = add_run(base, name, **changes)
@@ -513,7 +513,7 @@ def test_a_run_with_figures_is_sound(base):
         ({"case": {"repeatable": False}}, "a second call gave other bits"),
     ],
 )
-def test_figures_that_do_not_follow_from_each_other(base, changed, said):
+def test_figures_of_a_run_that_contradict_each_other_are_a_finding(base, changed, said):
     base.pattern(more=LOOK)
     base.session()
     add_run(base, steps=steps(**changed))
@@ -568,7 +568,7 @@ def test_a_run_lies_within_its_session(base, times, said):
         assert not said or said in found[0].message
 
 
-def test_a_run_that_was_taken_in_was_made_in_the_time_of_another_session(base):
+def test_an_imported_run_may_lie_outside_the_time_of_its_session(base):
     base.pattern(more=LOOK)
     base.session(more="ended: 2025-01-01T08:30Z\n")
     moved = taken_into({**RUN, "session": "2025-01-02-b", "digest": digest_of_record(
@@ -677,7 +677,7 @@ def went(*statuses: str) -> list[dict[str, object]]:
         ("interrupted", ["passed", "passed"], {"recovered": True}),
     ],
 )
-def test_how_a_run_may_have_ended(base, status, steps_, more):
+def test_possible_run_and_step_statuses_pass(base, status, steps_, more):
     base.pattern(more=LOOK)
     base.session()
     add_run(base, status=status, steps=went(*steps_), **more)
@@ -697,7 +697,7 @@ def test_how_a_run_may_have_ended(base, status, steps_, more):
         ("passed", ["passed"], {"ended": "2025-01-01T09:00:02"}, "ended: "),
     ],
 )
-def test_how_a_run_cannot_have_ended(base, status, steps_, more, said):
+def test_impossible_run_and_step_statuses_are_a_finding(base, status, steps_, more, said):
     base.pattern(more=LOOK)
     base.session()
     add_run(base, status=status, steps=went(*steps_), **more)
@@ -728,7 +728,7 @@ def test_the_seal_of_a_run_is_that_of_its_file():
     assert parse_run(run.model_dump_json(indent=1).encode(), "x") == run
 
 
-def test_a_key_that_stands_twice_in_a_run(base):
+def test_a_duplicate_key_in_a_run_is_a_finding(base):
     base.pattern(more=LOOK)
     base.session()
     path = add_run(base)
@@ -738,13 +738,13 @@ def test_a_key_that_stands_twice_in_a_run(base):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
-def test_torn_runs(base, content):
+def test_a_truncated_or_malformed_run_is_a_finding(base, content):
     base.session()
     base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", content)
     assert base.rules() == [("run", 1)]
 
 
-def test_what_does_not_belong(base):
+def test_stray_files_in_a_session_are_findings(base):
     base.session()
     base.write("sessions/2025-01-01-a/runs/README.txt", "x")
     base.write("sessions/2025-01-01-a/runs/sub/x.json", "x")
