@@ -39,7 +39,7 @@ def path(base: Knowledge) -> Path:
     return base.session(more=CLAIMS, label="N")
 
 
-def test_what_does_not_hold_is_told_with_its_computation(base, path, kbtool):
+def test_an_inconsistent_claim_is_shown_with_its_computation(base, path, kbtool):
     done = kbtool("audit", root=base.root)
     assert done.code == 1
     first, second = done.out.strip().split("\n\n")
@@ -85,7 +85,7 @@ def test_json_keeps_the_contract(base, path, kbtool):
     assert some["counts"] == answer["counts"]
 
 
-def test_acknowledged_it_passes(base, path, kbtool):
+def test_acknowledged_claims_exit_0(base, path, kbtool):
     path.write_text(path.read_text() + "acknowledged:\n  claims.items: a slip\n")
     assert kbtool("audit", root=base.root).code == 1
     path.write_text(path.read_text() + "  claims.pays: the log says so\n")
@@ -100,7 +100,7 @@ def test_acknowledged_it_passes(base, path, kbtool):
     assert f":{stale}: stale: claims.total is consistent: remove the acknowledgement" in done.out
 
 
-def test_filters(base, path, kbtool):
+def test_grade_and_session_filters_limit_the_claims(base, path, kbtool):
     every = kbtool("audit", "--all", root=base.root).out
     assert all(word in every for word in ("consistent: total", "undetermined: saved"))
     assert "comes out nothing" in every and "nothing recorded determines it" in every
@@ -114,7 +114,7 @@ def test_filters(base, path, kbtool):
     assert kbtool("audit", "--grade", "wrong", root=base.root).code == 2
 
 
-def test_nothing_to_audit(base, kbtool):
+def test_without_claims_the_audit_exits_0(base, kbtool):
     done = kbtool("audit", "--json", root=base.root)
     assert done.code == 0
     assert json.loads(done.out)["findings"] == []

@@ -14,7 +14,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 
 
-def test_sound(base, kbtool):
+def test_a_sound_knowledge_base_exits_0(base, kbtool):
     base.session()
     done = kbtool("check", root=base.root)
     assert (done.code, done.out) == (0, "")
@@ -31,7 +31,7 @@ def test_findings_are_lines_that_an_editor_can_jump_to(base, kbtool):
     assert done.err.endswith(": 2 problems\n")
 
 
-def test_json(base, kbtool):
+def test_json_lists_findings_and_counts(base, kbtool):
     base.session(more="nonsense: 1\n")
     base.pattern()
     done = kbtool("check", "--json", root=base.root)
@@ -45,7 +45,7 @@ def test_json(base, kbtool):
     assert json.loads(kbtool("check", "--json", root=base.root).out)["findings"] == []
 
 
-def test_paths_choose_what_is_told(base, kbtool):
+def test_paths_limit_the_findings(base, kbtool):
     base.session("2025-01-01-a", "nonsense: 1\n")
     base.session("2025-01-02-b", "nonsense: 1\nfollows: 2025-01-01-a\n")
     base.pattern(more="nonsense: 1\n")
@@ -62,7 +62,7 @@ def test_paths_choose_what_is_told(base, kbtool):
 
 
 @pytest.mark.parametrize("path", ["base/none", "/etc", "base/../other", "base/sessions/x"])
-def test_paths_that_are_not_there(base, kbtool, path):
+def test_a_missing_path_exits_2(base, kbtool, path):
     done = kbtool("check", path, root=base.root)
     assert (done.code, done.out) == (2, "")
     assert "there is no" in done.err or "outside" in done.err
@@ -71,7 +71,7 @@ def test_paths_that_are_not_there(base, kbtool, path):
 @pytest.mark.parametrize(
     "path", ["base/patterns", "base/Makefile", "base/sessions/2025-01-01-a/files"]
 )
-def test_paths_without_a_record(base, kbtool, path):
+def test_a_path_without_records_exits_2(base, kbtool, path):
     base.session()
     base.write("Makefile", "x")
     base.write("sessions/2025-01-01-a/files/x.txt", "x")
@@ -81,7 +81,7 @@ def test_paths_without_a_record(base, kbtool, path):
     assert kbtool("check", "base/sessions/2025-01-01-a", root=base.root).code == 0
 
 
-def test_no_knowledge_base(kbtool, tmp_path):
+def test_without_a_knowledge_base_check_exits_2(kbtool, tmp_path):
     done = kbtool("check")
     assert (done.code, done.out) == (2, "")
     assert "no knowledge base in this folder or above" in done.err
@@ -101,7 +101,7 @@ def test_bad_files_are_findings_and_no_traceback(base, kbtool, content):
     assert len(done.out.splitlines()) == 3
 
 
-def test_names_that_no_terminal_can_show(base, kbtool):
+def test_control_characters_in_a_name_are_escaped(base, kbtool):
     (base.root / "sessions" / os.fsdecode(b"2025-01-01-\xff\x1b[31m\n")).mkdir()
     done = kbtool("check", root=base.root)
     assert done.code == 1
@@ -121,7 +121,7 @@ def test_a_reader_that_goes_away_is_no_error(base):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_without_the_right_to_read(base, kbtool):
+def test_an_unreadable_file_is_a_finding(base, kbtool):
     base.session().chmod(0)
     done = kbtool("check", root=base.root)
     assert done.code == 1

@@ -52,7 +52,7 @@ def test_the_answer_first_then_the_cases_that_changed(base, kbtool, put):
     assert [line.split()[-1] for line in lines[6:]] == ["slower"] * 2 + ["same"] * 14
 
 
-def test_past_the_limit_it_exits_1(base, kbtool, put):
+def test_a_slowdown_over_the_limit_exits_1(base, kbtool, put):
     put()
     put(NEW, factor=1.2, cases=2, commit="f" * 40)
     names = ("compare", OLD, NEW, "--fail-over")
@@ -62,7 +62,7 @@ def test_past_the_limit_it_exits_1(base, kbtool, put):
     assert kbtool("compare", NEW, OLD, "--fail-over", "3 %", root=base.root).code == 0
 
 
-def test_nothing_told_is_past_every_limit(base, kbtool, put):
+def test_no_verdict_at_all_fails_every_limit(base, kbtool, put):
     put()
     put(NEW, commit="f" * 40)
     run = base.root / next(base.root.glob(f"sessions/*/runs/{NEW}.json"))
@@ -102,7 +102,7 @@ def test_arms_of_one_run_and_the_table_as_markdown(base, kbtool, put):
     assert lines[7].endswith(" | slower |  |")
 
 
-def test_head_is_what_git_calls_it(base, kbtool, put, git):
+def test_a_commit_may_be_named_as_git_names_it(base, kbtool, put, git):
     put()
     put(NEW, commit=git("rev-parse", "HEAD").strip())
     done = kbtool("compare", "last", "HEAD", root=base.root)
@@ -121,13 +121,13 @@ def test_head_is_what_git_calls_it(base, kbtool, put, git):
         (("last", "fused", "--json", "--markdown"), "take one"),
     ],
 )
-def test_what_is_no_question_is_refused(base, kbtool, put, arguments, said):
+def test_arguments_that_cannot_be_compared_exit_2(base, kbtool, put, arguments, said):
     put()
     done = kbtool("compare", *arguments, root=base.root)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
 
 
-def test_without_runs_it_says_so(base, kbtool):
+def test_without_runs_compare_exits_2_and_says_so(base, kbtool):
     done = kbtool("compare", "best", "last", root=base.root)
     assert (done.code, "no run has a benchmark yet" in done.err) == (2, True)

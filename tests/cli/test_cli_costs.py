@@ -58,7 +58,7 @@ def test_json_is_one_object(three, kbtool):
     assert answer["total"]["minutes"] == 30
 
 
-def test_csv(three, kbtool):
+def test_csv_has_a_row_for_each_session(three, kbtool):
     rows = list(csv.DictReader(io.StringIO(kbtool("costs", "--csv", root=three.root).out)))
     assert [row["label"] for row in rows] == ["N", "N+1", "N+2"]
     assert (rows[0]["total"], rows[2]["total"], rows[0]["currency"]) == ("1.10", "", "USD")
@@ -77,7 +77,7 @@ def test_csv(three, kbtool):
         (["--since", "2030-01-01"], []),
     ],
 )
-def test_a_part_of_the_work(three, kbtool, arguments, labels):
+def test_filters_select_sessions(three, kbtool, arguments, labels):
     done = kbtool("costs", "--json", *arguments, root=three.root)
     assert done.code == 0
     assert [row["label"] for row in json.loads(done.out)["rows"]] == labels
@@ -105,7 +105,7 @@ def test_a_part_of_the_work(three, kbtool, arguments, labels):
         (["--json", "--csv"], "give one"),
     ],
 )
-def test_what_is_wrong_is_said_and_the_status_is_2(three, kbtool, arguments, said):
+def test_invalid_arguments_exit_2(three, kbtool, arguments, said):
     done = kbtool("costs", *arguments, root=three.root)
     assert (done.code, done.out) == (2, "")
     assert re.search(said, done.err), done.err
@@ -185,7 +185,7 @@ def test_a_session_against_an_earlier_one(three, kbtool):
     assert (row["compared_saved"], row["compared_kinds"]) == ("-1.10", "gpu ai")
 
 
-def test_the_cost_of_a_bug_mended(three, kbtool):
+def test_per_bug_shows_the_cost_of_each_fixed_bug(three, kbtool):
     bug = "bugs: [{id: x, title: t, status: fixed}]\n"
     fix = "fixes: [{bug: '#bugs.x', change: c}]\n"
     three.session("2025-03-01-d", bug + fix + COSTS.format(minutes=1, gpu="0.40", ai="4.00"))
@@ -220,7 +220,7 @@ def test_a_label_that_two_sessions_have_is_refused(three, kbtool):
     assert "2025-01-01-a, 2025-03-01-d" in done.err
 
 
-def test_the_figures_of_the_logs(kbtool):
+def test_costs_of_n_to_n7a_are_those_of_the_logs(kbtool):
     done = kbtool("costs", "--session", "N..N+7A", "--json", root=REPOSITORY)
     total = json.loads(done.out)["total"]
     assert (total["minutes"], total["gpu"], total["ai"], total["total"]) == (
@@ -228,7 +228,7 @@ def test_the_figures_of_the_logs(kbtool):
     )  # fmt: skip
 
 
-def test_the_logs_come_before_what_is_done_later(kbtool, tmp_path):
+def test_a_later_session_does_not_change_the_range_n_to_n7a(kbtool, tmp_path):
     root = tmp_path / "copy"
     shutil.copytree(REPOSITORY / "sessions", root / "sessions")
     base = Knowledge(root)

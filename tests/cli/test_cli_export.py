@@ -48,7 +48,7 @@ def test_stdout_has_the_same_bytes_and_nothing_else(three, tmp_path, kbtool, for
 
 @pytest.mark.parametrize("reader", ["head -c 10 >/dev/null", "true"])
 @pytest.mark.parametrize("form", TEXT)
-def test_a_reader_that_goes_away_is_no_error(base, kbtool, form, reader):
+def test_a_closed_pipe_is_no_error(base, kbtool, form, reader):
     line = f"{{kind: gpu, amount: 0.10, basis: claimed, note: {'x' * 200}}}"
     base.session("2025-01-01-a", f"costs: [{', '.join([line] * 600)}]\n")
     kbtool("export", form, "-o", "out", root=base.root)
@@ -73,7 +73,7 @@ def test_a_reader_that_goes_away_is_no_error(base, kbtool, form, reader):
         (["--until", "2025-01-01"], 1),
     ],
 )
-def test_the_filters_of_costs(three, kbtool, form, arguments, sessions):
+def test_exports_take_the_filters_of_costs(three, kbtool, form, arguments, sessions):
     done = kbtool("export", form, "-o", "out", *arguments, root=three.root)
     assert done.code == 0
     if form in {"focus", "beancount"} and arguments[-1] == "N+1..N+2":
@@ -127,7 +127,7 @@ def test_amounts_that_nobody_knows_are_told(base, kbtool):
         (["xml"], "No such command 'xml'"),
     ],
 )
-def test_what_is_wrong_is_said_and_the_status_is_2(three, kbtool, arguments, said):
+def test_invalid_arguments_exit_2(three, kbtool, arguments, said):
     done = kbtool("export", *arguments, root=three.root)
     assert (done.code, done.out) == (2, "")
     assert re.search(said, done.err), done.err
@@ -167,7 +167,7 @@ def test_an_empty_knowledge_base_says_so(base, kbtool):
         assert "there are no sessions yet" in done.err
 
 
-def test_reading_many_records_is_told(base, kbtool):
+def test_reading_many_records_prints_progress(base, kbtool):
     for number in range(1000):
         (base.root / "sessions" / f"2025-01-01-s{number}").mkdir()
     assert "reading 1,000 sessions" in kbtool("export", "jsonl", root=base.root).err

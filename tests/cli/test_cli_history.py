@@ -57,7 +57,7 @@ def test_too_few_runs_are_said_and_need_no_otava(base, kbtool, put):
     assert done.out == "too few runs: the longest series has 2 of 20\n"
 
 
-def test_the_run_from_which_on_a_case_is_slower(base, kbtool, put, otava):
+def test_a_change_point_names_its_run(base, kbtool, put, otava):
     put(20)
     done = kbtool("history", root=base.root, env=otava)
     lines = done.out.splitlines()
@@ -79,6 +79,6 @@ def test_without_otava_it_says_how_to_get_it(base, kbtool, put):
     assert "`make otava`" in done.err
 
 
-def test_without_runs(base, kbtool):
+def test_without_runs_the_series_are_too_short(base, kbtool):
     done = kbtool("history", root=base.root)
     assert (done.code, done.out) == (0, "too few runs: the longest series has 0 of 20\n")

@@ -52,7 +52,7 @@ def files_of(base: Knowledge) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
-def test_into_its_own_session_it_goes_byte_for_byte(here, there, kbtool):
+def test_a_run_imported_into_its_own_session_keeps_every_byte(here, there, kbtool):
     path = put(there, a_run())
     done = kbtool("session", "import", str(path), root=here.root)
     assert done.code == 0, done.err
@@ -64,7 +64,7 @@ def test_into_its_own_session_it_goes_byte_for_byte(here, there, kbtool):
     assert here.findings() == []
 
 
-def test_into_another_session_both_seals_hold(here, there, kbtool):
+def test_a_run_imported_into_another_session_keeps_its_first_digest(here, there, kbtool):
     path = put(there, a_run(session="2024-12-31-over-there"))
     done = kbtool("session", "import", str(path), "--session", "B", "--json", root=here.root)
     assert done.code == 0, done.err
@@ -92,7 +92,7 @@ def test_into_another_session_both_seals_hold(here, there, kbtool):
         assert "its content does not match the digest from before the import" in finding.message
 
 
-def test_taken_on_and_back_it_is_the_record_that_was_made(here, there, kbtool):
+def test_a_run_imported_twice_back_to_its_session_is_the_original_record(here, there, kbtool):
     path = put(there, a_run())
     for session in ("B", "A"):
         done = kbtool("session", "import", str(path), "--session", session, root=here.root)
@@ -191,7 +191,7 @@ REFUSED: list[tuple[str, dict[str, Any], Callable[[str], str] | None, str]] = [
 
 @pytest.mark.parametrize(("changes", "edit", "said"), [r[1:] for r in REFUSED],
                          ids=[r[0] for r in REFUSED])  # fmt: skip
-def test_one_that_is_refused_keeps_all_out(here, there, kbtool, changes, edit, said):
+def test_one_refused_run_stops_the_whole_import(here, there, kbtool, changes, edit, said):
     run = a_run(**changes)
     bad = put(there, run, edit(sealed(run)) if edit else None)
     good = put(there, a_run(id=SECOND))
@@ -205,7 +205,7 @@ def test_one_that_is_refused_keeps_all_out(here, there, kbtool, changes, edit, s
 
 
 @pytest.mark.parametrize("arguments", [["--dry-run"], ["--session", "B"], ["--new", "New"]])
-def test_it_is_refused_wherever_it_is_to_go(here, there, kbtool, arguments):
+def test_an_unsound_run_is_refused_for_every_destination(here, there, kbtool, arguments):
     bad = put(there, a_run(recipe="sing"))
     put(there, a_run(id=SECOND))
     before = files_of(here)
@@ -230,7 +230,7 @@ def test_a_run_of_the_same_name_with_other_content_is_refused(here, there, kbtoo
     assert files_of(here) == before
 
 
-def test_an_unsound_record_in_its_place_is_not_written_over(here, there, kbtool):
+def test_import_does_not_overwrite_an_invalid_record(here, there, kbtool):
     path = put(there, a_run())
     put(here, a_run(), edited(sealed(a_run())))
     before = files_of(here)
@@ -255,7 +255,7 @@ def test_findings_of_other_records_do_not_stand_in_the_way(here, there, kbtool):
 
 
 @pytest.mark.parametrize("arguments", [["--session", "B"], ["--new", "Both at once"]])
-def test_two_imports_at_once_take_it_in_once(here, there, kbtool, arguments):
+def test_two_imports_at_once_import_each_run_once(here, there, kbtool, arguments):
     paths = [put(there, a_run(id=f"20250101T09000{n}Z-look")) for n in range(6)]
     done: list[Any] = []
     both = [
@@ -297,7 +297,7 @@ def test_what_cannot_be_written_whole_is_taken_back(here, there, monkeypatch, ne
     assert len(import_runs(here.root, files, new=new).imported) == 2
 
 
-def test_every_folder_that_was_copied_will_do(here, there, kbtool, tmp_path):
+def test_import_accepts_a_folder_of_any_level(here, there, kbtool, tmp_path):
     path = put(there, a_run())
     there.write("sessions/2025-01-01-a/session.yaml", "not looked at: [")
     runs = path.parent
@@ -336,7 +336,7 @@ def built(here: Knowledge, commit: str | None, source: bytes, **state: Any) -> d
     return a_run(kernel="add", steps=[step], repository={"commit": commit, **state})
 
 
-def test_what_is_told_of_the_commit_and_the_sources(here, there, kbtool):
+def test_remarks_say_whether_the_commit_and_the_sources_are_here(here, there, kbtool):
     def remarks(run: dict[str, Any]) -> list[str]:
         put(there, run)
         arguments = ("session", "import", str(there.root), "--dry-run", "--json")
@@ -399,7 +399,9 @@ def test_a_run_with_paths_of_its_machine_is_refused_unless_excused(here, there, 
          "ends at 2999-01-01 00:00 UTC, in the future: one of the clocks is wrong"),
     ],
 )  # fmt: skip
-def test_what_else_is_told(here, there, kbtool, changes, said):
+def test_a_run_outside_the_time_of_its_session_is_imported_with_a_remark(
+    here, there, kbtool, changes, said
+):
     put(there, a_run(**changes))
     done = kbtool("session", "import", str(there.root), "--json", root=here.root)
     assert done.code == 0

@@ -19,7 +19,7 @@ keep_or_stop: {rate: l4, people: [engineer], restart: 6 min}
 """
 
 
-def test_the_figures_of_the_log_of_n7a(kbtool):
+def test_the_figures_of_n7a_give_the_advice_stop(kbtool):
     where = "N+7A#decisions.gpu-until-next"
     done = kbtool(
         "keep-or-stop", "--json", "--idle", f"{where}.keep.time", "--rate", f"{where}.keep.rate",
@@ -99,7 +99,7 @@ def test_a_preemption_costs_a_restart_and_more(base, kbtool):
         (["--idle", "N#x", "--rate", "1 USD/h"], "there is no session 'N'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_and_the_status_is_2(base, kbtool, arguments, said):
+def test_invalid_arguments_exit_2(base, kbtool, arguments, said):
     done = kbtool("keep-or-stop", *arguments, root=base.root)
     assert (done.code, done.out) == (2, "")
     assert re.search(said, done.err, re.S), done.err

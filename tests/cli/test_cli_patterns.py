@@ -31,7 +31,7 @@ evidence:
     return base
 
 
-def test_a_table_best_first(known, kbtool):
+def test_the_table_lists_the_best_standing_first(known, kbtool):
     done = kbtool("patterns", root=known.root)
     assert done.code == 0
     assert done.err == ""
@@ -43,7 +43,7 @@ def test_a_table_best_first(known, kbtool):
     assert lines[4][2:5] == ["superseded", "–", "–"]
 
 
-def test_one_pattern_with_the_places_of_what_is_said(known, kbtool):
+def test_one_pattern_is_shown_with_the_lines_of_its_evidence(known, kbtool):
     done = kbtool("patterns", "p02", root=known.root)
     path = known.root / "sessions/2025-01-01-a/session.yaml"
     shown = "sessions/2025-01-01-a/session.yaml"
@@ -90,7 +90,7 @@ def test_a_record_that_does_not_load_is_told(known, kbtool):
     assert json.loads(done.out)["left_out"] == ["sessions/2025-03-01-d/session.yaml"]
 
 
-def test_csv(known, kbtool):
+def test_csv_has_a_row_for_each_pattern(known, kbtool):
     rows = list(csv.DictReader(io.StringIO(kbtool("patterns", "--csv", root=known.root).out)))
     assert [row["id"] for row in rows] == ["P02", "P01", "P03"]
     assert rows[0]["claimed_saved_minutes"] == "5–10"
@@ -109,14 +109,14 @@ def test_a_title_is_no_formula_in_a_spreadsheet(known, kbtool):
     assert {row["id"]: row["title"] for row in rows}["P01"] == "'=1+1"
 
 
-def test_what_cannot_be_asked(known, kbtool):
+def test_an_unknown_pattern_and_two_formats_exit_2(known, kbtool):
     done = kbtool("patterns", "P77", root=known.root)
     assert done.code == 2
     assert "there is no pattern 'P77'; there is P01, P02, P03" in done.err
     assert kbtool("patterns", "--json", "--csv", root=known.root).code == 2
 
 
-def test_no_patterns_yet(base, kbtool):
+def test_without_patterns_the_output_is_empty(base, kbtool):
     done = kbtool("patterns", root=base.root)
     assert (done.code, done.out) == (0, "")
     assert "no patterns yet" in done.err

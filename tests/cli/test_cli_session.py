@@ -10,7 +10,7 @@ from git import Repo
 from knowledge import LOOK, RUN, sealed
 
 
-def test_a_whole_sitting(base, kbtool):
+def test_a_session_from_new_to_close(base, kbtool):
     def session(*arguments):
         done = kbtool("session", *arguments, root=base.root)
         assert done.code == 0, done.err
@@ -84,7 +84,7 @@ def test_new_prints_the_path_alone_on_stdout(base, kbtool):
         ["list", "--status", "asleep"],
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_written(base, kbtool, arguments):
+def test_invalid_arguments_exit_2_and_write_nothing(base, kbtool, arguments):
     path = base.session()
     before = path.read_bytes()
     done = kbtool("session", *arguments, root=base.root)
@@ -191,7 +191,7 @@ def test_the_running_session_of_another_needs_its_name(base, kbtool):
     assert shown["session"]["status"] == "running"
 
 
-def test_a_running_session_that_does_not_load_is_not_passed_over(base, kbtool):
+def test_a_running_session_that_does_not_load_is_an_error(base, kbtool):
     kbtool("session", "new", "Good", root=base.root)
     made = json.loads(kbtool("session", "new", "Bad", "--json", root=base.root).out)
     path = base.root / "sessions" / made["id"] / "session.yaml"
@@ -224,7 +224,7 @@ def test_runs_are_shown_with_their_figures(base, kbtool):
     assert answer["runs"][0]["recipe"] == "look"
 
 
-def test_the_list(base, kbtool):
+def test_list_orders_sessions_by_follows(base, kbtool):
     assert "no sessions yet" in kbtool("session", "list", root=base.root).err
     base.session("2025-01-02-b", "follows: 2025-01-03-c\n", label="second")
     base.session("2025-01-03-c", label="first")
@@ -280,7 +280,7 @@ tags: [l4]
 """
 
 
-def test_what_show_prints(base, kbtool):
+def test_show_prints_every_part_of_a_record(base, kbtool):
     base.session(more=FULL)
     text = kbtool("session", "show", "A", root=base.root).out
     for part in (
@@ -310,7 +310,7 @@ def test_what_show_prints(base, kbtool):
         assert part in text, text
 
 
-def test_what_show_says_of_money_and_of_what_mended_a_bug(base, kbtool):
+def test_show_prints_costs_evidence_and_the_fixes_of_a_bug(base, kbtool):
     base.session(
         more="costs: [{kind: gpu, amount: 2.00, basis: billed, invoice: I-7, note: the card}]\n"
         "bugs: [{id: tail, title: The tail, status: open}, {id: race, title: R, status: open}]\n"
@@ -348,7 +348,7 @@ def test_what_show_says_of_money_and_of_what_mended_a_bug(base, kbtool):
     assert answer["bugs"]["tail"] == "fixed"
 
 
-def test_what_counts_as_shown_is_there_to_be_shown():
+def test_each_field_listed_as_shown_exists_in_the_model():
     """A key that was renamed would be left out, and the last line would not say so."""
     from kbtool.cli.session.look import _SHOWN
     from kbtool.model.session import Session

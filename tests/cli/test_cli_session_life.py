@@ -19,7 +19,7 @@ def record(base, name):
     return KnowledgeBase(base.root).session(name).record
 
 
-def test_a_sitting_of_yesterday_is_entered(base, git, kbtool):
+def test_a_session_of_yesterday_can_be_recorded(base, git, kbtool):
     day = f"{TODAY - timedelta(days=1):%Y-%m-%d}"
 
     def session(*arguments):
@@ -69,7 +69,7 @@ def running(base, hours, name="a"):
         ("3 h ago", "is before .*, the latest time in the record of .*-a;"),
     ],
 )
-def test_a_time_that_cannot_be_is_refused(base, kbtool, at, said):
+def test_an_impossible_time_exits_2(base, kbtool, at, said):
     path = running(base, 2)
     before = path.read_bytes()
     for verb in ("close", "pause"):
@@ -89,7 +89,7 @@ def test_a_time_of_today_is_not_one_of_tomorrow(base, kbtool):
     assert done.code == 0, done.err
 
 
-def test_what_was_forgotten_is_not_closed_as_if_it_had_gone_on(base, kbtool):
+def test_a_session_left_running_for_days_needs_an_end_time(base, kbtool):
     path = running(base, 319)
     before = path.read_bytes()
     for verb in ("close", "pause"):
@@ -103,7 +103,7 @@ def test_what_was_forgotten_is_not_closed_as_if_it_had_gone_on(base, kbtool):
     assert kbtool("session", "close", "--at", "now", root=base.root).code == 0
 
 
-def test_what_was_closed_too_early_goes_on(base, kbtool):
+def test_resume_reopens_a_closed_session(base, kbtool):
     running(base, 2)
     kbtool("session", "close", "--at", "1 h ago", root=base.root)
     again = kbtool("session", "close", "A", root=base.root)
@@ -126,7 +126,7 @@ def test_a_paused_session_ended_when_it_was_paused(base, kbtool):
     assert kbtool("session", "close", "A", root=base.root).code == 0
 
 
-def test_what_is_paused_is_told(base, kbtool):
+def test_commands_that_need_a_running_session_name_the_paused_one(base, kbtool):
     running(base, 2)
     kbtool("session", "pause", "--at", "90 min ago", root=base.root)
     for arguments in (["pause"], ["close"], ["note", "x"], ["bug", "x"], ["show"]):
@@ -146,7 +146,7 @@ def test_what_is_paused_is_told(base, kbtool):
     assert kbtool("status", "--short", root=base.root).out == ""
 
 
-def test_what_was_paused_long_ago_is_counted(base, kbtool):
+def test_status_counts_sessions_paused_long_ago(base, kbtool):
     for name, more in (("b", "started: 2025-01-02T10:00Z\nended: 2025-01-02T11:00Z\n"), ("c", "")):
         path = base.session(f"2025-01-02-{name}", more)
         path.write_text(path.read_text().replace("status: complete", "status: paused"))
@@ -155,7 +155,7 @@ def test_what_was_paused_long_ago_is_counted(base, kbtool):
     assert "kbtool session new TITLE" in done.err
 
 
-def test_the_record_of_an_old_log_is_no_session_to_go_on_with(base, kbtool):
+def test_a_paused_session_transcribed_from_a_log_is_not_offered(base, kbtool):
     path = base.session()
     text = path.read_text().replace("status: complete", "status: paused")
     path.write_text(text.replace("origin: person", "origin: log"))
@@ -170,7 +170,7 @@ def runs(base, name):
     return len(list(base.root.glob(f"sessions/*-{name}/runs/*.json")))
 
 
-def test_a_run_beside_a_paused_session_does_not_go_astray(base, git, kbtool):
+def test_a_run_without_session_is_refused_while_one_is_paused(base, git, kbtool):
     base.pattern(more=LOOK)
     kbtool("session", "new", "Mine", root=base.root)
     kbtool("session", "pause", root=base.root)

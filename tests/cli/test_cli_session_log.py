@@ -16,7 +16,7 @@ def record(base, name):
     return KnowledgeBase(base.root).session(name).record
 
 
-def test_what_broke_and_what_mended_it(base, git, kbtool):
+def test_a_bug_and_its_fix_are_recorded(base, git, kbtool):
     def session(*arguments):
         done = kbtool("session", *arguments, root=base.root)
         assert done.code == 0, done.err
@@ -75,7 +75,7 @@ def test_a_bug_of_an_earlier_session_is_found_by_its_id(base, git, kbtool):
         (["fix", "tail", "c", "--commit", "nowhere"], "there is no 'nowhere' in this repository"),
     ],
 )
-def test_what_does_not_fit_is_refused(base, git, kbtool, arguments, said):
+def test_arguments_that_fit_no_bug_or_commit_exit_2(base, git, kbtool, arguments, said):
     path = base.session(more="bugs: [{id: tail, title: T, status: open}]\n")
     two = "{id: two, title: T, status: open}"
     base.session("2025-01-02-b", f"bugs: [{{id: race, title: R, status: open}}, {two}]\n")
@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_refused(base, git, kbtool, arguments, said):
     assert path.read_bytes() == before
 
 
-def test_only_what_showed_it_confirms_a_fix_where_the_newest_validation_failed(base, git, kbtool):
+def test_a_fix_needs_shown_by_if_the_newest_validation_failed(base, git, kbtool):
     base.pattern(more=LOOK)
     path = base.session(more="bugs: [{id: tail, title: T, status: open}]\n")
 
@@ -147,7 +147,7 @@ def commit(git, minutes_ago: float, title: str, **env: str) -> None:
     git("commit", "--quiet", "--allow-empty", "--message", title, **dates, **env)
 
 
-def test_the_commits_of_a_sitting_are_those_of_its_time_and_of_who_works_here(base, git, kbtool):
+def test_close_records_the_users_commits_made_during_the_session(base, git, kbtool):
     commit(git, 90, "too early")
     commit(git, 50, "the first")
     commit(git, 40, "of Bob", GIT_AUTHOR_NAME="Bob", GIT_AUTHOR_EMAIL="bob@example.org")
@@ -184,7 +184,7 @@ def test_without_a_repository_there_is_nothing_to_record(base, kbtool):
     assert (record(base, "t").engineer, record(base, "t").commits) == ("M. C.", [])
 
 
-def test_of_two_who_sit_at_once_each_writes_into_his_own(base, git, kbtool):
+def test_a_command_picks_the_running_session_of_the_git_user(base, git, kbtool):
     for title, who in (("One", []), ("Two", ["--engineer", "Bob"])):
         kbtool("session", "new", title, *who, root=base.root)
     kbtool("session", "note", "from Marie", root=base.root)

@@ -22,7 +22,7 @@ def running(base, minutes: float, more: str = "", name: str = "a") -> None:
 COSTS = "costs: [{kind: gpu, basis: estimated, rate: 6 USD/h}]\n"
 
 
-def test_within_its_boxes_a_session_says_when_to_stop(base, kbtool):
+def test_a_session_within_its_budgets_says_when_to_stop(base, kbtool):
     running(base, 30, "budget_time: 2 h\nbudget_money: 4 USD\n" + COSTS)
     done = kbtool("status", root=base.root)
     assert done.code == 0, done
@@ -46,7 +46,7 @@ def test_within_its_boxes_a_session_says_when_to_stop(base, kbtool):
 @pytest.mark.parametrize(
     "box", ["budget_time: 20 min\n", "budget_money: 2 USD\n"], ids=["time", "money"]
 )
-def test_a_box_that_is_exceeded_makes_the_status_1(base, kbtool, box):
+def test_an_exceeded_budget_exits_1(base, kbtool, box):
     running(base, 30, box + COSTS)
     done = kbtool("status", root=base.root)
     assert done.code == 1
@@ -58,7 +58,7 @@ def test_a_box_that_is_exceeded_makes_the_status_1(base, kbtool, box):
     assert (answer.code, json.loads(answer.out)["exceeded"]) == (1, True)
 
 
-def test_the_box_of_the_month(base, kbtool):
+def test_an_exceeded_monthly_budget_exits_1(base, kbtool):
     base.session(f"{NOW:%Y-%m-%d}-b", "costs: [{kind: ai, amount: 3.00, basis: billed}]\n")
     base.write(
         "sessions/ledger.yaml",
@@ -78,7 +78,7 @@ def test_where_nothing_runs_the_prompt_is_empty(base, kbtool):
     assert "no session is running" in kbtool("status", root=base.root).out
 
 
-def test_without_a_box_nothing_says_when_to_stop(base, kbtool):
+def test_without_a_budget_no_time_to_stop_is_shown(base, kbtool):
     running(base, 30)
     done = kbtool("status", root=base.root)
     assert done.code == 0
@@ -106,7 +106,7 @@ def test_a_record_that_does_not_load_is_told(base, kbtool):
     assert kbtool("status", "--json", "--short", root=base.root).code == 2
 
 
-def test_a_budget_that_does_not_load_is_no_budget_that_holds(base, kbtool):
+def test_a_ledger_that_does_not_load_exits_1(base, kbtool):
     running(base, 30, "budget_time: 2 h\nbudget_money: 4 USD\n")
     base.write("sessions/ledger.yaml", f"{LEDGER_LINE}budgets: [{{moth: 2026-12, money: 5 USD}}]\n")
     done = kbtool("status", "--short", root=base.root)
@@ -117,7 +117,7 @@ def test_a_budget_that_does_not_load_is_no_budget_that_holds(base, kbtool):
     assert (done.code, "set budget_time" in done.out) == (1, False)
 
 
-def test_what_burns_for_an_unknown_time_is_unknown(base, kbtool):
+def test_costs_over_an_unknown_time_are_shown_as_unknown(base, kbtool):
     path = base.session(more=f"started: 2025-01-01T10:00\n{COSTS}budget_money: 5 USD\n")
     path.write_text(path.read_text().replace("status: complete", "status: running"))
     done = kbtool("status", root=base.root)

@@ -24,7 +24,7 @@ def printed(capsys, rows=ROWS, **keys):
     return capsys.readouterr().out
 
 
-def test_a_pipe_gets_the_table_whole(capsys):
+def test_a_table_in_a_pipe_is_not_wrapped(capsys):
     _, rule, *rows = printed(capsys).splitlines()
     assert len(rows) == 2
     assert rows[0] == ("2025-01-01-the-first-of-two         1234.5  Build, validate and measure it")
@@ -32,7 +32,7 @@ def test_a_pipe_gets_the_table_whole(capsys):
 
 
 @pytest.mark.parametrize("width", [1, 12, 20, 30, 31, 40, 50, 60, 70, 74])
-def test_a_terminal_gets_it_in_its_width(capsys, monkeypatch, width):
+def test_a_table_in_a_terminal_is_wrapped_to_its_width(capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     text = printed(capsys, indent="  ")
     if width >= 20:
@@ -59,7 +59,7 @@ def test_what_is_wrapped_stands_under_its_title(capsys, monkeypatch):
     )
 
 
-def test_what_fits_in_no_way_is_told_a_row_at_a_time(capsys, monkeypatch):
+def test_a_table_too_wide_for_the_terminal_prints_one_field_a_line(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     assert printed(capsys, [["a", "1", " " * 30], ["2025-01-02-b", "–", "Ä second one"]]) == (
         "id: a\nminutes saved: 1\ntitle:\n\n"
@@ -106,7 +106,7 @@ def test_a_terminal_that_is_not_utf8_gets_what_it_can_show(base, kbtool, argumen
 
 
 @pytest.mark.parametrize("arguments", [["session", "list", "--json"], ["costs", "--csv"]])
-def test_what_is_for_programs_is_utf8_everywhere(base, kbtool, arguments):
+def test_json_and_csv_are_utf8_in_every_locale(base, kbtool, arguments):
     base.session(label="Größe 日本")
     plain = kbtool(*arguments, root=base.root)
     assert "Größe 日本" in plain.out
