@@ -34,7 +34,7 @@ def test_every_kind_of_page_from_a_server_and_on_paper(own: Served, visit: Open)
         seen.page.emulate_media(media="screen")
 
 
-def test_a_phone_scrolls_no_page_sideways(own: Served, visit: Open) -> None:
+def test_no_page_is_wider_than_a_phone(own: Served, visit: Open) -> None:
     phone = {"width": 360, "height": 740}
     seen = visit(own.http, viewport=phone, has_touch=True)
     wide = []
@@ -95,7 +95,7 @@ def test_a_missing_page_is_the_sites_own_from_any_depth(own: Served, visit: Open
 
 
 @pytest.mark.parametrize("way", ["http", "file"])
-def test_an_attack_runs_nothing(hostile: Served, visit: Open, way: str) -> None:
+def test_no_script_in_a_record_is_executed(hostile: Served, visit: Open, way: str) -> None:
     base = hostile.bases()[way]
     seen = visit(base)
     seen.page.add_init_script("window.alert = () => { throw Error('an attack ran') }")

@@ -29,7 +29,7 @@ def axe() -> str:
 
 
 @pytest.mark.parametrize("palette", PALETTES)
-def test_axe_finds_nothing(own: Served, visit: Open, palette: str) -> None:
+def test_axe_finds_no_violation_on_any_kind_of_page(own: Served, visit: Open, palette: str) -> None:
     script = axe()
     seen = visit(own.http, color_scheme=palette, reduced_motion="reduce")
     # The palettes differ in their colours only.
@@ -51,7 +51,7 @@ def test_axe_finds_nothing(own: Served, visit: Open, palette: str) -> None:
     assert violations == []
 
 
-def test_axe_can_find_something(own: Served, visit: Open) -> None:
+def test_axe_reports_an_image_without_alternative_text(own: Served, visit: Open) -> None:
     seen = visit(own.http)
     seen.goto(f"{own.http}/index.html")
     seen.page.evaluate("document.querySelector('article').innerHTML += '<img src=\"data:,\">'")

@@ -135,7 +135,7 @@ def test_two_runs_on_two_machines(timed: Served, visit: Open) -> None:
     ("clock", "where"),
     [(1980, "warned"), (1430, "alike"), (1380, "warned"), (None, "told")],
 )
-def test_clocks_that_differ_are_told(
+def test_different_clocks_show_a_warning(
     timed: Served, visit: Open, clock: int | None, where: str
 ) -> None:
     """A little is what a clock does by itself; one that is not known is no reason to warn."""
@@ -155,7 +155,7 @@ def test_clocks_that_differ_are_told(
     assert ("SM clock 1,410–1,440 MHz and 1,980 MHz" in alike) == (where == "alike")
 
 
-def test_another_run_is_held_against_with_the_same_arm(timed: Served, visit: Open) -> None:
+def test_selecting_another_run_keeps_the_arm(timed: Served, visit: Open) -> None:
     seen = visit(timed.http)
     opened(seen, timed.http)
     assert f"b={NEW}/theirs" in seen.page.url
@@ -188,7 +188,7 @@ def test_choice_filters_and_order_are_in_the_address(timed: Served, visit: Open)
     assert seen.page.evaluate("document.activeElement.id") == "kb-a-arm"
 
 
-def test_a_choice_that_is_not_there(timed: Served, visit: Open) -> None:
+def test_an_unknown_run_in_the_address_is_named(timed: Served, visit: Open) -> None:
     seen = visit(timed.http)
     opened(seen, timed.http, "#a=nowhere/ours")
     assert (

@@ -36,7 +36,7 @@ def test_an_address_from_before_a_page_was_cut_leads_to_its_place(
     assert seen.page.evaluate("document.querySelector(':target').id") == anchor
 
 
-def test_an_anchor_that_no_part_has_ends_the_search(own: Served, visit: Open) -> None:
+def test_an_unknown_anchor_does_not_redirect_for_ever(own: Served, visit: Open) -> None:
     terms = re.findall(r"^### .*\{#([\w-]+)\}$", GLOSSARY.read_text("utf-8"), re.MULTILINE)
     seen = visit(own.http)
     seen.goto(f"{own.http}/guide/glossary.html#{terms[-1]}")
@@ -47,7 +47,9 @@ def test_an_anchor_that_no_part_has_ends_the_search(own: Served, visit: Open) ->
     seen.page.wait_for_url(f"{last}#nothing-of-the-kind")
 
 
-def test_the_state_of_a_table_is_no_anchor(own: Served, visit: Open) -> None:
+def test_the_state_of_a_table_in_the_address_is_not_followed_as_an_anchor(
+    own: Served, visit: Open
+) -> None:
     seen = visit(own.http)
     seen.goto(f"{own.http}/sessions/2025-10-12-n2.html#sort=Step")
     assert seen.page.url.endswith("n2.html#sort=Step")
@@ -61,7 +63,7 @@ def test_figures_are_aligned_by_what_the_table_says(own: Served, visit: Open) ->
     assert cells.evaluate_all(sides) == ["left", "right", "right"]
 
 
-def test_the_line_that_is_meant_is_seen(own: Served, visit: Open) -> None:
+def test_the_line_named_in_the_address_is_highlighted(own: Served, visit: Open) -> None:
     seen = visit(own.http)
     seen.goto(f"{own.http}/{KERNEL}/src/cuda/fused/fused.cuh.html#L10")
     band = """id => getComputedStyle(document.getElementById(id), "::before").backgroundColor"""

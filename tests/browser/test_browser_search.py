@@ -90,13 +90,13 @@ def test_what_is_in_quotes_is_looked_for_as_it_stands(own: Served, visit: Open) 
     assert len(sign) == 2 and other == []
 
 
-def test_a_heading_that_many_records_have_tells_nothing(own: Served, visit: Open) -> None:
+def test_headings_common_to_many_records_score_low(own: Served, visit: Open) -> None:
     for_, against = answers(visit(own.http), own.http, "for", "against")
     assert max(group[0]["score"] for group in for_) < 8
     assert first(against)[0] == "adr/1.html#against"
 
 
-def test_parts_of_a_page_are_one_record(own: Served, visit: Open) -> None:
+def test_parts_of_a_page_are_one_search_result(own: Served, visit: Open) -> None:
     found, none = answers(visit(own.http), own.http, "command cost", "command nowhere")
     assert [item["location"] for item in found[0]] == [
         "patterns/p8.html", "patterns/p8~steps.html#steps",
@@ -119,7 +119,9 @@ def test_a_tag_is_the_pages_not_each_sections(own: Served, visit: Open) -> None:
         ("latency-bound", "/patterns/P"),
     ],
 )
-def test_these_records_answer(own: Served, visit: Open, query: str, wanted: str) -> None:
+def test_queries_find_the_expected_records(
+    own: Served, visit: Open, query: str, wanted: str
+) -> None:
     seen = visit(own.http)
     seen.goto(f"{own.http}/runs/index.html")
     links = seen.ask(query).all()

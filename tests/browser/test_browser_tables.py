@@ -108,7 +108,7 @@ def test_a_filter_counts_and_the_address_keeps_it(own: Served, visit: Open) -> N
     assert "q=" not in seen.page.url
 
 
-def test_a_total_stays_last(own: Served, visit: Open) -> None:
+def test_the_row_of_totals_stays_last_when_sorted(own: Served, visit: Open) -> None:
     seen = visit(own.http)
     seen.goto(f"{own.http}/costs.html")
     nth = seen.page.evaluate(
@@ -125,7 +125,7 @@ def test_a_total_stays_last(own: Served, visit: Open) -> None:
     assert column(seen, "Month", nth)[: len(dated)] == sorted(dated, reverse=True)
 
 
-def test_an_anchor_is_no_state(own: Served, visit: Open) -> None:
+def test_an_anchor_is_not_read_as_the_state_of_a_table(own: Served, visit: Open) -> None:
     seen = visit(own.http)
     seen.goto(f"{own.http}/runs/index.html#title")
     assert seen.page.locator("[aria-sort]").count() == 0
@@ -173,7 +173,9 @@ def test_without_scripts_a_table_is_there(own: Served, visit: Open) -> None:
     ],
     ids=lambda cells: str(cells[0]),
 )
-def test_cells_sort_by_what_they_mean(own: Served, visit: Open, ordered: list[Any]) -> None:
+def test_cells_are_sorted_by_value_and_not_by_text(
+    own: Served, visit: Open, ordered: list[Any]
+) -> None:
     seen = visit(own.http)
     seen.goto(f"{own.http}/tags.html")
     shown = [cell[0] if isinstance(cell, list) else cell for cell in ordered]
@@ -207,7 +209,7 @@ def test_a_frame_that_fits_is_no_stop_of_the_keyboard(own: Served, visit: Open) 
     assert frame.get_attribute("tabindex") is None
 
 
-def test_what_was_not_shown_is_looked_at_when_it_is(own: Served, visit: Open) -> None:
+def test_a_hidden_table_is_measured_when_it_is_shown(own: Served, visit: Open) -> None:
     seen = visit(own.http)
     frame = framed(seen, own.http, 3, 30, "figures")
     for hidden, tabindex in (("true", None), ("false", "0")):
@@ -217,7 +219,7 @@ def test_what_was_not_shown_is_looked_at_when_it_is(own: Served, visit: Open) ->
         assert frame.get_attribute("tabindex") == tabindex
 
 
-def test_something_long_is_cut_into_lines_not_the_table(own: Served, visit: Open) -> None:
+def test_a_long_word_is_wrapped_within_its_table(own: Served, visit: Open) -> None:
     seen = visit(own.http)
     frame = framed(seen, own.http, 3, 1, "<code>" + "long-" + "x" * 300 + "</code> and more")
     assert frame.evaluate("frame => frame.scrollWidth <= frame.clientWidth")
@@ -241,7 +243,7 @@ def test_the_heads_of_a_long_table_stay(own: Served, visit: Open, columns: int) 
     assert frame.locator("tbody tr").first.bounding_box()["y"] < top
 
 
-def test_paper_cuts_no_table(own: Served, visit: Open) -> None:
+def test_no_table_is_cut_off_in_print(own: Served, visit: Open) -> None:
     paper = {"width": 718, "height": 1000}  # A4 less margins of 1 cm
     seen = visit(own.http, viewport=paper)
     seen.page.emulate_media(media="print")
