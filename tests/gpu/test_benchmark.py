@@ -105,7 +105,7 @@ def test_the_best_peer_is_the_fastest_that_is_right_and_none_of_the_librarys_own
     assert result_of(alone).ratio_to_best(alone) is None
 
 
-def test_a_line_of_a_benchmark_never_mixes_dtypes():
+def test_ratios_are_summed_up_by_dtype():
     halves, bytes_ = measured(ours=2.0, torch=4.0), measured(ours=2.0, torch=1.0)
     cases = [
         c.model_copy(update={"case": {"dtype": name}})
@@ -142,7 +142,7 @@ def test_between_plain_kernels_another_peer_may_be_the_best_and_nobody_need_be_f
     assert "1.50× quick 0.90× torch" in told
 
 
-def test_what_was_not_timed_and_who_is_wrong_is_told_once_a_reason():
+def test_untimed_and_wrong_peers_are_listed_once_for_each_reason():
     wrong = OutputError(passed=False, error=1.0, bound=0.1, torch_error=0.1, message="off by 1")
     one = measured(ours=2.0, torch=4.0).model_copy(
         update={"absent": {"quick": "needs a card"}, "peers": {"torch": wrong}}
@@ -163,7 +163,7 @@ def test_how_long_samples_really_were_is_told_where_they_hold_several_calls():
     assert remarks(result) == ["a sample: 200 to 256 calls, 0.40 to 1.02 ms"]
 
 
-def test_who_shares_the_card_makes_noise_however_quiet_the_cores_are():
+def test_processes_on_the_card_make_a_benchmark_noisy():
     result = result_of(measured(ours=2.0, torch=4.0))
     quiet = result.model_copy(update={"others_busy": 0.0, "others_on_card": 0})
     assert quiet.noise is None
@@ -310,7 +310,7 @@ def test_the_most_who_shared_the_card_are_recorded_and_the_clock_after_each_case
     assert timed(Clock(1.0, 1)).others_on_card is None
 
 
-def test_a_clock_of_the_cpu_runs_each_arm_once_more_over_nan():
+def test_the_cpu_clock_calls_each_arm_once_more_with_nan_in_the_output():
     """Arms that write to memory of their own: one does, one only did while it was timed."""
     honest, lazy = torch.empty(3), torch.empty(3)
     runs = {"lazy": 0}
@@ -325,14 +325,14 @@ def test_a_clock_of_the_cpu_runs_each_arm_once_more_over_nan():
     assert outputs["lazy"].isnan().all()
 
 
-def test_arms_that_share_their_output_are_told_apart():
+def test_arms_with_the_same_output_buffer_keep_their_own_outputs():
     shared = torch.empty(2)
     both = {"one": lambda: shared.fill_(1), "two": lambda: shared.fill_(2)}
     outputs = CpuClock(5).time(lambda number: both, 1).outputs
     assert (outputs["one"].tolist(), outputs["two"].tolist()) == ([1, 1], [2, 2])
 
 
-def test_others_are_those_on_the_cores_that_this_process_may_use(tmp_path, monkeypatch):
+def test_only_load_on_the_cores_of_this_process_counts_as_others(tmp_path, monkeypatch):
     """Of four cores, two are its own; another works on one of these for half of the time."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1, 2})
     monkeypatch.setattr(os, "times", lambda: (0.0, 0.0, 0.0, 0.0, 0.0))
@@ -385,7 +385,7 @@ def test_processes_that_it_has_started_are_not_others(tmp_path, monkeypatch):
     assert others.share() == 0.1
 
 
-def test_whose_code_runs_is_said_before_it_runs():
+def test_the_peer_is_announced_before_its_code_runs():
     said: list[str | None] = []
     timed(Clock(1.0, 1), on_peer=said.append)
     one = [None, "torch", "quick", None, "torch", None]
@@ -404,7 +404,7 @@ def test_a_peer_that_raises_when_it_is_profiled_is_a_harness_error(monkeypatch):
         profiled_call(doubling(), {"name": "a"}, "quick", 0)
 
 
-def test_a_benchmark_goes_on_after_what_is_known():
+def test_a_resumed_benchmark_keeps_finished_cases():
     parts: list[BenchmarkResult] = []
     timed(Clock(3.0, 1980), on_case=lambda n, part: parts.append(part))
     reasons = [{}, {"torch": "it died"}]

@@ -99,7 +99,7 @@ def edited_copy(plan: BuildPlan, tmp_path: Path, file: str, add: str) -> BuildPl
     return plan_build(plan.kernel, copy, "cpu", tmp_path / "cache")
 
 
-def test_only_what_sees_an_edit_is_compiled_again_even_in_a_copy(folder, tmp_path):
+def test_only_sources_that_include_the_edit_are_recompiled_in_a_copy(folder, tmp_path):
     plan = two_sources(folder, tmp_path)
     first = build(plan, timeout=120)
     assert first.reused == 0
@@ -128,7 +128,7 @@ def test_a_copy_without_an_edit_is_the_same_library(folder, tmp_path):
     assert build(elsewhere, timeout=120).sha256 == build(copied, timeout=120).sha256
 
 
-def test_what_the_compiler_alone_can_tell_counts_as_read(folder, tmp_path):
+def test_a_header_included_through_a_macro_counts_as_a_dependency(folder, tmp_path):
     plan = two_sources(folder, tmp_path)
     source = folder / "sub" / "second.cpp"
     source.write_text('#define WHICH "second.h"\n#include WHICH\n' + source.read_text())
@@ -181,7 +181,7 @@ def test_builds_that_are_stopped_say_so(folder, tmp_path):
         build(plan, timeout=0.2)
 
 
-def test_objects_that_nobody_uses_are_forgotten(folder, tmp_path):
+def test_unused_objects_are_deleted_from_the_cache(folder, tmp_path):
     plan = two_sources(folder, tmp_path)
     build(plan, timeout=120)
     long_ago = time.time() - ninja.KEPT_SECONDS - 60
@@ -287,7 +287,7 @@ NOTHING = "the build failed and printed nothing"
         ("", NOTHING),
     ],
 )  # fmt: skip
-def test_first_error(output, first):
+def test_the_first_error_is_found_in_compiler_output(output, first):
     assert first_error(output) == first
 
 
@@ -307,7 +307,7 @@ def test_missing_things_are_named(folder, tmp_path, monkeypatch):
         toolchain.find_ninja()
 
 
-def test_the_probe_and_the_builder_mean_the_same_compiler():
+def test_the_probe_and_the_build_use_the_same_compiler():
     assert probe_machine().compiler == toolchain.find_compiler()[1]
 
 

@@ -117,7 +117,7 @@ def test_without_a_driver_there_is_no_card(tmp_path):
     assert asked(tmp_path) is None
 
 
-def test_the_clock_now_is_another_than_the_highest(folder):
+def test_the_current_clock_is_read_by_card(folder):
     code = (
         "import json; from kbtool.gpu._card import Management;"
         " print(json.dumps([Management(card).sm_clock_mhz() for card in"
@@ -130,7 +130,7 @@ def test_the_clock_now_is_another_than_the_highest(folder):
     ("prints", "there"),
     [("echo 17; echo 4711", 2), ("true", 0), ("echo '[Not Supported]'", 0), ("exit 6", None)],
 )
-def test_who_computes_on_a_card_is_counted_by_nvidia_smi(tmp_path, monkeypatch, prints, there):
+def test_processes_on_a_card_are_counted_by_nvidia_smi(tmp_path, monkeypatch, prints, there):
     program = tmp_path / "nvidia-smi"
     program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\n{prints}\n')
     program.chmod(0o755)
@@ -140,6 +140,6 @@ def test_who_computes_on_a_card_is_counted_by_nvidia_smi(tmp_path, monkeypatch, 
     assert asked == "-i GPU-1-2 --query-compute-apps=pid --format=csv,noheader\n"
 
 
-def test_without_nvidia_smi_nobody_tells_who_computes(tmp_path, monkeypatch):
+def test_without_nvidia_smi_the_number_of_processes_is_unknown(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert probe.processes_on("1-2") is None

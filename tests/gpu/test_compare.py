@@ -63,7 +63,7 @@ def test_shape_and_type_are_part_of_the_verdict():
     assert "type" in str(compare(exact.float(), exact, exact.half()).message)
 
 
-def test_a_nan_in_torchs_own_result_does_not_open_the_bound():
+def test_a_nan_in_torchs_own_result_does_not_loosen_the_tolerance():
     exact = reference()
     yardstick = exact.half()
     yardstick[0, 0] = math.nan
@@ -91,7 +91,7 @@ def test_terms_that_cancel_are_rounded_by_their_own_size():
     assert small.bound == compare(off, exact, exact.float()).bound
 
 
-def test_a_large_row_does_not_open_the_bound_of_a_small_one():
+def test_a_large_row_does_not_loosen_the_tolerance_of_a_small_one():
     """A row of one key is as large as a value, one of many keys is their mean."""
     exact = torch.stack([reference()[0], reference()[1] / 500])
     error_scale = exact.abs().amax(dim=1, keepdim=True)
@@ -106,7 +106,7 @@ def test_a_large_row_does_not_open_the_bound_of_a_small_one():
     assert verdict.bound < 1e-3
 
 
-def test_same_bits_sees_signed_zeros_and_nan():
+def test_same_bits_distinguishes_signed_zeros_and_types_and_accepts_nan():
     zero = torch.zeros(2)
     assert not same_bits(zero, -zero)
     assert same_bits(torch.tensor([math.nan]), torch.tensor([math.nan]))

@@ -197,7 +197,7 @@ def test_what_was_compiled_quickly_is_no_object_of_a_build(root, kbtool):
 
 
 @needs_nvcc
-def test_nvcc_itself_refuses(root, kbtool):
+def test_an_architecture_that_nvcc_refuses_is_a_finding(root, kbtool):
     text = MANIFEST.replace("sm_80, sm_90a", "sm_10, sm_90a")
     (root / "kernels/twice/kernel.yaml").write_text(text)
     done = kbtool("kernel", "compile", "--architecture", "sm_10", root=root)
@@ -214,7 +214,7 @@ def test_nvcc_itself_refuses(root, kbtool):
     ],
 )
 @needs_nvcc
-def test_what_is_not_there_is_named(root, kbtool, arguments, said):
+def test_an_unknown_kernel_target_or_architecture_exits_2(root, kbtool, arguments, said):
     done = kbtool("kernel", "compile", *arguments, root=root)
     assert done.code == 2
     assert said in done.err
@@ -233,7 +233,7 @@ def test_a_broken_manifest_is_not_left_out_in_silence(root, kbtool):
     assert "no target lists CUDA sources" in done.err
 
 
-def test_without_nvcc(root, monkeypatch, capsys):
+def test_without_nvcc_compile_exits_3_or_skips_if_asked(root, monkeypatch, capsys):
     monkeypatch.setattr(toolchain.shutil, "which", lambda *a, **k: None)
     assert run(["--root", str(root), "kernel", "compile"]) == 3
     assert "no nvcc: install the CUDA toolkit" in capsys.readouterr().err
@@ -300,7 +300,7 @@ ptxas info    : Used 4 registers
 """
 
 
-def test_what_ptxas_says_of_resources():
+def test_registers_and_spills_are_read_from_ptxas_output():
     assert parse_usage(PTXAS) == [
         Usage("_Z1aPf", 255, 4096, 24, 16, 24),
         Usage("_Z1bv", 4, 0, 0, 0, 0),

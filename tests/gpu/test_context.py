@@ -73,7 +73,7 @@ def test_an_error_that_shows_late_belongs_to_the_case_that_made_it(card: Card) -
     assert (done, begun) == ([1], ["set/first", "set/second"])
 
 
-def test_an_error_that_leaves_the_context_is_a_wrong_case(card: Card) -> None:
+def test_an_error_that_keeps_the_context_makes_a_wrong_case(card: Card) -> None:
     def call(inputs: Any, **_: Any) -> dict[str, torch.Tensor]:
         raise RuntimeError("no kernel takes these sizes")
 
@@ -88,7 +88,7 @@ class Lost(Task):
         harness.make_inputs({}, device=self.torch_device, seed=1)
 
 
-def test_the_harness_is_not_blamed_for_it(
+def test_a_lost_context_is_not_reported_as_a_fault_of_the_harness(
     card: Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "harness.py"

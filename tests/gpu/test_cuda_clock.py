@@ -178,7 +178,7 @@ def last_graph(card: Card) -> Graph:
 
 
 @pytest.mark.parametrize("megabytes", [0, 1, 2, 40, 1000])
-def test_inputs_come_again_only_when_the_cache_has_been_filled_by_others(card, megabytes):
+def test_inputs_are_reused_only_after_others_have_filled_the_cache(card, megabytes):
     least = megabytes << 20
     arms = Arms(card, max(least, 4), ours=(1e-5, 4e-6))
     timed(arms, least)
@@ -192,7 +192,7 @@ def test_inputs_come_again_only_when_the_cache_has_been_filled_by_others(card, m
     assert arms.made == len(set(sets)) <= MAX_CALLS
 
 
-def test_more_calls_take_no_more_memory_than_keeps_them_cold(card):
+def test_no_more_input_sets_are_made_than_flush_the_cache(card):
     arms = Arms(card, 100 << 20, ours=(1e-5, 4e-6))
     timed(arms, 100 << 20)
     assert arms.made == 3  # while two others of 100 MiB are read, 200 MiB drive out the first
@@ -208,7 +208,7 @@ def test_where_memory_holds_too_few_inputs_each_is_used_once(monkeypatch):
     assert timings["ours"].calls_per_sample == 3
 
 
-def test_a_call_of_no_time_at_all_is_captured_so_many_times_and_no_more(card):
+def test_the_number_of_calls_captured_is_limited(card):
     timings = timed(Arms(card, 1 << 10, ours=(1e-5, 1e-7)), 1 << 10).timings
     assert timings["ours"].calls_per_sample == MAX_CALLS
 
@@ -292,12 +292,12 @@ def test_the_clock_is_read_after_the_samples_and_before_anything_else(card, monk
 
 
 @pytest.mark.parametrize(("there", "others"), [(1, 0), (3, 2), (0, None), (None, None)])
-def test_of_those_on_the_card_one_is_this_process(card, monkeypatch, there, others):
+def test_this_process_is_not_counted_among_others_on_the_card(card, monkeypatch, there, others):
     monkeypatch.setattr(cuda_clock, "processes_on", lambda uuid: there)
     assert CudaClock(5).others_on_card() == others
 
 
-def test_the_protocol_says_what_is_done(card):
+def test_the_protocol_describes_samples_and_cache_flushes(card):
     said = CudaClock(20).protocol
     for told in (
         "20 samples",

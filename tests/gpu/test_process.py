@@ -12,7 +12,7 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-u", "-c", code]
 
 
-def test_output_comes_line_by_line_and_the_status_is_the_childs(tmp_path):
+def test_output_is_passed_on_line_by_line_with_the_childs_status(tmp_path):
     lines: list[str] = []
     done = run_process(
         python("print('one'); print('two', end=''); raise SystemExit(7)"),
@@ -22,7 +22,7 @@ def test_output_comes_line_by_line_and_the_status_is_the_childs(tmp_path):
     assert not done.timed_out
 
 
-def test_events_and_standard_input(tmp_path):
+def test_a_child_gets_standard_input_and_sends_events(tmp_path):
     events: list[bytes] = []
     code = (
         "import os,sys; f=os.fdopen(int(os.environ['KBTOOL_EVENTS']),'w');"

@@ -54,7 +54,7 @@ def test_a_busy_load_store_unit_moves_bytes_and_does_no_arithmetic():
     assert (found.bottleneck, found.what) == ("bytes", "load/store unit in attention")
 
 
-def test_both_busy_alike_is_said():
+def test_equally_busy_memory_and_pipes_are_reported():
     found = p.decide([named({p.SM: 70.0, p.MEMORY: 75.0, DRAM: 75.0})], 2.5)
     assert any("relieving one meets the other" in reason for reason in found.reasons)
     assert found.bottleneck == "bytes"
@@ -116,7 +116,7 @@ def test_the_longest_of_several_kernels_is_judged():
 
 
 @pytest.mark.parametrize("name", [p.DURATION, p.SM, p.MEMORY])
-def test_without_the_metrics_that_decide_nothing_is_decided(name):
+def test_a_missing_metric_makes_the_bottleneck_unknown(name):
     found = p.decide([named({name: None})], 2.5)  # type: ignore[dict-item]
     assert found.bottleneck == "unknown"
     assert name in found.what
@@ -154,7 +154,7 @@ def test_output_without_a_launch_has_none(lines):
     assert p.parse(lines) == []
 
 
-def test_why_nothing_was_measured():
+def test_errors_of_ncu_are_explained():
     forbidden = (
         "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU"
         " Performance Counters on the target device 0."

@@ -49,7 +49,7 @@ def axis(shrinker: Shrinker, field: str) -> Axis:
     return next(axis for axis in shrinker.axes() if axis.field == field)
 
 
-def test_what_does_not_matter_goes_and_what_does_stays_at_its_boundary():
+def test_irrelevant_fields_shrink_to_the_least_and_relevant_ones_to_their_boundary():
     shrinker, tried = found(lambda K, causal, **_: K >= 65 and causal)
     assert shrinker.smallest == {
         "name": "start", "B": 1, "S": 1, "K": 65, "D": 1, "lengths": None, "splits": None,
@@ -72,7 +72,7 @@ def test_every_boundary_is_found(least):
     assert axis(shrinker, "K").boundary == (least - 1, least)
 
 
-def test_a_failure_that_comes_and_goes_is_told_as_such():
+def test_a_failure_at_multiples_has_no_boundary_and_lists_the_values():
     shrinker, _ = found(lambda K, **_: K % 64 == 0)
     assert shrinker.smallest["K"] == 64
     along = axis(shrinker, "K")
@@ -102,7 +102,7 @@ def widened(
     return {axis.field: axis.sentence for axis in axes}
 
 
-def test_what_spares_whole_multiples_shows_at_powers_of_two_and_down_to_the_next_that_fails():
+def test_passing_multiples_are_found_among_powers_of_two_and_halves():
     shrinker, tried = found(lambda K, **_: K % 24 != 0, K=3)
     assert shrinker.smallest["K"] == 1
     axes = list(shrinker.axes())
@@ -137,7 +137,7 @@ def test_of_an_absent_number_and_a_factor_too_the_values_that_pass_elsewhere_are
     assert "lengths" not in said  # what it can hold hangs on other fields
 
 
-def test_what_costs_too_much_is_neither_tried_nor_said_to_be():
+def test_values_that_cost_too_much_are_neither_tried_nor_listed():
     shrinker, tried = found(lambda K, **_: K < 300, K=3)
     said = widened(shrinker, {"K": [9999]}, affordable=lambda case: case["K"] <= 64)
     assert said["K"] == "K fails at 1–4, 8, 16, 32, 64"
@@ -170,7 +170,7 @@ def test_a_list_follows_the_number_that_counts_it_and_the_number_that_bounds_it(
     assert (smallest["B"], smallest["K"], smallest["lengths"]) == (1, 5, [5])
 
 
-def test_when_nothing_is_left_to_try_with_the_smallest_so_far_is_kept():
+def test_an_interrupted_search_keeps_the_smallest_case_so_far():
     tries = 0
 
     def probe(case: Case) -> State:

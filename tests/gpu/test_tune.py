@@ -106,13 +106,13 @@ def test_the_faster_setting_is_the_best():
     assert report(result) == ["one, v: own 1 10.00 µs, best 2 7.00 µs (1.43×)"]
 
 
-def test_what_is_faster_once_and_not_again_is_luck():
+def test_a_setting_that_is_faster_only_once_is_not_the_best():
     result = measured(harness(), Clock({"1": SLOW, "2": FAST}, again={"1": SLOW, "2": NEAR}))
     case = result.cases[0]
     assert (case.best, case.gain, case.settings["2"], case.retimed["2"]) == ("1", 1.0, FAST, NEAR)
 
 
-def test_the_gain_is_that_of_the_samples_that_did_not_choose():
+def test_the_gain_is_measured_on_separate_samples():
     result = measured(harness(), Clock({"1": SLOW, "2": FASTEST}, again={"1": SLOW, "2": FAST}))
     assert (result.cases[0].best, result.cases[0].gain) == ("2", pytest.approx(10 / 7))
     assert report(result) == ["one, v: own 1 10.00 µs, best 2 7.00 µs (1.43×)"]
@@ -135,7 +135,7 @@ def test_settings_that_are_all_alike_are_seldom_told_apart(samples):
     assert samples > 10 or once > 20
 
 
-def test_where_nothing_is_faster_the_own_choice_is_the_best():
+def test_if_no_setting_is_faster_the_own_choice_is_the_best():
     result = measured(harness(), Clock({"1": SLOW, "2": NEAR}))
     assert (result.cases[0].best, result.cases[0].gain) == ("1", 1.0)
     alone = result.model_copy(update={"others_busy": 0.0, "others_on_card": None})
@@ -176,7 +176,7 @@ def test_a_harness_without_settings_says_so():
         )  # fmt: skip
 
 
-def test_a_best_that_the_times_do_not_give_is_refused():
+def test_a_recorded_best_that_contradicts_the_times_is_refused():
     fields = {"name": "c", "case_set": "s", "case": {}, "variant": "v", "own": "1"}
     times = {"1": SLOW, "2": NEAR}
     assert TuneCase(**fields, settings=times, best="1").gain == 1.0

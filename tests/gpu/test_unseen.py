@@ -40,7 +40,7 @@ def test_values_change_in_place_and_lengths_stay():
     assert places == {name: live[name].data_ptr() for name in places}
 
 
-def test_what_an_arm_did_to_the_inputs_is_kept_for_arms_and_undone_for_the_judge():
+def test_changes_of_inputs_by_an_arm_are_undone_for_the_comparison():
     live = made(0)
     unseen = Unseen(made, ["ours"], Random(0))
     unseen.begin(live)
@@ -56,7 +56,7 @@ def test_what_an_arm_did_to_the_inputs_is_kept_for_arms_and_undone_for_the_judge
         assert torch.equal(restored[name], made(0)[name])
 
 
-def test_inputs_are_unseen_once():
+def test_each_set_of_unseen_values_is_used_once():
     live = made(0)
     unseen = Unseen(made, ["ours"], Random(0))
     unseen.begin(live)
@@ -89,7 +89,7 @@ def test_results_are_kept_only_if_every_call_on_unseen_values_is_longer():
     )
 
 
-def test_a_machine_that_became_slower_accuses_nobody():
+def test_a_machine_that_slows_down_causes_no_finding():
     assert told(3e-6, *[(3e-6, 3.1e-6)] * PAIRS) is None
 
 
@@ -101,7 +101,7 @@ def helper(inputs: Any) -> Any:
     return inputs
 
 
-def test_what_is_replaced_is_named(monkeypatch):
+def test_a_replaced_function_is_named(monkeypatch):
     originals = Originals()
     originals.hold(sys.modules[__name__])
     assert originals.replaced() is None
@@ -118,7 +118,7 @@ def test_what_is_replaced_is_named(monkeypatch):
     assert originals.replaced() is None
 
 
-def test_a_function_that_the_reference_calls_must_stay(monkeypatch):
+def test_a_replaced_helper_of_the_reference_is_named(monkeypatch):
     originals = Originals()
     originals.hold(sys.modules[__name__])
     assert originals.replaced() is None
