@@ -86,7 +86,7 @@ def call_on_the_cpu() -> None:
 
 
 @pytest.mark.parametrize("capability", [(7, 5), (8, 7), (10, 3), (12, 0), (12, 1)])
-def test_a_card_that_the_kernel_is_not_for_leaves_the_cpu(
+def test_an_unsupported_card_gets_the_cpu_build_with_a_warning(
     built: list[Any], machine: Machine, capability: tuple[int, int]
 ) -> None:
     machine(capability)
@@ -118,7 +118,7 @@ def test_without_nvcc_a_card_is_refused_with_what_to_install(
         call_on(0)
 
 
-def test_without_a_card_the_cpu_is_served(built: list[Any], machine: Machine) -> None:
+def test_without_a_card_the_cpu_version_is_built(built: list[Any], machine: Machine) -> None:
     machine()
     call_on_the_cpu()
     assert built == [("cpu", "")]
@@ -135,7 +135,7 @@ def test_without_a_card_the_cpu_is_served(built: list[Any], machine: Machine) ->
         ([(7, 5), (10, 0)], 0, "sm_100", [1]),
     ],
 )
-def test_of_unlike_cards_those_that_the_build_is_not_for_are_refused(
+def test_cards_that_the_build_does_not_fit_are_refused(
     built: list[Any],
     machine: Machine,
     capabilities: list[tuple[int, int]],

@@ -30,7 +30,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("place", "case"), CASES)
-def test_case(harness: Any, place: Place, case: dict[str, Any]) -> None:
+def test_each_case_is_within_tolerance_and_repeats_bit_for_bit(
+    harness: Any, place: Place, case: dict[str, Any]
+) -> None:
     inputs = harness.make_inputs(case, device=place.device, seed=20251)
     before = {name: inputs[name].clone() for name in ("q", "k", "v")} if _small(case) else {}
     first = check(harness, inputs, variant=place.variant)
@@ -53,7 +55,9 @@ def _small(case: dict[str, Any]) -> bool:
         (torch.tensor([1.0, 2.001]), "over"),
     ],
 )
-def test_the_rule_refuses(wrong: torch.Tensor, reason: str) -> None:
+def test_the_test_tolerance_refuses_nan_infinity_and_large_errors(
+    wrong: torch.Tensor, reason: str
+) -> None:
     exact = torch.tensor([1.0, 2.0], dtype=torch.float64)
     assert violation(exact.float(), exact, exact.float()) is None
     problem = violation(wrong, exact, exact.float())
@@ -61,7 +65,7 @@ def test_the_rule_refuses(wrong: torch.Tensor, reason: str) -> None:
 
 
 @pytest.mark.parametrize("case", MANIFEST.cases("quick"), ids=lambda case: case["name"])
-def test_poison_lies_where_nothing_may_be_read(harness: Any, case: dict[str, Any]) -> None:
+def test_keys_past_the_lengths_are_nan_in_the_inputs(harness: Any, case: dict[str, Any]) -> None:
     inputs = harness.make_inputs(case, device=CPU, seed=3)
     for b, length in enumerate(case["kv_lengths"] or []):
         assert inputs["k"][b, :, length:].isnan().all()
@@ -69,7 +73,7 @@ def test_poison_lies_where_nothing_may_be_read(harness: Any, case: dict[str, Any
         assert not inputs["k"][b, :, :length].isnan().any()
 
 
-def test_inputs_are_fresh(harness: Any) -> None:
+def test_inputs_depend_on_the_seed(harness: Any) -> None:
     case = MANIFEST.cases("quick")[0]
     one, again, other = (harness.make_inputs(case, device=CPU, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(one["q"], again["q"])
@@ -130,7 +134,7 @@ def test_workspace_bytes_are_those_of_the_states(harness: Any) -> None:
     assert harness.workspace_bytes(inputs | {"num_splits": 1}, "two_pass") == 0
 
 
-def test_a_hidden_nan_is_told_from_one_that_is_seen(harness: Any) -> None:
+def test_a_nan_value_reaches_only_the_rows_that_see_it(harness: Any) -> None:
     case = {"H": 1, "Sq": 4, "Skv": 4, "D": 2, "dtype": "float32", "causal": True}
     inputs = harness.make_inputs(case | {"fill": "nan_value"}, device=CPU, seed=0)
     for outputs in (harness.reference(inputs), harness.baseline(inputs)):
@@ -139,7 +143,7 @@ def test_a_hidden_nan_is_told_from_one_that_is_seen(harness: Any) -> None:
         assert outputs["lse"].isfinite().all()
 
 
-def test_the_yardstick_reads_rows_that_are_aligned(
+def test_the_yardstick_gets_an_aligned_copy_of_its_inputs(
     harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A single row in the middle of a storage calls itself contiguous; on a card torch's kernels
@@ -158,7 +162,7 @@ def test_the_yardstick_reads_rows_that_are_aligned(
 
 
 @pytest.mark.parametrize("fill", ["nan_key", "inf_key", "nan_and_inf_key"])
-def test_a_hidden_key_leaves_torch_to_measure_by(harness: Any, fill: str) -> None:
+def test_a_masked_nan_key_leaves_the_tolerance_finite(harness: Any, fill: str) -> None:
     """Torch's mask lets a NaN key through to all; such rows would ask for more than float32 has."""
     sizes = {"B": 2, "H": 4, "Hkv": 2, "Sq": 9, "Skv": 14, "D": 64, "dtype": "float32"}
     case = sizes | {"causal": True, "fill": fill}
@@ -168,7 +172,7 @@ def test_a_hidden_key_leaves_torch_to_measure_by(harness: Any, fill: str) -> Non
     assert torch.equal(yardstick.isfinite(), reference.isfinite())
 
 
-def test_steep_logits_beside_a_nan_key_are_within_the_rule(harness: Any) -> None:
+def test_steep_logits_beside_a_nan_key_are_within_tolerance(harness: Any) -> None:
     case = {"Sq": 73, "Skv": 14, "dtype": "float32", "causal": True, "scale": 2.0}
     check(harness, harness.make_inputs(case | {"fill": "nan_key"}, device=CPU, seed=0))
 

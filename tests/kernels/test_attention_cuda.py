@@ -184,7 +184,7 @@ def test_side_streams_do_not_disturb_each_other(
 
 @on_cuda
 @each_call
-def test_what_a_call_has_taken_is_nobody_elses_until_its_kernels_are_done(
+def test_memory_of_a_call_is_not_reused_before_its_kernels_end(
     attention: Attention, harness: Any, place: Place, kind: str
 ) -> None:
     """Split buffers freed before launch."""
@@ -341,7 +341,7 @@ def test_results_repeat_to_the_bit(
 @on_cuda
 @pytest.mark.parametrize("fields", [*({"kind": kind} for kind in CALLS), MERGED_APART],
                          ids=[*CALLS, "merged_apart"])  # fmt: skip
-def test_overlap_changes_no_bit(
+def test_early_launch_changes_no_bit(
     attention: Attention, harness: Any, place: Place, fields: dict[str, Any]
 ) -> None:
     calls = [inputs_of(harness, place, seed=seed, **fields) for seed in range(3)]
@@ -373,7 +373,7 @@ def test_overlap_changes_no_bit(
 
 @on_cuda
 @pytest.mark.parametrize("fields", [{}, MERGED_APART], ids=["splits", "merged_apart"])
-def test_a_call_overlaps_where_told_and_by_default_if_it_takes_two_kernels(
+def test_early_launch_follows_overlap_and_by_default_the_kernel_count(
     attention: Attention, harness: Any, place: Place, fields: dict[str, Any]
 ) -> None:
     runtime = pytest.importorskip("cuda.bindings.runtime")
@@ -413,7 +413,9 @@ def test_a_call_overlaps_where_told_and_by_default_if_it_takes_two_kernels(
 
 
 @on_cuda
-def test_every_device_is_served(attention: Attention, harness: Any, place: Place) -> None:
+def test_a_second_device_gives_the_same_result(
+    attention: Attention, harness: Any, place: Place
+) -> None:
     if torch.cuda.device_count() < 2:
         pytest.skip("one card: a second device needs two")
     second = torch.device("cuda", 1)
@@ -430,7 +432,9 @@ def test_every_device_is_served(attention: Attention, harness: Any, place: Place
 
 @pytest.mark.parametrize("place", [p for p in ON_CUDA if p.values[0].variant is None])
 @each_call
-def test_compiles_into_graphs(attention: Attention, harness: Any, place: Place, kind: str) -> None:
+def test_torch_compile_captures_calls_into_cuda_graphs(
+    attention: Attention, harness: Any, place: Place, kind: str
+) -> None:
     """torch.compile with CUDA graphs: the first call warms up, the second is captured."""
     pytest.importorskip("triton")
     counters = pytest.importorskip("torch._dynamo.utils").counters
@@ -469,7 +473,7 @@ for dtype, columns in ((torch.bfloat16, 128), (torch.float16, 128), (torch.bfloa
 
 @pytest.mark.gpu
 @pytest.mark.skipif(ARCHITECTURE is None, reason="no CUDA card that the kernel is for")
-def test_a_specialisation_runs_what_it_has_and_refuses_the_rest(tmp_path: Path) -> None:
+def test_a_specialisation_refuses_other_types_and_head_dimensions(tmp_path: Path) -> None:
     assert ARCHITECTURE is not None
     kernel = MANIFEST.specialised("cuda", "bf16_d128")
     plan = plan_build(kernel, FOLDER, "cuda", tmp_path, ARCHITECTURE)

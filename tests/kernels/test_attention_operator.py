@@ -56,7 +56,7 @@ def of_two_pass(place: Place) -> None:
 
 @everywhere
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_opcheck(interface: Any, place: Place, which: int) -> None:
+def test_the_operator_passes_opcheck(interface: Any, place: Place, which: int) -> None:
     for dtype in place.dtypes:
         torch.library.opcheck(
             OPS.split_k_attention.default, operands(place, dtype=dtype), options(place)[which]
@@ -64,7 +64,7 @@ def test_opcheck(interface: Any, place: Place, which: int) -> None:
 
 
 @everywhere
-def test_opcheck_of_the_out_variant(interface: Any, place: Place) -> None:
+def test_the_out_variant_passes_opcheck(interface: Any, place: Place) -> None:
     q, k, v = operands(place)
     chosen = {"num_splits": 2, "variant": place.variant}
     _, numel = OPS.split_k_attention_plan(q, k, **chosen)
@@ -78,7 +78,7 @@ def test_opcheck_of_the_out_variant(interface: Any, place: Place) -> None:
 
 
 @everywhere
-def test_opcheck_of_the_passes(interface: Any, place: Place) -> None:
+def test_the_passes_pass_opcheck(interface: Any, place: Place) -> None:
     of_two_pass(place)
     q, k, v = operands(place)
     torch.library.opcheck(
@@ -106,7 +106,7 @@ def test_the_passes_one_after_the_other_are_the_operator(
 
 
 @everywhere
-def test_a_state_is_what_it_is_said_to_be(interface: Any, place: Place) -> None:
+def test_a_partial_state_has_the_documented_maximum_and_sums(interface: Any, place: Place) -> None:
     # One split: m the largest logit, l and o the sums that attention_state.h states.
     of_two_pass(place)
     q, k, v = operands(place, (1, 2, 3, 8), (1, 2, 70, 8))
@@ -306,7 +306,7 @@ def test_a_derivative_in_forward_mode_of_states_is_refused(interface: Any, place
 
 
 @everywhere
-def test_derivatives_of_what_is_around_are_right(attention: Attention, place: Place) -> None:
+def test_derivatives_of_other_operands_are_right(attention: Attention, place: Place) -> None:
     q, k, v = operands(place)
     given = {"kv_lengths": lengths(place, 4, 9), "variant": place.variant}
     out = attention(q, k, v, **given)
@@ -439,7 +439,7 @@ def test_a_wrong_dtype_is_refused(attention: Attention, place: Place) -> None:
 
 
 @everywhere
-def test_the_most_splits_are_taken(attention: Attention, place: Place) -> None:
+def test_the_largest_number_of_splits_is_accepted(attention: Attention, place: Place) -> None:
     arguments = operands(place)
     for call in (attention, OPS.split_k_attention):
         for given in (arguments, traced(arguments)):
@@ -483,7 +483,7 @@ def test_both_functions_have_the_signature_of_the_operator(interface: Any) -> No
         ({"variant": 2}, TypeError, "variant must be a str, got int 2"),
     ],
 )
-def test_what_is_not_of_its_type_or_beyond_64_bits_is_refused_in_one_line(
+def test_arguments_of_a_wrong_type_or_beyond_64_bits_are_refused_in_one_line(
     interface: Any, place: Place, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message) as raised:
@@ -492,7 +492,7 @@ def test_what_is_not_of_its_type_or_beyond_64_bits_is_refused_in_one_line(
 
 
 @everywhere
-def test_numbers_that_are_numpys_or_fractions_are_taken(attention: Attention, place: Place) -> None:
+def test_numpy_numbers_and_fractions_are_accepted(attention: Attention, place: Place) -> None:
     np = pytest.importorskip("numpy")
     q, k, v = operands(place)
     expected = attention(q, k, v, num_splits=2, scale=0.5)
@@ -550,7 +550,7 @@ def test_lengths_outside_the_buffer_are_refused_on_the_cpu(
 
 
 @on_cuda
-def test_lengths_outside_the_buffer_are_held_to_it_on_a_card(
+def test_lengths_outside_the_buffer_are_clamped_on_a_card(
     attention: Attention, place: Place
 ) -> None:
     # A kernel cannot raise an error, and must not read beyond the buffer.

@@ -146,7 +146,7 @@ def test_every_key_of_the_pages_is_read_and_no_other(harness, peers, peer, lengt
 
 
 @PAGED
-def test_several_queries_are_no_decoding(harness, peers, peer):
+def test_decoding_peers_refuse_several_queries(harness, peers, peer):
     assert peers.PEERS[peer](made(harness, Sq=2, Skv=20)) == "decodes one query an entry"
 
 
@@ -184,7 +184,7 @@ def test_several_queries_of_one_request_are_given_by_the_default_layout(harness,
     assert_right(harness, inputs, peers.flashinfer(inputs))
 
 
-def test_the_older_kernels_are_an_arm_only_where_flashinfer_chooses_newer(
+def test_flashinfer_fa2_is_an_arm_only_if_flashinfer_would_pick_newer_kernels(
     harness, peers, monkeypatch
 ):
     inputs = made(harness, Sq=8, Skv=300, causal=True)

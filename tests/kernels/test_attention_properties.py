@@ -71,7 +71,7 @@ def ragged_cases(draw: st.DrawFn, place: Place) -> dict[str, Any]:
     max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data(), seed=st.integers(0, 2**31), poison=st.booleans())
-def test_any_case_is_within_the_rule(
+def test_random_cases_are_within_tolerance(
     harness: Any, place: Place, data: st.DataObject, seed: int, poison: bool
 ) -> None:
     hold(harness, place, data.draw(cases(place)), seed, poison)
@@ -82,7 +82,7 @@ def test_any_case_is_within_the_rule(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data(), seed=st.integers(0, 2**31), poison=st.booleans())
-def test_any_ragged_batch_is_within_the_rule(
+def test_random_ragged_batches_are_within_tolerance(
     harness: Any, place: Place, data: st.DataObject, seed: int, poison: bool
 ) -> None:
     hold(harness, place, data.draw(ragged_cases(place)), seed, poison)
@@ -116,7 +116,7 @@ def test_the_split_heuristic_stays_in_bounds(
         assert splits == 1
 
 
-def test_the_split_heuristic_by_example(harness: Any) -> None:
+def test_the_split_heuristic_gives_the_worked_examples(harness: Any) -> None:
     choose = torch.ops.kbtool.split_k_attention_num_splits
     assert choose(8, 16384, 64, 256) == 8  # the worked example of num_splits.h
     assert choose(1, 16384, 64, 256) == 56  # 293 + 128 keys, within 10% of 64 splits' 256 + 128

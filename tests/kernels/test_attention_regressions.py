@@ -77,7 +77,7 @@ def test_early_exit_lse_goes_to_the_slot_of_its_row(harness: Any, place: Place) 
 @everywhere
 @pytest.mark.parametrize("num_splits", [1, 3, 18])
 @pytest.mark.parametrize("order", [(2, 1, 0), (1, 2, 0), (0, 2, 1)])
-def test_lse_layout_and_strides(
+def test_an_lse_of_any_strides_is_written_correctly(
     attention: Attention, place: Place, num_splits: int, order: tuple[int, int, int]
 ) -> None:
     """LSE layout or strides."""
@@ -105,7 +105,7 @@ def test_lse_is_stored_when_splitting(attention: Attention, place: Place) -> Non
 
 
 @everywhere
-def test_merging_two_empties_gives_no_nan(harness: Any, place: Place) -> None:
+def test_merging_two_empty_states_gives_no_nan(harness: Any, place: Place) -> None:
     """NaN merging two empties."""
     q, k, v = random_inputs(place, B=3, Skv=40)
     lengths = torch.tensor([0, 1, 40], dtype=torch.int32, device=place.device)
@@ -143,7 +143,7 @@ def test_output_is_written_at_length_zero(harness: Any, place: Place, num_splits
 
 @everywhere
 @pytest.mark.parametrize("num_splits", [None, 24, 64])
-def test_the_last_block_sees_what_the_others_wrote(
+def test_the_last_block_reads_the_states_of_all_others(
     harness: Any, place: Place, num_splits: int | None
 ) -> None:
     """Last-block race: release ordering; other blocks also write the output."""
@@ -160,7 +160,9 @@ def test_the_last_block_sees_what_the_others_wrote(
 @everywhere
 @pytest.mark.parametrize("num_splits", [1, 3, 18])
 @pytest.mark.parametrize("B", [1, 3])
-def test_output_of_any_strides(attention: Attention, place: Place, B: int, num_splits: int) -> None:
+def test_an_output_of_any_strides_is_written_correctly(
+    attention: Attention, place: Place, B: int, num_splits: int
+) -> None:
     """Output stride 0: right at batch 1, wrong above."""
     q, k, v = random_inputs(place, B=B, dtype=torch.float16)
     expected = attention(q, k, v, num_splits=num_splits)
@@ -187,7 +189,7 @@ def test_output_of_any_strides(attention: Attention, place: Place, B: int, num_s
         ("lse", (2, 11, 3)),  # no two share one, but they lie between each other
     ],
 )
-def test_an_output_whose_elements_share_places_is_refused(
+def test_an_output_whose_elements_overlap_is_refused(
     interface: Any, place: Place, name: str, strides: tuple[int, ...]
 ) -> None:
     """Output stride 0: right at batch 1, wrong above."""
@@ -202,7 +204,7 @@ def test_an_output_whose_elements_share_places_is_refused(
 
 @everywhere
 @pytest.mark.parametrize("shape", [(1, 4, 3, 64), (3, 1, 1, 64), (0, 4, 3, 64)])
-def test_strides_that_lead_nowhere_do_not_matter(
+def test_strides_of_dimensions_of_size_one_do_not_matter(
     attention: Attention, place: Place, shape: tuple[int, ...]
 ) -> None:
     """Output stride 0: right at batch 1, wrong above."""
@@ -218,7 +220,7 @@ def test_strides_that_lead_nowhere_do_not_matter(
 
 
 @everywhere
-def test_chosen_splits_are_as_right_as_given_ones(harness: Any, place: Place) -> None:
+def test_the_planners_splits_are_right_and_match_given_ones(harness: Any, place: Place) -> None:
     """Sporadic NaN, auto splits."""
     for Skv in (1, 63, 64, 65, 300, 1025, 3000):
         q, k, v = random_inputs(place, B=2, Skv=Skv, Sq=1)
@@ -306,7 +308,7 @@ def test_a_row_does_not_depend_on_its_neighbours_in_a_tile(
 
 @everywhere
 @pytest.mark.parametrize("layout", ["far_batch", "far_keys", "far_batch_out", "far_queries_out"])
-def test_offsets_beyond_two_to_the_31(harness: Any, place: Place, layout: str) -> None:
+def test_offsets_beyond_2_to_the_31_are_right(harness: Any, place: Place, layout: str) -> None:
     """int32 offsets."""
     queries = 21 if layout == "far_queries_out" else 1
     case = {"B": 2, "H": 2, "Hkv": 2, "Sq": queries, "Skv": 41, "D": 16, "dtype": "bfloat16"}
@@ -353,7 +355,9 @@ def test_splits_are_cut_from_the_valid_length(
 
 @everywhere
 @pytest.mark.parametrize("Skv", [63, 64, 65, 127, 129, 191, 200])
-def test_lengths_that_no_block_divides(harness: Any, place: Place, Skv: int) -> None:
+def test_lengths_that_are_no_multiple_of_the_block_are_right(
+    harness: Any, place: Place, Skv: int
+) -> None:
     """Non-divisible length; silently wrong mask."""
     for dtype in place.dtypes:
         q, k, v = random_inputs(place, Sq=Skv // 2, Skv=Skv, dtype=dtype)
@@ -467,7 +471,7 @@ def test_large_logits_do_not_overflow(harness: Any, place: Place, num_splits: in
 @everywhere
 @pytest.mark.parametrize("num_splits", [1, 3])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_logits_near_the_end_of_float32(
+def test_logits_near_the_largest_float32_are_right(
     attention: Attention, place: Place, sign: int, num_splits: int
 ) -> None:
     """Times log2(e) they are not finite; and well below, half a unit of the last place of such a
@@ -519,7 +523,7 @@ def test_the_thread_count_changes_no_bit(
 
 @everywhere
 @pytest.mark.parametrize("layout", ["bshd", "bhds", "sliced", "offset", "padded", "padded_rows"])
-def test_storage_changes_no_bit(harness: Any, place: Place, layout: str) -> None:
+def test_the_layout_of_the_inputs_changes_no_bit(harness: Any, place: Place, layout: str) -> None:
     for dtype in place.dtypes:
         case = {"B": 2, "H": 6, "Hkv": 2, "Sq": 5, "Skv": 150, "D": 64,
                 "dtype": str(dtype).removeprefix("torch.")}  # fmt: skip
@@ -580,7 +584,7 @@ def test_the_build_without_wide_vectors_is_right_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("steps", [(1419, 289), (5, 279)])
-def test_states_on_either_side_of_a_large_logit_are_merged_by_one_maximum(
+def test_states_with_rounded_and_exact_maxima_merge_correctly(
     attention: Attention,
     place: Place,
     num_splits: int,

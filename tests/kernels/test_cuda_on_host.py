@@ -114,7 +114,9 @@ CASES = [
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("case", CASES)
-def test_case(harness: Any, on_host: Run, case: dict[str, Any], variant: str) -> None:
+def test_each_case_is_within_tolerance_on_the_host(
+    harness: Any, on_host: Run, case: dict[str, Any], variant: str
+) -> None:
     inputs = harness.make_inputs(case, device=CPU, seed=11)
     reference, yardstick = harness.reference(inputs), harness.baseline(inputs)
     got = on_host(inputs, variant)

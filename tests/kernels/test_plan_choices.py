@@ -93,7 +93,7 @@ def few_rows_behind(plan: Make, D: int, kernels: tuple[str, ...]) -> Iterator[fl
         (("wgmma",), 256, 95, 1.0501, 1.388),
     ],
 )
-def test_few_rows_are_near_the_best_measured_way(
+def test_plans_of_few_rows_are_near_the_best_measured_plan(
     plan: Make, kernels: tuple[str, ...], D: int, shapes: int, mean: float, most: float
 ) -> None:
     found = behind(few_rows_behind(plan, D, kernels))
@@ -155,13 +155,13 @@ def tiles_behind(plan: Make, keep: Callable[..., bool] = lambda *_: True) -> Beh
     return found
 
 
-def test_plans_are_near_the_best_measured_cut(plan: Make) -> None:
+def test_plans_are_near_the_best_measured_plan(plan: Make) -> None:
     found = tiles_behind(plan)
     assert found.mean <= 1.0092
     assert found.most <= 1.215
 
 
-def test_plans_of_one_kv_head_over_long_keys_are_near_the_best_measured_cut(plan: Make) -> None:
+def test_plans_of_one_kv_head_over_long_keys_are_near_the_best_measured_plan(plan: Make) -> None:
     """Where few output tiles need many splits to fill the card."""
     found = tiles_behind(plan, lambda B, H, Hkv, Sq, Skv, D: B * Hkv == 1 and Skv >= 4096)
     assert found.shapes >= 10
@@ -179,7 +179,7 @@ def test_plans_of_one_kv_head_over_long_keys_are_near_the_best_measured_cut(plan
         ("20261123T151640Z-split-k-496e", H200, 4, 1.0, 1.0),
     ],
 )
-def test_the_kernel_that_was_measured_to_be_faster_is_taken(
+def test_the_planner_picks_the_variant_that_was_measured_faster(
     plan: Make, run: str, card: tuple[int, ...], shapes: int, mean: float, most: float
 ) -> None:
     def ratios() -> Iterator[float]:
@@ -238,7 +238,7 @@ def test_tiles_are_in_the_order_that_was_measured_to_be_faster(plan: Make) -> No
         ((12, 32, 8, 1, 8192, 128), H100, False),  # 96 blocks: uneven
     ],
 )
-def test_the_kernel_of_one_query(
+def test_the_variant_for_one_query_is_the_expected_one(
     plan: Make, sizes: tuple[int, ...], card: tuple[int, ...], wgmma: bool
 ) -> None:
     assert bool(plan(sizes, card=card).wgmma_is_faster) == wgmma
@@ -254,7 +254,7 @@ def test_the_kernel_of_one_query(
         ((1, 24, 6, 16, 8192, 128), H200, True, 11),  # 22 would be many and short
     ],
 )
-def test_splits_that_were_timed_by_hand(
+def test_the_planner_picks_the_splits_that_were_fastest_by_hand(
     plan: Make, sizes: tuple[int, ...], card: tuple[int, ...], wgmma: bool, splits: int
 ) -> None:
     assert plan(sizes, card=card, wgmma=wgmma).num_splits == splits

@@ -20,7 +20,7 @@ PART_WITHOUT_PAIRS = (*H200[:4], *[0] * 9)
 )
 @example(sizes=(1, 32, 8, 64, 16384, 128), splits=0, wgmma=True, card=PART_WITHOUT_PAIRS)
 @example(sizes=(16, 32, 8, 1, 1024, 128), splits=0, wgmma=True, card=H200)
-def test_any_call_is_cut_into_whole_clusters_that_cover_it(
+def test_plans_of_random_calls_cover_all_keys_in_whole_clusters(
     plan: Make, sizes: tuple[int, ...], splits: int, wgmma: bool, card: tuple[int, ...]
 ) -> None:
     B, H, Hkv, Sq, Skv, D = sizes
@@ -70,7 +70,7 @@ DECIDES_BITS = (
 @example(sizes=(4, 6, 2, 5, 700, 64), splits=18, wgmma=True, lengths=False, card=H200)  # lanes
 @example(sizes=(64, 32, 8, 1, 1024, 128), splits=1, wgmma=True, lengths=False, card=H200)  # ring
 @example(sizes=(64, 32, 8, 1, 4096, 128), splits=16, wgmma=False, lengths=False, card=H200)
-def test_given_splits_are_cut_and_merged_alike_whatever_the_batch(
+def test_with_given_splits_the_plan_does_not_depend_on_the_batch(
     plan: Make,
     sizes: tuple[int, ...],
     splits: int,
@@ -145,7 +145,7 @@ def test_long_keys_keep_a_card_busy_and_no_block_merges_many_splits_alone(
 
 
 @pytest.mark.parametrize("multiprocessors", [7, 14, 16, 18, 23, 30, 60, 114])
-def test_a_part_of_a_card_is_kept_busy_by_few_heads(plan: Make, multiprocessors: int) -> None:
+def test_few_heads_fill_a_part_of_a_card(plan: Make, multiprocessors: int) -> None:
     for heads in (1, 2, 3, 4):
         for clusters in (CLUSTERS, [0] * 9):
             part = (90, multiprocessors, 4814 * multiprocessors // 132, 8, *clusters)
@@ -181,7 +181,7 @@ def test_keys_copied_by_element_take_every_multiprocessor_and_one_tile(
         ((200, 32, 32, 1, 1 << 20, 128), False),  # too many places for 32 bits
     ],
 )
-def test_unlike_lengths_are_shared_out_where_a_block_could_keep_others_waiting(
+def test_ragged_batches_are_divided_evenly_if_blocks_would_wait(
     plan: Make, sizes: tuple[int, ...], divided: bool
 ) -> None:
     made = plan(sizes, lengths=True)
@@ -196,7 +196,7 @@ def test_unlike_lengths_are_shared_out_where_a_block_could_keep_others_waiting(
     assert plan(sizes, splits=3, lengths=True).ragged_blocks == 0
 
 
-def test_lengths_that_are_shared_out_keep_tiles_of_all_rows(plan: Make) -> None:
+def test_a_ragged_plan_keeps_one_tile_for_all_rows(plan: Make) -> None:
     sizes = (32, 32, 8, 16, 32768, 128)
     shared = plan(sizes, card=H200, lengths=True)
     assert shared.ragged_blocks > 0

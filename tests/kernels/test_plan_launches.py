@@ -69,7 +69,7 @@ def layouts(draw: st.DrawFn) -> tuple[tuple[int, ...], list[int]]:
 @given(layout=layouts())
 @example(layout=((1, 32, 8, 16, 16384, 128), [0, 132, 2112, 1, 0, 2097152, 128, 1, 0, 2097152, 128,
                                                1, 0, 0, 0]))  # fmt: skip
-def test_copies_never_ask_for_more_than_every_row_s_alignment(
+def test_copies_are_no_wider_than_the_alignment_of_every_row(
     plan: Make, layout: tuple[tuple[int, ...], list[int]]
 ) -> None:
     (B, H, Hkv, Sq, Skv, D), strides = layout
@@ -110,7 +110,7 @@ def test_copies_never_ask_for_more_than_every_row_s_alignment(
         ((0, 32, 8, 1, 4096, 128), 0, 0),
     ],
 )
-def test_more_blocks_than_a_grid_has_go_in_parts(
+def test_a_call_of_more_blocks_than_a_grid_holds_is_launched_in_parts(
     plan: Make, sizes: tuple[int, ...], splits: int, parts: int
 ) -> None:
     out = (ctypes.c_int64 * 70)()
@@ -130,7 +130,7 @@ def test_more_blocks_than_a_grid_has_go_in_parts(
     assert first == B
 
 
-def test_a_single_key_has_no_stride(plan: Make) -> None:
+def test_the_stride_of_a_single_key_is_passed_as_0(plan: Make) -> None:
     """Addresses of keys that are not there go by it, and copies of 16 bytes want them aligned."""
 
     def stride(Skv: int, row: int) -> int:

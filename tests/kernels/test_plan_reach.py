@@ -46,17 +46,17 @@ def instance(case: dict[str, Any], made: Plan) -> tuple[int, int, str]:
 
 @settings(deadline=None)
 @given(case=ragged_cases(Place("cuda")))
-def test_the_ragged_batches_that_are_drawn_are_shared_out(plan: Make, case: dict[str, Any]) -> None:
+def test_random_ragged_batches_reach_the_ragged_kernel(plan: Make, case: dict[str, Any]) -> None:
     assert plans_of(plan, case)[0].ragged_blocks > 0
 
 
 @pytest.mark.parametrize("case_set", ["edges", "sanitise"])
-def test_every_number_of_lanes_merges(plan: Make, case_set: str) -> None:
+def test_the_cases_reach_every_number_of_merge_lanes(plan: Make, case_set: str) -> None:
     made = [plans_of(plan, case)[1] for case in MANIFEST.cases(case_set)]
     assert {one.merge_lanes for one in made} - {0} == {1, 2, 4, 8, 16}
 
 
-def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
+def test_the_sanitise_cases_reach_every_way_to_split_and_merge(plan: Make) -> None:
     cases = [case for case in MANIFEST.cases("sanitise") if case["B"] * case["Skv"] > 0]
     fused, wgmma = [], []
     for case in cases:
@@ -91,7 +91,9 @@ def test_the_sanitisers_see_every_way_to_cut_and_to_merge(plan: Make) -> None:
 
 
 @pytest.mark.parametrize("case_set", ["edges", "sanitise"])
-def test_paired_blocks_fill_each_stage_of_their_ring_again(plan: Make, case_set: str) -> None:
+def test_the_cases_make_paired_blocks_reuse_each_ring_buffer_stage(
+    plan: Make, case_set: str
+) -> None:
     """Only then a stage is waited for until both blocks have freed it; with hidden values too."""
     reached = set()
     for case in MANIFEST.cases(case_set):
@@ -104,7 +106,7 @@ def test_paired_blocks_fill_each_stage_of_their_ring_again(plan: Make, case_set:
     assert {(64, True, True), (128, True, True)} <= reached
 
 
-def test_each_call_of_the_card_tests_takes_its_own_way(plan: Make) -> None:
+def test_each_call_of_the_card_tests_reaches_its_own_code_path(plan: Make) -> None:
     for kind, call in CALLS.items():
         replayed = call.case | {"kv_lengths": call.whole}
         for case in (call.case, replayed, call.case | call.many):
@@ -118,11 +120,11 @@ def test_each_call_of_the_card_tests_takes_its_own_way(plan: Make) -> None:
 
 
 @pytest.mark.parametrize("B", [1100, 4700])
-def test_counters_of_fused_outgrow_a_stream_s_first_ones(plan: Make, B: int) -> None:
+def test_some_cases_need_more_counters_than_a_stream_starts_with(plan: Make, B: int) -> None:
     assert plan((B, 2, 2, 1, 40, 16), 40).num_counters == 16 * B > 16384
 
 
-def test_tma_meets_all_that_may_lie_behind_the_keys(plan: Make) -> None:
+def test_tma_cases_cover_every_content_past_the_keys(plan: Make) -> None:
     cases = [case for case in MANIFEST.cases("edges") if case["B"] * case["H"] * case["Skv"] > 0]
     made = [(case, plans_of(plan, case)[1]) for case in cases]
     for fill in ("random", "inf_beyond"):

@@ -10,7 +10,9 @@ from attention_rule import CPU, same_bits
 
 
 @pytest.mark.parametrize(("keys", "most"), [(0, 1), (31, 1), (100, 3), (65536, 256)])
-def test_the_numbers_worth_timing_hold_the_own_choice(harness: Any, keys: int, most: int) -> None:
+def test_the_settings_to_time_include_the_planners_choice(
+    harness: Any, keys: int, most: int
+) -> None:
     inputs = harness.make_inputs({"B": 3, "H": 4, "Hkv": 2, "Skv": keys}, device=CPU, seed=0)
     own, settings = harness.settings(inputs, "two_pass")
     assert own in settings
@@ -21,7 +23,7 @@ def test_the_numbers_worth_timing_hold_the_own_choice(harness: Any, keys: int, m
         )[0] == int(name)
 
 
-def test_entries_are_tuned_as_the_heads_of_one(harness: Any) -> None:
+def test_batch_entries_are_tuned_as_heads_of_one_entry(harness: Any) -> None:
     inputs = harness.make_inputs({"B": 3, "H": 4, "Hkv": 2, "Skv": 100}, device=CPU, seed=0)
     _, settings = harness.settings(inputs, "two_pass")
     folded = harness.call(settings["2"], variant="two_pass")["out"]

@@ -100,7 +100,7 @@ def passes(harness, q, k, v, output, fault, faulty, causal=False) -> bool:
 
 @pytest.mark.parametrize("n", [1, 7, 33, 64, 300, 4000])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_values_that_all_round_one_way_pass(harness, n, dtype):
+def test_equal_values_that_all_round_one_way_pass(harness, n, dtype):
     """Equal values, whose sums err all to one side."""
     q, k = torch.zeros(1, 1, 1, 1, dtype=dtype), torch.zeros(1, 1, n, 1, dtype=dtype)
     for value in torch.linspace(1, 8, 23):
