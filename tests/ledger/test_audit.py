@@ -22,7 +22,7 @@ from kbtool.store.document import parse
 from kbtool.store.tree import Entry, KnowledgeBase
 
 
-def test_a_sum_a_count_and_what_nobody_knows(base: Knowledge) -> None:
+def test_sums_and_counts_are_graded_and_unknown_operands_are_undetermined(base: Knowledge) -> None:
     found = grades(
         base,
         claim("right", "sum", ["#costs.gpu", "#costs.ai"], stated="1.35 USD"),
@@ -90,7 +90,7 @@ def test_the_mean_that_gives_the_figure_is_named(base: Knowledge) -> None:
     assert "harmonic 5.538 ×" in str(found.computation(items["c"]).why)
 
 
-def test_times(base: Knowledge) -> None:
+def test_a_claimed_duration_is_compared_with_start_and_end(base: Knowledge) -> None:
     found = grades(
         base,
         claim("minutes", "elapsed", ["#started", "#ended"], stated="11 min"),
@@ -117,7 +117,7 @@ def test_times(base: Knowledge) -> None:
     }  # fmt: skip
 
 
-def test_versions(base: Knowledge) -> None:
+def test_a_claimed_version_may_be_a_prefix_of_the_recorded_one(base: Knowledge) -> None:
     found = grades(
         base,
         claim("other", "same", ["#environment.torch"], stated="2.7"),
@@ -183,7 +183,7 @@ def test_an_average_is_not_compared_with_one_size(base: Knowledge) -> None:
     )
 
 
-def test_claims_of_success(base: Knowledge) -> None:
+def test_a_claim_of_success_is_graded_by_the_status_of_its_operands(base: Knowledge) -> None:
     later = "2025-01-02-b"
     base.session(
         later,
@@ -207,7 +207,7 @@ def test_claims_of_success(base: Knowledge) -> None:
     assert report(base).computation(items["gone"]).derived == f"{later}#bugs.b is bug 'NaN' (later)"
 
 
-def test_a_step_of_a_run_speaks_by_its_status(base: Knowledge) -> None:
+def test_a_claim_about_a_run_step_is_graded_by_the_steps_status(base: Knowledge) -> None:
     base.pattern(more=LOOK)
     statuses = ("passed", "failed", "timeout", "crashed", "unavailable")
     for number, status in enumerate(statuses):
@@ -232,7 +232,7 @@ def test_a_step_of_a_run_speaks_by_its_status(base: Knowledge) -> None:
     assert why is not None and why.endswith("is step 'Look', unavailable")
 
 
-def test_a_thing_speaks_by_its_own_word_and_has_its_name(base: Knowledge) -> None:
+def test_each_kind_of_item_is_graded_by_its_own_status_field(base: Knowledge) -> None:
     guess = {"id": "h", "statement": "S", "verdict": "rejected"}
     items = audited(
         base,
@@ -298,7 +298,7 @@ def test_the_status_of_a_bug_is_what_later_sessions_made_of_it(base: Knowledge) 
     }
 
 
-def test_what_rests_on_typed_figures_alone_is_not_borne_out(base: Knowledge) -> None:
+def test_a_claim_derived_from_typed_figures_alone_is_undetermined(base: Knowledge) -> None:
     literals = ["50 us", "1 us"]
     items = audited(
         base,
@@ -468,7 +468,7 @@ def test_a_record_says_what_rests_on_a_claim_of_an_earlier_one(base: Knowledge) 
     assert items["sign"].grade == "decision"
 
 
-def test_acknowledgements(base: Knowledge) -> None:
+def test_an_acknowledged_claim_must_be_inconsistent(base: Knowledge) -> None:
     wrong = claim("wrong", "sum", ["2 min"], stated="1 min")
     right = claim("right", "sum", ["#duration"], stated="25 min")
     unknown = claim("unknown", None, None, stated="2 min")
@@ -505,7 +505,7 @@ def test_acknowledgements(base: Knowledge) -> None:
     assert found.counts["unacknowledged"] == 0 and found.counts["stale"] == 3
 
 
-def test_resting_on_nothing_is_a_finding_of_check_and_of_the_audit(base: Knowledge) -> None:
+def test_rests_on_with_a_missing_item_is_a_finding_of_check_and_audit(base: Knowledge) -> None:
     path = base.session(
         more="outcome: x\nclaims: []\nrests_on:\n  outcome: ['#claims.none', '#outcome']\n"
         "  decisions.gone: []\n"
@@ -546,7 +546,9 @@ def test_a_claim_that_derives_from_itself_is_undetermined(base: Knowledge) -> No
     ),
     st.integers(-3, 3),
 )
-def test_random_ledgers(tmp_path_factory: Any, drawn: list, cents: int) -> None:
+def test_sums_and_products_of_random_costs_hold_and_a_cent_more_is_found(
+    tmp_path_factory: Any, drawn: list, cents: int
+) -> None:
     """Sums, products and running totals hold; moved by a cent or more, each is found."""
     base = Knowledge(tmp_path_factory.mktemp("kb"))
     running, before = Decimal(0), None

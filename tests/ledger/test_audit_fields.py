@@ -15,7 +15,7 @@ from kbtool.model.cards import capability_of, card_of
 from kbtool.store.tree import KnowledgeBase
 
 
-def test_duration_start_and_end(base: Knowledge) -> None:
+def test_the_duration_is_compared_with_start_and_end(base: Knowledge) -> None:
     times = {"started": "2025-01-01T09:00Z", "ended": "2025-01-01T09:11Z"}
     assert grades(base, duration="25 min", **times) == {"duration": "inconsistent"}
     assert grades(base, duration="11 min", **times) == {"duration": "consistent"}
@@ -25,7 +25,7 @@ def test_duration_start_and_end(base: Knowledge) -> None:
     assert grades(base, duration="25 min", **unzoned) == {}
 
 
-def test_duration_and_stretches(base: Knowledge) -> None:
+def test_the_duration_is_compared_with_the_sum_of_stretches(base: Knowledge) -> None:
     stretches = [
         {"started": "2025-01-01T09:00Z", "ended": "2025-01-01T09:10Z"},
         {"started": "2025-01-01T11:00Z", "ended": "2025-01-01T11:20Z"},
@@ -187,13 +187,15 @@ def test_a_session_comes_after_the_one_that_it_follows(base: Knowledge) -> None:
         ({"card": "none", "architecture": "x86"}, set()),
     ],
 )  # fmt: skip
-def test_facts_of_cards(base: Knowledge, stated: dict, wrong: set[str]) -> None:
+def test_stated_properties_of_a_card_are_compared_with_its_data_sheet(
+    base: Knowledge, stated: dict, wrong: set[str]
+) -> None:
     found = grades(base, environment=stated)
     assert {name for name, grade in found.items() if grade == "inconsistent"} == wrong
     assert "undetermined" not in found.values()
 
 
-def test_cards_by_their_names() -> None:
+def test_cards_are_recognised_by_their_names() -> None:
     names = {
         "A100-SXM4-80GB": "A100", "Tesla T4": "T4", "NVIDIA GeForce RTX 4090": "RTX 4090",
         "NVIDIA A10G": "A10G", "NVIDIA L40S": "L40S",
@@ -238,7 +240,7 @@ def test_a_fix_of_a_bug_may_stand_at_another_meeting_of_it(base: Knowledge) -> N
     assert (item.grade, item.finding) == ("inconsistent", "no record has a fix of it")
 
 
-def test_what_shows_a_proof_bears_it_out(base: Knowledge) -> None:
+def test_a_proof_is_consistent_if_the_step_it_names_succeeded(base: Knowledge) -> None:
     steps = [{"id": n, "title": n, "status": n} for n in ("done", "failed", "unknown")]
     evidence = [
         {"pattern": "P01", "verdict": "proved", "note": "n", "shown_by": [f"#steps.{step['id']}"]}
@@ -370,7 +372,7 @@ def test_a_commit_is_in_the_repository_that_the_session_names(base: Knowledge) -
     assert head[:12] in str(found[made[0]].finding)
 
 
-def test_a_bug_called_fixed(base: Knowledge) -> None:
+def test_a_bug_called_fixed_is_graded_by_its_fixes(base: Knowledge) -> None:
     bugs = [{"id": n, "title": n, "status": "fixed"} for n in ("gone", "back", "untested", "there")]
     fixes = [
         {"bug": "#bugs.gone", "change": "c", "confirmed": True},

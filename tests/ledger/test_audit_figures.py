@@ -58,7 +58,9 @@ def holds(stated: str, how: str, *operands: str) -> bool:
         ("-3 min", "difference", ["2 min", "5 min"]),
     ],
 )
-def test_what_can_be_right_holds(stated: str, how: str, operands: list[str]) -> None:
+def test_a_figure_that_rounding_allows_is_consistent(
+    stated: str, how: str, operands: list[str]
+) -> None:
     assert holds(stated, how, *operands)
 
 
@@ -83,7 +85,9 @@ def test_what_can_be_right_holds(stated: str, how: str, operands: list[str]) -> 
         ("24 GB", "same", ["24 GiB"]),
     ],
 )
-def test_what_cannot_be_right_does_not(stated: str, how: str, operands: list[str]) -> None:
+def test_a_figure_that_rounding_excludes_is_inconsistent(
+    stated: str, how: str, operands: list[str]
+) -> None:
     assert not holds(stated, how, *operands)
 
 
@@ -94,7 +98,7 @@ def test_an_amount_is_so_many_cents_in_a_column_and_rounded_in_a_quotient() -> N
     assert (low, high) == (Fraction(405, 1000), Fraction(415, 1000))
 
 
-def test_spans_that_only_touch_do_not_meet_and_an_exact_half_rounds_either_way() -> None:
+def test_adjacent_rounding_spans_do_not_overlap_and_a_half_rounds_either_way() -> None:
     # 0.25 stands for 0.245 to 0.255; so does twice 0.125, exactly on no edge.
     assert holds("0.3", "product", "0.25 ×", "1 ×")  # 0.245..0.255 reaches beyond 0.25
     assert not holds("0.4", "same", "0.3 ×")  # 0.25..0.35 touches 0.35..0.45
@@ -126,7 +130,9 @@ def test_strict_bounds_are_strict() -> None:
         ("sum", ["5 lines", "3 files"], "line cannot be added to file"),
     ],
 )
-def test_unlike_units_are_told(how: str, operands: list[str], message: str) -> None:
+def test_operands_of_incompatible_units_are_an_error(
+    how: str, operands: list[str], message: str
+) -> None:
     with pytest.raises(WrongUnits, match=message):
         derived(how, *operands)
 
@@ -150,12 +156,12 @@ def test_a_figure_in_another_unit_is_told() -> None:
         ("same", ["1e-999999999"]),
     ],
 )
-def test_what_has_no_figure(how: str, operands: list[str]) -> None:
+def test_operands_without_a_figure_are_an_error(how: str, operands: list[str]) -> None:
     with pytest.raises(NoFigure):
         derived(how, *operands)
 
 
-def test_units() -> None:
+def test_units_have_scale_and_dimension() -> None:
     assert unit_of("USD/h").scale == Fraction(1, 3600)
     assert unit_of("kB").scale == 1000 and unit_of("KiB").scale == 1024
     assert unit_of("GB/s").physical == (("B", 1), ("s", -1))
@@ -183,7 +189,7 @@ def test_an_order_of_magnitude_and_a_wrong_unit_are_named(
     assert found is None if said is None else said in str(found)
 
 
-def test_signs() -> None:
+def test_a_difference_of_the_opposite_sign_is_recognised() -> None:
     assert sign_turns(Quantity("3 USD"), derived("difference", "1 USD", "2 USD"))
     assert sign_turns(Quantity("-3 USD"), derived("difference", "2 USD", "1 USD"))
     assert not sign_turns(Quantity("3 USD"), derived("difference", "2 USD", "1 USD"))

@@ -71,7 +71,7 @@ def test_what_the_logs_got_right_is_left_alone(record: str, name: str) -> None:
     assert item.grade == "consistent"
 
 
-def test_where_the_bug_is_was_half_right() -> None:
+def test_the_claim_that_the_partial_kernel_is_at_fault_is_inconsistent() -> None:
     found = audit(KnowledgeBase(REPOSITORY))
     item = next(i for i in found.items if i.claim == "partial-at-fault")
     assert item.grade == "inconsistent" and not item.turns
@@ -90,7 +90,7 @@ def test_where_the_bug_is_was_half_right() -> None:
         ("2025-10-12-n7g", "more-sessions-cost"),
     ],
 )
-def test_what_no_log_determines_is_not_called_wrong(record: str, name: str) -> None:
+def test_a_claim_that_no_log_determines_is_undetermined(record: str, name: str) -> None:
     found = audit(KnowledgeBase(REPOSITORY))
     item = next(i for i in found.items if (i.record, i.claim) == (record, name))
     assert item.grade == "undetermined"

@@ -42,7 +42,7 @@ def test_elapsed_leaves_pauses_out():
     assert elapsed(sitting(started="2025-10-12T12:30Z"), NOW) == 0  # a clock that is ahead
 
 
-def test_a_running_session_against_its_boxes():
+def test_a_running_session_is_compared_with_its_budgets():
     found = status(
         [
             sitting(
@@ -68,7 +68,7 @@ def test_a_running_session_against_its_boxes():
     assert found.boxes == [time, money]
 
 
-def test_the_card_stops_when_the_first_box_is_full():
+def test_the_time_to_stop_is_when_the_first_budget_is_used_up():
     def stop(**keys: object) -> tuple[datetime, str] | None:
         found = status([sitting(stretches=STRETCHES, **keys)], [], NOW).stop
         return None if found is None else (found[0], found[1].unit)
@@ -84,7 +84,7 @@ def test_the_card_stops_when_the_first_box_is_full():
     assert status([sitting(stretches=STRETCHES, budget_time="80 min")], [], NOW).exceeded == []
 
 
-def test_a_month_holds_the_sessions_of_its_days():
+def test_a_month_counts_the_sessions_of_its_days():
     sessions = [
         sitting("2025-10-12-a", stretches=STRETCHES, costs=[gpu(rate="3 USD/h")]),
         sitting("2025-10-01-b", status="complete", duration="100 min", costs=[
@@ -110,7 +110,7 @@ def test_a_month_holds_the_sessions_of_its_days():
     assert status(sessions, [months[0]], NOW).month_boxes == []
 
 
-def test_what_nobody_knows_is_not_spent_as_nothing():
+def test_unknown_costs_and_times_are_not_counted_as_zero():
     boxes = {"budget_money": "5 USD", "budget_time": "1 h"}
     month = [MonthBox("2025-10", "600", "50", "USD")]
     burning = sitting(started="2025-10-12T10:00", costs=[gpu(rate="30 USD/h")], **boxes)
@@ -139,7 +139,7 @@ def test_a_month_without_a_session_has_spent_nothing():
     assert found.month_unknown == {}
 
 
-def test_a_session_that_starts_in_the_future_burns_nothing_yet():
+def test_a_session_that_starts_in_the_future_costs_nothing_yet():
     ahead = sitting(
         started="2025-10-12T18:00Z", budget_time="1 h", budget_money="5 USD",
         costs=[gpu(rate="3 USD/h")],
@@ -150,7 +150,7 @@ def test_a_session_that_starts_in_the_future_burns_nothing_yet():
     assert found.stop is None
 
 
-def test_two_running_sessions_fill_the_month_twice_as_fast():
+def test_two_running_sessions_use_up_the_monthly_budget_twice_as_fast():
     two = [sitting(f"2025-10-12-{name}", stretches=STRETCHES) for name in "ab"]
     found = status(two, [MonthBox("2025-10", "180", None, None)], NOW)
     assert found.stop == (NOW + timedelta(minutes=10), found.month_boxes[0])
@@ -168,7 +168,7 @@ def test_without_a_running_session_there_is_nothing_to_stop():
     st.integers(1, 1000),
     st.decimals(min_value=0, max_value=100, places=2),
 )
-def test_spent_and_left_make_the_box_and_it_is_full_when_it_says(cuts, limit, rate):
+def test_spent_and_left_add_up_to_the_budget(cuts, limit, rate):
     """Stretches cut out of the hours before now; money grows with them and nothing else."""
     begin = NOW - timedelta(seconds=sum(cuts))
     stretches, at, worked = [], begin, 0

@@ -51,14 +51,14 @@ def test_only_what_both_sides_know_is_compared():
     assert (said["saved"], said["saved_percent"], said["minutes_saved"]) == ("3.00", "75.0", None)
 
 
-def test_nothing_in_common_saves_nothing_known():
+def test_without_a_common_kind_of_cost_the_saving_is_unknown():
     found = compare(row({"gpu": "1"}), row({"ai": "1"}))
     assert (found.kinds, found.before, found.now, found.saved, found.percent) == (
         (), None, None, None, None,
     )  # fmt: skip
 
 
-def test_what_cost_more_saved_less_than_nothing_and_nothing_has_no_share():
+def test_a_higher_cost_is_a_negative_saving():
     assert compare(row({"gpu": "3"}), row({"gpu": "2"})).percent == Decimal("-50.0")
     free = compare(row({"gpu": "3"}), row({"gpu": "0"}))
     assert (free.saved, free.percent) == (-3, None)
@@ -115,7 +115,7 @@ def test_a_bug_counts_where_it_was_mended():
     ) == {A: (1, 1), B: (1, 0)}  # fmt: skip
 
 
-def test_a_fix_that_did_not_hold_is_none():
+def test_a_fix_refuted_by_a_recurrence_does_not_count():
     first = session(A, bugs=[bug("x")], fixes=[fix("#bugs.x")])
     again = session(B, bugs=[bug("x2", f"{A}#bugs.x")])
     assert counts(first, again) == {}
@@ -210,7 +210,7 @@ def test_what_got_slower_gains_nothing_and_getting_it_back_is_no_gain():
     assert found["total"]["per_doubling"] is None
 
 
-def test_a_difference_within_the_quartiles_is_none():
+def test_a_difference_within_the_quartiles_is_no_speedup():
     assert gained(run(1, A, 4.0), run(2, B, 3.95))[B]["speedup"] == 1.0
     assert gained(run(1, A, 4.0), run(2, B, 3.9))[B]["speedup"] == 1.026
 
@@ -232,7 +232,7 @@ def test_several_cases_count_by_their_geometric_mean_and_new_ones_not():
         {"case": {"case": {"S": 129}}},
     ],
 )
-def test_like_is_held_against_like_only(other):
+def test_runs_of_different_kernels_cards_or_cases_give_no_speedup(other):
     assert gained(run(1, A, 8.0), run(2, B, 4.0, **other))[B]["speedup"] is None
 
 
@@ -269,7 +269,7 @@ def test_tables_count_as_claimed_where_no_run_is():
         {"rows": [{"id": "s128", "values": {"ours": "0.2"}}]},
     ],
 )  # fmt: skip
-def test_a_table_that_proves_nothing_claims_nothing(keys):
+def test_a_table_known_to_be_wrong_claims_no_speedup(keys):
     found = gained(sessions=[stated(A, "0.8"), stated(B, "0.2", **keys)])
     assert found[B]["speedup"] is None
 

@@ -68,7 +68,7 @@ def test_parquet_has_types():
     assert schema.field("patterns").type == pa.list_(pa.string())
 
 
-def test_no_line_at_all_is_still_a_file():
+def test_an_export_without_lines_is_a_valid_file():
     assert jsonl([session("2025-10-12-a")]).data == b""
     table = pq.read_table(io.BytesIO(parquet([]).data))
     assert (table.num_rows, table.column_names[0]) == (0, "line")

@@ -56,7 +56,7 @@ def test_of_several_fixes_the_last_decides(left: str, tested: list[Any], status:
     assert became(session(A, bugs=met), *later) == {"x": status}
 
 
-def test_a_later_meeting_refutes_a_fix() -> None:
+def test_a_bug_that_recurs_later_refutes_its_fix() -> None:
     first = session(A, bugs=[bug("x", status="fixed")], fixes=[fix("#bugs.x", confirmed=True)])
     again = session(B, bugs=[bug("y", X)])
     assert became(first, again) == {"x": "met again", "y": "open"}
@@ -67,7 +67,7 @@ def test_a_later_meeting_refutes_a_fix() -> None:
 
 
 @pytest.mark.parametrize("named", [X, Y, Z])
-def test_a_fix_mends_every_meeting_whichever_it_names(named: str) -> None:
+def test_a_fix_applies_to_every_recurrence_of_the_bug(named: str) -> None:
     met = [
         session(A, bugs=[bug("x")]),
         session(B, bugs=[bug("y", X)]),
@@ -78,7 +78,7 @@ def test_a_fix_mends_every_meeting_whichever_it_names(named: str) -> None:
     assert failed == {"x": "met again", "y": "met again", "z": "fix unconfirmed"}
 
 
-def test_two_recurrences_of_one_bug_are_meetings_of_one_fault() -> None:
+def test_two_recurrences_of_one_bug_belong_to_one_fault() -> None:
     faults = Faults([
         session(A, bugs=[bug("x")]),
         session(B, bugs=[bug("y", X)]),

@@ -93,7 +93,7 @@ def own() -> list[Session]:
 @pytest.mark.parametrize(
     ("sessions", "invoiced"), [(own, False), (every_kind, False), (every_kind, True)]
 )
-def test_it_finds_nothing(sessions, invoiced, tmp_path):
+def test_the_focus_validator_accepts_the_export(sessions, invoiced, tmp_path):
     part = [
         one.model_copy(
             update={"costs": [cost for cost in one.costs if bool(cost.invoice) is invoiced]}
@@ -106,7 +106,7 @@ def test_it_finds_nothing(sessions, invoiced, tmp_path):
     assert judged >= {name for name in COLUMNS if not name.startswith("x_")}
 
 
-def test_it_is_heard_when_it_finds_something(tmp_path):
+def test_the_focus_validator_reports_broken_rows(tmp_path):
     header, (row,) = read(focus([session("2025-10-12-a", line("gpu", "1.40"))]).data)
     changes = [
         *({column: ""} for column in NOT_NULL),

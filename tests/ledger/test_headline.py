@@ -69,7 +69,7 @@ def test_dtypes_have_headlines_of_their_own_and_a_peer_that_takes_but_one_is_nam
     assert one["fp16"].label == "Small ones, fp16 (1 case)"
 
 
-def test_a_peer_that_was_timed_before_and_is_missing_is_said():
+def test_a_peer_timed_only_on_an_earlier_commit_is_named():
     newest = at("c2", typed("bf16", ours=10.0, base=10.2, flex=30.0))
     before = at("c1", typed("bf16", ours=10.0, base=10.2, fa3=9.0, cudnn=20.0))
     one = told(newest, before)["bf16"]
@@ -133,7 +133,7 @@ def test_the_time_between_plain_kernels_leads_and_a_run_without_it_says_so():
     assert half.against == "only base; fa3 not timed between plain kernels"
 
 
-def test_where_ours_loses_the_same_line_says_so():
+def test_cases_lost_to_a_peer_are_counted_in_the_headline():
     cases = (typed("bf16", "n1", ours=1.0, base=8.0), typed("bf16", "n8", ours=1.0, base=0.5),
              typed("bf16", "n9", ours=1.0))  # fmt: skip
     one = told(at("c1", *cases))["bf16"]
@@ -175,7 +175,7 @@ def test_a_run_is_told_with_what_other_runs_of_its_commit_timed():
     assert one.against == "only base and fa3; old not timed on this commit"
 
 
-def test_programs_get_the_same():
+def test_the_json_has_the_figures_of_the_headline():
     both = groups([at("c2", typed("bf16", ours=(1.0, 4.0), base=(2.0, 2.0))),
                    at("c1", typed("bf16", ours=1.0, fa3=9.0))], KERNEL)  # fmt: skip
     ((machine, every),) = both.items()

@@ -25,7 +25,7 @@ def turn(answer, name):
     return next(one for one in answer.turns if one.name == name)
 
 
-def test_the_formula_by_hand():
+def test_totals_follow_the_documented_formula():
     """12 h at 0.20; 10 min for two at 60 USD/h and the card; 3 USD; 25 % of 8 USD more."""
     both = totals(
         {
@@ -41,7 +41,7 @@ def test_the_formula_by_hand():
     assert both.keep == Fraction("2.4") + (restart + 8) / 4
 
 
-def test_below_nothing_is_no_value_that_turns_the_advice():
+def test_no_break_even_is_given_below_zero():
     certain = weigh(inputs(idle=2, rate=1, restart_cost=5, preemption=100))
     assert (certain.advice, certain.break_even.at) == ("stop", None)
     some = weigh(inputs(idle=2, rate=1, restart_cost=5, preemption=(50, 100)))
@@ -53,7 +53,7 @@ def test_below_nothing_is_no_value_that_turns_the_advice():
     assert (nothing.advice, nothing.break_even.at) == ("stop", None)
 
 
-def test_the_figures_of_the_log_of_n7a_speak_against_its_decision():
+def test_the_figures_of_n7a_give_the_opposite_of_its_decision():
     """12 h × 0.20 USD/h against 0.80 to 1.20 USD of lost context; the log keeps the card."""
     answer = weigh(inputs(idle=12, rate="0.20", restart_cost=("0.80", "1.20")))
     assert answer.advice == "stop"
@@ -78,7 +78,7 @@ def test_ranges_that_hold_the_break_even_give_no_advice():
     assert weigh(inputs(idle=(2, 4), rate=1, restart_cost=5)).advice == "keep"
 
 
-def test_a_turn_that_only_some_ends_have_says_so():
+def test_a_break_even_for_only_a_part_of_the_range_says_so():
     """With the certainty of a pre-emption no restart is dear enough to keep the card."""
     answer = weigh(inputs(idle=1, rate=1, restart_cost=5, preemption=(50, 100)))
     cost = turn(answer, "restart_cost")
@@ -105,7 +105,7 @@ INPUTS = st.fixed_dictionaries({name: SPAN for name in NAMES if name != "preempt
 
 
 @given(INPUTS, st.lists(st.integers(0, 4), min_size=len(NAMES), max_size=len(NAMES)))
-def test_nothing_inside_the_ranges_lies_outside_the_answer(given_inputs, quarters):
+def test_every_point_within_the_input_ranges_lies_within_the_totals(given_inputs, quarters):
     """The ends are enough: any point between them is within the totals and the saving."""
     answer = weigh(given_inputs)
     point = {

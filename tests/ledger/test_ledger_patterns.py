@@ -167,7 +167,7 @@ def test_step_times_are_planned_less_taken():
         ({"actual": "8+ min"}, "no single figures"),
     ],
 )
-def test_a_step_whose_times_are_not_plain_counts_for_nothing(change, why):
+def test_a_step_without_single_planned_and_actual_times_is_left_out(change, why):
     found = account(session(steps=[step(**change)]))
     assert found.timed() is None
     assert why in str(found.steps[0].left_out)
@@ -264,7 +264,7 @@ def test_ranks_go_by_standing_then_by_how_often_then_by_minutes():
     assert accounts(reversed(patterns), sessions, []) == ranked
 
 
-def test_times_in_words():
+def test_times_are_shown_in_minutes_or_seconds():
     times = ("8", "0.25", "-0.5", "1.5", "1", "96.04")
     assert [time_text(Decimal(x)) for x in times] == [
         "8 min", "15 s", "-30 s", "90 s", "1 min", "96 min"
@@ -279,7 +279,7 @@ def test_figures_are_shown_without_noughts():
     assert [shown(Decimal(x)) for x in figures] == ["2", "0", "1,234.6", "0"]
 
 
-def test_the_logs_of_the_repository():
+def test_the_transcribed_logs_give_the_figures_computed_by_hand():
     """What the transcribed logs come to, by hand from the logs."""
     base = KnowledgeBase(REPOSITORY)
     logs = [e.record for e in base.sessions.values() if e.record.origin in {"log", "mention"}]

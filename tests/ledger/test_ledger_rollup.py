@@ -150,7 +150,7 @@ def test_by_card_a_line_may_name_its_own():
     assert table.total.gpu == 16
 
 
-def test_currencies_are_never_added():
+def test_amounts_of_different_currencies_are_not_added():
     sessions = [session("2025-01-01-a", line("gpu", "1"), line("ai", "2", currency="EUR"))]
     with pytest.raises(UsageError, match=r"EUR, USD.*--currency EUR"):
         roll_up(sessions, "session")
@@ -161,7 +161,7 @@ def test_currencies_are_never_added():
         roll_up(sessions, "session", "CHF")
 
 
-def test_nothing_at_all():
+def test_without_sessions_the_total_is_null():
     table = as_json(roll_up([], "month"))
     assert table["rows"] == []
     assert table["currency"] is None
@@ -372,7 +372,7 @@ def test_figures_as_scripts_read_them():
     assert (number(Decimal("734")), number(Decimal("1.5")), number(None)) == (734, 1.5, None)
 
 
-def test_no_card_is_no_card_and_a_plan_has_cost_nothing_yet():
+def test_sessions_without_a_card_are_unstated_and_planned_ones_cost_nothing():
     tool = session("2025-01-01-a", line("ai", "1"), environment={"card": "none"})
     card = session("2025-01-02-b", line("gpu", "2"), environment={"card": "NVIDIA L4"})
     plan = session("2025-01-03-c", status="planned")

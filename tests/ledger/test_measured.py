@@ -79,7 +79,7 @@ def test_a_ratio_is_the_geometric_mean_with_its_ends_and_quartiles():
     assert both.ours_us == pytest.approx(10)
 
 
-def test_a_peer_counts_where_it_was_timed_and_right():
+def test_a_ratio_counts_only_cases_in_which_the_peer_was_timed_and_right():
     wrong = {**case("b", ours=1.0, peer=9.0), "peers": {"peer": WRONG}}
     some = group(case("a", ours=1.0, peer=2.0), wrong, case("c", ours=1.0))
     ratio = some.ratio_to("peer")
@@ -92,7 +92,7 @@ def test_a_peer_counts_where_it_was_timed_and_right():
     }
 
 
-def test_a_noisy_run_tells_times_and_no_ratio():
+def test_a_noisy_run_has_times_and_no_ratio():
     loud = group(case("a", ours=1.0, base=2.0), others_busy=0.9)
     assert loud.noise_reason is not None
     assert (loud.ratio_to("base"), loud.speed, loud.ceiling_shares) == (None, None, [])
@@ -103,7 +103,7 @@ def test_peers_are_the_arms_that_are_not_the_librarys_the_baseline_first():
     assert group(case("a", ours=1.0, peer=1.0, v1=1.0, base=1.0)).peers == ["base", "peer"]
 
 
-def test_two_arms_are_held_against_each_other_where_both_were_timed():
+def test_two_arms_are_compared_in_the_cases_that_both_have():
     two = group(case("a", ours=1.0, v1=2.0), case("b", ours=1.0))
     assert [(a.median_us, b.median_us) for a, b in two.both("v1", "ours")] == [(2, 1)]
 

@@ -34,12 +34,12 @@ def test_an_eighth_of_a_dollar_is_13_cents_as_a_price():
     assert price_of(Quantity("1.25 USD/h"), Decimal(6)) == Decimal("0.13")
 
 
-def test_an_eighth_of_a_dollar_is_13_cents_a_bug():
+def test_an_eighth_of_a_dollar_is_13_cents_in_the_cost_per_bug():
     row = Row("total", "total", other=Decimal("1.25"), sessions={"a"})
     assert per_bug(row, {"a": FixedBugs(10, 0)})["per_bug"] == "0.13"
 
 
-def test_an_eighth_of_a_dollar_is_13_cents_in_a_box(base: Knowledge):
+def test_an_eighth_of_a_dollar_is_13_cents_in_status(base: Knowledge):
     more = "budget_money: 5 USD\ncosts: [{kind: ai, amount: 0.125, basis: claimed}]\n"
     path = base.session("2025-01-01-a", more)
     path.write_text(path.read_text().replace("status: complete", "status: running"))
@@ -75,7 +75,7 @@ def test_rounding_takes_the_nearest_and_of_two_the_one_away_from_zero(value: Dec
     assert half_up(Fraction(value), places) == rounded
 
 
-def test_no_digit_is_lost_before_the_one_that_is_rounded():
+def test_rounding_loses_no_digit_beforehand():
     just_below = Fraction(1, 8) - Fraction(1, 10**40)
     assert to_cent(just_below) == Decimal("0.12")
     assert half_up(Decimal(f"{10**40}.005")) == Decimal(f"{10**40}.01")
@@ -94,11 +94,11 @@ def test_an_unknown_amount_is_null():
     assert amount_json(None) is None
 
 
-def test_people_read_thousands_apart():
+def test_amounts_are_shown_with_thousands_separators():
     assert money(Decimal("1234.5"), "EUR") == "1,234.50 EUR"
 
 
-def test_nothing_below_zero_is_no_zero_below_it():
+def test_a_negative_amount_that_rounds_to_zero_has_no_sign():
     assert cents(Fraction(-1, 1000)) == "0.00"
 
 
@@ -144,7 +144,7 @@ def rounding(tree: ast.AST) -> Iterator[str]:
                 yield f"{node.lineno}: {name}"
 
 
-def test_the_search_for_rounding_finds_it():
+def test_the_search_for_rounding_finds_every_way_to_round():
     source = "round(a, 2); b.quantize(c); f'{d:.2f} {e:,.{n}f} {g:>8} {h:f}'; decimal.ROUND_UP"
     assert [found.split(": ")[1] for found in rounding(ast.parse(source))] == [
         "round()", ".quantize()", "ROUND_UP", ":.2f", ":,.f",

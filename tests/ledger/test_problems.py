@@ -66,7 +66,7 @@ def test_a_comparison_of_two_problems_has_no_verdict_and_says_why(
         assert compared.is_past(1000), "a gate that proves nothing has not passed"
 
 
-def test_two_conditions_are_both_told() -> None:
+def test_both_of_two_different_conditions_are_named() -> None:
     compared = held([timed_as("a", "a", "c1", 10.0)], [timed_as("b", "b", "c2", 10.0, torch="3")])
     assert compared.rows[0].why == "another problem; torch differs"
 
@@ -107,7 +107,7 @@ def test_a_headline_pools_no_run_of_another_problem() -> None:
     assert mean(same) == 0.5
 
 
-def test_no_speed_is_gained_by_another_problem() -> None:
+def test_runs_of_another_problem_give_no_speedup() -> None:
     def gained(*problems: str) -> float:
         runs = [
             timed_as(problem, f"r{n}", f"c{n}", us).model_copy(

@@ -52,7 +52,7 @@ def test_a_series_is_what_quiet_runs_of_a_commit_took_oldest_first() -> None:
     assert all(one.is_short for one in found)
 
 
-def test_twenty_runs_are_enough() -> None:
+def test_a_series_needs_20_runs() -> None:
     assert LEAST_RUNS == 20
     (short,), (long,) = series(daily(*[1.0] * 19)), series(daily(*[1.0] * 20))
     assert (short.is_short, long.is_short) == (True, False)
@@ -70,7 +70,7 @@ def of(us: list[float]) -> Series:
     return found
 
 
-def test_what_otava_says_is_told_of_the_run(tmp_path: Path) -> None:
+def test_a_change_point_of_otava_is_assigned_to_its_run(tmp_path: Path) -> None:
     said = (
         '{"s0": [{"time": 1, "changes": [{"index": 2, "mean_before": "4.0", "mean_after": "5.0",'
         ' "pvalue": "0.001"}]}]}'

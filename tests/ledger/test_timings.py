@@ -63,7 +63,7 @@ def test_the_chance_is_that_of_students_t(t: float, freedom: int) -> None:
     assert chance(-t * 0.01, 0.01**2, freedom) == pytest.approx(0.05, abs=1e-6)
 
 
-def test_a_spread_of_nothing_leaves_nothing_to_chance() -> None:
+def test_without_spread_any_difference_is_significant() -> None:
     assert (chance(0.1, 0.0, 5), chance(0.0, 0.0, 5)) == (0, 1)
 
 
@@ -163,7 +163,7 @@ def test_a_processor_without_a_second_run_of_a_commit_has_no_verdict() -> None:
     assert held([first], [second], others).rows[0].verdict == "slower"
 
 
-def test_cases_that_are_not_the_same_are_not_ranked() -> None:
+def test_cases_with_different_fields_get_no_verdict() -> None:
     a = [
         times(10.0, "fields"), times(10.0, "gone"), times(10.0, "wrong"),
         {**times(10.0, "refused"), "refused": "above the ceiling"},
@@ -192,7 +192,9 @@ def test_cases_that_are_not_the_same_are_not_ranked() -> None:
     [({"card": "Card X2"}, "Card"), ({"torch": "3"}, "torch"), ({"card": None}, "Card"),
      ({"protocol": "q"}, "Protocol"), ({"sm_clocks_mhz": [1500, 1500]}, "SM clock")],
 )  # fmt: skip
-def test_unlike_conditions_are_said_and_not_ranked(more: dict[str, Any], name: str) -> None:
+def test_runs_under_different_conditions_get_no_verdict_and_a_reason(
+    more: dict[str, Any], name: str
+) -> None:
     first = run("r1", "c1", times(10.0), sm_clocks_mhz=[1980, 1980])
     second = run("r2", "c2", times(20.0), **{"sm_clocks_mhz": [1980, 1980], **more})
     comparison = held([first], [second])
@@ -222,7 +224,7 @@ def test_of_a_noisy_run_there_is_neither_ratio_nor_verdict() -> None:
     assert row.why == "noisy: other processes used 50% of the cores meanwhile"
 
 
-def test_the_answer_and_the_limit() -> None:
+def test_the_first_line_counts_slower_and_faster_cases() -> None:
     names = [f"n{n}" for n in range(12)]
     first = run("r1", "c1", *(times(10.0, name) for name in names))
     taken = dict.fromkeys(names, 10.0) | {"n1": 11.0, "n2": 13.5, "n3": 7.0}
@@ -263,7 +265,9 @@ def ids(*names: str) -> list[list[str]]:
         ("20260103T000000Z-x-0002", "bbbb", ["2"], ["1"]),
     ],
 )
-def test_a_name_stands_for_runs(a: str, b: str, a_is: list[str], b_is: list[str]) -> None:
+def test_names_of_runs_commits_cards_and_arms_are_resolved(
+    a: str, b: str, a_is: list[str], b_is: list[str]
+) -> None:
     if a_is == b_is:
         with pytest.raises(UsageError, match="are the same: ours at bbbb1111, Card X1"):
             ids(a, b)
@@ -280,13 +284,13 @@ def test_a_name_stands_for_runs(a: str, b: str, a_is: list[str], b_is: list[str]
         ("best", "x2", "no quiet run of another commit was timed under the conditions of x2"),
     ],
 )
-def test_a_name_that_fits_nothing_is_said(a: str, b: str, said: str) -> None:
+def test_a_name_that_fits_nothing_is_an_error(a: str, b: str, said: str) -> None:
     with pytest.raises(NotFoundError) as raised:
         ids(a, b)
     assert said in str(raised.value)
 
 
-def test_the_best_of_many_has_been_lucky_which_is_allowed_for() -> None:
+def test_choosing_the_best_of_many_is_corrected_for() -> None:
     runs = every(
         run("r9", "last", times(10.72)),
         *(run(f"r{n}", f"c{n}", times(10.0 + n / 100)) for n in range(8)),
@@ -297,6 +301,6 @@ def test_the_best_of_many_has_been_lucky_which_is_allowed_for() -> None:
     assert compare(a._replace(tries=800), b, Spreads(runs)).rows[0].verdict == "too_noisy"
 
 
-def test_both_best_is_no_question() -> None:
+def test_comparing_best_with_best_is_refused() -> None:
     with pytest.raises(UsageError, match="both are `best`"):
         ids("best", "best")
