@@ -78,7 +78,7 @@ NO_PATHS = [
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("written", [str, AS_JSON])
-def test_paths_are_found_wherever_they_stand(path, around, written):
+def test_machine_paths_are_found_and_removed_anywhere_in_a_text(path, around, written):
     text = written(around.replace("{}", path))
     found = [one for _, one in machine_paths(text)]
     in_it = path if written is str else AS_JSON(path)[1:-1]
@@ -90,13 +90,13 @@ def test_paths_are_found_wherever_they_stand(path, around, written):
         json.loads(left)
 
 
-def test_a_drive_with_slashes_loses_what_tells_of_a_person():
+def test_a_windows_path_with_slashes_loses_its_user_name():
     assert without_machine_paths("C:/Users/Ada/kb/x.cu: error") == "C:…/x.cu: error"
 
 
 @pytest.mark.parametrize("text", NO_PATHS)
 @pytest.mark.parametrize("written", [str, AS_JSON])
-def test_what_is_no_path_of_a_machine(text, written):
+def test_text_that_is_no_machine_path_is_left_alone(text, written):
     assert list(machine_paths(written(text))) == []
     assert without_machine_paths(written(text)) == written(text)
 
@@ -116,6 +116,6 @@ def test_what_is_no_path_of_a_machine(text, written):
         ('"a\\n/home/ada/kb/x.h"', '"a\\nx.h"'),
     ],
 )
-def test_what_stands_for_a_path(text, shown):
+def test_known_folders_are_replaced_by_their_names(text, shown):
     folders = {"/home/ada": "$HOME", "/home/ada/kb": "", "/home/ada/env": "$PYTHON"}
     assert without_machine_paths(text, folders) == shown
