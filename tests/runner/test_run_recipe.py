@@ -57,7 +57,7 @@ def test_second_kernel_is_attached_by_its_folder_alone(second_kernel_base, kbtoo
     )
 
 
-def test_a_peer_that_is_wrong_is_no_peer(second_kernel_base, kbtool):
+def test_a_peer_with_a_wrong_output_does_not_count(second_kernel_base, kbtool):
     harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
     harness.write_text(harness.read_text().replace('alpha=inputs["a"], out', "alpha=1, out"))
     done = kbtool("run-recipe", "add", root=second_kernel_base)
@@ -167,7 +167,7 @@ def test_a_crash_in_the_kernel_is_a_finding(second_kernel_base, kbtool):
     assert "SIGSEGV" in done.err
 
 
-def test_a_compile_error_is_told_with_the_pattern_that_knows_it(second_kernel_base, kbtool):
+def test_a_compile_error_is_shown_with_the_matching_pattern(second_kernel_base, kbtool):
     kernel = second_kernel_base / "kernels" / "scaled_add" / "scaled_add.cpp"
     kernel.write_text(kernel.read_text().replace("a * x[i]", "b * x[i]"))
     done = kbtool("run-recipe", "add", root=second_kernel_base)
@@ -231,7 +231,7 @@ def test_usage_errors_are_told_before_anything_is_written(
     assert list(second_kernel_base.glob("sessions/*")) == []
 
 
-def test_a_recipe_that_leaves_the_tree_is_refused(second_kernel_base, kbtool):
+def test_a_recipe_with_a_path_outside_the_knowledge_base_is_refused(second_kernel_base, kbtool):
     pattern = second_kernel_base / "patterns" / "P01.yaml"
     pattern.write_text(pattern.read_text().replace("kind: command,", "kind: command, cwd: ../..,"))
     done = kbtool("run-recipe", "shell", root=second_kernel_base)
@@ -290,7 +290,7 @@ def test_a_kill_leaves_a_journal_that_becomes_a_record(second_kernel_base, kbtoo
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_what_a_step_found_before_it_was_cut_short_is_kept(second_kernel_base, kbtool, number):
+def test_results_of_an_interrupted_step_are_kept(second_kernel_base, kbtool, number):
     harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
     busy = second_kernel_base / ".kbtool" / "busy"
     busy.touch()

@@ -67,7 +67,7 @@ def attached(second_kernel_base: Path) -> Attached:
     return Attached(second_kernel_base)
 
 
-def test_a_run_says_what_took_part(attached, started_kbtool):
+def test_a_run_records_the_hash_of_each_file_that_took_part(attached, started_kbtool):
     attached.edit(
         "harness.py",
         ("import torch\n", "import torch\nopen(__file__.replace('.py', '.json')).read()\n"),
@@ -96,7 +96,7 @@ ANY_BOUND = "def error_scale(inputs):\n    return {'out': 1e9}\n\n\n"
         ("bounds.json", "1", "9"),
     ],
 )
-def test_a_run_cut_short_goes_on_only_with_the_problem_that_it_began_with(
+def test_an_interrupted_run_resumes_only_with_unchanged_problem_files(
     attached, kbtool, tmp_path, file, old, new
 ):
     """A wrong kernel passed once: its validation timed out, its bound was raised, and resumed."""
@@ -128,7 +128,7 @@ def test_a_run_cut_short_goes_on_only_with_the_problem_that_it_began_with(
 
 
 @pytest.mark.parametrize("caught", [False, True])
-def test_a_kernel_in_python_is_not_exchanged_after_validation(attached, started_kbtool, caught):
+def test_a_python_kernel_edited_after_validation_is_refused(attached, started_kbtool, caught):
     """Also where the harness hides the error."""
     (attached.folder / "fast.py").write_text(FAST)
     attached.load(HIDDEN_IMPORT if caught else "import fast\n")
@@ -145,7 +145,7 @@ def test_a_kernel_in_python_is_not_exchanged_after_validation(attached, started_
 
 
 @pytest.mark.parametrize("caught", [False, True])
-def test_code_that_is_loaded_only_to_be_timed_is_refused(attached, started_kbtool, caught):
+def test_code_loaded_only_for_the_benchmark_is_refused(attached, started_kbtool, caught):
     (attached.folder / "fast.py").write_text(FAST)
     attached.load("")
     load = textwrap.indent(HIDDEN_IMPORT if caught else "import fast\n", "    ")
@@ -158,7 +158,7 @@ def test_code_that_is_loaded_only_to_be_timed_is_refused(attached, started_kbtoo
     assert unread in benchmark.message
 
 
-def test_byte_code_of_a_module_that_was_edited_does_not_run(attached, started_kbtool):
+def test_stale_byte_code_of_an_edited_module_does_not_run(attached, started_kbtool):
     """An edit of the same size, with the time of the old file, goes unseen by Python's cache."""
     fast = attached.folder / "fast.py"
     fast.write_text(FAST)
@@ -217,7 +217,7 @@ def test_a_linked_library_is_part_of_what_is_measured(attached, started_kbtool, 
     assert key() != before
 
 
-def test_a_run_of_before_identities_is_not_resumed(attached, kbtool, tmp_path):
+def test_a_run_without_recorded_hashes_is_not_resumed(attached, kbtool, tmp_path):
     attached.edit("harness.py", ("def make_inputs(", "def makes_inputs("))
     kbtool("run-recipe", "add", root=attached.root)
     (path,) = attached.root.glob("sessions/*/runs/*.json")
