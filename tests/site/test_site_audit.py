@@ -85,6 +85,6 @@ claims:
     assert "Rests on" not in other
 
 
-def test_nothing_claimed(base: Knowledge) -> None:
+def test_without_claims_the_page_says_so(base: Knowledge) -> None:
     base.session()
     assert "No record makes a claim yet" in pages(Index(KnowledgeBase(base.root)))[at.AUDIT]

@@ -73,7 +73,7 @@ def test_every_meeting_leads_to_the_others_above_the_edits(root):
     assert "{#recurrences}" not in bug_page(index, FIRST, "odd_.x")
 
 
-def test_two_recurrences_of_one_bug_are_meetings_of_one_fault(root):
+def test_two_recurrences_of_one_bug_belong_to_one_fault(root):
     change(root, FIRST, bugs=[named("a")], fixes=[], unknown={})
     change(root, SECOND, bugs=[named("b", recurrence_of=f"{FIRST}#bugs.a")], fixes=[], unknown={})
     change(root, LAST, bugs=[named("c", recurrence_of=f"{FIRST}#bugs.a")], fixes=[], unknown={})

@@ -90,7 +90,7 @@ def test_search_works_without_a_server(plain_site: Site) -> None:
     assert "words about objective" in index
 
 
-def test_titles_of_the_search_are_words(site: Site) -> None:
+def test_titles_in_the_search_index_have_no_markup(site: Site) -> None:
     index = json.loads((site.out / "search" / "search_index.json").read_text(encoding="utf-8"))
     assert [doc["title"] for doc in index["docs"] if "<" in doc["title"]] == []
 
@@ -106,7 +106,7 @@ def test_a_missing_page_leads_back_from_below_the_path_of_the_site(tmp_path: Pat
     assert {"/kb/index.html", "/kb/patterns/index.html", "/kb/bugs/index.html"} <= set(page.links)
 
 
-def test_backlinks_both_ways(plain_site: Site) -> None:
+def test_bugs_and_sessions_link_to_each_other(plain_site: Site) -> None:
     first, second = trees.session_id(0), trees.session_id(1)
     bug = f"bugs/{first}/nan.html"
     assert f"../../sessions/{first}.html#bugs.nan" in plain_site.pages[bug].links
@@ -140,7 +140,7 @@ def test_every_reference_of_a_claim_leads_to_its_item(real_site: Site) -> None:
     assert nowhere == []
 
 
-def test_an_attack_is_text(hostile_site: Site) -> None:
+def test_html_in_a_record_is_escaped(hostile_site: Site) -> None:
     base = KnowledgeBase(hostile_site.root)
     assert not base.findings
     for path, page in hostile_site.pages.items():
@@ -159,7 +159,7 @@ def test_an_attack_is_text(hostile_site: Site) -> None:
     assert "{{ 7*7 }}" in shown and "49" not in hostile_site.pages["index.html"].text
 
 
-def test_an_attack_is_text_outside_the_article_too(hostile_site: Site) -> None:
+def test_html_in_a_record_is_escaped_in_titles_and_navigation(hostile_site: Site) -> None:
     """Titles and tables of contents pass through templates that escape nothing."""
     for path in hostile_site.out.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
@@ -170,7 +170,7 @@ def test_an_attack_is_text_outside_the_article_too(hostile_site: Site) -> None:
         assert "<b>" not in head
 
 
-def test_the_empty_site_says_why(empty_site: Site) -> None:
+def test_pages_of_an_empty_site_say_what_is_missing(empty_site: Site) -> None:
     for page, words in {
         "index.html": "No recipe was run",
         "sessions/index.html": "no sessions yet",

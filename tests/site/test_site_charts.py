@@ -65,7 +65,7 @@ def heights(values: list[float]) -> list[float]:
 
 
 @pytest.mark.parametrize("values", [[11.93, 11.88], [1.327, 1.333], [-2.0, -2.01], [5, 5]])
-def test_what_repeats_to_within_noise_is_flat(values: list[float]) -> None:
+def test_values_that_differ_within_noise_are_drawn_flat(values: list[float]) -> None:
     first, last = heights(values)
     assert abs(first - last) < 1.5 and abs((first + last) / 2 - SPARK_HEIGHT / 2) < 1
 
@@ -230,7 +230,7 @@ def test_a_ceiling_far_off_is_an_arrow_at_the_edge() -> None:
     assert {"ceiling 4", "ceiling 0.01"} <= set(titles(svg))
 
 
-def test_no_rows_no_chart() -> None:
+def test_without_values_there_is_no_chart() -> None:
     assert rows("t", Axis("x"), ["a"], [Row("one", {})]) == ""
     assert rows("t", Axis("x", "log10"), ["a"], [Row("one", {"a": Mark(0, "none")})]) == ""
 
@@ -261,7 +261,7 @@ def test_names_in_charts_are_text(text: str) -> None:
         (r"\text{a < b}", "&#60;"),
     ],
 )
-def test_tex_is_mathml(tex: str, wanted: str) -> None:
+def test_tex_is_rendered_as_mathml(tex: str, wanted: str) -> None:
     made = formula(tex, display=False)
     assert made.startswith("<math") and wanted in made
 
@@ -288,7 +288,7 @@ def test_a_formula_has_only_harmless_elements(text: str) -> None:
         assert not set(given_attributes) & {"href", "style", "class", "src"}
 
 
-def test_dollars_of_money_are_no_formula() -> None:
+def test_dollar_amounts_are_not_read_as_formulas() -> None:
     from kbtool.site.text.prose import rendered
 
     page = render(rendered("It cost $5 and then $6; $x_1$ is a formula.", "n", 3))

@@ -98,7 +98,7 @@ def test_the_clock_of_a_card_is_a_condition(
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_the_host_weighs_where_it_is_what_was_timed(tmp_path: Path, device: str) -> None:
+def test_host_conditions_count_only_in_cpu_benchmarks(tmp_path: Path, device: str) -> None:
     root = trees.make(tmp_path / "kb")
     path = root / "sessions" / trees.session_id(1) / "runs" / "two.json"
     record = json.loads(path.read_text())
@@ -138,7 +138,7 @@ def test_every_benchmark_of_a_run_counts(tmp_path: Path) -> None:
     assert [case["set"] for case in data["cases"]] == [None, None, "second", None]
 
 
-def test_an_attack_stays_inside_its_strings(tmp_path: Path) -> None:
+def test_html_in_the_compare_data_is_escaped(tmp_path: Path) -> None:
     for script in compare.scripts(base(tmp_path, trees.attack)).values():
         assert b"<" not in script
         _, value = called(script)

@@ -101,7 +101,7 @@ def test_names_that_begin_alike_are_told_apart_by_their_ends():
     ]  # fmt: skip
 
 
-def test_names_that_lie_flat_leave_no_empty_foot():
+def test_horizontal_labels_leave_no_empty_space_below():
     def foot(label):
         svg = drawn(stacked("t", [Bar(label * n, {"gpu": Decimal(1)}) for n in (1, 1)], "USD"))
         return float(svg.get("viewBox").split()[3]) - max(
@@ -133,13 +133,13 @@ def test_the_sum_so_far_is_dashed_where_nothing_is_known():
     assert "nothing known" not in [one.text for one in every.iter("text")]
 
 
-def test_what_is_not_known_is_a_mark_and_no_bar_of_nothing():
+def test_an_unknown_cost_is_drawn_as_a_mark_and_not_as_zero():
     svg = drawn(stacked("t", [Bar("a", {}, "gpu in 1"), Bar("b", {"ai": Decimal(1)})], "USD"))
     titles = [one.text for one in svg.iter("title")]
     assert titles == ["a: not known: gpu in 1", "b: ai 1.00 USD"]
 
 
-def test_an_attack_in_a_label_is_text():
+def test_html_in_a_chart_label_is_escaped():
     chart = stacked(attack("t"), [Bar(attack("l"), {"gpu": Decimal(1)})], "USD")
     assert {one.tag for one in drawn(chart).iter()} <= {
         "svg", "line", "text", "rect", "title", "circle", "polyline",
@@ -153,7 +153,7 @@ def page(root: Path, ledger: dict | None = None) -> str:
     return costs.page(Index(KnowledgeBase(root)))
 
 
-def test_the_page_of_costs_draws_its_tables_and_shows_the_boxes(tmp_path):
+def test_the_page_of_costs_has_charts_and_budgets(tmp_path):
     root = trees.make(tmp_path / "base")
     for path in (root / "sessions").glob("*/session.yaml"):
         text = path.read_text().replace('"duration"', '"budget_time": "50 min", "duration"', 1)

@@ -28,7 +28,7 @@ def sections(*names: str, level: int = 2) -> str:
 HEAVY = f"{FRONT}# A {{#title}}\n\nintro, [c](#c)\n\n{sections('b', 'c', 'd', 'e')}\n"
 
 
-def test_a_light_page_stays_as_it_is() -> None:
+def test_a_small_page_is_not_split() -> None:
     pages = {"a.md": "# A\n\n## B {#b}\n\ntext [b](#b)\n", "c.md": "# C\n\n[b](a.md#b)\n"}
     assert divided(pages) == pages
 
@@ -86,7 +86,7 @@ def test_the_name_of_a_part_is_no_longer_than_one_can_read() -> None:
     assert f"## {long} {{#d}}" in made["a~d.md"]
 
 
-def test_what_goes_on_says_so() -> None:
+def test_continued_sections_are_titled_continued() -> None:
     made = divided({"a.md": f"# A\n\n## B {{#b}}\n\n{table(600)}\n\n### C {{#c}}\n\n{table(300)}"})
     named = [title.removeprefix("A: ") for title in titles(made)]
     assert named[:4] == ["A", "B, continued", "B, continued (2)", "B, continued (3)"]
@@ -192,7 +192,7 @@ def test_a_chart_before_a_table_that_is_cut_is_on_the_first_part_alone() -> None
     assert all(text.count("<summary>Rows</summary>") == 1 for text in made.values())
 
 
-def test_a_drawing_weighs_and_a_chart_does_not() -> None:
+def test_a_drawing_counts_towards_the_size_and_a_chart_does_not() -> None:
     drawing = f'<svg role="img">{"x" * 500}</svg>'
     assert weight(drawing) > 500
     assert weight(f'<div class="kb-chart" tabindex="0">{drawing}</div>') < 100
@@ -203,7 +203,7 @@ def test_coloured_code_weighs_several_times_its_text() -> None:
     assert weight(f"```python\n{code}```") > 5 * len(code) > 2 * weight(f"```text\n{code}```")
 
 
-def test_what_is_no_heading_is_no_place_to_cut() -> None:
+def test_code_that_looks_like_a_heading_is_no_place_to_split() -> None:
     code = "```sh\n## no heading\n" + "echo word word word\n" * 2_000 + "```"
     assert list(divided({"a.md": f"# A\n\n{code}\n"})) == ["a.md"]
 
@@ -216,7 +216,7 @@ def test_a_page_may_say_itself_where_it_may_be_cut() -> None:
     assert not any("<!--" in text for text in made.values())
 
 
-def test_a_last_part_of_little_stays_where_it_is() -> None:
+def test_a_short_last_section_is_not_split_off() -> None:
     little = HEAVY.partition("## D")[0] + "## D {#d}\n\nlittle\n\n## E {#e}\n\nlittle\n"
     assert weight(little) < BUDGET
     assert list(divided({"a.md": little.replace("b begins", "word " * 770)})) == ["a.md"]

@@ -72,14 +72,14 @@ def read(page: Page) -> str:
 
 
 @given(TEXT)
-def test_a_line_is_text(text: str) -> None:
+def test_inline_text_is_escaped(text: str) -> None:
     page = render(f"before {escape.inline(text)} after")
     assert tags(page) == ["p"]
     assert read(page) == " ".join(f"before {shown(text)} after".split())
 
 
 @given(TEXT)
-def test_a_line_opens_no_block(text: str) -> None:
+def test_inline_text_opens_no_markdown_block(text: str) -> None:
     page = render(escape.inline(text))
     assert tags(page) == (["p"] if shown(text) else [])
     assert read(page) == shown(text)
@@ -113,7 +113,7 @@ def test_a_link_keeps_its_target(text: str) -> None:
 
 
 @given(TEXT)
-def test_lists_cards_boxes_and_code(text: str) -> None:
+def test_text_is_escaped_in_lists_cards_boxes_and_code(text: str) -> None:
     line = escape.inline(text)
     assert tags(render(markup.bullets([f"x {line}"]))) == ["ul", "li"]
     page = render(markup.facts([("Status", f"x {line}")]))
@@ -178,7 +178,7 @@ def _harmless(page: Page) -> None:
     assert not page.resources
 
 
-def test_prose_is_markdown_without_its_teeth() -> None:
+def test_prose_keeps_markdown_and_drops_scripts_and_remote_images() -> None:
     page = render(
         rendered(
             "---\ntitle: x\n---\n# One\n\ntext **bold** <b onclick=x>raw</b>\n\n## Two {: .x }\n\n"

@@ -23,7 +23,7 @@ from kbtool.steps.profile.page import page as profiled
 @pytest.mark.parametrize(
     ("count", "shown"), [(0, "0 cases"), (1, "1 case"), (2, "2 cases"), (1200, "1,200 cases")]
 )
-def test_one_is_singular(count: int, shown: str) -> None:
+def test_a_count_of_one_is_singular(count: int, shown: str) -> None:
     assert many(count, "case") == shown
 
 
@@ -46,7 +46,7 @@ def test_a_moment_has_its_zone_where_it_is_known() -> None:
 
 
 @given(st.text())
-def test_words_are_left_as_they_are(text: str) -> None:
+def test_text_without_figures_is_unchanged(text: str) -> None:
     assert figure(text) == text
 
 

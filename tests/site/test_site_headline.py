@@ -89,7 +89,7 @@ def test_both_pages_tell_the_real_runs_by_the_rule() -> None:
     assert all(cells in expected for cells in shown)
 
 
-def test_the_two_runs_that_home_told_apart_are_one_headline() -> None:
+def test_two_runs_of_one_commit_give_one_headline_by_dtype() -> None:
     """The page said 2.98 × the best peer: from one of two runs, and from both dtypes."""
     index = Index(KnowledgeBase(REPOSITORY))
     kernel = index.kernels["split_k_attention"]

@@ -119,7 +119,7 @@ def test_a_result_of_a_run_that_was_cut_short_says_so(root):
     assert ">interrupted</span> <small>16 more not reached</small>" in row[-1]
 
 
-def test_home_says_first_what_it_is_and_where_to_start(root):
+def test_home_begins_with_what_it_is_and_where_the_work_stands(root):
     made = home_page(root)
     title, about, *_ = made.split("\n\n")
     assert title.startswith("# ") and "work on GPU kernels" in about
@@ -139,7 +139,7 @@ def test_the_work_stands_where_it_was_begun_last(root):
     assert all(f"sessions/{trees.session_id(number)}.md" in made[number] for number in made)
 
 
-def test_another_case_is_another_result(root):
+def test_a_changed_case_starts_a_new_history(root):
     steps = copy.deepcopy(template(root)["steps"])
     benchmark = next(step for step in steps if step["id"] == "time")["result"]
     benchmark["cases"][0]["name"] = "another"
@@ -159,7 +159,7 @@ def test_a_figure_leads_to_its_place_and_is_what_the_index_counts(root):
     assert f"[**{is_open}**](bugs/index.md)" in made
 
 
-def test_an_empty_notebook_says_why_there_is_nothing(tmp_path):
+def test_an_empty_knowledge_base_says_what_is_missing(tmp_path):
     made = home_page(trees.empty(tmp_path / "kb"))
     for name, why in (
         ("results", "No data because no run"), ("runs", "No recipe was run"),
@@ -321,7 +321,7 @@ def test_a_bug_leads_to_its_source_and_a_run_to_the_edit(root):
     assert "/nan.md#mutants.put-back)" in unescape(run.page(index, attempts))
 
 
-def test_an_edit_that_a_bug_has_no_more_leads_nowhere(root):
+def test_a_mutant_that_its_bug_no_longer_has_is_no_link(root):
     path = root / "sessions" / trees.session_id(1) / "session.yaml"
     record = json.loads(path.read_text())
     record["bugs"][0]["mutants"][0]["id"] = "put-otherwise"
@@ -346,7 +346,7 @@ def newest(root):
     return run.page(index, next(iter(index.runs.values())))
 
 
-def test_a_probe_that_misses_nothing_takes_no_section(root):
+def test_an_environment_step_without_missing_tools_has_no_section(root):
     steps = copy.deepcopy(template(root)["steps"])
     assert "{#step-1}" in newest(root)
     steps[0]["result"]["missing"] = []
@@ -402,7 +402,7 @@ def test_how_it_was_timed_stands_before_the_charts_of_which_each_set_has_one(roo
     assert made.index("**one**") < made.index("kb-plot") < made.index("**two**")
 
 
-def test_what_a_case_comes_to_stands_before_the_times_of_the_others(root):
+def test_summary_columns_come_before_the_times_of_other_arms(root):
     steps = copy.deepcopy(template(root)["steps"])
     cases = next(step for step in steps if step["id"] == "time")["result"]["cases"]
     cases[0]["workspace_bytes"] = {"words about ours": 0}

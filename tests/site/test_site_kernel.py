@@ -212,7 +212,7 @@ def test_history_joins_runs_of_the_same_cases_and_links_them(page: str) -> None:
     assert "one run timed it so far" in cpu
 
 
-def test_the_ladder_has_what_each_variant_is_worth(page: str) -> None:
+def test_the_table_of_variants_has_the_speedup_of_each(page: str) -> None:
     ladder = sections(page)["ladder"]
     vector = next(line for line in ladder.splitlines() if line.startswith("| <code>vector"))
     # 10/5 and 20/5: geometric mean 2.83.
@@ -288,7 +288,7 @@ def test_each_source_has_a_page_with_lines_that_can_be_linked(tmp_path: Path) ->
 
 
 @given(TEXT)
-def test_a_source_is_text(text: str) -> None:
+def test_a_source_file_is_escaped(text: str) -> None:
     for name in ("a.cpp", "a.py", "a.yaml", "a.unheard-of"):
         shown = fragment(source.numbered(name, text))
         assert {tag for tag, _ in shown.elements} <= {"div", "pre", "a", "b", "i"}
@@ -323,7 +323,7 @@ def test_no_file_outside_the_kernel_is_read(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["../x.h", "a b.h", "é.h", "x" * 200, "/x", "a/../b", "index", ""])
-def test_the_address_of_an_odd_path_is_plain(path: str) -> None:
+def test_the_page_of_a_source_with_an_odd_path_has_a_plain_address(path: str) -> None:
     page = at.source_page("copy", path)
     assert re.fullmatch(r"kernels/copy/src/[A-Za-z0-9._-]+\.md", page)
     assert at.is_source_page(page) and not at.is_source_page(at.kernel_page("copy"))
@@ -380,7 +380,7 @@ def test_the_date_of_a_run_is_not_cut_into_lines(tmp_path: Path) -> None:
     assert re.search(r'\| <span class="kb-nowrap">\[[-\d]+ [\d:]+ UTC\]\([^)]*\)</span> \|', page)
 
 
-def test_a_number_is_no_other_thing_to_run(tmp_path: Path) -> None:
+def test_numeric_parameters_do_not_split_the_history(tmp_path: Path) -> None:
     root = trees.make(tmp_path / "first", sessions=1)
     base = KnowledgeBase(root)
     (pattern, recipe) = base.recipes()["copy"]

@@ -35,7 +35,7 @@ def test_columns_beyond_what_the_styles_know_keep_theirs() -> None:
     assert f'{COLUMNS - 1} {COLUMNS}">' in made
 
 
-def test_a_cell_with_more_to_say_keeps_it() -> None:
+def test_a_cell_with_a_class_of_its_own_keeps_it() -> None:
     assert '<td class="x">1' in lean(table('<td class="x">1</td>'))
 
 
@@ -53,11 +53,11 @@ def test_a_cell_with_more_to_say_keeps_it() -> None:
         ("<svg><text>a  b</text></svg>", "<svg><text>a  b</text></svg>"),
     ],
 )  # fmt: skip
-def test_what_goes_and_what_stays(given: str, made: str) -> None:
+def test_redundant_attributes_of_tables_are_removed(given: str, made: str) -> None:
     assert lean(given) == made
 
 
-def test_words_and_links_are_the_same() -> None:
+def test_lean_keeps_text_links_and_anchors() -> None:
     given = table('<td><a href="a&#46;html#x">one</a> two</td>\n<td id="y">three</td>')
     before, after = fragment(given), fragment(lean(given))
     assert after.text.split() == before.text.split()

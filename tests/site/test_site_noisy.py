@@ -54,7 +54,7 @@ def root(tmp_path: Path) -> Path:
     return trees.make(tmp_path / "kb")
 
 
-def test_one_function_says_what_proves_nothing() -> None:
+def test_noise_reason_is_given_for_noisy_runs_only() -> None:
     quiet, loud = bench(NEW), bench(noisy(NEW))
     assert noise_reason(quiet) is None and noise_reason(loud) == WHY
     assert share_of_ceiling(quiet, quiet.cases[0]) == pytest.approx(0.6)
@@ -90,7 +90,7 @@ def test_home_tells_no_ratio_where_every_run_was_noisy(root: Path) -> None:
     assert "a newer one" not in part(home_page(root), "results")
 
 
-def test_a_quiet_run_alone_has_no_course_of_noisy_ones(root: Path) -> None:
+def test_a_single_quiet_run_has_no_history_of_noisy_ones(root: Path) -> None:
     put_run(root, 1, steps=busy(slower(template(root), 41)))
     header, row = results_of(root)
     told = dict(zip(header, row, strict=True))
@@ -219,7 +219,7 @@ def test_the_data_of_compare_say_which_case_was_noisy(root: Path) -> None:
     assert [", noisy;" in line for line in lines] == [True, False]
 
 
-def test_one_noisy_benchmark_of_a_run_does_not_silence_the_other(root: Path) -> None:
+def test_a_quiet_benchmark_counts_beside_a_noisy_one_of_the_same_run(root: Path) -> None:
     steps = copy.deepcopy(template(root)["steps"])
     (timed,) = (step for step in steps if step["id"] == "time")
     again = {**busy([timed])[0], "id": "again"}
@@ -232,7 +232,7 @@ def test_one_noisy_benchmark_of_a_run_does_not_silence_the_other(root: Path) -> 
     assert [case["noise"] for case in data["cases"]] == [None, None, WHY, WHY]
 
 
-def test_no_page_asks_the_record_itself() -> None:
+def test_pages_judge_noise_by_noise_reason_alone() -> None:
     """A ratio made past ``figures.noise_reason`` is how a noisy one came to be told."""
     package = Path(compare.__file__).parents[2]
     pages = [path for part in ("site", "markdown") for path in (package / part).rglob("*.py")]

@@ -25,7 +25,7 @@ def solving(problem: str, record: dict[str, Any]) -> dict[str, Any]:
     return {**copy.deepcopy(record), "identity": identity(problem)}
 
 
-def test_the_course_at_home_is_of_one_problem(tmp_path: Path) -> None:
+def test_the_history_on_the_home_page_is_of_one_problem(tmp_path: Path) -> None:
     root = trees.make(tmp_path / "kb")
     for number, problem in enumerate("abb", 1):
         steps = slower(template(root), number + 1)

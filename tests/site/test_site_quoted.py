@@ -51,7 +51,7 @@ def test_a_figure_leads_to_the_place_in_a_session(index):
 
 
 @pytest.mark.parametrize("target", ["20250101T090000Z-gone#a", "2025-01-01-gone#a", "#a", "a"])
-def test_a_figure_that_leads_nowhere_is_text(index, target):
+def test_a_figure_link_without_target_becomes_text(index, target):
     assert place(index, target, None) is None
     assert document(index, f"It takes [5 ms](figure:{target}).", "guide/a.md") == "It takes 5 ms."
 
@@ -66,11 +66,11 @@ def test_the_text_of_a_record_is_escaped_around_its_figures(index):
     assert paragraphs(index, f"a\n\n{text}", "P01", "patterns/P01.md") == f"a\n\n{shown}"
 
 
-def test_elsewhere_the_figure_alone_is_shown():
+def test_inline_text_shows_the_figure_without_link():
     assert inline("takes [5 ms](figure:R#a), so") == inline("takes 5 ms, so")
 
 
-def test_a_hand_written_page(index):
+def test_figure_links_in_a_guide_page_lead_to_the_record(index):
     first = session_id(0)
     text = (
         f"[5 ms][a] and\n\n```md\n[6 ms](figure:{first}#x)\n```\n\n[a]: <figure:{first}#evidence>\n"
@@ -80,7 +80,7 @@ def test_a_hand_written_page(index):
     )
 
 
-def test_every_kind_of_page(tmp_path: Path):
+def test_figure_links_work_on_every_kind_of_page(tmp_path: Path):
     root = trees.make(tmp_path)
     first = session_id(0)
     link = f"[5 ms](figure:{first}#evidence.P01)"

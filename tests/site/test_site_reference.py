@@ -85,7 +85,7 @@ def test_the_pages_say_where_each_kind_stands(plain_site: Site) -> None:
     assert {"../index.json", "../feed.xml", "../llms.txt"} <= set(page.links)
 
 
-def test_types_in_words(tmp_path: Path) -> None:
+def test_field_types_are_described_in_words(tmp_path: Path) -> None:
     made = reference.PAGES.make(Source(Index(KnowledgeBase(tmp_path))))
     pages = {page.path: page.text() for page in made}
     session = pages["guide/schema/session.md"]

@@ -96,7 +96,7 @@ def test_this_month_is_counted_from_the_day_given(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["index", "x" * 300, "a.md", "0"])
-def test_odd_ids_have_pages_of_their_own(root: Path, name: str) -> None:
+def test_ids_that_are_no_file_names_have_pages_of_their_own(root: Path, name: str) -> None:
     change(
         root, claims=[], fixes=[], unknown={"costs.ai.amount": "nobody asked"},
         bugs=[{"id": name, "title": "x", "status": "open", "source": "log:1"}],
@@ -140,7 +140,7 @@ def test_the_command_builds_and_says_where(
     assert run(["site", "build"]) == 0  # over its own site
 
 
-def test_a_folder_that_is_no_site_is_left_alone(root: Path, tmp_path: Path) -> None:
+def test_build_refuses_to_overwrite_a_folder_that_is_no_site(root: Path, tmp_path: Path) -> None:
     out = tmp_path / "precious"
     out.mkdir()
     (out / "work.txt").write_text("x")
@@ -259,7 +259,7 @@ def wait_for(url: str, words: str, limit: float) -> float | None:
     return None
 
 
-def test_what_became_of_a_bug(root: Path) -> None:
+def test_the_status_of_a_bug_follows_its_fixes_and_recurrences(root: Path) -> None:
     """The last fix mends it at every meeting, unless no test confirmed it; met again, the newest
     meeting speaks."""
     first, second = trees.session_id(0), trees.session_id(1)
