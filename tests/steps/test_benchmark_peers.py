@@ -87,7 +87,7 @@ def test_a_peer_that_kills_its_process_is_left_out_of_that_case(second_kernel_ba
     assert "of all that follow" in step.result.protocol
 
 
-def test_a_peer_that_goes_on_killing_is_left_out_of_the_rest(second_kernel_base, kbtool):
+def test_a_peer_that_kills_its_process_again_is_left_out_of_the_rest(second_kernel_base, kbtool):
     sizes = "(1000000, 1000002, 1000003)"
     step = benchmark_step(second_kernel_base, kbtool, "_die", sizes=sizes)
     assert step.result is not None
@@ -161,9 +161,7 @@ def test_a_kernel_that_is_timed_otherwise_than_it_is_validated_is_refused(
     ("name", "value", "told"),
     [("peers", "nope", "no peer 'nope'; it has torch"), ("threads", "1000", "1000 threads are")],
 )
-def test_a_usage_that_no_run_could_meet_is_told_by_the_dry_run(
-    second_kernel_base, capsys, name, value, told
-):
+def test_a_dry_run_refuses_impossible_parameters(second_kernel_base, capsys, name, value, told):
     recipes = second_kernel_base / "patterns" / "P01.yaml"
     text = recipes.read_text().replace("threads: 1}", 'threads: "${threads}", peers: "${peers}"}')
     more = (
@@ -233,7 +231,7 @@ def test_another_process_goes_on_after_the_cases_that_are_done(tmp_path, monkeyp
         (["quick"], Outcome("timeout", "stopped after 60 s")),
     ],
 )
-def test_what_no_peer_did_ends_the_step(tmp_path, monkeypatch, events, outcome):
+def test_a_failure_that_no_peer_caused_ends_the_step(tmp_path, monkeypatch, events, outcome):
     assert time_with(Worker((events, outcome)), tmp_path, monkeypatch) == (None, outcome)
 
 
@@ -246,7 +244,9 @@ def test_what_no_peer_did_ends_the_step(tmp_path, monkeypatch, events, outcome):
          "ended with status 1: a lost context"),
     ],
 )  # fmt: skip
-def test_however_a_peer_ends_the_process_it_is_told(tmp_path, monkeypatch, outcome, reason):
+def test_the_reason_why_a_peer_ended_the_process_is_recorded(
+    tmp_path, monkeypatch, outcome, reason
+):
     worker = Worker((["quick"], outcome), ([None], None))
     assert time_with(worker, tmp_path, monkeypatch) == ("measured", None)
     assert worker.asked[1]["left_out"][1] == {"quick": reason}

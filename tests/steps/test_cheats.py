@@ -103,7 +103,7 @@ def test_each_edit_is_run_through_all_gates(base):
         ({"honest": "true", "survives": "so"}, "survives is for attacks"),
     ],
 )
-def test_check_says_what_is_wrong_with_a_catalogue(base, capsys, edit, told):
+def test_a_wrong_entry_of_the_catalogue_is_a_finding_of_check(base, capsys, edit, told):
     catalogue(base, {**EDITS[0], **edit})
     assert kbtool(["--root", str(base), "check"]) == 1
     said = " ".join(capsys.readouterr().out.split())
@@ -111,7 +111,7 @@ def test_check_says_what_is_wrong_with_a_catalogue(base, capsys, edit, told):
     assert told in said
 
 
-def test_an_id_stands_once(base):
+def test_a_duplicate_id_is_refused(base):
     cheat = Cheat(id="a", about="b", file="c", find="d", put="e")
     with pytest.raises(ValueError, match="two cheats are called 'a'"):
         Catalogue(cheats=[cheat, cheat])
@@ -135,5 +135,5 @@ def one(verdict: str, **fields) -> CheatResult:
         (one("not-judged"), "not judged"),
     ],
 )
-def test_what_is_a_finding(result, finding):
+def test_an_accepted_cheat_and_a_refused_honest_variant_are_findings(result, finding):
     assert result.finding == finding

@@ -95,7 +95,7 @@ def program(folder: Path, name: str, code: str) -> Path:
 # ---- under another program ----
 
 
-def test_a_worker_under_another_program_is_told_and_tells_all_the_same(context, tmp_path):
+def test_a_worker_started_by_another_program_reports_its_events(context, tmp_path):
     under = program(tmp_path, "watch", "print('watching', flush=True); code = run(); print('done')")
     lines: list[str] = []
     seen: list[str] = []
@@ -185,13 +185,13 @@ def test_counters_that_are_forbidden_are_told_with_the_way_to_allow_them(context
     assert "run kbtool as root" in outcome.message
 
 
-def test_a_call_without_a_kernel_is_told(context, ncu):
+def test_a_call_that_launches_no_kernel_is_unavailable(context, ncu):
     ncu(["==WARNING== No kernels were profiled."])
     outcome = KINDS["profile"].run(step(**PROFILE), context)
     assert (outcome.status, outcome.message) == ("unavailable", "ncu saw no kernel in one")
 
 
-def test_an_arm_that_is_none_fails_with_what_there_is(context, ncu):
+def test_an_unknown_arm_fails_and_lists_the_arms(context, ncu):
     ncu([], {"event": "failed", "message": "one: no arm 'x' takes this case; there is torch"})
     outcome = KINDS["profile"].run(step(**PROFILE, arm="x"), context)
     assert (outcome.status, outcome.message) == (
@@ -208,7 +208,7 @@ def test_nothing_is_profiled_that_did_not_pass_validation(context, ncu):
 
 @pytest.mark.parametrize("context", ["cpu"], indirect=True)
 @pytest.mark.parametrize("spec", [PROFILE, SANITISE])
-def test_there_is_nothing_to_watch_on_the_cpu(context, ncu, monkeypatch, spec):
+def test_profiling_and_sanitising_the_cpu_target_fails_with_advice(context, ncu, monkeypatch, spec):
     monkeypatch.setattr(sanitise, "find_sanitiser", lambda: (Path("/x"), "1"))
     outcome = KINDS[spec["kind"]].run(step(**spec), context)
     assert outcome.status == "failed"
@@ -216,7 +216,7 @@ def test_there_is_nothing_to_watch_on_the_cpu(context, ncu, monkeypatch, spec):
 
 
 @pytest.mark.parametrize("kind", ["minimise", "profile", "sanitise"])
-def test_nothing_is_examined_before_it_is_built(tmp_path, kind):
+def test_minimise_profile_and_sanitise_are_refused_before_a_build(tmp_path, kind):
     spec = {"minimise": {"kind": "minimise", "case_sets": "small"}, "profile": PROFILE,
             "sanitise": SANITISE}[kind]  # fmt: skip
     empty = Context(root=tmp_path, kernel=kernel(), machine=MACHINE, seed=1)
@@ -315,7 +315,7 @@ def test_an_error_fails_with_its_first_report(context, sanitiser):
     assert outcome.result.tools[0].reports[0].endswith("at add+0x10")
 
 
-def test_what_one_tool_finds_stops_no_other(context, sanitiser):
+def test_a_finding_of_one_tool_does_not_stop_the_next(context, sanitiser):
     sanitiser("========= Invalid x", "========= ERROR SUMMARY: 1 error")
     outcome = sanitised(context, tools="memcheck,synccheck")
     assert outcome.status == "failed"
@@ -367,7 +367,7 @@ def test_what_a_tool_had_run_when_it_was_stopped_is_kept(context, sanitiser):
     assert sanitise_report(found[-1])[0] == "memcheck: no count of errors in 1 case"
 
 
-def test_a_tool_that_there_is_not_is_told(context, sanitiser):
+def test_an_unknown_sanitizer_tool_is_a_usage_error(context, sanitiser):
     sanitiser()
     with pytest.raises(UsageError, match="no tool 'leakcheck'"):
         sanitised(context, tools="leakcheck")

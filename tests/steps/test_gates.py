@@ -84,14 +84,14 @@ def test_what_a_benchmark_can_time_is_planned(attention):
     assert "2 threads, variants wgmma as one arm each, peers sdpa, flex" in lines[0]
 
 
-def test_once_the_target_is_known_its_variants_alone_are_taken(attention):
+def test_variants_of_another_target_are_refused_after_the_build(attention):
     attention.plan = SimpleNamespace(kernel=attention.kernel, target="cpu", architecture="")
     spec = step(kind="benchmark", case_sets="quick", variants="wgmma")
     with pytest.raises(UsageError, match="this build, for cpu, has no variant 'wgmma'; it has"):
         KINDS["benchmark"].plan(spec, attention)
 
 
-def test_too_old_is_unavailable(context):
+def test_a_version_that_is_too_old_makes_the_step_unavailable(context):
     outcome = KINDS["environment"].run(
         step(kind="environment", minimum={"python": "3.99", "nvml": "1"}), context
     )
@@ -139,7 +139,7 @@ def test_cuda_is_refused_before_anything_compiles_where_it_cannot_be_linked_or_r
         assert "--set target=cpu" in said and "kbtool kernel compile" in said
 
 
-def test_auto_leaves_to_the_cpu_a_card_that_cuda_does_not_compile_for(attention, monkeypatch):
+def test_auto_builds_for_the_cpu_if_cuda_does_not_support_the_card(attention, monkeypatch):
     attention.machine = attention.machine.model_copy(
         update={"card": "Card", "compute_capability": "sm_120", "cuda": "13", "nvcc": "13"}
     )
@@ -200,12 +200,12 @@ BENCHMARK = {"kind": "benchmark", "case_sets": "a"}
         ([{"kind": "command", "run": ["${who}"]}], "no parameter of the recipe"),
     ],
 )
-def test_a_recipe_that_cannot_be_honest_is_refused_at_load(steps, told):
+def test_an_invalid_recipe_is_refused_at_load(steps, told):
     with pytest.raises(ValidationError, match=told):
         recipe(*steps, kernel="k")
 
 
-def test_parameters_are_typed_and_put_in():
+def test_parameters_are_converted_and_substituted():
     bound, values = recipe(
         BUILD, VALIDATE, {**BENCHMARK, "samples": "${n}"},
         kernel="k", parameters={"n": {"type": "int", "default": "7", "help": "samples"}},

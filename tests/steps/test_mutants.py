@@ -104,7 +104,9 @@ def by_id(result: MutantsResult) -> dict[str, MutantResult]:
         "_MINE.unlink(); os.kill(os.getpid(), 9)",  # as the kernel of a machine without memory does
     ],
 )
-def test_what_finds_no_memory_beside_others_is_judged_alone(second_kernel_base, kbtool, how):
+def test_a_mutant_that_runs_out_of_memory_beside_others_is_judged_alone(
+    second_kernel_base, kbtool, how
+):
     """Processes that validate at once count each other; more than one is more than fits."""
     harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
     harness.write_text(harness.read_text() + CROWDED.replace("HOW", how))
@@ -129,7 +131,7 @@ def test_what_finds_no_memory_beside_others_is_judged_alone(second_kernel_base, 
         (-signal.SIGKILL, True, 2.0, False),  # 72 of 97 cases were done when it was up
     ],
 )
-def test_what_a_slow_or_full_machine_ends_is_not_the_kernels_doing(
+def test_a_process_ended_by_a_slow_or_full_machine_gives_no_verdict(
     returncode, timed_out, silent, tells
 ):
     ended = Completed(returncode=returncode, output="", seconds=120.0, timed_out=timed_out)
@@ -200,7 +202,7 @@ def test_a_specialisation_has_to_be_there(second_kernel_base, kbtool):
     assert "has no specialisation 'twos'; it has ones" in done.err
 
 
-def test_a_bug_in_what_is_not_built_is_not_judged(second_kernel_base, kbtool):
+def test_a_mutant_in_a_source_that_is_not_built_is_not_judged(second_kernel_base, kbtool):
     specialise(second_kernel_base)
     put_back(second_kernel_base, "no-sum")
     session = second_kernel_base / "sessions/2025-01-01-a/session.yaml"
@@ -262,9 +264,7 @@ def test_an_equivalent_mutant_survives_and_one_that_is_found_is_the_finding(
     assert result.mutants[0].finding == "declared equivalent, but found"
 
 
-def test_one_that_crashes_and_one_that_hangs_are_found_and_stop_no_other(
-    second_kernel_base, kbtool
-):
+def test_mutants_that_crash_or_hang_are_found_and_the_others_run(second_kernel_base, kbtool):
     put_back(second_kernel_base, "crashes", "hangs", "no-sum")
     # A process that was silent for less than half of the limit is not taken for one that hangs, and
     # a busy machine takes seconds to start one.
@@ -298,7 +298,7 @@ def test_what_was_judged_before_an_interrupt_is_recorded(second_kernel_base):
     assert result.not_reached == 1
 
 
-def test_one_that_does_not_compile_is_a_finding_and_stops_no_other(second_kernel_base, kbtool):
+def test_a_mutant_that_does_not_compile_is_a_finding_and_the_others_run(second_kernel_base, kbtool):
     put_back(second_kernel_base, "no-compile", "no-sum")
     done = kbtool("run-recipe", "mutants", root=second_kernel_base)
     assert done.code == 1
@@ -308,7 +308,7 @@ def test_one_that_does_not_compile_is_a_finding_and_stops_no_other(second_kernel
     assert found["no-sum"].verdict == "killed"
 
 
-def test_a_text_that_is_gone_is_a_finding(second_kernel_base, kbtool):
+def test_a_mutant_whose_text_is_no_longer_in_the_source_is_a_finding(second_kernel_base, kbtool):
     put_back(second_kernel_base, "no-sum", find="for (int i = 0;")
     done = kbtool("run-recipe", "mutants", root=second_kernel_base)
     assert done.code == 1
@@ -326,7 +326,7 @@ def test_a_library_that_is_wrong_without_any_bug_stops_it(second_kernel_base, kb
     assert "2 cases wrong without any bug put back" in done.err
 
 
-def test_a_fixed_bound_lets_through_what_the_rule_finds(second_kernel_base, kbtool):
+def test_mutants_that_a_fixed_bound_would_accept_are_recorded(second_kernel_base, kbtool):
     put_back(second_kernel_base, "half-a-part", "no-sum", "last-not-written")
     done = kbtool("run-recipe", "mutants", "--set", "bound=0.1", root=second_kernel_base)
     assert done.code == 0, done.err
@@ -343,7 +343,7 @@ def test_a_fixed_bound_lets_through_what_the_rule_finds(second_kernel_base, kbto
     assert "found by small, but let through by a bound of 0.1: half-a-part" in done.out
 
 
-def test_errors_are_told_by_index_where_asked(second_kernel_base, kbtool):
+def test_errors_are_recorded_by_query_if_asked(second_kernel_base, kbtool):
     put_back(second_kernel_base, "last-not-written", "half-a-part")
     assert (
         kbtool("run-recipe", "mutants", "--set", "profile=small", root=second_kernel_base).code == 0
@@ -377,7 +377,7 @@ def test_a_dry_run_says_what_would_be_put_back(second_kernel_base, kbtool):
     assert "over 3 cases of small" in done.out
 
 
-def test_none_are_left_out_because_a_record_is_unsound(second_kernel_base, kbtool):
+def test_mutants_of_a_record_that_does_not_load_stop_the_run(second_kernel_base, kbtool):
     put_back(second_kernel_base, "no-sum", more="nonsense: 1\n")
     done = kbtool("run-recipe", "mutants", root=second_kernel_base)
     assert done.code == 1

@@ -158,7 +158,7 @@ def test_no_case_is_drawn_twice_or_is_listed_or_refused_by_the_target(scaled_add
         (7, "neighbours made "),
     ],
 )
-def test_what_is_no_case_of_the_manifest_is_refused(scaled_add, made, said):
+def test_a_neighbour_that_is_no_valid_case_is_refused(scaled_add, made, said):
     with pytest.raises(HarnessError, match=said):
         draw_neighbours(
             harness(lambda _: [made]), scaled_add, [("small", scaled_add.cases("small")[0])], 3,
@@ -175,7 +175,7 @@ def test_what_is_no_case_of_the_manifest_is_refused(scaled_add, made, said):
         (3, "neighbours must return cases: 'int' object is not callable"),
     ],
 )  # fmt: skip
-def test_neighbours_that_have_no_end_or_are_none_are_refused(scaled_add, make, said):
+def test_neighbours_that_never_end_or_are_empty_are_refused(scaled_add, make, said):
     with pytest.raises(HarnessError, match=said):
         draw_neighbours(
             harness(make), scaled_add, [("small", scaled_add.cases("small")[0])], 3,

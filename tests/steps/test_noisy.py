@@ -123,7 +123,7 @@ def test_a_noisy_step_makes_a_noisy_run_and_has_no_quiet_times():
         Run.model_validate(record(noisy, measured(**BUSY)))
 
 
-def test_an_older_record_is_read_as_it_is_and_told_as_noisy():
+def test_an_older_passed_record_with_noisy_times_is_shown_as_noisy():
     run = Run.model_validate(record({}, measured(**BUSY)))
     assert (run.status, run.outcome, run.steps[-1].outcome) == ("passed", "noisy", "noisy")
     quiet = Run.model_validate(record({}, measured()))
@@ -199,7 +199,7 @@ def test_a_benchmark_waits_for_another_run_or_says_which_it_did_not_wait_for(
     came_to_its_end(latest, resumed)
 
 
-def test_the_time_of_a_wait_is_none_of_the_steps(context, monkeypatch, tmp_path):
+def test_waiting_for_another_run_does_not_count_as_time_of_the_step(context, monkeypatch, tmp_path):
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     context.deadline = before = time.monotonic() + 60
     ticks: list[int] = []
