@@ -140,7 +140,7 @@ def test_a_real_record_keeps_every_other_line(path):
         assert parse(edit.text.encode(), "x").data == edit.data
 
 
-def test_the_whole_life_of_a_session(tmp_path):
+def test_a_session_is_started_paused_resumed_and_closed(tmp_path):
     path = write(tmp_path, PLAIN.replace("running", "planned").rsplit("started", 1)[0])
 
     def at(minutes: int) -> datetime:
@@ -173,7 +173,7 @@ def test_a_closed_session_goes_on_where_it_is_resumed(tmp_path):
 @pytest.mark.parametrize(
     "more", ["duration: 2 h\nended: 2026-01-02T11:00+01:00\n", ""], ids=["stated", "no end"]
 )
-def test_a_clock_that_cannot_go_on_is_left_alone(tmp_path, more):
+def test_a_session_without_usable_times_cannot_be_resumed(tmp_path, more):
     """Its time would count twice, or what came before would be lost."""
     path = write(tmp_path, PLAIN.replace("running", "complete") + more)
     before = path.read_bytes()
@@ -334,6 +334,6 @@ def test_of_two_commands_at_once_neither_loses_its_change(tmp_path):
     assert path.with_name("notes.md").read_text().count("\n- ") == 20
 
 
-def test_no_sitting_is_left_running_in_a_clone() -> None:
+def test_no_session_of_the_repository_is_running() -> None:
     # A newcomer's first run would go into it, or be refused where there are several.
     assert [path for path in RECORDS if "\nstatus: running\n" in path.read_text()] == []

@@ -25,7 +25,7 @@ def repository(root: Path, commits: int = 1) -> str:
     return git(root, "rev-parse", "HEAD")
 
 
-def test_which_commits_there_are(tmp_path):
+def test_commits_known_finds_commits_and_nothing_else(tmp_path):
     root = tmp_path / "base"
     head = repository(root)
     blob = git(root, "rev-parse", "HEAD:a.txt")
@@ -36,7 +36,7 @@ def test_which_commits_there_are(tmp_path):
     assert commits_known(str(root), []) == {}
 
 
-def test_a_shallow_repository_and_none_at_all_cannot_tell(tmp_path, monkeypatch):
+def test_in_a_shallow_clone_or_without_git_commits_are_unknown(tmp_path, monkeypatch):
     head = repository(tmp_path / "base", commits=2)
     git(tmp_path, "clone", "--quiet", "--depth=1", (tmp_path / "base").as_uri(), "shallow")
     assert commits_known(str(tmp_path / "shallow"), [head]) == {}
@@ -48,7 +48,7 @@ def test_a_shallow_repository_and_none_at_all_cannot_tell(tmp_path, monkeypatch)
     assert changed_since_commit(str(tmp_path / "base"), "*") == []
 
 
-def test_what_differs_from_the_commit(tmp_path):
+def test_changed_files_are_those_that_differ_from_head(tmp_path):
     root = tmp_path / "base"
     repository(root)
     (root / "new.txt").write_text("new")

@@ -44,7 +44,7 @@ def run(stated: str | None, source: str | None, *, dirty: bool) -> Run:
     )
 
 
-def test_the_commit_that_holds_what_was_built(tmp_path):
+def test_a_run_is_assigned_to_the_commit_that_holds_its_sources(tmp_path):
     root = tmp_path / "base"
     (root / "kernels/add").mkdir(parents=True)
 

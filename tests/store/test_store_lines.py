@@ -45,17 +45,17 @@ def check(document: Document) -> None:
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.parent.name + "/" + path.name)
-def test_of_every_record(path):
+def test_every_value_of_the_repositorys_records_has_its_line(path):
     check(parse(path.read_bytes(), path.name))
 
 
 @given(st.dictionaries(st.text("abc1", min_size=1), values, min_size=1), st.booleans())
-def test_of_any_document(data, flow):
+def test_every_value_of_a_random_document_has_its_line(data, flow):
     text = yaml.safe_dump(data, default_flow_style=flow, width=20)
     check(parse(f"# a comment\n\n{text}".encode(), "drawn"))
 
 
-def test_of_a_place_that_is_not_there_it_is_the_deepest_part_that_is():
+def test_a_missing_path_has_the_line_of_its_nearest_parent():
     document = parse(b"a:\n  - b: 1\n    c: 2\n", "d")
     assert document.line(["a", 0, "c"]) == 3
     assert document.line(["a", 0, "x"]) == document.line(["a", 0]) == 2

@@ -31,7 +31,7 @@ for _ in range(100):
 """
 
 
-def test_one_at_a_time_and_told_of_the_wait(tmp_path):
+def test_a_held_lock_reports_the_wait_and_times_out(tmp_path):
     path = tmp_path / "sub" / "lock"
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True
@@ -56,7 +56,7 @@ def test_one_at_a_time_and_told_of_the_wait(tmp_path):
     assert waits in ([1], [1, 2])
 
 
-def test_it_is_let_go_after_an_error(tmp_path):
+def test_the_lock_is_released_after_an_error(tmp_path):
     with pytest.raises(ZeroDivisionError), lock(tmp_path / "lock"):
         _ = 1 / 0
     with lock(tmp_path / "lock", timeout=0):

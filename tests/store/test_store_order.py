@@ -11,7 +11,7 @@ def order(base: Knowledge) -> list[str]:
     return list(KnowledgeBase(base.root).sessions)
 
 
-def test_an_undated_beginning_stands_where_its_line_is(base):
+def test_an_undated_first_session_stays_with_its_chain(base):
     base.session("undated-n")
     base.session("undated-n1", "follows: undated-n\n")
     base.session("2025-10-12-n2", "follows: undated-n1\n")
@@ -30,7 +30,7 @@ def test_an_undated_beginning_stands_where_its_line_is(base):
     ]
 
 
-def test_branches_come_by_their_days_too(base):
+def test_branches_of_a_chain_are_ordered_by_day(base):
     base.session("2025-01-01-a")
     base.session("undated-b", "follows: 2025-01-01-a\n")
     base.session("2025-03-01-c", "follows: undated-b\n")
@@ -38,7 +38,7 @@ def test_branches_come_by_their_days_too(base):
     assert order(base) == ["2025-01-01-a", "2025-02-01-d", "undated-b", "2025-03-01-c"]
 
 
-def test_circles_come_last_and_long_lines_are_no_recursion(base):
+def test_sessions_that_follow_in_a_cycle_come_last(base):
     base.session("2024-01-01-x", "follows: 2024-01-01-y\n")
     base.session("2024-01-01-y", "follows: 2024-01-01-x\n")
     before = ""
@@ -87,7 +87,7 @@ def test_a_session_without_a_time_keeps_its_place_by_id(base):
     ]
 
 
-def test_a_line_comes_by_the_earliest_time_of_its_day(base):
+def test_chains_are_ordered_by_the_earliest_time_of_their_day(base):
     base.session("2025-01-01-a", "started: 2025-01-01T12:00Z\n")
     base.session("2025-01-01-b")
     base.session("2025-01-01-c", "follows: 2025-01-01-b\nstarted: 2025-01-01T09:00Z\n")

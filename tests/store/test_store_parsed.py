@@ -38,7 +38,7 @@ def seen(root: Path) -> tuple[list[str], list[Finding]]:
     return list(base.sessions), base.findings
 
 
-def test_the_same_as_one_by_one(many, monkeypatch):
+def test_parsing_in_processes_and_from_the_cache_gives_the_same_records(many, monkeypatch):
     cold, warm = seen(many.root), seen(many.root)
     assert (many.root / ".kbtool" / "cache" / "session-records.json").is_file()
     monkeypatch.setattr(parsed, "WORTH_A_CACHE", 1000)
@@ -104,7 +104,7 @@ def test_a_finding_in_a_cached_record_knows_its_line(many):
         assert text[finding.line - 1] == "grade: [a]"
 
 
-def test_few_files_leave_nothing_behind(base, monkeypatch):
+def test_few_files_write_no_cache(base, monkeypatch):
     monkeypatch.setattr("kbtool.store.cache.SETTLED_NS", -10_000_000_000)
     base.session()
     assert seen(base.root)[0] == ["2025-01-01-a"]

@@ -36,7 +36,7 @@ def create(base, **keys):
         ("N+7A", "n-7a"),
     ],
 )
-def test_names_are_plain(title, name):
+def test_slugs_are_short_ascii_words(title, name):
     assert slug(title).startswith(name[:3])
     assert len(slug(title)) <= 48
     if title != "Größe prüfen":
@@ -75,7 +75,7 @@ def test_whatever_it_is_called_it_passes_check(base, keys):
     assert base.findings() == []
 
 
-def test_the_hints_are_sound_once_uncommented(base):
+def test_the_commented_examples_of_a_new_session_are_valid(base):
     path = base.root / create(base).path
     keys = ("costs", "steps", "measurements", "bugs", "fixes", "commits", "decisions", "evidence",
             "claims", "plans", "lessons")  # fmt: skip
@@ -89,7 +89,7 @@ def test_the_hints_are_sound_once_uncommented(base):
     assert all(getattr(record, key) for key in keys)
 
 
-def test_who_works_is_recorded_where_it_is_known(base):
+def test_the_engineer_is_recorded_if_known(base):
     assert create(base, engineer="M. C.").record.engineer == "M. C."
     assert create(base).record.engineer is None
     assert base.findings() == []
@@ -108,7 +108,7 @@ def test_what_the_record_cannot_hold_is_refused_before_anything_is_made(base, ke
     assert list((base.root / "sessions").iterdir()) == []
 
 
-def test_a_failure_takes_the_folder_back(base, monkeypatch):
+def test_a_failed_write_removes_the_new_folder(base, monkeypatch):
     def fail(path, data):
         raise OSError(28, "No space left on device")
 
@@ -137,16 +137,16 @@ def commit(root: Path) -> None:
     git(root, "commit", "--quiet", "--message", "one")
 
 
-def test_no_repository(tmp_path):
+def test_without_a_repository_the_state_is_unknown(tmp_path):
     assert repository_state(tmp_path) == RepositoryState()
     assert repository_state(tmp_path / "none") == RepositoryState()
 
 
-def test_no_commit(repository):
+def test_a_repository_without_commits_has_only_a_branch(repository):
     assert repository_state(repository) == RepositoryState(branch="main")
 
 
-def test_clean_dirty_and_a_folder_inside(repository):
+def test_a_changed_file_makes_the_tree_dirty_also_from_a_subfolder(repository):
     commit(repository)
     (repository / "sub").mkdir()
     (repository / "sub/untracked").write_text("x")
@@ -296,7 +296,7 @@ def test_a_file_that_is_moved_is_judged_at_both_ends(inside, before, after, dirt
     assert repository_state(inside).dirty is dirty
 
 
-def test_a_detached_head(repository):
+def test_a_detached_head_has_a_commit_and_no_branch(repository):
     commit(repository)
     git(repository, "checkout", "--quiet", "--detach")
     state = repository_state(repository)
@@ -305,7 +305,7 @@ def test_a_detached_head(repository):
     assert state.dirty is False
 
 
-def test_a_broken_repository(repository):
+def test_a_broken_repository_has_no_commit(repository):
     commit(repository)
     (repository / ".git/HEAD").write_bytes(b"\xff nonsense")
     state = repository_state(repository)

@@ -61,7 +61,7 @@ def take(card: str | None, *, run: str = "ours", wait: bool = False) -> None:
         ("card-1", "card-2", False),
     ],
 )
-def test_who_waits_for_whom(theirs, ours, busy):
+def test_a_measurement_waits_for_others_on_its_processor_or_card(theirs, ours, busy):
     with another(theirs) as process:
         if not busy:
             take(ours)
@@ -75,7 +75,7 @@ def test_who_waits_for_whom(theirs, ours, busy):
 
 
 @pytest.mark.parametrize("card", [None, "card-1"])
-def test_the_second_waits_is_told_for_whom_once_and_goes_on(card):
+def test_the_second_run_waits_and_names_the_first_once(card):
     with another(card) as process:
         told: list[str] = []
         ticks: list[float] = []
@@ -102,7 +102,7 @@ def test_a_file_says_who_has_the_turn_and_nothing_afterwards(folder):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"run": 1}', '{"run": "\\u001b[2J", "pid": "x"}'])
-def test_a_file_that_anybody_may_write_is_not_believed(folder, text):
+def test_a_lock_file_with_invalid_content_names_no_run(folder, text):
     with another(None):
         (folder / "kbtool-benchmark.lock").write_text(text)
         with pytest.raises(BusyError, match=r"^another run measures on this machine"):

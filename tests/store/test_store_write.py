@@ -23,7 +23,7 @@ def leftovers(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
 
 
-def test_it_replaces_and_keeps_the_mode(tmp_path):
+def test_write_atomic_replaces_and_keeps_the_mode(tmp_path):
     path = tmp_path / "a"
     write_atomic(path, b"one")
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~_umask()
@@ -34,7 +34,7 @@ def test_it_replaces_and_keeps_the_mode(tmp_path):
     assert leftovers(tmp_path) == []
 
 
-def test_a_link_stays_a_link(tmp_path):
+def test_write_atomic_writes_through_a_symlink(tmp_path):
     (tmp_path / "target").write_bytes(b"one")
     (tmp_path / "link").symlink_to("target")
     write_atomic(tmp_path / "link", b"two")
