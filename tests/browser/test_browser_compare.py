@@ -91,7 +91,7 @@ def rows(seen: Visit) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("way", ["http", "file"])
-def test_the_newest_run_is_held_against_its_baseline(timed: Served, visit: Open, way: str) -> None:
+def test_the_newest_run_is_compared_with_its_baseline(timed: Served, visit: Open, way: str) -> None:
     base = timed.bases()[way]
     seen = visit(base)
     opened(seen, base)

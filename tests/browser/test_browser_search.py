@@ -82,7 +82,7 @@ def test_one_part_of_a_compound_that_few_have_is_enough(own: Served, visit: Open
     assert first(found) == ["guide/glossary.html#latency-bound", "patterns/p16.html"]
 
 
-def test_what_is_in_quotes_is_looked_for_as_it_stands(own: Served, visit: Open) -> None:
+def test_quoted_words_are_searched_for_literally(own: Served, visit: Open) -> None:
     compound, sign, other = answers(
         visit(own.http), own.http, '"latency-bound"', '"S=64"', '"S>64"'
     )
