@@ -41,7 +41,7 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_what_has_not_changed_is_not_read_again(base, examined):
+def test_unchanged_files_are_not_read_again(base, examined):
     base.session()
     base.pattern()
     assert base.findings(cached=True) == []

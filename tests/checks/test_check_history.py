@@ -21,7 +21,7 @@ TAMPERS = 1000
 HONEST = 200
 
 
-def test_every_drawn_tamper_is_found_and_nothing_else(tmp_path: Path) -> None:
+def test_every_random_tampering_is_found_and_nothing_else(tmp_path: Path) -> None:
     importer = Importer(tmp_path)
     drawn = Drawn(importer, random.Random(SEED), "main")
     drawn.add(3)
@@ -82,7 +82,7 @@ def published(base: Knowledge) -> Knowledge:
     return base
 
 
-def test_a_tamper_is_told_with_its_commit_and_how_to_mend_it(published, kbtool):
+def test_a_finding_names_the_tampering_commit_and_the_remedy(published, kbtool):
     root = published.root
     assert kbtool("check", "--history", root=root).err == "checked 2 commits, 1 run: no problems\n"
     whole = published.root.joinpath(RUN_PATH).read_text()

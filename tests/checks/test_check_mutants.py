@@ -24,7 +24,7 @@ def kernel(base: Knowledge) -> Knowledge:
     return base
 
 
-def test_an_edit_that_fits_is_no_finding(kernel):
+def test_a_mutant_that_fits_its_source_is_no_finding(kernel):
     kernel.session(more=bug({}, {"id": "n", "find": "return 1", "put": "return 2"}))
     assert kernel.findings() == []
 
@@ -40,7 +40,7 @@ def test_an_edit_that_fits_is_no_finding(kernel):
         ({"id": "m, target: cuda", "put": "''"}, "has no target 'cuda'; it has cpu"),
     ],
 )
-def test_an_edit_that_does_not_fit_is_told_with_its_line(kernel, wrong, told):
+def test_a_mutant_that_does_not_fit_its_source_is_a_finding_at_its_line(kernel, wrong, told):
     more = bug({"id": "first", "find": "return 1", "put": "2"}, wrong).replace(
         ", target: cuda, kernel: add, target: cpu", ", kernel: add, target: cuda"
     )

@@ -79,7 +79,7 @@ def test_arbitrary_records_have_the_same_findings_with_and_without_the_cache(ses
         lambda data: not any("\ud800" <= c <= "\udfff" for c in repr(data))
     )
 )
-def test_what_is_dumped_is_parsed_back(data):
+def test_dumped_data_parse_back_unchanged(data):
     text = dump(data)
     try:
         assert parse(text.encode(), "x").data == data
@@ -90,7 +90,7 @@ def test_what_is_dumped_is_parsed_back(data):
 
 
 @given(st.dictionaries(TEXT, TEXT, min_size=1))
-def test_what_is_dumped_on_one_line_is_parsed_back(data):
+def test_data_dumped_on_one_line_parse_back_unchanged(data):
     text = flow(data)
     assert "\n" not in text
     assert parse(f"a: {text}\n".encode(), "x").data == {"a": data}

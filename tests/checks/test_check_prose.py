@@ -109,7 +109,7 @@ def test_a_path_into_a_run_gives_its_figure_or_an_error(path, figure):
         assert figure_at(run, path).text == figure
 
 
-def test_what_pydantic_keeps_of_a_record_has_no_address():
+def test_internal_fields_of_a_record_have_no_path():
     run = Run.model_validate(measured())
     for path in ("model_fields_set", "model_extra"):
         with pytest.raises(AddressError, match="there is no"):

@@ -48,7 +48,7 @@ def test_every_rule_says_what_it_is():
         (b"id: a\n\tlabel: b\n", "yaml", 2),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_one_finding_with_its_line(base, content, rule, line):
+def test_a_file_that_does_not_parse_is_one_finding_with_its_line(base, content, rule, line):
     base.write("sessions/2025-01-01-a/session.yaml", content)
     (finding,) = base.findings()
     assert (finding.rule, finding.line) == (rule, line), finding
@@ -85,7 +85,7 @@ def test_a_record_that_is_no_regular_file_is_a_finding(base, kind, tmp_path):
     assert finding.path == "sessions/2025-01-01-a/session.yaml"
 
 
-def test_every_breach_of_the_schema_is_told_at_its_key(base):
+def test_every_breach_of_the_schema_is_a_finding_at_its_key(base):
     path = base.session(
         more="objectve: typo\ncosts:\n  - kind: gpu\n    amount: -1\n    basis: guessed\n"
     )
@@ -146,7 +146,7 @@ measurements:
 """
 
 
-def test_a_null_needs_its_reason_and_is_told_its_path(base):
+def test_a_null_without_a_reason_is_a_finding_that_names_its_path(base):
     path = base.session(more=NULLS)
     assert base.rules() == [
         ("null-reason", line_of(path, "started")),
@@ -314,7 +314,7 @@ def test_findings_come_sorted_and_once(tmp_path):
         ("deliverables: [{id: a, title: T, sizes: {x: 5 min}}]", "takes bytes, lines or a count"),
     ],
 )
-def test_a_quantity_of_the_wrong_kind_is_told_what_its_key_takes(base, lines, said):
+def test_a_finding_for_a_wrong_quantity_says_what_its_key_takes(base, lines, said):
     base.pattern()
     base.session(more=lines + "\n")
     (finding,) = base.findings()
@@ -371,7 +371,7 @@ measurements:
         ("fixes: [{bug: '#bugs.x', change: C, confirmed: so}]", "'so' is neither true nor false"),
     ],
 )
-def test_a_value_of_the_wrong_form_is_told_what_to_write(base, lines, said):
+def test_a_finding_for_a_malformed_value_says_what_to_write(base, lines, said):
     base.session(more=lines + "\n")
     assert said in base.findings()[0].message
 
@@ -391,7 +391,7 @@ def test_a_value_of_the_wrong_form_is_told_what_to_write(base, lines, said):
         ("{how: sum, of: [soon]}", "of[0].of[0]: 'soon' is not an operand"),
     ],
 )
-def test_an_operand_of_no_form_is_told_once(base, operand, said):
+def test_a_malformed_operand_is_one_finding(base, operand, said):
     base.session(more=f"claims: [{{id: a, says: S, stated: 1 h, how: sum, of: [{operand}]}}]\n")
     (finding,) = base.findings()
     assert finding.rule == "schema" and said in finding.message

@@ -106,7 +106,7 @@ def test_text_that_only_resembles_an_address_passes(text):
     assert list(addresses("x", text)) == []
 
 
-def test_a_path_of_a_machine_is_told_with_what_to_do():
+def test_a_finding_for_a_machine_path_says_what_to_do():
     prose, run = (next(paths(name, "a\nin /home/ada/kb/x.h\n")) for name in ("a.md", "a.json"))
     assert (prose.line, prose.rule) == (2, "machine-path")
     assert "(/home/ada/kb/x.h)" in prose.message and "relative to the knowledge" in prose.message
@@ -166,7 +166,7 @@ def test_secrets_and_addresses_are_found_in_published_files_that_are_no_records(
     assert base.findings(cached=True) == []
 
 
-def test_what_is_not_published_is_not_read(base):
+def test_unpublished_files_are_not_read(base):
     base.kernel()
     for path in ("kernels/add/.x/a.py", "kernels/other/a.py", "docs/a.png", "notes.txt"):
         base.write(path, TOKEN)
@@ -193,7 +193,7 @@ def test_conflict_markers_of_git_are_named(base, name):
     assert [finding.line for finding in base.findings()] == [line + 1]
 
 
-def test_what_only_looks_like_a_conflict_marker(base):
+def test_text_that_only_resembles_a_conflict_marker_passes(base):
     folder = base.session(more=f"outcome: |\n  {OURS}  {THEIRS}").parent
     (folder / "notes.md").write_text(f"# Notes\n\n  {OURS}{'<' * 7}\n{'>' * 8} quoted\n=======\n")
     assert base.findings() == []

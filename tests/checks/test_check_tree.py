@@ -75,7 +75,7 @@ claims:
     assert "is not a bug" in found[1].message
 
 
-def test_a_link_by_a_label_is_told_the_id(base):
+def test_a_finding_for_a_link_by_label_names_the_id(base):
     base.session(more="bugs: [{id: tail, title: T, status: open}]\n", label="N+2")
     path = base.session(
         "2025-01-02-b",
@@ -248,7 +248,7 @@ def test_a_list_that_is_broken_itself_makes_no_broken_links(base):
 
 
 @pytest.mark.parametrize("damage", ["nonsense: 1\n", "nonsense: [\n"])
-def test_a_pattern_that_does_not_load_is_told_once(base, damage):
+def test_a_pattern_that_does_not_load_is_one_finding(base, damage):
     base.pattern("P02", damage).rename(base.root / "patterns/P02-a-lesson.yaml")
     base.write("patterns/P03-torn.yaml", b"\xff")
     base.pattern("P04", damage).rename(base.root / "patterns/lesson.yaml")
