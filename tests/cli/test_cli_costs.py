@@ -142,7 +142,7 @@ def test_the_grouping_by_engineer_is_no_second_column_of_money(three, kbtool):
     assert (first["engineer"], first["total"]) == ("", "4.40")
 
 
-def test_a_session_of_two_patterns_is_told(three, kbtool):
+def test_a_session_of_two_patterns_is_reported(three, kbtool):
     evidence = "evidence: [{pattern: P01, verdict: applied, note: n}, {pattern: P02, verdict:" \
                " applied, note: n}]\n"  # fmt: skip
     three.session("2025-03-01-d", evidence + COSTS.format(minutes=1, gpu="0.40", ai="4.00"))
@@ -205,7 +205,7 @@ def test_an_empty_knowledge_base_says_so(base, kbtool):
     assert (answer["rows"], answer["total"]["total"]) == ([], None)
 
 
-def test_a_record_that_does_not_load_is_told(three, kbtool):
+def test_a_record_that_does_not_load_is_reported(three, kbtool):
     three.session("2025-03-01-d", "nonsense: 1\n")
     done = kbtool("costs", "--json", root=three.root)
     assert done.code == 1

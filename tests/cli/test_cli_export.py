@@ -85,7 +85,7 @@ def test_exports_take_the_filters_of_costs(three, kbtool, form, arguments, sessi
 @pytest.mark.parametrize(
     ("form", "lines", "sessions"), [("focus", 2, 2), ("beancount", 2, 2), ("jsonl", 3, 3)]
 )
-def test_sessions_without_a_date_are_told(three, kbtool, form, lines, sessions):
+def test_sessions_without_a_date_are_reported(three, kbtool, form, lines, sessions):
     done = kbtool("export", form, root=three.root)
     assert f"{lines} cost lines of {sessions} sessions written" in done.err
     assert ("--undated YYYY-MM-DD enters them at a day" in done.err) == (form != "jsonl")
@@ -104,7 +104,7 @@ def test_a_session_belongs_to_the_patterns_whose_recipes_it_ran(three, kbtool):
     assert 'patterns: "P01"' in kbtool("export", "beancount", root=three.root).out
 
 
-def test_amounts_that_nobody_knows_are_told(base, kbtool):
+def test_unknown_amounts_are_reported(base, kbtool):
     base.session("2025-01-01-a", "costs: [{kind: ai, amount: null, basis: claimed}]\n")
     for form in ("focus", "beancount"):
         done = kbtool("export", form, root=base.root)
@@ -153,7 +153,7 @@ def test_a_refused_export_leaves_what_was_there(base, kbtool, tmp_path):
     assert file.read_bytes() == b"before"
 
 
-def test_a_record_that_does_not_load_is_told(three, kbtool):
+def test_a_record_that_does_not_load_is_reported(three, kbtool):
     three.session("2025-03-01-d", "nonsense: 1\n")
     done = kbtool("export", "jsonl", root=three.root)
     assert done.code == 1

@@ -105,7 +105,7 @@ def test_a_run_imported_twice_back_to_its_session_is_the_original_record(here, t
     assert json.loads(path.read_text())["digest"] == json.loads(sealed(a_run()))["digest"]
 
 
-def test_what_is_here_already_is_skipped_wherever_it_is(here, there, kbtool):
+def test_a_run_already_here_is_skipped_whatever_its_session(here, there, kbtool):
     path = put(there, a_run())
     more = put(there, a_run(id=SECOND))
     assert kbtool("session", "import", str(path), "--session", "B", root=here.root).code == 0
@@ -247,7 +247,7 @@ def test_an_unsound_session_is_named(here, there, kbtool):
     assert "its session, 2025-01-01-a, is here but invalid: correct it first" in done.out
 
 
-def test_findings_of_other_records_do_not_stand_in_the_way(here, there, kbtool):
+def test_findings_of_other_records_do_not_stop_an_import(here, there, kbtool):
     here.write("sessions/2025-01-02-b/stray.txt", "")
     path = put(there, a_run())
     assert kbtool("session", "import", str(path), root=here.root).code == 0
@@ -278,7 +278,7 @@ def test_two_imports_at_once_import_each_run_once(here, there, kbtool, arguments
 
 
 @pytest.mark.parametrize("new", [None, "A new one"])
-def test_what_cannot_be_written_whole_is_taken_back(here, there, monkeypatch, new):
+def test_an_import_that_cannot_be_written_completely_is_undone(here, there, monkeypatch, new):
     files, _ = run_files([put(there, a_run()).parents[3], put(there, a_run(id=SECOND))])
     before = files_of(here)
     real = intake_module.write_new

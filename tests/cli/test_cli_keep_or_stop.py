@@ -105,7 +105,7 @@ def test_invalid_arguments_exit_2(base, kbtool, arguments, said):
     assert re.search(said, done.err, re.S), done.err
 
 
-def test_a_ledger_that_does_not_load_is_told(base, kbtool):
+def test_a_ledger_that_does_not_load_is_reported(base, kbtool):
     base.write("sessions/ledger.yaml", LEDGER + "price: 1\n")
     done = kbtool("keep-or-stop", "--idle", "12 h", root=base.root)
     assert (done.code, done.out) == (1, "")

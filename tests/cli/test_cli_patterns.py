@@ -83,7 +83,7 @@ def test_json_is_one_object(known, kbtool):
     )
 
 
-def test_a_record_that_does_not_load_is_told(known, kbtool):
+def test_a_record_that_does_not_load_is_reported(known, kbtool):
     known.session("2025-03-01-d", "nonsense: 1\n")
     done = kbtool("patterns", "--json", root=known.root)
     assert done.code == 1

@@ -345,9 +345,7 @@ def test_what_the_guide_attaches_is_built_validated_and_timed(attached, kbtool):
         ),
     ],
 )
-def test_what_goes_wrong_is_said_as_the_guide_has_it(
-    attached, kbtool, command, file, put, instead_of, told
-):
+def test_errors_are_worded_as_in_the_guide(attached, kbtool, command, file, put, instead_of, told):
     path = attached / "kernels" / "scaled_add" / file
     path.write_text(path.read_text().replace(instead_of, put, 1))
     done = kbtool(command, *(["scaled-add"] if command == "run-recipe" else []), root=attached)
@@ -357,7 +355,7 @@ def test_what_goes_wrong_is_said_as_the_guide_has_it(
     assert told in PAGE
 
 
-def test_init_says_where_the_guide_tells_of_kernels(kbtool, tmp_path):
+def test_init_names_the_guide_to_kernels(kbtool, tmp_path):
     kbtool("init", str(tmp_path / "new"))
     told = (tmp_path / "new" / "kernels" / "README.md").read_text()
     title = PAGE.splitlines()[0].removeprefix("# ")

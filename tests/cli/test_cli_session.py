@@ -400,7 +400,7 @@ def test_a_benchmark_on_a_busy_machine_is_shown_as_noisy(base, kbtool):
         assert said in kbtool("session", "show", "A", root=base.root).out
 
 
-def test_an_amount_that_is_not_known_yet_is_told_with_its_currency(base, kbtool):
+def test_an_unknown_amount_is_shown_with_its_currency(base, kbtool):
     path = base.session("2025-01-01-a", label="A")
     path.write_text(path.read_text().replace("status: complete", "status: running"))
     done = kbtool("session", "cost", "gpu", "--rate", "3 EUR/h", root=base.root)

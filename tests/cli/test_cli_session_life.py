@@ -191,7 +191,7 @@ def test_a_run_without_session_is_refused_while_one_is_paused(base, git, kbtool)
 
 
 @pytest.mark.parametrize(("status", "verb"), [("complete", "resume"), ("planned", "start")])
-def test_a_run_goes_into_a_closed_session_only_if_told_so(base, kbtool, status, verb):
+def test_a_run_is_added_to_a_closed_session_only_with_force(base, kbtool, status, verb):
     base.pattern(more=LOOK)
     path = base.session()
     path.write_text(path.read_text().replace("status: complete", f"status: {status}"))

@@ -94,7 +94,7 @@ def test_a_start_without_a_zone_is_no_elapsed_time(base, kbtool):
     assert "unknown: give `started` with its zone" in done.out
 
 
-def test_a_record_that_does_not_load_is_told(base, kbtool):
+def test_a_record_that_does_not_load_is_reported(base, kbtool):
     running(base, 1)
     base.session("2025-01-02-b", "nonsense: 1\n")
     done = kbtool("status", "--short", root=base.root)

@@ -45,7 +45,7 @@ def test_a_table_in_a_terminal_is_wrapped_to_its_width(capsys, monkeypatch, widt
     assert "1234.5" in text
 
 
-def test_what_is_wrapped_stands_under_its_title(capsys, monkeypatch):
+def test_wrapped_text_is_aligned_under_its_column_title(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     assert printed(capsys, total=True) == (
         "id             minutes  title\n"
