@@ -125,7 +125,7 @@ def behind_plain(one: BenchmarkCase, **pairs: float) -> BenchmarkCase:
     return one.model_copy(update={"arms": arms, "plain_us": 1.0})
 
 
-def test_between_plain_kernels_another_peer_may_be_the_best_and_nobody_need_be_faster(capsys):
+def test_the_best_peer_between_plain_kernels_may_differ_from_that_in_a_chain(capsys):
     first = behind_plain(measured(ours=2.0, torch=4.0, quick=3.0), ours=5.0, torch=4.5, quick=6.0)
     second = measured(ours=2.0, torch=4.0)
     cases = [c.model_copy(update={"case_set": name}) for c, name in ((first, "a"), (second, "b"))]
@@ -155,7 +155,7 @@ def test_untimed_and_wrong_peers_are_listed_once_for_each_reason():
     assert remarks(result.model_copy(update={"not_reached": 4}))[2:] == ["4 cases not reached"]
 
 
-def test_how_long_samples_really_were_is_told_where_they_hold_several_calls():
+def test_the_length_of_samples_of_several_calls_is_reported():
     one = measured(ours=2.0, torch=4.0)
     counts = {"ours": 200, "torch": 256}
     arms = {n: t.model_copy(update={"calls_per_sample": counts[n]}) for n, t in one.arms.items()}
@@ -261,7 +261,7 @@ def timed(clock: Clock, harness: Any = None, **options: Any) -> BenchmarkResult:
     )  # fmt: skip
 
 
-def test_what_was_timed_is_itself_held_against_the_reference():
+def test_the_output_of_the_timed_call_is_compared_with_the_reference():
     """The operator is right, and a call of it too; what the arm calls is not."""
     case = timed(Clock(1.0, 1), doubling(factor=1)).cases[0]
     assert not case.rechecked and not case.timed["ours"].passed

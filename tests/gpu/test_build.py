@@ -232,7 +232,7 @@ def test_builds_of_one_plan_wait_for_each_other(folder, tmp_path):
     assert sorted(result.warm for result in results) == [False, True, True]
 
 
-def test_the_first_real_error_is_told(folder, tmp_path):
+def test_the_first_real_error_is_shown(folder, tmp_path):
     (folder / "scaled_add.h").write_text("#pragma once\n#include <nowhere.h>\nint x = y;\n")
     plan = plan_build(manifest(folder), folder, "cpu", tmp_path / "cache")
     with pytest.raises(BuildError) as caught:
@@ -241,7 +241,7 @@ def test_the_first_real_error_is_told(folder, tmp_path):
     assert not plan.library.exists()
 
 
-def test_the_first_error_is_told_however_much_follows(folder, tmp_path):
+def test_the_first_error_is_shown_even_if_much_output_follows(folder, tmp_path):
     lines = ["#pragma once", "int a = the_first;", *(f"int b{n} = later_{n};" for n in range(300))]
     (folder / "scaled_add.h").write_text("\n".join(lines))
     with pytest.raises(BuildError, match=r"scaled_add\.h:2:9: error: 'the_first' was not declared"):

@@ -35,7 +35,7 @@ def test_an_error_within_a_loose_bound_fails():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("in_reference", [False, True])
-def test_non_finite_values_must_stand_where_the_reference_has_them(bad, in_reference):
+def test_non_finite_values_must_be_where_the_reference_has_them(bad, in_reference):
     exact = reference()
     out = exact.float()
     (exact if in_reference else out)[2, 5] = bad

@@ -159,7 +159,7 @@ def test_every_source_compiles_for_every_architecture_once(root, kbtool):
 
 @needs_nvcc
 @pytest.mark.parametrize("quick", [[], ["--quick"]], ids=["whole", "quick"])
-def test_each_source_that_does_not_compile_is_told_with_its_pattern(root, kbtool, quick):
+def test_each_compile_error_is_shown_with_the_matching_pattern(root, kbtool, quick):
     (root / "kernels/twice/twice.h").write_text("#define SIZE 262144\n")
     (root / "kernels/twice/sub/other.cu").write_text("__global__ void f() { g(); }\n")
     done = kbtool("kernel", "compile", "--json", *quick, root=root)
@@ -186,7 +186,7 @@ def test_each_source_that_does_not_compile_is_told_with_its_pattern(root, kbtool
 
 
 @needs_nvcc
-def test_what_was_compiled_quickly_is_no_object_of_a_build(root, kbtool):
+def test_objects_of_a_quick_compile_are_not_used_by_builds(root, kbtool):
     quick = kbtool("kernel", "compile", "--quick", "--json", root=root)
     assert quick.code == 0, quick.err
     cuda = [line for line in compile_lines(quick.err) if ".cu for sm_" in line]

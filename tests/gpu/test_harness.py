@@ -50,7 +50,7 @@ def test_what_a_harness_lacks_is_named(tmp_path, name):
         load_harness(written(tmp_path, SOUND.replace(name, "another")))
 
 
-def test_a_harness_with_the_old_name_of_the_error_scale_is_told_the_new_one(tmp_path):
+def test_a_harness_that_defines_terms_is_pointed_to_error_scale(tmp_path):
     old = "def terms(inputs): return {}\n"
     with pytest.raises(HarnessError, match="defines terms; rename it to error_scale"):
         load_harness(written(tmp_path, SOUND + old))
@@ -102,6 +102,6 @@ def test_a_harness_that_is_not_there_names_no_peers(tmp_path):
     assert peers_named_in(tmp_path / "harness.py") is None
 
 
-def test_a_peer_that_is_none_is_told_with_those_that_there_are():
+def test_an_unknown_peer_is_an_error_that_lists_the_peers():
     assert unknown_peer(["a", "x"], ["a", "b"]) == "the harness has no peer 'x'; it has a, b"
     assert unknown_peer([], ["a"]) is unknown_peer(["a"], ["a"]) is None
