@@ -415,7 +415,7 @@ def test_nan_beyond_the_length_never_leaks(
 @pytest.mark.parametrize("num_splits", [1, 3])
 @pytest.mark.parametrize("poisons", ["k", "v"])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_what_a_row_does_not_see_cannot_reach_it(
+def test_masked_keys_and_values_do_not_affect_a_row(
     attention: Attention, place: Place, poisons: str, num_splits: int, bad: float
 ) -> None:
     # Causal: key 77 is seen by rows 77 and later only, also where rows share a tile.
