@@ -47,13 +47,13 @@ def test_sums_and_counts_are_graded_and_unknown_operands_are_undetermined(base: 
     }  # fmt: skip
 
 
-def test_a_cost_that_nobody_knows_leaves_the_sum_undetermined(base: Knowledge) -> None:
+def test_an_unknown_cost_leaves_the_sum_undetermined(base: Knowledge) -> None:
     costs = [*COSTS, {"kind": "engineer", "amount": None, "basis": "claimed"}]
     found = grades(base, claim("all", "sum", ["#costs"], stated="99 USD"), costs=costs)
     assert found == {"all": "undetermined"}
 
 
-def test_the_computation_is_told_with_places(base: Knowledge) -> None:
+def test_the_computation_names_the_places_of_its_operands(base: Knowledge) -> None:
     base.session(
         more=as_yaml(
             {"costs": COSTS, "claims": [claim("t", "sum", ["#costs.gpu", "1.05 USD"],
@@ -370,7 +370,7 @@ def test_evidence_on_both_sides_is_shown_and_turns_no_decision(base: Knowledge) 
     assert came.expression == "outcome of bug 'A', bug 'B', where component is partial"
 
 
-def test_the_same_figure_under_conditions_that_nobody_states(base: Knowledge) -> None:
+def test_equal_figures_under_unstated_conditions_are_undetermined(base: Knowledge) -> None:
     table = {
         "id": "m", "title": "M", "kind": "benchmark",
         "columns": {"ms": {"title": "T", "unit": "ms"}},

@@ -117,7 +117,7 @@ def test_no_cost_is_counted_twice(base: Knowledge, costs: list[dict], said: str 
         assert kept.place(ID, path)[1] > 6
 
 
-def test_start_and_end_stand_in_for_a_duration_that_nobody_states(base: Knowledge) -> None:
+def test_start_and_end_replace_an_unstated_duration(base: Knowledge) -> None:
     times = {"started": "2025-01-01T09:00Z", "ended": "2025-01-01T10:00Z", "duration": None}
     steps = [{"id": n, "title": n, "actual": "35 min"} for n in ("a", "b")]
     line = {"kind": "gpu", "amount": "0.20", "basis": "claimed", "rate": "0.20 USD/h"}
@@ -227,7 +227,7 @@ def test_a_bug_is_fixed_by_its_last_fix(base: Knowledge, fixes, grade, said) -> 
     assert (item.grade, item.finding) == (grade, said) if item else grade is None
 
 
-def test_a_fix_of_a_bug_may_stand_at_another_meeting_of_it(base: Knowledge) -> None:
+def test_a_fix_may_name_another_recurrence_of_its_bug(base: Knowledge) -> None:
     met = {"id": "b", "title": "B", "status": "open"}
     again = {**met, "status": "fixed", "recurrence_of": f"{ID}#bugs.b"}
     fix = {"bug": f"{ID}#bugs.b", "change": "c", "confirmed": True}
@@ -286,7 +286,7 @@ def test_the_audit_and_the_ranking_judge_a_proof_alike(
         assert grade in edge.unproved and (item.finding or item.why) in edge.unproved
 
 
-def test_a_claim_of_a_success_does_not_stand_for_a_proof_by_a_failure(base: Knowledge) -> None:
+def test_a_claim_of_success_cannot_confirm_a_proof_by_a_failed_step(base: Knowledge) -> None:
     run = base.run(validated(0, passed=False))
     proof = {
         "pattern": "P01", "verdict": "proved", "note": "n", "shown_by": [f"{run}#steps.check"],
@@ -298,7 +298,7 @@ def test_a_claim_of_a_success_does_not_stand_for_a_proof_by_a_failure(base: Know
     }  # fmt: skip
 
 
-def test_a_claim_of_the_opposite_does_not_stand_for_a_proof(base: Knowledge) -> None:
+def test_a_claim_of_failure_cannot_confirm_a_proof(base: Knowledge) -> None:
     steps = [{"id": "s", "title": "S", "status": "failed"}]
     proof = {"pattern": "P01", "verdict": "proved", "note": "n", "shown_by": ["#steps.s"]}
     for where, told in ((None, False), ({"status": "failed"}, True)):

@@ -137,7 +137,7 @@ def test_operands_of_incompatible_units_are_an_error(
         derived(how, *operands)
 
 
-def test_a_figure_in_another_unit_is_told() -> None:
+def test_a_claim_in_another_unit_is_named() -> None:
     with pytest.raises(WrongUnits, match="stated in USD, comes out in s"):
         holds("5 USD", "sum", "5 min")
     with pytest.raises(WrongUnits, match="stated in a bare number"):

@@ -40,7 +40,7 @@ def test_the_records_here_hold_or_say_why_not() -> None:
         ("2025-10-12-n7g", "split-k-sessions", "7"),
     ],
 )
-def test_what_the_logs_got_wrong_is_found(record: str, name: str, derived: str) -> None:
+def test_known_errors_of_the_logs_are_inconsistent(record: str, name: str, derived: str) -> None:
     found = audit(KnowledgeBase(REPOSITORY))
     item = next(i for i in found.items if (i.record, i.claim) == (record, name))
     assert item.grade in {"inconsistent", "decision"}
@@ -65,7 +65,7 @@ def test_what_the_logs_got_wrong_is_found(record: str, name: str, derived: str) 
         ("2025-10-13-n4", "environment.card_memory"),
     ],
 )
-def test_what_the_logs_got_right_is_left_alone(record: str, name: str) -> None:
+def test_correct_claims_of_the_logs_are_consistent(record: str, name: str) -> None:
     found = audit(KnowledgeBase(REPOSITORY))
     item = next(i for i in found.items if (i.record, i.claim) == (record, name))
     assert item.grade == "consistent"

@@ -69,7 +69,7 @@ def test_other_costs_are_nothing_where_there_are_none():
     assert (found.kinds, found.saved) == (("gpu", "other"), 2)
 
 
-def test_what_was_paid_in_another_currency_is_not_compared():
+def test_costs_in_another_currency_are_not_compared():
     lines = [
         {"kind": "gpu", "amount": "9", "currency": "EUR", "basis": "billed"},
         {"kind": "ai", "amount": "1", "basis": "billed"},
@@ -86,7 +86,7 @@ def test_what_was_paid_in_another_currency_is_not_compared():
         assert abs(found.saved) == 2
 
 
-def test_a_kind_of_other_costs_that_nobody_knows_is_named():
+def test_an_unknown_kind_of_cost_is_named():
     found = compare(row({"gpu": "1", "other": None}), row({"gpu": "1"}))
     assert (found.kinds, found.not_compared["other"]) == (("gpu",), "now")
 
@@ -107,7 +107,7 @@ def counts(*sessions: Session) -> dict[str, tuple[int, int]]:
 A, B, C = "2025-01-01-a", "2025-01-02-b", "2025-01-03-c"
 
 
-def test_a_bug_counts_where_it_was_mended():
+def test_a_bug_counts_in_the_session_of_its_fix():
     assert counts(
         session(A, bugs=[bug(name) for name in "xyz"],
                 fixes=[fix("#bugs.x"), fix("#bugs.y", None)]),

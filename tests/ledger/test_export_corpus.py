@@ -63,7 +63,7 @@ def test_the_head_says_what_follows(real):
         assert ids == sorted(ids)
 
 
-def test_the_same_records_give_the_same_bytes_wherever_they_stand(real, tmp_path):
+def test_the_same_records_in_another_folder_give_the_same_bytes(real, tmp_path):
     for name in ("sessions", "patterns"):
         shutil.copytree(REPOSITORY / name, tmp_path / "elsewhere" / name)
     assert export(tmp_path / "elsewhere") == real
@@ -137,7 +137,7 @@ def test_what_was_tried_and_did_not_work(full):
     assert attempts["20250101T090000Z-look"]["tried"] == "Recipe look, step look: Look"
 
 
-def test_a_bug_knows_its_fixes_of_later_sessions_too(full):
+def test_a_bug_is_exported_with_fixes_of_later_sessions(full):
     (bug,) = of_type(export(full.root), "bug")
     assert bug["fixes"] == [
         "2025-01-01-a#fixes.0", "2025-01-01-a#fixes.real", "2025-01-02-b#fixes.0",

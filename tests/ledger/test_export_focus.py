@@ -138,7 +138,7 @@ def test_the_charge_period_is_the_day_and_the_billing_period_its_month():
     assert row["BillingPeriodStart"] == "2025-12-01T00:00:00Z"
 
 
-def test_what_is_left_out_is_counted_and_told():
+def test_rows_left_out_are_counted_and_reported():
     export = focus(
         [
             session("undated-a", line("gpu", "1"), line("ai", None)),
@@ -161,7 +161,7 @@ def test_a_declared_day_is_marked():
     assert only([session("2025-10-12-a", line("gpu", "1"))], undated=DAY)["x_DayDeclared"] == ""
 
 
-def test_who_sold_it_is_named_or_the_gap_is_told():
+def test_the_provider_is_named_or_reported_as_missing():
     sessions = [session("2025-10-12-a", line("gpu", "1"), line("ai", "1"))]
     export = focus(sessions, account="team-7", providers={"gpu": "A cloud"})
     gpu, ai = read(export.data)[1]
@@ -173,7 +173,7 @@ def test_who_sold_it_is_named_or_the_gap_is_told():
     ]
 
 
-def test_a_billed_line_without_the_number_of_its_invoice_is_told():
+def test_a_billed_line_without_an_invoice_number_is_reported():
     sessions = [session("2025-10-12-a", line("gpu", "1", basis="billed"))]
     assert "1 billed line names no invoice" in focus(sessions).notes[0]
 

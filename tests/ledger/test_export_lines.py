@@ -37,7 +37,7 @@ def rows(data: bytes) -> list[dict]:
     return [json.loads(text) for text in data.decode().split("\n")[:-1]]
 
 
-def test_json_lines_say_all_of_a_line_and_null_where_nobody_knows():
+def test_json_lines_have_every_field_and_null_for_unknown():
     gpu, ai = rows(jsonl([FULL]).data)
     assert gpu == {
         "line": "2025-10-12-a#costs.gpu", "session": "2025-10-12-a", "label": "A",

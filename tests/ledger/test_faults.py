@@ -127,7 +127,7 @@ def test_each_bug_of_a_circle_is_a_fault_of_its_own() -> None:
     assert became(*met) == {"x": "fixed", "y": "open", "z": "open"}
 
 
-def test_a_recurrence_of_what_nobody_recorded_is_a_first_meeting() -> None:
+def test_a_recurrence_of_an_unrecorded_bug_counts_as_its_first_occurrence() -> None:
     met = session(B, bugs=[bug("y", X)])
     assert became(met, session(C, fixes=[fix(X)])) == {"y": "open"}
     assert became(met, session(C, fixes=[fix(Y)])) == {"y": "fixed"}

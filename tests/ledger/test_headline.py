@@ -112,7 +112,7 @@ def test_noisy_runs_give_no_headline_and_no_peer():
     assert mean(beside) == 2 and beside.against == "only base; fa3 timed by noisy runs alone"
 
 
-def test_a_run_with_changes_that_no_commit_has_stands_alone():
+def test_a_run_of_uncommitted_changes_is_not_pooled():
     dirty = at("c1", typed("bf16", ours=1.0, base=2.0), dirty=True)
     clean = at("c1", typed("bf16", ours=1.0, base=2.0, fa3=0.5))
     assert told(dirty, clean)["bf16"].against == "only base; fa3 not timed on this commit"
@@ -157,7 +157,7 @@ def test_other_machines_sets_and_variants_do_not_take_part():
     assert len(groups([card, run(one_thread)], KERNEL)) == 2
 
 
-def test_a_run_is_told_with_what_other_runs_of_its_commit_timed():
+def test_a_run_is_shown_with_the_peers_of_other_runs_of_its_commit():
     mine = at("c1", typed("bf16", ours=1.0, base=2.0))
     cut_short = mine.model_copy(
         update={"steps": at("c1", typed("bf16", ours=1.0, quick=0.1)).steps}

@@ -77,7 +77,7 @@ def test_the_standing_follows_from_the_evidence(verdicts, standing):
     assert standing in STANDINGS
 
 
-def test_a_superseded_pattern_stands_as_that_whatever_proved_it():
+def test_a_superseded_pattern_is_ranked_as_superseded_even_if_proved():
     newer = pattern("P02", supersedes=[{"pattern": "P01", "since": "2025-01-01-a"}])
     ranked = accounts([pattern(), newer], [session(evidence=[says("proved")])], [])
     assert [(one.pattern.id, one.standing) for one in ranked] == [
@@ -108,7 +108,7 @@ def test_a_verdict_counts_once_a_session():
         ("0 min", "0"),
     ],
 )
-def test_what_is_claimed_is_no_more_exact_than_it_was_stated(stated, told):
+def test_claimed_savings_keep_the_precision_of_their_statement(stated, told):
     found = account(session(evidence=[says("applied", saved=stated)]))
     assert str(found.claimed("saved")) == told
     assert found.claimed("lost") is None

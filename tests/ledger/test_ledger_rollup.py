@@ -223,7 +223,7 @@ SHARED = [
 LINKS = Links({"2025-01-01-a": ("P01", "P02"), "2025-01-02-b": ("P02",)}, {"2025-01-01-a": ("k",)})
 
 
-def test_a_session_of_two_patterns_stands_in_both_rows_and_counts_once():
+def test_a_session_of_two_patterns_is_in_both_rows_and_counts_once_in_the_total():
     table = roll_up(SHARED, "pattern", links=LINKS)
     assert [(r.label, r.minutes, r.total) for r in table.rows] == [
         ("P01", 10, 1), ("P02", 30, 3), ("no pattern", 40, 4),

@@ -76,7 +76,7 @@ def test_a_loss_rounds_like_a_gain():
         ("9", "0.20 USD/h", "1+ h"),
     ],
 )
-def test_an_estimate_that_agrees_with_its_rate_stands_as_stated(amount, rate, time):
+def test_an_estimate_that_agrees_with_its_rate_is_kept(amount, rate, time):
     assert str(estimate(amount=amount, rate=rate, duration=time).amount) == amount
 
 
@@ -100,7 +100,7 @@ def test_an_estimate_that_does_not_follow_is_refused(keys, said):
         estimate(**keys)
 
 
-def test_what_is_claimed_or_billed_is_kept_whatever_the_rate_says():
+def test_claimed_and_billed_amounts_are_kept_even_if_the_rate_differs():
     for basis in ("claimed", "billed"):
         line = {"kind": "gpu", "basis": basis, "rate": "0.20 USD/h", "duration": "107 min"}
         kept = CostLine.model_validate({**line, "amount": "0.35"})

@@ -76,7 +76,7 @@ def test_many_cases_make_each_harder_to_call() -> None:
     assert limit([]) == 0
 
 
-def test_what_is_known_of_a_case_draws_its_spread_away_from_what_is_assumed() -> None:
+def test_measured_spread_outweighs_the_assumed_spread() -> None:
     assumed = Spread(0.01**2, 4)
     assert pooled(assumed, []) == pytest.approx(assumed)
     assert pooled(None, [[1.0]]) is None
@@ -92,7 +92,7 @@ def spread_of(every_: list[Timed], arm: str) -> Spread | None:
     return Spreads(every_).of(one, one.results[0], one.results[0].cases[0], arm, "chain")
 
 
-def test_runs_of_one_commit_tell_the_spread_of_the_library_and_all_that_of_peers() -> None:
+def test_spread_of_the_library_comes_from_runs_of_one_commit_of_peers_from_all() -> None:
     runs = every(
         run("r3", "c2", times(20.0)), run("r2", "c1", times(10.5)), run("r1", "c1", times(10.0))
     )
@@ -114,7 +114,7 @@ def test_runs_of_one_commit_tell_the_spread_of_the_library_and_all_that_of_peers
     ],
     ids=["noisy", "dirty", "other torch", "other card", "refused"],
 )
-def test_runs_that_are_not_of_the_same_code_tell_no_spread(other: Run) -> None:
+def test_runs_of_different_code_give_no_spread(other: Run) -> None:
     assert spread_of(every(run("r1", "c1", times(10.0)), other), "ours") == pytest.approx(OWN)
 
 
