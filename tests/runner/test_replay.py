@@ -104,7 +104,7 @@ def test_a_clock_that_is_replaced_while_the_harness_is_imported_is_found(
     assert "time.perf_counter was replaced" in step.message
 
 
-def test_a_kernel_that_computes_in_each_call_is_not_accused(second_kernel_base, kbtool):
+def test_a_kernel_that_computes_in_each_call_passes(second_kernel_base, kbtool):
     step = timed(second_kernel_base, kbtool, OURS)
     assert step.status in {"passed", "noisy"}, step.message
     assert isinstance(step.result, BenchmarkResult)

@@ -222,7 +222,7 @@ def test_a_missing_card_says_what_to_do(second_kernel_base, kbtool):
         (["run-recipe", "--resume", "20990101"], "there is no run '20990101'"),
     ],
 )
-def test_usage_errors_are_told_before_anything_is_written(
+def test_usage_errors_are_reported_before_anything_is_written(
     second_kernel_base, kbtool, arguments, told
 ):
     done = kbtool(*arguments, root=second_kernel_base)
