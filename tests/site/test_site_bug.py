@@ -57,7 +57,7 @@ def card(page: str, label: str) -> str:
     return page.partition(f"<small>{label} </small><br>")[2].partition("\n")[0]
 
 
-def test_every_meeting_leads_to_the_others_above_the_edits(root):
+def test_a_bugs_page_links_its_recurrences_above_the_mutants(root):
     index = index_of(root)
     for own in (FIRST, SECOND, LAST):
         page = bug_page(index, own)
@@ -131,7 +131,7 @@ def test_the_time_that_a_fault_cost_is_added_up_with_who_does_not_say(root):
     assert "Lost in all" not in bug_page(index_of(root), LAST, "a")
 
 
-def test_bugs_of_one_title_are_told_apart_by_their_sessions(root):
+def test_bugs_with_the_same_title_are_distinguished_by_their_sessions(root):
     index = index_of(root)
     for number, name in enumerate((FIRST, SECOND)):
         title = f"words about label {number}: words about bug"

@@ -70,7 +70,7 @@ def test_values_that_differ_within_noise_are_drawn_flat(values: list[float]) -> 
     assert abs(first - last) < 1.5 and abs((first + last) / 2 - SPARK_HEIGHT / 2) < 1
 
 
-def test_what_moves_has_the_height_of_a_sparkline() -> None:
+def test_values_that_change_use_the_height_of_a_sparkline() -> None:
     assert heights([1, 1.2]) == [SPARK_HEIGHT - 3, 3]
 
 
@@ -154,7 +154,7 @@ def test_points_that_lead_somewhere_are_links_in_a_group_and_others_an_image() -
     assert plain.get("role") == "img" and not list(plain.iter("a"))
 
 
-def test_what_a_logarithm_cannot_show_is_left_out() -> None:
+def test_values_without_a_logarithm_are_left_out() -> None:
     points = [Point(0, 1, "none"), Point(1, -1, "less"), Point(1, math.inf, "more")]
     assert plot("t", Axis("x", "log10"), Axis("y", "log10"), [Series("s", points)]) == ""
     drawn = plot("t", Axis("x", "log2"), Axis("y"), [Series("s", [*points, Point(2, 2, "ok")])])
@@ -331,7 +331,7 @@ def test_a_drawing_with_more_than_shapes_is_refused(inner: str) -> None:
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"/>', "<svg/>", "no XML",
     ],
 )  # fmt: skip
-def test_what_is_no_drawing_is_refused(text: str) -> None:
+def test_a_file_that_is_no_svg_drawing_is_refused(text: str) -> None:
     with pytest.raises(DrawingError):
         inlined(text)
 

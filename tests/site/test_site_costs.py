@@ -87,13 +87,13 @@ def names(labels: list[str]) -> list[str]:
     return [one.text or "" for one in svg.iter("text") if float(one.get("y", 300)) > 220]
 
 
-def test_a_name_of_several_words_is_told_in_lines():
+def test_a_label_of_several_words_is_broken_into_lines():
     assert names(["H100 80GB HBM3", "H100 80GB HBM3, and H200 for the checks", "a", "b", "c"]) == [
         "H100 80GB HBM3", "H100 80GB HBM3,", "and H200 for the", "checks", "a", "b", "c",
     ]  # fmt: skip
 
 
-def test_names_that_begin_alike_are_told_apart_by_their_ends():
+def test_labels_with_the_same_beginning_are_shortened_in_the_middle():
     alike = [f"run-of-recipe-split-k-on-the-card{end}" for end in ("", "-2", "-3")]
     shown = names(["N"] * 10 + alike)
     assert shown[10:] == [

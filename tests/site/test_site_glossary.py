@@ -87,7 +87,7 @@ def test_the_first_use_is_linked_and_code_links_and_headings_are_left_alone(text
     assert linked(text) == (text if made is None else made)
 
 
-def test_a_link_leads_to_the_entry_and_tells_its_first_sentence():
+def test_a_glossary_link_has_the_first_sentence_as_its_title():
     made = Terms(SMALL).linker("bugs/a/b.md")("LSE Split-K")
     assert 'href="../../guide/glossary.html#online"' in made
     assert 'title="Cutting the sum into pieces."' in made.replace("&#46;", ".")

@@ -46,7 +46,7 @@ def of_commit(number: int, commit: str, **arms: dict[str, float]) -> dict[str, A
     return made
 
 
-def test_both_pages_tell_the_best_peer_of_the_commit_by_dtype(tmp_path: Path) -> None:
+def test_home_and_kernel_page_show_the_best_peer_of_the_commit_by_dtype(tmp_path: Path) -> None:
     """As they were: 2.98 by the newest run, which left the fastest peer out, fp16 mixed in."""
     before = of_commit(11, "a", float32={"ours": 10, "base": 40, "fa3": 11.1},
                        float16={"ours": 10, "base": 80})  # fmt: skip
@@ -66,7 +66,7 @@ def test_both_pages_tell_the_best_peer_of_the_commit_by_dtype(tmp_path: Path) ->
                 "only base; fa3 not timed on this commit"] in standings(later[page])  # fmt: skip
 
 
-def test_both_pages_tell_the_real_runs_by_the_rule() -> None:
+def test_home_and_kernel_page_show_the_repositorys_runs_by_the_same_rule() -> None:
     index = Index(KnowledgeBase(REPOSITORY))
     expected = []
     for kernel in index.kernels.values():

@@ -89,7 +89,7 @@ def results_of(root: Path) -> tuple[list[str], list[str]]:
     return header, row
 
 
-def test_a_result_is_held_against_the_best_peer_where_peers_were_timed(root):
+def test_a_result_is_compared_with_the_best_peer_if_peers_were_timed(root):
     header, row = results_of(root)
     told = dict(zip(header, row, strict=True))
     assert told[AGAINST] == "words about theirs, the only peer timed"
@@ -126,7 +126,7 @@ def test_home_begins_with_what_it_is_and_where_the_work_stands(root):
     assert made.index("Where the work stands") < made.index("kb-figure") < made.index("{#running}")
 
 
-def test_the_work_stands_where_it_was_begun_last(root):
+def test_home_shows_the_session_started_last(root):
     """Lines of work stand one after another: the last in the list is not always the newest."""
     made = {}
     for number in (0, 1):
@@ -232,7 +232,7 @@ def test_expected_times_are_the_medians_of_runs_alike_on_one_machine(root):
     assert steps_of(made)["validate"][3] == "6.20 s <small>n = 1</small> |"
 
 
-def test_machines_of_one_card_are_told_apart(root):
+def test_machines_with_the_same_card_are_distinguished(root):
     for number, (cpu, cores) in enumerate((("a", 16), ("b", 16), ("b", 32)), 1):
         machine = {**template(root)["machine"], "card": "H200", "cpu": cpu, "cores": cores}
         put_run(root, number, machine=machine)
@@ -264,7 +264,7 @@ def test_a_recipe_that_never_ran_says_that_its_times_are_declared(root):
     assert "Took" not in table and "it was never run here" in why
 
 
-def test_what_replaced_a_pattern_is_told_on_both_pages(root):
+def test_both_pages_name_the_pattern_that_replaced_another(root):
     index = index_of(root)
     for name, how, other in (("P01", "Superseded by", "P02"), ("P02", "Supersedes", "P01")):
         made = unescape(pattern.page(index, index.patterns[name]))
@@ -296,7 +296,7 @@ def change_status(root, **of_fix):
         path.write_text(json.dumps(record))
 
 
-def test_a_bug_without_a_symptom_is_told_by_its_cause_and_target(root):
+def test_a_bug_without_a_symptom_is_listed_with_cause_and_target(root):
     path = root / "sessions" / trees.session_id(1) / "session.yaml"
     record = json.loads(path.read_text())
     record["bugs"][0]["symptom"] = None

@@ -179,7 +179,7 @@ def test_it_says_why_a_figure_is_missing(page: str, tmp_path: Path) -> None:
     assert "no data because the kernel was never run here" in alone
 
 
-def test_the_command_that_measured_it_stands_below(page: str) -> None:
+def test_the_command_that_measured_a_table_is_below_it(page: str) -> None:
     results = sections(page)["results"]
     assert "# No known commit holds what was measured." in results  # its work tree was changed
     assert "kbtool run-recipe copy --set seed=13" in results

@@ -61,7 +61,7 @@ def test_noise_reason_is_given_for_noisy_runs_only() -> None:
     assert share_of_ceiling(loud, loud.cases[0]) is None
 
 
-def test_home_tells_the_newest_quiet_run_and_that_a_newer_one_was_noisy(root: Path) -> None:
+def test_home_shows_the_newest_quiet_run_and_that_a_newer_one_was_noisy(root: Path) -> None:
     put_run(root, 1, steps=slower(template(root), 4))
     put_run(root, 2, steps=busy(slower(template(root), 41)))
     put_run(root, 3, steps=busy(slower(template(root), 43)))
@@ -75,7 +75,7 @@ def test_home_tells_the_newest_quiet_run_and_that_a_newer_one_was_noisy(root: Pa
     assert "41" not in told["History"] and "43" not in told["History"]
 
 
-def test_home_tells_no_ratio_where_every_run_was_noisy(root: Path) -> None:
+def test_home_shows_no_ratio_if_every_run_was_noisy(root: Path) -> None:
     (path,) = (root / "sessions").glob("*/runs/two.json")
     record = noisy(json.loads(path.read_text()))
     record.pop("digest")
@@ -102,7 +102,7 @@ def kernel(tmp_path: Path, *runs: dict[str, Any]) -> dict[str, str]:
     return sections(make(tmp_path / "kb", *runs)[at.kernel_page("copy")])
 
 
-def test_both_tables_of_a_kernel_tell_the_newest_quiet_run(tmp_path: Path) -> None:
+def test_both_tables_of_a_kernel_show_the_newest_quiet_run(tmp_path: Path) -> None:
     later = noisy(run(15, SMALL, "H1", variants=["plain"]))
     page = kernel(tmp_path, OLD, NEW, later)
     first, _, rest = page["results"].partition("### ")
@@ -243,7 +243,7 @@ def test_pages_judge_noise_by_noise_reason_alone() -> None:
 
 
 @pytest.mark.parametrize("status", ["passed", "noisy"])
-def test_the_pages_call_a_noisy_run_noisy_whatever_an_older_record_says(
+def test_a_noisy_run_is_shown_as_noisy_even_if_its_older_record_says_passed(
     tmp_path: Path, status: str
 ) -> None:
     record = noisy(run(15, SMALL, "H1"))

@@ -46,7 +46,7 @@ def test_the_charts_of_a_kernel_are_of_one_problem(tmp_path: Path) -> None:
     assert "another problem" not in page["results"]
 
 
-def test_case_sets_of_another_problem_stand_apart(tmp_path: Path) -> None:
+def test_case_sets_of_another_problem_are_shown_separately(tmp_path: Path) -> None:
     small = solving("a", run(11, SMALL, "H1", case_set="small"))
     others = solving("b", run(12, OTHERS, "H1", case_set="others"))
     page = sections(make(tmp_path / "kb", small, others)[at.kernel_page("copy")])

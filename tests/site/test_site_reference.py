@@ -79,7 +79,7 @@ def test_every_field_is_on_a_page_with_its_meaning(plain_site: Site, kind: str) 
             assert said in text, f"{name}.{field}"
 
 
-def test_the_pages_say_where_each_kind_stands(plain_site: Site) -> None:
+def test_the_reference_pages_say_where_each_kind_of_record_is(plain_site: Site) -> None:
     page = plain_site.pages["guide/schema.html"]
     assert {f"schema/{kind}.html" for kind in MODELS} <= set(page.links)
     assert {"../index.json", "../feed.xml", "../llms.txt"} <= set(page.links)

@@ -120,7 +120,7 @@ def test_before_and_after_by_what_follows_and_else_by_the_list(root):
     assert around(2) == f"Earlier in the list: {second}"
 
 
-def test_what_a_record_does_not_have_is_said(root):
+def test_missing_parts_of_a_record_are_named(root):
     assert "The record has no" not in page(root, 0)
     change(root, 0, commits=[], lessons=[])
     assert "*The record has no commits, lessons.*" in page(root, 0)

@@ -108,7 +108,7 @@ def test_ids_that_are_no_file_names_have_pages_of_their_own(root: Path, name: st
     assert (root / SOURCE / page).read_text().startswith("---\ntitle:")
 
 
-def test_a_record_that_does_not_load_is_told_and_fails_a_strict_build(
+def test_a_record_that_does_not_load_fails_a_strict_build(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (root / "sessions" / trees.session_id(0) / "session.yaml").write_text("id: [")
@@ -210,7 +210,7 @@ def test_pages_that_changed_alone_are_those_of_a_whole_build(root: Path, tmp_pat
             assert (tmp_path / "live" / path).read_bytes() == file.read_bytes(), path
 
 
-def test_a_taken_port_is_told(root: Path) -> None:
+def test_a_port_in_use_is_reported(root: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
