@@ -214,7 +214,7 @@ def time_with(
     return benchmark._Timing({"cases": cases}, context).run()
 
 
-def test_another_process_goes_on_after_the_cases_that_are_done(tmp_path, monkeypatch):
+def test_a_new_worker_continues_after_the_finished_cases(tmp_path, monkeypatch):
     worker = Worker(([None, "quick"], DIED), ([None], None))
     assert time_with(worker, tmp_path, monkeypatch) == ("measured", None)
     first, second = worker.asked

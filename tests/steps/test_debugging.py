@@ -178,7 +178,7 @@ def test_a_profile_names_the_bottleneck_of_each_case_and_keeps_the_metrics(conte
     assert set(metrics_for("sm_90")) == set(under[-1].split(","))
 
 
-def test_counters_that_are_forbidden_are_told_with_the_way_to_allow_them(context, ncu):
+def test_forbidden_counters_are_reported_with_the_remedy(context, ncu):
     ncu(["==ERROR== ERR_NVGPUCTRPERM - The user does not have permission"])
     outcome = KINDS["profile"].run(step(**PROFILE), context)
     assert outcome.status == "unavailable"
@@ -322,7 +322,7 @@ def test_a_finding_of_one_tool_does_not_stop_the_next(context, sanitiser):
     assert [tool.errors for tool in outcome.result.tools] == [1, 1]
 
 
-def test_what_was_found_is_kept_when_a_later_tool_cannot_work(context, sanitiser, monkeypatch):
+def test_findings_are_kept_if_a_later_tool_fails(context, sanitiser, monkeypatch):
     sanitiser("========= Invalid x", "========= ERROR SUMMARY: 1 error")
     again = sanitise.run_worker
 
@@ -349,7 +349,7 @@ def test_a_worker_that_does_not_start_gives_its_own_reason(context, sanitiser):
     assert sanitised(context).status == "unavailable"
 
 
-def test_what_a_tool_had_run_when_it_was_stopped_is_kept(context, sanitiser):
+def test_cases_run_before_a_tool_was_stopped_are_kept(context, sanitiser):
     sanitiser("========= Invalid x", "========= ERROR SUMMARY: 1 error")
 
     def interrupt(done: int, total: int, label: str) -> None:

@@ -73,12 +73,12 @@ def attention(tmp_path: Path) -> Context:
         ({"threads": 1000}, "1000 threads are more than this machine has: 2 cores"),
     ],
 )
-def test_what_a_benchmark_cannot_time_is_refused_before_anything_is_built(attention, fields, told):
+def test_an_impossible_benchmark_is_refused_before_the_build(attention, fields, told):
     with pytest.raises(UsageError, match=told):
         KINDS["benchmark"].plan(step(kind="benchmark", case_sets="quick", **fields), attention)
 
 
-def test_what_a_benchmark_can_time_is_planned(attention):
+def test_a_possible_benchmark_is_planned(attention):
     fields = {"peers": "sdpa, flex", "variants": "wgmma", "threads": 2}
     lines = KINDS["benchmark"].plan(step(kind="benchmark", case_sets="quick", **fields), attention)
     assert "2 threads, variants wgmma as one arm each, peers sdpa, flex" in lines[0]

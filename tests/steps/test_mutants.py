@@ -281,7 +281,7 @@ def test_mutants_that_crash_or_hang_are_found_and_the_others_run(second_kernel_b
     assert found["no-sum"].cut_short is None
 
 
-def test_what_was_judged_before_an_interrupt_is_recorded(second_kernel_base):
+def test_verdicts_before_an_interrupt_are_recorded(second_kernel_base):
     put_back(second_kernel_base, "no-sum", "hangs")
     argv = [sys.executable, "-m", "kbtool", "--root", str(second_kernel_base), "run-recipe"]
     with subprocess.Popen(

@@ -86,7 +86,7 @@ def test_a_kernel_that_is_right_only_on_the_listed_sizes_fails(second_kernel_bas
     assert drawn[0] == drawn[1], "the same seed draws the same cases"
 
 
-def test_a_harness_without_neighbours_says_so_and_a_step_may_ask_for_none(
+def test_a_harness_without_neighbours_fails_unless_the_step_asks_for_none(
     second_kernel_base, kbtool
 ):
     make_wrong(second_kernel_base)

@@ -77,7 +77,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return asked
 
 
-def test_what_has_not_passed_validation_is_not_tuned(context):
+def test_a_kernel_that_did_not_pass_validation_is_not_tuned(context):
     context.validated = [passed(None)]
     outcome = KINDS["tune"].run(step(), context)
     assert outcome.status == "refused"
@@ -112,7 +112,7 @@ def test_a_wrong_setting_fails_the_step(context, worker):
     ("variants", "told"),
     [("default", "name variants"), ("all", "name variants"), ("nope", "no variant 'nope'; it has")],
 )
-def test_what_is_no_variant_to_tune_is_refused_as_it_is_planned(context, built, variants, told):
+def test_an_unknown_variant_to_tune_is_refused_when_planned(context, built, variants, told):
     if not built:
         context.plan = context.built = None
     for act in (KINDS["tune"].plan, KINDS["tune"].run):
