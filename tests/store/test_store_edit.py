@@ -159,7 +159,7 @@ def test_a_session_is_started_paused_resumed_and_closed(tmp_path):
     assert "status: complete # it runs" in path.read_text()
 
 
-def test_a_closed_session_goes_on_where_it_is_resumed(tmp_path):
+def test_a_resumed_session_continues_its_time(tmp_path):
     path = write(tmp_path, PLAIN)
     close_session(path, NOW, outcome="done")
     resume_session(path, NOW + timedelta(hours=5))

@@ -66,7 +66,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return days
 
 
-def test_what_parsed_is_not_read_again(many, read):
+def test_parsed_files_are_not_read_again(many, read):
     first = seen(many.root)
     assert len(read) == SESSIONS + 1
     read.clear()
@@ -82,7 +82,7 @@ def test_a_change_is_seen_and_the_rest_is_not_read_again(many, read):
     assert read == ["2025-01-02", "2025-01-04", "2025-01-06", "2025-02-01"]
 
 
-def test_a_mended_record_is_no_finding_any_more(many):
+def test_a_corrected_record_has_no_finding(many):
     before = seen(many.root)[1]
     many.session("2025-01-04-s")
     assert len(seen(many.root)[1]) == len(before) - 1
@@ -97,7 +97,7 @@ def test_a_file_that_has_just_been_written_is_not_taken_up(many, monkeypatch):
     assert not (many.root / ".kbtool").exists()
 
 
-def test_a_finding_in_a_cached_record_knows_its_line(many):
+def test_a_finding_in_a_cached_record_has_its_line(many):
     for _ in range(2):
         finding = next(one for one in seen(many.root)[1] if one.rule == "schema")
         text = (many.root / finding.path).read_text().splitlines()

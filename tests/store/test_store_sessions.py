@@ -102,7 +102,7 @@ def test_the_same_title_twice_makes_two(base):
 
 
 @pytest.mark.parametrize("keys", [{"budget_time": "soon"}, {"budget_money": "\x00"}])
-def test_what_the_record_cannot_hold_is_refused_before_anything_is_made(base, keys):
+def test_invalid_fields_are_refused_before_the_folder_is_made(base, keys):
     with pytest.raises(ValueError, match="budget"):
         create(base, **keys)
     assert list((base.root / "sessions").iterdir()) == []
@@ -201,7 +201,7 @@ def inside(request, repository) -> Path:
     return root
 
 
-def test_what_kbtool_records_does_not_make_the_tree_dirty(repository):
+def test_records_written_by_kbtool_do_not_make_the_tree_dirty(repository):
     """A second run in a row is made of the same sources as the first."""
     entry = create_session(KnowledgeBase(repository), title="Two runs", now=NOW)
     commit(repository)
@@ -236,7 +236,7 @@ def test_a_new_record_that_is_staged_does_not_make_the_tree_dirty(inside, path):
 
 
 @pytest.mark.parametrize("path", ["sessions/s/files/a.py", "kernels/sessions/s/session.yaml"])
-def test_what_is_no_record_makes_the_tree_dirty(inside, path):
+def test_a_new_file_that_is_no_record_makes_the_tree_dirty(inside, path):
     """It stands under a folder called sessions, and a run may be made of it."""
     (inside / "sessions/s/notes.md").write_text("other")
     (inside / path).write_text("other")
@@ -260,7 +260,7 @@ def test_what_is_no_record_makes_the_tree_dirty(inside, path):
         "kernels/k/sessions/s/runs/a.json",
     ],
 )
-def test_what_is_named_like_a_record_makes_the_tree_dirty(inside, path):
+def test_a_new_file_named_like_a_record_makes_the_tree_dirty(inside, path):
     (inside / path).parent.mkdir(parents=True, exist_ok=True)
     (inside / path).write_text("new")
     git(inside, "add", ".")

@@ -11,7 +11,7 @@ from kbtool.store.tree import KnowledgeBase
 
 @pytest.mark.parametrize("name", ["2025-01-02-b", "2025-01-02", "N+2"])
 @pytest.mark.parametrize("label", ["label: N+2", 'label: "N+2"  '])
-def test_a_session_that_does_not_load_is_told_with_its_first_fault(base, name, label):
+def test_a_session_that_does_not_load_is_reported_with_its_first_error(base, name, label):
     base.session("2025-01-01-a", label="N+1")
     path = base.session("2025-01-02-b", "nonsense: 1\n")
     path.write_text(path.read_text().replace("label: B", label))
