@@ -38,7 +38,7 @@ class Result:
     err: str
 
 
-def came_to_its_end(run: Run, done: Result) -> None:
+def assert_passed_or_noisy(run: Run, done: Result) -> None:
     """A recipe that ends with a benchmark was noisy if others were busy meanwhile, else it passed:
     the tests' machine is rarely quiet."""
     result = run.steps[-1].result

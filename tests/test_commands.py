@@ -1,4 +1,4 @@
-"""The commands and workers that tests fork do what those do that an interpreter starts."""
+"""Forked commands and workers behave as those that an interpreter starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of changes in CONTRIBUTING.md, held to the code.
+"""The table of changes in CONTRIBUTING.md agrees with the code.
 
 Each test makes a small change on a copy of the package, in the files that the table names and in
 no other, and looks for its effect. A file too few, and the effect is missing; a file too many, and

@@ -1,4 +1,4 @@
-"""axe finds nothing on any kind of page, in either palette."""
+"""axe finds no accessibility violation on any kind of page, in either palette."""
 
 from __future__ import annotations
 

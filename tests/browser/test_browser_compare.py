@@ -1,4 +1,4 @@
-"""The page that compares, over two runs of known figures."""
+"""The page that compares runs, with two runs of known times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page that compares runs says of one that was noisy."""
+"""The page that compares runs gives no verdict on a noisy run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages that are cut into parts, and lean ones: nobody notices."""
+"""Pages that are split into parts or made smaller behave as whole ones."""
 
 from __future__ import annotations
 

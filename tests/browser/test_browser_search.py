@@ -1,4 +1,4 @@
-"""What the search finds, over texts made for it and over this repository's records."""
+"""The site's search, on texts made for the tests and on this repository's records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables sort and filter, by mouse and by key, and the address keeps how they stand."""
+"""Tables sort and filter by mouse and keyboard, and the address keeps their state."""
 
 from __future__ import annotations
 

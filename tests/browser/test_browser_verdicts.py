@@ -1,4 +1,4 @@
-"""The page that compares says what ``kbtool compare`` says, over recorded runs."""
+"""The page that compares runs gives the verdicts of ``kbtool compare``, on recorded runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kbtool check --history``: what commits did to run records is found, and honest work is not."""
+"""``kbtool check --history``: commits that change run records are found, other commits are not."""
 
 from __future__ import annotations
 

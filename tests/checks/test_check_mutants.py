@@ -1,4 +1,4 @@
-"""Edits that put bugs back: `check` says where one no longer fits its source."""
+"""Mutants in bug records: `check` finds those that no longer fit their source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures in prose: taken from records by reference, and held to them."""
+"""Figures in prose that link to a record must agree with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that one record keeps by itself: each test breaks one, and asks for rule and line."""
+"""Rules about a single record: each test breaks one and expects its name and line."""
 
 from __future__ import annotations
 

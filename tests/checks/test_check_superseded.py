@@ -1,4 +1,4 @@
-"""A superseded pattern rests: nothing later relies on it, and its recipe is not run."""
+"""Nothing later may rely on a superseded pattern or run its recipe."""
 
 from __future__ import annotations
 

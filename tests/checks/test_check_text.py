@@ -1,4 +1,4 @@
-"""Secrets and addresses of machines, in every kind of file; and what only looks like them."""
+"""Secrets, IP addresses and machine paths in every kind of file, and text that resembles them."""
 
 from __future__ import annotations
 

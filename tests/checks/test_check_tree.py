@@ -656,7 +656,7 @@ def test_a_run_that_git_has_committed_stays_as_it_is(tmp_path, above):
     assert len(own) == 1 and own[0].startswith("id: Field required")
 
 
-def went(*statuses: str) -> list[dict[str, object]]:
+def steps_with(*statuses: str) -> list[dict[str, object]]:
     return [
         {**RUN["steps"][0], "id": f"s{n}", "status": status} for n, status in enumerate(statuses)
     ]
@@ -680,7 +680,7 @@ def went(*statuses: str) -> list[dict[str, object]]:
 def test_possible_run_and_step_statuses_pass(base, status, steps_, more):
     base.pattern(more=LOOK)
     base.session()
-    add_run(base, status=status, steps=went(*steps_), **more)
+    add_run(base, status=status, steps=steps_with(*steps_), **more)
     assert base.findings() == []
 
 
@@ -700,7 +700,7 @@ def test_possible_run_and_step_statuses_pass(base, status, steps_, more):
 def test_impossible_run_and_step_statuses_are_a_finding(base, status, steps_, more, said):
     base.pattern(more=LOOK)
     base.session()
-    add_run(base, status=status, steps=went(*steps_), **more)
+    add_run(base, status=status, steps=steps_with(*steps_), **more)
     (finding,) = base.findings()
     assert (finding.rule, said in finding.message) == ("run", True), finding
 

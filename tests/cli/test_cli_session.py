@@ -1,4 +1,4 @@
-"""``kbtool session`` from outside: a sitting from its plan to its end."""
+"""``kbtool session`` from outside: a session from its plan to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a sitting began and ended, if not now; what is paused, forgotten, closed too early."""
+"""Sessions recorded with other times than now, paused, left running, or closed too early."""
 
 from __future__ import annotations
 

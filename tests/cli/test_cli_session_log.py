@@ -1,4 +1,4 @@
-"""``kbtool session bug``, ``fix``, and what git knows of a sitting."""
+"""``kbtool session bug`` and ``fix``, and the commits made during a session."""
 
 from __future__ import annotations
 

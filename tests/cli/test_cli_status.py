@@ -1,4 +1,4 @@
-"""``kbtool status`` from outside: boxes, burn rate, the exit status that a prompt goes by."""
+"""``kbtool status`` from outside: budgets, cost per hour, exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the driver is asked of a card, and what becomes of an answer that is missing.
+"""Reading a card's properties from the driver, and answers that are missing.
 
 The driver's libraries are stood in for by two that answer as they do.
 """

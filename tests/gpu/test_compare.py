@@ -1,4 +1,4 @@
-"""The rule of the verdict, on tensors made for it."""
+"""The tolerance of a validation, on tensors made for the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling CUDA sources for cards that are not there: resources and errors are told."""
+"""Compiling CUDA sources without a card: resources and errors are reported."""
 
 from __future__ import annotations
 

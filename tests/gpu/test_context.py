@@ -1,4 +1,4 @@
-"""A kernel that ends the CUDA context: the case that did it is at fault, and no later one."""
+"""A lost CUDA context is reported for the case that lost it, and for no later one."""
 
 from __future__ import annotations
 

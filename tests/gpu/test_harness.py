@@ -1,4 +1,4 @@
-"""What a harness has to keep to, as it is loaded and as a plan reads it."""
+"""What a harness must define, when it is loaded and when a plan reads it."""
 
 from __future__ import annotations
 

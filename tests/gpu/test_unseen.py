@@ -1,4 +1,4 @@
-"""Unseen values in the memory of seen inputs, and what is made of the times of calls on them."""
+"""Calls on unseen values in the same memory, and how their times show kept results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the attention tests share: the places to run, the manifest's cases, the rule of the verdict.
+"""What the attention tests share: the places to run, the manifest's cases, the tolerance.
 
 The rule is written out here once more, apart from the one that kbtool's validate step applies, so
 that neither can hide a fault of the other.

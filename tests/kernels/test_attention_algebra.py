@@ -1,4 +1,4 @@
-"""The merge algebra, through a C shim over the header that every source includes."""
+"""The merge of partial states, through a C interface to the header that every source includes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every case of the manifest, by the rule of the verdict."""
+"""Every case of the manifest is within the tolerance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random shapes, strides, types, splits and lengths, held against float64."""
+"""Random shapes, strides, types, splits and lengths, compared with float64."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def ragged_cases(draw: st.DrawFn, place: Place) -> dict[str, Any]:
 def test_random_cases_are_within_tolerance(
     harness: Any, place: Place, data: st.DataObject, seed: int, poison: bool
 ) -> None:
-    hold(harness, place, data.draw(cases(place)), seed, poison)
+    check_random_case(harness, place, data.draw(cases(place)), seed, poison)
 
 
 @everywhere
@@ -85,10 +85,12 @@ def test_random_cases_are_within_tolerance(
 def test_random_ragged_batches_are_within_tolerance(
     harness: Any, place: Place, data: st.DataObject, seed: int, poison: bool
 ) -> None:
-    hold(harness, place, data.draw(ragged_cases(place)), seed, poison)
+    check_random_case(harness, place, data.draw(ragged_cases(place)), seed, poison)
 
 
-def hold(harness: Any, place: Place, case: dict[str, Any], seed: int, poison: bool) -> None:
+def check_random_case(
+    harness: Any, place: Place, case: dict[str, Any], seed: int, poison: bool
+) -> None:
     if case["fill"] == "large_logits":
         case["scale"] = None if case["D"] in (1, 4, 16, 64, 256) else 0.125  # a power of two
     if case["B"] == 0 and case["layout"] == "expanded":

@@ -1,7 +1,7 @@
 """One test for each class of bug that split-KV kernels have shipped; each says its class.
 
 They run at every place: the CPU, and on a card every variant. What no variant of a card can promise
-to the bit, because the form of its tiles hangs on the number of rows, is asked of the others.
+to the bit, because the shape of its tiles depends on the number of rows, is tested on the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a plan cuts a call: it covers it, keeps a card busy, and gives the same bits in any batch."""
+"""How a plan splits a call: it covers all keys, fills the card, and is independent of the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The case sets and the card tests reach each way that a plan can take."""
+"""The case sets and the card tests reach each code path that a plan can choose."""
 
 from __future__ import annotations
 

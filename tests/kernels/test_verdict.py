@@ -1,4 +1,4 @@
-"""kbtool's rule on this kernel: what is lost among many keys, large logits and large values."""
+"""kbtool's tolerance on this kernel: lost keys and values, large logits and large values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes of time and money: pauses left out, months, when a box is full, what is not known."""
+"""Budgets of time and money: pauses, months, when a budget is used up, unknown costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was saved against an earlier session; what a bug mended and a doubling of speed cost."""
+"""Savings against an earlier session; the cost of a fixed bug and of a doubling of speed."""
 
 from __future__ import annotations
 

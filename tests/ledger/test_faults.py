@@ -1,4 +1,4 @@
-"""What became of faults over sessions: the last fix decides, whichever meeting it names."""
+"""The status of bugs that recur: the last fix decides, whichever occurrence it names."""
 
 from __future__ import annotations
 

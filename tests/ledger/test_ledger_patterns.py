@@ -1,4 +1,4 @@
-"""What patterns are worth: counts, spans of what is claimed, step times, standings, ranks."""
+"""The evidence for patterns: counts, claimed savings, step times, standings, ranks."""
 
 from __future__ import annotations
 

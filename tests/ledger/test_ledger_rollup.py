@@ -1,4 +1,4 @@
-"""Sums over sessions: exact, and honest about what they do not cover."""
+"""Sums over sessions are exact and count what they do not cover."""
 
 from __future__ import annotations
 

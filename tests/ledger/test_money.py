@@ -1,4 +1,4 @@
-"""Money is rounded in one place, half a cent up, and every figure of it agrees."""
+"""Money is rounded in one place, half a cent up, so that all views show the same amount."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prices: what a time costs, to the cent; estimates that derive, or must agree; the ledger."""
+"""Rates: costs from rate and time, to the cent; estimates that must agree; the ledger."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_an_amount_said_to_be_unknown_is_not_derived():
     assert estimate(amount=None, rate="0.20 USD/h", duration="1 h").amount is None
 
 
-def sitting(**keys: object) -> Session:
+def session_with(**keys: object) -> Session:
     line = {"kind": "gpu", "basis": "estimated", "rate": "0.20 USD/h"}
     data = {"id": "2025-01-01-a", "label": "A", "title": "T", "origin": "person"}
     return Session.model_validate({**data, "status": "complete", "costs": [line], **keys})
@@ -123,17 +123,19 @@ def test_an_estimate_without_a_time_is_of_the_sessions_own():
         {"started": "2025-01-01T10:00Z", "ended": "2025-01-01T11:00Z"},
         {"started": "2025-01-01T15:00Z", "ended": "2025-01-01T15:30Z"},
     ]
-    assert sitting(duration="107 min").costs[0].amount == Decimal("0.36")
-    assert sitting(stretches=stretches).costs[0].amount == Decimal("0.30")
-    open_line = sitting().costs[0]
+    assert session_with(duration="107 min").costs[0].amount == Decimal("0.36")
+    assert session_with(stretches=stretches).costs[0].amount == Decimal("0.30")
+    open_line = session_with().costs[0]
     assert open_line.is_open and open_line.amount is None
-    going = sitting(status="running", stretches=[stretches[0], {"started": "2025-01-01T15:00Z"}])
+    going = session_with(
+        status="running", stretches=[stretches[0], {"started": "2025-01-01T15:00Z"}]
+    )
     assert going.costs[0].amount is None
 
 
 def test_a_line_that_a_session_settles_is_another_one():
     line = estimate(rate="0.20 USD/h")
-    settled = sitting(costs=[line], duration="107 min").costs[0]
+    settled = session_with(costs=[line], duration="107 min").costs[0]
     assert (settled.amount, line.amount) == (Decimal("0.36"), None)
     assert settled.is_open and settled.model_fields_set == line.model_fields_set
 

@@ -1,4 +1,4 @@
-"""What a session's record may not say of its time, because money follows from it."""
+"""Times of a session that are refused, because costs are computed from them."""
 
 from __future__ import annotations
 

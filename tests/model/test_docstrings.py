@@ -1,4 +1,4 @@
-"""The docstrings of fields: what help, schemas and the site say of them."""
+"""The docstrings of fields, which are their text in help, schemas and the site."""
 
 from kbtool.model.bug import Bug
 from kbtool.model.docstrings import docstrings_of

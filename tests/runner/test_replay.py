@@ -1,4 +1,4 @@
-"""Timed calls return no earlier result, and nothing that times or judges is replaced."""
+"""Timed calls that return kept results, and replaced clocks or comparisons, are found."""
 
 from __future__ import annotations
 

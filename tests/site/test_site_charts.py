@@ -1,4 +1,4 @@
-"""Charts, formulas and drawings: what is drawn is what was measured, and nothing else."""
+"""Charts, formulas and drawings show the measured values, and nothing unsafe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heavy pages are cut into parts: nothing is lost, and every link finds its place."""
+"""Large pages are split into parts without losing text, and links lead to the right part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The home page and the page of a kernel tell one headline, by the rule of ``ledger.headline``."""
+"""The home page and the page of a kernel show the same headline, from ``ledger.headline``."""
 
 from __future__ import annotations
 

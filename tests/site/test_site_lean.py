@@ -1,4 +1,4 @@
-"""The lean page is the same page."""
+"""Removing redundant attributes leaves the text, links and anchors of a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of a run that was noisy the site tells times, and neither a ratio nor a verdict."""
+"""The site shows times of a noisy run, but neither ratio nor verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures that prose takes from records, as links to where they stand."""
+"""Figures in prose become links to their place in a record."""
 
 from __future__ import annotations
 

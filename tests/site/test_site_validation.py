@@ -1,4 +1,4 @@
-"""A validation with more cases than anybody reads: sums, failures, and what came near."""
+"""A validation of many cases is shown as sums, failures and the nearest cases."""
 
 from __future__ import annotations
 

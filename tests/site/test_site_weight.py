@@ -1,4 +1,4 @@
-"""No page is heavy: bytes of HTML, the charts left out."""
+"""Every page is below the size limit, in bytes of HTML without charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The written tree and its settings, as they are, in the theme's successor."""
+"""Zensical, the theme's successor, builds the written tree with its settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers that kill their process, hang or raise: what it costs, and whom."""
+"""Peers that kill their process, hang or raise lose their case and stop nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cheats of the second kernel: which get a figure, and what the step says of them."""
+"""Cheats of the second kernel: whose times are accepted, and what the step reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs put back into the second kernel: which are found, by which cases, and what else can be."""
+"""Mutants of the second kernel: which are found, by which cases, and other outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases drawn beside the listed ones: a kernel that is right only on those is found."""
+"""Random cases near the listed ones find a kernel that is right only on the listed ones."""
 
 from __future__ import annotations
 

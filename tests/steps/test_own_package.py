@@ -1,4 +1,4 @@
-"""A worker is of the package that started it, installed or not."""
+"""A worker imports the package that started it, installed or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What git is asked: which commits it has, which committed files the work tree has otherwise."""
+"""Questions to git: which commits exist, and which committed files differ in the work tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A document finds the line of each of its places: the one that PyYAML's tree of nodes gives."""
+"""The line of each value of a document is the one that PyYAML's nodes give."""
 
 from __future__ import annotations
 

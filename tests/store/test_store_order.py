@@ -1,4 +1,4 @@
-"""The order of the work: lines of sessions, by the earliest day and time known of each."""
+"""The order of sessions: chains of ``follows``, by the earliest day and time of each chain."""
 
 from __future__ import annotations
 

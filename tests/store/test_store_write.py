@@ -1,4 +1,4 @@
-"""Writing: whole or not at all, whatever happens in between."""
+"""Files are written completely or not at all, also when writing is interrupted."""
 
 from __future__ import annotations
 
