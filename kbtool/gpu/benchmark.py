@@ -20,7 +20,7 @@ import torch
 
 from kbtool.checks.ceiling import refusal
 from kbtool.gpu.compare import Judge, is_plain
-from kbtool.gpu.harness import Harness, HarnessError, Inputs, unknown_peer
+from kbtool.gpu.harness import Harness, HarnessError, Inputs, inputs_of, unknown_peer, workspace_of
 from kbtool.gpu.unseen import Unseen
 from kbtool.gpu.validate import case_seed
 from kbtool.model.kernel import without_name
@@ -232,7 +232,7 @@ def _time_case(
     library = {harness.SUBJECT: None, **{name: name for name in variants}}
 
     def make(number: int) -> dict[str, Any]:
-        return harness.make_inputs(case, device=clock.device, seed=seed + number)
+        return inputs_of(harness, case, device=clock.device, seed=seed + number)
 
     unseen = Unseen(make, library, Random(seed))
     arms = _Arms(harness, make, unseen, clock.device, variants, peers, left_out, on_peer)
@@ -269,7 +269,7 @@ def _time_case(
         sm_clock_mhz=timed.sm_clock_mhz,
         absent=timed.absent,
         workspace_bytes={
-            arm: harness.workspace_bytes(inputs, variant) for arm, variant in library.items()
+            arm: workspace_of(harness, inputs, variant) for arm, variant in library.items()
         },
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kbtool.gpu.benchmark import tried
-from kbtool.gpu.harness import Harness, HarnessError
+from kbtool.gpu.harness import Harness, HarnessError, inputs_of
 from kbtool.gpu.validate import case_seed
 
 _WARM_CALLS = 3
@@ -40,7 +40,7 @@ def run_cases(
     """
     for number, ((case_set, case), variant) in enumerate(cases, 1):
         seeded = case_seed(seed, case_set, str(case["name"]))
-        inputs = harness.make_inputs(case, device=device, seed=seeded)
+        inputs = inputs_of(harness, case, device=device, seed=seeded)
         harness.call(inputs, variant=variant, poison=False)
         if device.type == "cuda":
             torch.cuda.synchronize()
@@ -65,7 +65,7 @@ def profiled_call(harness: Harness, case: Mapping[str, Any], arm: str | None, se
         HarnessError: there is no such arm, or the peer does not take the case.
     """
     device = torch.device("cuda", torch.cuda.current_device())
-    inputs = harness.make_inputs(case, device=device, seed=seed)
+    inputs = inputs_of(harness, case, device=device, seed=seed)
     name = arm or harness.SUBJECT
     if name in harness.PEERS:
         call = tried(harness, inputs, name, device)

@@ -10,6 +10,7 @@ import ast
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -112,6 +113,26 @@ def error_scale_of(harness: Harness, inputs: Inputs) -> dict[str, Tensor]:
     return cast("HarnessWithErrorScale", harness).error_scale(inputs)
 
 
+def inputs_of(
+    harness: Harness, case: Mapping[str, Any], *, device: Device, seed: int
+) -> dict[str, Any]:
+    """New inputs of a case. The harness gets a copy: what it writes into the case must not change
+    what is run and recorded."""
+    return harness.make_inputs(deepcopy(case), device=device, seed=seed)
+
+
+def workspace_of(harness: Harness, inputs: Inputs, variant: str | None) -> int:
+    """The scratch memory that the operator needs.
+
+    Raises:
+        HarnessError: the harness gives no number of bytes.
+    """
+    found = harness.workspace_bytes(inputs, variant)
+    if not _whole(found):
+        raise HarnessError(f"workspace_bytes must return whole bytes; it returned {found!r:.80}")
+    return int(found)
+
+
 def load_harness(path: Path) -> Harness:
     """Import a kernel's harness.
 
@@ -143,19 +164,20 @@ def _checked(
 ) -> Callable[[Mapping[str, Any]], dict[str, int]]:
     """``work`` of a harness, wrapped to raise ``HarnessError`` if its result is invalid."""
 
-    def whole(value: object) -> bool:
-        return isinstance(value, int | float) and value >= 0 and value % 1 == 0
-
     def checked(case: Mapping[str, Any]) -> dict[str, int]:
-        found = work(case)
+        found = work(deepcopy(case))
         counts = found if isinstance(found, dict) else {}
-        if not all(whole(counts.get(name)) for name in ("bytes", "flops")):
+        if not all(_whole(counts.get(name)) for name in ("bytes", "flops")):
             raise HarnessError(
                 f"work must return bytes and flops, two whole numbers; it returned {found!r}"
             )
         return found
 
     return checked
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int | float) and value >= 0 and value % 1 == 0
 
 
 def unknown_peer(wanted: Sequence[str], peers: Sequence[str]) -> str | None:

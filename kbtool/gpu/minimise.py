@@ -17,7 +17,7 @@ import torch
 
 from kbtool.gpu.compare import RULE, compare_all
 from kbtool.gpu.context import context_lost
-from kbtool.gpu.harness import Harness, HarnessError, Inputs
+from kbtool.gpu.harness import Harness, HarnessError, Inputs, inputs_of
 from kbtool.gpu.shrink import Case, Search, Shrinker, State, Verdict
 from kbtool.gpu.validate import case_seed, validate_case
 from kbtool.model.kernel import GIVEN, CaseField, CaseValue, without_name
@@ -189,7 +189,7 @@ class Prober:
     def _inputs(self, case_set: str, case: Case) -> Inputs:
         """Make the inputs with which a case failed."""
         seed = case_seed(self(case_set, case).seed, case_set, str(case["name"]))
-        return self.harness.make_inputs(case, device=self.device, seed=seed)
+        return inputs_of(self.harness, case, device=self.device, seed=seed)
 
     def _part(self, name: str, run: Callable[[], Any], inputs: Inputs) -> PartResult:
         outputs: dict[str, OutputError] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
@@ -75,12 +76,13 @@ def draw_neighbours(
 def _made(make: Callable[[Case], Iterable[Any]], case: Case) -> list[Any]:
     """The candidates beside a case: none is drawn before all are made."""
     try:
-        made = iter(make(case))
+        made = iter(make(deepcopy(case)))
     except TypeError as error:
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:
             raise  # in the harness
         raise HarnessError(f"neighbours must return cases: {error}") from None
-    found = list(islice(made, _MOST + 1))
+    # Copies, for a generator may change and yield one case again and again.
+    found = [deepcopy(one) for one in islice(made, _MOST + 1)]
     if len(found) > _MOST:
         raise HarnessError(f"neighbours made more than {_MOST:,} cases beside {case['name']!r}")
     return found

@@ -17,6 +17,13 @@ from pathlib import Path
 GRACE_SECONDS = 3.0
 """Time from SIGTERM to SIGKILL."""
 TAIL_LINES = 200
+MOST_LETTERS = 4000
+"""Of a line of output, and of a text in an event: records keep no more."""
+
+
+def shortened(text: str) -> str:
+    """``text``, cut where it is too long for a record."""
+    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,7 @@ def run_process(
 
     def line(raw: bytes) -> None:
         text = raw.decode("utf-8", "replace").rstrip("\r")
-        tail.append(text)
+        tail.append(shortened(text))
         on_line(text)
 
     with _pipe() if on_event else contextlib.nullcontext() as events:
@@ -187,16 +194,20 @@ class _Lines:
 
     def __init__(self, sink: Callable[[bytes], None]) -> None:
         self._sink = sink
-        self._rest = b""
+        self._rest: list[bytes] = []
+        """The beginning of a line, as it came: joined once, or a long line would take hours."""
 
     def feed(self, chunk: bytes) -> None:
         """Add bytes; an empty chunk ends the stream."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        *lines, rest = chunk.split(b"\n")
         for line in lines:
-            self._sink(line)
+            self._sink(b"".join((*self._rest, line)))
+            self._rest.clear()
+        if rest:
+            self._rest.append(rest)
         if not chunk and self._rest:
-            self._sink(self._rest)
-            self._rest = b""
+            self._sink(b"".join(self._rest))
+            self._rest.clear()
 
 
 def _stop_group(child: subprocess.Popen[bytes]) -> None:

@@ -16,7 +16,7 @@ from kbtool.gpu.benchmark import (
     more,
 )
 from kbtool.gpu.compare import Judge
-from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs
+from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs, inputs_of
 from kbtool.gpu.validate import case_seed
 from kbtool.model.kernel import without_name
 from kbtool.model.kinds.tune import TuneCase, TuneResult, fastest_apart
@@ -89,7 +89,7 @@ def _tune_case(
     variant: str,
 ) -> TuneCase:
     def make(number: int) -> tuple[str, dict[str, Inputs]]:
-        inputs = harness.make_inputs(case, device=clock.device, seed=seed + number)
+        inputs = inputs_of(harness, case, device=clock.device, seed=seed + number)
         try:
             return harness.settings(inputs, variant)
         except ValueError as error:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kbtool.gpu.compare import RULE, compare_all, same_bits
 from kbtool.gpu.context import context_lost, finish
-from kbtool.gpu.harness import Harness, HarnessError
+from kbtool.gpu.harness import Harness, HarnessError, inputs_of
 from kbtool.gpu.neighbours import Neighbour
 from kbtool.gpu.unseen import tensors
 from kbtool.model.kernel import GIVEN, without_name
@@ -112,7 +112,7 @@ def validate_case(
             for key, value in outputs.items()
         }
 
-    inputs = harness.make_inputs(case, device=device, seed=case_seed(seed, case_set, name))
+    inputs = inputs_of(harness, case, device=device, seed=case_seed(seed, case_set, name))
     before = {key: value.clone() for key, value in tensors(inputs)}
     try:
         first, second, plain = called(poison=True), called(poison=True), called(poison=False)
@@ -181,7 +181,7 @@ def error_profile(
     variant: str | None = None,
 ) -> list[float | None]:
     """The largest error of the first output at each index of ``axis``; NaN becomes ``None``."""
-    inputs = harness.make_inputs(case, device=device, seed=case_seed(seed, case_set, case["name"]))
+    inputs = inputs_of(harness, case, device=device, seed=case_seed(seed, case_set, case["name"]))
     name, reference = next(iter(harness.reference(inputs).items()))
     error = (harness.call(inputs, variant=variant)[name].double() - reference).abs()
     if error.numel() == 0:

@@ -38,8 +38,11 @@ def main() -> int:
     with os.fdopen(descriptor, "w", buffering=1) as events:
         request = json.loads(Path(sys.argv[1]).read_bytes() if watched else sys.stdin.buffer.read())
         token = request.pop("token")
+        process = os.getpid()
 
         def send(event: str, **fields: Any) -> None:
+            if os.getpid() != process:
+                os._exit(0)  # a copy that the kernel's code forked has no results to report
             events.write(prefix + json.dumps({"event": event, "token": token, **fields}) + "\n")
 
         gc.disable()  # no import makes garbage worth a collection

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import kbtool
 from kbtool.gpu.build_plan import BuildPlan
 from kbtool.gpu.probe import card_uuid
-from kbtool.gpu.process import Completed, run_process
+from kbtool.gpu.process import MOST_LETTERS, Completed, run_process, shortened
 from kbtool.gpu.worker import EVENT
 from kbtool.model.identity import Identity
 from kbtool.model.kernel import Kernel
@@ -115,17 +115,21 @@ class _Events:
         self._on_event, self._on_line, self._on_identity = on_event, on_line, on_identity
         self._last: dict[str, Any] = {"event": "none"}
         self._at: str | None = None
-        self._forged = False
+        self._forged = self._garbled = False
 
     def read(self, raw: bytes) -> None:
         """An event, as the worker wrote it."""
         try:
-            event = json.loads(raw)
+            event = json.loads(raw, object_hook=_shortened)
         except ValueError:
-            return  # the process died in the middle of a line
-        if event.pop("token", None) != self._token:
+            self._garbled = True  # or the process died in the middle of a line
+            return
+        if not isinstance(event, dict) or event.pop("token", None) != self._token:
             self._forged = True
-        elif event["event"] == "at":
+            return
+        # Something other than kbtool wrote into a line, and an event is lost.
+        self._forged = self._forged or self._garbled
+        if event["event"] == "at":
             self._at = event["label"]
         elif event["event"] == "identity":
             self._on_identity(Identity.model_validate(event["identity"]))
@@ -147,6 +151,16 @@ class _Events:
             forged = "the kernel's code wrote an event of its own, as if it were kbtool's"
             return {"event": "refused", "message": forged}
         return {**self._last, "at": self._at} if self._at else self._last
+
+
+def _shortened(fields: dict[str, Any]) -> dict[str, Any]:
+    """A part of an event, without the rest of texts that are too long for a record."""
+    long = {
+        name: shortened(value)
+        for name, value in fields.items()
+        if isinstance(value, str) and len(value) > MOST_LETTERS
+    }
+    return {**fields, **long} if long else fields
 
 
 def own_package() -> dict[str, str]:

@@ -92,6 +92,9 @@ class Validate(StepKind[ValidateStep, ValidationResult]):
             first = f"{report.place(wrong[0])}: {wrong[0].message}"
             message = f"{len(wrong):,} of {run} wrong{report.unlisted(wrong)}"
             return Outcome("failed", message, known, first, first)
+        if not known.passed:
+            # Everything was reported right, but not every case was reported.
+            return Outcome("refused", f"{len(known.cases):,} of {run} were reported")
         context.validated.append(known)
         drawn, nearest = report.neighbours(known), report.margin(known)
         return Outcome("passed", f"{total:,} of {run} right{drawn}{others}{nearest}", known)
