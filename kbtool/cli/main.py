@@ -66,15 +66,13 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; click itself would end with status 1 where a pipe's reader has gone."""
+        """Run the command; click itself would end with status 1, and no word, at a broken pipe."""
+        from kbtool.model.errors import MachineError
+
         try:
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise ReaderGoneError from error
-
-
-class ReaderGoneError(Exception):
-    """The reader of the output has gone."""
+        except BrokenPipeError as error:  # not of stdout or stderr, see ``_Output``
+            raise MachineError("a program that kbtool had started ended too early") from error
 
 
 @click.group(
@@ -96,10 +94,49 @@ def cli(ctx: click.Context, root: str | None) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with kbtool's exit status."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        # A character that the terminal's encoding lacks becomes a question mark instead of a crash.
-        sys.stdout.reconfigure(errors="replace")
+    _open_streams()
     sys.exit(run(argv))
+
+
+class _Output(io.FileIO):
+    """Stdout or stderr whose reader may go away (``| head``): what is written then is lost, and
+    the command goes on. Its exit status says what it found, and a run is worth its record.
+
+    Progress and messages on stderr may be lost to a full disk too; output may not.
+    """
+
+    def write(self, data: Any) -> int:
+        """Write to the descriptor, or from the first error on to nowhere."""
+        try:
+            return super().write(data) or 0
+        except OSError as error:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            if self.fileno() == 1 and not isinstance(error, BrokenPipeError):
+                raise
+            return len(data)
+
+
+def _open_streams() -> None:
+    """Make stdout and stderr such that no command ends because of who reads them."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # closed (``>&-``): the next file to be opened would take its number
+            os.open(os.devnull, os.O_RDWR)
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(descriptor, "w", closefd=False))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.flush()
+            # A character that the terminal's encoding lacks becomes a question mark, not a crash.
+            errors = "replace" if stream.errors == "strict" else stream.errors
+            buffer = io.BufferedWriter(_Output(descriptor, "w", closefd=False))
+            setattr(sys, name, io.TextIOWrapper(
+                buffer, stream.encoding, errors, line_buffering=stream.line_buffering,
+            ))  # fmt: skip
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -124,10 +161,6 @@ def run(argv: list[str] | None = None) -> int:
         return _say(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return _say("interrupted", 4)
-    except (BrokenPipeError, ReaderGoneError):
-        # The reader of a pipe has gone (`| head`): nothing left to say, and nothing is wrong.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         return _say(_os_error(error), 3)
     except Exception as error:
