@@ -167,7 +167,6 @@ def run_recipe(
     from kbtool.ledger.headline import as_json as as_json_of
     from kbtool.model.errors import UsageError
     from kbtool.runner.engine import Job, execute, plan, preflight
-    from kbtool.runner.journal import recover as recover_runs
     from kbtool.runner.progress import reporter
     from kbtool.runner.resume import last_attempt
     from kbtool.runner.resume import resume as resume_run
@@ -177,7 +176,7 @@ def run_recipe(
     earlier = None
     if resume is not None:
         if not dry_run:
-            _tell_recovered(recover_runs(base))
+            _recover(base)
         earlier = last_attempt(base, resume)
         if values or session_name or force or name not in (None, earlier.recipe):
             raise UsageError(
@@ -199,7 +198,7 @@ def run_recipe(
     preflight(job)
     resumption = resume_run(base, earlier, bound, job.machine) if earlier else None
     if resumption is None:
-        _tell_recovered(recover_runs(base))
+        _recover(base)
     session = wanted or _made_for(job)
     try:
         run, path = execute(job, session, reporter(progress, verbose=verbose), resumption)
@@ -226,15 +225,14 @@ def recover(ctx: click.Context) -> None:
 
     run-recipe does this by itself before it starts.
     """
-    from kbtool.runner.journal import recover as recover_runs
-
     base = knowledge_base(ctx)
-    written = recover_runs(base)
-    _tell_recovered(written)
-    if not written:
+    written, unsound = _recover(base)
+    if not written and not unsound:
         click.echo("nothing to recover: no run was left behind", err=True)
     for path in written:
         click.echo(base.shown(path))
+    if unsound:
+        ctx.exit(1)
 
 
 def _values(settings: tuple[str, ...]) -> dict[str, str]:
@@ -339,6 +337,21 @@ def _end(base: KnowledgeBase, session: str) -> None:
     end_run_session(base.root / "sessions" / session / "session.yaml")
 
 
-def _tell_recovered(written: list[Path]) -> None:
+def _recover(base: KnowledgeBase) -> tuple[list[Path], list[Path]]:
+    """The records of runs that were cut short, and the journals that make none."""
+    from kbtool.runner.journal import recover as recover_runs
+
+    unsound: list[Path] = []
+
+    def tell(path: Path, why: str) -> None:
+        unsound.append(path)
+        click.echo(
+            f"kbtool: {base.shown(path)} makes no valid run record: {why}. It is left as it is:"
+            " read it, then remove it",
+            err=True,
+        )
+
+    written = recover_runs(base, tell)
     for path in written:
         click.echo(f"kbtool: a run was cut short; its record is {path.name}", err=True)
+    return written, unsound

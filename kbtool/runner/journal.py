@@ -12,7 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,14 +84,25 @@ def left_behind(base: KnowledgeBase) -> Iterator[Path]:
             yield path
 
 
-def recover(base: KnowledgeBase) -> list[Path]:
+def recover(
+    base: KnowledgeBase, on_unsound: Callable[[Path, str], None] = lambda path, why: None
+) -> list[Path]:
     """Turn every abandoned journal into a run record. Returns their paths.
 
     A journal without a complete first line is removed.
+
+    Args:
+        base: the knowledge base.
+        on_unsound: called with a journal that makes no valid record, and why. It is kept.
     """
     written = []
     for path in left_behind(base):
-        found = _run_from(path)
+        try:
+            found = _run_from(path)
+        except (ValueError, LookupError, TypeError) as error:
+            why = str(error).partition(" [type=")[0].splitlines()[-1].strip()
+            on_unsound(path, why.removeprefix("Value error, "))
+            continue
         if found is not None:
             run = without_own_paths(found, base.root).sealed()
             target = path.with_name(f"{file_stem(run.id, run.attempt)}.json")
@@ -116,7 +127,7 @@ def _run_from(path: Path) -> Run | None:
         # The last line may be incomplete: its writer was killed.
         with contextlib.suppress(ValueError):
             entries.append(json.loads(line))
-    if not entries or "run" not in entries[0]:
+    if not entries or not isinstance(entries[0], dict) or "run" not in entries[0]:
         return None
     header = entries[0]["run"]
     steps = {step["id"]: step for step in header["steps"]}

@@ -154,18 +154,21 @@ def _changed(run: Run, recipe: Recipe, what: str) -> str:
 def continue_command(run: Run, recipe: Recipe) -> str:
     """The command to continue after a run that did not pass.
 
-    After a wrong kernel that is a new run, since ``resume`` refuses changed sources.
+    After a wrong kernel that is a new run, since ``resume`` refuses changed sources. A fault that
+    stopped another step may be in the harness or not, so both commands are given.
     """
     stopped = next((step for step in run.steps if step.status != "passed"), None)
-    if (
-        stopped is not None
-        and stopped.status in {"failed", "crashed"}
-        and declared(stopped.kind).judges
-    ):
-        return f"after the fix, start a new run: {_rerun_command(run, recipe)}"
+    new = _rerun_command(run, recipe)
+    wrong = stopped is not None and stopped.status in {"failed", "crashed"}
+    refused = stopped is not None and stopped.status == "refused"
+    if stopped is not None and (refused or (wrong and declared(stopped.kind).judges)):
+        return f"after the fix, start a new run: {new}"
     command = f"kbtool run-recipe --resume {run.id}"
     if run.status == "noisy":
         return f"to measure again when the machine is quiet: {command}"
+    if wrong and run.identity is not None and len(run.identity.problem) > 1:
+        # The harness was read. If the fault is there, resuming after the fix would be refused.
+        return f"if no file has to change: {command}\nelse, after the fix: {new}"
     return f"to continue: {command}"
 
 

@@ -419,7 +419,11 @@ def test_a_kernel_found_wrong_is_run_anew_after_mending(second_kernel_base, kbto
     (run,) = (run for run in runs_of(second_kernel_base) if run.steps[1].status == "passed")
     assert [step.status for step in run.steps][:3] == ["passed", "passed", "passed"]
     assert f"{run.status} at step 4 of 4, benchmark; record: " in again.out
-    assert again.out.splitlines()[-1] == (f"to continue: kbtool run-recipe --resume {run.id}")
+    # The harness has to change, after which resuming is refused.
+    assert again.out.splitlines()[-2:] == [
+        f"if no file has to change: kbtool run-recipe --resume {run.id}",
+        f"else, after the fix: {anew}",
+    ]
     source.write_text(whole + "// changed\n")
     refused = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
     assert refused.err.splitlines()[-1].endswith(f"; start a new one: {anew}")
@@ -545,3 +549,25 @@ def test_a_record_holds_no_path_of_the_machine(second_kernel_base, kbtool, tmp_p
     )
     assert list(machine_paths(path.read_text())) == []
     assert kbtool("check", root=second_kernel_base).code == 0
+
+
+def test_a_journal_that_makes_no_record_is_told_and_stops_no_other_run(second_kernel_base, kbtool):
+    kbtool("run-recipe", "shell", root=second_kernel_base)
+    (path,) = second_kernel_base.glob("sessions/*/runs/*.json")
+    run = json.loads(path.read_bytes())
+    run["steps"][1] |= {"status": "not-run"}
+    run["steps"][0] |= {"status": "not-run", "seconds": -1}
+    left = path.with_name(".20250101T090000Z-shell-0000.journal")
+    left.write_text(json.dumps({"run": run}))
+    done = kbtool("recover", root=second_kernel_base)
+    assert done.code == 1
+    assert f"{left.name} makes no valid run record: Input should be greater" in done.err
+    assert kbtool("run-recipe", "shell", root=second_kernel_base).code == 0
+    assert left.exists()
+
+
+def test_after_a_refused_step_a_new_run_is_proposed(second_kernel_base, kbtool):
+    with (second_kernel_base / "kernels" / "scaled_add" / "harness.py").open("a") as file:
+        file.write("import time\ntime.perf_counter = lambda: 0.0\n")
+    done = kbtool("run-recipe", "add", root=second_kernel_base)
+    assert done.out.splitlines()[-1] == "after the fix, start a new run: kbtool run-recipe add"
