@@ -132,7 +132,7 @@ def _child(
         start_new_session=True,
         pass_fds=[] if events is None else [events],
     )
-    watchdog = _watch(child.pid)
+    watchdog = watch(child.pid)
     try:
         yield child
     finally:
@@ -232,7 +232,7 @@ def _group_lives(child: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _watch(group: int) -> subprocess.Popen[bytes]:
+def watch(group: int) -> subprocess.Popen[bytes]:
     """Start a process that kills the group if this process dies. It reads from a pipe that nobody
     writes to; the operating system closes the pipe when this process ends."""
     return subprocess.Popen(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from kbtool.gpu.process import watch
 from kbtool.model.errors import RecordError
 from kbtool.runner.intake import import_runs
 from kbtool.runner.signals import signals_interrupt
@@ -75,7 +75,7 @@ def measure_pairs(
             for number in range(2 * pairs):
                 side = (number + number // 2) % 2
                 tell(number, side)
-                code, record = _run(trees[side], recipe, Path(folder) / "run.json")
+                code, record = _run(trees[side], recipe)
                 if record is not None:
                     _keep(root, record, measured, title)
                     measured.sides[side].append(record.stem)
@@ -122,24 +122,34 @@ def _work_trees(root: Path, commits: Sequence[str], folder: Path) -> Iterator[li
         yield [first, second]
 
 
-def _run(tree: Path, recipe: Sequence[str], output: Path) -> tuple[int, Path | None]:
-    """Run the recipe once; its exit status and the record, if it wrote one."""
+def _run(tree: Path, recipe: Sequence[str]) -> tuple[int, Path | None]:
+    """Run the recipe once; its exit status and the record, if it wrote one.
+
+    If a signal arrives when the run has just ended, its record is not lost.
+    """
+    before = _records(tree)
     command = [sys.executable, "-m", "kbtool", "--root", str(tree), "run-recipe", *recipe]
-    with output.open("wb") as file:
-        # In a session of its own, so that each signal reaches it once, from here.
-        process = subprocess.Popen(
-            [*command, "--session", "new", "--json"],
-            cwd=tree,
-            env={**os.environ, **own_package()},
-            stdout=file,
-            start_new_session=True,
-        )
-        try:
-            process.wait()
-        except BaseException:
-            process.terminate()
-            process.wait()
+    # In a session of its own, so that each signal reaches it once, from here.
+    process = subprocess.Popen(
+        [*command, "--session", "new", "--json"],
+        cwd=tree,
+        env={**os.environ, **own_package()},
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    watchdog = watch(process.pid)
+    try:
+        process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        if process.wait() not in (0, _NOISY):
             raise
-    printed = output.read_bytes()
-    path = json.loads(printed)["path"] if printed else None
-    return process.returncode, tree / path if path else None
+        return _INTERRUPTED, next(iter(_records(tree) - before), None)
+    finally:
+        watchdog.kill()
+        watchdog.communicate()
+    return process.returncode, next(iter(_records(tree) - before), None)
+
+
+def _records(tree: Path) -> set[Path]:
+    return set(tree.glob("sessions/*/runs/*.json"))
