@@ -7,7 +7,7 @@ import re
 from datetime import datetime, timedelta
 
 import pytest
-from knowledge import LOOK, validated
+from knowledge import LOOK, RUN, sealed, validated
 
 from kbtool.store.tree import KnowledgeBase
 
@@ -96,6 +96,7 @@ def test_a_fix_needs_shown_by_if_the_newest_validation_failed(base, git, kbtool)
 
     passed = base.run(validated(0, kernel="add"))
     failed = base.run(validated(1, kernel="add", passed=False))
+    probe = base.run(sealed({**RUN, "id": "20250101T090300Z-look", "attempt": 1}))
     before = path.read_bytes()
     for arguments, said in (
         (
@@ -103,6 +104,7 @@ def test_a_fix_needs_shown_by_if_the_newest_validation_failed(base, git, kbtool)
             rf"found add \({failed}\) wrong. Validate again, name the step that showed",
         ),
         (["--shown-by", f"{failed}#steps.check"], "steps.check did not pass .failed.; name a step"),
+        (["--shown-by", f"{probe}#steps.look"], "look looks at the machine and tests no code"),
         (["--shown-by", f"{failed}#status"], "is not a step of a run; write RUN#steps.ID"),
         (["--shown-by", f"{failed}#steps.none"], "--shown-by: .*none.* lists the runs"),
         (["--shown-by", "20250101T080000Z-look#steps.check"], "there is no record .* lists the"),

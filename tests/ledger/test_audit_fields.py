@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from audited import ID, as_yaml, audited, claim, grades, report
-from knowledge import Knowledge, validated
+from knowledge import RUN, Knowledge, sealed, validated
 
 from kbtool.ledger.claims.audit import audit
 from kbtool.ledger.claims.report import as_json
@@ -327,7 +327,28 @@ def test_each_step_that_confirmed_a_fix_passed(base: Knowledge) -> None:
         held = "inconsistent" if grade == "inconsistent" else "consistent"
         assert found["bugs.b.status"].grade == held
     said = audited(base, bugs=bugs, fixes=[fixes[1]])["fixes.0.shown_by"].finding
-    assert said == f"{failed}#steps.check did not pass"
+    assert said == f"{failed}#steps.check did not pass (failed)"
+
+
+@pytest.mark.parametrize(
+    ("run", "step", "place", "said"),
+    [
+        (sealed({**RUN, "attempt": 1}), "look", None, "{} looks at the machine and tests no code"),
+        (validated(0, kernel="add"), "check", "kernels/other/a.cu", "{} is of kernel add, and the"
+         " fix of other"),
+        (validated(0, kernel="add"), "check", "kernels/add/a.cu", None),
+    ],
+    ids=["a probe", "another kernel", "its kernel"],
+)  # fmt: skip
+def test_a_step_that_tests_something_else_confirms_no_fix(
+    base: Knowledge, run: str, step: str, place: str | None, said: str | None
+) -> None:
+    shown = f"{base.run(run)}#steps.{step}"
+    fix = {"bug": "#bugs.b", "change": "c", "confirmed": True, "shown_by": [shown], "place": place}
+    found = audited(base, bugs=[{"id": "b", "title": "B", "status": "fixed"}], fixes=[fix])
+    grade = "inconsistent" if said else "consistent"
+    assert found["fixes.0.shown_by"].grade == found["bugs.b.status"].grade == grade
+    assert said is None or found["fixes.0.shown_by"].finding == said.format(shown)
 
 
 def test_the_audit_reads_no_run_that_no_record_names(base: Knowledge) -> None:

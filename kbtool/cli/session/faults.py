@@ -192,23 +192,22 @@ def fix(
 
 
 def _refuse_unshown(base: KnowledgeBase, shown_by: tuple[str, ...]) -> None:
-    """Refuse steps that do not exist or did not pass."""
+    """Refuse steps that do not exist, did not pass or test nothing."""
+    from kbtool.ledger.claims.implied import shows_no_fix
     from kbtool.ledger.claims.operands import Unknown, records_of
     from kbtool.model.errors import UsageError
 
     records = records_of(base)
     for reference in shown_by:
         try:
-            step = records.at(reference, "")
+            why = shows_no_fix(records, reference)
         except Unknown as error:
             raise UsageError(
                 f"--shown-by: {error}; `kbtool session show` lists the runs, and a step of one is"
                 " RUN#steps.validate"
             ) from None
-        if step.status != "passed":
-            raise UsageError(
-                f"--shown-by: {reference} did not pass ({step.status}); name a step that did"
-            )
+        if why:
+            raise UsageError(f"--shown-by: {why}; name a step that tested the fix and passed")
 
 
 def _refuse_contradicted(base: KnowledgeBase, own: Session) -> None:

@@ -29,6 +29,7 @@ from kbtool.model.cards import (
 )
 from kbtool.model.claim import Derivation
 from kbtool.model.cost import CostLine
+from kbtool.model.kinds import declared
 from kbtool.model.session import Environment, Evidence, Session
 
 M = TypeVar("M", bound=Model)
@@ -72,17 +73,15 @@ class Links:
     """Session → the last moment known at its end: its own, or that of the nearest one before it;
     with the session and the field that state it."""
 
-    def passed(self, reference: str) -> bool | None:
-        """Whether the step of a run passed; ``None`` where there is no such step."""
-        try:
-            return bool(self.records.at(reference, "").status == "passed")
-        except Unknown:
-            return None
-
     def tested(self, fix: Fix) -> bool | None:
         """Whether a test showed that a fix holds, by what is said to have shown it."""
-        shown = [self.passed(reference) for reference in fix.shown_by]
-        return False if False in shown else fix.confirmed
+        for reference in fix.shown_by:
+            try:
+                if shows_no_fix(self.records, reference, fix):
+                    return False
+            except Unknown:
+                pass
+        return fix.confirmed
 
     def take(self, sessions: Iterable[Session]) -> None:
         """Note what refers to bugs."""
@@ -91,6 +90,29 @@ class Links:
                 if bug.recurrence_of is not None:
                     key = bug_at(bug.recurrence_of, session.id)
                     self.recurrences[key].append((session.id, bug))
+
+
+def shows_no_fix(records: Records, reference: str, fix: Fix | None = None) -> str | None:
+    """Why the step of a run does not show that a fault is gone; ``None`` if nothing speaks against.
+
+    Args:
+        records: all of them.
+        reference: of the step.
+        fix: the fix, where it is known which.
+
+    Raises:
+        Unknown: there is no such step.
+    """
+    step = records.at(reference, "")
+    if step.outcome != "passed":
+        return f"{reference} did not pass ({step.outcome})"
+    kind = declared(step.kind)
+    if kind.prepares and not kind.judges:
+        return f"{reference} looks at the machine and tests no code"
+    run = records.run(reference)
+    if run and run.kernel and fix and fix.kernel and run.kernel != fix.kernel:
+        return f"{reference} is of kernel {run.kernel}, and the fix of {fix.kernel}"
+    return None
 
 
 def implied(session: Session, links: Links) -> Iterator[Implied]:
@@ -386,14 +408,18 @@ def fixed_bugs_are_gone(session: Session, links: Links) -> Iterator[Implied]:
 
 
 def confirmed_fixes_are_shown(session: Session, links: Links) -> Iterator[Implied]:
-    """Each step that showed a fault to be gone passed."""
+    """Each step that showed a fault to be gone passed, and tested the kernel that was fixed."""
     for path, fix in _named("fixes", session.fixes):
         if fix.shown_by:
-            steps = {reference: links.passed(reference) for reference in fix.shown_by}
-            unknown = [reference for reference, passed in steps.items() if passed is None]
-            failed = [reference for reference, passed in steps.items() if passed is False]
+            failed: list[str] = []
+            unknown: list[str] = []
+            for reference in dict.fromkeys(fix.shown_by):
+                try:
+                    failed += filter(None, [shows_no_fix(links.records, reference, fix)])
+                except Unknown:
+                    unknown.append(reference)
             holds = False if failed else None if unknown else True
-            outcome = f"{', '.join(failed)} did not pass" if failed else "each of the steps passed"
+            outcome = "; ".join(failed) or "each of the steps passed"
             if not failed and unknown:
                 outcome = f"there is no {', '.join(unknown)}; see `kbtool check`"
             yield Implied(

@@ -93,6 +93,11 @@ class Records:
         except AddressError as error:
             raise Unknown(f"{reference}: {error}") from None
 
+    def run(self, reference: str) -> Run | None:
+        """The run that a reference leads into, if it is one."""
+        name, _ = split_reference(reference)
+        return self._run(name) if name and name not in self.by_id else None
+
     def _find(self, record: BaseModel, id_: str, path: str) -> Any:
         """``resolve``, with the items of the record's own lists looked up rather than searched."""
         field, _, rest = path.partition(".")

@@ -12,6 +12,7 @@ from kbtool.ledger.claims.operands import Given, Records, Unknown
 from kbtool.model.bug import Bug, Fix
 from kbtool.model.claim import Claim, Derivation
 from kbtool.model.cost import CostLine
+from kbtool.model.run import Run, StepRecord
 
 
 def word_of(value: Any) -> str | None:
@@ -20,6 +21,8 @@ def word_of(value: Any) -> str | None:
         return {True: "confirmed", False: "failed", None: "untested"}[value.confirmed]
     if isinstance(value, Bug) or not isinstance(value, BaseModel):
         return None
+    if isinstance(value, Run | StepRecord):
+        return value.outcome  # older records say passed of noisy times
     for name in ("status", "verdict", "state"):
         word = getattr(value, name, None)
         if isinstance(word, str):
