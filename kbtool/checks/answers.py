@@ -74,5 +74,5 @@ def look_up(entry: Entry[Any] | None, path: str) -> Found:
     kind = type(there).__name__
     try:
         return Found(kind, claim, figure_of(there, path).text, "")
-    except AddressError as error:
+    except (AddressError, ArithmeticError) as error:
         return Found(kind, claim, "", str(error))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kbtool.checks.excuses import MACHINE_PATH, without_excused
 from kbtool.checks.facts import Facts, Questions
+from kbtool.checks.guard import findings_of
 from kbtool.checks.rules import TREE_RULES
 from kbtool.checks.tree import Tree, referenced_paths
 from kbtool.model.finding import Finding
@@ -94,7 +95,7 @@ def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes])
             tree.answered.add(path)
     findings = list(found.findings)
     for rule in TREE_RULES:
-        findings.extend(rule(tree))
+        findings.extend(findings_of(rule, ".", tree))
     for item in facts:
         findings.extend(item.findings)
         if cache and item.path in tree.answered:

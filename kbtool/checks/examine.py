@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kbtool.checks.answers import look_up
 from kbtool.checks.facts import Facts, Location, Ref
+from kbtool.checks.guard import findings_of
 from kbtool.checks.paths import claim_at, locate
 from kbtool.checks.prose_rules import figures_have_sources, figures_in, prose_of
 from kbtool.checks.record_file import RecordFile, promised_id, raw_id
@@ -16,7 +17,7 @@ from kbtool.checks.text_rules import TEXT_RULES
 from kbtool.model.base import Model
 from kbtool.model.cheat import Catalogue
 from kbtool.model.excuses import Excuses
-from kbtool.model.finding import Finding
+from kbtool.model.finding import Finding, fault
 from kbtool.model.kernel import Kernel
 from kbtool.model.ledger import Ledger
 from kbtool.model.pattern import Pattern
@@ -42,6 +43,16 @@ def examine(path: str, kind: FileKind, raw: bytes, referenced: Sequence[str] = (
         asked: for a run, the paths in it that other records refer to; the facts answer them.
     """
     facts = Facts(path, kind, promised_id(path, kind))
+    try:
+        _examine(facts, raw, referenced)
+    except Exception as error:  # other files are checked, whatever is in this one
+        facts.valid = False
+        facts.findings.append(fault(path, "check", error))
+    return facts
+
+
+def _examine(facts: Facts, raw: bytes, referenced: Sequence[str]) -> None:
+    path, kind = facts.path, facts.kind
     text = raw.decode("utf-8", errors="replace")
     if kind in {"notes", "text"}:
         unmerged = conflict(text, path)
@@ -56,7 +67,7 @@ def examine(path: str, kind: FileKind, raw: bytes, referenced: Sequence[str] = (
     else:
         _examine_record(facts, raw)
     for text_rule in TEXT_RULES:
-        facts.findings.extend(text_rule(path, text))
+        facts.findings.extend(findings_of(text_rule, path, path, text))
     prose = prose_of(facts, text)
     if prose is not None:
         facts.findings.extend(figures_have_sources(prose))
@@ -65,7 +76,6 @@ def examine(path: str, kind: FileKind, raw: bytes, referenced: Sequence[str] = (
                 facts.findings.append(figure)
             else:
                 facts.figures.append(figure)
-    return facts
 
 
 def _examine_notes(facts: Facts, raw: bytes) -> None:
@@ -122,7 +132,7 @@ def _examine_record(facts: Facts, raw: bytes) -> None:
         record = loaded
     file = RecordFile(facts.path, facts.kind, document, record)
     for rule in RECORD_RULES:
-        facts.findings.extend(rule(file))
+        facts.findings.extend(findings_of(rule, facts.path, file))
     facts.id = file.id
     _link(facts, file)
     for fact in FACTS if record is not None else ():

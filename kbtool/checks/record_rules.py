@@ -62,8 +62,6 @@ def id_is_name(file: RecordFile) -> Iterator[Finding]:
 def items_are_unique(file: RecordFile) -> Iterator[Finding]:
     """Within one list no two items have one id: references would be ambiguous."""
     for location, ids in file.places.items:
-        if len(set(ids)) == len(ids):
-            continue
         seen: set[str] = set()
         for index, id_ in enumerate(ids):
             if isinstance(id_, str):
@@ -239,7 +237,7 @@ RECORD_RULES: tuple[Rule, ...] = (
 )
 """The rules for records in YAML."""
 
-_TRANSCRIBED = frozenset(("log", "mention"))
+_TRANSCRIBED = ("log", "mention")
 
 _TOP_FIGURES = (
     "started", "ended", "updated", "duration", "budget_time", "budget_money", "grade"

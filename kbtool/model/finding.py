@@ -19,3 +19,19 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.rule}: {self.message}"
+
+
+def fault(path: str, what: str, error: Exception) -> Finding:
+    """The finding where kbtool itself fails on a file, so that everything else is still checked.
+
+    Args:
+        path: the file.
+        what: what failed.
+        error: the exception.
+    """
+    said = " ".join(str(error).split())[:200]
+    message = (
+        f"{what} fails on it: {type(error).__name__}: {said}. The rest was checked. This is a fault"
+        " of kbtool: please report it with the file"
+    )
+    return Finding(path, 1, "fault", message)

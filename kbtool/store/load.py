@@ -20,7 +20,7 @@ from kbtool.model.base import (
     Slug,
     pattern_of,
 )
-from kbtool.model.finding import Finding
+from kbtool.model.finding import Finding, fault
 from kbtool.store.document import Document
 
 R = TypeVar("R", bound=Model)
@@ -32,6 +32,8 @@ def validate(document: Document, kind: type[R]) -> R | list[Finding]:
         return kind.model_validate(document.data)
     except ValidationError as error:
         return list(schema_findings(document, error))
+    except Exception as error:  # a fault of a validator must not keep other records from loading
+        return [fault(document.path, f"the model {kind.__name__}", error)]
 
 
 def schema_findings(document: Document, error: ValidationError) -> Iterator[Finding]:

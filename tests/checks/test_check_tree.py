@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib
 import json
 import statistics
 import subprocess
@@ -794,3 +795,41 @@ def test_a_journal_is_a_finding_once_its_writer_is_dead(base):
         assert base.findings() == []
         writer.kill()
     assert [f.rule for f in base.findings(cached=True)] == ["unfinished-run"]
+
+
+def broken(*arguments):
+    """A rule that fails."""
+    raise ZeroDivisionError("no figure")
+    yield
+
+
+@pytest.mark.parametrize(
+    "where", ["examine.RECORD_RULES", "examine.TEXT_RULES", "check.TREE_RULES"]
+)
+def test_a_rule_that_fails_is_named_and_the_rest_is_checked(base, monkeypatch, where):
+    base.session(more="follows: 2025-01-09-z\n")
+    sound = base.findings()
+    assert [finding.rule for finding in sound] == ["link"]
+    module, _, name = where.rpartition(".")
+    rules = getattr(importlib.import_module(f"kbtool.checks.{module}"), name)
+    monkeypatch.setattr(f"kbtool.checks.{where}", (broken, *rules))
+    found = base.findings()
+    assert set(sound) < set(found)
+    (fault,) = set(found) - set(sound)
+    assert fault.rule == "fault"
+    assert fault.path in {"sessions/2025-01-01-a/session.yaml", "."}
+    assert "rule broken fails on it: ZeroDivisionError: no figure" in fault.message
+
+
+def test_a_validator_that_fails_is_a_finding_of_its_record(base, monkeypatch):
+    base.session()
+    base.session("2025-01-02-b", "outcome: x\n")
+
+    def fail(data):
+        raise OverflowError("too large")
+
+    monkeypatch.setattr("kbtool.checks.examine.Session.model_validate", fail)
+    rules = {(finding.path, finding.rule) for finding in base.findings()}
+    assert rules == {
+        (f"sessions/{name}/session.yaml", "fault") for name in ("2025-01-01-a", "2025-01-02-b")
+    }
