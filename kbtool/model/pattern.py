@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -17,6 +16,7 @@ from kbtool.model.base import (
     SourceFile,
 )
 from kbtool.model.claim import Claim
+from kbtool.model.expression import found_in
 from kbtool.model.recipe import Recipe
 
 
@@ -25,8 +25,9 @@ class Symptom(Cited):
 
     id: Slug
     """A name for references."""
-    match: Annotated[str, Field(min_length=3)]
-    """A Python regular expression, searched in each line of the output."""
+    match: Annotated[str, Field(min_length=3, max_length=1000)]
+    """A regular expression without look-around and backreferences, as in Rust and RE2, searched in
+    each line of the output."""
     example: Annotated[str, Field(min_length=1)]
     """A text that it finds, as seen."""
     advice: str | None = None
@@ -35,10 +36,10 @@ class Symptom(Cited):
     @model_validator(mode="after")
     def _finds_its_example(self) -> Self:
         try:
-            found = re.search(self.match, self.example)
-        except re.error as error:
-            raise ValueError(f"match: {self.match!r} is no regular expression: {error}") from None
-        if found is None:
+            found = found_in(self.match, self.example)
+        except ValueError as error:
+            raise ValueError(f"match: {error}") from None
+        if not found:
             raise ValueError(f"match: {self.match!r} does not find its own example")
         return self
 

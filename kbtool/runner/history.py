@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from kbtool.model.expression import found_in
 from kbtool.model.finding import Finding
 from kbtool.model.kinds.base import StepBase
 from kbtool.model.kinds.build import BuildResult
@@ -81,7 +81,7 @@ def matching(patterns: Iterable[Pattern], output: str) -> list[Match]:
                 Match(pattern, symptom, line.strip())
                 for symptom in pattern.symptoms
                 for line in lines
-                if re.search(symptom.match, line)
+                if found_in(symptom.match, line)
             ),
             None,
         )
