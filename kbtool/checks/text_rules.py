@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kbtool.checks.excuses import MACHINE_PATH
+from kbtool.model.control import CONTROL, holds
 from kbtool.model.finding import Finding
 from kbtool.model.machine_path import machine_paths
 from kbtool.store.scan import EXCUSES
@@ -159,6 +160,14 @@ def paths(path: str, text: str) -> Iterator[Finding]:
         )
 
 
+def controls(path: str, text: str) -> Iterator[Finding]:
+    """No character that steers a terminal or turns the direction of text around."""
+    # Of a YAML record the parser says so, escaped ones included.
+    found = None if path.endswith(".yaml") else CONTROL.search(text)
+    if found:
+        yield Finding(path, _line(text, found.start()), "encoding", holds(found[0]))
+
+
 def _addresses(text: str) -> Iterator[tuple[int, str]]:
     for near in _MAYBE_IPV4.finditer(text):
         for start in range(max(0, near.start() - 3), near.start()):
@@ -203,4 +212,9 @@ def _line(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
-TEXT_RULES: tuple[Callable[[str, str], Iterator[Finding]], ...] = (secrets, addresses, paths)
+TEXT_RULES: tuple[Callable[[str, str], Iterator[Finding]], ...] = (
+    secrets,
+    addresses,
+    paths,
+    controls,
+)

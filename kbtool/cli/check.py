@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, print_json
+from kbtool.model.control import unguarded
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
@@ -157,9 +158,10 @@ def _progress(done: int, total: int) -> None:
     import sys
 
     if done % 1000 == 0 and sys.stderr.isatty():
-        sys.stderr.write(f"\r{done:,} of {total:,} commits")
-        sys.stderr.write("\r\033[K" * (done == total))
-        sys.stderr.flush()
+        terminal = unguarded(sys.stderr)
+        terminal.write(f"\r{done:,} of {total:,} commits")
+        terminal.write("\r\033[K" * (done == total))
+        terminal.flush()
 
 
 def _within(root: Path, path: str) -> str:

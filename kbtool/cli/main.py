@@ -6,6 +6,7 @@ the functions that need them, so that ``kbtool --help`` answers at once.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
@@ -141,6 +142,16 @@ def _open_streams() -> None:
 
 def run(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit status. Errors go to stderr."""
+    from kbtool.model.control import Guarded
+
+    with (
+        contextlib.redirect_stdout(Guarded(sys.stdout)),
+        contextlib.redirect_stderr(Guarded(sys.stderr)),
+    ):
+        return _run(argv)
+
+
+def _run(argv: list[str] | None) -> int:
     from kbtool.model.errors import UserError
 
     try:

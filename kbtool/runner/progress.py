@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Literal, TextIO
 
+from kbtool.model.control import unguarded, visible
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.words import many
 from kbtool.runner.history import Match
@@ -146,7 +147,7 @@ class Terminal(Plain):
             TimeElapsedColumn,
         )
 
-        self._console = Console(file=stream, highlight=False)
+        self._console = Console(file=unguarded(stream), highlight=False)
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -168,7 +169,9 @@ class Terminal(Plain):
     def item(self, done: int, total: int, label: str) -> None:
         """Move the bar."""
         if self._task is not None:
-            self._progress.update(self._task, completed=done, total=total, note=label[-40:])
+            self._progress.update(
+                self._task, completed=done, total=total, note=visible(label[-40:])
+            )
 
     def waiting(self, what: str) -> None:
         """Name it in the live line."""
@@ -189,7 +192,7 @@ class Terminal(Plain):
     def _say(self, text: str) -> None:
         from rich.text import Text
 
-        self._console.print(Text(text), soft_wrap=True)
+        self._console.print(Text(visible(text)), soft_wrap=True)
         self._last_output = time.monotonic()
 
 

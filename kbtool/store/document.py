@@ -14,13 +14,12 @@ from typing import Any, ClassVar
 
 import yaml
 
+from kbtool.model.control import CONTROL, holds
 from kbtool.model.finding import Finding
 
 MAX_BYTES = 4 << 20
 """Size limit of a record: measurements belong in run files, prose in notes."""
 MAX_DEPTH = 64
-
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 _CONFLICT = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
 
@@ -156,10 +155,10 @@ def parse(raw: bytes, shown: str) -> Document:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise _error(shown, line, "encoding", "is not UTF-8 text; save it as UTF-8") from None
-    control = _CONTROL.search(text)
+    control = CONTROL.search(text)
     if control:
         line = text.count("\n", 0, control.start()) + 1
-        raise _error(shown, line, "encoding", f"holds the control character {control[0]!r}")
+        raise _error(shown, line, "encoding", holds(control[0]))
     unmerged = conflict(text, shown)
     if unmerged is not None:
         raise DocumentError(unmerged)
@@ -208,6 +207,8 @@ def _build(get_event: Callable[[], Any], shown: str) -> tuple[dict[str, Any], li
             if event.tag is not None or event.anchor is not None:
                 _plain(event, shown)
             value = event.value
+            if event.style == '"' and (escaped := CONTROL.search(value)):
+                raise _at(event, shown, "encoding", holds(escaped[0]))
             if key is None and type(node) is dict:
                 if value in node:
                     raise _at(event, shown, "duplicate-key", f"{value!r} is here twice; remove one")

@@ -172,11 +172,17 @@ def _edited(
             )
         edit = Splice(document)
         yield edit, before
-        after = validate(parse(edit.text.encode(), shown), Session)
-        if isinstance(after, list):
+        if isinstance(after := _validated(edit.text, shown), list):
             raise _invalid(after, "would be invalid after the change; nothing was written")
         if edit.text != document.text:
             write_atomic(path, edit.text.encode())
+
+
+def _validated(text: str, shown: str) -> Session | list[Finding]:
+    try:
+        return validate(parse(text.encode(), shown), Session)
+    except DocumentError as error:
+        return [error.finding]
 
 
 def _end(edit: Splice, moment: str) -> None:
