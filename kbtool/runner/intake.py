@@ -25,7 +25,6 @@ from kbtool.model.session import Session
 from kbtool.model.words import many
 from kbtool.runner.journal import SUFFIX, file_stem
 from kbtool.store.document import DocumentError, read_bytes
-from kbtool.store.edit import end_run_session
 from kbtool.store.lock import lock
 from kbtool.store.private import private_folder
 from kbtool.store.repository import files_at
@@ -354,14 +353,13 @@ def _make_session(base: KnowledgeBase, title: str, runs: Sequence[Run]) -> Path:
         title=title,
         status="complete",
         now=min(run.started for run in runs),
+        ended=max(run.ended for run in runs),
         machine=first.machine if all(run.machine == first.machine for run in runs) else None,
         repository=(
             first.repository if all(run.repository == first.repository for run in runs) else None
         ),
     )
-    path = base.root / entry.path
-    end_run_session(path, max(run.ended for run in runs))
-    return path.parent
+    return (base.root / entry.path).parent
 
 
 def _write(root: Path, staged: Iterable[_Staged], made: Path | None) -> None:

@@ -12,13 +12,13 @@ from typing import Literal
 
 from kbtool.model.run import MachineInfo, RepositoryState
 from kbtool.model.session import Session
-from kbtool.store.document import parse
+from kbtool.store.document import DocumentError, parse
 from kbtool.store.dump import dump, scalar
 from kbtool.store.load import validate
 from kbtool.store.repository import reasons
 from kbtool.store.schema import modeline
 from kbtool.store.tree import Entry, KnowledgeBase
-from kbtool.store.write import new_folder, write_new
+from kbtool.store.write import new_folder
 
 _SLUG_LENGTH = 48
 
@@ -110,6 +110,7 @@ def create_session(
     budget_money: str | None = None,
     engineer: str | None = None,
     now: datetime | None = None,
+    ended: datetime | None = None,
     machine: MachineInfo | None = None,
     repository: RepositoryState | None = None,
 ) -> Entry[Session]:
@@ -120,17 +121,19 @@ def create_session(
         title: what the session is about.
         label: its short name. Default: the name in its id.
         status: ``running`` and ``complete`` start it now. A run without a session makes a
-            ``complete`` one, so that nothing else is added to it.
+            ``complete`` one, so that nothing else is added to it; it ends when it starts until
+            the run's end is known, so that the record is sound at every moment.
         objective: what it is meant to achieve.
         budget_time: time budget, such as ``2 h``.
         budget_money: money budget, such as ``5 USD``.
         engineer: who does the work.
         now: start time, with its zone. Default: now.
+        ended: end of a ``complete`` one. Default: its start.
         machine: the probed machine.
         repository: state of the git checkout. Default: not recorded.
 
-        Raises:
-            ValueError: the schema refuses a text.
+    Raises:
+        ValueError: the schema refuses a text.
         OSError: the folder or a file cannot be written; nothing is left behind.
     """
     now = now or datetime.now().astimezone()
@@ -141,23 +144,21 @@ def create_session(
         "objective": objective, "budget_time": budget_time, "budget_money": budget_money,
         "engineer": engineer,
     }  # fmt: skip
-    started = now.isoformat(timespec="seconds") if status != "planned" else None
+    if status != "planned":
+        given["started"] = now.isoformat(timespec="seconds")
+    if status == "complete":
+        given["ended"] = (ended or now).isoformat(timespec="seconds")
 
     def text_for(id_: str) -> str:
-        return _record(id_, label or id_[11:], title, status, given, started, machine, repository)
+        return _record(id_, label or id_[11:], title, status, given, machine, repository)
+
+    def files(id_: str) -> dict[str, bytes]:
+        notes = _NOTES.format(title=title)
+        return {"notes.md": notes.encode(), "session.yaml": text_for(id_).encode()}
 
     _read(f"sessions/{wanted}/session.yaml", text_for(wanted))
-    folder = new_folder(base.root / "sessions", wanted)
-    try:
-        text = text_for(folder.name)
-        path = folder / "session.yaml"
-        entry = _read(base.shown(path), text)
-        write_new(folder / "notes.md", _NOTES.format(title=title).encode())
-        write_new(path, text.encode())
-    except BaseException:
-        remove_session(folder)
-        raise
-    return entry
+    path = new_folder(base.root / "sessions", wanted, files) / "session.yaml"
+    return _read(base.shown(path), text_for(path.parent.name))
 
 
 def slug(title: str, otherwise: str = "session") -> str:
@@ -197,7 +198,6 @@ def _record(
     title: str,
     status: str,
     given: Mapping[str, str | None],
-    started: str | None,
     machine: MachineInfo | None,
     repository: RepositoryState | None,
 ) -> str:
@@ -218,8 +218,8 @@ def _record(
     for key, hint in hints.items():
         value = given.get(key)
         lines.append(hint if value is None else f"{key}: {scalar(value)}")
-    if started is not None:
-        lines.append(f"started: {scalar(started)}")
+    times = {key: given.get(key) for key in ("started", "ended")}
+    lines += [f"{key}: {scalar(time)}" for key, time in times.items() if time is not None]
     text = "\n".join(lines) + "\n"
     if machine is not None:
         details = {"os": machine.os, "cores": str(machine.cores)}
@@ -240,7 +240,11 @@ def _repository(state: RepositoryState) -> dict[str, str | None]:
 
 
 def _read(shown: str, text: str) -> Entry[Session]:
-    document = parse(text.encode(), shown)
+    try:
+        document = parse(text.encode(), shown)
+    except DocumentError as error:
+        key = text.splitlines()[error.finding.line - 1].partition(":")[0]
+        raise ValueError(f"{key} {error.finding.message}") from None
     record = validate(document, Session)
     if isinstance(record, list):
         raise ValueError("; ".join(finding.message for finding in record))

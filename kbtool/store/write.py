@@ -7,10 +7,15 @@ or linked into place. A crash, a full disk or a kill leaves either the old file 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+STAGED = ".tmp"
+"""How the hidden name of a file or folder ends that is not in its place yet."""
 
 _MODE = 0o666
 """Mode of a new file before the umask; ``mkstemp`` alone would make records private."""
@@ -48,22 +53,41 @@ def write_new(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
-def new_folder(parent: Path, name: str) -> Path:
-    """Create a folder ``name`` in ``parent``, or ``name-2``, ``name-3`` … if it exists.
+def new_folder(parent: Path, name: str, files: Callable[[str], Mapping[str, bytes]]) -> Path:
+    """Create a folder with its files in one step: it is there with all of them, or not at all.
 
-    ``mkdir`` claims the name atomically, so two processes get different folders.
+    It is made under a hidden name and renamed, which only one of two processes can do.
+
+    Args:
+        parent: where it goes; made if missing.
+        name: its name; ``name-2``, ``name-3`` … if there is one of that name.
+        files: file name → content, for the folder's name.
+
+    Raises:
+        OSError: a write failed; nothing is left behind.
     """
     parent.mkdir(parents=True, exist_ok=True)
-    number = 1
-    while True:
-        folder = parent / (name if number == 1 else f"{name}-{number}")
-        try:
-            folder.mkdir()
-        except FileExistsError:
+    staged = Path(tempfile.mkdtemp(prefix=f".{name[:200]}.", suffix=STAGED, dir=parent))
+    try:
+        staged.chmod(0o777 & ~_umask())
+        number = 1
+        while True:
+            folder = parent / (name if number == 1 else f"{name}-{number}")
             number += 1
-        else:
-            sync_folder(parent)
-            return folder
+            if os.path.lexists(folder):
+                continue
+            for file, data in files(folder.name).items():
+                write_atomic(staged / file, data)
+            try:
+                staged.rename(folder)
+            except OSError as error:
+                if error.errno not in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
+                    raise
+            else:
+                sync_folder(parent)
+                return folder
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
 
 
 def sync_folder(folder: Path) -> None:
@@ -79,7 +103,7 @@ def sync_folder(folder: Path) -> None:
 @contextlib.contextmanager
 def _staged(path: Path, data: bytes) -> Iterator[Path]:
     """Write ``data`` to a hidden temporary file beside ``path``; removed unless renamed."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name[:200]}.", suffix=".tmp", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name[:200]}.", suffix=STAGED, dir=path.parent)
     staged = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -112,10 +114,31 @@ def test_a_failed_write_removes_the_new_folder(base, monkeypatch):
     def fail(path, data):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("kbtool.store.sessions.write_new", fail)
+    monkeypatch.setattr("kbtool.store.write.write_atomic", fail)
     with pytest.raises(OSError, match="No space"):
         create(base)
     assert list((base.root / "sessions").iterdir()) == []
+
+
+def test_a_session_that_a_run_made_has_an_end_at_every_moment(base):
+    made = create(base, status="complete").record
+    assert made.ended == made.started
+    assert base.findings() == []
+
+
+def test_what_a_killed_process_leaves_is_no_session(base):
+    code = f"""
+import os, signal
+from pathlib import Path
+from kbtool.store import write
+from kbtool.store.sessions import create_session
+from kbtool.store.tree import KnowledgeBase
+write.os.replace = write.Path.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+create_session(KnowledgeBase(Path({str(base.root)!r})), title="Fix the NaN")
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    assert base.findings() == []
+    assert create(base).record.id == "2026-01-02-fix-the-nan"
 
 
 @pytest.fixture

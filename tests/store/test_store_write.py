@@ -220,7 +220,8 @@ import sys
 from pathlib import Path
 from kbtool.store.write import new_folder
 for _ in range(20):
-    print(new_folder(Path(sys.argv[1]), "day-name").name)
+    folder = new_folder(Path(sys.argv[1]), "day-name", lambda name: {"a": name.encode()})
+    print(folder.name, (folder / "a").read_text())
 """
 
 
@@ -232,7 +233,9 @@ def test_a_folder_goes_to_one_process_only(tmp_path):
         )
         for _ in range(3)
     ]
-    names = [name for process in running for name in process.communicate()[0].split()]
+    printed = [name for process in running for name in process.communicate()[0].split()]
+    names = printed[::2]
+    assert printed[1::2] == names
     assert len(names) == len(set(names)) == 60
     assert {"day-name", "day-name-2", "day-name-60"} <= set(names)
 
@@ -240,7 +243,7 @@ def test_a_folder_goes_to_one_process_only(tmp_path):
 def test_a_folder_cannot_be_made_where_a_file_stands(tmp_path):
     (tmp_path / "sessions").write_text("")
     with pytest.raises(OSError):
-        new_folder(tmp_path / "sessions", "a")
+        new_folder(tmp_path / "sessions", "a", lambda name: {})
 
 
 def _umask() -> int:
