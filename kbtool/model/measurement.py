@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from kbtool.model.base import (
     Cited,
@@ -16,12 +16,22 @@ from kbtool.model.base import (
 )
 
 
+def _is_a_unit(unit: str) -> str:
+    try:
+        stands = not unit or Quantity(f"1 {unit}").unit == unit
+    except ValueError:
+        stands = False
+    if not stands:
+        raise ValueError(f"{unit!r} is no unit: write what stands behind a figure, as in 12.5 us")
+    return unit
+
+
 class Column(Model):
     """One column of figures in a measurement."""
 
     title: Text
     """What is measured, for which arm: 'PyTorch SDPA latency'."""
-    unit: str
+    unit: Annotated[str, AfterValidator(_is_a_unit)]
     """The unit of every figure in the column; '' for a pure number."""
 
 
