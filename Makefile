@@ -3,6 +3,7 @@
 # make coverage  the tests, and which lines of kbtool they run
 # make test-gpu  the tests that need a card, alone; make test skips them where there is none
 # make bench     the tool's own speed, as ratios and medians
+# make soak      hostile values in every field of every record: an hour on two cores
 # make site      the site, in site/
 # make serve     the site, at an address of this machine
 # make otava     Apache Otava, with which kbtool history finds change points
@@ -28,7 +29,7 @@ else \
 fi
 endef
 
-.PHONY: run test lint unit coverage cuda test-gpu bench site serve focus otava clean
+.PHONY: run test lint unit coverage cuda test-gpu bench soak site serve focus otava clean
 .DEFAULT_GOAL := help
 
 help:
@@ -65,6 +66,9 @@ test-gpu: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m benchmarks
+
+soak: $(VENV)/.ready
+	$(BIN)/python -m soak.fields
 
 site: $(VENV)/.ready
 	$(BIN)/python -m kbtool site build

@@ -1,0 +1,1 @@
+int add(int x, int y) { return x + y; }

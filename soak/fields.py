@@ -1,0 +1,539 @@
+"""Put hostile values into every field of every record, and run kbtool on what comes of it.
+
+    python -m soak.fields                    every field with every value, some 20,000 mutants
+    python -m soak.fields --draw 500         so many of them, drawn
+    python -m soak.fields --only TEXT        those whose name holds the text
+    python -m soak.fields --accepted         also list the values that `check` lets pass, by field
+
+A mutant is the small knowledge base in ``soak/base`` with one value replaced. ``check`` has to
+answer with findings, and every command with an exit status of its own: an exception, more than two
+CPU seconds, more than 1 GB of memory, or a control character on the terminal is a fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import io
+import json
+import os
+import random
+import re
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from kbtool.model.cheat import Catalogue
+from kbtool.model.excuses import Excuses
+from kbtool.model.kernel import Kernel
+from kbtool.model.ledger import Ledger
+from kbtool.model.pattern import Pattern
+from kbtool.model.run import Run, digest_of_record
+from kbtool.model.session import Session
+from kbtool.store.document import parse
+from kbtool.store.dump import dump
+
+BASE = Path(__file__).parent / "base"
+SLOW = 2.0
+"""CPU seconds of one command that count as a fault."""
+HANGS = 30.0
+"""Seconds after which the process with a mutant is killed: machines are shared."""
+LARGE = 1 << 30
+"""Bytes of memory that count as a fault."""
+
+FILES: tuple[tuple[str, type[BaseModel]], ...] = (
+    ("sessions/*/session.yaml", Session),
+    ("sessions/*/runs/*.json", Run),
+    ("sessions/ledger.yaml", Ledger),
+    ("sessions/excuses.yaml", Excuses),
+    ("patterns/*.yaml", Pattern),
+    ("kernels/*/kernel.yaml", Kernel),
+    ("kernels/*/cheats.yaml", Catalogue),
+)
+
+_TEXTS = {
+    "empty": "",
+    "blank": " ",
+    "control": "a\x1b]0;title\x07\x1b[31mred\x00\x08b",
+    "bidi": "a\u202eb\u2066c\u200bd",
+    "newlines": "a\nb\r\nc",
+    "long": "a" * 2_000_000,
+    "wide": "\u8868\u984c \U0001f600 e\u0301",
+    "markup": "<script>alert(1)</script> [x](javascript:alert(1)) {{ 7*7 }} ``` | $x$",
+    "snippet": '--8<-- "/etc/passwd" 675',
+    "path": "../../../etc/passwd",
+    "absolute": "/etc/passwd",
+    "nul-path": "a\x00b",
+    "placeholder": "${q}",
+    "backtracks": "(a+)+$",
+    "parentheses": "(" * 5000,
+    "bad-expression": "[",
+    "zero": "0",
+    "minus": "-1",
+    "large": "99999999999999999999999",
+    "digits": "9" * 100_000,
+    "exponent": "1e" + "9" * 140,
+    "tiny": "1e-999999",
+    "fraction": "0.1234567890123456789012345678901234567890",
+    "nan": "nan",
+    "infinite": "inf",
+    "true": "true",
+    "thai-digits": "\u0e52\u0e53",
+    "money": "99999999999999999999.99 USD",
+    "amount": "1e30 USD",
+    "rate": "0 USD/h",
+    "minutes": "1833.733 min",
+    "time": "9" * 30 + " h",
+    "range": "1e9..1e99 min",
+    "percent": "1e999 %",
+    "last-instant": "9999-12-31T23:59:59Z",
+    "first-instant": "0001-01-01T00:00:00+14:00",
+    "no-instant": "2025-02-30T25:61:00Z",
+    "last-day": "9999-12-31",
+    "reference": "#claims",
+    "own-reference": "#id",
+    "far-reference": "2025-01-01-a#bugs.wrong.hypotheses.sign.likelihood",
+    "cycle": "2025-01-02-b#claims.same",
+    "no-record": "2025-01-09-z#bugs.x",
+    "cite": "log:1-99999999999999999999",
+    "commit": "deadbeef",
+    "session-id": "2025-01-01-a",
+    "pattern-id": "P01",
+    "name": "a.b_c-1",
+}
+_FOR_THE_SITE = {"wide", "newlines", "markup", "snippet", "placeholder", "path", "backtracks"}
+"""Texts that mkdocs or a browser may take for more than text."""
+_SHAPES: dict[str, Any] = {
+    "null": None,
+    "list": [],
+    "mapping": {},
+    "nested": [[[["a"]]]],
+    "list-of-null": [None],
+    "list-of-text": ["a", "a"],
+    "mapping-of-null": {"a": None},
+    "hostile-key": {"a\x1b]0;x\x07.b#c ": "1"},
+    "many": {f"k{number}": "1" for number in range(3000)},
+    "derivation": {"how": "sum", "of": ["1e" + "9" * 140, "1"]},
+    "power": {"how": "product", "of": ["1e999999", {"how": "product", "of": ["1e999999", "9"]}]},
+}
+_NUMBERS: dict[str, Any] = {
+    "int-0": 0, "int--1": -1, "int-2**64": 2**64, "int-10**400": 10**400, "float-1e308": 1e308,
+    "float--0.0": -0.0, "float-5e-324": 5e-324, "bool": True,
+}  # fmt: skip
+"""Of runs, which are JSON."""
+
+
+class Place(NamedTuple):
+    """A field of a record that a value is put into."""
+
+    file: str
+    """Relative to the base."""
+    field: str
+    """MODEL.FIELD."""
+    location: tuple[str | int, ...]
+    """Where it stands in the file; the last part is the field's key."""
+
+
+class Mutant(NamedTuple):
+    """One value in one place."""
+
+    place: Place
+    value: str
+    """The name of the value."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports and by ``--only``."""
+        return f"{self.place.file}:{'.'.join(map(str, self.place.location))}={self.value}"
+
+
+class Outcome(NamedTuple):
+    """What came of a mutant."""
+
+    mutant: Mutant
+    faults: list[str]
+    accepted: bool
+    """Whether ``check`` found nothing wrong with it."""
+
+
+def places(most: int = 2) -> list[Place]:
+    """Every field of every model that occurs in the base, whether the record has it or not.
+
+    Args:
+        most: how often to take a field that many records have.
+    """
+    found: list[Place] = []
+    taken = Counter[str]()
+    for pattern, kind in FILES:
+        for path in sorted(BASE.glob(pattern)):
+            data = _data(path)
+            for model, location in _fields(kind.model_validate(data), data, ()):
+                field = f"{model}.{location[-1]}"
+                taken[field] += 1
+                if taken[field] <= most:
+                    found.append(Place(path.relative_to(BASE).as_posix(), field, location))
+    return found
+
+
+def _data(path: Path) -> Any:
+    raw = path.read_bytes()
+    return json.loads(raw) if path.suffix == ".json" else parse(raw, str(path)).data
+
+
+def _fields(
+    model: BaseModel, data: Any, location: tuple[str | int, ...]
+) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+    for name, field in type(model).model_fields.items():
+        key = field.alias or name
+        yield type(model).__name__, (*location, key)
+        if isinstance(data, dict) and key in data:
+            yield from _inside(getattr(model, name), data[key], (*location, key))
+
+
+def _inside(
+    value: Any, data: Any, location: tuple[str | int, ...]
+) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+    if isinstance(value, BaseModel):
+        yield from _fields(value, data, location)
+    elif isinstance(value, list | dict):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _inside(item, data[key], (*location, key))
+
+
+def mutants(most: int = 2) -> list[Mutant]:
+    """Every value in every place; ``most`` as for :func:`places`."""
+    return [
+        Mutant(place, value)
+        for place in places(most)
+        for value in (
+            *_TEXTS, *_SHAPES, *(_NUMBERS if place.file.endswith(".json") else ()),
+            "absent", "doubled",
+        )
+    ]  # fmt: skip
+
+
+def mutated(*chosen: Mutant) -> bytes | None:
+    """The file of these mutants with each value in its place; ``None`` where one cannot stand."""
+    path = BASE / chosen[0].place.file
+    data = copy.deepcopy(_data(path))
+    if not all(_put(data, mutant) for mutant in chosen):
+        return None
+    if path.suffix == ".json":
+        if "digest" in data and chosen[0].place.location != ("digest",):
+            with contextlib.suppress(Exception):
+                data["digest"] = digest_of_record({k: v for k, v in data.items() if k != "digest"})
+        return json.dumps(data).encode()
+    line = path.read_text().split("\n", 1)[0]
+    try:
+        return f"{line}\n{dump(data)}".encode()
+    except RecursionError:
+        return None
+
+
+def _put(data: Any, mutant: Mutant) -> bool:
+    """Put the value in its place; whether it can stand there."""
+    parent = data
+    for part in mutant.place.location[:-1]:
+        parent = parent[part]
+    key = mutant.place.location[-1]
+    if mutant.value == "absent":
+        if key not in parent:
+            return False
+        del parent[key]
+    elif mutant.value == "doubled":
+        former = parent.get(key)
+        if not isinstance(former, list) or not former:
+            return False
+        parent[key] = former * 300 if len(json.dumps(former)) < 3000 else former * 2
+    else:
+        parent[key] = {**_TEXTS, **_SHAPES, **_NUMBERS}[mutant.value]
+    return True
+
+
+_READ: tuple[tuple[str, ...], ...] = (
+    ("audit",), ("costs",), ("costs", "--by", "pattern"), ("session", "list"),
+    ("session", "show", "2025-01-01-a"), ("session", "show", "2025-01-02-b"), ("status",),
+    ("patterns",), ("patterns", "P01"), ("recipes",), ("recipes", "look"), ("history",),
+    ("compare", "last", "last"), ("keep-or-stop", "--pause", "1 h"), ("export", "jsonl"),
+    ("export", "beancount"), ("export", "focus"), ("export", "corpus"),
+    ("run-recipe", "look", "--dry-run"),
+)  # fmt: skip
+"""Commands that read; all of them are run on what ``check`` accepts, one on what it does not."""
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def tried(mutant: Mutant, root: Path, draw: random.Random) -> Outcome | None:
+    """Run kbtool on a mutant.
+
+    Args:
+        mutant: the mutant.
+        root: a copy of the base, which is left as it was.
+        draw: decides which command is run on a record that ``check`` refuses.
+    """
+    raw = mutated(mutant)
+    if raw is None:
+        return None
+    path = root / mutant.place.file
+    sound = path.read_bytes()
+    faults: list[str] = []
+    began = time.process_time()
+    path.write_bytes(raw)
+    try:
+        accepted = _run(root, ("check",), faults) == 0
+        for command in _READ if accepted else (draw.choice(_READ),):
+            _run(root, command, faults)
+        if accepted or draw.random() < 0.05:
+            _timed("the pages", lambda: _pages(root), faults, limit=10)
+    finally:
+        path.write_bytes(sound)
+    spent = time.process_time() - began
+    # All of them together.
+    if spent > SLOW * 6:
+        faults.append(f"takes {spent:.0f} CPU seconds")
+    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > LARGE:
+        faults.append("takes over 1 GB of memory")
+    return Outcome(mutant, faults, accepted)
+
+
+def _pages(root: Path) -> int:
+    """Make every page of the site, without mkdocs."""
+    from kbtool.model.errors import UserError
+    from kbtool.site.html.tree import source_files
+    from kbtool.store.tree import KnowledgeBase
+
+    with contextlib.suppress(UserError):
+        source_files(KnowledgeBase(root))
+    return 0
+
+
+def _run(root: Path, command: Sequence[str], faults: list[str], limit: float = SLOW) -> int | None:
+    """Run a command in this process; its exit status, ``None`` after an exception."""
+    from kbtool.cli import main
+
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "replace") for _ in range(2))
+
+    def raising(error: Exception) -> int:
+        raise error
+
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        _replaced(main, "_bug", raising),
+    ):
+        code = _timed(
+            " ".join(command), lambda: main.run(["--root", str(root), *command]), faults, limit
+        )
+    printed = ""
+    for stream in (out, err):
+        stream.flush()
+        printed += stream.buffer.getvalue().decode()
+    # An export is data for programs; in the rest a control character would steer the terminal.
+    if command[0] != "export" and (found := _CONTROL.search(printed)):
+        faults.append(f"{command[0]} prints the character U+{ord(found[0]):04X}")
+    return code
+
+
+@contextlib.contextmanager
+def _replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    former = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, former)
+
+
+def _timed(
+    what: str, call: Callable[[], int], faults: list[str], limit: float = SLOW
+) -> int | None:
+    """What a call returns, ``None`` after an exception; what went wrong is added to ``faults``."""
+    began = time.process_time()
+    code = None
+    try:
+        code = call()
+    except Exception as error:  # every exception is a fault here
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        said = " ".join(str(error).split())[:120]
+        file = Path(last.filename).name
+        faults.append(f"{what}: {type(error).__name__} at {file}:{last.lineno}: {said}")
+    spent = time.process_time() - began
+    if spent > limit:
+        faults.append(f"{what}: takes {spent:.1f} CPU seconds")
+    return code
+
+
+def run(chosen: Sequence[Mutant], seed: int, processes: int) -> Iterator[Outcome]:
+    """Try mutants in child processes, one of which may hang or die.
+
+    Args:
+        chosen: the mutants.
+        seed: of what is drawn for each.
+        processes: how many children there are at a time.
+    """
+    shares = [list(chosen[start::processes]) for start in range(processes)]
+    children = [_Child(share, seed) for share in shares if share]
+    try:
+        while children:
+            ready, _, _ = select.select([child.pipe for child in children], [], [], 1.0)
+            for child in list(children):
+                if child.pipe.fileno() in [pipe.fileno() for pipe in ready]:
+                    outcome = child.read()
+                elif time.monotonic() - child.heard > HANGS:
+                    outcome = child.lost(f"hangs: killed after {HANGS:.0f} s")
+                else:
+                    continue
+                if outcome is not None:
+                    yield outcome
+                if not child.left and child.ended:
+                    children.remove(child)
+    finally:
+        for child in children:
+            child.end()
+
+
+def built(value: str, accepted: Sequence[Mutant]) -> list[str]:
+    """The faults of a site build in which a value stands wherever `check` lets it stand alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder, "base")
+        shutil.copytree(BASE, root)
+        by_file: defaultdict[str, list[Mutant]] = defaultdict(list)
+        for mutant in accepted:
+            by_file[mutant.place.file].append(mutant)
+        for file, chosen in by_file.items():
+            # A value inside another one's place has nowhere to stand.
+            with contextlib.suppress(LookupError, TypeError):
+                (root / file).write_bytes(mutated(*chosen) or (BASE / file).read_bytes())
+        faults: list[str] = []
+        _run(root, ("site", "build", "--out", f"{folder}/site"), faults, limit=60)
+        if not (Path(folder) / "site" / "index.html").is_file() and not faults:
+            faults.append(f"site build makes no site where {value} stands")
+    return faults
+
+
+class _Child:
+    """A process that tries mutants in turn; a new one goes on where it dies."""
+
+    def __init__(self, left: list[Mutant], seed: int) -> None:
+        self.left, self._seed = left, seed
+        self._start()
+
+    def _start(self) -> None:
+        self.ended, self.heard = False, time.monotonic()
+        read, write = os.pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            status = 1
+            try:
+                os.close(read)
+                _work(self.left, self._seed, write)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(write)
+        self.pipe = os.fdopen(read, "rb")
+
+    def read(self) -> Outcome | None:
+        """What the process says next; ``None`` where a mutant is none, or at the end."""
+        line = self.pipe.readline()
+        self.heard = time.monotonic()
+        if not line:
+            if self.left:
+                return self.lost("the process died")
+            self.end()
+            return None
+        mutant = self.left.pop(0)
+        faults, accepted = json.loads(line)
+        return None if faults is None else Outcome(mutant, faults, accepted)
+
+    def lost(self, why: str) -> Outcome:
+        """The process hangs or is dead: another goes on after the mutant that it was at."""
+        self.end()
+        mutant = self.left.pop(0)
+        if self.left:
+            self._start()
+        return Outcome(mutant, [why], accepted=False)
+
+    def end(self) -> None:
+        """End the process."""
+        if not self.ended:
+            self.ended = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            self.pipe.close()
+
+
+def _work(left: Sequence[Mutant], seed: int, write: int) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        os.fdopen(write, "w") as pipe,
+    ):
+        root = Path(folder, "base")
+        shutil.copytree(BASE, root)
+        for mutant in left:
+            outcome = tried(mutant, root, random.Random(f"{seed} {mutant.name}"))
+            told = (None, None) if outcome is None else (outcome.faults, outcome.accepted)
+            pipe.write(json.dumps(told) + "\n")
+            pipe.flush()
+
+
+def main() -> int:
+    """Try the mutants that were asked for; 1 if there is a fault."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--draw", type=int, metavar="N", help="try so many, drawn")
+    parser.add_argument("--only", metavar="TEXT", help="try those whose name holds the text")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--accepted", action="store_true", help="list what `check` lets pass")
+    options = parser.parse_args()
+    chosen = [one for one in mutants() if not options.only or options.only in one.name]
+    random.Random(options.seed).shuffle(chosen)
+    chosen = chosen[: options.draw]
+    print(f"{len(chosen):,} mutants, seed {options.seed}", flush=True)
+    began, done, faulty = time.monotonic(), 0, 0
+    kinds: Counter[str] = Counter()
+    accepted: defaultdict[str, set[str]] = defaultdict(set)
+    standing: defaultdict[str, list[Mutant]] = defaultdict(list)
+    for outcome in run(chosen, options.seed, options.processes):
+        done += 1
+        faulty += bool(outcome.faults)
+        if outcome.accepted:
+            accepted[outcome.mutant.place.field].add(outcome.mutant.value)
+            standing[outcome.mutant.value].append(outcome.mutant)
+        for fault in outcome.faults:
+            kind = re.sub(r"[\d.]+ CPU", "N CPU", re.sub(r": [^:]*$", "", fault))
+            kinds[kind] += 1
+            if kinds[kind] <= 3:
+                print(f"{outcome.mutant.name}\n  {fault}", flush=True)
+        if sys.stderr.isatty() and done % 20 == 0:
+            print(f"{done:,} of {len(chosen):,}", end="\r", file=sys.stderr, flush=True)
+    for value in sorted(standing.keys() & _FOR_THE_SITE):
+        for fault in built(value, standing[value]):
+            kinds[fault] += 1
+            faulty += 1
+    spent = time.monotonic() - began
+    print(f"\n{done:,} mutants in {spent:.0f} s; {faulty:,} with a fault, of {len(kinds)} kinds")
+    for kind, count in kinds.most_common():
+        print(f"{count:6,} {kind}")
+    if options.accepted:
+        print("\naccepted by check:")
+        for field, values in sorted(accepted.items()):
+            print(f"  {field}: {', '.join(sorted(values))}")
+    return 1 if faulty else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
