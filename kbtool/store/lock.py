@@ -50,7 +50,7 @@ def lock(
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock on ``path``. Does not create or change the file."""
     try:
-        handle = os.open(path, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
     except OSError:
         return False
     try:

@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import pwd
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -98,6 +99,11 @@ def _folder() -> Path:
     """Where the lock files lie: not in ``$TMPDIR``, which differs between users and jobs."""
     named = os.environ.get(VARIABLE)
     if named:
+        if not Path(named).is_absolute():
+            raise MachineError(
+                f"{VARIABLE}={named}: write the whole path, from / on; from another folder this"
+                " would be another one, and two runs would measure at once"
+            )
         return Path(named)
     shared = Path("/tmp")
     return shared if shared.is_dir() else Path(tempfile.gettempdir())
@@ -108,6 +114,8 @@ def _taken(path: Path, mode: int) -> int | None:
     while True:
         handle = _opened(path)
         try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise MachineError(_unusable(path, "no plain file"))
             fcntl.flock(handle, mode | fcntl.LOCK_NB)
             # Folders for temporary files are cleaned: another process may lock a newer file by now.
             if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
@@ -122,7 +130,8 @@ def _taken(path: Path, mode: int) -> int | None:
 
 
 def _opened(path: Path) -> int:
-    flags = os.O_NOFOLLOW | os.O_CLOEXEC
+    # Opening a pipe, which any user may put into such a folder, would wait for ever.
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         # Without O_CREAT first: with it Linux refuses a file of another user in such a folder.
         with contextlib.suppress(FileNotFoundError):

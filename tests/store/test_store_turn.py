@@ -144,3 +144,15 @@ def test_a_link_is_not_followed_and_a_missing_folder_is_named(folder, monkeypatc
     monkeypatch.setenv(VARIABLE, str(folder / "none"))
     with pytest.raises(MachineError, match=f"none/.*: No such file or directory; .*{VARIABLE}"):
         take(None)
+
+
+def test_a_pipe_in_the_place_of_a_lock_file_is_refused_and_not_waited_for(folder):
+    os.mkfifo(folder / "kbtool-benchmark.lock")
+    with pytest.raises(MachineError, match="no plain file; remove it"):
+        take(None)
+
+
+def test_a_folder_that_depends_on_the_current_one_is_refused(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "locks")
+    with pytest.raises(MachineError, match="KBTOOL_LOCKS=locks: write the whole path"):
+        take(None)
