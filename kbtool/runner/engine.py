@@ -19,7 +19,7 @@ from kbtool.gpu.toolchain import (
     find_sanitiser,
     find_torch,
 )
-from kbtool.model.errors import MachineError, RecordError, UserError
+from kbtool.model.errors import MachineError, RecordError, UsageError, UserError
 from kbtool.model.identity import Identity
 from kbtool.model.kinds import StepResult
 from kbtool.model.kinds.base import Need, StepBase
@@ -193,9 +193,13 @@ class _Execution:
         self.report.run_started(
             self.id, self.session, [record.expected_seconds for record in self.records]
         )
-        self.journal = Journal(
-            journal_path(self.folder, self.id, self.attempt), self._run("interrupted")
-        )
+        path = journal_path(self.folder, self.id, self.attempt)
+        try:
+            self.journal = Journal(path, self._run("interrupted"))
+        except FileExistsError:
+            raise UsageError(
+                f"another process makes attempt {self.attempt} of run {self.id} now; wait for it"
+            ) from None
         status: RunStatus = "passed"
         try:
             for index, step in enumerate(self.job.recipe.steps):

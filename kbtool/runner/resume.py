@@ -47,6 +47,8 @@ def last_attempt(base: KnowledgeBase, run_id: str) -> Run:
     Raises:
         UsageError: there is no such run, or it is more than one.
     """
+    if not run_id:
+        raise UsageError("--resume needs the id of a run, or the start of it")
     runs: dict[str, Run] = {}
     for path in base.run_files():
         if not path.name.startswith(run_id):

@@ -571,3 +571,30 @@ def test_after_a_refused_step_a_new_run_is_proposed(second_kernel_base, kbtool):
         file.write("import time\ntime.perf_counter = lambda: 0.0\n")
     done = kbtool("run-recipe", "add", root=second_kernel_base)
     assert done.out.splitlines()[-1] == "after the fix, start a new run: kbtool run-recipe add"
+
+
+def test_a_run_that_is_being_resumed_is_not_resumed_a_second_time(second_kernel_base, kbtool):
+    code = (
+        "import pathlib, sys, time; first = pathlib.Path('first');"
+        " first.exists() or sys.exit(first.touch() or 1); time.sleep(60)"
+    )
+    kbtool(*shell(code), root=second_kernel_base)
+    (run,) = runs_of(second_kernel_base)
+    command = [sys.executable, "-m", "kbtool", "--root", str(second_kernel_base), "run-recipe"]
+    with subprocess.Popen([*command, "--resume", run.id], stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        while b"[1/2]" not in process.stderr.readline():
+            pass
+        done = kbtool("run-recipe", "--resume", run.id, root=second_kernel_base)
+        process.terminate()
+    assert done.code == 2
+    said = f"kbtool: another process makes attempt 2 of run {run.id} now; wait for it"
+    assert done.err.splitlines()[-1] == said
+
+
+def test_resume_without_an_id_is_refused(second_kernel_base, kbtool):
+    kbtool(*shell("raise SystemExit(1)"), root=second_kernel_base)
+    done = kbtool("run-recipe", "--resume", "", root=second_kernel_base)
+    assert (done.code, done.err) == (
+        2, "kbtool: --resume needs the id of a run, or the start of it\n"
+    )  # fmt: skip
