@@ -163,7 +163,7 @@ def _claimed(file: RecordFile, ref: Ref) -> Iterator[tuple[str, str, Location]]:
     if ref.target[0] != "#":
         yield claim, ref.target, ref.location
         return
-    if names_item(file.data, ref) and not ref.target.startswith("#claims."):
+    if names_item(file, ref) and not ref.target.startswith("#claims."):
         return
     for place in locate(file.data, ref.target[1:]):
         target = claim_at(file.data, place)

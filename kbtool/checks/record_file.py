@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbtool.checks.paths import Location
+from kbtool.checks.paths import Location, item_name
 from kbtool.checks.references import references
 from kbtool.model.base import (
     KernelId,
@@ -58,7 +59,9 @@ class Places:
 class RecordFile:
     """A parsed record: its data as written and, if the schema allows it, its model."""
 
-    __slots__ = ("data", "document", "id", "kind", "path", "places", "record", "references")
+    __slots__ = (
+        "_names", "data", "document", "id", "kind", "path", "places", "record", "references"
+    )  # fmt: skip
 
     def __init__(self, path: str, kind: FileKind, document: Document, record: Model | None) -> None:
         self.path = path
@@ -70,6 +73,15 @@ class RecordFile:
         self.places.walk(self.data, ())
         self.id = promised_id(path, kind, self.data.get("id"))
         self.references = list(references(self.data, kind, self.id))
+        self._names: dict[str, Counter[str]] = {}
+
+    def names_in(self, key: str) -> Counter[str]:
+        """What the items of a list of the record are called, and how many by each name."""
+        if key not in self._names:
+            items = self.data.get(key)
+            names = (item_name(item, -1) for item in items) if type(items) is list else ()
+            self._names[key] = Counter(names)
+        return self._names[key]
 
     def finding(self, location: Location | list[str | int], rule: str, message: str) -> Finding:
         """A finding at the key of ``location``."""

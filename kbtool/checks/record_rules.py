@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from kbtool.checks.facts import BUG_ROLES, Ref
-from kbtool.checks.paths import Location, item_name, locate, spell
+from kbtool.checks.paths import Location, locate, spell
 from kbtool.checks.record_file import RecordFile, file_name
 from kbtool.model.address import AddressError, resolve
 from kbtool.model.base import (
@@ -111,7 +111,7 @@ def reasons_have_nulls(file: RecordFile) -> Iterator[Finding]:
 def own_references_lead_somewhere(file: RecordFile) -> Iterator[Finding]:
     """A reference into this very record (``#path``) finds what it names; a fix finds a bug."""
     for ref in file.references:
-        if not ref.target.startswith("#") or names_item(file.data, ref):
+        if not ref.target.startswith("#") or names_item(file, ref):
             continue
         if file.record is None:
             problem = _broken_in_raw(file, ref)
@@ -250,13 +250,12 @@ def _is_transcript(file: RecordFile) -> bool:
     return file.data.get("origin") in _TRANSCRIBED
 
 
-def names_item(data: dict[str, Any], ref: Ref) -> bool:
+def names_item(file: RecordFile, ref: Ref) -> bool:
     """Whether ``ref`` is ``#LIST.ID`` and one item is called that; most are, and need no search."""
     key, _, name = ref.target[1:].partition(".")
-    items = data.get(key)
-    if type(items) is not list or (ref.role in BUG_ROLES and key != "bugs"):
+    if ref.role in BUG_ROLES and key != "bugs":
         return False
-    return [item_name(item, -1) for item in items].count(name) == 1
+    return file.names_in(key).get(name) == 1
 
 
 _FIELDS = {"session": frozenset(Session.model_fields), "pattern": frozenset(Pattern.model_fields)}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -38,6 +39,7 @@ def item_key(item: object) -> str | None:
     return None
 
 
+@lru_cache(maxsize=1 << 14)
 def split_reference(reference: str) -> tuple[str | None, str]:
     """``RECORD#path`` → (record or ``None`` for this one, path)."""
     record, _, path = reference.partition("#")

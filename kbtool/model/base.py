@@ -287,8 +287,11 @@ class Instant(_Stated):
         return {"type": "string", "examples": ["2025-10-12T19:42Z", "2025-10-12T03:13-08:00"]}
 
 
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+
+
 def _plain_digits(value: object) -> object:
-    if isinstance(value, str) and not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value):
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
         raise ValueError(f"{value!r} is no amount; write its digits, with a point: 1234.50")
     return value
 

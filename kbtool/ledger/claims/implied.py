@@ -198,10 +198,12 @@ def cost_is_rate_times_time(session: Session, links: Links) -> Iterator[Implied]
     An estimate is not judged here: a record whose estimate is not that product does not load.
     """
     for name, line in _named("costs", session.costs):
+        if line.rate is None or line.amount is None or line.basis == "estimated":
+            continue
         time: Given | Derivation | None = (
             Given(f"{name}.duration", line.duration) if line.duration else _time(session)
         )
-        if line.rate is None or line.amount is None or time is None or line.basis == "estimated":
+        if time is None:
             continue
         yield Implied(
             name,
