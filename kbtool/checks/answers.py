@@ -13,7 +13,7 @@ from typing import Any
 
 from kbtool.checks.facts import Found, Questions
 from kbtool.checks.paths import claim_at, locate
-from kbtool.model.address import AddressError, figure_of, resolve
+from kbtool.model.address import AddressError, figure_of, measuring_step, resolve, unproved
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
 from kbtool.model.session import Session
@@ -73,6 +73,11 @@ def look_up(entry: Entry[Any] | None, path: str) -> Found:
     claim = next(filter(None, claims), "")
     kind = type(there).__name__
     try:
-        return Found(kind, claim, figure_of(there, path).text, "")
+        figure = figure_of(there, path)
+        step = measuring_step(entry.record, path, figure)
+        if step is None or step.result is None:
+            return Found(kind, claim, figure.text, "")
+        asked = entry.record.identity.problem_digest if entry.record.identity else ""
+        return Found(kind, claim, figure.text, "", unproved(entry.record, path, step) or "", asked)
     except (AddressError, ArithmeticError) as error:
         return Found(kind, claim, "", str(error))

@@ -57,6 +57,10 @@ class Found(NamedTuple):
     """The figure that it is, if it is one."""
     problem: str
     """Why nothing stands there, or why it is no figure."""
+    unproved: str = ""
+    """Why it proves nothing, if it is such a time of a run: others were busy, or it was refused."""
+    asked: str = ""
+    """The digest of the problem that the run solved which measured it, if it is such a time."""
 
 
 @dataclass(slots=True)

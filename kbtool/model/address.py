@@ -20,9 +20,10 @@ from pydantic import BaseModel
 
 from kbtool.model.base import Quantity
 from kbtool.model.cost import CostLine
+from kbtool.model.kinds.benchmark import BenchmarkCase
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.measurement import Measurement
-from kbtool.model.run import StepRecord
+from kbtool.model.run import Run, StepRecord
 
 
 class AddressError(LookupError):
@@ -113,6 +114,36 @@ def figure_of(found: object, path: str) -> Quantity:
         kind = "nothing" if found is None else f"a {type(found).__name__}"
         raise AddressError(f"{path!r} is no figure: {kind} stands there")
     return found
+
+
+def measuring_step(record: BaseModel, path: str, found: object) -> StepRecord | None:
+    """The step of a run that measured the time or rate ``found`` at ``path``, if it is such."""
+    if not isinstance(record, Run) or not isinstance(found, Quantity):
+        return None
+    if found.unit not in {"us", "GB/s"}:
+        return None
+    named = [s for s in record.steps if path.startswith(f"steps.{s.id}.") and s.result is not None]
+    step = max(named, key=lambda step: len(step.id), default=None)
+    return step if step and step.result and step.result.measured is not None else None
+
+
+def unproved(record: Run, path: str, step: StepRecord) -> str | None:
+    """Why a time that a step measured, which stands at ``path``, proves nothing; else ``None``."""
+    if step.result is not None and step.result.noise:
+        return step.result.noise
+    keys = path.split(".")
+    for length in range(len(keys) - 1, 2, -1):
+        try:
+            case = resolve(record, ".".join(keys[:length]))
+        except AddressError:
+            continue
+        if isinstance(case, BenchmarkCase):
+            if case.refused:
+                return f"refused: {case.refused}"
+            wrong = [name for name, out in case.peers.items() if not out.passed]
+            arm = next((name for name in wrong if name in keys[length:]), None)
+            return f"the output of {arm} is wrong" if arm else None
+    return None
 
 
 _UNITS = {"us": "us", "seconds": "s", "bytes": "B", "flops": "FLOP"}

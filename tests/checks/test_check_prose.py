@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import time
 from decimal import Decimal
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from knowledge import LOOK, RUN, line_of, sealed
 
 from kbtool.checks.prose_rules import judged
+from kbtool.ledger.claims.audit import audit
 from kbtool.model.address import AddressError, figure_at, resolve
 from kbtool.model.prose import (
     Address,
@@ -24,6 +26,7 @@ from kbtool.model.prose import (
     readable,
 )
 from kbtool.model.run import Run
+from kbtool.store.tree import KnowledgeBase
 
 RUN_ID = RUN["id"]
 HASH = "0" * 64
@@ -179,6 +182,88 @@ def test_a_figure_that_differs_from_its_record_is_a_finding(known, text, told):
     assert (found.path, found.rule) == ("README.md", "figure")
     assert found.line == line_of(path, "figure:")
     assert told in found.message
+
+
+def another(minute: int, *, busy: float = 0.0, harness: str | None = None) -> str:
+    """The record of another run, and which problem it solves."""
+    run = measured() | {"id": f"20250101T09{minute:02}00Z-look"}
+    run["steps"][1]["result"]["others_busy"] = busy
+    if busy:
+        run |= {"status": "noisy"}
+        run["steps"][1]["status"] = "noisy"
+    if harness:
+        run |= {"identity": {"problem": {"kernels/add/harness.py": harness * 64}}}
+    return sealed({**run, "attempt": 1})
+
+
+def test_a_time_of_a_noisy_run_is_no_figure_outside_of_sessions(known):
+    run = known.run(another(1, busy=0.5))
+    said = f"[5.56 µs](figure:{run}#{OURS}), [3 cases](figure:{run}#steps.check.cases_passed)"
+    known.write("sessions/2025-01-01-a/notes.md", said)
+    assert known.findings() == []
+    known.write("README.md", said)
+    (found,) = known.findings()
+    assert (found.path, found.rule) == ("README.md", "figure")
+    assert f"{run}#{OURS} proves nothing (noisy: other processes used 50%" in found.message
+    assert "take the figure from a quiet run, or say it in words" in found.message
+
+
+def test_a_refused_time_and_one_of_a_wrong_peer_are_no_figures(known):
+    run = json.loads(another(1))
+    first, second = run["steps"][1]["result"]["cases"]
+    first["refused"] = "arm ours: it keeps results between calls"
+    second["peers"] = {"theirs": {"passed": False, "error": 2, "bound": 1, "torch_error": 1}}
+    run["steps"][1]["status"] = run["status"] = "failed"
+    id_ = known.run(sealed(run))
+    larger = "steps.time.S=512.arms"
+    known.write(
+        "README.md",
+        f"""\
+[5.56 µs](figure:{id_}#{OURS})
+[64.0 µs](figure:{id_}#{larger}.theirs)
+[5.77 µs](figure:{id_}#{larger}.ours)
+""",
+    )
+    found = [(finding.line, finding.message) for finding in known.findings()]
+    assert [line for line, _ in found] == [1, 2]
+    assert "proves nothing (refused: arm ours: it keeps results" in found[0][1]
+    assert "proves nothing (the output of theirs is wrong)" in found[1][1]
+
+
+def test_times_of_different_problems_are_put_into_no_figure(known):
+    first, same, other = (
+        known.run(another(minute, harness=harness)) for minute, harness in enumerate("aab", 1)
+    )
+    known.write("README.md", f"[3.7×](figure:ratio({first}#{THEIRS},{same}#{OURS}))")
+    assert known.findings() == []
+    known.write("README.md", f"[3.7×](figure:ratio({first}#{THEIRS},{RUN_ID}#{OURS}))")
+    assert known.findings() == []  # older records do not say what they solve
+    known.write("README.md", f"[3.7×](figure:ratio({first}#{THEIRS},{other}#{OURS}))")
+    (found,) = known.findings()
+    assert found.message.endswith(
+        "these runs solve different problems (another harness, or a file that it reads), and their"
+        " times are never compared"
+    )
+
+
+@pytest.mark.parametrize(
+    ("busy", "harness", "grade", "told"),
+    [
+        (0.0, "a", "consistent", None),
+        (0.0, "b", "undetermined", "are times of different problems"),
+        (0.5, "a", "undetermined", "proves nothing: noisy: other processes used 50%"),
+    ],
+)
+def test_a_claimed_speedup_needs_quiet_runs_of_one_problem(known, busy, harness, grade, told):
+    first = known.run(another(1, harness="a"))
+    second = known.run(another(2, busy=busy, harness=harness))
+    known.session(
+        more="claims:\n  - {id: c, says: S, stated: 3.68, how: ratio,"
+        f" of: ['{first}#{THEIRS}', '{second}#{OURS}']}}\n"
+    )
+    (item,) = [item for item in audit(KnowledgeBase(known.root)).items if item.claim == "c"]
+    assert item.grade == grade
+    assert told is None or (item.why and told in item.why)
 
 
 def test_figures_are_checked_in_every_kind_of_text(known):

@@ -10,7 +10,15 @@ from pydantic import BaseModel
 
 from kbtool.ledger.faults import Faults
 from kbtool.model import figures
-from kbtool.model.address import AddressError, figure_in, item_key, resolve, split_reference
+from kbtool.model.address import (
+    AddressError,
+    figure_in,
+    item_key,
+    measuring_step,
+    resolve,
+    split_reference,
+    unproved,
+)
 from kbtool.model.base import Instant, Quantity
 from kbtool.model.claim import Claim, Derivation
 from kbtool.model.cost import CostLine
@@ -193,6 +201,8 @@ class Operands:
         self.own = own
         self.instead = instead or {}
         self.leaves: list[Leaf] = []
+        self._asked: tuple[str, str] | None = None
+        """The problem that the runs solve whose times are operands, and one of these."""
 
     def at(self, reference: str) -> Any:
         """What stands at a reference; it is remembered.
@@ -217,6 +227,7 @@ class Operands:
         if isinstance(operand, str):
             claim = self.records.claim(operand, self.own)
             value = self.records.at(operand, self.own)
+            self._check_measured(operand, value)
             for one in value if isinstance(value, list) else (value,):
                 self._note(one, operand)
                 if claim in self.instead:
@@ -229,6 +240,27 @@ class Operands:
         else:
             self.leaves.append(Leaf(operand, None, None))
             yield _figure(operand, str(operand), how)
+
+    def _check_measured(self, reference: str, value: Any) -> None:
+        """Raise if a figure is a time that proves nothing, or of another problem than the others.
+
+        Raises:
+            Unknown: it is.
+        """
+        run = self.records.run(reference)
+        step = measuring_step(run, split_reference(reference)[1], value) if run else None
+        if run is None or step is None or step.result is None:
+            return
+        why = unproved(run, split_reference(reference)[1], step)
+        if why:
+            raise Unknown(f"{reference} proves nothing: {why}")
+        if run.identity is None:
+            return  # older records do not say what they solve
+        asked = run.identity.problem_digest, reference
+        first = self._asked or asked
+        if first[0] != asked[0]:
+            raise Unknown(f"{first[1]} and {reference} are times of different problems")
+        self._asked = first
 
     def things(self, operand: Any) -> Iterator[Any]:
         """What an operand of a count stands for: one thing, or all that a list holds.
