@@ -58,8 +58,9 @@ on these runs alone. Both sides may be the same commit: that shows how far the m
 differ without any change. On a card, five pairs detect a difference of 3 %.
 
 \b
-Exit status: 0 done; 1 a case is slower by more than --fail-over, or no case has a verdict;
-2 usage, or a name that fits nothing. If a run of --measure fails, its exit status."""
+Exit status: 0 done; 1 with --fail-over: a case is slower by more, B is wrong or refused in a case,
+or no case has a verdict; 2 usage, or a name that fits nothing. If a run of --measure fails, its
+exit status."""
 
 
 class Percent(click.ParamType[float]):
@@ -82,7 +83,8 @@ class Percent(click.ParamType[float]):
 @click.argument("b", metavar="B")
 @click.option(
     "--fail-over", type=Percent(), metavar="PERCENT",
-    help="Exit 1 if B is slower by more than this in any case, or if no case has a verdict: 3%.",
+    help="Exit 1 if B is slower by more than this, or wrong, in any case, or if no case has a"
+    " verdict: 3%.",
 )  # fmt: skip
 @click.option(
     "--metric", type=click.Choice(["between", "chain"]),

@@ -234,6 +234,22 @@ def test_the_first_line_counts_slower_and_faster_cases() -> None:
     assert [row.case for row in told(comparison.rows)][:3] == ["small/n2", "small/n1", "small/n3"]
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [{"refused": "keeps results"}, {"peers": {"ours": {"passed": False, "error": 2, "bound": 1,
+                                                       "torch_error": 1}}}],
+    ids=["refused", "wrong"],
+)  # fmt: skip
+def test_a_limit_does_not_hold_if_the_second_side_is_wrong_in_a_case(fault: dict) -> None:
+    sound = [run(f"r{n}", "c1", times(10.0), times(10.0, "b")) for n in range(2)]
+    right = run("r3", "c2", times(10.0), times(10.0, "b"))
+    faulty = run("r4", "c2", times(10.0), {**times(5.0, "b"), **fault})
+    assert not held(sound, [right]).is_past(3)
+    assert held(sound, [faulty]).is_past(3)
+    assert held(sound, [right, faulty]).is_past(3), "one of two runs was wrong"
+    assert not held([faulty], [right]).is_past(3), "it was mended"
+
+
 RUNS = every(
     run("20260105T000000Z-x-0005", "dddd1111", times(10.0), dirty=True),
     run("20260104T000000Z-x-0004", "cccc1111", times(12.0, v1=13.0), card="Card X2"),

@@ -91,6 +91,8 @@ class Row(NamedTuple):
     """The standard deviation of the ratio among runs of the same code, as a share."""
     verdict: Verdict
     why: str | None = None
+    is_wrong: bool = False
+    """Whether a run of B was wrong or refused in this case, and none of A."""
 
     @property
     def percent(self) -> float:
@@ -116,9 +118,12 @@ class Comparison(NamedTuple):
         return answer(self.rows)
 
     def is_past(self, percent: float) -> bool:
-        """Whether B is slower by more than so many percent in any case, or nothing was compared."""
+        """Whether B is slower by more than so many percent, or wrong, in any case, or nothing was
+        compared."""
         told = self.of("same", "faster", "slower")
-        return not told or any(r.verdict == "slower" and r.percent > percent for r in told)
+        if not told or any(row.is_wrong for row in self.rows):
+            return True
+        return any(r.verdict == "slower" and r.percent > percent for r in told)
 
 
 def answer(rows: Sequence[Row]) -> str:
@@ -237,6 +242,8 @@ def _draft(
     )  # fmt: skip
     if not first or not second:
         return row._replace(why="only in A" if first else "only in B"), None
+    is_wrong = [any(wrong(each.case, each.arm) for each in side) for side in (first, second)]
+    row = row._replace(is_wrong=is_wrong == [False, True])
     fields = _unlike_fields(first[0].case, second[0].case)
     if fields:
         return row._replace(verdict="unlike", why=f"unlike in {', '.join(fields)}"), None
