@@ -20,7 +20,15 @@ import torch
 
 from kbtool.checks.ceiling import refusal
 from kbtool.gpu.compare import Judge, is_plain
-from kbtool.gpu.harness import Harness, HarnessError, Inputs, inputs_of, unknown_peer, workspace_of
+from kbtool.gpu.harness import (
+    Harness,
+    HarnessError,
+    Inputs,
+    arms_of,
+    inputs_of,
+    unknown_peer,
+    workspace_of,
+)
 from kbtool.gpu.unseen import Unseen
 from kbtool.gpu.validate import case_seed
 from kbtool.model.kernel import without_name
@@ -304,7 +312,7 @@ class _Arms:
         inputs = self._make(number)
         if number == 0:
             self._unseen.begin(inputs)
-        calls = dict(self._harness.arms(inputs, self._variants))
+        calls = arms_of(self._harness, inputs, self._variants)
         for name in self._peers:
             if name in self._refused:
                 continue

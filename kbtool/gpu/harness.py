@@ -121,6 +121,20 @@ def inputs_of(
     return harness.make_inputs(deepcopy(case), device=device, seed=seed)
 
 
+def arms_of(
+    harness: Harness, inputs: Inputs, variants: Sequence[str]
+) -> dict[str, Callable[[], Any] | str]:
+    """The library's arms.
+
+    Raises:
+        HarnessError: the harness returns something else.
+    """
+    found: object = harness.arms(inputs, variants)
+    if not isinstance(found, dict):
+        raise HarnessError(f"arms must return a dict of calls by name; it returned {found!r:.80}")
+    return dict(found)
+
+
 def workspace_of(harness: Harness, inputs: Inputs, variant: str | None) -> int:
     """The scratch memory that the operator needs.
 
@@ -150,6 +164,11 @@ def load_harness(path: Path) -> Harness:
             f"{path.name} of {path.parent.name} defines terms; rename it to error_scale"
         )
     harness = cast("Harness", module)
+    if isinstance(harness.PEERS, str):
+        raise HarnessError(
+            f"{path.name} of {path.parent.name}: PEERS is {harness.PEERS!r}; write a tuple of"
+            f" names: ({harness.PEERS!r},)"
+        )
     if harness.BASELINE_ARM not in harness.PEERS:
         raise HarnessError(
             f"{path.name} of {path.parent.name}: BASELINE_ARM is {harness.BASELINE_ARM!r}, which is"
@@ -169,7 +188,7 @@ def _checked(
         counts = found if isinstance(found, dict) else {}
         if not all(_whole(counts.get(name)) for name in ("bytes", "flops")):
             raise HarnessError(
-                f"work must return bytes and flops, two whole numbers; it returned {found!r}"
+                f"work must return bytes and flops, two whole numbers; it returned {found!r:.80}"
             )
         return found
 
@@ -177,7 +196,7 @@ def _checked(
 
 
 def _whole(value: object) -> bool:
-    return isinstance(value, int | float) and value >= 0 and value % 1 == 0
+    return isinstance(value, int | float) and 0 <= value < 2**63 and value % 1 == 0
 
 
 def unknown_peer(wanted: Sequence[str], peers: Sequence[str]) -> str | None:

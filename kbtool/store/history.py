@@ -57,7 +57,14 @@ def commit_named(root: str, name: str) -> str | None:
 
 def _git(root: str, *arguments: str, given: str = "") -> str | None:
     """The output of git; ``None`` if git is missing or fails."""
-    command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", *arguments]
+    command = [
+        "git",
+        "--no-replace-objects",
+        "--no-optional-locks",
+        "-c",
+        "core.fsmonitor=false",
+        *arguments,
+    ]
     try:
         done = subprocess.run(
             command, cwd=root, input=given, capture_output=True, check=False,

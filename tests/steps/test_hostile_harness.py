@@ -98,11 +98,24 @@ def test_a_case_is_recorded_as_the_manifest_has_it(second_kernel_base, kbtool):
     assert validated(second_kernel_base) == [("one", 1), ("some", 1000), ("none", 0)]
 
 
-def test_a_harness_without_a_number_of_bytes_is_told_so(second_kernel_base, kbtool):
-    nan = 'workspace_bytes = lambda inputs, variant=None: float("nan")\n'
-    step = last_step(second_kernel_base, kbtool, nan)
-    assert (step.id, step.status) == ("benchmark", "failed")
-    assert step.message == "workspace_bytes must return whole bytes; it returned nan"
+@pytest.mark.parametrize(
+    ("more", "id_", "said"),
+    [
+        ('workspace_bytes = lambda inputs, variant=None: float("nan")', "benchmark",
+         "workspace_bytes must return whole bytes; it returned nan"),
+        ('work = lambda case: {"bytes": 10**400, "flops": 1}', "benchmark",
+         "work must return bytes and flops, two whole numbers; it returned {'bytes': 1000"),
+        ("arms = lambda inputs, variants=(), peers=(): None", "benchmark",
+         "arms must return a dict of calls by name; it returned None"),
+        ('PEERS = "torch"', "validate", "PEERS is 'torch'; write a tuple of names: ('torch',)"),
+    ],
+)  # fmt: skip
+def test_a_harness_that_returns_something_else_is_told_so(
+    second_kernel_base, kbtool, more, id_, said
+):
+    step = last_step(second_kernel_base, kbtool, f"{more}\n")
+    assert (step.id, step.status) == (id_, "failed")
+    assert step.message is not None and said in step.message
 
 
 def test_an_error_as_long_as_a_file_leaves_a_record_that_can_be_read(second_kernel_base, kbtool):

@@ -60,3 +60,17 @@ def test_changed_files_are_those_that_differ_from_head(tmp_path):
     assert changed_since_commit(str(root), "b*") == []
     (root / "a.txt").unlink()
     assert changed_since_commit(str(root), "*.txt") == []
+
+
+def test_a_file_that_git_replaces_on_this_machine_differs(tmp_path):
+    root = tmp_path / "base"
+    repository(root)
+    (root / "a.txt").write_text("edited\n")
+    git(
+        root,
+        "replace",
+        git(root, "rev-parse", "HEAD:a.txt"),
+        git(root, "hash-object", "-w", "a.txt"),
+    )
+    git(root, "add", ".")
+    assert changed_since_commit(str(root), "*.txt") == ["a.txt"]
