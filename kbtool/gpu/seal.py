@@ -155,15 +155,17 @@ class Seal:
 
     def name_of(self, path: str) -> str | None:
         """The name of a file of the knowledge base; ``None`` for any other, and for what no person
-        writes: byte code and hidden folders."""
+        writes: byte code, and hidden folders outside of ``kernels``."""
         absolute = Path(os.path.normpath(Path(path).absolute()))
         if self._excludes(absolute):
             return None
         for root, name in self._roots:
             if absolute.is_relative_to(root):
                 found = name / absolute.relative_to(root)
-                made = any(p.startswith(".") or p == "__pycache__" for p in found.parts)
-                return None if made else found.as_posix()
+                parts = found.parts
+                hidden = parts[:1] != ("kernels",) and any(part.startswith(".") for part in parts)
+                compiled = "__pycache__" in parts and found.suffix == ".pyc"
+                return None if hidden or compiled else found.as_posix()
         return None
 
     def _excludes(self, path: Path) -> bool:

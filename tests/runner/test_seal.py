@@ -144,6 +144,23 @@ def test_a_python_kernel_edited_after_validation_is_refused(attached, started_kb
     assert changed in benchmark.message
 
 
+def test_a_hidden_folder_of_a_kernel_hides_no_edit(attached, started_kbtool):
+    hidden = attached.folder / ".fast"
+    hidden.mkdir()
+    (hidden / "fast.py").write_text(FAST)
+    attached.load(f"sys.path.insert(0, {str(hidden)!r})\nimport fast\n")
+    attached.between_validation_and_benchmark(
+        f"open({str(hidden / 'fast.py')!r}, 'a').write('# faster')"
+    )
+    started_kbtool("run-recipe", "add", root=attached.root)
+    run = attached.last_run()
+    assert run.identity is not None
+    assert "kernels/scaled_add/.fast/fast.py" in run.identity.problem
+    assert run.steps[-1].status == "refused"
+    assert run.steps[-1].message is not None
+    assert "kernels/scaled_add/.fast/fast.py has changed since" in run.steps[-1].message
+
+
 @pytest.mark.parametrize("caught", [False, True])
 def test_code_loaded_only_for_the_benchmark_is_refused(attached, started_kbtool, caught):
     (attached.folder / "fast.py").write_text(FAST)
