@@ -178,6 +178,14 @@ def _measured(
                 )
             raise NotFoundError(f"git knows no commit {name!r}; --measure compares two commits")
     assert first is not None and second is not None
+    known = base.recipes()
+    kernel = known[recipe][1].kernel if recipe in known else None
+    if recipe not in known or (kernel and kernel not in base.kernels):
+        what = f"kernel {kernel}" if kernel else f"recipe {recipe!r}"
+        raise NotFoundError(
+            f"the work tree has no {what}, and the runs are kept here with it; there is"
+            f" {', '.join(known) or 'no recipe'}"
+        )
     start = time.monotonic()
 
     def tell(done: int, side: int) -> None:

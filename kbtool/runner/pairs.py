@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -93,8 +94,13 @@ def _keep(root: Path, record: Path, measured: Measured, title: str) -> None:
         root, [record], session=measured.session, new=None if measured.session else title
     )
     if intake.refused:
-        found = "; ".join(map(str, intake.refused[:3]))
-        raise RecordError(f"the run cannot be kept, and nothing is compared: {found}")
+        kept = private_folder(root, "refused") / record.name
+        shutil.copyfile(record, kept)  # its work tree is removed
+        found = "; ".join(finding.message for finding in intake.refused[:3])
+        raise RecordError(
+            f"`kbtool check` would refuse the run, so nothing is compared: {found}. Its record is"
+            f" {kept.relative_to(root)}: correct that, then `kbtool session import` takes it in"
+        )
     measured.made = measured.made or intake.made
     measured.session = intake.session
     if measured.made and intake.imported:

@@ -109,6 +109,37 @@ def test_what_cannot_be_measured_is_refused(
     assert runs_of(second_kernel_base) == []
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new", "what"),
+    [
+        ("patterns/P01.yaml", "name: shell", "name: renamed", "recipe 'shell'"),
+        ("kernels/scaled_add/kernel.yaml", "id: scaled_add", "id: renamed", "kernel scaled_add"),
+    ],
+)
+def test_nothing_is_measured_that_the_work_tree_cannot_keep(
+    second_kernel_base, commits, kbtool, file, old, new, what
+):
+    path = second_kernel_base / file
+    path.write_text(path.read_text().replace(old, new))
+    recipe = "add" if "kernel" in what else "shell"
+    done = kbtool("compare", "HEAD", "HEAD", "--measure", recipe, root=second_kernel_base)
+    assert done.code == 2
+    assert f"the work tree has no {what}, and the runs are kept here with it" in done.err
+    assert "run 1 of" not in done.err
+
+
+def test_the_record_of_a_run_that_check_refuses_is_not_lost(second_kernel_base, commits, kbtool):
+    path = second_kernel_base / "patterns" / "P01.yaml"
+    text = path.read_text().replace("id: P01", "id: P02").replace("number: 1", "number: 2")
+    path.rename(path.with_name("P02.yaml")).write_text(text)
+    done = kbtool("compare", "HEAD", "HEAD", "--measure", "shell", root=second_kernel_base)
+    assert done.code == 1
+    (record,) = second_kernel_base.glob(".kbtool/refused/*.json")
+    assert Run.model_validate_json(record.read_bytes()).status == "passed"
+    assert "names pattern P01, which does not exist" in done.err
+    assert f"Its record is .kbtool/refused/{record.name}: correct that" in done.err
+
+
 def test_without_git_it_says_that_git_finds_no_commit(second_kernel_base, kbtool):
     done = kbtool("compare", "HEAD", "HEAD", "--measure", "shell", root=second_kernel_base)
     assert done.code == 2
