@@ -97,6 +97,17 @@ class _Stated:
         return cls(value)
 
 
+MOST_DIGITS = 100
+"""Digits of a figure, and places before and after its point; what follows from more has no end."""
+
+
+def _bounded(number: Decimal) -> Decimal:
+    _, digits, exponent = number.as_tuple()
+    if len(digits) > MOST_DIGITS or abs(int(exponent)) > MOST_DIGITS:
+        raise ValueError(f"{str(number)[:40]}: a figure has at most {MOST_DIGITS} digits")
+    return number
+
+
 class Quantity(_Stated):
     """A figure with its unit, exactly as stated: ``734 min``, ``5..10 min``, ``~0.19``.
 
@@ -134,8 +145,8 @@ class Quantity(_Stated):
                 "'734 min', '5..10 min', '~0.19', '88 %', '0.20 USD/h'"
             )
         super().__init__(text)
-        self.low = Decimal(match["low"])
-        self.high = Decimal(match["high"]) if match["high"] else None
+        self.low = _bounded(Decimal(match["low"]))
+        self.high = _bounded(Decimal(match["high"])) if match["high"] else None
         if self.high is not None and self.high < self.low:
             raise ValueError(f"{text!r}: the range runs downwards")
         self.relation = ">=" if match["open"] else (match["relation"] or "=")
@@ -370,7 +381,7 @@ Money = Annotated[
     BeforeValidator(_plain_digits),
 ]
 """An amount of the line's currency; decimal, never a float."""
-Figure = Annotated[Decimal, Field(allow_inf_nan=False)]
+Figure = Annotated[Decimal, Field(allow_inf_nan=False), AfterValidator(_bounded)]
 """A measured or stated number, digits kept as written."""
 SessionId = Annotated[
     str,

@@ -26,6 +26,7 @@ FOUND = [
     "sessions/2025-01-01-a/session.yaml:bugs.0.cause=bidi",
     "patterns/P01-look-first.yaml:title=newlines",
     "sessions/2025-01-01-a/session.yaml:measurements.0.columns.torch.unit=newlines",
+    "sessions/2025-01-01-a/session.yaml:claims.0.stated=tiny",
 ]
 
 
