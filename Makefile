@@ -3,7 +3,7 @@
 # make coverage  the tests, and which lines of kbtool they run
 # make test-gpu  the tests that need a card, alone; make test skips them where there is none
 # make bench     the tool's own speed, as ratios and medians
-# make soak      hostile values in every field of every record: an hour on two cores
+# make soak      hostile values in every field, every file operation broken: hours on two cores
 # make site      the site, in site/
 # make serve     the site, at an address of this machine
 # make otava     Apache Otava, with which kbtool history finds change points
@@ -69,6 +69,7 @@ bench: $(VENV)/.ready
 
 soak: $(VENV)/.ready
 	$(BIN)/python -m soak.fields
+	$(BIN)/python -m soak.crashes
 
 site: $(VENV)/.ready
 	$(BIN)/python -m kbtool site build
