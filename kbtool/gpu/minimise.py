@@ -234,6 +234,7 @@ def minimise(prober: Prober, cases: Sequence[tuple[str, Case]], sha256: str) -> 
     found: dict[str, Any] = {}
     failing: list[tuple[Verdict, str, Case]] = []
     passing: list[Case] = []
+    refused: list[FailingCase] = []
     tried = 0
     try:
         for case_set, case in cases:
@@ -243,6 +244,8 @@ def minimise(prober: Prober, cases: Sequence[tuple[str, Case]], sha256: str) -> 
                 failing.append((verdict, case_set, case))
             elif verdict.state == "passes":
                 passing.append(case)
+            else:
+                refused.append(_failing(verdict, case_set, case))
     except SpentError as error:
         found["unfinished"] = str(error)
     if failing:
@@ -263,6 +266,7 @@ def minimise(prober: Prober, cases: Sequence[tuple[str, Case]], sha256: str) -> 
         rule=RULE,
         cases=tried,
         failing=[_failing(*entry) for entry in failing],
+        refused=refused,
         probes=len(prober.known),
         deaths=sum(verdict.fatal for verdict in prober.known.values()),
         **found,

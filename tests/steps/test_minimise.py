@@ -333,3 +333,19 @@ def test_the_recipes_of_the_guide_work(second_kernel_base, kbtool):
     assert (done.code, "the smallest that still fails:\n  n=1\n" in done.out) == (1, True)
     for command in (printed_command(done.out), one):
         assert "try the case" in kbtool(*command, "--dry-run", root=second_kernel_base).out
+
+
+def test_cases_that_the_harness_cannot_judge_are_not_called_right(second_kernel_base, kbtool):
+    harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
+    with harness.open("a") as file:
+        file.write("def reference(inputs):\n    raise KeyError('oops')\n")
+    done = kbtool("run-recipe", "minimise", root=second_kernel_base)
+    assert done.code == 1
+    assert "failed in" in done.err
+    assert "4 of 4 cases cannot be judged: small/one: KeyError: 'oops'" in done.err
+
+
+def test_a_given_case_without_valid_inputs_is_not_called_right(second_kernel_base, kbtool):
+    done = kbtool("run-recipe", "minimise", "--set", "case=n=-1", root=second_kernel_base)
+    assert done.code == 1
+    assert "1 of 1 case cannot be judged: given/n=-1: RuntimeError" in done.err

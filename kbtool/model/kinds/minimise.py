@@ -136,6 +136,8 @@ class MinimiseResult(ResultBase):
     """Cases that were tried first."""
     failing: list[FailingCase]
     """Those of them that fail."""
+    refused: list[FailingCase] = []
+    """Those of them that nobody can judge: making the inputs or the reference raised an error."""
     start: FailingCase | None = None
     """The one that was made smaller: of the failing ones, that with the least work."""
     smallest: CaseResult | None = None
@@ -158,6 +160,11 @@ class MinimiseResult(ResultBase):
     """How often a case took the process, or the card's context, with it."""
     unfinished: str | None = None
     """Why the search ended early, if it did."""
+
+    @property
+    def fault(self) -> str | None:
+        """A case that was not judged."""
+        return "cases were not judged" if self.refused else None
 
     @property
     def at_fault(self) -> list[str]:

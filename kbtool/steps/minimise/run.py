@@ -54,6 +54,13 @@ class Minimise(StepKind[MinimiseStep, MinimiseResult]):
         if failure is not None:
             return failure
         result = MinimiseResult.model_validate(event["result"])
+        if result.start is None and result.refused:
+            first = result.refused[0]
+            message = (
+                f"{len(result.refused):,} of {many(result.cases, 'case')} cannot be judged:"
+                f" {first.case_set}/{first.name}: {first.message}"
+            )
+            return Outcome("failed", message, result, first.message)
         if result.start is None:
             right = f"{many(result.cases, 'case')} right"
             if result.unfinished:
