@@ -154,6 +154,8 @@ def _check_harness(
             f"reference, baseline and call of {name!r} return different outputs:"
             f" {sorted(reference)}, {sorted(yardstick)}, {sorted(first)}"
         )
+    if not reference:
+        raise HarnessError(f"reference, baseline and call of {name!r} return no output")
     for key, exact in reference.items():
         if exact.shape != yardstick[key].shape:
             raise HarnessError(

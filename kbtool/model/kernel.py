@@ -293,6 +293,8 @@ class Kernel(Model):
             name, equals, value = part.partition("=")
             if not equals:
                 raise ValueError(f"case {text!r}: {part!r} is not FIELD=VALUE")
+            if name in raw:
+                raise ValueError(f"case {text!r} gives {name} twice")
             if name in self.case_fields and self.case_fields[name].type == "ints":
                 raw[name] = value.split("/") if value else []
             else:

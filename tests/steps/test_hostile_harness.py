@@ -107,6 +107,8 @@ def test_a_case_is_recorded_as_the_manifest_has_it(second_kernel_base, kbtool):
          "work must return bytes and flops, two whole numbers; it returned {'bytes': 1000"),
         ("arms = lambda inputs, variants=(), peers=(): None", "benchmark",
          "arms must return a dict of calls by name; it returned None"),
+        ("reference = baseline = call = lambda *_, **__: {}", "validate",
+         "reference, baseline and call of 'one' return no output"),
         ('PEERS = "torch"', "validate", "PEERS is 'torch'; write a tuple of names: ('torch',)"),
     ],
 )  # fmt: skip

@@ -345,6 +345,12 @@ def test_cases_that_the_harness_cannot_judge_are_not_called_right(second_kernel_
     assert "4 of 4 cases cannot be judged: small/one: KeyError: 'oops'" in done.err
 
 
+def test_a_given_case_with_a_field_twice_is_refused(second_kernel_base, kbtool):
+    done = kbtool("run-recipe", "minimise", "--set", "case=n=1 n=2", root=second_kernel_base)
+    assert done.code == 2
+    assert "case 'n=1 n=2' gives n twice" in done.err
+
+
 def test_a_given_case_without_valid_inputs_is_not_called_right(second_kernel_base, kbtool):
     done = kbtool("run-recipe", "minimise", "--set", "case=n=-1", root=second_kernel_base)
     assert done.code == 1
