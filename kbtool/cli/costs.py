@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,11 +13,13 @@ from kbtool.cli.common import (
     print_table,
     warn_unreadable,
 )
-from kbtool.cli.selection import Selection, select_sessions, selection_options
+from kbtool.cli.selection import Selection, select_of, selection_options
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
-    from kbtool.ledger.rollup import By, Rollup, Row
+    from collections.abc import Sequence
+
+    from kbtool.ledger.rollup import By, Costed, Rollup, Row
     from kbtool.ledger.rollup_json import Extra
     from kbtool.store.tree import KnowledgeBase
 
@@ -135,7 +137,11 @@ def costs(
     if earlier is not None and by != ("session",):
         raise UsageError("--compare compares sessions: leave --by out")
     base = knowledge_base(ctx)
-    sessions, undated = select_sessions(base, selection)
+    # What the money bought is only in the whole records.
+    ordered: list[Any] = (
+        [entry.record for entry in base.sessions.values()] if per else [*base.sittings.values()]
+    )
+    sessions, undated = select_of(base, ordered, selection)
     links = None
     if {"pattern", "kernel"} & set(by):
         runs = [entry.record for entry in base.runs]
@@ -145,7 +151,7 @@ def costs(
     if running:
         extras.append(_running(table))
     if earlier is not None:
-        extras.append(_compared(base, table, earlier))
+        extras.append(_compared(base, ordered, table, earlier))
     extras += [_per(base, table, what) for what in dict.fromkeys(per)]
     if as_json:
         print_json(rollup_json.as_json(table, [finding.path for finding in base.findings], extras))
@@ -154,7 +160,7 @@ def costs(
     elif sessions:
         _print_costs(table, extras)
     warn_unreadable(base)
-    _tell_gaps(table, undated, empty=not sessions, any_at_all=bool(base.sessions))
+    _tell_gaps(table, undated, empty=not sessions, any_at_all=bool(ordered))
     if base.findings:
         ctx.exit(1)  # the sums lack something
 
@@ -173,13 +179,16 @@ def _running(table: Rollup) -> Extra:
     }
 
 
-def _compared(base: KnowledgeBase, table: Rollup, earlier: str) -> Extra:
+def _compared(
+    base: KnowledgeBase, sessions: Sequence[Costed], table: Rollup, earlier: str
+) -> Extra:
     from kbtool.ledger.compare import compare, compare_json
     from kbtool.ledger.rollup import roll_up
     from kbtool.model.errors import UsageError
 
-    before = base.session(earlier).record
-    order = {name: at for at, name in enumerate(base.sessions)}
+    name = base.session_named(earlier, {session.id: session.label for session in sessions})
+    order = {session.id: at for at, session in enumerate(sessions)}
+    before = sessions[order[name]]
     used = {line.currency for line in before.costs}
     chosen = table.currency if not used or table.currency in used else None
     if used and chosen is None and table.currency is not None:

@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from kbtool.model.session import Session
+    from kbtool.model.sitting import S
     from kbtool.store.tree import KnowledgeBase
 
 
@@ -51,7 +52,17 @@ def select_sessions(base: KnowledgeBase, selection: Selection) -> tuple[list[Ses
         UsageError: a range or a day is not valid.
         NotFoundError: there is no such session.
     """
-    return _between(_named(base, selection.names), selection.since, selection.until)
+    return select_of(base, [entry.record for entry in base.sessions.values()], selection)
+
+
+def select_of(base: KnowledgeBase, ordered: list[S], selection: Selection) -> tuple[list[S], int]:
+    """The same of ``ordered``, all sessions in the order of the work.
+
+    Raises:
+        UsageError: a range or a day is not valid.
+        NotFoundError: there is no such session.
+    """
+    return _between(_named(base, ordered, selection.names), selection.since, selection.until)
 
 
 def day_option(option: str, day: str | None) -> str | None:
@@ -75,14 +86,14 @@ def day_option(option: str, day: str | None) -> str | None:
     return day
 
 
-def _named(base: KnowledgeBase, names: tuple[str, ...]) -> list[Session]:
+def _named(base: KnowledgeBase, ordered: list[S], names: tuple[str, ...]) -> list[S]:
     """The sessions that are named; all if none is."""
     from kbtool.ledger.rollup import select_range
     from kbtool.model.errors import UsageError
 
-    ordered = [entry.record for entry in base.sessions.values()]
     if not names:
         return ordered
+    labels = {session.id: session.label for session in ordered}
     wanted: set[str] = set()
     for name in names:
         first, dots, last = (part.strip() for part in name.partition(".."))
@@ -90,15 +101,13 @@ def _named(base: KnowledgeBase, names: tuple[str, ...]) -> list[Session]:
             raise UsageError(
                 f"--session {name!r} names no session; write ID, LABEL, A..B, A.. or ..B"
             )
-        start, end = (base.session(part).record.id if part else None for part in (first, last))
+        start, end = (base.session_named(part, labels) if part else None for part in (first, last))
         chosen = select_range(ordered, start, end if dots else start)
         wanted.update(session.id for session in chosen)
     return [session for session in ordered if session.id in wanted]
 
 
-def _between(
-    sessions: list[Session], since: str | None, until: str | None
-) -> tuple[list[Session], int]:
+def _between(sessions: list[S], since: str | None, until: str | None) -> tuple[list[S], int]:
     since, until = day_option("--since", since), day_option("--until", until)
     if since is None and until is None:
         return sessions, 0

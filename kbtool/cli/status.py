@@ -14,7 +14,8 @@ from kbtool.model.words import many
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kbtool.ledger.budget import Account, Box, Sitting, Status
+    from kbtool.ledger.budget import Account, Box, Status
+    from kbtool.model.sitting import Sitting
 
 RECENT_DAYS = 7
 """Sessions paused longer ago are counted, but not named."""
@@ -114,7 +115,7 @@ def _print_paused(paused: list[Sitting], now: datetime) -> bool:
         if (since := _paused_at(one)) is not None and (now - since).days < RECENT_DAYS
     ]
     for one, since in recent:
-        after = "" if one.minutes is None else f", after {_amount(Decimal(one.minutes), 'min')}"
+        after = "" if one.minutes is None else f", after {_amount(one.minutes, 'min')}"
         click.echo(f"{one.label} is paused since {_clock(since.astimezone(), now)}{after}")
     if recent:
         which = recent[0][0].id if len(recent) == 1 else "ID"
@@ -244,7 +245,7 @@ def _json(found: Status, paused: list[Sitting], left_out: list[str]) -> dict[str
             {
                 "id": one.id,
                 "label": one.label,
-                "minutes": _number(None if one.minutes is None else Decimal(one.minutes)),
+                "minutes": _number(one.minutes),
                 "since": None if (at := _paused_at(one)) is None else at.isoformat(),
             }
             for one in paused

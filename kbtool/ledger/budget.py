@@ -15,37 +15,10 @@ from typing import NamedTuple
 
 from kbtool.model.money import to_cent
 from kbtool.model.price import hours
+from kbtool.model.sitting import Sitting
 
 EXPECTED = ("gpu", "ai", "engineer")
 """What every session is taken to cost."""
-
-
-class Line(NamedTuple):
-    """A cost line."""
-
-    kind: str
-    currency: str
-    amount: str | None
-    """The amount as text; ``None`` if it is not known, or not yet."""
-    per_hour: str | None
-    """Of a line that goes on for as long as the session does: its price, as a fraction."""
-
-
-class Sitting(NamedTuple):
-    """A session, as far as its boxes go; a tuple of what JSON can hold."""
-
-    id: str
-    label: str
-    status: str
-    day: str | None
-    minutes: str | None
-    """How long it took; ``None`` while it runs, or if nobody knows."""
-    stretches: list[tuple[str, str | None]]
-    """Its times of work, as ISO 8601."""
-    lines: list[Line]
-    box_minutes: str | None
-    box_money: str | None
-    box_currency: str | None
 
 
 class MonthBox(NamedTuple):
@@ -195,7 +168,7 @@ def _within(month: str, accounts: Iterable[Account]) -> list[Account]:
         one
         for one in accounts
         if (one.sitting.day or "").startswith(month)
-        and (one.sitting.status != "planned" or one.sitting.lines)
+        and (one.sitting.status != "planned" or one.sitting.costs)
     ]
 
 
@@ -223,12 +196,12 @@ def elapsed(sitting: Sitting, now: datetime) -> Decimal | None:
 def account(sitting: Sitting, now: datetime | None) -> Account:
     """What a session has taken, up to ``now`` if it runs; without it, what its record says."""
     runs = sitting.status == "running" and now is not None
-    minutes = elapsed(sitting, now) if runs and now is not None else _decimal(sitting.minutes)
+    minutes = elapsed(sitting, now) if runs and now is not None else sitting.minutes
     spent, unknown = _spent(sitting, minutes)
     # One that starts in the future burns nothing yet.
     ticks = runs and (now is None or not _is_ahead(sitting, now))
     per_hour: dict[str, Fraction] = {}
-    for line in sitting.lines:
+    for line in sitting.costs:
         if ticks and line.per_hour is not None:
             so_far = per_hour.get(line.currency, Fraction(0))
             per_hour[line.currency] = so_far + Fraction(line.per_hour)
@@ -259,9 +232,9 @@ def _spent(sitting: Sitting, minutes: Decimal | None) -> tuple[dict[str, Decimal
         minutes: how long it has lasted.
     """
     spent: dict[str, Decimal] = {}
-    unknown = {kind for kind in EXPECTED if kind not in {line.kind for line in sitting.lines}}
-    for line in sitting.lines:
-        amount = _decimal(line.amount)
+    unknown = {kind for kind in EXPECTED if kind not in {line.kind for line in sitting.costs}}
+    for line in sitting.costs:
+        amount = line.amount
         if amount is None and line.per_hour is not None and minutes is not None:
             amount = to_cent(Fraction(line.per_hour) * hours(minutes))
         if amount is None:
@@ -270,7 +243,3 @@ def _spent(sitting: Sitting, minutes: Decimal | None) -> tuple[dict[str, Decimal
             spent[line.currency] = spent.get(line.currency, Decimal(0)) + amount
     order = [*EXPECTED, "other"]
     return spent, sorted(unknown, key=order.index)
-
-
-def _decimal(text: str | None) -> Decimal | None:
-    return None if text is None else Decimal(text)

@@ -17,12 +17,16 @@ from typing import Literal, get_args
 from kbtool.model.errors import UsageError
 from kbtool.model.run import Run
 from kbtool.model.session import Session
+from kbtool.model.sitting import S, Sitting
 
 By = Literal[
     "session", "day", "week", "month", "kind", "card", "pattern", "kernel", "engineer", "outcome",
 ]  # fmt: skip
 
 BY: tuple[By, ...] = get_args(By)
+
+Costed = Session | Sitting
+"""What sums are over: a record, or as much of it as they need."""
 
 KINDS = ("gpu", "ai", "engineer", "other")
 """The kinds of cost line, in the order of the columns."""
@@ -59,6 +63,8 @@ class Row:
     ai: Decimal | None = None
     engineer: Decimal | None = None
     other: Decimal | None = None
+    attributed: bool = True
+    """Whether every grouping has a place for what is in the row."""
     sessions: set[str] = field(default_factory=set)
     """Ids of the sessions in the row."""
     unknown: dict[str, int] = field(default_factory=dict)
@@ -111,17 +117,13 @@ class Links:
     kernels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def links_of(sessions: Iterable[Session], runs: Iterable[Run]) -> Links:
+def links_of(sessions: Sequence[Costed], runs: Iterable[Run]) -> Links:
     """The patterns and kernels of each session, in order of their ids.
 
     A session belongs to a pattern if it gives evidence of it, did a step by it, or ran a recipe of
     it; to a kernel if its record names it, or a run in it was of it.
     """
-    patterns = {
-        session.id: {edge.pattern for edge in session.evidence}
-        | {step.pattern for step in session.steps if step.pattern is not None}
-        for session in sessions
-    }
+    patterns = {session.id: set(session.named_patterns()) for session in sessions}
     kernels = {session.id: set(session.kernels) for session in sessions}
     for run in runs:
         if run.session in patterns:
@@ -135,7 +137,7 @@ def links_of(sessions: Iterable[Session], runs: Iterable[Run]) -> Links:
 
 
 def roll_up(
-    sessions: Sequence[Session],
+    sessions: Sequence[Costed],
     by: By | Sequence[By],
     currency: str | None = None,
     links: Links | None = None,
@@ -165,7 +167,7 @@ def roll_up(
     return summing.table({session.id: at for at, session in enumerate(sessions)})
 
 
-def select_range(ordered: Sequence[Session], first: str | None, last: str | None) -> list[Session]:
+def select_range(ordered: Sequence[S], first: str | None, last: str | None) -> list[S]:
     """The sessions from one id to another, both included, in the order of the work.
 
     Args:
@@ -211,7 +213,7 @@ class _Summing:
         self.shared: set[str] = set()
         self.left_out: dict[str, int] = {}
 
-    def add(self, session: Session) -> None:
+    def add(self, session: Costed) -> None:
         """Count a session: its time, its cost lines, and what it does not say."""
         self.places: dict[tuple[str, str | None], list[Row]] = {}
         missed: dict[int, tuple[Row, dict[str, None]]] = {}
@@ -253,8 +255,7 @@ class _Summing:
             if "kind" in self.by:
                 if len(rows) > 1:
                     self.shared.add(session.id)
-                time = line.duration
-                minutes = time.minutes if time is not None and time.is_single else None
+                minutes = line.stated_minutes()
                 for row in rows:
                     row.add("minutes", minutes)
                     if minutes is None:
@@ -271,7 +272,7 @@ class _Summing:
             for column in columns:
                 row.miss(column)
 
-    def rows_of(self, session: Session, kind: str = "", card: str | None = None) -> list[Row]:
+    def rows_of(self, session: Costed, kind: str = "", card: str | None = None) -> list[Row]:
         """The rows that a session, or a line in it, belongs to."""
         place = (kind if "kind" in self.by else "", card if "card" in self.by else None)
         if place not in self.places:
@@ -284,25 +285,28 @@ class _Summing:
             self.places[place] = [self.row(session, combined) for combined in product(*keys)]
         return self.places[place]
 
-    def row(self, session: Session, keys: tuple[str, ...]) -> Row:
+    def row(self, session: Costed, keys: tuple[str, ...]) -> Row:
         """The row of these keys, made if need be."""
         if keys not in self.rows:
             labels = tuple(
                 session.label if by == "session" else _LABELS.get((by, key), key)
                 for by, key in zip(self.by, keys, strict=True)
             )
-            self.rows[keys] = Row("/".join(keys), " · ".join(labels), keys, labels)
+            row = Row("/".join(keys), " · ".join(labels), keys, labels)
+            row.attributed = not any(map(_is_nowhere, self.by, keys))
+            self.rows[keys] = row
         return self.rows[keys]
 
     def attribute(self, amount: Decimal | None, rows: list[Row]) -> None:
         """Count an amount once, as attributed or not, and what its rows count beyond that."""
         if amount is None:
             return
-        if any(key == NOWHERE.get(by) for by, key in zip(self.by, rows[0].keys, strict=True)):
-            self.unattributed += amount
-        else:
+        if rows[0].attributed:
             self.attributed += amount
-        self.repeated += amount * (len(rows) - 1)
+        else:
+            self.unattributed += amount
+        if len(rows) > 1:
+            self.repeated += amount * (len(rows) - 1)
 
     def table(self, order: Mapping[str, int]) -> Rollup:
         """The rows in their order.
@@ -313,7 +317,7 @@ class _Summing:
 
         def place(row: Row) -> list[tuple[bool, int, str]]:
             return [
-                (key == NOWHERE.get(by), _ORDER[by](key, order), key)
+                (_is_nowhere(by, key), _ORDER[by](key, order), key)
                 for by, key in zip(self.by, row.keys, strict=True)
             ]
 
@@ -323,14 +327,18 @@ class _Summing:
         )  # fmt: skip
 
 
-def _week(session: Session, links: Links) -> tuple[str, ...]:
+def _is_nowhere(by: By, key: str) -> bool:
+    return key == NOWHERE.get(by)
+
+
+def _week(session: Costed, links: Links) -> tuple[str, ...]:
     if session.day is None:
         return (NOWHERE["week"],)
     year, week, _ = date.fromisoformat(session.day).isocalendar()
     return (f"{year}-W{week:02d}",)
 
 
-_KEYS: dict[By, Callable[[Session, Links], tuple[str, ...]]] = {
+_KEYS: dict[By, Callable[[Costed, Links], tuple[str, ...]]] = {
     "session": lambda session, links: (session.id,),
     "day": lambda session, links: (session.day or NOWHERE["day"],),
     "week": _week,

@@ -48,6 +48,11 @@ class CostLine(Cited):
     note: str | None = None
     """What the line covers."""
 
+    def stated_minutes(self) -> Decimal | None:
+        """The time that it states, if that is a figure to add up."""
+        time = self.duration
+        return time.minutes if time is not None and time.is_single else None
+
     @property
     def is_open(self) -> bool:
         """Whether it is an estimate that goes on for as long as the session does."""

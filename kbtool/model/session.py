@@ -7,7 +7,7 @@ each record, which was a quarter of the time that a session takes to validate.
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from typing import Annotated, Literal, Self
@@ -39,6 +39,7 @@ from kbtool.model.cost import CostLine
 from kbtool.model.decision import Decision, Plan
 from kbtool.model.measurement import Measurement
 from kbtool.model.price import is_exact
+from kbtool.model.sitting import plain_card
 
 _UNREADABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters, line breaks, and what turns the direction of the text that follows."""
@@ -366,8 +367,19 @@ class Session(Model):
         Args:
             stated: the card that one of the cost lines names; the session's own without it.
         """
-        card = stated or (self.environment.card if self.environment else None)
-        return card.removeprefix("NVIDIA ") if card and card != "none" else None
+        return plain_card(stated or (self.environment.card if self.environment else None))
+
+    def named_patterns(self) -> list[str]:
+        """The patterns that it gives evidence of, or did a step by, in order of their ids."""
+        by_steps = {step.pattern for step in self.steps if step.pattern is not None}
+        return sorted(by_steps | {edge.pattern for edge in self.evidence})
+
+    def began(self) -> float | None:
+        """When it began, in seconds since 1970; a time without a zone counts as UTC."""
+        if self.started is None:
+            return None
+        at = self.started.at
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
     @property
     def minutes(self) -> Decimal | None:

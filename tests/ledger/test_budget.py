@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtool.ledger import sittings
-from kbtool.ledger.budget import MonthBox, Sitting, elapsed, status
-from kbtool.ledger.sittings import read_sittings, sitting_of
+from kbtool.ledger.budget import MonthBox, elapsed, status
+from kbtool.ledger.sittings import read_sittings
 from kbtool.model.session import Session
+from kbtool.model.sitting import Sitting, sitting_of
+from kbtool.store import derived
 
 NOW = datetime.fromisoformat("2025-10-12T12:00:00+00:00")
 
@@ -215,10 +216,10 @@ def test_what_the_cache_keeps_is_what_is_read(base, monkeypatch):
     assert [one.id for one in first.sittings] == ["2025-01-01-a"]
     assert first.months == [MonthBox("2025-01", "60", "5", "USD")]
     assert [finding.path for finding in first.findings] == ["sessions/2025-01-02-b/session.yaml"]
-    later = sittings.now_ns() + 10_000_000_000
-    monkeypatch.setattr(sittings, "now_ns", lambda: later)
+    later = derived.now_ns() + 10_000_000_000
+    monkeypatch.setattr(derived, "now_ns", lambda: later)
     assert read_sittings(base.root) == first  # written to the cache now
-    monkeypatch.setattr(sittings, "_examine", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(derived, "_make_part", lambda *_: pytest.fail("read again"))
     assert read_sittings(base.root) == first
     monkeypatch.undo()
     base.session("2025-01-01-a", "budget_time: 3 h\n")

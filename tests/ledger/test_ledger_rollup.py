@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -26,6 +27,7 @@ from kbtool.ledger.rollup_json import as_json, number
 from kbtool.model.errors import UsageError
 from kbtool.model.run import Run
 from kbtool.model.session import Session
+from kbtool.model.sitting import from_json, sitting_of, to_json
 from kbtool.store.tree import KnowledgeBase
 
 REPOSITORY = Path(__file__).parents[2]
@@ -361,6 +363,17 @@ def test_every_grouping_of_the_records_adds_up_to_the_same_sum():
     }
     assert sums == {table.attributed + table.unattributed for table in tables}
     assert sums == {tables[0].total.total}
+
+
+def test_sums_over_sittings_are_those_over_records():
+    base = KnowledgeBase(REPOSITORY)
+    records = [entry.record for entry in base.sessions.values()]
+    sittings = [from_json(json.loads(json.dumps(to_json(sitting_of(one))))) for one in records]
+    runs = [entry.record for entry in base.runs]
+    assert links_of(sittings, runs) == links_of(records, runs)
+    for by in BY:
+        table = roll_up(sittings, by, "USD", links_of(sittings, []))
+        assert table == roll_up(records, by, "USD", links_of(records, []))
 
 
 def test_what_is_unknown_comes_in_the_order_of_the_columns():

@@ -10,7 +10,8 @@ import pytest
 from knowledge import Knowledge
 
 from kbtool.model.finding import Finding
-from kbtool.store import parsed
+from kbtool.model.sitting import sitting_of
+from kbtool.store import derived, parsed
 from kbtool.store.parsed import parse_all
 from kbtool.store.pool import _shared_out
 from kbtool.store.scan import File
@@ -19,6 +20,18 @@ from kbtool.store.tree import KnowledgeBase
 SESSIONS = 12
 BROKEN = {3: "a: [1\n", 5: "a: 1\na: 2\n", 7: "grade: [a]\n"}
 """Number of the session → what its record has too much."""
+
+PAID = """\
+follows: 2025-01-02-s
+started: 2025-01-01T10:00
+engineer: A
+kernels: [k]
+environment: {card: NVIDIA L4}
+evidence: [{pattern: P02, verdict: applied, note: a}, {pattern: P01, verdict: applied, note: a}]
+costs:
+  - {kind: gpu, amount: 1.50, basis: billed, card: H100, duration: 90 min}
+  - {kind: ai, basis: estimated, rate: 3 USD/h}
+"""
 
 
 @pytest.fixture
@@ -51,17 +64,28 @@ def test_parsing_in_processes_and_from_the_cache_gives_the_same_records(many, mo
     }  # fmt: skip
 
 
+def test_sittings_in_processes_and_from_the_cache_are_those_of_the_records(many):
+    many.session("2025-01-01-s", PAID)
+    base = KnowledgeBase(many.root)
+    wanted = [sitting_of(entry.record) for entry in base.sessions.values()]
+    for _ in range(2):
+        again = KnowledgeBase(many.root)
+        assert list(again.sittings.values()) == wanted
+        assert again.findings == base.findings
+    assert (many.root / ".kbtool" / "cache" / "sittings.json").is_file()
+
+
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The days of the files that are read, in this process."""
     days: list[str] = []
-    real = parsed.read_stamped
+    real = derived.read_stamped
 
     def reading(root: str, path: str, limit: int):
         days.append(path[9:19])
         return real(root, path, limit)
 
-    monkeypatch.setattr(parsed, "read_stamped", reading)
+    monkeypatch.setattr(derived, "read_stamped", reading)
     monkeypatch.setattr("kbtool.store.pool.WORTH_A_POOL", 1000)
     return days
 
@@ -71,7 +95,7 @@ def test_parsed_files_are_not_read_again(many, read):
     assert len(read) == SESSIONS + 1
     read.clear()
     assert seen(many.root) == first
-    assert read == ["2025-01-04", "2025-01-06", "2025-02-01"]
+    assert read == ["2025-02-01"]
 
 
 def test_a_change_is_seen_and_the_rest_is_not_read_again(many, read):
@@ -79,7 +103,7 @@ def test_a_change_is_seen_and_the_rest_is_not_read_again(many, read):
     read.clear()
     many.session("2025-01-02-s", "outcome: another\n")
     assert KnowledgeBase(many.root).sessions["2025-01-02-s"].record.outcome == "another"
-    assert read == ["2025-01-02", "2025-01-04", "2025-01-06", "2025-02-01"]
+    assert read == ["2025-01-02", "2025-02-01"]
 
 
 def test_a_corrected_record_has_no_finding(many):

@@ -8,11 +8,12 @@ from functools import partial
 
 from kbtool.ledger.budget import Box, account, month_boxes
 from kbtool.ledger.rollup import EXPECTED, NOWHERE, By, Rollup, Row, heading, links_of, running
-from kbtool.ledger.sittings import months_of, sitting_of
+from kbtool.ledger.sittings import months_of
 from kbtool.markdown.chart import Bar, stacked
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import UNKNOWN, minutes, money
 from kbtool.markdown.markup import chip, join, nothing, nowrap, optional, slim_table
+from kbtool.model.sitting import sitting_of
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
