@@ -28,6 +28,8 @@ from kbtool.model.kinds.validate import ValidationResult
 from kbtool.steps.base import Context, Outcome
 from kbtool.store.turn import turn
 
+_WAITS = "OMP_WAIT_POLICY"
+"""The environment variable that says how OpenMP's threads wait."""
 _LAST = frozenset(("result", "unavailable", "refused", "failed", "crashed"))
 """The final events of a worker."""
 
@@ -53,6 +55,7 @@ def run_worker(
     on_event: Callable[[dict[str, Any]], None] | None = None,
     on_line: Callable[[str], None] | None = None,
     on_tick: Callable[[], None] | None = None,
+    times: bool = False,
 ) -> tuple[dict[str, Any], Completed]:
     """Run ``kbtool.gpu.worker`` to its end; its last event, and how the process ended.
 
@@ -68,6 +71,8 @@ def run_worker(
         on_event: called with each event before the last. Default: reports the progress.
         on_line: called with each line that the worker prints. Default: shows it.
         on_tick: called several times a second. Default: the context's ``on_tick``.
+        times: whether the worker measures times. In one that does not, threads that wait do not
+            spin: on cores that others use, spinning costs ten times what it saves.
     """
 
     def report_progress(event: dict[str, Any]) -> None:
@@ -93,7 +98,12 @@ def run_worker(
             timeout=context.remaining if timeout is None else timeout,
             stdin=None if under else data,
             # Threads are set before any library starts its pool: arms must not differ in this.
-            env={"OMP_NUM_THREADS": str(request["threads"]), **own_package(), **(env or {})},
+            env={
+                "OMP_NUM_THREADS": str(request["threads"]),
+                **({} if times or _WAITS in os.environ else {_WAITS: "PASSIVE"}),
+                **own_package(),
+                **(env or {}),
+            },
             on_line=events.read_line,
             on_event=None if under else events.read,
             on_tick=on_tick or context.on_tick,
@@ -236,7 +246,7 @@ def measure(
     Returns:
         The worker's result, or the outcome if it returned none.
     """
-    event, done = run_worker(request, context, on_event=on_event, on_tick=on_tick)
+    event, done = run_worker(request, context, on_event=on_event, on_tick=on_tick, times=True)
     return event.get("result"), worker_failure(event, done, doing)
 
 
