@@ -444,7 +444,6 @@ def test_a_sound_run_and_a_resumed_attempt_have_no_findings(base):
         (None, {"session": "2025-01-02-b"}, ["run"]),
         (None, {"pattern": "P07"}, ["link"]),
         (None, {"kernel": "none"}, ["link"]),
-        (None, {"recipe": "none"}, ["link"]),
         (None, {"status": "failed", "extra": 1}, ["run"]),
         (None, {"steps": []}, ["run"]),
         (None, {"steps": [{**RUN["steps"][0], "status": "failed"}]}, ["run"]),
@@ -458,6 +457,13 @@ def test_a_run_that_contradicts_its_session_recipe_or_name_is_a_finding(base, na
     found = base.findings()
     assert [f.rule for f in found] == rules
     assert {f.path for f in found} == {path.relative_to(base.root).as_posix()}
+
+
+def test_a_run_of_a_recipe_that_is_gone_is_no_finding(base):
+    base.pattern(more=LOOK)
+    base.session()
+    add_run(base, None, recipe="gone")
+    assert base.findings() == []
 
 
 SHA = "ab" * 32

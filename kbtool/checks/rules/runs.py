@@ -72,9 +72,9 @@ def committed_runs_stay(tree: Tree) -> Iterator[Finding]:
 
 
 def runs_name_what_is_there(tree: Tree) -> Iterator[Finding]:
-    """A run's pattern, recipe and kernel are in the knowledge base, as is every pattern matched."""
+    """A run's pattern and kernel are in the knowledge base, as is every pattern matched. A recipe
+    that has the name of the run's is of its pattern; there may be none any more."""
     owners = {r.name: facts.id for facts in tree.patterns.values() for r in recipes.of(facts)}
-    readable = all(facts.valid for facts in tree.patterns.values())
     for facts in tree.runs:
         if not facts.valid:
             continue
@@ -85,12 +85,8 @@ def runs_name_what_is_there(tree: Tree) -> Iterator[Finding]:
             yield Finding(
                 facts.path, 1, "link", f"names kernel {run['kernel']}, which does not exist"
             )
-        if run["recipe"] not in owners:
-            if readable:
-                message = f"names recipe {run['recipe']!r}, which no pattern has"
-                yield Finding(facts.path, 1, "link", message)
-        elif owners[run["recipe"]] != run["pattern"] and run["pattern"] in tree.patterns:
-            owner = owners[run["recipe"]]
+        owner = owners.get(run["recipe"], run["pattern"])
+        if owner != run["pattern"] and run["pattern"] in tree.patterns:
             message = f"says {run['pattern']}, but recipe {run['recipe']!r} is of {owner}"
             yield Finding(facts.path, 1, "link", message)
 
