@@ -66,6 +66,21 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that ``args`` name; of an unknown one the error says which may be meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=2)
+            if not near:
+                raise
+            said = f"{error.message} Did you mean {' or '.join(near)}?"
+            raise click.UsageError(said, ctx) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; click itself would end with status 1, and no word, at a broken pipe."""
         from kbtool.model.errors import MachineError

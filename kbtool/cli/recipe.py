@@ -243,6 +243,8 @@ def _values(settings: tuple[str, ...]) -> dict[str, str]:
         key, equals, value = setting.partition("=")
         if not equals or not key:
             raise UsageError(f"--set {setting}: write NAME=VALUE")
+        if key.strip() in values:
+            raise UsageError(f"--set {key.strip()} is given twice; give each parameter once")
         values[key.strip()] = value
     return values
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from kbtool.cli.main import cli
+from kbtool.cli.main import cli, run
 from kbtool.cli.session import session
 
 REPOSITORY = Path(__file__).parents[2]
@@ -83,3 +83,16 @@ def test_make_help_has_every_target_that_is_no_part_of_another():
     targets = re.search(r"^\.PHONY: (.+)$", text, re.MULTILINE)[1].split()
     parts = {"lint", "unit", "cuda", "clean"}
     assert sorted(listed) == sorted(set(targets) - parts)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["recipe"], "No such command 'recipe'. Did you mean recipes or run-recipe?"),
+        (["sesion", "show"], "Did you mean session?"),
+        (["xyzzy"], "No such command 'xyzzy'."),
+    ],
+)
+def test_an_unknown_command_is_told_with_the_nearest(capsys, argv, said):
+    assert run(argv) == 2
+    assert said in capsys.readouterr().err

@@ -217,6 +217,8 @@ def test_a_missing_card_says_what_to_do(second_kernel_base, kbtool):
         (["run-recipe", "add", "--set", "cases=none"], "no case set 'none'; it has small, large"),
         (["run-recipe", "add", "--set", "cases=small,small"], "small is named twice"),
         (["run-recipe", "add", "--set", "samples=2"], "samples=2: "),
+        (["run-recipe", "add", "--set", "samples=99999999999999999999"], "100000"),
+        (["run-recipe", "add", *("--set", "samples=6") * 2], "--set samples is given twice"),
         (["run-recipe", "shell", "--set", "timeout=soon"], "is not a quantity"),
         (["run-recipe", "add", "--session", "nobody"], "there is no session 'nobody'"),
         (["run-recipe", "--resume", "20990101"], "there is no run '20990101'"),
