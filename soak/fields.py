@@ -256,7 +256,7 @@ def _put(data: Any, mutant: Mutant) -> bool:
         former = parent.get(key)
         if not isinstance(former, list) or not former:
             return False
-        parent[key] = former * 300 if len(json.dumps(former)) < 3000 else former * 2
+        parent[key] = former * 30 if len(json.dumps(former)) < 3000 else former * 2
     else:
         parent[key] = {**_TEXTS, **_SHAPES, **_NUMBERS}[mutant.value]
     return True

@@ -25,7 +25,7 @@ status: complete
 
 PATTERN = """\
 id: {id}
-number: 1
+number: {number}
 title: A lesson
 summary: It recurs.
 stated_status: operational
@@ -168,7 +168,10 @@ class Knowledge:
 
     def pattern(self, id_: str = "P01", more: str = "") -> Path:
         """A sound pattern with ``more`` appended."""
-        return self.write(f"patterns/{id_}.yaml", PATTERN_LINE + PATTERN.format(id=id_) + more)
+        return self.write(
+            f"patterns/{id_}.yaml",
+            PATTERN_LINE + PATTERN.format(id=id_, number=int(id_[1:3])) + more,
+        )
 
     def kernel(self, text: str = KERNEL) -> Path:
         """A sound kernel with its files."""

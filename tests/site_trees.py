@@ -7,6 +7,7 @@ that the same tree can be made of plain words or of an attack.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ ATTACK = (
     "A{n} <script>alert(1)</script><img src=x onerror=alert(1)> | **b** _i_ `c` ``` ~~~ "
     "[l](javascript:alert(1)) ![i](http://evil.example/i.png) [r]: http://evil.example "
     "<http://evil.example> {{{{ 7*7 }}}} {{% raw %}} {{: onclick=alert(1) .x #y}} # h --- *** "
-    "&lt;b&gt; &amp; \\* ]] $x <!-- c --> --8<-- \"q\" 'q' \u202e\u200b</p></td></div> "
+    "&lt;b&gt; &amp; \\* ]] $x <!-- c --> --8<-- \"q\" 'q' \u200e\u200b</p></td></div> "
     "[TOC] [^1] :smile: http://evil.example $$x$$ <https://evil.example> www.evil.example"
 )
 
@@ -92,7 +93,7 @@ def session_id(number: int) -> str:
 def session(name: str, number: int, before: str | None, words: Words) -> dict[str, Any]:
     bugs = f"{before or name}#bugs"
     return {
-        "id": name, "label": words(f"label {number}").replace("\u202e", ""),
+        "id": name, "label": re.sub(r"[/\\#]", "", words(f"label {number}"))[:80],
         "title": words("title"), "origin": "log",
         "sources": {"log": {"file": file_name(words), "about": words("source"),
                             "url": words("url")}},
@@ -164,7 +165,8 @@ def session(name: str, number: int, before: str | None, words: Words) -> dict[st
 def pattern(name: str, words: Words, recipe: bool = True) -> dict[str, Any]:
     step = {"expected": "5 s", "timeout": "60 s"}
     return {
-        "id": name, "number": "1", "title": words("pattern"), "summary": words("summary"),
+        "id": name, "number": str(int(name[1:3])), "title": words("pattern"),
+        "summary": words("summary"),
         "sources": {"log": {"file": file_name(words), "about": words("source")}},
         "stated_in": [session_id(0)], "stated_status": "operational", "related": [],
         "problem": words("problem"), "solution": None, "when_to_use": [words("when")],

@@ -306,7 +306,7 @@ def effects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     base.kernel(KERNEL.replace("It adds.", "It adds. TODO"))
     base.session(more="costs: [{kind: gpu, basis: estimated, rate: 1.25 USD/h, duration: 6 min}]\n")
     named = table()
-    base.write("patterns/p01.yaml", PATTERN.format(id="P01") + RECIPE)
+    base.write("patterns/p01.yaml", PATTERN.format(id="P01", number=1) + RECIPE)
     base.write("harness.py", HARNESS)
     for change, edits in CHANGES.items():
         files = [

@@ -19,6 +19,7 @@ from kbtool.model.base import (
 def _is_a_unit(unit: str) -> str:
     try:
         stands = not unit or Quantity(f"1 {unit}").unit == unit
+        stands = stands and unit.lower() not in {"nan", "inf", "infinity", "true", "false"}
     except ValueError:
         stands = False
     if not stands:

@@ -117,3 +117,9 @@ class Pattern(Model):
         if self.id in {older.pattern for older in self.supersedes}:
             raise ValueError(f"{self.id} cannot supersede itself")
         return self
+
+    @model_validator(mode="after")
+    def _number_is_in_its_id(self) -> Self:
+        if self.number != int(self.id[1:3]):
+            raise ValueError(f"number {self.number} is not that of its id, {self.id}")
+        return self

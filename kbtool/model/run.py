@@ -73,7 +73,7 @@ class MachineInfo(Model):
     """Operating system and architecture."""
     cpu: str
     """The processor."""
-    cores: int
+    cores: Annotated[int, Field(ge=1)]
     """Processors that this process may use."""
 
 

@@ -45,7 +45,14 @@ _UNREADABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u20
 """Control characters, line breaks, and what turns the direction of the text that follows."""
 
 
+_LONGEST_LABEL = 80
+
+
 def _is_readable(label: str) -> str:
+    if len(label) > _LONGEST_LABEL:
+        raise ValueError(f"{label[:20]!r}… has {len(label):,} characters, over {_LONGEST_LABEL}")
+    if re.search(r"[/\\#]|^[-.]", label):
+        raise ValueError(f"{label!r}: a label holds none of / \\ # and begins with neither - nor .")
     found = _UNREADABLE.search(label)
     if found:
         raise ValueError(f"{label!r} holds the character U+{ord(found[0]):04X}; leave it out")
@@ -130,7 +137,7 @@ class CommitEntry(Cited):
     """A name for references."""
     sha: Commit | None = None
     """The commit's id."""
-    title: str | None = None
+    title: Text | None = None
     """Its subject line, or what it does."""
     role: Literal["made", "checked-out", "mentioned"] = "made"
     """What the session had to do with it."""

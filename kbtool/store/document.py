@@ -116,7 +116,7 @@ def read_bytes(path: Path, shown: str, limit: int = MAX_BYTES) -> bytes:
     """
     try:
         if not path.is_file():
-            raise _error(shown, 1, "file", "is not a file; remove it or put a record here")
+            raise _error(shown, 1, "file", "is no regular file; a record is one")
         size = path.stat().st_size
         if size > limit:
             raise _error(

@@ -21,6 +21,8 @@ from kbtool.store.tree import Entry, KnowledgeBase
 from kbtool.store.write import new_folder
 
 _SLUG_LENGTH = 48
+_NO_NAME = "session"
+_SHORT = re.compile(rf"[\w ]{{1,{_SLUG_LENGTH}}}")
 
 _HINTS = """\
 # What was paid for. `kbtool session cost gpu 0.40 --basis billed` adds a line. An estimate with a
@@ -119,7 +121,7 @@ def create_session(
     Args:
         base: the knowledge base.
         title: what the session is about.
-        label: its short name. Default: the name in its id.
+        label: its short name. Default: the name in its id, or a short title that gives it none.
         status: ``running`` and ``complete`` start it now. A run without a session makes a
             ``complete`` one, so that nothing else is added to it; it ends when it starts until
             the run's end is known, so that the record is sound at every moment.
@@ -138,6 +140,8 @@ def create_session(
     """
     now = now or datetime.now().astimezone()
     name = slug(title)
+    # A short title without a letter that an id allows is the label itself.
+    short = title if name == _NO_NAME and _SHORT.fullmatch(title) else None
     # Validate before the folder is made.
     wanted = f"{now:%Y-%m-%d}-{name}"
     given: dict[str, str | None] = {
@@ -150,7 +154,7 @@ def create_session(
         given["ended"] = (ended or now).isoformat(timespec="seconds")
 
     def text_for(id_: str) -> str:
-        return _record(id_, label or id_[11:], title, status, given, machine, repository)
+        return _record(id_, label or short or id_[11:], title, status, given, machine, repository)
 
     def files(id_: str) -> dict[str, bytes]:
         notes = _NOTES.format(title=title)
@@ -161,7 +165,7 @@ def create_session(
     return _read(base.shown(path), text_for(path.parent.name))
 
 
-def slug(title: str, otherwise: str = "session") -> str:
+def slug(title: str, otherwise: str = _NO_NAME) -> str:
     """A title as the name part of an id: ``Fix NaN (S=4)`` → ``fix-nan-s-4``.
 
     Args:

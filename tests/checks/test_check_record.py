@@ -103,7 +103,7 @@ def test_a_commit_that_looks_like_a_number_stays_text(base):
 
 def test_the_first_line_names_the_schema(base):
     base.write("sessions/2025-01-01-a/session.yaml", SESSION.format(id="2025-01-01-a", label="A"))
-    base.write("patterns/P01.yaml", SESSION_LINE + PATTERN.format(id="P01"))
+    base.write("patterns/P01.yaml", SESSION_LINE + PATTERN.format(id="P01", number=1))
     assert base.rules() == [("modeline", 1), ("modeline", 1)]
 
 

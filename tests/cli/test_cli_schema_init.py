@@ -117,7 +117,7 @@ def test_a_step_may_hold_a_parameter_in_any_place():
         "      - {id: b, kind: benchmark, title: B, expected: '${t}', timeout: '${t}',"
         " case_sets: small, samples: '${n}'}\n"
     )
-    text = PATTERN.format(id="P01") + RECIPE + bench
+    text = PATTERN.format(id="P01", number=1) + RECIPE + bench
     assert problems("pattern", as_an_editor_reads(text)) == []
     assert problems("pattern", as_an_editor_reads(text.replace("samples", "sample")))
     assert problems("kernel", as_an_editor_reads(KERNEL)) == []

@@ -31,8 +31,9 @@ REPOSITORY = Path(__file__).parents[2]
 def pattern(id_: str = "P01", **more: object) -> Pattern:
     return Pattern.model_validate(
         {
-            "id": id_, "number": 1, "title": "T", "summary": "S", "stated_status": "operational",
-            "problem": "P", "solution": "S", "when_to_use": ["w"], "when_not": ["w"], **more,
+            "id": id_, "number": int(id_[1:3]), "title": "T", "summary": "S",
+            "stated_status": "operational", "problem": "P", "solution": "S",
+            "when_to_use": ["w"], "when_not": ["w"], **more,
         }
     )  # fmt: skip
 

@@ -71,14 +71,17 @@ def test_a_day_without_a_month_after_it_is_refused():
 HUGE = ["1e999999", "1e300", "1e400", "0.1e-999999", "0e999999", "1" * 30, "1000000000"]
 
 
+TOO_LARGE = r"takes .*; it (is|has) .*more|at most 100 digits"
+
+
 @pytest.mark.parametrize("figure", HUGE)
 def test_an_absurdly_large_figure_is_refused(figure):
     for key, unit in (("duration", "min"), ("budget_time", "h"), ("budget_money", "USD")):
-        with pytest.raises(ValidationError, match=r"takes .*; it (is|has) .*more"):
+        with pytest.raises(ValidationError, match=TOO_LARGE):
             session(**{key: f"{figure} {unit}"})
-        with pytest.raises(ValidationError, match=r"takes .*; it (is|has) .*more"):
+        with pytest.raises(ValidationError, match=TOO_LARGE):
             session(**{key: f"0..{figure} {unit}"})
-    with pytest.raises(ValidationError, match=r"takes .*; it (is|has) .*more"):
+    with pytest.raises(ValidationError, match=TOO_LARGE):
         session(costs=[{"kind": "gpu", "basis": "claimed", "rate": f"{figure} USD/h"}])
 
 

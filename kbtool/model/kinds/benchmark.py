@@ -27,7 +27,7 @@ class BenchmarkStep(StepBase):
     peers: str = "all"
     """Peers of the harness to time, separated by commas, or all; the one that ratios are taken
     against is timed always."""
-    samples: Annotated[int, Field(ge=5)] = 20
+    samples: Annotated[int, Field(ge=5, le=100_000)] = 20
     """Timed samples an arm."""
     threads: Annotated[int, Field(ge=0)] = 0
     """CPU threads; 0 takes one a core."""

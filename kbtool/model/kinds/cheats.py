@@ -28,7 +28,7 @@ class CheatsStep(StepBase):
     """The case set of which the first case is timed."""
     peers: str
     """Peers to time beside the kernel."""
-    samples: Annotated[int, Field(ge=5)] = 20
+    samples: Annotated[int, Field(ge=5, le=100_000)] = 20
     """Timed samples an arm."""
     at_once: Annotated[int, Field(ge=0)] = 0
     """Edits tried at once, each on one core; 0 takes all cores. One is timed at a time."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from kbtool.model.kinds.base import ResultBase, StepBase
 
@@ -13,7 +15,7 @@ class EnvironmentStep(StepBase):
     prepares: ClassVar[bool] = True
 
     kind: Literal["environment"]
-    minimum: dict[str, str] = {}
+    minimum: dict[str, Annotated[str, Field(pattern=r"^\d{1,6}(\.\d{1,6})*$")]] = {}
     """Least versions: {python: 3.11, torch: 2.10, nvcc: 12.0}."""
 
 

@@ -26,7 +26,7 @@ class TuneStep(StepBase):
     variants: str
     """Variants of the target to tune, by name, separated by commas; validate must have passed
     them."""
-    samples: Annotated[int, Field(ge=5)] = 20
+    samples: Annotated[int, Field(ge=5, le=100_000)] = 20
     """Timed samples a setting."""
 
 
