@@ -57,7 +57,7 @@ inline std::string device_of(const Tensor& t) {
   return text.str();
 }
 
-// `first` names the argument that says where the others belong.
+// `first` is the name of `of`, on whose device `t` must be.
 inline void check_same_place(const char* name, const Tensor& t, const Tensor& of,
                              const char* first = "q") {
   if (t.device() != of.device()) {
@@ -81,7 +81,7 @@ inline void check_size(const char* name, const char* dimension, int64_t got, int
   fail(name, " must have ", dimension, "=", wanted, " (", reason, "), got ", got);
 }
 
-// What every device asks of q, k and v; each has its own element types and head dimensions beside.
+// Checks of q, k and v for every device. Element types and head dimensions: see each device's check.
 inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
   check_operand("q", "(B, H, Sq, D)", q, q);
   check_operand("k", "(B, Hkv, Skv, D)", k, q);
@@ -106,7 +106,7 @@ inline void check_num_splits(std::optional<int64_t> num_splits) {
   }
 }
 
-// Their values are the device's business.
+// Device, dtype and shape: the CPU checks the values in read_lengths, and CUDA clamps them in valid_keys.
 inline void check_lengths(const Tensor& lengths, const Tensor& q) {
   check_same_place("kv_lengths", lengths, q);
   const ScalarType type = lengths.scalar_type();
@@ -118,9 +118,9 @@ inline void check_lengths(const Tensor& lengths, const Tensor& q) {
   }
 }
 
-// No two elements may share a place: threads would race for it. Enough for that is a stride, in each
-// dimension, beyond all that those of smaller strides reach together; what interleaves without
-// touching is refused with the rest.
+// No two elements may share an address: threads would race for it. Each stride must exceed the largest
+// offset that the dimensions of smaller strides reach together. That is sufficient, not necessary:
+// some layouts that interleave without overlap are refused too.
 inline void check_no_overlap(const char* name, const Tensor& t, const std::vector<int64_t>& shape) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;  // no elements
   const auto strides = t.strides();

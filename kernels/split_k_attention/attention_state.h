@@ -23,10 +23,10 @@ namespace kbtool {
 
 KBTOOL_HOST_DEVICE float negative_infinity() { return -HUGE_VALF; }
 
-// The larger logit; a NaN wins, so that no comparison can lose one.
+// The larger logit; NaN if either is NaN.
 KBTOOL_HOST_DEVICE float max_logit(float a, float b) { return (a > b || a != a) ? a : b; }
 
-// What each side of a merge is multiplied by once both are expressed against the common maximum.
+// The larger maximum of two states, and the factors that rescale l and o of each state to it.
 struct MergeWeights {
   float m;
   float a;
@@ -40,9 +40,9 @@ KBTOOL_HOST_DEVICE MergeWeights merge_weights(float m_a, float m_b) {
   return {m, expf(m_a - base), expf(m_b - base)};
 }
 
-// One operation for l and for every element of o: an attention over V = 1 then has o equal to l
-// bit for bit, whatever the splits, and gives exactly 1. The side that holds the maximum weighs
-// exactly 1, so one fused operation is enough and merge is commutative to the last bit.
+// The same operation for l and for each element of o: if all values are 1, o equals l bit for bit,
+// and the output is exactly 1 with any splits. The factor of the state with the larger m is exactly
+// 1, so one fma is enough, and merge is commutative to the last bit.
 KBTOOL_HOST_DEVICE float merge_weighted(const MergeWeights& w, float a, float b) {
   return w.a == 1.0f ? fmaf(b, w.b, a) : fmaf(a, w.a, b);
 }
@@ -51,7 +51,7 @@ KBTOOL_HOST_DEVICE float normalised(float o, float l) { return l == 0.0f ? 0.0f 
 
 KBTOOL_HOST_DEVICE float log_sum_exp(float m, float l) {
   if (m == -negative_infinity()) return m;  // l is NaN, from inf - inf
-  // In double, once a row: rounded once, where logf and the sum would each round.
+  // In double, so that it rounds once; in float, logf and the sum would each round. Once per row.
   return static_cast<float>(static_cast<double>(m) + log(static_cast<double>(l)));
 }
 
@@ -82,7 +82,7 @@ struct AttentionState {
     return state;
   }
 
-  // Associative up to rounding; the sources fix the order, so results repeat.
+  // Associative up to rounding. The kernels merge in a fixed order, so results repeat.
   KBTOOL_HOST_DEVICE void merge(const AttentionState& other) {
     const MergeWeights w = merge_weights(m, other.m);
     m = w.m;

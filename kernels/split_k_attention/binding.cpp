@@ -1,6 +1,6 @@
-// The operators of the folder, in torch.ops.kbtool: their schemas, and what the CPU does. This and
-// cuda/binding_cuda.cpp see torch, and of it nothing but the LibTorch Stable ABI (2.10), so one
-// binary serves later versions of torch.
+// Registers the operators in torch.ops.kbtool: their schemas and the CPU implementation. Of torch, this
+// file, cuda/binding_cuda.cpp and the headers they share use only the LibTorch Stable ABI (2.10), so
+// one binary serves later versions of torch.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -25,7 +25,7 @@ using kbtool::fail;
 using kbtool::ScalarType;
 using kbtool::Tensor;
 
-// Kept from call to call: pages that are touched for the first time cost more than a short kernel.
+// Kept between calls: page faults on new memory take longer than a short kernel.
 float* thread_scratch(int64_t numel) {
   constexpr size_t ALIGNMENT = 64;
   struct Free {
@@ -70,7 +70,7 @@ void for_each_item(int64_t count, int64_t scratch_numel, const Body& body) {
   if (out_of_memory) fail("out of memory for ", scratch_numel * sizeof(float), " bytes of scratch");
 }
 
-// Pass 1: the states of every split, or with one split and no place for its states the output.
+// Pass 1: stores the partial state of each split; if partial_* is null (one split), out and lse instead.
 void partial_pass(const kbtool::SplitKParams& p, const kbtool::cpu::Kernels& kernels) {
   for_each_item(kbtool::cpu::num_items(p), kernels.scratch_numel(p),
                 [&](int64_t item, float* scratch) { kernels.partial(p, item, scratch); });

@@ -10,13 +10,13 @@ constexpr int64_t MAX_NUM_SPLITS = 1024;
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // tiles      query tiles x batch x KV heads: the work items there are without splitting
-// kv_length  keys of the longest batch entry, as the shape gives it
+// kv_length  keys of a batch entry by its shape (Skv), whatever kv_lengths says
 // workers    SMs or cores that can run an item at the same time
 // min_keys   the fewest keys that are worth an item of their own
 //
-// The model: items run in waves of `workers`, and an item takes its keys plus a fixed cost, put at
-// half of min_keys (start, store of the partial state, its part of the merge). The answer is the
-// smallest count within 10% of the fastest: fewer splits mean less to merge.
+// Cost, in keys: items run in waves of `workers`. An item costs its keys plus min_keys / 2, for its
+// start, the store of its partial state and its part of the merge. The result is the smallest number
+// of splits within 10% of the lowest cost, since fewer splits mean less to merge.
 //
 // Worked example: decode with B=1, Hkv=8, one query tile, 16384 keys, 64 workers, min_keys=256.
 //   tiles = 8; at most 16384 / 256 = 64 splits.

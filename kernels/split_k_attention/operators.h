@@ -1,15 +1,15 @@
-// The operators, written once for every device: check, plan, allocate, run. What a device brings is
-// a class with
+// The operators, written once for every device: check, plan, allocate, run. A device is a class with
 //
 //   struct Plan                             with num_splits and workspace_numel, in floats
 //   Guard(const Tensor& q)                  makes the device current while it lives
-//   check(const Tensor& q)                  its element types and head dimensions
+//   check(const Tensor& q)                  checks element type and head dimension
 //   variants(const Tensor& q)               the names of its variants, separated by commas
-//   plan(q, k, v, num_splits, variant, lengths, overlap)  how a call is cut up, one with kv_lengths
-//                                           or without; whether it may start before the kernel ahead ends
+//   plan(q, k, v, num_splits, variant, lengths, overlap)  the plan of a call. lengths: whether it has
+//                                           kv_lengths; overlap: whether to launch early (PDL), or
+//                                           no value if the planner decides
 //   most_workspace(q, k, num_splits, variant)  floats that are enough for a call with kv_lengths and
 //                                           without, whatever the layout of v
-//   partial_plan(q, k, num_splits, variant) the same for states alone
+//   partial_plan(q, k, num_splits, variant) the plan of a call of `partial`
 //   run(p, q, lengths, plan, workspace)     attention: fills p.out and p.lse
 //   partial(p, q, lengths, plan)            pass 1 alone: fills p.partial_*
 //   merge(p, type, o)                       pass 2 alone: fills p.out and p.lse from p.partial_*
@@ -39,7 +39,7 @@ inline void set_outputs(SplitKParams& p, const Tensor& out, const Tensor& lse) {
   p.lse_stride = {lse.stride(0), lse.stride(1), lse.stride(2)};
 }
 
-constexpr double MAX_SCALE = 2.3e38;  // times log2(e) it is a float still
+constexpr double MAX_SCALE = 2.3e38;  // times log2(e), it still fits a float
 
 template <class Device>
 class Operators {
@@ -122,7 +122,7 @@ class Operators {
     p.H = p.Hkv = o.size(2);
     p.Sq = o.size(3);
     p.D = o.size(4);
-    // Pass 1 writes there; pass 2 reads.
+    // const_cast: pass 1 writes partial_*, but pass 2 only reads them.
     p.partial_o = const_cast<float*>(static_cast<const float*>(o.const_data_ptr()));
     p.partial_m = const_cast<float*>(static_cast<const float*>(m.const_data_ptr()));
     p.partial_l = const_cast<float*>(static_cast<const float*>(l.const_data_ptr()));
@@ -171,7 +171,7 @@ class Operators {
     p.k_stride = strides4(k);
     p.v_stride = strides4(v);
     const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(p.D)));
-    if (!(std::fabs(factor) <= MAX_SCALE)) {  // NaN neither
+    if (!(std::fabs(factor) <= MAX_SCALE)) {  // also true for NaN
       fail("scale must lie in [-2.3e38, 2.3e38], got ", factor);
     }
     p.scale = static_cast<float>(factor);

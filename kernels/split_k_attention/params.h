@@ -1,5 +1,5 @@
-// What a Split-K kernel is told: plain pointers, sizes and strides. Strides count elements, may be
-// 0 (expanded) or negative, and like every offset are 64-bit: a KV cache passes 2^31 elements.
+// Parameters of a Split-K kernel: plain pointers, sizes and strides. Strides count elements and may be
+// 0 (expanded) or negative. All offsets are 64-bit: a KV cache can have more than 2^31 elements.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct SplitKParams {
   void* out;      // [B, H, Sq, D], the element type of q
   float* lse;     // [B, H, Sq], natural log
 
-  // One state a row and split, contiguous; null where pass 1 has one split and writes out.
+  // One partial state per row and split, contiguous. Null with one split: pass 1 then writes out and lse.
   float* partial_o;  // [num_splits, B, H, Sq, D], not divided by l
   float* partial_m;  // [num_splits, B, H, Sq]
   float* partial_l;  // [num_splits, B, H, Sq]

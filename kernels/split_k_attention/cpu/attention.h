@@ -206,7 +206,7 @@ class PartialItem {
       } else {
         attend_rows<1>(row, key0, keys, k, v);
       }
-      k.in_place.next = v.in_place.next = nullptr;  // asked for once
+      k.in_place.next = v.in_place.next = nullptr;  // prefetch only once
     }
   }
 
@@ -215,7 +215,7 @@ class PartialItem {
                    const Block<Element>& v) {
     int32_t seen[ROWS];
     for (int r = 0; r < ROWS; ++r) {
-      // A row beyond the tile is padding and computes along with the last.
+      // Rows past the tile are padding. They see the same keys as the last row.
       const int64_t of_row = seen_keys(std::min(row + r, rows - 1)) - key0;
       seen[r] = static_cast<int32_t>(std::clamp<int64_t>(of_row, 0, keys));
     }

@@ -29,8 +29,8 @@ inline int64_t num_items(const SplitKParams& p) {
 struct Kernels {
   // Floats of scratch that a worker needs, at an address that is a multiple of 64 bytes.
   int64_t (*scratch_numel)(const SplitKParams& p);
-  // Pass 1: the state of one (batch, KV head, query tile, split), to partial_*, or where these are
-  // null, of the one split to out and lse. Items may run in any order.
+  // Pass 1: stores the partial state of one (batch, KV head, query tile, split) to partial_*. If these
+  // are null (one split), stores output and LSE to out and lse. Items may run in any order.
   void (*partial)(const SplitKParams& p, int64_t item, float* scratch);
   // Pass 2: merges the splits of rows [begin, end) out of B * H * Sq, in the order of the splits.
   void (*merge)(const SplitKParams& p, int64_t begin, int64_t end, float* scratch);

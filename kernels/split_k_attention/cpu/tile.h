@@ -24,8 +24,8 @@ struct RowStates {
   float alpha[ROWS];  // the weight of what was accumulated before the present block
 };
 
-// A block of keys or of values. `next` is the same row of the next block, or null: while one block
-// is computed the other is asked for, row by row, so that the memory is never idle.
+// A block of keys or of values. `next` is the block after it, or null: it is prefetched row by row while
+// this block is computed, so that the memory is never idle.
 template <class Element>
 struct BlockRows {
   const Element* rows;  // [keys, D_pad]
@@ -33,16 +33,16 @@ struct BlockRows {
   const Element* next;  // [keys, D_pad]
 };
 
-// Into the second-level cache: the few miss buffers of the first level would hold a core to a third
-// of its bandwidth. An address past the end of the tensor is harmless.
+// Prefetches into the L2 cache: the few miss buffers of L1 would limit a core to a third of its
+// bandwidth. An address past the end of the tensor is harmless.
 template <class Element>
 inline void prefetch_row(const Element* row, int64_t D_pad) {
   constexpr int64_t LINE = 64 / sizeof(Element);
   for (int64_t d = 0; d < D_pad; d += LINE) __builtin_prefetch(row + d, 0, 2);
 }
 
-// logits[key][row] = q[row] . k[key] * scale. D_pad is D rounded up to LANES, both sides padded
-// with zeros, or k read in place when D needs no padding.
+// logits[key][row] = q[row] . k[key] * scale. D_pad is D rounded up to LANES. Columns past D are 0 in
+// q and k; k is read in place only if D needs no padding.
 template <int ROWS, class Element>
 void compute_logits(const float* q,  // [ROWS, D_pad]
                     const BlockRows<Element>& k, int64_t keys, int64_t D_pad, float scale,

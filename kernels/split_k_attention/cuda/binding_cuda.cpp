@@ -65,7 +65,7 @@ cudaStream_t stream_of(const Tensor& q) {
   return static_cast<cudaStream_t>(stream);
 }
 
-// The values stay on the device, where each is held to [0, Skv].
+// The values stay on the device; kernels clamp each to [0, Skv].
 KvLengths lengths_of(const std::optional<Tensor>& lengths) {
   if (!lengths.has_value()) return {};
   return {lengths->const_data_ptr(), lengths->stride(0),
@@ -128,7 +128,7 @@ struct Cuda {
                                 const std::optional<std::string>& variant) {
     int64_t most = 0;
     for (const bool lengths : {false, true}) {
-      const Sizes best = with_layout(sizes_of(q, k, lengths), k, k);  // v may be worse
+      const Sizes best = with_layout(sizes_of(q, k, lengths), k, k);  // v unknown: the sizes below cover worse layouts
       Sizes unaligned = best;
       unaligned.tma = false;
       Sizes odd = unaligned;

@@ -104,11 +104,11 @@ cudaError_t read_card(Card* card) {
   if (error != cudaSuccess) return error;
   error = cudaDeviceGetAttribute(&card->multiprocessors, cudaDevAttrMultiProcessorCount, device);
   if (error != cudaSuccess) return error;
-  int clock = 0;  // kHz, two transfers each
+  int clock = 0;  // kHz, with two transfers per cycle
   int width = 0;  // bits
   if (cudaDeviceGetAttribute(&clock, cudaDevAttrMemoryClockRate, device) != cudaSuccess ||
       cudaDeviceGetAttribute(&width, cudaDevAttrGlobalMemoryBusWidth, device) != cudaSuccess) {
-    cudaGetLastError();  // no card is refused for that
+    cudaGetLastError();  // clears the error: the bandwidth is then 0, unknown
   }
   card->bandwidth = static_cast<int>(int64_t{2} * clock * (width / 8) / 1'000'000);
   int major = 0;

@@ -22,8 +22,8 @@ const char* name_of(Variant variant);
 // The variants that run on this card.
 std::vector<Variant> variants_of(const Card& card);
 
-// The fastest that is correct for these sizes on this card: what a user gets who names none. With
-// splits given it is that for one batch entry.
+// The fastest variant for these sizes on this card, which a call without a variant gets. If the caller gives
+// the splits, the fastest for one batch entry.
 Variant default_variant(const Sizes& sizes, int64_t splits, const Card& card);
 
 struct Plan {

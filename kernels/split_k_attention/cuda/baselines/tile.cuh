@@ -37,8 +37,8 @@ struct TileConfig {
   static_assert(THREADS % 32 == 0 && 32 % ROW_THREADS == 0, "the threads of a row are in one warp");
   static_assert(COLUMNS % VEC == 0 && (VEC == 4 || VEC == 8), "values load 8 or 16 bytes at a time");
 
-  // 16 bytes of padding a row: the 8 rows that a load of 16 bytes a thread reads at a time then lie
-  // in different banks, and rows stay multiples of 16 bytes.
+  // 16 bytes of padding per row. With 16 bytes per thread, shared memory serves 8 rows at a time: they then
+  // lie in different banks. Rows stay multiples of 16 bytes.
   static constexpr int ROW_STRIDE = D + 8;                 // elements
   static constexpr int WEIGHT_STRIDE = BLOCK_KV + 4;       // floats
   static constexpr int TILE_BYTES = BLOCK_M * ROW_STRIDE * 2;
@@ -61,7 +61,7 @@ struct TileWork {
   int64_t key_end;    // no row of the tile sees a key from here on
 };
 
-// Work unit number `work_unit` of B * H * tiles; its keys are all that a row of it sees.
+// Work unit number `work_unit` of B * H * tiles. Its keys are all that any of its rows sees.
 template <class C>
 __device__ __forceinline__ TileWork locate_tile(const TileParams& tp, int64_t work_unit) {
   TileWork at;
@@ -264,7 +264,7 @@ __device__ __forceinline__ void attend_tile(const TileParams& tp, const TileWork
     const int64_t seen = visible_keys(p.causal, at.row0 + first_row + r, p.Sq, at.valid);
     seen_by_row[r] = first_row + r >= at.rows ? 0 : (seen < at.key_end ? seen : at.key_end);
   }
-  // The threads of a warp share this: some of its rows exist.
+  // Whether any row of this warp exists. The same for all threads of a warp.
   const bool busy = static_cast<int>(threadIdx.x / 32 * 32 / C::ROW_THREADS) * C::ROWS < at.rows;
 
   if (at.key_begin >= at.key_end) return;

@@ -9,9 +9,9 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Copies BYTES (4, 8 or 16; 16 bypass L1); both addresses are multiples of BYTES. Unless `there`, zeros are
-// written and no memory is read: by cp.async's predicate, since with its src-size operand the compiler
-// recomputes each address, and a loop of such copies took up to three times as long (H200).
+// Copies BYTES (4, 8 or 16; 16 bypass L1); both addresses are multiples of BYTES. If not `there`, writes
+// zeros and reads no memory, by cp.async's ignore-src predicate. With its src-size operand instead, the
+// compiler recomputes each address, and a loop of such copies took up to three times as long (H200).
 template <int BYTES>
 __device__ __forceinline__ void copy_async(bool there, uint32_t to, const void* from) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "the sizes that cp.async takes");

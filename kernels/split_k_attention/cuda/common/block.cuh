@@ -1,13 +1,15 @@
 // All that the kernels fused, ragged and wgmma share.
 //
-// A kernel's configuration C has, beside its own members (those below the line not in wgmma, which copies by TMA and does not
-// merge),
+// Members of a kernel's configuration C that the shared code uses. wgmma has none of those below the line: it copies
+// keys by TMA and does not merge in the block.
 //   Element, D             element type; compiled head dimension
 //   BLOCK_M, BLOCK_KV      rows of a query tile, keys of a key block
 //   INTERLEAVED_KEYS       key blocks go to the splits in turn (work_unit.cuh)
 //   PAIRED                 two blocks multicast k and v to each other
-//   THREADS                of the block but for producer warps; LAUNCH_THREADS: all
+//   THREADS                threads of the block without producer warps
+//   LAUNCH_THREADS         all threads of the block
 //   CHUNKS, STATE_CHUNKS   chunks of 16 bytes in a row of k or v; of four floats in a row of o
+//   TILE_BYTES, key_of(chunk)    bytes of a tile of k or v; the key of a chunk of 16 bytes
 //   shared_bytes(cluster)  of a block
 //   ----
 //   ALIGNED, COPY_THREADS  rows of k and v copy 16 bytes at a time; threads that fill one tile together

@@ -10,7 +10,7 @@
 
 namespace kbtool::cuda {
 
-// The whole block. Diverged lanes reconverge first: the barrier counts warps.
+// Barrier of the whole block. Diverged lanes must reconverge first, because it counts warps.
 __device__ __forceinline__ void block_sync() {
   __syncwarp();
   __syncthreads();
@@ -60,7 +60,8 @@ __device__ __forceinline__ void store_lse(const FusedParams& fp, const RowIndex&
 }
 
 // Workspace: o [clusters_per_tile, B, H, Sq, D], m and l [num_splits, B, H, Sq]. Each block of a cluster
-// stores its own copy of m and l, so that one counter orders all that it reads later.
+// stores its own copy of m and l. A block then reads only what blocks of its rank stored, and the counter
+// of that rank is enough to order it.
 __device__ __forceinline__ int64_t state_slot(const FusedParams& fp, int64_t layer,
                                               const RowIndex& index) {
   return ((layer * fp.p.B + index.batch) * fp.p.H + index.head) * fp.p.Sq + index.query;
@@ -158,9 +159,9 @@ struct SharedStates {
   }
 };
 
-// Once the partial states of the block's warp groups lie in shared memory: merges them and stores this
-// block's share of the tile. In a cluster each block has arrived at the cluster's barrier before, when its
-// receive buffers were free.
+// Merges the partial states of the block's warp groups, which lie in shared memory, and stores this block's
+// share of the tile. In a cluster the block has arrived at the cluster barrier before (fused_kernel): others
+// may store into its receive buffers.
 template <class C>
 __device__ __forceinline__ void merge_and_store(const FusedParams& fp, const WorkUnit& at,
                                              unsigned char* smem) {  // [shared_bytes], as C says

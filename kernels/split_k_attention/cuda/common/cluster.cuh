@@ -47,8 +47,8 @@ __device__ __forceinline__ uint32_t remote_address(uint32_t address, uint32_t ra
 
 // ---- stores into the shared memory of another block, counted by a barrier there ----
 
-// An mbarrier whose one phase ends when expect_stores' number of bytes has been stored. Other blocks may
-// store after the cluster barrier that follows.
+// Initialises an mbarrier with one phase, which ends when as many bytes have been stored as expect_stores
+// says. Other blocks may store only after the cluster barrier that follows.
 __device__ __forceinline__ void exchange_init(uint32_t barrier) {
 #if KBTOOL_CLUSTERS
   asm volatile(

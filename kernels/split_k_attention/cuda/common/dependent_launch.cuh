@@ -12,7 +12,7 @@
 
 namespace kbtool::cuda {
 
-// No memory may be read or written before this returns; work that needs none goes ahead of it.
+// Before this returns, no global memory may be read or written. Work that needs none goes ahead of it.
 __device__ __forceinline__ void wait_for_earlier_kernel() {
 #if KBTOOL_CLUSTERS && KBTOOL_EARLY_LAUNCH
   asm volatile("griddepcontrol.wait;" ::: "memory");

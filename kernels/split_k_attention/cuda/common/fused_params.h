@@ -17,7 +17,7 @@ struct FusedParams {
   KvLengths lengths;
   unsigned* counters;      // [output_tiles, cluster_size]; of fused and ragged
   FastDivisor splits;
-  FastDivisor inner;       // output tiles that differ in their query tile alone, or in their head alone
+  FastDivisor inner;       // divides by the query tiles of a KV head or, if heads_inner, by B * Hkv
   FastDivisor kv_heads;
   FastDivisor heads_per_kv;
   uint32_t cluster_size;   // blocks
@@ -29,7 +29,7 @@ struct FusedParams {
   uint32_t ragged_blocks;  // of the ragged kernel; 0 for the others
   bool small_ring;         // wgmma: two blocks share a multiprocessor
   bool paired;             // wgmma: the blocks of two query tiles multicast k and v to each other
-  uint8_t merge_lanes;     // lanes of the separate merge kernel to four columns of a row; 0: no such kernel
+  uint8_t merge_lanes;     // lanes per four columns of a row in the separate merge kernel; 0: no such kernel
   bool early_launch;       // may start before the kernel ahead of it in the stream has ended
   bool trigger_dependents; // lets the kernel behind it start before it has ended itself
   int copy_width;          // bytes of one copy of a row of k or v: 16, 8, 4 or 2

@@ -67,7 +67,7 @@ __device__ __forceinline__ void online_softmax(float (&s)[TILES][4], float c, La
     if constexpr (!ANY_LOGITS) state.needs_fallback[half] = state.needs_fallback[half] || is_large(base[half]);
   }
   if constexpr (ANY_LOGITS) {
-    // Large logits, and rows without a key so far: one branch for what both need.
+    // One branch for large logits and for rows that have seen no key yet, whose base is -inf.
     if (is_large(base[0]) || is_large(base[1])) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {

@@ -10,8 +10,9 @@ namespace kbtool::cuda {
 
 constexpr int64_t ELEMENT_BYTES = 2;
 
-// All strides of dimensions of more than one index, and the address, as bits: where the low ones are 0, every row
-// is aligned. A copy never crosses a row's end, so the row's length counts too.
+// Bitwise OR, in bytes, of the address, the row length and each stride from row to row, head to head and entry to entry
+// that is used. If it is a multiple of 16, every row is aligned to 16 bytes. The row length counts because no copy
+// crosses a row's end.
 inline uint64_t alignment_bits(const void* base, const Strides4& stride, int64_t batch, int64_t heads,
                                int64_t rows, int64_t D) {
   uint64_t bits = static_cast<uint64_t>(D * ELEMENT_BYTES) | reinterpret_cast<uintptr_t>(base);
@@ -24,7 +25,7 @@ inline uint64_t alignment_bits(const void* base, const Strides4& stride, int64_t
   return bits;
 }
 
-// The widest copy, in bytes, that every row of k and v is made of: 16, 8, 4 or 2 (one element).
+// The widest copy, in bytes, that all rows of k and v can be cut into: 16, 8, 4 or 2 (one element).
 inline int copy_width(const SplitKParams& p) {
   if (p.D > 1 && (p.k_stride.dim != 1 || p.v_stride.dim != 1)) return ELEMENT_BYTES;
   const uint64_t bits = alignment_bits(p.k, p.k_stride, p.B, p.Hkv, p.Skv, p.D) |
@@ -40,9 +41,9 @@ inline bool q_is_aligned(const SplitKParams& p) {
   return p.q_stride.dim == 1 && alignment_bits(p.q, p.q_stride, p.B, p.H, p.Sq, p.D) % 16 == 0;
 }
 
-// Whether TMA can read this k or v, [B, Hkv, Skv, D] by strides. A stride over a single element is never used. That
-// of a single batch entry must be valid all the same, so that one entry is planned as it is in a larger batch. With
-// a stride of 0 all batch entries, or all heads, are one to it.
+// Whether TMA can read this k or v, [B, Hkv, Skv, D] by strides. If Skv or Hkv is 1, its stride is not used and may be
+// anything. The batch stride must be valid even if B is 1, so that one entry is planned as it is in a larger batch. If
+// the stride of batch entries or heads is 0, the tensor map has one index for all of them.
 inline bool tma_reads(const void* base, const Strides4& stride, const SplitKParams& p) {
   constexpr int64_t MAX_SIZE = int64_t{1} << 31;  // coordinates are 32 bits with a sign
   if (p.Skv == 0 || stride.dim != 1 || reinterpret_cast<uintptr_t>(base) % 16 != 0) return false;

@@ -34,7 +34,7 @@ struct Sizes {
   int64_t rows_of_kv_head() const { return Hkv == 0 ? 0 : H / Hkv * Sq; }
 };
 
-constexpr int MAX_CLUSTER = 8;  // blocks; what every card with clusters has
+constexpr int MAX_CLUSTER = 8;  // blocks; the largest portable cluster
 
 // What a card offers; read once.
 struct Card {

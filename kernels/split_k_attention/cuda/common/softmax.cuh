@@ -5,9 +5,9 @@
 //   l  the sum of exp2(q.k * c - scaled(m))
 //   o  the sum of exp2(q.k * c - scaled(m)) * v
 //
-// scaled(m) is m * c, rounded once and used in every weight and in the LSE, so that its rounding error
-// cancels. 2 to the power of that error must stay near 1; from |scaled(m)| of 2^12 on a weight is therefore
-// exp2((q.k - m) * c).
+// scaled(m) is m * c, rounded once. Every weight and the LSE use the same rounded value, so that its error
+// cancels. The error grows with |scaled(m)| and must stay small as an exponent: above 2^12 a weight is
+// exp2((q.k - m) * c) instead.
 #pragma once
 
 #include <math_constants.h>
@@ -33,13 +33,14 @@ __device__ __forceinline__ float scaled(float m, float c) { return __fmul_rn(m, 
 
 // What weights are relative to.
 struct Base {
-  float before;  // subtracted from q.k before it is scaled; 0 but for a large scaled(m)
+  float before;  // subtracted from q.k before it is scaled; 0 unless scaled(m) is large
   float after;   // subtracted from q.k * c
 };
 
-// Whether the rounding error of scaled(m) is too large for an exponent. Where states on either side of LARGE merge,
-// it does not cancel: at most 2^-13 in the exponent, 8.5e-5 of the weight, a fifth of an fp16 ulp. A branch that kept
-// it exact, from 2^20 on, made merges longer: 2.4 % of a call in the mean, 5 % of those under 10 us (H100).
+// Whether the rounding error of scaled(m) is too large for an exponent. If one of two states is above LARGE and the
+// other is not, the error does not cancel in their merge. It is at most 2^-13 in the exponent: 8.5e-5 of the weight, a
+// fifth of an fp16 ulp. A branch that kept it exact, from 2^20 on, made calls 2.4 % longer in the mean, and those under
+// 10 us 5 % (H100).
 __device__ __forceinline__ bool is_large(float scaled_m) {
   constexpr float LARGE = 1 << 12;
   return fabsf(scaled_m) > LARGE;
@@ -54,7 +55,7 @@ __device__ __forceinline__ Base base_of(float m, float c) {
   return is_large(after) ? Base{base, 0.0f} : Base{0.0f, after};
 }
 
-// The factor that makes sums relative to `m` relative to `base`.
+// The factor that rescales sums from maximum `m` to `base`.
 __device__ __forceinline__ float weight_of(float m, float c, const Base& base) {
   return exp2_fast(scaled(m - base.before, c) - base.after);
 }
@@ -158,7 +159,8 @@ __device__ __forceinline__ float log_sum_exp_scaled(float m, float l, float c, d
   const int exponent = (bits - SQRT_HALF) & ~0x7fffff;
   const float fraction = __int_as_float(bits - exponent);  // in [sqrt(1/2), sqrt(2))
   constexpr double LN_2 = 0.69314718055994530942;
-  // l is relative to scaled(m), which is not quite m * c, or to m itself.
+  // l is relative to scaled(m), whose rounding error is taken out here. If scaled(m) is large, l is relative to m
+  // itself, and there is none.
   const Base base = base_of(m, c);
   const double rounding =
       base.before == 0.0f ? static_cast<double>(base.after) - static_cast<double>(m) * c : 0.0;

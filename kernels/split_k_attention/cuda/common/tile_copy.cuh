@@ -103,8 +103,8 @@ class TileCopier {
   }
 };
 
-// Zeroes NaN and infinities in a tile, by `threads` threads together. Returns whether this one found any among the
-// first `seen` keys. No query sees the keys behind them: the padding of a batch, which may well be NaN.
+// Zeroes NaN and infinities in a tile, by `threads` threads together. Returns whether this thread found any among
+// the first `seen` keys. No query sees the keys after them: they pad a batch and may well be NaN.
 template <class C>
 __device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Element [BLOCK_KV, D]
                                                 int seen, int thread, int threads) {
@@ -175,7 +175,8 @@ __device__ __noinline__ void copy_query_elements_apart(const FusedParams& fp, co
 }
 
 // Starts copies of the tile's queries by `threads` threads, chunk by chunk to address_of(row, chunk). APART: queries
-// that are not aligned are copied by a function of their own; a call would serialise wgmma.
+// that are not aligned are copied by a function that is not inlined. Not for wgmma: ptxas would serialise it around
+// the call.
 template <class C, bool APART, class Address>
 __device__ __forceinline__ void copy_queries(const FusedParams& fp, const WorkUnit& at, int thread,
                                              int threads, const Address& address_of) {

@@ -28,7 +28,7 @@ struct WorkUnit {
   int64_t valid;           // keys of this batch entry
   int64_t key_begin;       // first key of the split
   int64_t key_end;         // one past the last key that the split may have
-  uint32_t key_step;       // key blocks from one of the split to its next
+  uint32_t key_step;       // from one key block of the split to its next, in key blocks
   uint32_t rank;           // in the pair of blocks that multicast to each other
 };
 
@@ -52,8 +52,8 @@ __device__ __forceinline__ int64_t seen_keys(const FusedParams& fp, const WorkUn
   return visible_keys(fp.p.causal, fp.heads_per_kv.divide(at.row0 + row), fp.p.Sq, at.valid);
 }
 
-// First and last row of the tiles that the block's key copies serve, relative to its own first row: of
-// paired blocks those of both tiles. Block 0 of a pair has the later tile.
+// First and last row that the block's key copies serve, relative to its own first row. The copies of paired
+// blocks serve both tiles; block 0 of a pair has the later one.
 template <class C>
 __device__ __forceinline__ int first_row_of_pair(const WorkUnit& at) {
   return C::PAIRED && at.rank == 0 ? -C::BLOCK_M : 0;

@@ -196,7 +196,7 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
   }
 }
 
-// A warp group's keys of the split, accumulated into each lane's partial state. FALLBACK: logits of any size,
+// Accumulates a warp group's keys of the split into each lane's partial state. FALLBACK: logits of any size,
 // and non-finite values reach only the rows that see them. Each stage of the ring buffer in `region` holds
 // K [BLOCK_KV, D], then V.
 template <class C, bool FALLBACK>
@@ -248,8 +248,8 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
   const bool exists[2] = {row_warp * 16 + lane / 4 < at.rows,
                           row_warp * 16 + 8 + lane / 4 < at.rows};
 
-  // Keys from key_begin on that the lane's two rows see, and the fewest that any row of the warp sees. Rows
-  // past the tile's end are computed too and dropped.
+  // Number of keys, counted from key_begin, that each of the lane's two rows sees; and the smallest number in
+  // the warp. Rows past the tile's end are computed too and dropped.
   int64_t seen_by_row[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -260,7 +260,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
       min(seen_keys(fp, at, min(row_warp * 16, at.rows - 1)), at.key_end) - at.key_begin;
 
   int stage = 0;
-  // A group of one warp is done when its own keys are.
+  // A group of one warp stops after its own keys. Larger groups all run the same number of rounds (group_sync).
   const int64_t rounds_from = C::ROW_WARPS == 1 ? key0 : 0;
 #pragma unroll 1
   for (int64_t round = rounds_from; round < keys; round += stride, key0 += stride) {
@@ -330,7 +330,7 @@ __device__ __forceinline__ bool warp_needs_fallback(const FusedParams& fp, const
   return (row < at.rows && needed[0]) || (row + 8 < at.rows && needed[1]);
 }
 
-// All warp groups' keys of the split, to their partial states in shared memory.
+// Runs every warp group over its keys of the split and stores their partial states in shared memory.
 template <class C>
 __device__ __forceinline__ void attend(
     const FusedParams& fp, const WorkUnit& at,

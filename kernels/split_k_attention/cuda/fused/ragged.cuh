@@ -1,10 +1,10 @@
 // The fused kernel for batches with unlike lengths that only the device knows: every block gets the same
 // amount of work.
 //
-// The output tiles (batch entry, KV head) are laid out on a line, counted in key blocks: each takes one for
-// every key block it has, after TILE_COST for its fixed cost. The line is cut into equal ranges, one for each
-// block, which works on the pieces of tiles in its range one by one. A tile in several ranges is merged by
-// the last of their blocks to arrive, in the order of its pieces.
+// The output tiles (batch entry, KV head) lie end to end on a line whose unit is a key block. A tile takes
+// TILE_COST units for its fixed cost, then one for each of its key blocks. The line is cut into equal ranges,
+// one for each thread block, which works on the pieces of tiles in its range one by one. A tile in several
+// ranges is merged by the last of their blocks to arrive, in the order of its pieces.
 #pragma once
 
 #include "fused.cuh"

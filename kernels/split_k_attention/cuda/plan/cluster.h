@@ -13,9 +13,9 @@ inline bool fit_at_once(int64_t clusters, int64_t blocks, const Card& card) {
   return !card.has_wgmma() || clusters <= card.clusters[blocks];
 }
 
-// The largest divisor of `splits` that a cluster can have and, up to a block for each multiprocessor,
-// whose clusters all run at once: on an H200 only 15 clusters of 8 fit, and 16 of them took 1.3 times
-// as long as 64 clusters of 2.
+// The largest cluster size that divides `splits`. With at most one block per multiprocessor, all clusters
+// must also run at once: an H200 runs 15 clusters of 8 at a time, and 16 of them took 1.3 times as long as
+// 64 clusters of 2.
 inline int choose_cluster(int64_t output_tiles, int64_t splits, const Card& card) {
   const bool waves = output_tiles * splits > card.multiprocessors;
   for (int blocks = std::min<int64_t>(splits, card.max_cluster); blocks > 1; --blocks) {

@@ -1,10 +1,11 @@
-// How long a plan takes above 16 query rows of a KV head, in microseconds:
+// Time of a plan in microseconds, for calls with more than 16 query rows per KV head:
 //
 //   start + launch of the blocks + later waves + max(waves x steps x step, reading from L2) + merge
 //
 // Fitted to the first 548 shapes of session 2026-11-23-the-last-sources-on-a-card, files/tiles.jsonl: H200,
-// bf16, causal; the mean of a call in a chain of calls and of one between plain kernels. Keys were in the L2
-// cache: calls that HBM bounds take longer, by either kernel (ADR 0032).
+// bf16, causal, keys in the L2 cache. Each time is the mean of two: a call in a chain of calls, and a call
+// between plain kernels. A call that is limited by HBM takes longer than this, with fused and with wgmma
+// (ADR 0032).
 #pragma once
 
 #include <algorithm>
@@ -16,10 +17,10 @@ namespace kbtool::cuda {
 
 // All in us but step_keys.
 struct FusedCost {
-  double start;      // and end of a call
+  double start;      // start and end of a call
   double more_rows;  // added above 32 query rows
   double full;       // added if every multiprocessor has a block; in proportion if fewer have
-  double step;       // step_keys keys, which the warps of a block take at a time
+  double step;       // time for step_keys keys, the number that the warps of a block take at a time
   int64_t step_keys;
   double pair;       // merge of two splits in a cluster
   double cluster;    // merge of more than two; negative, since each block stores only its part of the rows
@@ -47,8 +48,9 @@ struct WgmmaCost {
   double wave;            // added for each wave after the first
   double step;            // 64 keys
   double merge;           // by the separate kernel, of more than four splits
-  // Of up to four: what a cluster took to merge them, and 1 us more. Timed on an H100: 0.6 to 1.7 us more in five
-  // shapes (session planner-switches, files/switches.jsonl, always_separate).
+  // Merge of two to four splits by the separate kernel: the time of a merge in a cluster, plus 1 us. On an H100 the
+  // separate kernel took 0.6 to 1.7 us more than the cluster in five shapes (session planner-switches,
+  // files/switches.jsonl, always_separate).
   double few_splits_merge;
   double two_warpgroups;
 };
@@ -74,7 +76,7 @@ inline int64_t blocks_at_once(const FusedPlan& plan, const Sizes& sizes, const C
 
 // Each query tile reads its keys and values from L2; a causal mask hides about half of them.
 inline double l2_read_us(const FusedPlan& plan, const Sizes& sizes) {
-  constexpr double BYTES_PER_US = 9e6;  // as if the mask hid none
+  constexpr double BYTES_PER_US = 9e6;  // about twice the real rate: the bytes below count hidden keys too
   constexpr double KEY_AND_VALUE = 2 * 2;
   return static_cast<double>(plan.output_tiles) * static_cast<double>(sizes.Skv * sizes.D) *
          KEY_AND_VALUE / BYTES_PER_US;

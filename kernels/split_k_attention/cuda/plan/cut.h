@@ -19,12 +19,13 @@ inline FusedPlan plan_of(bool wgmma, int row_units, int64_t rows_per_unit, const
   return plan;
 }
 
-// splits == 0: the planner chooses their number. One tile holds all rows of a KV head, up to 64, if the caller gives
-// splits, if unlike lengths are divided among blocks, if each further tile would copy the keys element by element
-// again, or if the card's block times are not known. Otherwise, above 16 rows, take the cheapest plan by cost.h that
-// runs in one wave: tiles of 16, 32 or 64 rows, and splits that one cluster merges or those of choose_splits.
+// splits == 0: the planner chooses their number. The first plan has tiles of all rows of a KV head, up to 64, and the
+// splits of choose_splits. Above 16 rows, cheaper plans by cost.h that run in one wave replace it: tiles of 16, 32 or
+// 64 rows, with splits of choose_splits or splits that one cluster merges. It stays if the caller gives the splits, if
+// the kernel is ragged, if keys are copied element by element (each further tile would copy them again), or if the
+// card's block times are not known.
 inline FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card) {
-  constexpr int64_t LEAST_KEYS = 8;  // an almost empty split costs less than its cluster saves
+  constexpr int64_t LEAST_KEYS = 8;  // of a split: a larger cluster saves more than an almost empty split costs
   const int64_t rows = sizes.rows_of_kv_head();
   const int whole = rows <= ROWS_PER_WARP ? 1 : rows <= 2 * ROWS_PER_WARP ? 2 : 4;
   const auto cut = [&](int row_warps) {

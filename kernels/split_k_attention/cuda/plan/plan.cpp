@@ -5,8 +5,8 @@
 namespace kbtool::cuda {
 namespace {
 
-// The plan that decides a row's bits depends on these sizes: those of the whole call or, if the caller gives
-// the splits, of one batch entry.
+// The sizes to plan for: those of the whole call or, if the caller gives the splits, of one batch entry. A
+// row's bits then do not depend on the batch.
 Sizes sizes_to_cut(const Sizes& sizes, int64_t given_splits) {
   Sizes cut = sizes;
   if (given_splits > 0) cut.B = std::min<int64_t>(sizes.B, 1);
@@ -33,7 +33,7 @@ void schedule_wgmma(FusedPlan* plan, const Sizes& sizes, const Card& card) {
 
 // Up to 16 query rows and D of 65 to 256: wgmma is faster if one wave of its blocks fills the card, by 1 to 2 % up
 // to D of 128 and by up to 6 % above (H100, session planner-switches, files/few-rows.jsonl). Splits must have keys
-// enough for the merge kernel. Up to D of 128 splits pay only if the memory needs more blocks than fused takes (H200).
+// enough for the merge kernel. Up to D of 128 splits pay only if needs_more_than_half (true on an H200).
 bool wgmma_decodes_faster(const Sizes& sizes, const Card& card) {
   constexpr int64_t LEAST_KEYS = 1024;
   constexpr int64_t MOST_SPLITS = 33;  // up to D of 128

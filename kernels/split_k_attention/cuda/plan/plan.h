@@ -19,10 +19,10 @@ struct FusedPlan {
   int64_t tiles_per_head;   // query tiles of a KV head
   int64_t num_splits;
   int cluster_size;         // splits that merge through shared memory; divides num_splits
-  int merge_lanes;          // of the separate merge kernel, cluster_size is 1; 0: there is none
+  int merge_lanes;          // lanes per four columns of a row in the separate merge kernel; 0: no such kernel
   bool small_ring;          // wgmma with D of 65 to 128: two blocks share a multiprocessor
   bool paired;              // wgmma: the blocks of two query tiles multicast k and v to each other
-  int ragged_blocks;        // blocks that share unlike lengths evenly; 0: splits are cut as above
+  int ragged_blocks;        // blocks among which the ragged kernel divides all keys evenly; 0: another kernel
   int64_t output_tiles;     // batch entries x KV heads x query tiles
   bool heads_inner;         // neighbouring output tiles differ in batch entry or head, not in the query tile
   bool early_launch;        // the first kernel may start before the one ahead of it has ended (PDL)
@@ -38,7 +38,7 @@ struct FusedPlan {
     return clusters_per_tile() == 1 || separate_merge() ? 0 : output_tiles * cluster_size;
   }
   // Floats: D weighted values for each row and cluster, a maximum and a sum for each row and split.
-  // Ragged: two partial states a block.
+  // Ragged: two slots per block, each with a partial state of every row.
   int64_t workspace_numel(const Sizes& sizes) const {
     if (ragged_blocks > 0) {
       return 2 * ragged_blocks * sizes.rows_of_kv_head() * (ceil_div(sizes.D, 4) * 4 + 2);
@@ -48,8 +48,8 @@ struct FusedPlan {
   }
 };
 
-// splits == 0: chosen from the sizes and the card. Where they are given, all that decides a row's bits
-// is planned for one batch entry: a row's result is then the same in any batch (ADR 0031).
+// splits == 0: the planner chooses their number. If the caller gives it, everything that affects a row's
+// bits is planned for one batch entry alone, so a row's result is the same in any batch (ADR 0031).
 FusedPlan plan_fused(const Sizes& sizes, int64_t splits, const Card& card);
 FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card);
 

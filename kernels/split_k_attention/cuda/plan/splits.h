@@ -24,7 +24,7 @@ constexpr int64_t KEYS_FOR_SEPARATE_MERGE = 4096;
 // multiprocessors.
 inline int64_t blocks_to_saturate_bandwidth(const Card& card) {
   constexpr int64_t BYTES_IN_FLIGHT = 96 << 10;  // of one block: the size of its ring buffer
-  constexpr int64_t LATENCY_NS = 1850;           // of a busy memory; fits both cards, not measured itself
+  constexpr int64_t LATENCY_NS = 1850;           // under load; chosen to fit both cards, not measured directly
   if (card.bandwidth <= 0) return card.multiprocessors * 3 / 4;
   return std::min<int64_t>(card.multiprocessors,
                            ceil_div(card.bandwidth * LATENCY_NS, BYTES_IN_FLIGHT));
@@ -109,11 +109,12 @@ inline bool needs_more_than_half(const Card& card) {
   return 2 * blocks_to_saturate_bandwidth(card) > card.multiprocessors;
 }
 
-// wgmma: one block per multiprocessor, up to 32 splits per tile. With one warpgroup half as many, if more than 16
-// splits would have fewer than 512 keys each. With more than 33 multiprocessors per tile, the number is a multiple of
-// 8 (on an H200 64 splits took 10 % less time than 66), and above 64 only if each split has 1,024 keys. On an H200
-// up to 16 rows of 65 to 128 columns take two blocks per multiprocessor if 8 to 15 tiles have 4,096 keys per split
-// (0.95 to 0.97 of cuDNN's speed without, 0.99 to 1.01 with).
+// wgmma: one block per multiprocessor, up to 32 splits per tile. Exceptions:
+//   - One warpgroup: half as many, if more than 16 splits would have fewer than 512 keys each.
+//   - More than 33 multiprocessors per tile: a multiple of 8, up to 128 (on an H200 64 splits took 10 % less time than
+//     66). If more than 64 splits would have fewer than 1,024 keys each, half as many.
+//   - H200, up to 16 rows, D of 65 to 128, 8 to 15 tiles: two blocks per multiprocessor if each split then has 4,096
+//     keys (0.99 to 1.01 of cuDNN's speed; 0.95 to 0.97 with one block).
 inline int64_t choose_wgmma_splits(int64_t output_tiles, bool two_warpgroups, const Sizes& sizes,
                                    const Card& card) {
   constexpr int64_t MOST = 32;  // splits per tile

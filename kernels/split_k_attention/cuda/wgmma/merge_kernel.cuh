@@ -1,5 +1,5 @@
-// The separate merge kernel: merges the partial states that wgmma's splits left in the workspace, right behind
-// it. It uses every multiprocessor, where a cluster has only its blocks.
+// The separate merge kernel runs right after wgmma and merges the partial states that wgmma's splits left in the
+// workspace. It uses every multiprocessor; a merge in a cluster has only the cluster's blocks.
 #pragma once
 
 #include "../common/block_merge.cuh"
@@ -37,8 +37,8 @@ __device__ __forceinline__ void store_partial_state(const FusedParams& fp, const
   });
 }
 
-// Bound by memory latency. LANES of a warp share the splits of four columns of a row, and each loads AHEAD
-// partial states at once.
+// Limited by memory latency. LANES lanes of a warp share the splits of one chunk (four columns of a row). Each
+// lane has the loads of AHEAD partial states in flight.
 template <class Element, int LANES, int AHEAD>
 __global__ void __launch_bounds__(MERGE_THREADS)
     merge_kernel(const __grid_constant__ FusedParams fp) {

@@ -22,7 +22,8 @@ Encode encoder() {
   return found;
 }
 
-// The driver encodes nothing for a thread without a current context, as one is before its first call of the runtime.
+// The driver's encoder fails on a thread without a current context. A thread has none before its first call of the
+// runtime that needs one.
 bool attach_context() {
   int device = 0;
   return cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;

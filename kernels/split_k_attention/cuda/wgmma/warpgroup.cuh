@@ -23,8 +23,8 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Arrives at a barrier of any block of the cluster. Relaxed: only reads by wgmma that this thread has waited
-// for are ordered before it. A release at cluster scope would cost a third of the speed of 64 queries (H200).
+// Arrives at a barrier of any block of the cluster. Relaxed is enough: only wgmma has read the tile, and this
+// thread has waited for it. A release at cluster scope would cost a third of the speed of 64 queries (H200).
 __device__ __forceinline__ void barrier_arrive_remote(uint32_t remote) {
   asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(remote) : "memory");
 }
@@ -50,8 +50,8 @@ __device__ __forceinline__ void fence_async_proxy() {
 
 // ---- registers ----
 
-// All warps of a warpgroup lower their registers per thread to COUNT, or raise them, which waits until enough
-// have been released.
+// All warps of a warpgroup lower (release) or raise (acquire) their registers per thread to COUNT. Raising
+// waits until other warpgroups have released enough.
 template <int COUNT>
 __device__ __forceinline__ void release_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -97,7 +97,8 @@ __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most PENDING of the youngest groups are pending; `c` belongs to an older one.
+// Waits until at most PENDING of the youngest groups are pending; `c` belongs to an older one. The empty asm
+// statements keep the compiler from reading `c` before the wait.
 template <int PENDING, int TILES>
 __device__ __forceinline__ void wgmma_wait(float (&c)[TILES][4]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");

@@ -33,7 +33,7 @@ struct WgmmaConfig {
 
   static constexpr int BLOCK_M = 64 * WARPGROUPS;
   static constexpr int BLOCK_KV = D == 256 || SMALL_RING ? 64 : 128;
-  static constexpr int TMA_BOX_KEYS = 32;  // small, so that the panels of a row are read soon after each other
+  static constexpr int TMA_BOX_KEYS = 32;  // small, so that all panels of a key are requested soon after each other
   static constexpr int STAGES = D == 64 ? 4 : D == 256 && WARPGROUPS == 2 ? 2 : 3;
 
   static constexpr int CONSUMER_WARPS = 4 * WARPGROUPS;
@@ -94,7 +94,7 @@ struct Ring {
   __device__ __forceinline__ uint32_t values_scanned(int stage) const { return barrier(5, stage); }
   __device__ __forceinline__ uint32_t queries_full() const { return barrier(6, 0); }
 
-  // For each stage, the first key of the last key block in which non-finite values were zeroed.
+  // For each stage: the first key of the block whose non-finite values were zeroed most recently, or -1.
   __device__ __forceinline__ volatile int64_t* zeroed(unsigned char* smem) const {
     return reinterpret_cast<volatile int64_t*>(smem + C::ZEROED_OFFSET);
   }
@@ -294,8 +294,8 @@ class PingPong {
   int warpgroup_;
 };
 
-// Scheduling barrier: ptxas would hoist the wgmma wait that follows above the softmax, which then overlaps
-// nothing. This store is never taken, since sums of weights are not negative; it depends on the softmax and
+// Scheduling barrier. Without it, ptxas moves the wgmma wait that comes next above the softmax, and nothing
+// overlaps. This store is never taken, since sums of weights are not negative; it depends on the softmax and
 // pins the wait.
 __device__ __forceinline__ void scheduling_barrier(const float (&sums)[2], uint32_t shared) {
   asm volatile(
@@ -443,8 +443,8 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
   if constexpr (C::PAIRED) release(ring.values_free(last.stage));  // the producer waits for this before it exits
 }
 
-// Stores output and LSE of a warp's rows if there is one split. The output passes through shared memory, over the
-// same rows of Q. Only this warpgroup reads those; the other warpgroup may still need its own rows.
+// Stores output and LSE of a warp's rows if there is one split. The output passes through shared memory and
+// overwrites the same rows of Q: only this warpgroup reads those. The other warpgroup may still need its own rows.
 template <class C>
 __device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const WorkUnit& at,
                                                     unsigned char* smem, int warp, int lane,
