@@ -37,7 +37,7 @@ PEERS = (
 )
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-# By the case's layout that of the output, and of the LSE where it is far.
+# Layout of the case → layout of the output, and of the LSE too if it is a far one.
 _OUT_LAYOUTS = {
     name: name for name in ("bshd", "bhds", "sliced", "offset", "padded", "padded_rows")
 } | {
@@ -87,7 +87,7 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
     if fill == "minus_inf_keys":
         q[..., 0], k[:, :, : Skv // 2, 0] = 1, -math.inf
     if fill in {"inf_key", "nan_and_inf_key"}:
-        # 1 times infinity and the rest finite: +inf with every query, of either sign of the rest.
+        # q.k is 1 times infinity plus finite terms: +inf with every query.
         q[..., 0], k[0, 0, -1, 0] = 1, math.inf
     if fill in {"nan_key", "nan_value", "nan_and_inf_key"}:
         (v if fill == "nan_value" else k)[0, 0, Skv // 2] = math.nan
@@ -145,7 +145,7 @@ def _stored_as(layout: str, t: Tensor) -> Tensor:
     elif layout == "padded":
         held = t.new_full((B, H, S * D + 4), math.nan)
         stored = held[..., : S * D].unflatten(-1, (S, D))
-    elif layout == "padded_rows":  # by a whole number of 16 bytes at 16 bits, whatever D
+    elif layout == "padded_rows":  # to a multiple of 16 bytes at 16 bits, whatever D
         stored = t.new_full((B, H, S, D + 15 - (D - 1) % 8), math.nan)[..., :D]
     elif layout == "far_batch":
         # On the CPU pages that nobody writes are never backed by memory; on a card each of q, k, v
@@ -178,7 +178,7 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         lse[b, h, rows][some] = scores[some].logsumexp(dim=-1)
         out[b, h, rows][some] = scores[some].softmax(dim=-1) @ _finite(values)
         if not values.isfinite().all():
-            # Told apart from the sums: in a matrix product a hidden one, times 0, would be NaN.
+            # Apart from the sums: a matrix product would multiply hidden ones by 0, giving NaN.
             seen = (scores > -math.inf).double()
             for infinity in (math.inf, -math.inf):
                 there = seen @ (values == infinity).double() > 0
@@ -188,18 +188,20 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def error_scale(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The size of what each element is a sum of, before anything cancels.
+    """The size of the terms that each element is a sum of, before anything cancels.
 
-    A logit is kept in float32: by Cauchy and Schwarz no partial sum of its products is over
-    ``|scale| |q| |k|``, and it may be off by a unit of that. An LSE, ``(B, H, Sq)``, may be off by
-    as much as it moves when every logit does; for a row that sees one key that is one logit.
+    LSE, ``(B, H, Sq)``: logits are float32. By Cauchy-Schwarz no partial sum of a logit's products
+    exceeds ``|scale| |q| |k|``, so the logit may be off by one unit of that. The LSE may be off by
+    as much as it moves when every logit does. For a row that sees one key that is the one logit.
 
-    An output, ``(B, H, Sq, D)``, sums weights times values. Each product is rounded by its own
-    size, which add up as their squares do, ``sqrt(sum w² v²)``: for a row that sees one key that is
-    its value, and for many keys alike it falls as the output does. The rest counts for as little as
-    a digit of float32 does beside one of the output's type: a sum of n terms is rounded n times;
-    terms that are alike round all one way; a weight moves as its logit may, and takes the output
-    towards its value by so much; a weight below float32's normal numbers may be lost.
+    Output, ``(B, H, Sq, D)``: a sum of weights times values. Each product is rounded relative to
+    its own size, and these errors add up as squares do, to ``sqrt(sum w² v²)``. For a row that sees
+    one key that is the value; over many keys of equal weight it shrinks as the output does.
+
+    Other errors of the output are in float32, so they count by the ratio of its eps to that of the
+    output's type. A sum of n terms is rounded n times. Similar terms all round the same way. A
+    weight moves as far as its logit may, and pulls the output towards its value. A weight below
+    float32's normal numbers may be lost.
     """
     q, k, scale = inputs["q"], inputs["k"], abs(_scale(inputs))
     float32 = torch.finfo(torch.float32)
@@ -250,9 +252,9 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
 
     The error of this against :func:`reference` is the yardstick of the error of ours.
     """
-    # In plain storage: what torch makes of strides is not the question. Copied even where a tensor
-    # calls itself contiguous: one row that starts in the middle of a storage does, and torch's
-    # kernels read it as if it were aligned.
+    # Contiguous copies: how torch handles strides is not the question. Copy even if a tensor says
+    # that it is contiguous: a single row that starts in the middle of a storage says so too, and
+    # torch's kernels read it as if it were aligned.
     q, k, v = (
         inputs[name].clone(memory_format=torch.contiguous_format) for name in ("q", "k", "v")
     )
@@ -281,8 +283,8 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         out[b] = attend(b, keys, visible)
         finite = keys.isfinite()
         if not finite.all():
-            # Torch's mask hides a key that is NaN from no query, and such a row would measure
-            # nothing. Whoever does not see the key is given a finite one.
+            # Torch's mask does not hide a non-finite key: rows that do not see it could be NaN, and
+            # their error would say nothing. They are computed again with a finite key.
             seen = visible.float() @ (~finite).any(dim=-1).float().T > 0  # (Sq, Hkv)
             hidden = ~seen.T.repeat_interleave(q.shape[1] // k.shape[1], dim=0)
             out[b][hidden] = attend(b, torch.where(finite, keys, 0), visible)[hidden]
@@ -313,9 +315,9 @@ def _visible(inputs: Mapping[str, Any], length: int) -> Tensor:
 
 
 def _sees_nan(inputs: Mapping[str, Any], values: Tensor) -> Tensor:
-    """Where the output is NaN because a value is that the query sees, ``(Sq, D)``.
+    """Where the output is NaN because the query sees a value that is NaN, ``(Sq, D)``.
 
-    Told apart from the sums: in a matrix product a NaN that is hidden, 0 times NaN, would count.
+    Found apart from the sums: in a matrix product hidden NaNs would count too, as 0 times NaN.
     """
     bad = values.isnan()
     if not bad.any():
@@ -343,12 +345,12 @@ _STRIDES = ("bhsd", "bshd", "bhds", "sliced", "offset", "padded", "padded_rows",
 
 
 def neighbours(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One off each size, and the same values in other strides. What the case is named for stays:
-    its fill, and that lengths are given."""
+    """The case with one of its numbers changed by 1, or with other strides. Its fill stays, and so
+    does whether lengths are given."""
     B, H, Hkv, Sq, Skv, D = _sizes(case)
     lengths, splits, layout = case["kv_lengths"], case["num_splits"], case["layout"]
     if layout.startswith("far") or min(B, H, Sq, Skv) == 0:
-        return  # gigabytes, or nothing to be wrong in
+        return  # gigabytes, or no element that could be wrong
     least_keys = 1 if case["fill"] in {"random", "large_logits", "v_one"} else 8
     for step in (-1, 1):
         if Sq + step > 0:
@@ -431,10 +433,10 @@ _Results = tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]
 
 
 def parts(inputs: Mapping[str, Any], variant: str | None) -> dict[str, Callable[[], _Results]]:
-    """The partial pass and the reduction, of the variants that have them apart.
+    """The partial pass and the reduction, if the variant has them as separate operators.
 
-    The states of the partial pass are merged exactly, however it cut the keys; the reduction is
-    given states that were computed in float64, of as many splits as the operator would take.
+    The states that the partial pass returns are merged in float64. The reduction gets states that
+    were computed in float64, for as many splits as the operator would take.
     """
     q, k = inputs["q"], inputs["k"]
     if q.device.type != "cpu" and variant != "two_pass":
@@ -508,8 +510,8 @@ def _states(inputs: Mapping[str, Any], count: int) -> tuple[Tensor, Tensor, Tens
 def arms(
     inputs: Mapping[str, Any], variants: Sequence[str] = (), peers: Sequence[str] = ()
 ) -> dict[str, Callable[[], Any] | str]:
-    """The library's own choice, and of ``variants`` and ``peers`` an arm each: the call to time, or
-    why it does not take these inputs here."""
+    """An arm for the library's own choice and for each of ``variants`` and ``peers``: the call to
+    time, or why it does not take these inputs here."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     options = _options(inputs)
     ours = torch.ops.kbtool.split_k_attention.default
@@ -525,7 +527,7 @@ def arms(
 
 
 def _clear_past_lengths(inputs: Mapping[str, Any]) -> None:
-    """No result holds what is there, but torch's masks multiply it by 0, and 0 · NaN is NaN."""
+    """Zero keys and values past the lengths: torch multiplies them by 0, and 0 · NaN is NaN."""
     if inputs["kv_lengths"] is None:
         return
     for b in range(inputs["q"].shape[0]):
@@ -568,12 +570,13 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
     """The number of splits that the variant takes by itself, and the same inputs with each number
     that is worth timing.
 
-    Its own is not asked for by number: with one that is given, the tile is another. A batch's
-    entries lie in the heads of one: a given number cuts each entry by itself, the variant's own
-    cuts all of them.
+    Its own number is timed as ``None``: a given number may change the tile too. All batch entries
+    are passed as heads of one entry. Otherwise a given number would be planned for one entry alone,
+    and the variant's own for the whole batch.
 
     Raises:
-        ValueError: the keys have lengths: without a number entries may be cut by what all have.
+        ValueError: ``kv_lengths`` are given: without a number, the kernel may divide the keys of
+            all entries together.
     """
     q, k = inputs["q"], inputs["k"]
     if inputs["kv_lengths"] is not None:

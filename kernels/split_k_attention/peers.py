@@ -145,7 +145,7 @@ def flashinfer_fa2(inputs: Inputs) -> Call | str:
 
 
 def flashinfer_batch(inputs: Inputs) -> Call | str:
-    """FlashInfer's planned decoding over a paged cache; planned, and the pages filled, before."""
+    """FlashInfer's batch decoding over a paged cache; plan and pages are made before the call."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     package = _flashinfer_for(inputs)
     if isinstance(package, str):
@@ -172,8 +172,8 @@ def flashinfer_batch(inputs: Inputs) -> Call | str:
 
 
 def flashinfer_xqa(inputs: Inputs) -> Call | str:
-    """The XQA kernels that FlashInfer took from TensorRT-LLM, its own choice on Hopper behind
-    ``trtllm_batch_decode_with_kv_cache``; over a paged cache, the pages filled before."""
+    """FlashInfer's XQA kernels, from TensorRT-LLM, which ``trtllm_batch_decode_with_kv_cache``
+    chooses on Hopper. They read a paged cache; the pages are filled before the call."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     package = _flashinfer_for(inputs)
     if isinstance(package, str):
@@ -203,7 +203,7 @@ def flashinfer_xqa(inputs: Inputs) -> Call | str:
 
 
 def _not_decoded(q: Tensor, lengths: list[int]) -> str | None:
-    """Why decoding over pages does not take a call."""
+    """Why decoding over a paged cache cannot run these inputs, or ``None``."""
     if q.shape[2] != 1:
         return "decodes one query an entry"
     return "an entry without keys has no page" if min(lengths) == 0 else None
@@ -240,7 +240,7 @@ def _flashinfer_for(inputs: Inputs) -> Any:
 
 @functools.cache
 def _flashinfer_workspace(device: torch.device, kernels: str) -> Tensor:
-    """A workspace for these kernels alone: XQA's keep semaphores in theirs, 0 between calls."""
+    """A workspace for each kind of kernel: XQA keeps semaphores in its own, 0 between calls."""
     return torch.zeros(_FLASHINFER_WORKSPACE_BYTES, dtype=torch.uint8, device=device)
 
 
