@@ -14,7 +14,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from kbtool.markdown.escape import attribute, inline
@@ -142,7 +142,7 @@ def _parts(path: str, text: str) -> list[_Part]:
         if heavy > room and (finer := _finer(piece, heavy, room)):
             queue.extendleft(reversed(finer))
             continue
-        if heavy > room and parts[-1] and heavy + sum(weight(p.text) for p in queue) > _TAIL:
+        if heavy > room and parts[-1] and _outweigh(queue, _TAIL - heavy):
             parts.append([])
             room = BUDGET
         room -= heavy
@@ -159,6 +159,11 @@ def _parts(path: str, text: str) -> list[_Part]:
             for part in others
         ),
     ]
+
+
+def _outweigh(pieces: Iterable[_Piece], limit: int) -> bool:
+    """Whether the pieces weigh more than ``limit``; most of a long page is not looked at."""
+    return any(total > limit for total in accumulate((weight(p.text) for p in pieces), initial=0))
 
 
 def _title(text: str) -> re.Match[str]:
