@@ -289,7 +289,7 @@ def tried(mutant: Mutant, root: Path, draw: random.Random) -> Outcome | None:
     path = root / mutant.place.file
     sound = path.read_bytes()
     faults: list[str] = []
-    began = time.process_time()
+    began, largest = time.process_time(), _most_memory()
     path.write_bytes(raw)
     try:
         accepted = _run(root, ("check",), faults) == 0
@@ -303,9 +303,14 @@ def tried(mutant: Mutant, root: Path, draw: random.Random) -> Outcome | None:
     # All of them together.
     if spent > SLOW * 6:
         faults.append(f"takes {spent:.0f} CPU seconds")
-    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > LARGE:
+    if _most_memory() - largest > LARGE:
         faults.append("takes over 1 GB of memory")
     return Outcome(mutant, faults, accepted)
+
+
+def _most_memory() -> int:
+    """The most bytes that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _pages(root: Path) -> int:

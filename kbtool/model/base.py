@@ -104,7 +104,7 @@ MOST_DIGITS = 100
 def _bounded(number: Decimal) -> Decimal:
     _, digits, exponent = number.as_tuple()
     if len(digits) > MOST_DIGITS or abs(int(exponent)) > MOST_DIGITS:
-        raise ValueError(f"{str(number)[:40]}: a figure has at most {MOST_DIGITS} digits")
+        raise ValueError(f"{str(number)[:40]}: it has more than {MOST_DIGITS} digits")
     return number
 
 

@@ -89,7 +89,7 @@ def test_a_preemption_costs_a_restart_and_more(base, kbtool):
         (["--idle", "12 h", "--rate", "l4", "--restart-cost", "1 USD"],
          "neither a rate of sessions/ledger.yaml"),
         (["--idle", "1e999999 h", "--rate", "l4", "--restart-cost", "1 USD"],
-         "it has more than 20 digits"),
+         "it has more than 100 digits"),
         (["--idle", "12 h", "--rate", "1 USD/h"], "say what a restart costs"),
         (["--idle", "12 h", "--rate", "1 USD/h", "--restart", "5 min"], "who wait for the restart"),
         (["--idle", "12", "--rate", "1 USD/h"], "--idle: .*takes a time"),

@@ -71,7 +71,7 @@ def test_a_day_without_a_month_after_it_is_refused():
 HUGE = ["1e999999", "1e300", "1e400", "0.1e-999999", "0e999999", "1" * 30, "1000000000"]
 
 
-TOO_LARGE = r"takes .*; it (is|has) .*more|at most 100 digits"
+TOO_LARGE = r"takes .*; it (is|has) .*more|has more than 100 digits"
 
 
 @pytest.mark.parametrize("figure", HUGE)
