@@ -209,10 +209,11 @@ class _Execution:
                 status = self._step(index, step)
                 if status != "passed":
                     break
-        except BaseException:
-            # A bug, or a second Ctrl-C: record the results so far, then let the exception pass.
+        except BaseException as error:
+            # A bug, or Ctrl-C between two steps: record the results so far, then let it pass.
             with signals_ignored():
-                self._finish("crashed")
+                interrupted = isinstance(error, KeyboardInterrupt)
+                self._finish("interrupted" if interrupted else "crashed")
             raise
         with signals_ignored():
             return self._finish(status)

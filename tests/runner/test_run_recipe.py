@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 from commands import assert_passed_or_noisy
 
+from kbtool.cli import main
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.kinds.build import BuildResult
 from kbtool.model.kinds.command import CommandResult
 from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.machine_path import machine_paths
 from kbtool.model.run import Run
+from kbtool.runner.progress import Plain
 
 
 def runs_of(root: Path) -> list[Run]:
@@ -600,3 +602,14 @@ def test_resume_without_an_id_is_refused(second_kernel_base, kbtool):
     assert (done.code, done.err) == (
         2, "kbtool: --resume needs the id of a run, or the start of it\n"
     )  # fmt: skip
+
+
+def test_ctrl_c_between_two_steps_is_no_crash(second_kernel_base, monkeypatch):
+    def interrupt(self, record, matches, output):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Plain, "step_ended", interrupt)
+    argv = ["--root", str(second_kernel_base), *shell("print()"), "--progress", "plain"]
+    assert main.run(argv) == 4
+    (run,) = runs_of(second_kernel_base)
+    assert run.status == "interrupted"
