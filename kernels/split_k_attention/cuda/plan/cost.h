@@ -4,8 +4,8 @@
 //
 // Fitted to the first 548 shapes of session 2026-11-23-the-last-sources-on-a-card, files/tiles.jsonl: H200,
 // bf16, causal, keys in the L2 cache. Each time is the mean of two: a call in a chain of calls, and a call
-// between plain kernels. A call that is limited by HBM takes longer than this, with fused and with wgmma
-// (ADR 0032).
+// between kernels that are launched without programmatic dependent launch. A call that is limited by HBM
+// takes longer than this, with fused and with wgmma (ADR 0032).
 #pragma once
 
 #include <algorithm>

@@ -294,7 +294,7 @@ class PingPong {
   int warpgroup_;
 };
 
-// Scheduling barrier. Without it, ptxas moves the wgmma wait that comes next above the softmax, and nothing
+// Scheduling barrier. Without it, ptxas moves the next wgmma wait ahead of the softmax, and nothing
 // overlaps. This store is never taken, since sums of weights are not negative; it depends on the softmax and
 // pins the wait.
 __device__ __forceinline__ void scheduling_barrier(const float (&sums)[2], uint32_t shared) {
