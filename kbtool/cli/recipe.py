@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,6 +171,7 @@ def run_recipe(
     from kbtool.runner.progress import reporter
     from kbtool.runner.resume import last_attempt
     from kbtool.runner.resume import resume as resume_run
+    from kbtool.store.edit import end_run_session
 
     base = knowledge_base(ctx)
     values = _values(settings)
@@ -200,11 +202,12 @@ def run_recipe(
     if resumption is None:
         _recover(base)
     session = wanted or _made_for(job)
+    began = datetime.now().astimezone()
     try:
         run, path = execute(job, session, reporter(progress, verbose=verbose), resumption)
     finally:
-        if wanted is None:
-            _end(base, session)
+        record = base.root / "sessions" / session / "session.yaml"
+        end_run_session(record, began, datetime.now().astimezone())
     headlines = headlines_of(base, run)
     if as_json:
         shown = {"path": base.shown(path), "headlines": [as_json_of(*one) for one in headlines]}
@@ -331,12 +334,6 @@ def _made_for(job: Job) -> str:
         repository=repository_state(job.base.root),
     )
     return entry.record.id
-
-
-def _end(base: KnowledgeBase, session: str) -> None:
-    from kbtool.store.edit import end_run_session
-
-    end_run_session(base.root / "sessions" / session / "session.yaml")
 
 
 def _recover(base: KnowledgeBase) -> tuple[list[Path], list[Path]]:

@@ -115,13 +115,10 @@ def recover(
 
 
 def _end_session(base: KnowledgeBase, run: Run) -> None:
-    """A session that was made for the run ends with it."""
     entry = base.sessions.get(run.session)
-    if entry is None or entry.record.status != "complete":
-        return
-    # Its end is its start until then; older versions left it out.
-    if entry.record.ended in {None, entry.record.started}:
-        end_run_session(base.root / entry.path, run.ended.astimezone())
+    if entry is not None:
+        path = base.root / entry.path
+        end_run_session(path, run.started.astimezone(), run.ended.astimezone())
 
 
 def _run_from(path: Path) -> Run | None:

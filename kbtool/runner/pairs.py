@@ -105,7 +105,8 @@ def _keep(root: Path, record: Path, measured: Measured, title: str) -> None:
     measured.session = intake.session
     if measured.made and intake.imported:
         path = root / "sessions" / str(intake.session) / "session.yaml"
-        end_run_session(path, intake.imported[0].run.ended)
+        run = intake.imported[0].run
+        end_run_session(path, run.started.astimezone(), run.ended.astimezone())
 
 
 _NOISY, _INTERRUPTED = 75, 4

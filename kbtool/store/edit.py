@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -90,11 +90,33 @@ def close_session(
     return _read(path)
 
 
-def end_run_session(path: Path, now: datetime | None = None) -> Session:
-    """Set the end of a session that was created for one run."""
-    with _edited(path, "end", ("complete",)) as (edit, _):
-        _set_known(edit, "ended", _moment(now))
+def end_run_session(path: Path, began: datetime, ended: datetime) -> Session:
+    """Let a session that is over, as one made for a run is, last until the end of a run in it.
+
+    Args:
+        path: path of its record.
+        began: when the run began. Since the former end more than a minute may have gone by, if the
+            run was resumed; that time is a pause.
+        ended: when the run ended.
+    """
+    with _edited(path, "end", None) as (edit, session):
+        before = session.ended
+        if session.status not in {"complete", "terminated"}:
+            return session
+        if before is not None and before.zoned and before.at >= ended.replace(microsecond=0):
+            return session
+        is_paused = before is not None and before.zoned and began - before.at > _PAUSE
+        if is_paused and session.started is not None and session.duration is None:
+            if not session.stretches:
+                first = {"started": session.started.text, "ended": str(before)}
+                edit.append("stretches", first, _ORDER)
+            edit.append("stretches", {"started": _moment(began), "ended": _moment(ended)}, _ORDER)
+        _set_known(edit, "ended", _moment(ended))
     return _read(path)
+
+
+_PAUSE = timedelta(minutes=1)
+"""The longest time between two runs that is no pause."""
 
 
 def add_cost(path: Path, line: Fields) -> Session:

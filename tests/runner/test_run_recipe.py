@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from kbtool.model.kinds.build import BuildResult
 from kbtool.model.kinds.command import CommandResult
 from kbtool.model.kinds.validate import ValidationResult
 from kbtool.model.machine_path import machine_paths
-from kbtool.model.run import Run
+from kbtool.model.run import Run, digest_of_record
 from kbtool.runner.progress import Plain
 
 
@@ -613,3 +614,23 @@ def test_ctrl_c_between_two_steps_is_no_crash(second_kernel_base, monkeypatch):
     assert main.run(argv) == 4
     (run,) = runs_of(second_kernel_base)
     assert run.status == "interrupted"
+
+
+def test_a_run_that_is_resumed_later_stays_within_its_session(second_kernel_base, kbtool):
+    assert kbtool(*shell("raise SystemExit(7)"), root=second_kernel_base).code == 1
+    (run,) = runs_of(second_kernel_base)
+    earlier = run.started - timedelta(hours=1)
+    (path,) = second_kernel_base.glob("sessions/*/session.yaml")
+    moment = re.compile(r'(started|ended): "?[^"\n]*"?')
+    path.write_text(moment.sub(rf'\1: "{earlier:%Y-%m-%dT%H:%M:%SZ}"', path.read_text()))
+    (file,) = second_kernel_base.glob("sessions/*/runs/*.json")
+    data = json.loads(file.read_text())
+    times = {key: earlier.isoformat() for key in ("started", "ended")}
+    steps = [{**step, "started": earlier.isoformat()} for step in data["steps"]]
+    data = {**data, **times, "steps": steps}
+    del data["digest"]
+    file.write_text(json.dumps({**data, "digest": digest_of_record(data)}))
+    assert kbtool("check", root=second_kernel_base).code == 0
+    assert kbtool("run-recipe", "--resume", run.id, root=second_kernel_base).code == 1
+    done = kbtool("check", root=second_kernel_base)
+    assert done.code == 0, done.out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import subprocess
 import sys
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from kbtool.store.edit import (
     add_fix,
     add_note,
     close_session,
+    end_run_session,
     pause_session,
     resume_session,
     start_session,
@@ -337,3 +338,37 @@ def test_of_two_commands_at_once_neither_loses_its_change(tmp_path):
 def test_no_session_of_the_repository_is_running() -> None:
     # A newcomer's first run would go into it, or be refused where there are several.
     assert [path for path in RECORDS if "\nstatus: running\n" in path.read_text()] == []
+
+
+def at(minute: int) -> datetime:
+    return datetime(2025, 1, 1, 9, tzinfo=UTC) + timedelta(minutes=minute)
+
+
+OVER = 'started: "2025-01-01T09:00:00Z"\nended: "2025-01-01T09:10:00Z"\n'
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "expected", "stretches"),
+    [
+        (1, 10, 10, 0),  # within it
+        (10, 12, 12, 0),  # the next run follows at once
+        (60, 65, 65, 2),  # the run was resumed an hour later
+    ],
+)
+def test_a_session_that_is_over_lasts_until_the_end_of_a_run(
+    base, began, ended, expected, stretches
+):
+    path = base.session(more=OVER)
+    session = end_run_session(path, at(began), at(ended))
+    assert session.ended is not None and session.ended.at == at(expected)
+    assert len(session.stretches) == stretches
+    assert session.minutes == (15 if stretches else expected)
+    assert base.findings() == []
+
+
+def test_a_session_that_goes_on_is_left_as_it_is(base):
+    path = base.session(more='started: "2025-01-01T09:00:00Z"\n')
+    path.write_text(path.read_text().replace("status: complete", "status: running"))
+    before = path.read_bytes()
+    end_run_session(path, at(60), at(65))
+    assert path.read_bytes() == before
