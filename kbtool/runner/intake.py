@@ -269,6 +269,13 @@ def _findings(base: KnowledgeBase, staged: Sequence[_Staged]) -> Iterator[Findin
         if (base.root / path).exists():
             message = f"{path} exists here but is not a valid record; `kbtool check` says why"
             yield Finding(file, 1, "run", message)
+    # `check` says nothing of a run whose recipe is gone. One that comes from elsewhere may name a
+    # recipe that was never here.
+    known = {recipe.name for entry in base.patterns.values() for recipe in entry.record.recipes}
+    for one in staged:
+        if one.run.recipe not in known:
+            message = f"names recipe {one.run.recipe!r}, which no pattern has"
+            yield Finding(one.file, 1, "link", message)
     before = set(check_tree(base.root).findings)
     for finding in check_tree(base.root, runs={one.path: one.raw for one in staged}).findings:
         # That a fix was called confirmed too early is no fault of the run that shows it.

@@ -178,6 +178,7 @@ REFUSED: list[tuple[str, dict[str, Any], Callable[[str], str] | None, str]] = [
     ("a key twice", {}, lambda t: t.replace("{", '{"id": "20250101T090000Z-look", ', 1), "twice"),
     ("newer", {}, newer, "weather: Extra inputs are not permitted: it was written by kbtool 99.1.0,"
      " which is newer than this one"),
+    ("an unknown recipe", {"recipe": "sing"}, None, "names recipe 'sing', which no pattern has"),
     ("an unknown pattern", {"pattern": "P77"}, None, "names pattern P77, which does not exist"),
     ("an unknown kernel", {"kernel": "none"}, None, "names kernel none, which does not exist"),
     ("a gap", {"attempt": 3}, None, "is attempt 3, but attempt 2 is missing"),
@@ -205,7 +206,7 @@ def test_one_refused_run_stops_the_whole_import(here, there, kbtool, changes, ed
 
 @pytest.mark.parametrize("arguments", [["--dry-run"], ["--session", "B"], ["--new", "New"]])
 def test_an_unsound_run_is_refused_for_every_destination(here, there, kbtool, arguments):
-    bad = put(there, a_run(pattern="P77"))
+    bad = put(there, a_run(recipe="sing"))
     put(there, a_run(id=SECOND))
     before = files_of(here)
     done = kbtool("session", "import", str(there.root), *arguments, "--json", root=here.root)
