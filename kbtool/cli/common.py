@@ -36,8 +36,11 @@ def print_json(value: Any) -> None:
     """
     import json
 
+    from kbtool.model.control import visible
+
     indent = 2 if sys.stdout.isatty() else None
-    text = json.dumps(value, indent=indent, ensure_ascii=False, default=_jsonable)
+    # An escape of JSON stands for the same text as the control character that it shows.
+    text = visible(json.dumps(value, indent=indent, ensure_ascii=False, default=_jsonable))
     # A file name that is not UTF-8 has lone surrogates; escaped, they are valid JSON.
     click.echo(text.encode("utf-8", "backslashreplace"))
 

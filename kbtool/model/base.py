@@ -101,9 +101,13 @@ MOST_DIGITS = 100
 """Digits of a figure, and places before and after its point; what follows from more has no end."""
 
 
-def _bounded(number: Decimal) -> Decimal:
+def _has_more_digits(number: Decimal, most: int) -> bool:
     _, digits, exponent = number.as_tuple()
-    if len(digits) > MOST_DIGITS or abs(int(exponent)) > MOST_DIGITS:
+    return len(digits) > most or abs(int(exponent)) > most
+
+
+def _bounded(number: Decimal) -> Decimal:
+    if _has_more_digits(number, MOST_DIGITS):
         raise ValueError(f"{str(number)[:40]}: it has more than {MOST_DIGITS} digits")
     return number
 
@@ -220,8 +224,7 @@ class Dimension:
         if value.low < 0:
             raise ValueError(f"{value.text!r} {self._takes}; it is negative")
         for end in (value.low, value.low if value.high is None else value.high):
-            _, digits, exponent = end.as_tuple()
-            if len(digits) > _DIGITS or abs(int(exponent)) > _DIGITS:
+            if _has_more_digits(end, _DIGITS):
                 raise ValueError(
                     f"{value.text[:40]!r} {self._takes}; it has more than {_DIGITS} digits"
                 )

@@ -206,7 +206,7 @@ def cheats_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
     kernel's folder."""
     for facts in tree.facts:
         folder = os.path.join(tree.root, os.path.dirname(facts.path))  # noqa: PTH118, PTH120
-        for cheat in cheats.of(facts) if facts.kind == "cheats" else ():
+        for cheat in cheats.of(facts):
             if not _stays(os.path.realpath(folder), cheat.file):
                 message = _LEAVES.format(cheat.file, "kernel's folder")
                 yield tree.at(facts, [*cheat.location, "file"], "path", message)
