@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, print_json
-from kbtool.model.control import unguarded
 from kbtool.model.words import many
+from kbtool.runner.terminal import unguarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -157,7 +157,7 @@ def _open_streams() -> None:
 
 def run(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit status. Errors go to stderr."""
-    from kbtool.model.control import Guarded
+    from kbtool.runner.terminal import Guarded
 
     with (
         contextlib.redirect_stdout(Guarded(sys.stdout)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TextIO
 
 CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters but for tab, line ends and form feed (which sources have), and those that
@@ -23,26 +22,3 @@ def visible(text: str) -> str:
 
 
 _STEERS = re.compile(f"\r|{CONTROL.pattern}")
-
-
-class Guarded:
-    """A text stream that shows control characters instead of sending them.
-
-    Attributes:
-        unguarded: the stream itself, for what steers the terminal on purpose.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self.unguarded = stream
-
-    def write(self, text: str) -> int:
-        """Write text; what would steer the terminal is escaped."""
-        return self.unguarded.write(visible(text))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.unguarded, name)
-
-
-def unguarded(stream: TextIO) -> TextIO:
-    """The stream behind a guarded one; any other as it is."""
-    return stream.unguarded if isinstance(stream, Guarded) else stream

@@ -8,10 +8,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, Literal, TextIO
 
-from kbtool.model.control import unguarded, visible
+from kbtool.model.control import visible
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.words import many
 from kbtool.runner.history import Match
+from kbtool.runner.terminal import unguarded
 
 Mode = Literal["auto", "tty", "plain", "quiet", "rawjson"]
 QUIET_SECONDS = 30.0

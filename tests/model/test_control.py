@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
+from kbtool.cli.common import print_json
 from kbtool.cli.main import run as kbtool
-from kbtool.model.control import Guarded, unguarded, visible
+from kbtool.model.control import visible
+from kbtool.runner.terminal import Guarded, unguarded
 
 
 @pytest.mark.parametrize(
@@ -30,6 +33,13 @@ def test_a_guarded_stream_escapes_what_is_written():
     assert stream.getvalue() == "\\u001b[2J\n"
     assert unguarded(Guarded(stream)) is stream
     assert unguarded(stream) is stream
+
+
+def test_json_shows_them_as_escapes_of_the_same_text(capsys):
+    print_json({"a": "\u202e\x85\x1b\u00d7"})
+    printed = capsys.readouterr().out
+    assert "\\u202e" in printed and "\u00d7" in printed
+    assert json.loads(printed) == {"a": "\u202e\x85\x1b\u00d7"}
 
 
 def test_a_command_prints_no_control_character_of_an_argument(capsys, tmp_path):

@@ -1,0 +1,30 @@
+"""Streams that show control characters instead of sending them to the terminal."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+from kbtool.model.control import visible
+
+
+class Guarded:
+    """A text stream that shows control characters instead of sending them.
+
+    Attributes:
+        unguarded: the stream itself, for what steers the terminal on purpose.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.unguarded = stream
+
+    def write(self, text: str) -> int:
+        """Write text; what would steer the terminal is escaped."""
+        return self.unguarded.write(visible(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unguarded, name)
+
+
+def unguarded(stream: TextIO) -> TextIO:
+    """The stream behind a guarded one; any other as it is."""
+    return stream.unguarded if isinstance(stream, Guarded) else stream
