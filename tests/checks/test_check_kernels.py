@@ -1,0 +1,146 @@
+"""Rules between records on kernels: what recipes and manifests name is there."""
+
+from __future__ import annotations
+
+import pytest
+from knowledge import KERNEL, RECIPE, line_of
+
+
+def test_a_recipe_names_a_kernel_its_targets_and_case_sets(base):
+    path = base.pattern(more=RECIPE)
+    assert base.rules() == [("recipe", line_of(path, "kernel:"))]
+    base.kernel()
+    assert base.findings() == []
+    path.write_text(
+        path.read_text()
+        .replace("case_sets: small", "case_sets: 'small, huge'")
+        .replace("kind: build,", "kind: build, target: cuda,")
+    )
+    assert base.rules() == [
+        ("recipe", line_of(path, "cuda")),
+        ("recipe", line_of(path, "huge")),
+    ]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "kind: tune, variants: all, case_sets: huge",
+        "kind: mutants, case_sets: small, profile: 'small, huge'",
+        "kind: profile, case_set: huge",
+    ],
+)
+def test_whatever_step_names_a_case_set_is_held_to_the_manifest(base, step):
+    base.kernel()
+    more = f"      - {{id: more, title: M, expected: 1 s, timeout: 1 s, {step}}}\n"
+    path = base.pattern(more=RECIPE + more)
+    assert base.rules() == [("recipe", line_of(path, "huge"))]
+
+
+def test_the_choices_of_a_parameter_are_held_to_the_manifest_too(base):
+    base.kernel()
+    choice = (
+        "    parameters:\n      cases: {type: choice, default: small, choices: [small, none],"
+        " help: H}\n"
+    )
+    more = RECIPE.replace("    steps:", choice + "    steps:").replace(
+        "case_sets: small", "case_sets: '${cases}'"
+    )
+    path = base.pattern(more=more)
+    assert base.rules() == [("recipe", line_of(path, "case_sets"))]
+
+
+@pytest.mark.parametrize(
+    "path", ["..", "../..", "/etc", "out/../../x", "link/inside", "~/x", "a\\b"]
+)
+def test_a_command_step_that_leaves_the_tree_is_a_finding(base, path, tmp_path):
+    (base.root / "link").symlink_to(tmp_path)
+    step = "      - {{id: x, kind: command, title: X, expected: 1 s, timeout: 9 s, run: [a], {}}}\n"
+    head = "recipes:\n  - name: x\n    title: X\n    steps:\n"
+    for key, value in (("cwd", f"'{path}'"), ("produces", f"['{path}']")):
+        record = base.pattern(more=head + step.format(f"{key}: {value}"))
+        assert base.rules() == [("path", line_of(record, "kind: command"))], key
+    base.pattern(more=head + step.format("cwd: sub/dir, produces: [out/x.json]"))
+    assert base.findings() == []
+
+
+@pytest.mark.parametrize(
+    ("source", "rule"),
+    [
+        ("none.cpp", "manifest"),
+        ("../../patterns/P01.yaml", "path"),
+        ("/etc/passwd", "path"),
+        ("link.cpp", "path"),
+        ("folder", "manifest"),
+    ],
+)
+def test_a_manifest_names_files_in_its_own_folder(base, source, rule):
+    base.pattern()
+    path = base.kernel(KERNEL.replace("add.cpp", source))
+    (path.parent / "folder").mkdir()
+    (path.parent / "link.cpp").symlink_to(base.root / "patterns/P01.yaml")
+    assert base.rules() == [(rule, line_of(path, "cpu:"))]
+
+
+def test_a_source_of_one_architecture_is_held_to_the_same_rules(base):
+    cuda = "  cuda: {sources: [add.cpp], architectures: [sm_80, sm_90a],\n    %s}\ncase_fields:"
+    listed = cuda % "architecture_sources: {sm_90a: [%s]}"
+    path = base.kernel(KERNEL.replace("case_fields:", listed % "none.cu"))
+    assert base.rules() == [("manifest", line_of(path, "architecture_sources"))]
+    base.kernel(KERNEL.replace("case_fields:", listed % "add.cpp"))
+    assert "among sources too" in base.findings()[0].message
+    base.kernel(KERNEL.replace("case_fields:", cuda % "architecture_sources: {sm_70: [none.cu]}"))
+    assert "none of architectures; there is sm_80, sm_90a" in base.findings()[0].message
+
+
+def test_a_specialisation_leaves_out_sources_that_there_are(base):
+    part = (
+        "  cpu: {sources: [add.cpp], specialisations: {one: {without: [%s], only: {%s: ['1']}}}}\n"
+    )
+    cpu = "  cpu: {sources: [add.cpp]}\n"
+
+    def message(without: str, field: str) -> str:
+        base.kernel(KERNEL.replace(cpu, part % (without, field)))
+        return base.findings()[0].message
+
+    assert "specialisations.one: no source is named like 'b*.cpp'" in message("b*.cpp", "n")
+    assert "specialisations.one: no source is left" in message("a*.cpp", "n")
+    two = part.replace("[add.cpp]", "[add.cpp, b.cpp]")
+    base.write("kernels/add/b.cpp", "")
+    base.kernel(KERNEL.replace(cpu, two % ("b.cpp", "m")))
+    assert "specialisations.one.only: 'm' is no case field" in base.findings()[0].message
+
+
+def test_a_manifest_lists_what_its_files_include_target_by_target(base):
+    one = "  cpu: {sources: [add.cpp]}\n"
+    two = one + "  other:\n    sources: [add.cpp]\n    headers: [./sub/a.h, b.h]\n"
+    path = base.kernel(KERNEL.replace(one, two))
+    source = '#include <vector>\n#include MACRO\n#include "sub/a.h"\n'
+    base.write("kernels/add/add.cpp", source)
+    base.write("kernels/add/sub/a.h", '#include "../b.h"\n')
+    base.write("kernels/add/b.h", "")
+    assert base.rules() == [("manifest", line_of(path, "cpu:"))]
+    assert base.findings()[0].message == (
+        "add.cpp includes sub/a.h, which target cpu does not list; add it to the target's headers"
+    )
+    base.kernel(KERNEL.replace(one, two.replace(", b.h", "")))
+    base.write("kernels/add/add.cpp", source)
+    assert [(f.line, f.message.partition(",")[0]) for f in base.findings()] == [
+        (line_of(path, "cpu:"), "add.cpp includes sub/a.h"),
+        (line_of(path, "headers"), "sub/a.h includes b.h"),
+    ]
+
+
+def test_a_new_include_is_found_although_no_record_changed(base):
+    base.kernel()
+    base.write("kernels/add/add.h", "")
+    assert base.findings(cached=True) == []
+    base.write("kernels/add/add.cpp", '#include "add.h"\n')
+    assert [f.rule for f in base.findings(cached=True)] == ["manifest"]
+
+
+def test_a_file_that_vanishes_is_found_although_no_record_changed(base):
+    base.kernel()
+    assert base.findings(cached=True) == []
+    (base.root / "kernels/add/add.cpp").unlink()
+    assert [f.rule for f in base.findings(cached=True)] == ["manifest"]
