@@ -17,13 +17,13 @@ from pathlib import Path
 GRACE_SECONDS = 3.0
 """Time from SIGTERM to SIGKILL."""
 TAIL_LINES = 200
-MOST_LETTERS = 4000
+MAX_CHARACTERS = 4000
 """Of a line of output, and of a text in an event: records keep no more."""
 
 
 def shortened(text: str) -> str:
     """``text``, cut where it is too long for a record."""
-    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
 
 
 @dataclass(frozen=True)

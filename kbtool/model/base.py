@@ -97,7 +97,7 @@ class _Stated:
         return cls(value)
 
 
-MOST_DIGITS = 100
+MAX_DIGITS = 100
 """Digits of a figure, and places before and after its point; what follows from more has no end."""
 
 
@@ -107,8 +107,8 @@ def _has_more_digits(number: Decimal, most: int) -> bool:
 
 
 def _bounded(number: Decimal) -> Decimal:
-    if _has_more_digits(number, MOST_DIGITS):
-        raise ValueError(f"{str(number)[:40]}: it has more than {MOST_DIGITS} digits")
+    if _has_more_digits(number, MAX_DIGITS):
+        raise ValueError(f"{str(number)[:40]}: it has more than {MAX_DIGITS} digits")
     return number
 
 

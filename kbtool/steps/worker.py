@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import kbtool
 from kbtool.gpu.build_plan import BuildPlan
 from kbtool.gpu.probe import card_uuid
-from kbtool.gpu.process import MOST_LETTERS, Completed, run_process, shortened
+from kbtool.gpu.process import MAX_CHARACTERS, Completed, run_process, shortened
 from kbtool.gpu.worker import EVENT
 from kbtool.model.identity import Identity
 from kbtool.model.kernel import Kernel
@@ -168,7 +168,7 @@ def _shortened(fields: dict[str, Any]) -> dict[str, Any]:
     long = {
         name: shortened(value)
         for name, value in fields.items()
-        if isinstance(value, str) and len(value) > MOST_LETTERS
+        if isinstance(value, str) and len(value) > MAX_CHARACTERS
     }
     return {**fields, **long} if long else fields
 
