@@ -1,4 +1,5 @@
 """The correctness rule: an output's error may be at most twice torch's own error, plus 2 ulps.
+Of torch's error only so much counts that a wrong baseline cannot let a wrong output pass.
 
 A fixed tolerance is not enough: one that fits large values lets a wrong kernel pass on small ones.
 Errors are counted in ulps of each element. The baseline is torch's implementation on the same
@@ -21,8 +22,16 @@ RULE = (
     "NaN and infinities where the float64 reference has them, and |out - ref| <= 2 max|torch - ref|"
     " + 2, both in ulps, in the output's type, of the terms that the element is a sum of, or of the"
     " largest element where the harness does not tell them;"
+    " of torch's error at most 8 ulps count, or 1 % of the largest element;"
     " a second call gives the same bits; inputs are unchanged"
 )
+
+MOST_TORCH_ULPS = 8
+"""How much of torch's error counts where the harness tells the error scale. In 50,681 recorded
+comparisons no correct kernel had an error over 5 ulps, and torch had one of 198 and 255."""
+
+MOST_TORCH_SHARE = 0.01
+"""The same as a share of the largest element, where the harness does not tell the error scale."""
 
 
 def rounding_unit(
@@ -92,7 +101,10 @@ def compare(
     index = tuple(map(int, np.unravel_index(int(units.argmax()), units.shape)))
     comparable = finite & torch.isfinite(yardstick)
     torch_units = float(torch.where(comparable, (yardstick - reference).abs() / unit, 0).max())
-    allowed = 2 * torch_units + 2
+    most = float(MOST_TORCH_ULPS)
+    if error_scale is None:
+        most = max(most, MOST_TORCH_SHARE / torch.finfo(out.dtype).eps)
+    allowed = 2 * min(torch_units, most) + 2
     passed = float(units[index]) <= allowed
     worst = float(unit[index])
     error, bound, torch_error = float(units[index]) * worst, allowed * worst, torch_units * worst
@@ -101,7 +113,8 @@ def compare(
         message = (
             f"error {error:.3g} is over the bound {bound:.3g} at {index}:"
             f" got {float(out64[index]):.6g}, expected {float(reference[index]):.6g}"
-            f" (torch's largest error, scaled to this element: {torch_error:.3g})"
+            f" (torch's largest error, scaled to this element: {torch_error:.3g}"
+            f"{f', of which {most * worst:.3g} counts' if torch_units > most else ''})"
         )
     return OutputError(
         passed=passed, error=error, bound=bound, torch_error=torch_error, message=message

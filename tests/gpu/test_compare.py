@@ -71,6 +71,25 @@ def test_a_nan_in_torchs_own_result_does_not_loosen_the_tolerance():
     assert not verdict.passed
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("with_scale", [False, True])
+def test_a_wrong_baseline_does_not_let_a_wrong_output_pass(dtype, with_scale):
+    exact = reference()
+    scale = exact.abs() if with_scale else None
+    baseline = torch.zeros_like(exact, dtype=dtype)
+    verdict = compare((exact * 0.75).to(dtype), exact, baseline, scale)
+    assert not verdict.passed
+    assert "counts" in str(verdict.message)
+    assert compare(exact.to(dtype), exact, baseline, scale).passed
+
+
+def test_a_baseline_of_lower_precision_still_counts_without_an_error_scale():
+    """Torch may compute float32 products in TF32, which keeps 10 bits."""
+    exact = reference()
+    rounded = exact.half().float()
+    assert compare(rounded, exact, rounded).passed
+
+
 def test_the_unit_is_an_ulp_of_the_type():
     exact = torch.tensor([1.5, 0.25, 0.0], dtype=torch.float64)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
