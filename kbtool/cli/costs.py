@@ -139,7 +139,9 @@ def costs(
     base = knowledge_base(ctx)
     # What the money bought is only in the whole records.
     ordered: list[Any] = (
-        [entry.record for entry in base.sessions.values()] if per else [*base.sittings.values()]
+        [entry.record for entry in base.sessions.values()]
+        if per
+        else [*base.session_costs.values()]
     )
     sessions, undated = select_of(base, ordered, selection)
     links = None

@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from kbtool.model.session import Session
-    from kbtool.model.sitting import S
+    from kbtool.model.session_costs import S
     from kbtool.store.tree import KnowledgeBase
 
 

@@ -14,8 +14,8 @@ from kbtool.model.words import many
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kbtool.ledger.budget import Account, Box, Status
-    from kbtool.model.sitting import Sitting
+    from kbtool.ledger.budget import Account, Budget, Status
+    from kbtool.model.session_costs import SessionCosts
 
 RECENT_DAYS = 7
 """Sessions paused longer ago are counted, but not named."""
@@ -48,16 +48,16 @@ def status(ctx: click.Context, as_json: bool, short: bool) -> None:
     from datetime import datetime
 
     from kbtool.ledger import budget
-    from kbtool.ledger.sittings import read_sittings
+    from kbtool.ledger.session_costs import read_session_costs
     from kbtool.store.root import find_root
 
     if as_json and short:
         from kbtool.model.errors import UsageError
 
         raise UsageError("--json and --short exclude each other; give one")
-    read = read_sittings(find_root(ctx.find_root().obj))
-    found = budget.status(read.sittings, read.months, datetime.now().astimezone())
-    paused = [one for one in read.sittings if one.status == "paused"]
+    read = read_session_costs(find_root(ctx.find_root().obj))
+    found = budget.status(read.sessions, read.months, datetime.now().astimezone())
+    paused = [one for one in read.sessions if one.status == "paused"]
     if as_json:
         print_json(_json(found, paused, [finding.path for finding in read.findings]))
     elif short:
@@ -73,7 +73,7 @@ def status(ctx: click.Context, as_json: bool, short: bool) -> None:
         ctx.exit(1)
 
 
-def _print(found: Status, paused: list[Sitting], unread: list[str]) -> None:
+def _print(found: Status, paused: list[SessionCosts], unread: list[str]) -> None:
     for going in found.going:
         _print_going(going)
     if not found.going:
@@ -81,25 +81,26 @@ def _print(found: Status, paused: list[Sitting], unread: list[str]) -> None:
     goes_on = _print_paused(paused, found.now)
     if not found.going and not goes_on:
         click.echo("kbtool: `kbtool session new TITLE` starts one", err=True)
-    if found.month_boxes:
+    if found.month_budgets:
         click.echo(found.month)
-        for box in found.month_boxes:
-            click.echo(f"  {'time' if box.unit == 'min' else 'money':<9}{_filled(box)}")
+        for budget in found.month_budgets:
+            click.echo(f"  {'time' if budget.unit == 'min' else 'money':<9}{_filled(budget)}")
         if found.month_unknown:
             missing = ", ".join(f"{kind} ({n})" for kind, n in found.month_unknown.items())
             click.echo(f"  {'':<9}not counted, because no record says (sessions): {missing}")
     if found.stop is not None:
-        at, box = found.stop
-        what = "time" if box.unit == "min" else "money"
-        if box.exceeded:
-            click.echo(f"stop now: the {what} budget of {box.of} is exceeded")
+        at, budget = found.stop
+        what = "time" if budget.unit == "min" else "money"
+        if budget.exceeded:
+            click.echo(f"stop now: the {what} budget of {budget.of} is exceeded")
         else:
             left = (at - found.now).total_seconds() / 60
             click.echo(
-                f"stop at {_clock(at, found.now)}, in {left:.0f} min: the {what} budget of {box.of}"
+                f"stop at {_clock(at, found.now)}, in {left:.0f} min:"
+                f" the {what} budget of {budget.of}"
                 " is used up then"
             )
-    elif found.going and found.boxes:
+    elif found.going and found.budgets:
         click.echo("no time to stop is known: no budget is known to run out")
     elif found.going and not unread:
         click.echo("no time to stop is known: set budget_time or budget_money")
@@ -107,7 +108,7 @@ def _print(found: Status, paused: list[Sitting], unread: list[str]) -> None:
         click.echo(f"not in it, because it does not load: {_named(unread)}")
 
 
-def _print_paused(paused: list[Sitting], now: datetime) -> bool:
+def _print_paused(paused: list[SessionCosts], now: datetime) -> bool:
     """Whether there is a paused session that may be resumed."""
     recent = [
         (one, since)
@@ -133,11 +134,11 @@ def _print_paused(paused: list[Sitting], now: datetime) -> bool:
     return bool(recent)
 
 
-def _paused_at(sitting: Sitting) -> datetime | None:
+def _paused_at(session: SessionCosts) -> datetime | None:
     """When it was paused; ``None`` if that is unknown, or its times have no zone."""
     from datetime import datetime
 
-    ended = sitting.stretches[-1][1] if sitting.stretches else None
+    ended = session.stretches[-1][1] if session.stretches else None
     at = datetime.fromisoformat(ended) if ended is not None else None
     return at if at is not None and at.tzinfo is not None else None
 
@@ -149,21 +150,21 @@ def _named(paths: list[str]) -> str:
 
 
 def _print_going(going: Account) -> None:
-    boxes = {box.unit: box for box in going.boxes}
-    click.echo(going.sitting.label)
-    time = boxes.pop("min", None)
+    budgets = {budget.unit: budget for budget in going.budgets}
+    click.echo(going.session.label)
+    time = budgets.pop("min", None)
     if time is not None and time.spent is not None:
         click.echo(f"  {'elapsed':<9}{_filled(time)}")
     elif going.minutes is not None:
         click.echo(f"  {'elapsed':<9}{_amount(going.minutes, 'min')}; no time budget")
     else:
         click.echo(f"  {'elapsed':<9}unknown: give `started` with its zone")
-    for currency in sorted({*boxes, *going.spent}):
-        if currency in boxes:
-            click.echo(f"  {'spent':<9}{_filled(boxes[currency])}")
+    for currency in sorted({*budgets, *going.spent}):
+        if currency in budgets:
+            click.echo(f"  {'spent':<9}{_filled(budgets[currency])}")
         else:
             click.echo(f"  {'spent':<9}{_amount(going.spent[currency], currency)}; no money budget")
-    if not boxes and not going.spent:
+    if not budgets and not going.spent:
         click.echo(f"  {'spent':<9}unknown")
     for currency, rate in going.per_hour.items():
         click.echo(f"  {'burns':<9}{hourly(rate)} {currency}/h")
@@ -171,15 +172,15 @@ def _print_going(going: Account) -> None:
         click.echo(f"  {'':<9}not counted, because no record says: {', '.join(going.unknown)}")
 
 
-def _filled(box: Box) -> str:
+def _filled(budget: Budget) -> str:
     """``72 of 120 min, 48 min left``."""
-    if box.spent is None or box.left is None:
-        return f"unknown of {_amount(box.limit, box.unit)}"
-    spent = _amount(box.spent, box.unit).removesuffix(f" {box.unit}")
-    head = f"{spent} of {_amount(box.limit, box.unit)}"
-    if box.exceeded:
-        return f"{head}, EXCEEDED by {_amount(-box.left, box.unit)}"
-    return f"{head}, {_amount(box.left, box.unit)} left"
+    if budget.spent is None or budget.left is None:
+        return f"unknown of {_amount(budget.limit, budget.unit)}"
+    spent = _amount(budget.spent, budget.unit).removesuffix(f" {budget.unit}")
+    head = f"{spent} of {_amount(budget.limit, budget.unit)}"
+    if budget.exceeded:
+        return f"{head}, EXCEEDED by {_amount(-budget.left, budget.unit)}"
+    return f"{head}, {_amount(budget.left, budget.unit)} left"
 
 
 def _amount(value: Decimal, unit: str) -> str:
@@ -197,20 +198,24 @@ def _short(found: Status, unread: list[str]) -> str:
     """``N+8 72/120min 0.24/5.00USD stop 18:40``; a budget that is exceeded has a ``!``."""
     words = []
     for going in found.going:
-        words.append(going.sitting.label)
-        boxed = {box.unit for box in going.boxes}
-        if "min" not in boxed and going.minutes is not None:
+        words.append(going.session.label)
+        budgeted = {budget.unit for budget in going.budgets}
+        if "min" not in budgeted and going.minutes is not None:
             words.append(f"{half_up(going.minutes, 0)}min")
-        words += [_short_box(box) for box in going.boxes]
+        words += [_short_budget(budget) for budget in going.budgets]
         words += [
-            f"{cents(v)}{currency}" for currency, v in going.spent.items() if currency not in boxed
+            f"{cents(v)}{currency}"
+            for currency, v in going.spent.items()
+            if currency not in budgeted
         ]
         words += [
-            f"?{currency}" for currency in going.per_hour if currency not in {*boxed, *going.spent}
+            f"?{currency}"
+            for currency in going.per_hour
+            if currency not in {*budgeted, *going.spent}
         ]
-    for box in found.month_boxes:
-        if box.exceeded or found.going:
-            words += [box.of, _short_box(box)]
+    for budget in found.month_budgets:
+        if budget.exceeded or found.going:
+            words += [budget.of, _short_budget(budget)]
     if found.stop is not None and not found.exceeded:
         words.append(f"stop {_clock(found.stop[0], found.now)}")
     elif found.exceeded and found.going:
@@ -220,24 +225,24 @@ def _short(found: Status, unread: list[str]) -> str:
     return " ".join(words)
 
 
-def _short_box(box: Box) -> str:
-    places = 0 if box.unit == "min" else 2
-    spent = "?" if box.spent is None else half_up(box.spent, places)
-    return f"{spent}/{half_up(box.limit, places)}{box.unit}{'!' if box.exceeded else ''}"
+def _short_budget(budget: Budget) -> str:
+    places = 0 if budget.unit == "min" else 2
+    spent = "?" if budget.spent is None else half_up(budget.spent, places)
+    return f"{spent}/{half_up(budget.limit, places)}{budget.unit}{'!' if budget.exceeded else ''}"
 
 
-def _json(found: Status, paused: list[Sitting], left_out: list[str]) -> dict[str, object]:
+def _json(found: Status, paused: list[SessionCosts], left_out: list[str]) -> dict[str, object]:
     return {
         "now": found.now.isoformat(timespec="seconds"),
         "running": [
             {
-                "id": going.sitting.id,
-                "label": going.sitting.label,
+                "id": going.session.id,
+                "label": going.session.label,
                 "minutes": _number(going.minutes),
                 "spent": {currency: cents(v) for currency, v in going.spent.items()},
                 "per_hour": {currency: hourly(v) for currency, v in going.per_hour.items()},
                 "unknown": going.unknown,
-                "boxes": [_box_json(box, found.now) for box in going.boxes],
+                "boxes": [_budget_json(budget, found.now) for budget in going.budgets],
             }
             for going in found.going
         ],
@@ -252,7 +257,7 @@ def _json(found: Status, paused: list[Sitting], left_out: list[str]) -> dict[str
         ],
         "month": {
             "month": found.month,
-            "boxes": [_box_json(box, found.now) for box in found.month_boxes],
+            "boxes": [_budget_json(budget, found.now) for budget in found.month_budgets],
             "unknown": found.month_unknown,
         },
         "exceeded": bool(found.exceeded),
@@ -260,27 +265,27 @@ def _json(found: Status, paused: list[Sitting], left_out: list[str]) -> dict[str
         if found.stop is None
         else {
             "at": found.stop[0].isoformat(timespec="seconds"),
-            "box": _box_json(found.stop[1], found.now),
+            "box": _budget_json(found.stop[1], found.now),
         },
         "left_out": left_out,
     }
 
 
-def _box_json(box: Box, now: datetime) -> dict[str, object]:
-    at = box.full_at(now)
+def _budget_json(budget: Budget, now: datetime) -> dict[str, object]:
+    at = budget.full_at(now)
 
     def figure(value: Decimal | None) -> object:
-        if box.unit == "min":
+        if budget.unit == "min":
             return _number(value)
         return None if value is None else cents(value)
 
     return {
-        "of": box.of,
-        "unit": box.unit,
-        "limit": figure(box.limit),
-        "spent": figure(box.spent),
-        "left": figure(box.left),
-        "exceeded": box.exceeded,
+        "of": budget.of,
+        "unit": budget.unit,
+        "limit": figure(budget.limit),
+        "spent": figure(budget.spent),
+        "left": figure(budget.left),
+        "exceeded": budget.exceeded,
         "full_at": None if at is None else at.isoformat(timespec="seconds"),
     }
 

@@ -1,7 +1,7 @@
-"""Boxes of time and money: what is spent, what is left, when the card should stop.
+"""Budgets of time and money: what is spent, what is left, when the card should stop.
 
-Works on ``Sitting``s, which are plain data, so that a prompt need not wait for the models: see
-``kbtool.ledger.sittings``. A figure that nobody knows is ``None``; what no box holds has no box.
+Takes ``SessionCosts``, which are plain data, so that a shell prompt need not wait for the models:
+see ``kbtool.ledger.session_costs``. A figure that is not known is ``None``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 from kbtool.model.money import to_cent
 from kbtool.model.price import hours
-from kbtool.model.sitting import Sitting
+from kbtool.model.session_costs import SessionCosts
 
 EXPECTED = ("gpu", "ai", "engineer")
 """What every session is taken to cost."""
 
 
-class MonthBox(NamedTuple):
-    """The boxes of a month."""
+class MonthLimits(NamedTuple):
+    """The limits of time and money that the ledger sets for a month."""
 
     month: str
     minutes: str | None
@@ -31,8 +31,8 @@ class MonthBox(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Box:
-    """A limit, and how much of it is gone."""
+class Budget:
+    """A limit of time or money for a session or a month, and how much of it is spent."""
 
     of: str
     """A session's label, or a month."""
@@ -40,9 +40,9 @@ class Box:
     """``min``, or a currency."""
     limit: Decimal
     spent: Decimal | None
-    """``None`` if nothing of it is known."""
+    """``None`` if nothing is known of it."""
     per_minute: Fraction
-    """How fast it fills now."""
+    """How much is spent a minute now."""
 
     @property
     def left(self) -> Decimal | None:
@@ -51,11 +51,11 @@ class Box:
 
     @property
     def exceeded(self) -> bool:
-        """Whether more is gone than it holds."""
+        """Whether more is spent than the limit."""
         return self.spent is not None and self.spent > self.limit
 
     def full_at(self, now: datetime) -> datetime | None:
-        """When it is full as things go; ``None`` if it does not fill, ``now`` if it is full."""
+        """When it is used up at this rate; ``None`` if never, ``now`` if it is used up."""
         left = self.left
         if left is None or (self.per_minute <= 0 and left > 0):
             return None
@@ -66,14 +66,14 @@ class Box:
 
 
 _FOREVER = 100 * 365 * 86400.0
-"""Seconds beyond which a box counts as never full."""
+"""Seconds beyond which a budget counts as never used up."""
 
 
 @dataclass(frozen=True)
 class Account:
     """What a session has taken so far."""
 
-    sitting: Sitting
+    session: SessionCosts
     minutes: Decimal | None
     """Minutes of work, pauses left out; ``None`` if nobody knows, or its times name no zone."""
     spent: dict[str, Decimal]
@@ -82,7 +82,7 @@ class Account:
     """Currency → burn rate while it runs: the rates of what goes on for as long as it does."""
     unknown: list[str]
     """Kinds of cost that are not, or not all, in ``spent``."""
-    boxes: list[Box]
+    budgets: list[Budget]
     ticks: bool = False
     """Whether its time runs now."""
 
@@ -94,72 +94,78 @@ class Status:
     now: datetime
     going: list[Account]
     month: str
-    month_boxes: list[Box]
+    month_budgets: list[Budget]
     month_unknown: dict[str, int] = field(default_factory=dict)
     """Kind, or ``minutes`` → sessions of the month of which it, or a part of it, is not known."""
 
     @property
-    def boxes(self) -> list[Box]:
-        """Every box, those of the sessions first."""
-        return [*(box for one in self.going for box in one.boxes), *self.month_boxes]
+    def budgets(self) -> list[Budget]:
+        """Every budget, those of the sessions first."""
+        return [*(budget for one in self.going for budget in one.budgets), *self.month_budgets]
 
     @property
-    def exceeded(self) -> list[Box]:
-        """The boxes that are exceeded."""
-        return [box for box in self.boxes if box.exceeded]
+    def exceeded(self) -> list[Budget]:
+        """The budgets that are exceeded."""
+        return [budget for budget in self.budgets if budget.exceeded]
 
     @property
-    def stop(self) -> tuple[datetime, Box] | None:
-        """When the first box is full, and which; ``None`` if none fills."""
-        ends = [(at, box) for box in self.boxes if (at := box.full_at(self.now)) is not None]
+    def stop(self) -> tuple[datetime, Budget] | None:
+        """When the first budget is used up, and which; ``None`` if none will be."""
+        ends = [
+            (at, budget) for budget in self.budgets if (at := budget.full_at(self.now)) is not None
+        ]
         return min(ends, key=lambda end: end[0], default=None) if self.going else None
 
 
-def status(sittings: Iterable[Sitting], months: Sequence[MonthBox], now: datetime) -> Status:
+def status(
+    sessions: Iterable[SessionCosts], months: Sequence[MonthLimits], now: datetime
+) -> Status:
     """Where every running session and this month stand.
 
     Args:
-        sittings: all sessions.
-        months: the boxes of months.
+        sessions: all sessions.
+        months: the limits of months.
         now: the present moment, with its zone; the month is that of its calendar. A session
             counts whole in the month of its day, as in ``kbtool costs --by month``.
     """
     month = f"{now:%Y-%m}"
-    accounts = [account(sitting, now) for sitting in sittings]
+    accounts = [account(session, now) for session in sessions]
     missing: dict[str, int] = {}
     for one in _within(month, accounts):
         for kind in (*(["minutes"] if one.minutes is None else []), *one.unknown):
             missing[kind] = missing.get(kind, 0) + 1
     return Status(
         now,
-        [one for one in accounts if one.sitting.status == "running"],
+        [one for one in accounts if one.session.status == "running"],
         month,
-        [box for one in months if one.month == month for box in month_boxes(one, accounts)],
+        [budget for one in months if one.month == month for budget in month_budgets(one, accounts)],
         missing,
     )
 
 
-def month_boxes(budget: MonthBox, accounts: Iterable[Account]) -> list[Box]:
-    """The boxes of a month.
+def month_budgets(limits: MonthLimits, accounts: Iterable[Account]) -> list[Budget]:
+    """The budgets of a month, and what its sessions have spent of them.
 
     Args:
-        budget: what they hold.
+        limits: what may be spent.
         accounts: sessions; those of other months do not count.
     """
-    within = _within(budget.month, accounts)
-    boxes = []
-    if budget.minutes is not None:
+    within = _within(limits.month, accounts)
+    budgets = []
+    if limits.minutes is not None:
         times = [one.minutes for one in within if one.minutes is not None]
         pace = Fraction(sum(one.ticks for one in within))
-        boxes.append(Box(budget.month, "min", Decimal(budget.minutes), _sum(times, within), pace))
-    if budget.money is not None and budget.currency is not None:
-        currency = budget.currency
+        budgets.append(
+            Budget(limits.month, "min", Decimal(limits.minutes), _sum(times, within), pace)
+        )
+    if limits.money is not None and limits.currency is not None:
+        currency = limits.currency
         known = _sum([one.spent[currency] for one in within if currency in one.spent], within)
         burn = sum((one.per_hour.get(currency, Fraction(0)) for one in within), Fraction(0))
-        # When it is full, nobody can say who does not know what has been burnt.
+        # If it is not known what has been spent, nor is it when the budget will be used up.
         pace = Fraction(0) if any(_burnt_unknown(one, currency) for one in within) else burn / 60
-        boxes.append(Box(budget.month, currency, Decimal(budget.money), known, pace))
-    return boxes
+        budgets.append(Budget(limits.month, currency, Decimal(limits.money), known, pace))
+    return budgets
 
 
 def _within(month: str, accounts: Iterable[Account]) -> list[Account]:
@@ -167,8 +173,8 @@ def _within(month: str, accounts: Iterable[Account]) -> list[Account]:
     return [
         one
         for one in accounts
-        if (one.sitting.day or "").startswith(month)
-        and (one.sitting.status != "planned" or one.sitting.costs)
+        if (one.session.day or "").startswith(month)
+        and (one.session.status != "planned" or one.session.costs)
     ]
 
 
@@ -181,59 +187,61 @@ def _burnt_unknown(one: Account, currency: str) -> bool:
     return one.minutes is None and currency in one.per_hour
 
 
-def elapsed(sitting: Sitting, now: datetime) -> Decimal | None:
+def elapsed(session: SessionCosts, now: datetime) -> Decimal | None:
     """Minutes of work up to ``now``: its stretches, without the pauses between them."""
     total = Decimal(0)
-    for started, ended in sitting.stretches:
+    for started, ended in session.stretches:
         begin = datetime.fromisoformat(started)
         end = datetime.fromisoformat(ended) if ended is not None else now
         if (begin.tzinfo is None) != (end.tzinfo is None):
             return None
         total += Decimal(str(max(0.0, (end - begin).total_seconds())))
-    return total / 60 if sitting.stretches else None
+    return total / 60 if session.stretches else None
 
 
-def account(sitting: Sitting, now: datetime | None) -> Account:
+def account(session: SessionCosts, now: datetime | None) -> Account:
     """What a session has taken, up to ``now`` if it runs; without it, what its record says."""
-    runs = sitting.status == "running" and now is not None
-    minutes = elapsed(sitting, now) if runs and now is not None else sitting.minutes
-    spent, unknown = _spent(sitting, minutes)
+    runs = session.status == "running" and now is not None
+    minutes = elapsed(session, now) if runs and now is not None else session.minutes
+    spent, unknown = _spent(session, minutes)
     # One that starts in the future burns nothing yet.
-    ticks = runs and (now is None or not _is_ahead(sitting, now))
+    ticks = runs and (now is None or not _is_ahead(session, now))
     per_hour: dict[str, Fraction] = {}
-    for line in sitting.costs:
+    for line in session.costs:
         if ticks and line.per_hour is not None:
             so_far = per_hour.get(line.currency, Fraction(0))
             per_hour[line.currency] = so_far + Fraction(line.per_hour)
-    boxes = []
-    if sitting.box_minutes is not None:
-        limit = Decimal(sitting.box_minutes)
-        boxes.append(Box(sitting.label, "min", limit, minutes, Fraction(ticks)))
-    if sitting.box_money is not None and sitting.box_currency is not None:
-        currency = sitting.box_currency
-        # What has burnt so far is not known without the time: neither is when the box is full.
+    budgets = []
+    if session.budget_minutes is not None:
+        limit = Decimal(session.budget_minutes)
+        budgets.append(Budget(session.label, "min", limit, minutes, Fraction(ticks)))
+    if session.budget_money is not None and session.budget_currency is not None:
+        currency = session.budget_currency
+        # Without the time it is not known what is spent, nor when the budget is used up.
         burn = Fraction(0) if minutes is None else per_hour.get(currency, Fraction(0))
         known = spent.get(currency)
-        boxes.append(Box(sitting.label, currency, Decimal(sitting.box_money), known, burn / 60))
-    return Account(sitting, minutes, spent, per_hour, unknown, boxes, ticks)
+        budgets.append(
+            Budget(session.label, currency, Decimal(session.budget_money), known, burn / 60)
+        )
+    return Account(session, minutes, spent, per_hour, unknown, budgets, ticks)
 
 
-def _is_ahead(sitting: Sitting, now: datetime) -> bool:
+def _is_ahead(session: SessionCosts, now: datetime) -> bool:
     """Whether it is known to start after ``now``."""
-    begins = [datetime.fromisoformat(started) for started, _ in sitting.stretches]
+    begins = [datetime.fromisoformat(started) for started, _ in session.stretches]
     return bool(begins) and all(one.tzinfo is not None and one > now for one in begins)
 
 
-def _spent(sitting: Sitting, minutes: Decimal | None) -> tuple[dict[str, Decimal], list[str]]:
+def _spent(session: SessionCosts, minutes: Decimal | None) -> tuple[dict[str, Decimal], list[str]]:
     """Currency → what is known to be spent, and the kinds of which something is not known.
 
     Args:
-        sitting: the session.
+        session: the session.
         minutes: how long it has lasted.
     """
     spent: dict[str, Decimal] = {}
-    unknown = {kind for kind in EXPECTED if kind not in {line.kind for line in sitting.costs}}
-    for line in sitting.costs:
+    unknown = {kind for kind in EXPECTED if kind not in {line.kind for line in session.costs}}
+    for line in session.costs:
         amount = line.amount
         if amount is None and line.per_hour is not None and minutes is not None:
             amount = to_cent(Fraction(line.per_hour) * hours(minutes))

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 from kbtool.model.errors import UsageError
 from kbtool.model.run import Run
 from kbtool.model.session import Session
-from kbtool.model.sitting import S, Sitting
+from kbtool.model.session_costs import S, SessionCosts
 
 By = Literal[
     "session", "day", "week", "month", "kind", "card", "pattern", "kernel", "engineer", "outcome",
@@ -25,7 +25,7 @@ By = Literal[
 
 BY: tuple[By, ...] = get_args(By)
 
-Costed = Session | Sitting
+Costed = Session | SessionCosts
 """What sums are over: a record, or as much of it as they need."""
 
 KINDS = ("gpu", "ai", "engineer", "other")

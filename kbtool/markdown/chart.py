@@ -117,7 +117,7 @@ def stacked(title: str, bars: Sequence[Bar], currency: str) -> str:
         middle = _LEFT + step * (at + 0.5)
         parts.append(_bar(bar, middle - wide / 2, wide, y, currency))
         if bar.limit is not None:
-            tooltip = f"{bar.label}: box {money(bar.limit, currency)}"
+            tooltip = f"{bar.label}: budget {money(bar.limit, currency)}"
             parts.append(
                 f'<line class="kb-limit" x1="{middle - wide / 2 - 3:.1f}"'
                 f' x2="{middle + wide / 2 + 3:.1f}" y1="{y(bar.limit):.1f}"'
@@ -211,7 +211,7 @@ def _legend(bars: Sequence[Bar]) -> str:
     if any(bar.running_total is not None and bar.is_unknown for bar in bars):
         entries.append(("kb-sofar kb-unknown", "nothing known"))
     if any(bar.limit is not None for bar in bars):
-        entries.append(("kb-limit", "box"))
+        entries.append(("kb-limit", "budget"))
     drawn = []
     x = _LEFT + 8
     for css, name in entries:

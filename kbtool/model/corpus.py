@@ -65,7 +65,7 @@ class Corpus(Model):
     " evidence lessons tags sources",
 )
 class CorpusSession(Model):
-    """One sitting of work; its bugs, fixes, runs and failed attempts have lines of their own."""
+    """One session; its bugs, fixes, runs and failed attempts have lines of their own."""
 
     type: Literal["session"] = "session"
     day: str | None

@@ -65,14 +65,14 @@ class PlannedStep(Model):
 
 
 class Plan(Cited):
-    """What a later sitting was to do."""
+    """What a later session was to do."""
 
     id: Slug
     """A name for references."""
     title: Text
     """The aim."""
     for_session: str | None = None
-    """The label of the sitting planned for: N+7B."""
+    """The label of the session that it is for: N+7B."""
     target: Duration | None = None
     """The time planned in all."""
     budget: Amount | None = None

@@ -83,12 +83,12 @@ class MonthBudget(Model):
     month: Month
     """The month, YYYY-MM."""
     money: Amount | None = None
-    """The money box; of a range, its upper end."""
+    """The limit of money; of a range, its upper end."""
     time: ExactDuration | None = None
-    """The time box."""
+    """The limit of time."""
 
     @model_validator(mode="after")
-    def _has_a_box(self) -> Self:
+    def _has_a_limit(self) -> Self:
         if self.money is None and self.time is None:
             raise ValueError(f"the budget of {self.month} has neither money nor time")
         return self
@@ -112,7 +112,7 @@ class KeepOrStop(Model):
 
 
 class Ledger(Model):
-    """Prices by the hour, and the boxes of the months."""
+    """Prices by the hour, and the budgets of months."""
 
     sources: dict[Slug, SourceFile] = {}
     """The documents that prices are cited from, by a short name."""
@@ -149,5 +149,5 @@ class Ledger(Model):
         return next((price for price in self.rates if price.id == name), None)
 
     def budget(self, month: str) -> MonthBudget | None:
-        """The boxes of a month, or ``None``."""
+        """The budget of a month, or ``None``."""
         return next((budget for budget in self.budgets if budget.month == month), None)

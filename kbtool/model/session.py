@@ -1,4 +1,4 @@
-"""A session: one sitting of work, what it set out to do, what it cost and what came of it.
+"""A session: one piece of work, what it set out to do, what it cost and what came of it.
 
 Lists and mappings have a ``default_factory``: Pydantic makes a deep copy of a literal default for
 each record, which was a quarter of the time that a session takes to validate.
@@ -39,7 +39,7 @@ from kbtool.model.cost import CostLine
 from kbtool.model.decision import Decision, Plan
 from kbtool.model.measurement import Measurement
 from kbtool.model.price import is_exact
-from kbtool.model.sitting import plain_card
+from kbtool.model.session_costs import plain_card
 
 _UNREADABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters, line breaks, and what turns the direction of the text that follows."""
@@ -112,7 +112,7 @@ class Repository(Cited):
 
 
 class Step(Cited):
-    """One step of the sitting: how long it should have taken and how long it took."""
+    """One step of the session: how long it should have taken and how long it took."""
 
     id: Slug
     """A name for references."""
@@ -225,7 +225,7 @@ class Stretch(Model):
 
 
 class Session(Model):
-    """One sitting of work."""
+    """One piece of work: its aim, its time and costs, and what came of it."""
 
     id: SessionId
     """DATE-NAME, or undated-NAME where no log gives the date; permanent."""
@@ -259,9 +259,9 @@ class Session(Model):
     duration: Duration | None = None
     """How long it took as stated; derived from the two times where it is not stated."""
     budget_time: Duration | None = None
-    """The time box."""
+    """The limit of its time."""
     budget_money: Amount | None = None
-    """The money box."""
+    """The limit of its costs."""
     engineer: str | None = None
     """Who worked; a name or initials."""
     environment: Environment | None = None
@@ -289,7 +289,7 @@ class Session(Model):
     claims: list[Claim] = Field(default_factory=list)
     """Figures stated that other figures determine, as stated."""
     plans: list[Plan] = Field(default_factory=list)
-    """What a later sitting was to do."""
+    """What a later session was to do."""
     deliverables: list[Deliverable] = Field(default_factory=list)
     """What was made."""
     lessons: list[str] = Field(default_factory=list)

@@ -71,7 +71,7 @@ _HINTS = """\
 #     chosen: stop
 #     reason: nobody waits for it
 
-# What this sitting says of a pattern: discovered, applied, proved, contradicted, not_reproduced.
+# What this session says of a pattern: discovered, applied, proved, contradicted, not_reproduced.
 # evidence:
 #   - pattern: P01
 #     verdict: applied
@@ -82,7 +82,7 @@ _HINTS = """\
 # claims:
 #   - {id: card, says: Ten cents, stated: 0.10 USD, how: product, of: ["#costs.gpu.rate", 30 min]}
 
-# What a later sitting is to do.
+# What a later session is to do.
 # plans:
 #   - {id: next, title: Merge on the card, target: 2 h, steps: [{id: merge, title: Write it}]}
 

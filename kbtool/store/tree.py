@@ -26,14 +26,14 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import Run, digest_of_record, first_record
 from kbtool.model.session import Session
-from kbtool.model.sitting import S, Sitting
+from kbtool.model.session_costs import S, SessionCosts
 from kbtool.store.document import Document, DocumentError, parse, read_bytes
 from kbtool.store.load import validate
 from kbtool.store.parsed import files_at, parse_all
 from kbtool.store.pool import WORTH_A_POOL, collector_off
 from kbtool.store.root import find_root, is_root
 from kbtool.store.scan import LEDGER, FileKind
-from kbtool.store.sittings import sittings_in
+from kbtool.store.session_costs import session_costs_in
 
 __all__ = [
     "Entry",
@@ -108,15 +108,15 @@ class KnowledgeBase:
         return {session.id: by_id[session.id] for session in ordered}
 
     @cached_property
-    def sittings(self) -> dict[str, Sitting]:
+    def session_costs(self) -> dict[str, SessionCosts]:
         """Session id → session as far as time and money go, in the order of ``sessions``.
 
         It takes less time than ``sessions``. Use one of the two, for each adds to ``findings``.
         """
         files = files_at(self.root, [self.shown(path) for path in self.session_files()], "session")
-        sittings, findings = sittings_in(str(self.root), files)
+        sessions, findings = session_costs_in(str(self.root), files)
         self.findings.extend(findings)
-        return {sitting.id: sitting for sitting in in_order(sittings)}
+        return {session.id: session for session in in_order(sessions)}
 
     @cached_property
     def patterns(self) -> dict[str, Entry[Pattern]]:
@@ -380,7 +380,7 @@ _UNKNOWN = ("9999", inf)
 """Day and time of an undated session: sorts after all dated ones."""
 
 
-def _begun(session: Session | Sitting) -> tuple[str, float]:
+def _begun(session: Session | SessionCosts) -> tuple[str, float]:
     """Sort key: the day of a session, and its start time."""
     began = session.began()
     if session.day is None or began is None:

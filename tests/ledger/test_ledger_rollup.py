@@ -27,7 +27,7 @@ from kbtool.ledger.rollup_json import as_json, number
 from kbtool.model.errors import UsageError
 from kbtool.model.run import Run
 from kbtool.model.session import Session
-from kbtool.model.sitting import from_json, sitting_of, to_json
+from kbtool.model.session_costs import from_json, session_costs_of, to_json
 from kbtool.store.tree import KnowledgeBase
 
 REPOSITORY = Path(__file__).parents[2]
@@ -284,20 +284,20 @@ LINES = st.lists(
     max_size=5,
 )
 PATTERNS = st.lists(st.sampled_from(["P01", "P02", "P03"]), unique=True, max_size=3)
-SITTING = st.tuples(
+SESSION = st.tuples(
     LINES, PATTERNS, st.booleans(), st.sampled_from(["complete", "unknown"]),
     st.sampled_from(["Marie", "Bob", None]),
 )  # fmt: skip
 GROUPINGS = st.lists(st.sampled_from(BY), min_size=1, max_size=3, unique=True)
 
 
-@given(st.lists(SITTING, max_size=6), GROUPINGS)
-def test_the_sums_against_a_second_independent_sum(sittings, by):
+@given(st.lists(SESSION, max_size=6), GROUPINGS)
+def test_the_sums_against_a_second_independent_sum(sessions, by):
     """Every row, every column and the total, in thousandths, from a list of single amounts."""
     sessions, patterns = [], {}
     # One entry an amount: where it belongs under each grouping, its column, its thousandths.
     flat: list[tuple[dict[str, list[str]], str, int | None]] = []
-    for n, (lines, names, has_card, status, engineer) in enumerate(sittings):
+    for n, (lines, names, has_card, status, engineer) in enumerate(sessions):
         day = f"2025-0{n % 3 + 1}-0{n % 9 + 1}" if n % 4 else None
         id_ = f"{day or 'undated'}-s{n}"
         costs = [
@@ -365,14 +365,16 @@ def test_every_grouping_of_the_records_adds_up_to_the_same_sum():
     assert sums == {tables[0].total.total}
 
 
-def test_sums_over_sittings_are_those_over_records():
+def test_sums_over_session_costs_are_those_over_records():
     base = KnowledgeBase(REPOSITORY)
     records = [entry.record for entry in base.sessions.values()]
-    sittings = [from_json(json.loads(json.dumps(to_json(sitting_of(one))))) for one in records]
+    sessions = [
+        from_json(json.loads(json.dumps(to_json(session_costs_of(one))))) for one in records
+    ]
     runs = [entry.record for entry in base.runs]
-    assert links_of(sittings, runs) == links_of(records, runs)
+    assert links_of(sessions, runs) == links_of(records, runs)
     for by in BY:
-        table = roll_up(sittings, by, "USD", links_of(sittings, []))
+        table = roll_up(sessions, by, "USD", links_of(sessions, []))
         assert table == roll_up(records, by, "USD", links_of(records, []))
 
 

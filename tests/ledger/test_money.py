@@ -111,7 +111,7 @@ ROUNDS_NO_MONEY = {
     "model/money.py:amount_text": "the place itself, and rounds nothing",
     "ledger/gain.py:per_speedup": "a speedup, which is measured",
     "cli/session/life.py:_refuse_forgotten": "hours since a mark",
-    "cli/status.py:_print": "minutes until a box is full",
+    "cli/status.py:_print": "minutes until a budget is full",
     "markdown/chart.py": "coordinates of a drawing",
     "markdown/figures.py:seconds": "the time of a step",
     "markdown/figures.py:counted": "a count",

@@ -171,7 +171,7 @@ def test_the_page_of_costs_has_charts_and_budgets(tmp_path):
     assert f"| {month} | time | 180 min | 120 min | 60 min |" in boxes
     assert (boxes.count("exceeded</span>"), boxes.count("kept</span>")) == (3, 1)
     by_month = made.split("## By month")[1].split("\n## ")[0]
-    assert by_month.count("kb-limit") == 2  # the box and its entry in the legend
+    assert by_month.count("kb-limit") == 2  # the budget and its entry in the legend
     # Both sessions are of two patterns: the column adds up to what was spent once.
     by_pattern = made.split("## By pattern")[1].split("\n## ")[0]
     assert "| *minus what is in several rows* | 2 |" in by_pattern

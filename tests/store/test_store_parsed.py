@@ -10,7 +10,7 @@ import pytest
 from knowledge import Knowledge
 
 from kbtool.model.finding import Finding
-from kbtool.model.sitting import sitting_of
+from kbtool.model.session_costs import session_costs_of
 from kbtool.store import derived, parsed
 from kbtool.store.parsed import parse_all
 from kbtool.store.pool import _shared_out
@@ -64,15 +64,15 @@ def test_parsing_in_processes_and_from_the_cache_gives_the_same_records(many, mo
     }  # fmt: skip
 
 
-def test_sittings_in_processes_and_from_the_cache_are_those_of_the_records(many):
+def test_session_costs_in_processes_and_from_the_cache_are_those_of_the_records(many):
     many.session("2025-01-01-s", PAID)
     base = KnowledgeBase(many.root)
-    wanted = [sitting_of(entry.record) for entry in base.sessions.values()]
+    wanted = [session_costs_of(entry.record) for entry in base.sessions.values()]
     for _ in range(2):
         again = KnowledgeBase(many.root)
-        assert list(again.sittings.values()) == wanted
+        assert list(again.session_costs.values()) == wanted
         assert again.findings == base.findings
-    assert (many.root / ".kbtool" / "cache" / "sittings.json").is_file()
+    assert (many.root / ".kbtool" / "cache" / "session_costs.json").is_file()
 
 
 @pytest.fixture

@@ -186,10 +186,10 @@ def steps_fit_the_duration(session: Session, links: Links) -> Iterator[Implied]:
             says, spare = "The steps fit the time of the session", Quantity(">=0 min")
             yield Implied("steps", says, spare, "difference", (time, steps))
     elif session.duration.relation == "=":
-        box = Quantity(
+        limit = Quantity(
             f"<= {session.duration.high or session.duration.low} {session.duration.unit}"
         )
-        yield Implied("steps", "The steps fit the time of the session", box, "sum", times)
+        yield Implied("steps", "The steps fit the time of the session", limit, "sum", times)
 
 
 def cost_is_rate_times_time(session: Session, links: Links) -> Iterator[Implied]:

@@ -22,7 +22,7 @@ _NAMESPACE = UUID("6f0c6a5e-3c1d-4c0f-9f0e-2f1b7a4f8c11")
 _ATOM = "http://www.w3.org/2005/Atom"
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-_ABOUT = "A lab notebook of GPU kernel work: sittings, what they cost, what was measured."
+_ABOUT = "A lab notebook of GPU kernel work: sessions, what they cost, what was measured."
 
 
 class Place(NamedTuple):

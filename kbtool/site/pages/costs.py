@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
 
-from kbtool.ledger.budget import Box, account, month_boxes
+from kbtool.ledger.budget import Budget, account, month_budgets
 from kbtool.ledger.rollup import EXPECTED, NOWHERE, By, Rollup, Row, heading, links_of, running
-from kbtool.ledger.sittings import months_of
+from kbtool.ledger.session_costs import months_of
 from kbtool.markdown.chart import Bar, stacked
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import UNKNOWN, minutes, money
 from kbtool.markdown.markup import chip, join, nothing, nowrap, optional, slim_table
-from kbtool.model.sitting import sitting_of
+from kbtool.model.session_costs import session_costs_of
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
@@ -59,7 +59,7 @@ def page(index: Index) -> str:
             " and an engineer: if a record does not say how much, it is counted as unknown beside"
             " the sum, never as zero. The command for these tables is `kbtool costs`.",
             section("Over time", "over-time", *_over_time(index)),
-            section("Budgets", "boxes", _boxes(index)),
+            section("Budgets", "boxes", _budgets(index)),
             *(
                 section(
                     f"By {title.lower()}", f"by-{by}",
@@ -123,15 +123,17 @@ def _bar(row: Row, limit: Decimal | None = None, running_total: Decimal | None =
     return Bar(row.label, parts, unknown, limit, running_total)
 
 
-def _boxes(index: Index) -> str | None:
+def _budgets(index: Index) -> str | None:
     """The budgets of sessions and months, and what was spent; empty for a running session."""
-    accounts = [account(sitting_of(session), None) for session in index.sessions.values()]
+    accounts = [account(session_costs_of(session), None) for session in index.sessions.values()]
     rows = []
     for one in accounts:
-        name = index.link(at.session_page(one.sitting.id), at.COSTS, inline(one.sitting.label))
-        rows += [_box_row(name, box, one.sitting.status == "running") for box in one.boxes]
-    for budget in months_of(index.base.ledger):
-        rows += [_box_row(budget.month, box, False) for box in month_boxes(budget, accounts)]
+        name = index.link(at.session_page(one.session.id), at.COSTS, inline(one.session.label))
+        rows += [
+            _budget_row(name, budget, one.session.status == "running") for budget in one.budgets
+        ]
+    for limits in months_of(index.base.ledger):
+        rows += [_budget_row(limits.month, one, False) for one in month_budgets(limits, accounts)]
     header = ["Of", "Budget", "Limit", "Spent", "Left", "State"]
     return slim_table(header, rows, {2, 3, 4}) if rows else None
 
@@ -163,19 +165,19 @@ def _rates(index: Index) -> str | None:
     return slim_table(header, rows, {3}) if rows else None
 
 
-def _box_row(name: str, box: Box, runs: bool) -> list[str]:
+def _budget_row(name: str, budget: Budget, runs: bool) -> list[str]:
     def figure(value: Decimal | None) -> str:
         if value is None:
             return UNKNOWN
-        return minutes(value) if box.unit == "min" else money(value, box.unit)
+        return minutes(value) if budget.unit == "min" else money(value, budget.unit)
 
-    what = "time" if box.unit == "min" else "money"
-    left = None if runs else box.left
-    state = "running" if runs else "exceeded" if box.exceeded else "kept"
-    if box.spent is None and not runs:
+    what = "time" if budget.unit == "min" else "money"
+    left = None if runs else budget.left
+    state = "running" if runs else "exceeded" if budget.exceeded else "kept"
+    if budget.spent is None and not runs:
         state = UNKNOWN
-    spent = UNKNOWN if runs else figure(box.spent)
-    return [name, what, figure(box.limit), spent, figure(left), chip(state)]
+    spent = UNKNOWN if runs else figure(budget.spent)
+    return [name, what, figure(budget.limit), spent, figure(left), chip(state)]
 
 
 def _table(index: Index, table: Rollup, title: str) -> str:

@@ -1,4 +1,4 @@
-"""The sessions and the boxes of the months, as ``kbtool status`` reads them, from a cache.
+"""The costs of every session and the budgets of months, for ``kbtool status``, from a cache.
 
 A prompt asks at every command; with nothing changed no model is imported and no YAML read.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtool.ledger.budget import MonthBox
+from kbtool.ledger.budget import MonthLimits
 from kbtool.model.finding import Finding
-from kbtool.model.sitting import Sitting
+from kbtool.model.session_costs import SessionCosts
 from kbtool.store.derived import derive_all, is_unsound
 from kbtool.store.scan import scan_costs
-from kbtool.store.sittings import sittings_in
+from kbtool.store.session_costs import session_costs_in
 
 if TYPE_CHECKING:
     from kbtool.model.ledger import Ledger
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 class Read(NamedTuple):
     """What was read."""
 
-    sittings: list[Sitting]
-    months: list[MonthBox]
+    sessions: list[SessionCosts]
+    months: list[MonthLimits]
     findings: list[Finding]
     """Records that do not load, and so are in none of the sums."""
 
 
-def read_sittings(root: Path) -> Read:
-    """Every session under ``root``, and the boxes of the months."""
+def read_session_costs(root: Path) -> Read:
+    """The costs of every session under ``root``, and the budgets of months."""
     files = scan_costs(str(root))
-    sessions = [file for file in files if file.kind == "session"]
-    sittings, findings = sittings_in(str(root), sessions)
-    read = Read(sittings, [], findings)
+    records = [file for file in files if file.kind == "session"]
+    sessions, findings = session_costs_in(str(root), records)
+    read = Read(sessions, [], findings)
     ledgers = [file for file in files if file.kind == "ledger"]
     for made in derive_all(str(root), ledgers, _months, "budgets"):
         if is_unsound(made):
             read.findings.extend(made)
         else:
-            read.months.extend(MonthBox(*value) for value in made)
+            read.months.extend(MonthLimits(*value) for value in made)
     return read
 
 
@@ -52,12 +52,12 @@ def _months(document: Document) -> Any:
     return ledger if isinstance(ledger, list) else months_of(ledger)
 
 
-def months_of(ledger: Ledger) -> list[MonthBox]:
-    """The boxes of the months."""
+def months_of(ledger: Ledger) -> list[MonthLimits]:
+    """The budgets of months."""
     from kbtool.model.price import currency_of
 
     return [
-        MonthBox(
+        MonthLimits(
             budget.month,
             None if budget.time is None else str(budget.time.minutes),
             None if budget.money is None else str(budget.money.high or budget.money.low),

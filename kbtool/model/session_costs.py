@@ -1,7 +1,8 @@
-"""A session as far as time and money go: plain data, which a cache can keep.
+"""The time and the costs of a session, without the rest of its record: plain data for a cache.
 
-Sums of many sessions and a shell prompt need not wait for the models. ``Sitting`` and ``Line`` have
-the names of ``Session`` and ``CostLine`` where both have a thing, so that sums take either.
+With it, sums over many sessions and a shell prompt need not load the models. Fields that
+``SessionCosts`` shares with ``Session``, and ``Line`` with ``CostLine``, have the same names, so
+that functions which sum costs take either.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Line(NamedTuple):
         return self.minutes
 
 
-class Sitting(NamedTuple):
-    """A session, as far as time and money go."""
+class SessionCosts(NamedTuple):
+    """What sums and ``kbtool status`` need of a session: its time, its costs and its budgets."""
 
     id: str
     label: str
@@ -41,11 +42,11 @@ class Sitting(NamedTuple):
     minutes: Decimal | None
     """How long it took; ``None`` while it runs, or if nobody knows."""
     stretches: list[tuple[str, str | None]]
-    """Its times of work, as ISO 8601."""
+    """When work began and ended, between pauses, as ISO 8601."""
     costs: list[Line]
-    box_minutes: str | None
-    box_money: str | None
-    box_currency: str | None
+    budget_minutes: str | None
+    budget_money: str | None
+    budget_currency: str | None
     follows: str | None
     seconds: float | None
     """See ``began``."""
@@ -68,8 +69,8 @@ class Sitting(NamedTuple):
         return self.patterns
 
 
-S = TypeVar("S", "Session", Sitting)
-"""What functions that need no more than a sitting take and give back."""
+S = TypeVar("S", "Session", SessionCosts)
+"""For functions that take either and return the same."""
 
 
 def plain_card(card: str | None) -> str | None:
@@ -77,8 +78,8 @@ def plain_card(card: str | None) -> str | None:
     return card.removeprefix("NVIDIA ") if card and card != "none" else None
 
 
-def sitting_of(session: Session) -> Sitting:
-    """What a session says of time and money."""
+def session_costs_of(session: Session) -> SessionCosts:
+    """The time and the costs of a session."""
     from kbtool.model.price import currency_of, per_hour
 
     lines = [
@@ -94,7 +95,7 @@ def sitting_of(session: Session) -> Sitting:
         times = [(session.started, session.ended)]
     stretches = [(began.text, None if ended is None else ended.text) for began, ended in times]
     time, money = session.budget_time, session.budget_money
-    return Sitting(
+    return SessionCosts(
         session.id, session.label, session.status, session.day, session.minutes, stretches, lines,
         None if time is None else str((time.high or time.low) * time.MINUTES[time.unit]),
         None if money is None else str(money.high or money.low),
@@ -105,8 +106,8 @@ def sitting_of(session: Session) -> Sitting:
     )  # fmt: skip
 
 
-def to_json(one: Sitting) -> list[Any]:
-    """A sitting as JSON data: its decimals as text."""
+def to_json(one: SessionCosts) -> list[Any]:
+    """As JSON data: decimals as text."""
     costs = [
         (kind, currency, _text(amount), per_hour, card, _text(minutes))
         for kind, currency, amount, per_hour, card, minutes in one.costs
@@ -114,9 +115,9 @@ def to_json(one: Sitting) -> list[Any]:
     return [*one[:4], _text(one.minutes), one.stretches, costs, *one[7:]]
 
 
-def from_json(values: list[Any]) -> Sitting:
-    """The sitting that ``to_json`` was given."""
-    one = Sitting(*values)
+def from_json(values: list[Any]) -> SessionCosts:
+    """What ``to_json`` was given."""
+    one = SessionCosts(*values)
     return one._replace(
         minutes=_decimal(one.minutes),
         stretches=[(began, ended) for began, ended in one.stretches],
