@@ -1,13 +1,14 @@
-# make run       build, validate, benchmark and record the Split-K attention kernel
-# make test      every test, the linters, the type checker, every CUDA source for every card
-# make coverage  the tests, and which lines of kbtool they run
-# make test-gpu  the tests that need a card, alone; make test skips them where there is none
-# make bench     the tool's own speed, as ratios and medians
-# make soak      hostile values in every field, every file operation broken: hours on two cores
-# make site      the site, in site/
-# make serve     the site, at an address of this machine
-# make otava     Apache Otava, with which kbtool history finds change points
-# make focus     FOCUS's own validator, for the tests of its export; needs Python 3.12
+# make run         build, validate, benchmark and record the Split-K attention kernel
+# make test        every test, the linters, the type checker, every CUDA source for every card
+# make test-quick  the linters, the type checker, and the tests that need no compiler and no browser
+# make coverage    the tests, and which lines of kbtool they run
+# make test-gpu    the tests that need a card, alone; make test skips them where there is none
+# make bench       the tool's own speed, as ratios and medians
+# make soak        hostile values in every field, every file operation broken: hours on two cores
+# make site        the site, in site/
+# make serve       the site, at an address of this machine
+# make otava       Apache Otava, with which kbtool history finds change points
+# make focus       FOCUS's own validator, for the tests of its export; needs Python 3.12
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,7 +30,7 @@ else \
 fi
 endef
 
-.PHONY: run test lint unit coverage cuda test-gpu bench soak site serve focus otava clean
+.PHONY: run test test-quick lint unit coverage cuda test-gpu bench soak site serve focus otava clean
 .DEFAULT_GOAL := help
 
 help:
@@ -39,6 +40,10 @@ run: $(VENV)/.ready
 	$(BIN)/python -m kbtool run-recipe split-k
 
 test: lint unit cuda
+
+# The mark slow is what is left out; pyproject.toml says which tests have it.
+test-quick: lint
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(PROCESSES) -m "not slow and not gpu"
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

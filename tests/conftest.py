@@ -47,22 +47,50 @@ FIXTURES = Path(__file__).parent / "fixtures"
 REPOSITORY = Path(__file__).parent.parent
 
 
-SLOW = ("browser/test_browser.py", "steps", "browser", "site", "gpu", "runner", "cli", ".")
+FIRST = ("browser/test_browser.py", "steps", "browser", "site", "gpu", "runner", "cli", ".")
+BUILT = {"shared", "browser"}
+"""Fixtures of what is built: kernels, sites, and the browser that opens them."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Folders with slow tests first: else one process is left with a slow file at the end, alone.
+    """Mark tests of what is built as slow, and put folders with slow tests first.
 
-    pytest-xdist would begin with the files of most tests, which are the quick ones. One file alone
-    begins with this repository's site: other processes would wait while the first builds it.
+    Else one process is left with a slow file at the end, alone: pytest-xdist would begin with the
+    files of most tests, which are the quick ones. One file alone begins with this repository's
+    site: other processes would wait while the first builds it.
     """
+    for item in items:
+        if BUILT & set(getattr(item, "fixturenames", ())):
+            item.add_marker("slow")
     tests = Path(__file__).parent
-    order = {tests / name: number for number, name in enumerate(SLOW)}
+    order = {tests / name: number for number, name in enumerate(FIRST)}
 
     def place(item: pytest.Item) -> int:
-        return order.get(item.path, order.get(item.path.parent, len(SLOW)))
+        return order.get(item.path, order.get(item.path.parent, len(FIRST)))
 
     items.sort(key=place)
+
+
+COMPILERS = {name: path for name in ("c++", "g++", "cc", "gcc") if (path := shutil.which(name))}
+REFUSED = """\
+#!/bin/sh
+case "$*" in --version) exec {path} --version ;; esac
+echo "a test that is not marked slow started {name}: mark it (pyproject.toml)" >&2
+exit 1
+"""
+_REFUSING = tempfile.TemporaryDirectory(prefix="kbtool-compilers-")
+for _name, _path in COMPILERS.items():
+    (Path(_REFUSING.name) / _name).write_text(REFUSED.format(name=_name, path=_path))
+    (Path(_REFUSING.name) / _name).chmod(0o755)
+PATH = os.environ.get("PATH", os.defpath)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """No compiler for the tests of ``make test-quick``: one that needs it gets the mark slow."""
+    quick = not any(map(item.get_closest_marker, ("slow", "gpu")))
+    os.environ["PATH"] = f"{_REFUSING.name}{os.pathsep}{PATH}" if quick else PATH
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -87,12 +115,12 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _card(request: pytest.FixtureRequest, shared: Path) -> Iterator[None]:
+def _card(request: pytest.FixtureRequest) -> Iterator[None]:
     """Tests that need a card take turns at it."""
     if request.node.get_closest_marker("gpu") is None:
         yield
     else:
-        with lock(shared / "card.lock"):
+        with lock(request.getfixturevalue("shared") / "card.lock"):
             yield
 
 
@@ -144,7 +172,7 @@ def real_site(shared: Path) -> Site:
 
 
 @pytest.fixture(params=["plain_site", "hostile_site", "empty_site", "real_site"])
-def site(request: pytest.FixtureRequest) -> Site:
+def site(request: pytest.FixtureRequest, shared: Path) -> Site:
     """Each of the built sites."""
     found: Site = request.getfixturevalue(request.param)
     return found

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from browsing import Served
 
+pytestmark = pytest.mark.slow
+
 OF_THE_THEME = {
     r"Attribute “autocomplete” is only allowed when the input type is":
         "its two checkboxes that open the drawer and the search",

@@ -21,6 +21,7 @@ TAMPERS = 1000
 HONEST = 200
 
 
+@pytest.mark.slow
 def test_every_random_tampering_is_found_and_nothing_else(tmp_path: Path) -> None:
     importer = Importer(tmp_path)
     drawn = Drawn(importer, random.Random(SEED), "main")
@@ -35,6 +36,7 @@ def test_every_random_tampering_is_found_and_nothing_else(tmp_path: Path) -> Non
     assert len(report.broken) == TAMPERS
 
 
+@pytest.mark.slow
 def test_no_untampered_history_has_a_finding(tmp_path: Path) -> None:
     importer = Importer(tmp_path)
     rng = random.Random(SEED)

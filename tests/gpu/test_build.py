@@ -19,6 +19,8 @@ from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Kernel
 from kbtool.store.tree import Entry, load_record
 
+pytestmark = pytest.mark.slow
+
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "kernels" / "scaled_add"
 
 

@@ -15,6 +15,8 @@ import pytest
 
 from kbtool.gpu import _card, probe
 
+pytestmark = pytest.mark.slow
+
 DRIVER = """
 #include <string.h>
 int cuInit(unsigned flags) { return 0; }

@@ -14,6 +14,8 @@ from kbtool.gpu import toolchain
 from kbtool.gpu.compile import Usage, parse_usage
 from kbtool.model.errors import MachineError
 
+pytestmark = pytest.mark.slow
+
 try:
     toolchain.find_nvcc()
     WITHOUT_NVCC = ""

@@ -15,6 +15,8 @@ from attention_rule import FOLDER
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.slow
+
 VEC = 3
 SHIM = r"""
 #include "attention_state.h"

@@ -551,6 +551,7 @@ for case in MANIFEST.cases("quick") + MANIFEST.cases("edges"):
 """
 
 
+@pytest.mark.slow
 def test_the_build_without_wide_vectors_is_right_too(tmp_path: Path) -> None:
     if "x86" not in subprocess.check_output(["uname", "-m"], text=True):
         pytest.skip("names an x86-64 baseline")

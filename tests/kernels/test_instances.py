@@ -6,7 +6,10 @@ import itertools
 import subprocess
 from pathlib import Path
 
+import pytest
 from attention_rule import FOLDER, MANIFEST
+
+pytestmark = pytest.mark.slow
 
 TARGET = MANIFEST.targets["cuda"]
 EVERY_SOURCE = {*TARGET.sources, *itertools.chain(*TARGET.architecture_sources.values())}

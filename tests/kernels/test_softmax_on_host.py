@@ -17,6 +17,8 @@ from attention_rule import FOLDER
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.slow
+
 SOURCE = """
 #include <cmath>
 #include <cstdint>

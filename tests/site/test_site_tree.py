@@ -27,6 +27,8 @@ from kbtool.site.index import Index
 from kbtool.site.pages import pages
 from kbtool.store.tree import KnowledgeBase
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

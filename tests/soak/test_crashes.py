@@ -15,6 +15,8 @@ from kbtool.cli.main import cli
 from soak import crashes
 from soak.crashes import KILL, READING, WRITING, Point, Soak, points
 
+pytestmark = pytest.mark.slow
+
 QUICK = [name for name in WRITING if name.startswith("session") or name in {"schema", "recover"}]
 
 

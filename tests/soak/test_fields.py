@@ -51,6 +51,7 @@ def test_a_value_that_once_found_a_fault(every, root, name):
     assert outcome.faults == []
 
 
+@pytest.mark.slow
 def test_drawn_values_make_no_fault(every):
     drawn = random.Random(20261125).sample(sorted(every), 120)
     outcomes = list(fields.run([every[name] for name in drawn], seed=0, processes=1))
