@@ -3,14 +3,13 @@
 // A block takes one work unit: a split of the keys of one (batch entry, KV head, query tile). The query
 // heads that share a KV head are packed into the rows of the tile, row = query * heads_per_kv + head. The
 // block's warps form KEY_WARPS groups that take the split's key blocks in turn. Each group has its own ring
-// buffer of STAGES cp.async stages and its own online softmax, so that no group waits for another; the
-// ROW_WARPS warps of a group take 16 rows each.
+// buffer of STAGES cp.async stages and its own online softmax. The ROW_WARPS warps of a group take 16 rows
+// each. Groups of one warp do not wait for each other; larger groups do (group_sync).
 //
 // Partial states merge in up to three steps, always in the same order, so results repeat to the bit:
 //   1. the warp groups of a block, through shared memory;
-//   2. the splits of a cluster, through DSMEM: each block receives its share of the columns;
-//   3. the clusters of a tile, where one cluster does not hold every split, through the workspace, by the
-//      last block to arrive.
+//   2. the splits of a cluster, through DSMEM: each block merges its share of the tile;
+//   3. if a tile has several clusters: their states, through the workspace. The last block to arrive merges.
 #pragma once
 
 #include "../common/block.cuh"
@@ -33,7 +32,8 @@ struct FusedConfig {
   static constexpr int D = D_;  // compiled head dimension; the actual one may be smaller
   static constexpr int ROW_WARPS = ROW_WARPS_;
   static constexpr bool ALIGNED = ALIGNED_;  // rows of k and v copy 16 bytes at a time
-  // All splits read the same window of the keys at a time: 1 to 1.5 % faster from 64 MB on (H200).
+  // Key blocks go to the splits in turn, so that all splits read neighbouring keys at the same time: 1 to 1.5 %
+  // faster if keys and values have 64 MB or more (H200).
   static constexpr bool INTERLEAVED_KEYS = true;
   static constexpr bool PAIRED = false;
 
@@ -89,8 +89,8 @@ struct FusedConfig {
   }
 };
 
-// Barrier of a warp group, which shares a ring buffer. A group of several warps waits for the whole block, so
-// that one kind of barrier is enough. Every group must then run the same number of rounds, even if it has no keys
+// Barrier of a warp group, which shares a ring buffer. If groups have several warps it is the barrier of the whole
+// block, which saves named barriers. Every group must then run the same number of rounds, even if it has no keys
 // left.
 template <class C>
 __device__ __forceinline__ void group_sync() {
@@ -101,7 +101,7 @@ __device__ __forceinline__ void group_sync() {
   }
 }
 
-// The same; returns whether `value` is true for any of them.
+// The same; returns whether `value` is true for any thread that waits at the barrier.
 template <class C>
 __device__ __forceinline__ bool group_sync_or(bool value) {
   if constexpr (C::ROW_WARPS == 1) {
@@ -128,7 +128,7 @@ __device__ __forceinline__ void apply_query_factor(const FusedParams& fp,
                                                    uint32_t (&q)[C::D / 16][4]) {
   using Element = typename C::Element;
   using Traits = typename C::Traits;
-  if (fp.q_factor != 1.0f) {  // then it is -1 or 0, and the products are exact
+  if (fp.q_factor != 1.0f) {  // -1 for a negative scale, 0 for a scale of 0: multiplying by it is exact
 #pragma unroll
     for (int step = 0; step < C::D / 16; ++step) {
 #pragma unroll
@@ -142,8 +142,9 @@ __device__ __forceinline__ void apply_query_factor(const FusedParams& fp,
   }
 }
 
-// The tensor core truncates when it adds to its accumulator, which biases a long sum toward 0. Adding each
-// k16 product separately rounds instead, and the products do not wait for each other.
+// The tensor core truncates when it adds to its accumulator, which biases a long sum toward 0. So each mma
+// (k16) starts from 0, and its result is added by an ordinary fp32 addition, which rounds. It also makes the mma
+// instructions independent of each other.
 template <class Traits>
 __device__ __forceinline__ void add_product(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0,
                                             uint32_t b1) {
@@ -361,7 +362,8 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
   if (fp.cluster_size > 1) {
     if (threadIdx.x == 0) exchange_init(shared_address(smem + C::EXCHANGE_OFFSET));
     __syncwarp();
-    cluster_arrive_relaxed();  // no block sends before every block has started
+    // merge_and_store waits before it stores into other blocks: they must have started.
+    cluster_arrive_relaxed();
   }
   const WorkUnit at = locate<C>(fp);
   attend<C>(fp, at, smem);

@@ -1,6 +1,10 @@
 // Time of a plan in microseconds, for calls with more than 16 query rows per KV head:
 //
-//   start + launch of the blocks + later waves + max(waves x steps x step, reading from L2) + merge
+//   start + load x full + (waves - 1) x wave + max(waves x steps x step, l2_read_us) + merge
+//
+// load is the number of blocks per multiprocessor; fused counts only the blocks of one wave. steps is the number of
+// steps that a block takes through its keys. start, full, wave, step and merge are the constants below. Width is the
+// compiled head dimension: 64, 128 or 256.
 //
 // Fitted to the first 548 shapes of session 2026-11-23-the-last-sources-on-a-card, files/tiles.jsonl: H200,
 // bf16, causal, keys in the L2 cache. Each time is the mean of two: a call in a chain of calls, and a call
@@ -19,14 +23,16 @@ namespace kbtool::cuda {
 struct FusedCost {
   double start;      // start and end of a call
   double more_rows;  // added above 32 query rows
-  double full;       // added if every multiprocessor has a block; in proportion if fewer have
+  double full;       // times the load: added in full if there is one block per multiprocessor
   double step;       // time for step_keys keys, the number that the warps of a block take at a time
   int64_t step_keys;
   double pair;       // merge of two splits in a cluster
-  double cluster;    // merge of more than two; negative, since each block stores only its part of the rows
+  // Merge of more than two splits in a cluster. Negative: `start` contains storing a whole tile, and each block of
+  // a cluster stores only its share of the tile.
+  double cluster;
 };
 
-// By width (64, 128, 256) and rows of a tile (16, 32, 64).
+// [width: 64, 128, 256][rows of a tile: 16, 32, 64]
 constexpr FusedCost FUSED_COSTS[3][3] = {{{4.15, 0, 0.5, 0.61, 128, 0.2, -0.15},
                                           {4.4, 0, 0.9, 0.91, 128, 0.2, -0.15},
                                           {4.45, 0.7, 0.9, 0.82, 64, 0.1, -0.35}},
@@ -36,36 +42,37 @@ constexpr FusedCost FUSED_COSTS[3][3] = {{{4.15, 0, 0.5, 0.61, 128, 0.2, -0.15},
                                          {{9.55, 0, 0.55, 1.0, 32, -0.45, -1.7},
                                           {9.65, 0, 1.1, 1.52, 32, -0.45, -1.8},
                                           {9.1, 3.95, 0.8, 1.0, 16, 0.2, -1.8}}};
-constexpr double FUSED_WAVE[3] = {3.1, 4.3, 9.5};       // us of each wave after the first, by width
-constexpr double WORKSPACE_MERGE[3] = {2.3, 2.2, 2.0};  // us, of several clusters, by width
+constexpr double FUSED_WAVE[3] = {3.1, 4.3, 9.5};  // us, for each wave after the first, by width
+// us, by width: merge through the workspace, if the splits of a tile need more than one cluster.
+constexpr double WORKSPACE_MERGE[3] = {2.3, 2.2, 2.0};
 // Factor on a step if two blocks share a multiprocessor: for D up to 128, and above.
 constexpr double SHARED_STEP_FACTOR[2] = {1.45, 1.1};
 
 // All in us.
 struct WgmmaCost {
   double start;
-  double full;            // added if every multiprocessor has a block; in proportion if fewer have
+  double full;            // times the load: added in full if there is one block per multiprocessor
   double wave;            // added for each wave after the first
-  double step;            // 64 keys
+  double step;            // time for 64 keys
   double merge;           // by the separate kernel, of more than four splits
-  // Merge of two to four splits by the separate kernel: the time of a merge in a cluster, plus 1 us. On an H100 the
-  // separate kernel took 0.6 to 1.7 us more than the cluster in five shapes (session planner-switches,
-  // files/switches.jsonl, always_separate).
+  // The same, of two to four splits. Not fitted: we added 1 us to the fitted time of a merge in a cluster, which wgmma
+  // no longer does. On an H100 the separate kernel took 0.6 to 1.7 us more than the cluster in five shapes (session
+  // planner-switches, files/switches.jsonl, always_separate).
   double few_splits_merge;
-  double two_warpgroups;
+  double two_warpgroups;  // added if a block has two consumer warpgroups (tiles of 128 rows)
 };
 
-// By width.
+// [width: 64, 128, 256]
 constexpr WgmmaCost WGMMA_COSTS[3] = {{5.35, 1.5, 2.25, 0.53, 0.75, 2.6, 1.45},
                                       {6.15, 2.4, 2.7, 0.70, 0.75, 4.0, 2.0},
                                       {7.05, 2.4, 4.35, 1.15, 1.25, 5.4, 0}};
 
-// fused: whether two blocks share a multiprocessor where there are enough of them.
+// fused: whether two blocks share a multiprocessor if the call has more blocks than multiprocessors.
 inline bool blocks_share(const FusedPlan& plan, const Sizes& sizes) {
   return sizes.D <= 128 ? plan.row_units == 1 : plan.num_splits == 1;
 }
 
-// Blocks that run at the same time, each on a multiprocessor of its own.
+// Blocks that run at the same time if each has a multiprocessor of its own.
 inline int64_t blocks_alone(const FusedPlan& plan, const Card& card) {
   return int64_t{card.clusters[plan.cluster_size]} * plan.cluster_size;
 }
@@ -77,7 +84,7 @@ inline int64_t blocks_at_once(const FusedPlan& plan, const Sizes& sizes, const C
 // Each query tile reads its keys and values from L2; a causal mask hides about half of them.
 inline double l2_read_us(const FusedPlan& plan, const Sizes& sizes) {
   constexpr double BYTES_PER_US = 9e6;  // about twice the real rate: the bytes below count hidden keys too
-  constexpr double KEY_AND_VALUE = 2 * 2;
+  constexpr double KEY_AND_VALUE = 2 * 2;  // two tensors, 2 bytes an element
   return static_cast<double>(plan.output_tiles) * static_cast<double>(sizes.Skv * sizes.D) *
          KEY_AND_VALUE / BYTES_PER_US;
 }

@@ -3,11 +3,11 @@
 //
 // Warp-specialised: producer warps copy key blocks into a ring buffer, by TMA. Each consumer
 // warpgroup takes 64 rows. wgmma reads a byte of k or v from shared memory once for 64 rows; the fused kernel
-// reads it once for 16. wgmma is asynchronous: a consumer starts Q K^T of the next key block, then P V of the
-// previous one, and computes the softmax of the next block while P V runs.
+// reads it once for 16. wgmma is asynchronous: a consumer starts Q K^T of key block j, then P V of block j - 1,
+// and computes the softmax of block j while P V runs.
 //
-// With one split the output is stored from registers. Otherwise the partial states are, and a separate kernel
-// merges them.
+// With one split a block stores the output. With several it stores its partial state, and a separate kernel
+// merges the partial states.
 #pragma once
 
 #include "../common/block.cuh"
@@ -33,7 +33,9 @@ struct WgmmaConfig {
 
   static constexpr int BLOCK_M = 64 * WARPGROUPS;
   static constexpr int BLOCK_KV = D == 256 || SMALL_RING ? 64 : 128;
-  static constexpr int TMA_BOX_KEYS = 32;  // small, so that all panels of a key are requested soon after each other
+  // Keys of a TMA box, which has 64 columns. Small boxes, so that the producer soon requests the other columns of
+  // the same keys, which lie beside them in global memory.
+  static constexpr int TMA_BOX_KEYS = 32;
   static constexpr int STAGES = D == 64 ? 4 : D == 256 && WARPGROUPS == 2 ? 2 : 3;
 
   static constexpr int CONSUMER_WARPS = 4 * WARPGROUPS;
@@ -49,7 +51,8 @@ struct WgmmaConfig {
   static_assert(!UNEVEN_REGISTERS || WARPGROUPS * CONSUMER_REGISTERS + PRODUCER_REGISTERS <=
                                          (WARPGROUPS + 1) * LAUNCH_REGISTERS,
                 "after setmaxnreg a block has no more registers than the launch gave it");
-  static constexpr int SCAN_THREADS = 32 * (PRODUCER_WARPS - 1);  // one warp requests TMA, the others scan
+  // One producer warp requests the TMA copies, the others scan v for NaN and infinity.
+  static constexpr int SCAN_THREADS = 32 * (PRODUCER_WARPS - 1);
   static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
   static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
 
@@ -64,9 +67,11 @@ struct WgmmaConfig {
   static_assert(BLOCKS * (SHARED_BYTES + 1024) <= 228 * 1024,
                 "sm_90 has 228 KB of shared memory per multiprocessor and keeps 1 KB of it per block");
   static_assert(!PAIRED || BLOCK_KV / TMA_BOX_KEYS % 2 == 0, "each block of a pair requests half of the TMA boxes");
-  static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0, "panels keep the swizzle");
+  static_assert(QUERY_BYTES % 1024 == 0 && TILE_BYTES % 1024 == 0,
+                "the 128-byte swizzle needs panels that start at multiples of 1024 bytes");
 
-  // The key of a 16-byte chunk. Chunks are numbered as they lie in shared memory: eight per key of a panel.
+  // The key of a 16-byte chunk. Chunks are numbered in the order of shared memory: panel by panel, in a panel key by
+  // key, eight chunks to a key.
   static __device__ __forceinline__ int key_of(int chunk) { return chunk / 8 % BLOCK_KV; }
   static int shared_bytes(int) { return SHARED_BYTES; }
 };
@@ -143,7 +148,7 @@ __device__ __forceinline__ int64_t keys_seen_by_all(const FusedParams& fp, const
   return seen == fp.p.Skv ? ALL : seen - at.key_begin;
 }
 
-// Producer: one thread requests the copies, the other warps scan values.
+// Producer: one thread requests the copies, the other warps scan values for NaN and infinity.
 template <class C>
 __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps& maps,
                                         const WorkUnit& at, const Ring<C>& ring,
@@ -231,7 +236,7 @@ __device__ __forceinline__ void load_query_tile(const FusedParams& fp, const Wor
     return ring.base + panel_offset(row, chunk, C::BLOCK_M);
   });
   wait_copies<0>();
-  if (fp.q_factor != 1.0f) {  // then it is -1 or 0, and the products are exact
+  if (fp.q_factor != 1.0f) {  // -1 for a negative scale, 0 for a scale of 0: multiplying by it is exact
     const int chunk = thread % C::CHUNKS;  // the chunks that this thread has copied and waited for
 #pragma unroll 1
     for (int row = thread / C::CHUNKS; row < at.rows; row += C::THREADS / C::CHUNKS) {
@@ -337,7 +342,7 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
   uint32_t weights[C::BLOCK_KV / 16][4];
   float alpha[2];
 
-  // `plain`: every row of the pair sees all of this key block and of the one before it.
+  // `plain`: every row sees all of this key block and of the one before it; of paired blocks, every row of both tiles.
   const auto block_softmax = [&](int64_t key0, auto plain) {
     if (!plain && key0 + C::BLOCK_KV > seen_by_all) {
       int seen[2];
@@ -391,8 +396,8 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
 
   if (keys <= 0) return;  // the tile sees no key of this split
   const PingPong<C> ping_pong(warp / 4);
-  RingPosition<C> next;  // of the next Q K^T
-  RingPosition<C> last;  // of the next P V, one key block behind
+  RingPosition<C> next;  // stage of the key block that Q K^T takes next
+  RingPosition<C> last;  // stage of the key block that P V takes next: one block behind `next`
   await(ring.keys_full(0), 0);
   wgmma_fence();
   start_qk<C>(q, ring.keys(0), s);
@@ -443,8 +448,9 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
   if constexpr (C::PAIRED) release(ring.values_free(last.stage));  // the producer waits for this before it exits
 }
 
-// Stores output and LSE of a warp's rows if there is one split. The output passes through shared memory and
-// overwrites the same rows of Q: only this warpgroup reads those. The other warpgroup may still need its own rows.
+// Stores output and LSE of a warp's rows if there is one split. The output passes through shared memory, in the
+// place of this warpgroup's rows of Q, which no other warpgroup reads. The other rows of Q must stay: the other
+// warpgroup may still read them.
 template <class C>
 __device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const WorkUnit& at,
                                                     unsigned char* smem, int warp, int lane,
