@@ -8,6 +8,8 @@ a field without a default may be absent.
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,7 @@ _OUT_LAYOUTS = {
     "far_queries_out": "far_keys",
 }
 _GUARD = 1024  # floats past the workspace that must stay as they are
-_SCORES_AT_A_TIME = 1 << 23  # float64 scores that the reference holds at once: 64 MiB
+_NUMBERS_AT_A_TIME = 1 << 23  # of scores, or of keys and values, in a tensor of the reference
 
 # ---- inputs ----
 
@@ -170,20 +172,21 @@ def _stored_as(layout: str, t: Tensor) -> Tensor:
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     """Attention in float64 with an exact softmax; shares nothing with the implementation."""
-    q = inputs["q"]
+    q, Hkv = inputs["q"], inputs["k"].shape[1]
     out = torch.zeros(q.shape, dtype=torch.float64, device=q.device)
     lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float64, device=q.device)
-    for b, h, rows, scores, values in _scores(inputs):
-        some = ~(scores == -math.inf).all(dim=-1)
-        lse[b, h, rows][some] = scores[some].logsumexp(dim=-1)
-        out[b, h, rows][some] = scores[some].softmax(dim=-1) @ _finite(values)
+    for part, scores, _, values in _scores(inputs, torch.float64):
+        _rows(lse, Hkv, part).copy_(scores.logsumexp(dim=-1))
+        some = ~(scores == -math.inf).all(dim=-1, keepdim=True)
+        made = torch.where(some, scores.softmax(dim=-1) @ _finite(values), 0)
         if not values.isfinite().all():
             # Apart from the sums: a matrix product would multiply hidden ones by 0, giving NaN.
             seen = (scores > -math.inf).double()
             for infinity in (math.inf, -math.inf):
                 there = seen @ (values == infinity).double() > 0
-                out[b, h, rows] += torch.where(there, infinity, 0)
-            out[b, h, rows][(seen @ values.isnan().double() > 0) & some[:, None]] = math.nan
+                made += torch.where(there, infinity, 0)
+            made.masked_fill_((seen @ values.isnan().double() > 0) & some, math.nan)
+        _rows(out, Hkv, part).copy_(made)
     return {"out": out, "lse": lse}
 
 
@@ -203,29 +206,31 @@ def error_scale(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     weight moves as far as its logit may, and pulls the output towards its value. A weight below
     float32's normal numbers may be lost.
     """
-    q, k, scale = inputs["q"], inputs["k"], abs(_scale(inputs))
+    q, Hkv, scale = inputs["q"], inputs["k"].shape[1], abs(_scale(inputs))
     float32 = torch.finfo(torch.float32)
     digits = float32.eps / torch.finfo(q.dtype).eps
     of_lse = torch.zeros(q.shape[:3], dtype=torch.float64, device=q.device)
     of_out = torch.zeros(q.shape, dtype=torch.float64, device=q.device)
-    for b, h, rows, scores, values in _scores(inputs):
-        some = ~(scores == -math.inf).all(dim=-1)
-        keys = k[b, h // (q.shape[1] // k.shape[1]), : values.shape[0]]
-        lengths = (_finite(of.double().norm(dim=-1)) for of in (q[b, h, rows][some], keys))
-        delta = float32.eps * scale * torch.outer(*lengths)
-        log_weights = scores[some].log_softmax(dim=-1)
-        of_lse[b, h, rows][some] = _finite((log_weights + delta).logsumexp(dim=-1) / float32.eps)
+    lengths = _finite(q.double().norm(dim=-1))
+    for part, scores, keys, values in _scores(inputs, torch.float64):
+        of_keys = _finite(keys.norm(dim=-1))
+        delta = float32.eps * scale * _rows(lengths, Hkv, part)[..., None] * of_keys[..., None, :]
+        # Rows that see no key are NaN, of which 0 is stored.
+        log_weights = scores.log_softmax(dim=-1)
+        moved_logits = log_weights + delta
+        _rows(of_lse, Hkv, part).copy_(_finite(moved_logits.logsumexp(dim=-1) / float32.eps))
 
-        weights, finite, n = log_weights.exp(), _finite(values), values.shape[0]
-        out = weights @ finite
-        products = (weights.square() @ finite.square()).sqrt()
-        moves = ((log_weights + delta).clamp(max=0).exp() * -torch.expm1(-delta)).square()
-        moved = moves @ finite.square() - 2 * out * (moves @ finite)
+        weights, finite, n = log_weights.exp(), _finite(values), values.shape[-2]
+        out, squares = weights @ finite, finite.square()
+        products = (weights.square() @ squares).sqrt()
+        moves = (moved_logits.clamp(max=0).exp() * -torch.expm1(-delta)).square()
+        moved = moves @ squares - 2 * out * (moves @ finite)
         moved += out.square() * moves.sum(dim=-1, keepdim=True)
         in_float32 = products * n**0.5 + out.abs() * min(n, 64) / 4
         in_float32 += moved.clamp(min=0).sqrt() / float32.eps
-        in_float32 += finite.abs().sum(dim=0) * float32.smallest_normal / float32.eps
-        of_out[b, h, rows][some] = _finite(products + digits * in_float32)
+        tiny = float32.smallest_normal / float32.eps
+        in_float32 += finite.abs().sum(dim=-2, keepdim=True) * tiny
+        _rows(of_out, Hkv, part).copy_(_finite(products + digits * in_float32))
     return {"out": of_out, "lse": of_lse}
 
 
@@ -233,18 +238,48 @@ def _finite(x: Tensor) -> Tensor:
     return torch.where(x.isfinite(), x, 0)
 
 
-def _scores(inputs: Mapping[str, Any]) -> Iterator[tuple[int, int, slice, Tensor, Tensor]]:
-    """Of each (batch entry, query head) some rows at a time: their logits in float64, -inf where a
-    key is hidden, and the head's values."""
-    q, scale = inputs["q"], _scale(inputs)
-    for b, h, keys, values in _kv_heads(inputs):
-        k64, v64 = keys.double(), values.double()
-        visible = _visible(inputs, keys.shape[0])
-        rows_at_a_time = max(1, _SCORES_AT_A_TIME // max(1, keys.shape[0]))
-        for row in range(0, q.shape[2], rows_at_a_time):
-            rows = slice(row, row + rows_at_a_time)
-            scores = q[b, h, rows].double() @ k64.T * scale
-            yield b, h, rows, scores.masked_fill_(~visible[rows], -math.inf), v64
+@dataclass(frozen=True)
+class _Part:
+    """Some of the rows: queries of batch entries that have the same number of keys. The query heads
+    that share a KV head follow each other, as rows of that head."""
+
+    entries: slice
+    heads: slice  # of entries x Hkv
+    rows: slice  # of (H / Hkv) x Sq
+
+
+def _rows(t: Tensor, Hkv: int, part: _Part) -> Tensor:
+    """A part of ``t``, ``(B, H, Sq, ...)``, as ``(heads, rows, ...)``: a view if ``t`` is
+    contiguous."""
+    B, H, Sq, *rest = t[part.entries].shape
+    return t[part.entries].reshape(B * Hkv, H // Hkv * Sq, *rest)[part.heads, part.rows]
+
+
+def _scores(
+    inputs: Mapping[str, Any], dtype: torch.dtype
+) -> Iterator[tuple[_Part, Tensor, Tensor, Tensor]]:
+    """Every row that has keys, some at a time: which; their logits ``(heads, rows, keys)``, -inf
+    where a key is hidden; and the keys and values of the heads, all in ``dtype``."""
+    q, k, v, scale = inputs["q"], inputs["k"], inputs["v"], _scale(inputs)
+    _, H, Sq, D = q.shape
+    Hkv = k.shape[1]
+    rows = H // Hkv * Sq if Hkv else 0
+    for entries, length in _equal_lengths(inputs):
+        if length * rows == 0:
+            continue
+        rows_at_a_time = max(1, min(rows, _NUMBERS_AT_A_TIME // length))
+        numbers = length * max(rows_at_a_time, 2 * D)
+        heads_at_a_time = max(1, _NUMBERS_AT_A_TIME // numbers)
+        heads = (entries.stop - entries.start) * Hkv
+        keys, values = (t[entries, :, :length].reshape(heads, length, D) for t in (k, v))
+        for head, row in product(range(0, heads, heads_at_a_time), range(0, rows, rows_at_a_time)):
+            some = slice(head, min(head + heads_at_a_time, heads))
+            part = _Part(entries, some, slice(row, min(row + rows_at_a_time, rows)))
+            of_keys, of_values = keys[some].to(dtype), values[some].to(dtype)
+            scores = _rows(q, Hkv, part).to(dtype) @ of_keys.mT * scale
+            if inputs["causal"]:
+                scores.masked_fill_(~_visible(inputs, length, part.rows), -math.inf)
+            yield part, scores, of_keys, of_values
 
 
 def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -260,40 +295,43 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     )
     v = torch.where(v.isnan(), 0, v)
     scale = _scale(inputs)
+    Hkv = k.shape[1]
     out = torch.zeros_like(q)
     lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float32, device=q.device)
 
-    def attend(b: int, keys: Tensor, visible: Tensor) -> Tensor:
+    def attend(entries: slice, keys: Tensor, visible: Tensor) -> Tensor:
         made = scaled_dot_product_attention(
-            q[b : b + 1],
-            keys[None],
-            v[b : b + 1, :, : keys.shape[1]],
+            q[entries],
+            keys,
+            v[entries, :, : keys.shape[2]],
             attn_mask=visible if inputs["causal"] else None,
             scale=scale,
-            enable_gqa=q.shape[1] != k.shape[1],
-        )[0]
-        made[:, ~visible.any(dim=-1)] = 0
-        return made
+            enable_gqa=q.shape[1] != Hkv,
+        )
+        return made.masked_fill(~visible.any(dim=-1, keepdim=True), 0)
 
-    for b in range(q.shape[0]):
-        length = _length(inputs, b)
-        if length == 0 or q.shape[1] == 0 or q.shape[2] == 0:
+    for entries, length in _equal_lengths(inputs):
+        if length == 0 or q.numel() == 0:
             continue
-        keys, visible = k[b, :, :length], _visible(inputs, length)
-        out[b] = attend(b, keys, visible)
+        keys, visible = k[entries, :, :length], _visible(inputs, length)
+        out[entries] = attend(entries, keys, visible)
         finite = keys.isfinite()
         if not finite.all():
             # Torch's mask does not hide a non-finite key: rows that do not see it could be NaN, and
             # their error would say nothing. They are computed again with a finite key.
-            seen = visible.float() @ (~finite).any(dim=-1).float().T > 0  # (Sq, Hkv)
-            hidden = ~seen.T.repeat_interleave(q.shape[1] // k.shape[1], dim=0)
-            out[b][hidden] = attend(b, torch.where(finite, keys, 0), visible)[hidden]
-    for b, h, keys, values in _kv_heads(inputs):
-        scores = q[b, h].float() @ keys.float().T * scale
-        scores.masked_fill_(~_visible(inputs, keys.shape[0]), -math.inf)
-        lse[b, h] = scores.logsumexp(dim=-1)
-        out[b, h][_sees_nan(inputs, values)] = math.nan
-        out[b, h][lse[b, h] == -math.inf] = 0
+            bad = (~finite).any(dim=-1).float()  # (entries, Hkv, keys)
+            seen = (bad @ visible.float().T > 0).repeat_interleave(q.shape[1] // Hkv, dim=1)
+            again = attend(entries, torch.where(finite, keys, 0), visible)
+            out[entries] = torch.where(seen[..., None], out[entries], again)
+    for part, scores, keys, values in _scores(inputs, torch.float32):
+        of_lse, made = scores.logsumexp(dim=-1), _rows(out, Hkv, part)
+        _rows(lse, Hkv, part).copy_(of_lse)
+        bad = values.isnan()
+        if bad.any():
+            # Apart from the sums: in a matrix product hidden NaNs count too, as 0 times NaN.
+            visible = _visible(inputs, keys.shape[1], part.rows).float()
+            made.masked_fill_(visible @ bad.float() > 0, math.nan)
+        made.masked_fill_((of_lse == -math.inf)[..., None], 0)
     return {"out": out, "lse": lse}
 
 
@@ -302,39 +340,24 @@ def _scale(inputs: Mapping[str, Any]) -> float:
     return 1 / math.sqrt(inputs["q"].shape[3]) if scale is None else float(scale)
 
 
-def _length(inputs: Mapping[str, Any], b: int) -> int:
-    lengths = inputs["kv_lengths"]
-    return int(inputs["k"].shape[2]) if lengths is None else int(lengths[b])
+def _equal_lengths(inputs: Mapping[str, Any]) -> Iterator[tuple[slice, int]]:
+    """Runs of batch entries that have the same number of valid keys, and that number."""
+    B, Skv, lengths = inputs["q"].shape[0], inputs["k"].shape[2], inputs["kv_lengths"]
+    first = 0
+    for length, run in groupby([Skv] * B if lengths is None else lengths.tolist()):
+        end = first + len(list(run))
+        yield slice(first, end), length
+        first = end
 
 
-def _visible(inputs: Mapping[str, Any], length: int) -> Tensor:
-    """Which of ``length`` valid keys each query sees, ``(Sq, length)``."""
+def _visible(inputs: Mapping[str, Any], length: int, rows: slice | None = None) -> Tensor:
+    """Which of ``length`` valid keys each query, or each of some rows, sees: ``(rows, keys)``."""
     q = inputs["q"]
-    ones = torch.ones(q.shape[2], length, dtype=torch.bool, device=q.device)
-    return ones.tril(diagonal=length - q.shape[2]) if inputs["causal"] else ones
-
-
-def _sees_nan(inputs: Mapping[str, Any], values: Tensor) -> Tensor:
-    """Where the output is NaN because the query sees a value that is NaN, ``(Sq, D)``.
-
-    Found apart from the sums: in a matrix product hidden NaNs would count too, as 0 times NaN.
-    """
-    bad = values.isnan()
-    if not bad.any():
-        return bad.new_zeros(inputs["q"].shape[2], values.shape[1])
-    return _visible(inputs, values.shape[0]).float() @ bad.float() > 0
-
-
-def _kv_heads(inputs: Mapping[str, Any]) -> Iterator[tuple[int, int, Tensor, Tensor]]:
-    """Each (batch entry, query head) that has keys, with its valid keys and values."""
-    q, k, v = inputs["q"], inputs["k"], inputs["v"]
-    for b in range(q.shape[0]):
-        length = _length(inputs, b)
-        if length == 0:
-            continue
-        for h in range(q.shape[1]):
-            h_kv = h // (q.shape[1] // k.shape[1])
-            yield b, h, k[b, h_kv, :length], v[b, h_kv, :length]
+    Sq = q.shape[2]
+    of = slice(0, Sq) if rows is None else rows
+    queries = torch.arange(of.start, of.stop, device=q.device)[:, None] % Sq
+    keys = torch.arange(length, device=q.device)
+    return keys <= queries + (length - Sq if inputs["causal"] else length)
 
 
 # ---- cases beside a listed one ----
@@ -483,24 +506,25 @@ def _merged(values: Tensor, maxima: Tensor, sums: Tensor) -> dict[str, Tensor]:
 
 def _states(inputs: Mapping[str, Any], count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The states of ``count`` splits of the valid keys, as ``_merged`` takes them, in float32."""
-    q = inputs["q"]
+    q, Hkv = inputs["q"], inputs["k"].shape[1]
     values = q.new_zeros((count, *q.shape), dtype=torch.float32)
     maxima = q.new_full((count, *q.shape[:3]), -math.inf, dtype=torch.float32)
     sums = torch.zeros_like(maxima)
-    for b, h, keys, kv_values in _kv_heads(inputs):
-        length = keys.shape[0]
-        scores = q[b, h].double() @ keys.double().T * _scale(inputs)
-        scores.masked_fill_(~_visible(inputs, length), -math.inf)
+    for part, scores, _, kv_values in _scores(inputs, torch.float64):
+        length = scores.shape[-1]
         for split in range(count):
             cut = slice(length * split // count, length * (split + 1) // count)
             if cut.start == cut.stop:
                 continue
-            top = scores[:, cut].amax(dim=-1).float()
+            top = scores[..., cut].amax(dim=-1).float()
             base = torch.where(top == -math.inf, 0, top).double()
-            weights = torch.exp(scores[:, cut] - base.unsqueeze(-1))
-            maxima[split, b, h] = top
-            sums[split, b, h] = weights.sum(dim=-1).float()
-            values[split, b, h] = (weights @ kv_values[cut].double()).float()
+            weights = torch.exp(scores[..., cut] - base.unsqueeze(-1))
+            for of_split, made in (
+                (maxima[split], top),
+                (sums[split], weights.sum(dim=-1)),
+                (values[split], weights @ kv_values[:, cut]),
+            ):
+                _rows(of_split, Hkv, part).copy_(made)
     return values, maxima, sums
 
 
@@ -528,11 +552,9 @@ def arms(
 
 def _clear_past_lengths(inputs: Mapping[str, Any]) -> None:
     """Zero keys and values past the lengths: torch multiplies them by 0, and 0 · NaN is NaN."""
-    if inputs["kv_lengths"] is None:
-        return
-    for b in range(inputs["q"].shape[0]):
+    for entries, length in _equal_lengths(inputs):
         for name in ("k", "v"):
-            inputs[name][b, :, _length(inputs, b) :] = 0
+            inputs[name][entries, :, length:] = 0
 
 
 def _tried(call: Callable[[], Any]) -> Callable[[], Any] | str:
