@@ -37,7 +37,7 @@ help:
 	@sed -n '/^[^#]/q; s/^# //p' Makefile
 
 run: $(VENV)/.ready
-	$(BIN)/python -m kbtool run-recipe split-k
+	$(BIN)/kbtool run-recipe split-k
 
 test: lint unit cuda
 

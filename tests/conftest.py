@@ -205,8 +205,8 @@ def started_kbtool(tmp_path: Path) -> Callable[..., Result]:
 
 def _in_folder(folder: Path, start: Callable[..., Result]) -> Callable[..., Result]:
     def run(*arguments: str, root: Path | None = None, env: dict[str, str] | None = None) -> Result:
-        given = [*(["--root", str(root)] if root else []), *arguments]
-        done = start(given, folder, env or {})
+        place = {"KBTOOL_ROOT": str(root)} if root else {}  # --root would be part of each hint
+        done = start(list(arguments), folder, {**place, **(env or {})})
         assert "Traceback" not in done.err, done.err
         return done
 

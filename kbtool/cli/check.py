@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, print_json
+from kbtool.cli.pasted import pasted
 from kbtool.model.words import many
 from kbtool.runner.terminal import unguarded
 
@@ -88,7 +89,7 @@ def check(
         print_json({"findings": [item._asdict() for item in findings], "counts": counts})
     else:
         for finding in findings:
-            click.echo(_printable(str(finding)))
+            click.echo(pasted(_printable(str(finding))))
     click.echo(_summary(counts, len(findings)), err=True)
     if findings:
         ctx.exit(1)

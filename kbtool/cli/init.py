@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -134,7 +135,8 @@ def init(folder: Path) -> None:
         err=True,
     )  # fmt: skip
     if made:
-        click.echo("next: kbtool session new TITLE", err=True)
+        root = "" if folder.samefile(".") else f" --root {shlex.quote(str(folder))}"
+        click.echo(f'next: kbtool{root} session new "What it is about"', err=True)
 
 
 def _files(folder: Path) -> dict[str, bytes]:

@@ -51,6 +51,19 @@ Exit status: 0 done and passed; 1 a finding (a wrong kernel, a bad record);
 75 noisy: other processes were busy while it measured; run it again."""
 
 
+class Help(click.HelpFormatter):
+    """Help whose examples and usage can be pasted."""
+
+    def getvalue(self) -> str:
+        """The text."""
+        from kbtool.cli.pasted import pasted
+
+        return pasted(super().getvalue())
+
+
+click.Context.formatter_class = Help
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is asked for."""
 
@@ -157,11 +170,12 @@ def _open_streams() -> None:
 
 def run(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit status. Errors go to stderr."""
+    from kbtool.cli.pasted import pasted
     from kbtool.runner.terminal import Guarded
 
     with (
         contextlib.redirect_stdout(Guarded(sys.stdout)),
-        contextlib.redirect_stderr(Guarded(sys.stderr)),
+        contextlib.redirect_stderr(Guarded(sys.stderr, pasted)),
     ):
         return _run(argv)
 

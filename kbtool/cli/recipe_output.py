@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbtool.cli.common import print_json, print_table
+from kbtool.cli.pasted import pasted
 
 if TYPE_CHECKING:
     from kbtool.ledger.headline import Headline
@@ -89,11 +90,11 @@ def print_result(run: Run, recipe: Recipe, path: str, headlines: Sequence[Headli
         _print_headlines(headlines)
     click.echo()
     click.echo(f"{how_far(run)}; record: {path}")
-    click.echo(f"session: kbtool session show {run.session}")
+    click.echo(pasted(f"session: kbtool session show {run.session}"))
     if run.status == "passed":
-        click.echo("site: kbtool site serve")
+        click.echo(pasted("site: kbtool site serve"))
     else:
-        click.echo(continue_command(run, recipe))
+        click.echo(pasted(continue_command(run, recipe)))
 
 
 def _print_headlines(headlines: Sequence[Headline]) -> None:
@@ -117,4 +118,4 @@ def print_report(parts: Sequence[str | Table]) -> None:
         if isinstance(part, Table):
             print_table(*part)
         else:
-            click.echo(part)
+            click.echo(pasted(part))

@@ -12,7 +12,7 @@ from kbtool.model.control import visible
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.words import many
 from kbtool.runner.history import Match
-from kbtool.runner.terminal import unguarded
+from kbtool.runner.terminal import Guarded, unguarded
 
 Mode = Literal["auto", "tty", "plain", "quiet", "rawjson"]
 QUIET_SECONDS = 30.0
@@ -148,6 +148,7 @@ class Terminal(Plain):
             TimeElapsedColumn,
         )
 
+        self._shown = stream.shown if isinstance(stream, Guarded) else visible
         self._console = Console(file=unguarded(stream), highlight=False)
         self._progress = Progress(
             SpinnerColumn(),
@@ -193,7 +194,7 @@ class Terminal(Plain):
     def _say(self, text: str) -> None:
         from rich.text import Text
 
-        self._console.print(Text(visible(text)), soft_wrap=True)
+        self._console.print(Text(self._shown(text)), soft_wrap=True)
         self._last_output = time.monotonic()
 
 
@@ -201,7 +202,7 @@ class Raw(Reporter):
     """One JSON object a line."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self._stream = unguarded(stream)  # JSON has its own escapes
 
     def run_started(self, run_id: str, session: str, expected: Sequence[float]) -> None:
         """The run begins."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json
+from kbtool.cli.pasted import pasted
 from kbtool.cli.session.common import refuse_title, run_summary
 
 if TYPE_CHECKING:
@@ -105,11 +106,11 @@ def _print_intake(intake: Intake) -> None:
         if run.taken_in is not None:
             click.echo(f"  made in session {run.taken_in.session}")
         for remark in imported.remarks:
-            click.echo(f"  note: {remark}")
+            click.echo(pasted(f"  note: {remark}"))
     for known in intake.known:
         click.echo(f"{known.path}\n  is here already: {known.file}")
     for finding in intake.refused:
-        click.echo(str(finding))
+        click.echo(pasted(str(finding)))
 
 
 def _say_taken(intake: Intake, dry_run: bool) -> None:
