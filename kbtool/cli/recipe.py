@@ -167,7 +167,7 @@ def run_recipe(
     from kbtool.gpu.probe import probe_machine
     from kbtool.ledger.headline import as_json as as_json_of
     from kbtool.model.errors import UsageError
-    from kbtool.runner.engine import Job, execute, plan, preflight
+    from kbtool.runner.engine import Job, execute, plan, preflight, refuse_in_vain
     from kbtool.runner.progress import reporter
     from kbtool.runner.resume import last_attempt
     from kbtool.runner.resume import resume as resume_run
@@ -197,7 +197,7 @@ def run_recipe(
         steps = list(plan(job))
         print_plan(job, steps, as_json)
         ctx.exit(3 if steps[-1][2] else 0)
-    preflight(job)
+    refuse_in_vain(preflight(job))
     resumption = resume_run(base, earlier, bound, job.machine) if earlier else None
     if resumption is None:
         _recover(base)

@@ -132,6 +132,17 @@ def preflight(job: Job) -> list[tuple[StepBase, list[str], str | None]]:
     return planned
 
 
+def refuse_in_vain(planned: list[tuple[StepBase, list[str], str | None]]) -> None:
+    """Refuse a run that would build a library for steps that this machine cannot take.
+
+    Raises:
+        MachineError: what the machine lacks.
+    """
+    first = next(((step, problem) for step, _, problem in planned if problem is not None), None)
+    if first is not None and first[0].does:
+        raise MachineError(f"{first[0].id}: {first[1]}")
+
+
 def execute(
     job: Job, session: str, report: Reporter, resumption: Resumption | None = None
 ) -> tuple[Run, Path]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kbtool.gpu.build_plan import BuildPlan
-from kbtool.model.errors import UsageError
+from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.identity import Identity
 from kbtool.model.kernel import GIVEN, CaseValue, Kernel
 from kbtool.model.kinds import StepResult
@@ -60,6 +60,8 @@ class Context:
     """Called with the results so far, which are recorded if the step is cut short."""
     plan: BuildPlan | None = None
     """The plan of the built library."""
+    auto: bool = False
+    """Whether the machine decided which target that is."""
     built: BuildResult | None = None
     """The artifact."""
     validated: list[ValidationResult] = field(default_factory=list)
@@ -144,6 +146,7 @@ class Context:
 
         Raises:
             UsageError: there is no such variant.
+            MachineError: a machine with another card has it.
         """
         names = names_in(wanted)
         if self.plan is not None:
@@ -158,13 +161,26 @@ class Context:
             return [None, *offered]
         for name in names:
             if name != "default" and name not in offered:
-                raise UsageError(
-                    f"{whose} has no variant {name!r}; it has"
-                    f" {', '.join(['default', *offered])}, or all"
-                )
+                missing = f"{whose} has no variant {name!r}; "
+                if elsewhere := self._elsewhere(name):
+                    raise MachineError(missing + elsewhere)
+                raise UsageError(f"{missing}it has {', '.join(['default', *offered])}, or all")
         if not names:
             raise UsageError("no variant is named; default is the kernel's own choice")
         return [None if name == "default" else name for name in dict.fromkeys(names)]
+
+    def _elsewhere(self, variant: str) -> str:
+        """Which machine has a variant that the build for this one lacks; empty if it is no matter
+        of the machine."""
+        if self.plan is None:
+            return ""
+        targets = self.manifest.targets
+        if found := targets[self.plan.target].variants.get(variant):
+            return f"cards of {' or '.join(found.architectures)} have it"
+        others = [name for name, target in targets.items() if variant in target.variants]
+        if not self.auto or not others:
+            return ""
+        return f"target {others[0]} has it, which needs a card, nvcc and a torch with CUDA"
 
     def gate(self, variants: Sequence[str | None] = (None,)) -> Outcome | None:
         """A refusal unless the library has passed validation in this run, else ``None``."""

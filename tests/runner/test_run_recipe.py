@@ -137,6 +137,42 @@ def test_a_dry_run_stops_where_the_run_would(second_kernel_base, kbtool):
     assert unknown.code == 2
 
 
+@pytest.mark.parametrize(("target", "code"), [("auto", 3), ("cpu", 2)])
+def test_a_variant_of_a_target_that_needs_a_card_is_missing_here(
+    second_kernel_base, kbtool, target, code
+):
+    """Nothing is built for it; asked for on the CPU by name it is a wrong setting."""
+    manifest = second_kernel_base / "kernels" / "scaled_add" / "kernel.yaml"
+    cuda = "  cuda: {sources: [scaled_add.cu], architectures: [sm_90a], variants: {fast: {}}}\n"
+    manifest.write_text(manifest.read_text().replace("case_fields:", f"{cuda}case_fields:"))
+    (manifest.parent / "scaled_add.cu").write_text("")
+    with (second_kernel_base / "patterns" / "P01.yaml").open("a") as pattern:
+        pattern.write(TUNER)
+    done = kbtool(
+        "run-recipe", "tuner", "--set", f"target={target}", root=second_kernel_base,
+        env={"CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    assert done.code == code, done.err
+    assert "this build, for cpu, has no variant 'fast'; " in done.err
+    assert ("target cuda has it, which needs a card" in done.err) is (code == 3)
+    assert runs_of(second_kernel_base) == []
+
+
+TUNER = """\
+  - name: tuner
+    title: Tune
+    kernel: scaled_add
+    parameters:
+      target: {type: str, default: auto, help: a target}
+    steps:
+      - {id: build, kind: build, title: Build, expected: 5 s, timeout: 5 min, target: "${target}"}
+      - {id: validate, kind: validate, title: Validate, expected: 5 s, timeout: 2 min,
+         case_sets: small, variants: fast}
+      - {id: tune, kind: tune, title: Tune, expected: 5 s, timeout: 2 min,
+         case_sets: small, variants: fast}
+"""
+
+
 def test_a_compiler_that_is_not_there_says_what_to_install(monkeypatch):
     from kbtool.gpu import toolchain
     from kbtool.model.errors import MachineError

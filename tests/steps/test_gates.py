@@ -91,6 +91,27 @@ def test_variants_of_another_target_are_refused_after_the_build(attention):
         KINDS["benchmark"].plan(spec, attention)
 
 
+@pytest.mark.parametrize(
+    ("target", "architecture", "auto", "told"),
+    [
+        ("cpu", "", True, "target cuda has it, which needs a card, nvcc and a torch with CUDA$"),
+        ("cuda", "sm_80", True, "cards of sm_90a have it$"),
+        ("cuda", "sm_80", False, "cards of sm_90a have it$"),
+    ],
+)
+def test_variants_that_only_another_machine_has_are_what_this_one_lacks(
+    attention, target, architecture, auto, told
+):
+    attention.plan = SimpleNamespace(
+        kernel=attention.kernel, target=target, architecture=architecture
+    )
+    attention.auto = auto
+    with pytest.raises(MachineError, match=f"has no variant 'wgmma'; {told}"):
+        attention.variants("two_pass,wgmma")
+    with pytest.raises(UsageError, match="has no variant 'nope'; it has"):
+        attention.variants("nope,wgmma")
+
+
 def test_a_version_that_is_too_old_makes_the_step_unavailable(context):
     outcome = KINDS["environment"].run(
         step(kind="environment", minimum={"python": "3.99", "nvml": "1"}), context

@@ -29,6 +29,7 @@ class Build(StepKind[BuildStep, BuildResult]):
         context.plan = None
         made, passed_over = _plan(step, context)
         context.plan = made  # what the steps after it can be asked for
+        context.auto = step.target == "auto"
         there = "there already" if made.marker.exists() else "to be compiled"
         part = f" ({step.specialisation} alone)" if step.specialisation else ""
         return [
