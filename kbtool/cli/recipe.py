@@ -213,7 +213,7 @@ def run_recipe(
         shown = {"path": base.shown(path), "headlines": [as_json_of(*one) for one in headlines]}
         print_json({**run.model_dump(mode="json"), **shown})
     else:
-        print_result(run, recipe, base.shown(path), [one for _, one in headlines])
+        print_result(base, run, recipe, base.shown(path), [one for _, one in headlines])
     ctx.exit(EXIT_CODES[run.status])
 
 

@@ -70,18 +70,23 @@ def headlines_of(base: KnowledgeBase, run: Run) -> list[tuple[Machine, Headline]
     return headline.headlines_of(run, runs, base.kernels[run.kernel].record)
 
 
-def print_result(run: Run, recipe: Recipe, path: str, headlines: Sequence[Headline]) -> None:
+def print_result(
+    base: KnowledgeBase, run: Run, recipe: Recipe, path: str, headlines: Sequence[Headline]
+) -> None:
     """The report of each step, the headlines, the outcome and the path of the record."""
     from kbtool.runner.resume import continue_command
     from kbtool.runner.words import how_far
     from kbtool.steps import kind_of
     from kbtool.steps.base import Invocation
 
+    entry = base.kernels.get(run.kernel or "")
+    kernel = entry.record if entry else None
+    harness = base.root / "kernels" / kernel.id / kernel.harness if kernel else None
     for step in run.steps:
         if step.result is None:
             continue
         report = kind_of(step.result).report(
-            step.result, Invocation(step.id, recipe, run.parameters)
+            step.result, Invocation(step.id, recipe, run.parameters, kernel, harness)
         )
         if report:
             click.echo()
@@ -107,6 +112,8 @@ def _print_headlines(headlines: Sequence[Headline]) -> None:
         means = [f"{mean} ({spread})" if spread else mean for mean, spread in cells]
         rows.append([one.label, *means, one.against])
     click.echo()
+    if any(one.between or one.chain for one in headlines):
+        click.echo("the time of the best peer ÷ ours: above 1 ours is faster")
     print_table(["cases", *map(str.lower, COLUMNS)], rows, numeric=set())
 
 

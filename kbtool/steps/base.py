@@ -242,6 +242,10 @@ class Invocation(NamedTuple):
     """With parameters not yet substituted."""
     parameters: Mapping[str, str]
     """The values of the parameters."""
+    kernel: Kernel | None = None
+    """The recipe's kernel as it is now."""
+    harness: Path | None = None
+    """The file of its harness."""
 
 
 class Links(Protocol):

@@ -26,6 +26,7 @@ from kbtool.gpu.calls import profiled_call
 from kbtool.gpu.cpu_clock import WARMUP_ROUNDS as CPU_ROUNDS
 from kbtool.gpu.cpu_clock import CpuClock, interleave
 from kbtool.gpu.harness import HarnessError
+from kbtool.model.kernel import Kernel, without_name
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.kinds.validate import OutputError
@@ -181,7 +182,7 @@ def test_each_group_has_a_table_of_its_own_arms_with_host_time_and_ceiling(capsy
     )
     print_report(report(result))
     told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    ratios = "torch ÷ ours fastest peer here ÷ ours host ours host fastest peer of ceiling"
+    ratios = "torch ÷ ours fastest peer here ÷ ours host ours host fastest peer of read bandwidth"
     assert told[told.index("few") + 1] == f"case ours torch {ratios}"
     assert told[told.index("few") + 3] == "c 2.0 ± 0% 4.0 ± 0% 2.00× 2.00× torch — — 50%"
     assert told[told.index("many") + 1] == f"case ours torch quick {ratios}"
@@ -190,6 +191,85 @@ def test_each_group_has_a_table_of_its_own_arms_with_host_time_and_ceiling(capsy
     )
     print_report(report(result_of(first)))
     assert "host" not in capsys.readouterr().out
+
+
+def lines_of(capsys: pytest.CaptureFixture[str], *arguments: Any) -> list[str]:
+    print_report(report(*arguments))
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_table_says_which_way_a_ratio_is_good_and_of_what_shares_are(capsys):
+    result = result_of(measured(ours=2.0, torch=4.0)).model_copy(update={"read_gb_s": 81.34})
+    told = lines_of(capsys, result)
+    assert "÷ ours: above 1 ours is faster" in told
+    share = "of read bandwidth: the least bytes of the case ÷ the time of ours, as a share"
+    assert f"{share} of 81.3 GB/s, which this run measured for reading memory" in told
+    noisy = lines_of(capsys, result.model_copy(update={"others_busy": 0.5}))
+    assert not any("above 1" in line for line in noisy)
+
+
+def test_the_peers_in_the_table_and_its_named_cases_are_explained(capsys):
+    about = {"torch": "Torch itself.", "quick": "A peer that was not timed."}
+    kernel = Kernel.model_validate({
+        "id": "k", "title": "K", "summary": "S", "namespace": "k", "harness": "harness.py",
+        "targets": {"cpu": {"sources": ["k.cpp"]}},
+        "case_fields": {
+            "n": {"type": "int", "help": "how many", "default": "1"},
+            "dtype": {"type": "str", "help": "element type"},
+        },
+        "case_sets": {"s": {
+            "title": "S", "cases": [{"name": "long", "n": "9"}, {"n": "8"}],
+            "for_each": {"dtype": ["f16", "f32"]},
+        }},
+    })  # fmt: skip
+    cases = [
+        measured(ours=2.0, torch=4.0).model_copy(
+            update={"name": case["name"], "case": without_name(case)}
+        )
+        for case in kernel.cases("s")
+    ]
+    told = lines_of(capsys, result_of(*cases), about, kernel)
+    assert "torch: Torch itself." in told
+    assert [line for line in told if line.startswith("long:")] == ["long: n=9"]
+    assert not any("quick:" in line or line.startswith("n=8:") for line in told)
+
+
+def test_rows_whose_samples_lie_far_apart_are_marked(capsys):
+    cases = []
+    for name, arm in (("ours far", "ours"), ("peer far", "quick"), ("other far", "slow")):
+        one = measured(ours=2.0, torch=4.0, quick=3.0, slow=5.0).model_copy(update={"name": name})
+        us = one.arms[arm].median_us
+        arms = {**one.arms, arm: timing([us * 0.5e-6, us * 1e-6, us * 1.5e-6])}
+        cases.append(one.model_copy(update={"arms": arms}))
+    told = lines_of(capsys, result_of(*cases))
+    rows = [line.partition(" 2.0 ")[0] for line in told if " far" in line and "×" in line]
+    assert rows == ["ours far ~", "peer far ~", "other far"]
+    (remark,) = [line for line in told if line.startswith("~ ")]
+    assert remark.startswith("~ 2 of 3 cases: half the interquartile range of ours or of what it")
+
+
+def of_dtypes(**torch_us: float) -> list[BenchmarkCase]:
+    """Two problems in each type; ``f32`` reads twice the bytes."""
+    return [
+        measured(ours=2.0, torch=us * n).model_copy(
+            update={"case": {"n": n, "dtype": dtype}, "bytes": n * int(dtype[1:])}
+        )
+        for n in (1, 2)
+        for dtype, us in torch_us.items()
+    ]
+
+
+def test_ratios_are_said_to_flatter_where_the_baseline_is_slower_in_the_narrower_type():
+    result = result_of(*of_dtypes(f16=9.0, f32=3.0))
+    assert remarks(result) == [
+        "torch takes 3.0× as long in f16 as in f32 here, although it reads less (geometric mean of"
+        " 2 pairs of cases): ratios in f16 flatter ours"
+    ]
+    assert remarks(result.model_copy(update={"others_busy": 0.5})) == []
+    assert remarks(result_of(*of_dtypes(f16=3.0, f32=3.0))) == []
+    assert remarks(result_of(*of_dtypes(f16=9.0))) == []
+    other_problems = [*of_dtypes(f16=9.0)[:1], *of_dtypes(f32=3.0)[1:]]
+    assert remarks(result_of(*other_problems)) == []
 
 
 class Clock:

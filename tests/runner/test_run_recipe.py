@@ -63,6 +63,7 @@ def test_second_kernel_is_attached_by_its_folder_alone(second_kernel_base, kbtoo
 def test_a_peer_with_a_wrong_output_does_not_count(second_kernel_base, kbtool):
     harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"
     harness.write_text(harness.read_text().replace('alpha=inputs["a"], out', "alpha=1, out"))
+    (harness.parent / "peers.py").write_text('def torch(inputs):\n    """Torch\'s own."""\n')
     done = kbtool("run-recipe", "add", root=second_kernel_base)
     (run,) = runs_of(second_kernel_base)
     assert_passed_or_noisy(run, done)
@@ -72,6 +73,7 @@ def test_a_peer_with_a_wrong_output_does_not_count(second_kernel_base, kbtool):
     headlines = " ".join(done.out.rpartition("\ncases ")[2].split())
     assert "between plain kernels" in headlines and "no ratio" in headlines
     assert benchmark.best_peer(benchmark.cases[0]) is None
+    assert "\ntorch: Torch's own.\nmillion: n=1000000\n" in done.out
 
 
 def test_nothing_in_kbtool_knows_a_kernel_by_name():

@@ -58,6 +58,11 @@ class Timing(Model):
         return self
 
     @property
+    def spread(self) -> float:
+        """Half the distance of the quartiles, as a share of the median."""
+        return (self.high_us - self.low_us) / 2 / self.median_us
+
+    @property
     def sample_ms(self) -> float:
         """How long a sample took, all its calls together, in the median."""
         return self.calls_per_sample * self.median_us / 1e3

@@ -7,10 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from statistics import geometric_mean
 
+from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.words import many, significant
 from kbtool.steps.base import Table, not_reached
+
+ROUGH = "~"
+"""Marks a row whose samples lie far apart."""
+ROUGH_SPREAD = 0.1
+"""Half the interquartile range, as a share of the median, from which on it does."""
+SLOWER = 1.05
+"""How many times as long the baseline takes in a narrower type, where that is worth a remark."""
 
 
 def speed(result: BenchmarkResult) -> str:
@@ -50,8 +58,16 @@ def _by_dtype(texts: Mapping[str | None, str]) -> str:
     return "; ".join(f"{dtype}: {words}" if dtype else words for dtype, words in texts.items())
 
 
-def report(result: BenchmarkResult) -> list[str | Table]:
-    """Every arm of every case, remarks on missing or wrong ones, and the summary."""
+def report(
+    result: BenchmarkResult, peers: Mapping[str, str] | None = None, kernel: Kernel | None = None
+) -> list[str | Table]:
+    """Every arm of every case, remarks on missing or wrong ones, and the summary.
+
+    Args:
+        result: of the step.
+        peers: peer → what it is.
+        kernel: what has named the cases.
+    """
     on_host = any(timing.host_us for case in result.cases for timing in case.arms.values())
     also = "; host: one call as the host sees it, launch and return included" if on_host else ""
     plain = [case.plain_us for case in result.cases if case.plain_us]
@@ -62,8 +78,15 @@ def report(result: BenchmarkResult) -> list[str | Table]:
         )
     parts: list[str | Table] = [
         f"microseconds, median ± half the interquartile range of single calls, {result.device},"
-        f" {many(result.threads, 'thread')}; ceiling: {result.read_gb_s:.1f} GB/s read{also}"
+        f" {many(result.threads, 'thread')}{also}",
+        f"of read bandwidth: the least bytes of the case ÷ the time of {result.subject}, as a share"
+        f" of {result.read_gb_s:.1f} GB/s, which this run measured for reading memory",
     ]
+    if result.ratios():
+        parts.append(f"÷ {result.subject}: above 1 {result.subject} is faster")
+    timed = dict.fromkeys(arm for case in result.cases for arm in case.arms)
+    parts += [f"{arm}: {peers[arm]}" for arm in timed if peers and arm in peers]
+    parts += _named(result, kernel)
     sets = list(dict.fromkeys(case.case_set for case in result.cases))
     for name in sets:
         if len(sets) > 1:
@@ -73,6 +96,19 @@ def report(result: BenchmarkResult) -> list[str | Table]:
     if len(sets) > 1:
         parts.append("")
     return [*parts, *remarks(result), headline(result)]
+
+
+def _named(result: BenchmarkResult, kernel: Kernel | None) -> list[str]:
+    """The fields of the cases that have a name instead."""
+    found: dict[str, str] = {}
+    for case in result.cases:
+        # The name of a case that has none lists its fields.
+        if kernel is None or "=" in case.name or not set(case.case) >= set(kernel.case_fields):
+            continue
+        words = kernel.case_text(case.case).split()
+        name = case.name.removesuffix(f" {case.dtype}")
+        found[name] = " ".join(word for word in words if word != f"dtype={case.dtype}")
+    return [f"{name}: {fields}" for name, fields in found.items()]
 
 
 def _times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: bool) -> Table:
@@ -88,7 +124,7 @@ def _times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: bool) -
         behind = result.best_peer(case, between=True)
         rows.append(
             [
-                case.name,
+                f"{case.name} {ROUGH}" if _is_rough(result, case) else case.name,
                 *(_timing(case.arms.get(arm)) for arm in arms),
                 "refused" if case.refused else f"{value:.2f}×" if value else "—",
                 f"{best:.2f}× {peer}" if best else "—",
@@ -101,7 +137,7 @@ def _times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: bool) -
         "case", *arms, f"{result.baseline} ÷ {result.subject}",
         f"fastest peer here ÷ {result.subject}",
         *(["between"] if apart else []),
-        *([f"host {result.subject}", "host fastest peer"] if on_host else []), "of ceiling",
+        *([f"host {result.subject}", "host fastest peer"] if on_host else []), "of read bandwidth",
     ]  # fmt: skip
     return Table(header, rows, set(range(1, len(header))))
 
@@ -122,6 +158,12 @@ def remarks(result: BenchmarkResult) -> list[str]:
         f"{arm} wrong, so not compared, in {len(messages)} {total}; in the first: {messages[0]}"
         for arm, messages in wrong.items()
     ]
+    if rough := sum(_is_rough(result, case) for case in result.cases):
+        lines.append(
+            f"{ROUGH} {rough} {total}: half the interquartile range of {result.subject} or of what"
+            f" it is compared with is over {ROUGH_SPREAD:.0%} of its time, so the ratio is rough"
+        )
+    lines += _flattered(result)
     if result.not_reached:
         lines.append(f"{many(result.not_reached, 'case')} not reached")
     timings = [timing for case in result.cases for timing in case.arms.values()]
@@ -134,6 +176,37 @@ def remarks(result: BenchmarkResult) -> list[str]:
     return lines
 
 
+def _is_rough(result: BenchmarkResult, case: BenchmarkCase) -> bool:
+    """Whether the samples behind a ratio of the row lie far apart."""
+    arms = {result.subject, result.baseline, result.best_peer(case)}
+    return any(t.spread > ROUGH_SPREAD for arm, t in case.arms.items() if arm in arms)
+
+
+def _flattered(result: BenchmarkResult) -> list[str]:
+    """The element types in which the baseline is slower than in a wider one, in the same cases."""
+    if result.noise is not None:
+        return []
+    problems: dict[str, list[BenchmarkCase]] = {}
+    for case in result.cases:
+        if case.dtype is not None and result.baseline in case.arms:
+            fields = {name: value for name, value in case.case.items() if name != "dtype"}
+            problems.setdefault(f"{case.case_set} {sorted(fields.items())}", []).append(case)
+    slower: dict[tuple[str, str], list[float]] = {}
+    for cases in problems.values():
+        wide = max(cases, key=lambda case: case.bytes)
+        for case in cases:
+            if case.bytes < wide.bytes:
+                own, other = (one.arms[result.baseline].median_us for one in (case, wide))
+                slower.setdefault((str(case.dtype), str(wide.dtype)), []).append(own / other)
+    return [
+        f"{result.baseline} takes {geometric_mean(found):.1f}× as long in {narrow} as in {wide}"
+        f" here, although it reads less (geometric mean of {many(len(found), 'pair')} of cases):"
+        f" ratios in {narrow} flatter {result.subject}"
+        for (narrow, wide), found in slower.items()
+        if geometric_mean(found) > SLOWER
+    ]
+
+
 def _span(ratios: list[float]) -> str:
     return (
         f"geometric mean {geometric_mean(ratios):.2f}×,"
@@ -144,8 +217,7 @@ def _span(ratios: list[float]) -> str:
 def _timing(timing: Timing | None) -> str:
     if timing is None:
         return "—"
-    spread = (timing.high_us - timing.low_us) / 2 / timing.median_us
-    return f"{timing.median_us:,.1f} ±{spread:3.0%}"
+    return f"{timing.median_us:,.1f} ±{timing.spread:3.0%}"
 
 
 def _host(timing: Timing | None) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from kbtool.gpu.harness import peers_named_in, unknown_peer
+from kbtool.gpu.harness import peers_described_in, peers_named_in, unknown_peer
 from kbtool.model.errors import UsageError
 from kbtool.model.kinds.base import names_in
 from kbtool.model.kinds.benchmark import BenchmarkResult, BenchmarkStep
@@ -98,7 +98,8 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
 
     def report(self, result: BenchmarkResult, invocation: Invocation) -> Sequence[str | Table]:
         """See ``report``."""
-        return report.report(result)
+        arms = peers_described_in(invocation.harness) if invocation.harness else {}
+        return report.report(result, arms, invocation.kernel)
 
     def page(self, result: BenchmarkResult, links: Links) -> str:
         """See ``page``."""

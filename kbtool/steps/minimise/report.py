@@ -89,7 +89,7 @@ def _again(result: MinimiseResult, invocation: Invocation) -> list[str]:
     """The command that runs the smallest case again on the inputs with which it fails; and the
     values for which the recipe has no parameter."""
     assert result.smallest is not None
-    step, recipe, parameters = invocation
+    step, recipe, parameters = invocation.step, invocation.recipe, invocation.parameters
     settings = {
         name: value
         for name, value in parameters.items()
