@@ -97,6 +97,14 @@ harness defines, and what each error looks like: `kbtool site serve`. `kbtool sc
 describes the manifest.
 """
 
+GITIGNORE = """\
+/.kbtool/
+/site/
+# A run under way, and a file that is not in its place yet. `kbtool recover` removes what was left.
+/sessions/*/runs/.*.journal
+.*.tmp
+"""
+
 README = """\
 # {name}
 
@@ -145,7 +153,7 @@ def _files(folder: Path) -> dict[str, bytes]:
     name = folder.absolute().name or "knowledge base"
     texts = {
         "README.md": README.format(name=name),
-        ".gitignore": "/.kbtool/\n/site/\n",
+        ".gitignore": GITIGNORE,
         "mkdocs.yml": _site(name),
         "sessions/README.md": SESSIONS,
         "sessions/ledger.yaml": LEDGER.format(modeline=modeline("ledger")),

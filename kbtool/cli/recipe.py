@@ -220,7 +220,8 @@ def run_recipe(
 @click.command()
 @click.pass_context
 def recover(ctx: click.Context) -> None:
-    """Write the records of runs whose kbtool process was killed, from their journals.
+    """Write the records of runs whose kbtool process was killed, from their journals, and remove
+    temporary files that a killed process left.
 
     \b
     Example:
@@ -229,8 +230,8 @@ def recover(ctx: click.Context) -> None:
     run-recipe does this by itself before it starts.
     """
     base = knowledge_base(ctx)
-    written, unsound = _recover(base)
-    if not written and not unsound:
+    written, unsound, removed = _recover(base)
+    if not written and not unsound and not removed:
         click.echo("nothing to recover: no run was left behind", err=True)
     for path in written:
         click.echo(base.shown(path))
@@ -336,9 +337,11 @@ def _made_for(job: Job) -> str:
     return entry.record.id
 
 
-def _recover(base: KnowledgeBase) -> tuple[list[Path], list[Path]]:
-    """The records of runs that were cut short, and the journals that make none."""
+def _recover(base: KnowledgeBase) -> tuple[list[Path], list[Path], list[Path]]:
+    """The records of runs that were cut short, the journals that make none, and the temporary files
+    that were removed."""
     from kbtool.runner.journal import recover as recover_runs
+    from kbtool.store.write import remove_abandoned
 
     unsound: list[Path] = []
 
@@ -353,4 +356,7 @@ def _recover(base: KnowledgeBase) -> tuple[list[Path], list[Path]]:
     written = recover_runs(base, tell)
     for path in written:
         click.echo(f"kbtool: a run was cut short; its record is {path.name}", err=True)
-    return written, unsound
+    removed = remove_abandoned(base.root)
+    for path in removed:
+        click.echo(f"kbtool: removed {base.shown(path)}, which a killed kbtool left", err=True)
+    return written, unsound, removed

@@ -1,21 +1,33 @@
 """Write records atomically.
 
 The data goes to a hidden temporary file in the same folder, is flushed to disk, and is then renamed
-or linked into place. A crash, a full disk or a kill leaves either the old file or the new one.
+or linked into place. A crash, a full disk or a kill leaves either the old file or the new one. A
+kill leaves the temporary file too: its writer holds a lock on it, so ``abandoned`` finds it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from kbtool.store.lock import is_locked
+
 STAGED = ".tmp"
 """How the hidden name of a file or folder ends that is not in its place yet."""
+
+_NAME = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(STAGED)}")
+_IN = ("sessions", "patterns", "kernels", "schemas", "docs")
+"""The folders of a knowledge base that have such files, beside its root."""
+_LOCKED_AFTER_S = 2.0
+"""A file that is younger may not be locked yet."""
 
 _MODE = 0o666
 """Mode of a new file before the umask; ``mkstemp`` alone would make records private."""
@@ -68,7 +80,9 @@ def new_folder(parent: Path, name: str, files: Callable[[str], Mapping[str, byte
     """
     parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{name[:200]}.", suffix=STAGED, dir=parent))
+    held: int | None = None
     try:
+        held = _held(staged)
         staged.chmod(0o777 & ~_umask())
         number = 1
         while True:
@@ -88,6 +102,44 @@ def new_folder(parent: Path, name: str, files: Callable[[str], Mapping[str, byte
                 return folder
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def abandoned(root: Path) -> Iterator[Path]:
+    """Temporary files and folders of a knowledge base that no process is about to put in place."""
+    inside = (path for name in _IN for path in (root / name).rglob(f".*{STAGED}"))
+    for path in sorted([*root.glob(f".*{STAGED}"), *inside]):
+        if not _NAME.fullmatch(path.name) or is_locked(path):
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - path.lstat().st_mtime > _LOCKED_AFTER_S:
+                yield path
+
+
+def remove_abandoned(root: Path) -> list[Path]:
+    """Remove them, and return their paths."""
+    removed = []
+    for path in abandoned(root):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        removed.append(path)
+    return removed
+
+
+def _held(folder: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        _hold(handle)
+        return handle
+    return None
+
+
+def _hold(handle: int) -> None:
+    with contextlib.suppress(OSError):  # a file system may have no locks
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def sync_folder(folder: Path) -> None:
@@ -107,11 +159,12 @@ def _staged(path: Path, data: bytes) -> Iterator[Path]:
     staged = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
+            _hold(file.fileno())
             os.fchmod(file.fileno(), _MODE & ~_umask())
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        yield staged
+            yield staged
     finally:
         with contextlib.suppress(OSError):
             staged.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import datetime
 import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,26 @@ def test_init_makes_a_knowledge_base_that_passes(kbtool, tmp_path):
 PAGE = (REPOSITORY / "docs" / "guide" / "attach.md").read_text(encoding="utf-8")
 SHOWN = dict(re.findall(r"`([\w/.-]+)`:\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 FIXTURE = REPOSITORY / "tests" / "fixtures" / "kernels" / "scaled_add"
+
+
+@pytest.mark.parametrize("made_by", ["init", "this repository"])
+def test_git_ignores_what_is_no_record(kbtool, tmp_path, made_by):
+    if made_by == "init":
+        kbtool("init", str(tmp_path))
+    else:
+        shutil.copy(REPOSITORY / ".gitignore", tmp_path)
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    ignored = [
+        ".kbtool/build/a.so", "site/index.html", "patterns/.P01.yaml.abcdefgh.tmp",
+        "sessions/.2025-01-01-a.abcdefgh.tmp/session.yaml", "sessions/a/runs/.a.journal",
+        *([] if made_by == "init" else [".coverage.host.1.abc"]),
+    ]  # fmt: skip
+    asked = [*ignored, "sessions/a/session.yaml", "sessions/a/runs/a.json"]
+    done = subprocess.run(
+        ["git", "check-ignore", "--no-index", *asked],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ignored
 
 
 def test_the_guide_shows_the_kernel_that_the_tests_attach():

@@ -332,6 +332,23 @@ def test_a_kill_leaves_a_journal_that_becomes_a_record(second_kernel_base, kbtoo
     assert "nothing to recover" in kbtool("recover", root=second_kernel_base).err
 
 
+@pytest.mark.parametrize("command", [["recover"], ["run-recipe", "shell"]])
+def test_files_that_a_killed_process_had_not_put_in_place_are_removed(
+    second_kernel_base, kbtool, command
+):
+    folder = second_kernel_base / "sessions" / ".2025-01-01-a.abcdefgh.tmp"
+    (folder / "runs").mkdir(parents=True)
+    left = second_kernel_base / "patterns" / ".P01.yaml.abcdefgh.tmp"
+    left.touch()
+    for path in (folder, left):
+        os.utime(path, (1e9, 1e9))
+    done = kbtool(*command, root=second_kernel_base)
+    assert done.code == 0, done.err
+    assert not folder.exists() and not left.exists()
+    assert "removed patterns/.P01.yaml.abcdefgh.tmp, which a killed kbtool left" in done.err
+    assert "nothing to recover" not in done.err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_results_of_an_interrupted_step_are_kept(second_kernel_base, kbtool, number):
     harness = second_kernel_base / "kernels" / "scaled_add" / "harness.py"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kbtool.store.write import new_folder, write_atomic, write_new
+from kbtool.store.write import abandoned, new_folder, write_atomic, write_new
 
 
 def leftovers(folder: Path) -> list[str]:
@@ -250,3 +250,52 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from kbtool.store import write
+root = Path(sys.argv[1])
+def stop(*_):
+    print("there", flush=True)
+    sys.stdin.read()
+if sys.argv[2] == "file":
+    Path.replace = stop
+    write.write_atomic(root / "sessions" / "a" / "session.yaml", b"x")
+else:
+    Path.rename = stop
+    write.new_folder(root / "sessions", "2025-01-01-a", lambda name: {"session.yaml": b"x"})
+"""
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_what_a_killed_writer_leaves_is_found_once_it_is_dead(tmp_path, what):
+    (tmp_path / "sessions" / "a").mkdir(parents=True)
+    writer = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path), what],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert writer.stdout is not None and writer.stdout.readline() == b"there\n"
+    (left,) = [path for path in tmp_path.rglob(".*.tmp") if path.parent.name in {"a", "sessions"}]
+    aged(left)
+    assert list(abandoned(tmp_path)) == []
+    writer.kill()
+    writer.wait()
+    assert list(abandoned(tmp_path)) == [left]
+    os.utime(left)  # another may be about to lock it
+    assert list(abandoned(tmp_path)) == []
+
+
+def aged(path: Path) -> None:
+    os.utime(path, (time.time() - 60, time.time() - 60))
+
+
+def test_only_names_that_a_writer_gives_are_found(tmp_path):
+    for name in ("sessions/.a.yaml.abcdefgh.tmp", "sessions/x.tmp", "sessions/.mine.tmp",
+                 "notes/.a.yaml.abcdefgh.tmp", ".README.md.abcd_f12.tmp"):  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+        aged(tmp_path / name)
+    found = [str(path.relative_to(tmp_path)) for path in abandoned(tmp_path)]
+    assert found == [".README.md.abcd_f12.tmp", "sessions/.a.yaml.abcdefgh.tmp"]
