@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from kbtool.gpu.harness import load_module
@@ -48,6 +49,8 @@ _OUT_LAYOUTS = {
     "far_queries_out": "far_keys",
 }
 _GUARD = 1024  # floats past the workspace that must stay as they are
+# Torch's attention as the yardstick. Not cuDNN's: it builds a plan for each new shape.
+_BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 _NUMBERS_AT_A_TIME = 1 << 23  # of scores, or of keys and values, in a tensor of the reference
 
 # ---- inputs ----
@@ -295,19 +298,26 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     )
     v = torch.where(v.isnan(), 0, v)
     scale = _scale(inputs)
-    Hkv = k.shape[1]
+    Hkv, Sq = k.shape[1], q.shape[2]
+    group = q.shape[1] // Hkv if Hkv else 1
     out = torch.zeros_like(q)
     lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float32, device=q.device)
 
     def attend(entries: slice, keys: Tensor, visible: Tensor) -> Tensor:
-        made = scaled_dot_product_attention(
-            q[entries],
-            keys,
-            v[entries, :, : keys.shape[2]],
-            attn_mask=visible if inputs["causal"] else None,
-            scale=scale,
-            enable_gqa=q.shape[1] != Hkv,
-        )
+        values, masked = v[entries, :, : keys.shape[2]], inputs["causal"] and keys.shape[2] != Sq
+        if masked and group > 1:
+            # With a mask and grouped heads torch would hold all logits.
+            keys, values = (t.repeat_interleave(group, dim=1) for t in (keys, values))
+        with sdpa_kernel(_BACKENDS):
+            made = scaled_dot_product_attention(
+                q[entries],
+                keys,
+                values,
+                attn_mask=visible if masked else None,
+                is_causal=inputs["causal"] and not masked,
+                scale=scale,
+                enable_gqa=keys.shape[1] != q.shape[1],
+            )
         return made.masked_fill(~visible.any(dim=-1, keepdim=True), 0)
 
     for entries, length in _equal_lengths(inputs):
@@ -320,7 +330,7 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
             # Torch's mask does not hide a non-finite key: rows that do not see it could be NaN, and
             # their error would say nothing. They are computed again with a finite key.
             bad = (~finite).any(dim=-1).float()  # (entries, Hkv, keys)
-            seen = (bad @ visible.float().T > 0).repeat_interleave(q.shape[1] // Hkv, dim=1)
+            seen = (bad @ visible.float().T > 0).repeat_interleave(group, dim=1)
             again = attend(entries, torch.where(finite, keys, 0), visible)
             out[entries] = torch.where(seen[..., None], out[entries], again)
     for part, scores, keys, values in _scores(inputs, torch.float32):
