@@ -6,6 +6,7 @@ in which something was replaced has no result.
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 import sys
@@ -23,8 +24,8 @@ from kbtool.gpu.harness import Harness
 _JUDGES = (benchmark, calls, cpu_clock, cuda_clock, minimise, tune, validate)
 
 _OTHERS = (
-    time, math, statistics, torch, torch.Tensor, torch.cuda, torch.cuda.Event, torch.cuda.Stream,
-    torch.cuda.CUDAGraph, torch.cuda.graph, torch.nn.functional, torch.testing,
+    time, math, statistics, torch, torch.Tensor, torch.random, torch.cuda, torch.cuda.Event,
+    torch.cuda.Stream, torch.cuda.CUDAGraph, torch.cuda.graph, torch.nn.functional, torch.testing,
 )  # fmt: skip
 """Modules and classes whose functions must stay, beside all of kbtool's own."""
 _OPERATORS = (
@@ -61,6 +62,7 @@ class Originals:
     """Takes note of everything that times and judges, and finds what was replaced."""
 
     def __init__(self) -> None:
+        _keep_manual_seed()
         own = [module for name, module in sys.modules.items() if name.startswith("kbtool.")]
         self._members = [
             (vars(owner), name, value, _body(value))
@@ -96,6 +98,18 @@ class Originals:
             if read() != self._settings[name]:
                 return name
         return None
+
+
+def _keep_manual_seed() -> None:
+    """Wrap ``torch.manual_seed``, so that torch does not do it later: when ``torch._dynamo`` is
+    first imported, by ``torch.compile`` or a peer, it replaces the function if nobody has."""
+    if torch.manual_seed is torch.random.manual_seed:
+
+        @functools.wraps(torch.random.manual_seed)
+        def manual_seed(seed: int) -> torch.Generator:
+            return torch.random.manual_seed(seed)
+
+        torch.manual_seed = manual_seed
 
 
 def _counts(name: str, value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -116,6 +117,25 @@ def test_a_replaced_function_is_named(monkeypatch):
     assert originals.replaced() == "torch.get_num_threads()"
     torch.set_num_threads(threads)
     assert originals.replaced() is None
+
+
+def test_what_torch_replaces_itself_is_no_finding():
+    """FlashInfer and torch.compile import torch._dynamo, which wraps torch.manual_seed."""
+    script = (
+        "import torch\n"
+        "from kbtool.gpu.originals import Originals\n"
+        "originals = Originals()\n"
+        "import torch._dynamo\n"
+        "print(originals.replaced())\n"
+        "torch.manual_seed(3); first = torch.rand(2)\n"
+        "torch.manual_seed(3); print(torch.equal(first, torch.rand(2)))\n"
+        "torch.random._manual_seed_impl = lambda seed: None\n"
+        "print(originals.replaced())\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert said.stdout.split() == ["None", "True", "torch.random._manual_seed_impl"]
 
 
 def test_a_replaced_helper_of_the_reference_is_named(monkeypatch):
