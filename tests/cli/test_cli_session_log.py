@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from datetime import datetime, timedelta
 
 import pytest
@@ -14,6 +15,17 @@ from kbtool.store.tree import KnowledgeBase
 
 def record(base, name):
     return KnowledgeBase(base.root).session(name).record
+
+
+def test_the_command_that_bug_names_works_without_a_commit(base, git, kbtool):
+    kbtool("session", "new", "Fix the NaN", root=base.root)
+    done = kbtool("session", "bug", "NaN in the last tile", root=base.root)
+    bare = kbtool("session", "fix", "nan-in-the-last-tile", root=base.root)
+    assert bare.code == 2
+    for said in (done.err, bare.err):
+        (command,) = re.findall("`kbtool ([^`]*)`", said)
+        assert command == 'session fix nan-in-the-last-tile "what was changed"'
+    assert kbtool(*shlex.split(command), root=base.root).code == 0
 
 
 def test_a_bug_and_its_fix_are_recorded(base, git, kbtool):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -96,7 +97,8 @@ def bug(ctx: click.Context, /, name: str | None, **given: str | None) -> None:
     item = item_of(Bug, {field: given.get(field) for field in Bug.model_fields})
     add_bug(path, item)
     click.echo(f"{record.id}: bug {item['id']}: {item['title']}")
-    click.echo(f"once it is fixed: `kbtool session fix {item['id']}`", err=True)
+    click.echo(f"once it is fixed: {_fix_command(str(item['id']))}. If you commit the fix"
+               " first, its subject is the default", err=True)  # fmt: skip
 
 
 @click.command(
@@ -159,8 +161,8 @@ def fix(
     description = subject if change is None else change.strip()
     if description is None:
         raise UsageError(
-            "no commit of this session says what was changed; give CHANGE: `kbtool session fix BUG"
-            " CHANGE`"
+            "no commit of this session says what was changed; commit the fix first, or say what:"
+            f" {_fix_command(bug)}"
         )
     if shown_by:
         if confirmed is False:
@@ -189,6 +191,10 @@ def fix(
             f" `commit` to it in sessions/{record.id}/session.yaml",
             err=True,
         )
+
+
+def _fix_command(bug: str) -> str:
+    return f'`kbtool session fix {shlex.quote(bug)} "what was changed"`'
 
 
 def _refuse_unshown(base: KnowledgeBase, shown_by: tuple[str, ...]) -> None:
