@@ -274,8 +274,12 @@ def _first_problem(error: ValueError) -> str:
 
     if isinstance(error, ValidationError):
         problem = error.errors(include_url=False)[0]
+        said = problem["msg"].removeprefix("Value error, ")
         place = ".".join(str(part) for part in problem["loc"][-1:])
-        return f"{place}={problem['input']}: {problem['msg'].removeprefix('Value error, ')}"
+        given = problem["input"]
+        if isinstance(given, str | int | float):
+            return f"{place}={given}: {said}"
+        return f"{place}: {said}" if place else said
     return str(error)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, ValidationInfo, model_validator
 
 from kbtool.model.base import KernelId, Model
 from kbtool.model.kinds import StepSpec
@@ -55,6 +55,9 @@ _ARTICLE = {"int": "an int", "float": "a float"}
 _BOOLS = {"true": "true", "yes": "true", "1": "true", "false": "false", "no": "false", "0": "false"}
 
 
+_BOUND = {"values": "put in"}
+"""The context of a validation after which no placeholder is left."""
+
 _PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
 
 
@@ -78,11 +81,14 @@ class Recipe(Model):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _bind_defaults(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _bind_defaults(
+        cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
         """Steps are typed, placeholders are text: validate them with the defaults put in."""
         if not isinstance(data, Mapping):
             return handler(data)
-        recipe = handler(_substituted(data, _defaults(data)))
+        bound = info.context is _BOUND
+        recipe = handler(data if bound else _substituted(data, _defaults(data)))
         recipe._raw = dict(data)
         return recipe
 
@@ -121,7 +127,8 @@ class Recipe(Model):
                     f"{name}: recipe {self.name} has no such parameter; it has {known}"
                 )
             bound[name] = self.parameters[name].parse(name, value)
-        return Recipe.model_validate(_substituted(self._raw, bound)), bound
+        # A value that looks like a placeholder stays as it was given.
+        return Recipe.model_validate(_substituted(self._raw, bound), context=_BOUND), bound
 
 
 def _defaults(data: Mapping[str, Any]) -> dict[str, str]:

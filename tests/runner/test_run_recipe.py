@@ -139,6 +139,26 @@ def test_a_dry_run_stops_where_the_run_would(second_kernel_base, kbtool):
     assert unknown.code == 2
 
 
+def test_a_value_that_looks_like_a_placeholder_is_taken_as_given(second_kernel_base, kbtool):
+    for name in ("q", "timeout"):
+        code = f"print('${{{name}}}', flush=True)"
+        done = kbtool("run-recipe", "shell", "--set", f"code={code}", root=second_kernel_base)
+        assert done.code == 0, done.err
+    outputs = {run.steps[0].result.output_tail for run in runs_of(second_kernel_base)}
+    assert outputs == {"${q}", "${timeout}"}
+
+
+def test_an_error_of_no_single_value_shows_no_recipe(second_kernel_base, kbtool):
+    pattern = second_kernel_base / "patterns" / "P01.yaml"
+    pattern.write_text(pattern.read_text().replace("id: after,", 'id: "${name}",').replace(
+        "      timeout: {type: str, default: 1 min, help: when to stop}",
+        "      timeout: {type: str, default: 1 min, help: when to stop}\n"
+        "      name: {type: str, default: after, help: the name of the second step}",
+    ))  # fmt: skip
+    done = kbtool("run-recipe", "shell", "--set", "name=run", root=second_kernel_base)
+    assert (done.code, done.err) == (2, "kbtool: two steps are called 'run'\n")
+
+
 @pytest.mark.parametrize(("target", "code"), [("auto", 3), ("cpu", 2)])
 def test_a_variant_of_a_target_that_needs_a_card_is_missing_here(
     second_kernel_base, kbtool, target, code
