@@ -226,6 +226,29 @@ def test_an_invalid_recipe_is_refused_at_load(steps, told):
         recipe(*steps, kernel="k")
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {**VALIDATE, "seed": "${n}"},
+        {**VALIDATE, "neighbours": "${n}"},
+        {"kind": "minimise", "case_sets": "a", "seed": "${n}"},
+        {"kind": "minimise", "case_sets": "a", "probes": "${n}"},
+        {"kind": "minimise", "case_sets": "a", "draws": "${n}"},
+        {"kind": "mutants", "case_sets": "a", "at_once": "${n}"},
+        {"kind": "mutants", "case_sets": "a", "seed": "${n}"},
+        {"kind": "cheats", "case_sets": "a", "benchmark": "a", "peers": "p", "at_once": "${n}"},
+    ],
+)
+@pytest.mark.parametrize(("value", "told"), [("9" * 23, "less than or equal"), ("-1", "greater")])
+def test_a_number_that_no_step_can_take_is_refused(spec, value, told):
+    given = recipe(
+        BUILD, VALIDATE, {**spec, "id": "last"},
+        kernel="k", parameters={"n": {"type": "int", "default": "7", "help": "n"}},
+    )  # fmt: skip
+    with pytest.raises(ValidationError, match=told):
+        given.bind({"n": value})
+
+
 def test_parameters_are_converted_and_substituted():
     bound, values = recipe(
         BUILD, VALIDATE, {**BENCHMARK, "samples": "${n}"},

@@ -12,6 +12,12 @@ Need = Literal["compiler", "ninja", "torch", "gpu", "nvcc", "profiler", "sanitis
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+"""How many things a step does or takes at most; more is a typing error."""
+
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""What torch takes."""
+
 Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from kbtool.model.base import Model
-from kbtool.model.kinds.base import Microseconds, ResultBase, Sha256, StepBase
+from kbtool.model.kinds.base import Count, Microseconds, ResultBase, Sha256, StepBase
 from kbtool.model.kinds.timing import Timing, noise_reason
 from kbtool.model.kinds.validate import OutputError
 
@@ -29,7 +29,7 @@ class BenchmarkStep(StepBase):
     against is timed always."""
     samples: Annotated[int, Field(ge=5, le=100_000)] = 20
     """Timed samples an arm."""
-    threads: Annotated[int, Field(ge=0)] = 0
+    threads: Count = 0
     """CPU threads; 0 takes one a core."""
 
 

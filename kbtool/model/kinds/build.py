@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
-
-from pydantic import Field
+from typing import ClassVar, Literal
 
 from kbtool.model.base import KernelId
-from kbtool.model.kinds.base import ResultBase, Sha256, StepBase
+from kbtool.model.kinds.base import Count, ResultBase, Sha256, StepBase
 
 
 class BuildStep(StepBase):
@@ -22,7 +20,7 @@ class BuildStep(StepBase):
     specialisation: str = ""
     """A specialisation of the target, to be built alone; all of the target where empty. Later steps
     leave out cases that it does not take."""
-    jobs: Annotated[int, Field(ge=0)] = 0
+    jobs: Count = 0
     """Compilers at once; 0 takes one a core."""
 
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from kbtool.model.base import ExactDuration, KernelId, Model, Quantity
 from kbtool.model.cheat import Cheat
-from kbtool.model.kinds.base import ResultBase, Sha256, StepBase
+from kbtool.model.kinds.base import Count, ResultBase, Sha256, StepBase
 
 
 class CheatsStep(StepBase):
@@ -30,7 +30,7 @@ class CheatsStep(StepBase):
     """Peers to time beside the kernel."""
     samples: Annotated[int, Field(ge=5, le=100_000)] = 20
     """Timed samples an arm."""
-    at_once: Annotated[int, Field(ge=0)] = 0
+    at_once: Count = 0
     """Edits tried at once, each on one core; 0 takes all cores. One is timed at a time."""
     limit: ExactDuration = Quantity("2 min")
     """How long one edit may take."""

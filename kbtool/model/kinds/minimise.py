@@ -8,7 +8,7 @@ from pydantic import Field
 
 from kbtool.model.base import ExactDuration, Model, Quantity
 from kbtool.model.kernel import CaseValue, value_text
-from kbtool.model.kinds.base import ResultBase, Sha256, StepBase
+from kbtool.model.kinds.base import Count, ResultBase, Seed, Sha256, StepBase
 from kbtool.model.kinds.validate import CaseResult, OutputError
 
 
@@ -25,11 +25,11 @@ class MinimiseStep(StepBase):
     """One case instead of all: `FIELD=VALUE …`, or the name of a case of the sets."""
     variant: str = "default"
     """The variant of the target to look at; default is the kernel's own choice."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the inputs; 0 draws a fresh one, which the run records."""
-    draws: Annotated[int, Field(ge=1)] = 100
+    draws: Annotated[Count, Field(ge=1)] = 100
     """The most inputs drawn for a case before it counts as passing; fewer for large cases."""
-    probes: Annotated[int, Field(ge=1)] = 600
+    probes: Annotated[Count, Field(ge=1)] = 600
     """The most cases tried."""
     limit: ExactDuration = Quantity("1 min")
     """How long one case may take; after that it hangs, and so fails."""

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from kbtool.model.base import ExactDuration, KernelId, Model, Quantity, Reference
-from kbtool.model.kinds.base import ResultBase, Sha256, StepBase
+from kbtool.model.kinds.base import Count, ResultBase, Seed, Sha256, StepBase
 from kbtool.model.mutant import Mutant
 
 
@@ -28,11 +28,11 @@ class MutantsStep(StepBase):
     limit: ExactDuration = Quantity("2 min")
     """How long one mutant may take; after that it hangs and counts as found, unless case after case
     had come to its end: then it is judged again, alone."""
-    jobs: Annotated[int, Field(ge=0)] = 0
+    jobs: Count = 0
     """Compilers at once; 0 takes one a core."""
-    at_once: Annotated[int, Field(ge=0)] = 0
+    at_once: Count = 0
     """Mutants validated at once; 0 takes one a core, and no more than 6 a card."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the inputs; 0 draws a fresh one, which the run records."""
     profile: str = ""
     """Case sets whose errors are recorded by index along `profile_axis`; none where empty."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from kbtool.model.base import Model
-from kbtool.model.kinds.base import ResultBase, Sha256, StepBase
+from kbtool.model.kinds.base import Count, ResultBase, Seed, Sha256, StepBase
 
 
 class ValidateStep(StepBase):
@@ -24,9 +24,9 @@ class ValidateStep(StepBase):
     variants: str = "default"
     """Variants of the target to hold against it, separated by commas: default for the kernel's own
     choice, or names; all for both that and every variant that the build has."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the inputs and of the neighbours; 0 draws a fresh one, which the run records."""
-    neighbours: Annotated[int, Field(ge=0)] = 8
+    neighbours: Count = 8
     """Cases to draw beside each case set and to hold against the reference too, so that a kernel
     that is right only on the listed ones is found: one off each size, other strides. The function
     `neighbours` of the harness makes them."""
