@@ -13,6 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from decimal import Decimal
 
     from kbtool.store.tree import KnowledgeBase
 
@@ -87,6 +88,16 @@ def print_table(
                 for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
             ]
             click.echo((indent + "  ".join(aligned)).rstrip())
+
+
+def minutes_text(minutes: Decimal | float) -> str:
+    """Minutes for people: to a tenth, which is dropped where it is 0."""
+    from decimal import Decimal
+
+    from kbtool.model.money import half_up
+
+    exact = Decimal(repr(minutes)) if isinstance(minutes, float) else Decimal(minutes)
+    return f"{half_up(exact, 1)}".removesuffix(".0")
 
 
 def _fitted(columns: list[tuple[str, ...]], numeric: set[int], room: int) -> list[int]:

@@ -9,6 +9,7 @@ import click
 from kbtool.cli.common import (
     json_option,
     knowledge_base,
+    minutes_text,
     print_json,
     print_table,
     warn_unreadable,
@@ -236,11 +237,18 @@ def _print_costs(table: Rollup, extras: list[Extra]) -> None:
     for row in [*table.rows, table.total]:
         figures = row_json(row)
         labels = row.labels or ("total", *[""] * (len(table.by) - 1))
-        cells = ["–" if figures[c] is None else f"{figures[c]}" for c in columns]
+        cells = [_cell(column, figures[column]) for column in columns]
         extra_cells = _extra_cells(row, extras)
         rows.append([*labels, *cells, *(extra_cells.get(column, "–") for column in shown)])
     text = {header.index(column) for column in shown if column in _TEXT_COLUMNS}
     print_table(header, rows, set(range(len(table.by), len(header))) - text, total=True)
+
+
+def _cell(column: str, value: object) -> str:
+    if value is None:
+        return "–"
+    timed = column in {"minutes", "running minutes", "minutes saved"}
+    return minutes_text(value) if timed and isinstance(value, int | float) else f"{value}"
 
 
 _EXTRA_COLUMNS = (
@@ -259,7 +267,7 @@ def _extra_cells(row: Row, extras: list[Extra]) -> dict[str, str]:
     cells: dict[str, str] = {}
     for extra in extras:
         cells |= {
-            column: f"{value}"
+            column: _cell(column, value)
             for column, value in _cells(extra.get(row.keys, {})).items()
             if value is not None
         }

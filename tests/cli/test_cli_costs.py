@@ -155,6 +155,19 @@ def test_a_session_of_two_patterns_is_reported(three, kbtool):
     assert done.out.splitlines()[-1].split()[-1] == "7.70"
 
 
+def test_the_table_has_minutes_to_a_tenth_and_other_formats_have_all_digits(three, kbtool):
+    three.session("2025-03-01-d", COSTS.format(minutes="10.733", gpu="0.40", ai="4"), label="N+3")
+    options = ("costs", "--running", "--compare", "N+1")
+    rows = [line.split() for line in kbtool(*options, root=three.root).out.splitlines()]
+    (own,) = [row for row in rows if row[0] == "N+3"]
+    assert own[1] == "10.7" and "40.7" in own and "9.3" in own
+    assert rows[-1][:2] == ["total", "40.7"]
+    assert [row[1] for row in rows if row[0] == "N"] == ["10"]
+    exact = json.loads(kbtool(*options, "--json", root=three.root).out)
+    assert exact["total"]["minutes"] == 40.733
+    assert "10.733" in kbtool(*options, "--csv", root=three.root).out
+
+
 def test_running_totals(three, kbtool):
     rows = json.loads(kbtool("costs", "--by", "month", "--running", "--json", root=three.root).out)[
         "rows"

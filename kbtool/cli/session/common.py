@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbtool.cli.common import minutes_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -245,13 +247,18 @@ def secret_in(text: str) -> str | None:
     return next((finding.message for rule in TEXT_RULES for finding in rule("", text)), None)
 
 
+def warn_nameless(title: str, instead: str) -> None:
+    """Say so if a title gives an id no name, and how to give it one."""
+    from kbtool.store.sessions import slug
+
+    if not slug(title, ""):
+        click.echo(f"the title has no letter a to z and no digit for the id, so that is {instead};"
+                   " --id NAME chooses another", err=True)  # fmt: skip
+
+
 def minutes(record: Session) -> str:
     """How long it took; a dash if that is unknown."""
-    from kbtool.model.money import half_up
-
-    if record.minutes is None:
-        return "–"
-    return f"{half_up(record.minutes, 1)}".removesuffix(".0")
+    return "–" if record.minutes is None else minutes_text(record.minutes)
 
 
 def stored(record: Session) -> Any:
