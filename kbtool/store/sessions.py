@@ -105,6 +105,7 @@ def create_session(
     base: KnowledgeBase,
     *,
     title: str,
+    name: str | None = None,
     label: str | None = None,
     status: Literal["planned", "running", "complete"] = "running",
     objective: str | None = None,
@@ -121,6 +122,7 @@ def create_session(
     Args:
         base: the knowledge base.
         title: what the session is about.
+        name: the part of its id after the date. Default: made of the title.
         label: its short name. Default: the name in its id, or a short title that gives it none.
         status: ``running`` and ``complete`` start it now. A run without a session makes a
             ``complete`` one, so that nothing else is added to it; it ends when it starts until
@@ -139,10 +141,10 @@ def create_session(
         OSError: the folder or a file cannot be written; nothing is left behind.
     """
     now = now or datetime.now().astimezone()
-    name = slug(title)
+    name = slug(title) if name is None else name
     # A short title without a letter that an id allows is the label itself.
     short = title if name == _NO_NAME and _SHORT.fullmatch(title) else None
-    # Validate before the folder is made.
+    # Validate before the folder is made: a name may lead elsewhere.
     wanted = f"{now:%Y-%m-%d}-{name}"
     given: dict[str, str | None] = {
         "objective": objective, "budget_time": budget_time, "budget_money": budget_money,
@@ -172,7 +174,7 @@ def slug(title: str, otherwise: str = _NO_NAME) -> str:
         title: any text.
         otherwise: the name if the title has no character that an id allows.
     """
-    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    plain = unicodedata.normalize("NFKD", title.casefold()).encode("ascii", "ignore").decode()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
     if len(words) > _SLUG_LENGTH:
         words = words[: _SLUG_LENGTH + 1].rpartition("-")[0] or words[:_SLUG_LENGTH]

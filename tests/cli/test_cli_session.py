@@ -49,6 +49,23 @@ def test_new_prints_the_path_alone_on_stdout(base, kbtool):
     assert (base.root / done.out.strip()).is_file()
 
 
+def test_a_title_that_gives_no_id_is_told_with_the_option_that_does(base, kbtool):
+    done = kbtool("session", "new", "修正する", root=base.root)
+    assert "no letter a to z and no digit for the id, so that is the date and" in done.err
+    assert "--id NAME" in done.err
+    done = kbtool("session", "new", "修正する", "--id", "fix-nan", root=base.root)
+    assert re.search(r"^sessions/[0-9-]{10}-fix-nan/session\.yaml$", done.out)
+    assert "--id" not in done.err
+    done = kbtool("session", "bug", "日本語", "--session", "fix-nan", root=base.root)
+    assert ": bug bug: 日本語" in done.out and "--id NAME" in done.err
+    again = kbtool(
+        "session", "bug", "日本語", "--id", "nan", "--session", "fix-nan", root=base.root
+    )
+    assert ": bug nan: 日本語" in again.out and "--id NAME" not in again.err
+    assert "--id NAME" not in kbtool("session", "new", "Fix 修正", root=base.root).err
+    assert kbtool("check", root=base.root).code == 0
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -58,6 +75,9 @@ def test_new_prints_the_path_alone_on_stdout(base, kbtool):
         ["new", "T at 10.0.0.1"],
         ["new", "T", "--label", "A"],
         ["new", "T", "--label", " A "],
+        ["new", "T", "--id", ""],
+        ["new", "T", "--id", "../x"],
+        ["new", "T", "--id", "Fix"],
         ["new", "T", "--label", ""],
         ["new", "T", "--label", "one\ntwo"],
         ["new", "one\ntwo"],

@@ -30,7 +30,7 @@ def create(base, **keys):
     ("title", "name"),
     [
         ("Fix NaN (S=4)", "fix-nan-s-4"),
-        ("Größe prüfen", "groe-prufen"),
+        ("Größe prüfen", "grosse-prufen"),
         ("日本", "session"),
         ("../../etc/passwd", "etc-passwd"),
         ("a" * 100, "a" * 48),
@@ -39,10 +39,8 @@ def create(base, **keys):
     ],
 )
 def test_slugs_are_short_ascii_words(title, name):
-    assert slug(title).startswith(name[:3])
-    assert len(slug(title)) <= 48
-    if title != "Größe prüfen":
-        assert slug(title) == name
+    assert slug(title) == name
+    assert len(name) <= 48
 
 
 def test_a_new_session_passes_check(base):

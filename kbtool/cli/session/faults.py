@@ -15,6 +15,7 @@ from kbtool.cli.session.common import (
     path_of,
     session_option,
     single_fields,
+    warn_nameless,
 )
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def bug(ctx: click.Context, /, name: str | None, **given: str | None) -> None:
     base = knowledge_base(ctx)
     path, record = path_of(base, name, "running", OPTION)
     title, again = given["title"] or "", given["recurrence_of"]
+    named = given["id"] is not None
     given |= {
         "id": given["id"] or slug(title, "bug"),
         "title": title.strip(),
@@ -97,6 +99,8 @@ def bug(ctx: click.Context, /, name: str | None, **given: str | None) -> None:
     item = item_of(Bug, {field: given.get(field) for field in Bug.model_fields})
     add_bug(path, item)
     click.echo(f"{record.id}: bug {item['id']}: {item['title']}")
+    if not named:
+        warn_nameless(title, "a word")
     click.echo(f"once it is fixed: {_fix_command(str(item['id']))}. If you commit the fix"
                " first, its subject is the default", err=True)  # fmt: skip
 

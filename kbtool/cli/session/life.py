@@ -16,6 +16,7 @@ from kbtool.cli.session.common import (
     refuse_title,
     secret_in,
     stored,
+    warn_nameless,
 )
 from kbtool.model.words import many
 
@@ -41,6 +42,12 @@ Examples:
 """
 )
 @click.argument("title")
+@click.option(
+    "--id",
+    "given_id",
+    metavar="NAME",
+    help="The part of its id after the date. Default: made of TITLE.",
+)
 @click.option("--label", help="Its short name, such as N+8. Default: the name in its id.")
 @click.option("--objective", help="What it is meant to achieve.")
 @click.option("--budget-time", metavar="TIME", help="Time budget: '2 h'.")
@@ -53,6 +60,7 @@ Examples:
 def new(
     ctx: click.Context,
     title: str,
+    given_id: str | None,
     label: str | None,
     objective: str | None,
     budget_time: str | None,
@@ -83,6 +91,7 @@ def new(
         entry = create_session(
             base,
             title=title.strip(),
+            name=given_id,
             label=label.strip() if label is not None else None,
             status="planned" if planned else "running",
             objective=objective.strip() if objective is not None else None,
@@ -101,6 +110,8 @@ def new(
         return
     click.echo(entry.path)
     click.echo(f"{entry.record.id} is {entry.record.status}", err=True)
+    if given_id is None:
+        warn_nameless(title, "the date and a word")
     if at is not None:
         click.echo("the machine and the commit of that time are for you to fill in: `environment`,"
                    " `repository`", err=True)  # fmt: skip
