@@ -35,7 +35,7 @@ def item_key(item: object) -> str | None:
     values = getattr(item, "__dict__", {})
     for name in ("id", "kind", "pattern", "name", "tool"):
         key = values.get(name)
-        if isinstance(key, str):
+        if key is not None and isinstance(key, str):
             return key
     return None
 
@@ -85,7 +85,7 @@ def resolve(record: BaseModel, path: str) -> Any:
 def figure_in(node: Any, unit: str = "") -> Any:
     """What a node at the end of a path stands for: a number with its unit, an amount, a median."""
     if isinstance(node, CostLine):
-        node, unit = node.amount, node.currency
+        return None if node.amount is None else Quantity.of(node.amount, node.currency)
     if isinstance(node, Timing):
         node, unit = node.median_us, "us"
     if isinstance(node, (Decimal, int, float)) and not isinstance(node, bool):

@@ -156,6 +156,15 @@ class Quantity(_Stated):
         self.relation = ">=" if match["open"] else (match["relation"] or "=")
         self.unit = (match["unit"] or "").strip()
 
+    @classmethod
+    def of(cls, number: Decimal, unit: str) -> Self:
+        """A single figure, without the time that reading its text takes."""
+        made = cls.__new__(cls)
+        made.text = f"{number} {unit}"
+        made.low, made.high = number, None
+        made.relation, made.unit = "=", unit
+        return made
+
     @property
     def is_time(self) -> bool:
         """Whether the unit is a unit of time (ns, us, ms, s, min, h)."""

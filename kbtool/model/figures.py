@@ -79,9 +79,16 @@ def figure_of(quantity: Quantity, added: bool) -> Figure:
     Raises:
         NoFigure: it is too large or too small to compute with.
     """
-    unit = unit_of(quantity.unit)
-    exact = is_money(unit) and (added or len(unit.physical) > 1)
+    unit, money = _unit_of(quantity.unit)
+    exact = money and (added or len(unit.physical) > 1)
     return _figure(quantity, unit, whole_is_rounded=False, exact=exact)
+
+
+@lru_cache(maxsize=1024)
+def _unit_of(text: str) -> tuple[Unit, bool]:
+    """A unit, and whether it is of money."""
+    unit = unit_of(text)
+    return unit, is_money(unit)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -106,11 +113,13 @@ def _figure(quantity: Quantity, unit: Unit, *, whole_is_rounded: bool, exact: bo
 def _span(number: Decimal, is_rounded: bool, relation: str, scale: Fraction) -> Span:
     if abs(number.adjusted()) > MAX_EXPONENT or abs(exponent_of(number)) > MAX_EXPONENT:
         raise NoFigure(f"{number} is too large or too small to compute with")
-    at = Fraction(number) * scale
+    at = Fraction(number) if scale == 1 else Fraction(number) * scale
+    if relation == "=" and not is_rounded:
+        return _exact(at)
     slack = Fraction(0)
     if relation == "~":
         slack = max(last_digit(number) * scale, abs(at) / 10)
-    elif is_rounded and relation == "=":
+    elif relation == "=":
         slack = last_digit(number) * scale / 2
     low: End = at - slack if slack else at
     high: End = at + slack if slack else at
@@ -180,6 +189,12 @@ def money(amount: Decimal, currency: str) -> Figure:
 def total(figures: Sequence[Figure]) -> Figure:
     """The sum of figures of one kind."""
     result = figures[0]
+    if all(f.unit == result.unit and f.low is f.high and f.low.low is f.low.high for f in figures):
+        # Exact figures of one unit, as a column of costs: a third of the time.
+        scale = math.lcm(*(figure.low.at.denominator for figure in figures))
+        numerators = (f.low.at.numerator * (scale // f.low.at.denominator) for f in figures)
+        span = _exact(Fraction(sum(numerators), scale))
+        return Figure(span, span, result.unit)
     for figure in figures[1:]:
         result = add(result, figure)
     return result

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -46,8 +47,6 @@ class DocumentError(Exception):
 class Document:
     """One parsed file. ``data`` holds text, lists, dicts and ``None``; ``line`` finds lines."""
 
-    __slots__ = ("_node", "_text", "data", "lines", "path")
-
     def __init__(self, path: str, text: str | Path, data: Any, lines: list[int]) -> None:
         """Hold parsed data and its lines.
 
@@ -79,8 +78,11 @@ class Document:
 
     def line(self, location: Sequence[str | int]) -> int:
         """The line, from 1, of the deepest part of ``location`` that exists in the file."""
-        node, at = self.data, 0
-        for part in location:
+        top = str(location[0]) if location else ""
+        if top not in self.data:
+            return self.lines[0]
+        node, at = self.data[top], self._starts[top]
+        for part in location[1:]:
             name = part if isinstance(node, list) else str(part)
             below = at + 1
             for key, value in _children(node):
@@ -89,6 +91,16 @@ class Document:
                     break
                 below += _places(value)
         return self.lines[at]
+
+    @cached_property
+    def _starts(self) -> dict[str, int]:
+        """Key of the record → its place among ``lines``."""
+        starts: dict[str, int] = {}
+        at = 1
+        for key, value in self.data.items():
+            starts[key] = at
+            at += _places(value)
+        return starts
 
     def finding(self, location: Sequence[str | int], rule: str, message: str) -> Finding:
         """A finding at ``location``."""
@@ -105,7 +117,13 @@ def _places(value: Any) -> int:
     """The number of keys and items in a value, at any depth, including itself."""
     if type(value) is str or value is None:
         return 1
-    return 1 + sum(map(_places, value.values() if type(value) is dict else value))
+    children = value.values() if type(value) is dict else value
+    # A call for each text would take most of the time.
+    below = sum(_places(child) - 1 for child in children if type(child) in _NESTED)
+    return 1 + len(children) + below
+
+
+_NESTED = (dict, list)
 
 
 def read_bytes(path: Path, shown: str, limit: int = MAX_BYTES) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
 
 import pytest
 from hypothesis import assume, given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from kbtool.model.agreement import agrees, off_by, sign_turns
 from kbtool.model.base import Quantity
 from kbtool.model.figure_text import margin_of, text_of
-from kbtool.model.figures import ADDED, OPERATIONS, Figure, NoFigure, WrongUnits, figure_of
+from kbtool.model.figures import ADDED, OPERATIONS, Figure, NoFigure, WrongUnits, add, figure_of
 from kbtool.model.units import unit_of
 
 
@@ -315,3 +316,22 @@ def test_the_geometric_mean_is_between_the_others(values: list[int]) -> None:
     power = geometric ** len(values)
     product = derived("product", *[str(value) for value in values]).low.at
     assert abs(power * 1000 ** len(values) / product - 1) < slack
+
+
+@given(st.decimals(0, 10**8, places=2), st.sampled_from(["USD", "EUR"]))
+def test_a_figure_made_of_a_number_is_the_one_that_its_text_states(number, unit):
+    made, read = Quantity.of(number, unit), Quantity(f"{number} {unit}")
+    parts = ("text", "low", "high", "relation", "unit")
+    assert [getattr(made, part) for part in parts] == [getattr(read, part) for part in parts]
+
+
+@given(
+    st.lists(
+        st.sampled_from(["1.10 USD", "0.05 USD", "3 USD", "2.5 s", "1 min", "7 s"]), min_size=1
+    )
+)
+def test_a_sum_is_that_of_its_figures_added_one_by_one(texts):
+    assume(len({text[-1] == "D" for text in texts}) == 1)
+    operands = [figure_of(Quantity(text), True) for text in texts]
+    one_by_one = reduce(add, operands)
+    assert OPERATIONS["sum"](operands) == one_by_one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any
@@ -38,17 +38,15 @@ def derive(
         return figures.whole(sum(has_fields(thing, where or {}) for thing in things))
     if how == "elapsed":
         return _elapsed(lookup, of)
-    operands = [one for operand in of for one in _figures(lookup, operand, how)]
+    operands: list[Figure] = []
+    for operand in of:
+        if not isinstance(operand, str) and isinstance(operand, Derivation):
+            operands.append(derive(lookup, operand.how, operand.of))
+        else:
+            operands += lookup.figures(operand, how)
     if not operands:
         raise Unknown("an empty list has no figures")
     return OPERATIONS[how](operands)
-
-
-def _figures(lookup: Operands, operand: Any, how: str) -> Iterator[Figure]:
-    if isinstance(operand, Derivation):
-        yield derive(lookup, operand.how, operand.of)
-    else:
-        yield from lookup.figures(operand, how)
 
 
 def _elapsed(lookup: Operands, of: Sequence[Any]) -> Figure:

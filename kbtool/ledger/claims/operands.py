@@ -110,13 +110,14 @@ class Records:
         """``resolve``, with the items of the record's own lists looked up rather than searched."""
         field, _, rest = path.partition(".")
         if rest:
-            keys = rest.split(".")
             items = self._items_of(record, id_, field)
-            for length in range(len(keys), 0, -1):
+            if rest in items:
+                return figure_in(items[rest])
+            keys = rest.split(".")
+            for length in range(len(keys) - 1, 0, -1):
                 item = items.get(".".join(keys[:length]))
                 if item is not None:
-                    rest = ".".join(keys[length:])
-                    return resolve(item, rest) if rest else figure_in(item)
+                    return resolve(item, ".".join(keys[length:]))
         return resolve(record, path)
 
     def _items_of(self, record: BaseModel, id_: str, field: str) -> dict[str, BaseModel]:
@@ -176,10 +177,10 @@ def records_of(base: KnowledgeBase) -> Records:
 def references(of: Sequence[Any]) -> Iterator[str]:
     """What operands refer to, and those of the derivations among them."""
     for operand in of:
-        if isinstance(operand, Derivation):
-            yield from references(operand.of)
-        elif isinstance(operand, str):
+        if isinstance(operand, str):
             yield operand
+        elif isinstance(operand, Derivation):
+            yield from references(operand.of)
 
 
 class Operands:
@@ -225,7 +226,7 @@ class Operands:
             Unknown: it is not known, or is no figure.
         """
         if isinstance(operand, str):
-            claim = self.records.claim(operand, self.own)
+            claim = self.records.claim(operand, self.own) if self.instead else None
             value = self.records.at(operand, self.own)
             self._check_measured(operand, value)
             for one in value if isinstance(value, list) else (value,):
@@ -307,6 +308,8 @@ class Operands:
 
 
 def _figure(value: Any, name: str, how: str) -> Figure:
+    if isinstance(value, Quantity):
+        return figures.figure_of(value, how in ADDED)
     if isinstance(value, Claim):
         value = value.stated
     if isinstance(value, CostLine) and value.amount is not None:
