@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +11,7 @@ from kbtool.cli.selection import Selection, selection_options
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
-    from kbtool.ledger.claims.report import Item, Report
+    from kbtool.ledger.claims.report import Answer
 
 EPILOG = """\b
 Examples:
@@ -59,74 +59,68 @@ def audit(
     order of times, figures that two records state, units, properties of cards, and claims of
     success.
     """
-    from kbtool.cli.selection import select_sessions
-    from kbtool.ledger.claims.audit import audit as audit_records
+    from kbtool.cli.selection import select_of
+    from kbtool.ledger.claims.many import audit_for
     from kbtool.ledger.claims.report import GRADES
-    from kbtool.ledger.claims.report import as_json as report_json
     from kbtool.model.errors import UsageError
 
     if grades and everything:
         raise UsageError("--grade and --all exclude each other; give one")
     base = knowledge_base(ctx)
-    report = audit_records(base)
-    if any(selection):
-        sessions, _ = select_sessions(base, selection)
-        report = report.only(session.id for session in sessions)
-    shown: tuple[str, ...] = grades
-    if not grades:
-        shown = GRADES if everything or as_json else ("inconsistent", "decision")
+    shown = grades or (GRADES if everything or as_json else ("inconsistent", "decision"))
+
+    def chosen(ordered: list[Any]) -> list[str]:
+        return [session.id for session in select_of(base, ordered, selection)[0]]
+
+    select = chosen if any(selection) else None
+    answer = audit_for(base, shown, in_full=not as_json, select=select)  # type: ignore[arg-type]
     if as_json:
-        print_json(report_json(report, shown))  # type: ignore[arg-type]
+        print_json(answer.as_json())
     else:
-        _print(report, shown)
+        _print(answer)
     warn_unreadable(base)
-    click.echo(_summary(report), err=True)
-    if not report.passed:
+    click.echo(_summary(answer), err=True)
+    if not answer.passed:
         ctx.exit(1)
 
 
-def _print(report: Report, grades: tuple[str, ...]) -> None:
-    for item in report.items:
-        if item.grade in grades:
-            click.echo("\n".join(_paragraph(report, item)) + "\n")
-    for stale in report.stale:
-        path, line = report.place(stale.record, stale.where)
-        click.echo(f"{path}:{line}: stale: {stale.message}\n")
+def _print(answer: Answer) -> None:
+    for finding in answer.findings:
+        click.echo("\n".join(_paragraph(finding)) + "\n")
+    for stale in answer.stale:
+        click.echo(f"{stale['path']}:{stale['line']}: stale: {stale['message']}\n")
 
 
-def _paragraph(report: Report, item: Item) -> list[str]:
-    from kbtool.ledger.claims.words import shown
-
-    path, line = report.place(item.record, item.where)
-    computed = report.computation(item)
-    known = ", acknowledged" if item.acknowledged is not None else ""
-    lines = [f"{path}:{line}: {item.grade}{known}: {item.claim}", f"  {item.says}"]
-    stated = f"stated {item.stated}; " if item.stated is not None else ""
-    lines.append(f"  {stated}comes out {computed.derived or 'nothing'}")
-    if computed.why:
-        lines.append(f"  {computed.why}")
-    if computed.expression:
-        lines.append(f"  = {computed.expression}")
-    for leaf in computed.leaves:
-        if leaf.record is not None and leaf.path is not None:
-            where, at = report.place(leaf.record, leaf.path)
-            lines.append(f"      {shown(leaf.value)}  {where}:{at}")
-    lines += [f"  turns {place}" for place in item.turns]
-    if item.acknowledged is not None:
-        lines.append(f"  acknowledged: {item.acknowledged}")
+def _paragraph(finding: dict[str, Any]) -> list[str]:
+    known = ", acknowledged" if finding["acknowledged"] is not None else ""
+    place = f"{finding['path']}:{finding['line']}"
+    lines = [f"{place}: {finding['grade']}{known}: {finding['claim']}", f"  {finding['says']}"]
+    stated = f"stated {finding['stated']}; " if finding["stated"] is not None else ""
+    lines.append(f"  {stated}comes out {finding['derived'] or 'nothing'}")
+    if finding["why"]:
+        lines.append(f"  {finding['why']}")
+    if finding["expression"]:
+        lines.append(f"  = {finding['expression']}")
+    for operand in finding["operands"]:
+        if operand["path"] is not None:
+            lines.append(f"      {operand['value']}  {operand['path']}:{operand['line']}")
+    lines += [f"  turns {turned}" for turned in finding["turns"]]
+    if finding["acknowledged"] is not None:
+        lines.append(f"  acknowledged: {finding['acknowledged']}")
     return lines
 
 
-def _summary(report: Report) -> str:
-    counts = report.counts
+def _summary(answer: Answer) -> str:
+    counts = answer.counts
     wrong = counts["inconsistent"] + counts["decision"]
+    claims = wrong + counts["consistent"] + counts["undetermined"]
     turning = f", {counts['decision']} of them turning a decision" if counts["decision"] else ""
     stale = f"; {many(counts['stale'], 'acknowledgement')} of nothing" if counts["stale"] else ""
-    left_out = len({finding.path for finding in report.base.findings})
+    left_out = len(set(answer.left_out))
     do = "does" if left_out == 1 else "do"
     without = f"; without {many(left_out, 'file')} that {do} not load" if left_out else ""
     return (
-        f"audited {many(len(report.items), 'claim')}: {counts['consistent']:,} consistent,"
+        f"audited {many(claims, 'claim')}: {counts['consistent']:,} consistent,"
         f" {wrong:,} inconsistent{turning} ({counts['acknowledged']:,} acknowledged),"
         f" {counts['undetermined']:,} undetermined{stale}{without}"
     )

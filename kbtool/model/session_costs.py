@@ -8,7 +8,7 @@ that functions which sum costs take either.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from kbtool.model.session import Session
@@ -69,8 +69,31 @@ class SessionCosts(NamedTuple):
         return self.patterns
 
 
-S = TypeVar("S", "Session", SessionCosts)
-"""For functions that take either and return the same."""
+class Ordered(Protocol):
+    """A session as far as its place among all sessions goes."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def label(self) -> str:
+        """Its own name."""
+
+    @property
+    def day(self) -> str | None:
+        """Its day; ``None`` where undated."""
+
+    @property
+    def follows(self) -> str | None:
+        """The session before it in the same line of work."""
+
+    def began(self) -> float | None:
+        """See ``Session.began``."""
+
+
+S = TypeVar("S", bound=Ordered)
+"""What functions that need no more than its place take and give back."""
 
 
 def plain_card(card: str | None) -> str | None:

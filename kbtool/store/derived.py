@@ -24,7 +24,11 @@ Make = Callable[["Document"], Any]
 
 
 def derive_all(
-    root: str, files: Sequence[File], make: Make, kept_as: str | None
+    root: str,
+    files: Sequence[File],
+    make: Make,
+    kept_as: str | None,
+    code: Sequence[str] = ("model", "store"),
 ) -> list[Any | list[Finding]]:
     """What ``make`` makes of each file, in order; a list of findings for each that does not load.
 
@@ -33,8 +37,9 @@ def derive_all(
         files: the files.
         make: runs in this process and in forks of it.
         kept_as: the name of the cache; without it there is none.
+        code: the folders of kbtool that ``make`` depends on.
     """
-    cache = Cache(root, kept_as, _digest()) if kept_as is not None else None
+    cache = Cache(root, kept_as, _digest(code)) if kept_as is not None else None
     made: dict[str, Any] = {
         file.path: cache.get(file.path, file.stamp) if cache else None for file in files
     }
@@ -86,7 +91,7 @@ def _make_part(root: str, make: Make, files: Sequence[File]) -> list[Any]:
     return done
 
 
-def _digest() -> str:
+def _digest(code: Sequence[str]) -> str:
     package = Path(__file__).parents[1]
-    folders = {name: package / name for name in ("model", "store")}
+    folders = {name: package / name for name in code}
     return code_digest(folders, ("pydantic", "pydantic_core", "yaml"))

@@ -20,10 +20,20 @@ WORTH_A_CACHE = 200
 """From this many files on the cache is used; with fewer, nothing is written."""
 
 
-def parse_all(root: Path, paths: Sequence[str], kind: FileKind) -> list[Document | Finding]:
-    """The documents at ``paths`` under ``root``, in order; a finding for each unreadable one."""
-    kept_as = f"{kind}-records" if len(paths) >= WORTH_A_CACHE else None
-    made = derive_all(str(root), files_at(root, paths, kind), _parsed, kept_as)
+def parse_all(
+    root: Path, paths: Sequence[str], kind: FileKind, kept_as: str | None = None
+) -> list[Document | Finding]:
+    """The documents at ``paths`` under ``root``, in order; a finding for each unreadable one.
+
+    Args:
+        root: the root of the knowledge base.
+        paths: the files.
+        kind: their kind.
+        kept_as: the name of the cache, if there are enough of them; that of all of the kind
+            without it.
+    """
+    name = (kept_as or f"{kind}-records") if len(paths) >= WORTH_A_CACHE else None
+    made = derive_all(str(root), files_at(root, paths, kind), _parsed, name)
     return [
         value[0] if is_unsound(value) else Document(path, root / path, *value)
         for path, value in zip(paths, made, strict=True)

@@ -31,15 +31,16 @@ def collector_off() -> Iterator[None]:
 
     What is there at the end is never looked at again: records hold no cycles.
     """
-    collecting = gc.isenabled()
+    if not gc.isenabled():
+        yield
+        return
     gc.collect()  # otherwise the freeze would keep current garbage
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        if collecting:
-            gc.enable()
+        gc.enable()
 
 
 def in_processes(files: Sequence[File], work: Work, jobs: int | None = None) -> list[Any]:

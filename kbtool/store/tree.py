@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -26,7 +27,7 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import Run, digest_of_record, first_record
 from kbtool.model.session import Session
-from kbtool.model.session_costs import S, SessionCosts
+from kbtool.model.session_costs import Ordered, S, SessionCosts
 from kbtool.store.document import Document, DocumentError, parse, read_bytes
 from kbtool.store.load import validate
 from kbtool.store.parsed import files_at, parse_all
@@ -106,6 +107,13 @@ class KnowledgeBase:
         by_id = {entry.record.id: entry for entry in self._load(self.session_files(), Session)}
         ordered = in_order([entry.record for entry in by_id.values()])
         return {session.id: by_id[session.id] for session in ordered}
+
+    def with_sessions(self, paths: Iterable[str]) -> KnowledgeBase:
+        """The same records, but of the sessions only those in these files, in this order."""
+        part = copy(self)
+        entries = self._load((self.root / path for path in paths), Session, "linked-sessions")
+        part.sessions = {entry.record.id: entry for entry in entries}
+        return part
 
     @cached_property
     def session_costs(self) -> dict[str, SessionCosts]:
@@ -241,11 +249,13 @@ class KnowledgeBase:
         """``path`` relative to the root, for messages."""
         return path.relative_to(self.root).as_posix()
 
-    def _load(self, files: Iterator[Path], kind: type[R]) -> list[Entry[R]]:
+    def _load(
+        self, files: Iterator[Path], kind: type[R], kept_as: str | None = None
+    ) -> list[Entry[R]]:
         entries = []
         shown = [self.shown(path) for path in files]
         with collector_off() if len(shown) >= WORTH_A_POOL else nullcontext():
-            for document in parse_all(self.root, shown, _FILE_KINDS[kind]):
+            for document in parse_all(self.root, shown, _FILE_KINDS[kind], kept_as):
                 loaded = _record(document, kind)
                 if isinstance(loaded, Entry):
                     entries.append(loaded)
@@ -380,7 +390,7 @@ _UNKNOWN = ("9999", inf)
 """Day and time of an undated session: sorts after all dated ones."""
 
 
-def _begun(session: Session | SessionCosts) -> tuple[str, float]:
+def _begun(session: Ordered) -> tuple[str, float]:
     """Sort key: the day of a session, and its start time."""
     began = session.began()
     if session.day is None or began is None:

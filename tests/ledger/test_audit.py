@@ -15,7 +15,7 @@ from knowledge import LOOK, RUN, Knowledge, line_of, sealed
 from pydantic import ValidationError
 
 from kbtool.ledger.claims.audit import audit
-from kbtool.ledger.claims.report import GRADES, as_json
+from kbtool.ledger.claims.report import GRADES, answer_of
 from kbtool.model.claim import IN_WORDS, Claim, How
 from kbtool.model.session import Session
 from kbtool.store.document import parse
@@ -61,7 +61,7 @@ def test_the_computation_names_the_places_of_its_operands(base: Knowledge) -> No
         )
     )  # fmt: skip
     path = base.root / "sessions" / ID / "session.yaml"
-    (finding,) = as_json(report(base))["findings"]
+    (finding,) = answer_of(report(base)).as_json()["findings"]
     assert finding["path"] == f"sessions/{ID}/session.yaml"
     assert finding["line"] == line_of(path, "id: t")
     assert (finding["record"], finding["claim"], finding["grade"]) == (ID, "t", "inconsistent")
@@ -495,13 +495,13 @@ def test_an_acknowledged_claim_must_be_inconsistent(base: Knowledge) -> None:
     assert items["duration"].acknowledged == "a pause, perhaps"
     assert items["right"].acknowledged is None
     path = base.root / "sessions" / ID / "session.yaml"
-    stale = {(s["line"], s["message"].split(":")[0]) for s in as_json(found)["stale"]}
+    stale = {(s["line"], s["message"].split(":")[0]) for s in answer_of(found).as_json()["stale"]}
     assert stale == {
         (line_of(path, "claims.right"), "claims.right is consistent"),
         (line_of(path, "claims.unknown"), "claims.unknown is undetermined"),
         (line_of(path, "claims.gone"), "claims.gone is not an audited claim"),
     }
-    assert not found.passed
+    assert not answer_of(found).passed
     assert found.counts["unacknowledged"] == 0 and found.counts["stale"] == 3
 
 
@@ -646,7 +646,7 @@ def test_no_derivation_breaks_the_audit(how: str, of: list[Any], stated: str) ->
     loaded.sessions = {ID: Entry("s.yaml", session, parse(b"id: x\nclaims: []\n", "s.yaml"))}
     loaded.patterns, loaded.runs = {}, []
     found = audit(loaded)
-    answer = as_json(found)
+    answer = answer_of(found).as_json()
     assert sum(found.counts[grade] for grade in GRADES) == len(found.items)
     assert len(answer["findings"]) + len(answer["undetermined"]) == len(found.items)
     for item in found.items:

@@ -9,7 +9,7 @@ from audited import ID, as_yaml, audited, claim, grades, report
 from knowledge import RUN, Knowledge, sealed, validated
 
 from kbtool.ledger.claims.audit import audit
-from kbtool.ledger.claims.report import as_json
+from kbtool.ledger.claims.report import answer_of
 from kbtool.ledger.patterns import accounts
 from kbtool.model.cards import capability_of, card_of
 from kbtool.store.tree import KnowledgeBase
@@ -359,7 +359,7 @@ def test_the_audit_reads_no_run_that_no_record_names(base: Knowledge) -> None:
     base.session(more=as_yaml({"claims": [claim("c", "outcome", of), claim("d", "outcome", [
         f"{passed}#steps.check"])]}))  # fmt: skip
     loaded = KnowledgeBase(base.root)
-    told = as_json(audit(loaded))
+    told = answer_of(audit(loaded)).as_json()
     (wrong,) = told["findings"][:1]
     assert resumed == failed
     assert wrong["operands"][0]["path"].endswith(f"{failed}.2.json")

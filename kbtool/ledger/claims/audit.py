@@ -13,14 +13,15 @@ claim holds only because a figure below it is wrong, the wrong figure turns the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kbtool.ledger.claims.arithmetic import derive
-from kbtool.ledger.claims.implied import Implied, Links, implied
+from kbtool.ledger.claims.implied import LATER, Implied, Links, implied
 from kbtool.ledger.claims.operands import Operands, Record, Records, Unknown, records_of, references
 from kbtool.ledger.claims.report import WRONG, Grade, Item, Report, Stale
+from kbtool.ledger.claims.ties import Around, around, ties_of
 from kbtool.ledger.claims.verdict import same_conditions, verdict, version
 from kbtool.model import agreement
 from kbtool.model.address import split_reference
@@ -28,7 +29,6 @@ from kbtool.model.base import Quantity
 from kbtool.model.claim import Claim
 from kbtool.model.figures import Figure, NoFigure, WrongUnits
 from kbtool.model.session import Session
-from kbtool.store.history import commits_known
 from kbtool.store.pool import collector_off
 from kbtool.store.tree import KnowledgeBase
 
@@ -39,7 +39,18 @@ Key = tuple[str, str]
 def audit(base: KnowledgeBase) -> Report:
     """Recompute and grade every claim of every record that loads."""
     with collector_off():
-        return _Audit(base).report()
+        ties = {id_: ties_of(entry.record) for id_, entry in base.sessions.items()}
+        return audit_of(base, around(str(base.root), ties))
+
+
+def audit_of(base: KnowledgeBase, known: Around) -> Report:
+    """The same of a part of a knowledge base.
+
+    Args:
+        base: the records; no other record refers to them, and they to none.
+        known: what is known of all sessions.
+    """
+    return _Audit(base, known).report()
 
 
 @dataclass
@@ -55,8 +66,9 @@ class _Node:
 
 
 class _Audit:
-    def __init__(self, base: KnowledgeBase) -> None:
+    def __init__(self, base: KnowledgeBase, known: Around) -> None:
         self.base = base
+        self.around = known
         self.records = records_of(base)
         self.all = self.records.by_id
         self.nodes = {
@@ -168,26 +180,15 @@ class _Audit:
                     self.turns[need].update(turned)
 
     def _items(self) -> Iterator[Item]:
-        sessions = [record for record in self.all.values() if isinstance(record, Session)]
-        commits = commits_known(str(self.base.root), _commits(sessions))
-        links = Links(self.records.faults, commits, self.records)
-        links.take(sessions)
+        links = Links(self.records, self.around)
         for id_, record in self.all.items():
             if isinstance(record, Session):
                 for made in implied(record, links):
-                    yield self._implied(id_, made)
+                    yield implied_item(id_, made, judge_implied(made, id_, self.records))
             for claim in record.claims:
                 item = self.nodes[id_, claim.id].item
                 assert item is not None
                 yield item
-
-    def _implied(self, id_: str, claim: Implied) -> Item:
-        judged = judge_implied(claim, id_, self.records)
-        return Item(
-            id_, claim.path, claim.path, claim.says, claim.stated, claim.how, claim.of,
-            GRADES[judged.holds], True, judged.figure, judged.finding, judged.why,
-            fields=claim.where or {},
-        )  # fmt: skip
 
     def _find_stale(self, items: Sequence[Item]) -> None:
         at = {(item.record, item.where): item for item in items}
@@ -264,12 +265,21 @@ def judge(
 
 def judge_implied(claim: Implied, own: str, records: Records) -> Judged:
     """Recompute a claim that the fields of the record ``own`` make."""
-    if claim.how == "fact":
+    if claim.how in {"fact", LATER}:
         is_open = claim.holds is None
         finding, why = (None, claim.derived) if is_open else (claim.derived, None)
         return Judged(claim.holds, None, finding, why)
     assert not isinstance(claim.stated, str)
     return judge(claim.how, claim.of, claim.stated, own, records, where=claim.where)
+
+
+def implied_item(own: str, claim: Implied, judged: Judged) -> Item:
+    """The item of a claim that the fields of the record ``own`` make."""
+    return Item(
+        own, claim.path, claim.path, claim.says, claim.stated, claim.how, claim.of,
+        GRADES[judged.holds], True, judged.figure, judged.finding, judged.why,
+        fields=claim.where or {},
+    )  # fmt: skip
 
 
 def _turned(claim: Claim, judged: Judged) -> bool:
@@ -297,15 +307,6 @@ def _item(node: _Node, judged: Judged) -> Item:
         GRADES[judged.holds], False, judged.figure, judged.finding, judged.why,
         fields=claim.where,
     )  # fmt: skip
-
-
-def _commits(sessions: Iterable[Session]) -> Iterator[str]:
-    """Every commit that a session names."""
-    for session in sessions:
-        of_repository = [session.repository.commit] if session.repository else []
-        of_fixes = [fix.commit for fix in session.fixes]
-        of_entries = [entry.sha for entry in session.commits]
-        yield from filter(None, (*of_repository, *of_fixes, *of_entries))
 
 
 def _in_line(nodes: Mapping[Key, _Node]) -> tuple[list[Key], list[Key]]:

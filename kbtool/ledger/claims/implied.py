@@ -7,18 +7,18 @@ the same way is left to that claim.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from kbtool.ledger.claims.operands import Given, Records, Unknown
-from kbtool.ledger.faults import Faults, bug_at
+from kbtool.ledger.claims.ties import Around, Before, Ties, paths_of
+from kbtool.ledger.faults import bug_at
 from kbtool.model import units
 from kbtool.model.address import item_key
-from kbtool.model.base import Instant, Model, Quantity
+from kbtool.model.base import Quantity
 from kbtool.model.bug import Bug, Fix
 from kbtool.model.cards import (
     CAPABILITIES,
@@ -32,7 +32,8 @@ from kbtool.model.cost import CostLine
 from kbtool.model.kinds import declared
 from kbtool.model.session import Environment, Evidence, Session
 
-M = TypeVar("M", bound=Model)
+LATER = "later"
+"""The operation of a claim of which only the path is known before all sessions are read."""
 
 
 class Implied(NamedTuple):
@@ -44,7 +45,7 @@ class Implied(NamedTuple):
     stated: Quantity | str | None
     """As stated: a figure, or the words of a fact."""
     how: str
-    """A derivation, or ``fact``."""
+    """A derivation, ``fact``, or ``LATER``."""
     of: tuple[Any, ...] = ()
     """Operands of a derivation."""
     holds: bool | None = None
@@ -55,23 +56,24 @@ class Implied(NamedTuple):
     """Of an outcome: what an operand has to be to bear it out, where that is no success."""
 
 
-@dataclass
 class Links:
-    """What rules about one session need to know of others; filled as sessions come in order."""
+    """What rules about one session need to know of other records."""
 
-    faults: Faults
-    """What became of the bugs."""
-    commits: Mapping[str, bool] = field(default_factory=dict)
-    """Commit that a record names → whether the repository has it; nothing where it cannot tell."""
-    records: Records = field(default_factory=lambda: Records({}))
-    """All of them."""
-    recurrences: dict[tuple[str, str], list[tuple[str, Bug]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    """(session, bug) → where it was met again."""
-    last: dict[str, tuple[str, str, Instant]] = field(default_factory=dict)
-    """Session → the last moment known at its end: its own, or that of the nearest one before it;
-    with the session and the field that state it."""
+    def __init__(self, records: Records, around: Around) -> None:
+        """See the class.
+
+        Args:
+            records: the session, and all that refer to it or that it refers to.
+            around: what is known of all sessions.
+        """
+        self.records = records
+        self.around = around
+        self.recurrences: dict[tuple[str, str], list[tuple[str, Bug]]] = defaultdict(list)
+        """(session, bug) → where it was met again."""
+        for id_, record in records.by_id.items():
+            for bug in record.bugs if isinstance(record, Session) else ():
+                if bug.recurrence_of is not None:
+                    self.recurrences[bug_at(bug.recurrence_of, id_)].append((id_, bug))
 
     def tested(self, fix: Fix) -> bool | None:
         """Whether a test showed that a fix holds, by what is said to have shown it."""
@@ -82,14 +84,6 @@ class Links:
             except Unknown:
                 pass
         return fix.confirmed
-
-    def take(self, sessions: Iterable[Session]) -> None:
-        """Note what refers to bugs."""
-        for session in sessions:
-            for bug in session.bugs:
-                if bug.recurrence_of is not None:
-                    key = bug_at(bug.recurrence_of, session.id)
-                    self.recurrences[key].append((session.id, bug))
 
 
 def shows_no_fix(records: Records, reference: str, fix: Fix | None = None) -> str | None:
@@ -126,7 +120,7 @@ def implied(session: Session, links: Links) -> Iterator[Implied]:
     }
     for rule in RULES:
         for found in rule(session, links):
-            if found.how == "fact":
+            if found.how in {"fact", LATER}:
                 covered = f"#{found.path}" in outcomes
             elif found.how in written and not found.where:
                 of = tuple(f"#{o.path}" if isinstance(o, Given) else str(o) for o in found.of)
@@ -197,7 +191,7 @@ def cost_is_rate_times_time(session: Session, links: Links) -> Iterator[Implied]
 
     An estimate is not judged here: a record whose estimate is not that product does not load.
     """
-    for name, line in _named("costs", session.costs):
+    for name, line in paths_of("costs", session.costs):
         if line.rate is None or line.amount is None or line.basis == "estimated":
             continue
         time: Given | Derivation | None = (
@@ -214,20 +208,11 @@ def cost_is_rate_times_time(session: Session, links: Links) -> Iterator[Implied]
         )
 
 
-def _named(key: str, items: Sequence[M]) -> Iterator[tuple[str, M]]:
-    """The items of a list by paths of their own: the place, from 0, of several of one name."""
-    names = [item_key(item) for item in items]
-    uses = Counter(names)
-    for place, item in enumerate(items):
-        name = names[place] if uses[names[place]] == 1 else None
-        yield f"{key}.{name or place}", item
-
-
 def lines_pay_for_one_thing_each(session: Session, links: Links) -> Iterator[Implied]:
     """No cost is counted twice: no line stands there again, no bill beside its estimate, and no
     card is paid for by two lines that last as long as the session."""
     earlier: dict[str, list[tuple[str, CostLine]]] = defaultdict(list)
-    for path, line in _named("costs", session.costs):
+    for path, line in paths_of("costs", session.costs):
         before = earlier[line.kind]
         problems = [
             f"{other_path} {why}"
@@ -245,15 +230,18 @@ def lines_pay_for_one_thing_each(session: Session, links: Links) -> Iterator[Imp
 def _counted_twice(session: Session, first: CostLine, second: CostLine) -> str | None:
     """What ``first`` is to a later line of its kind that pays for the same, or ``None``."""
     ours, theirs = vars(first), vars(second)
-    if all(ours[name] == theirs[name] for name in ours if name != "source"):
+    if first.amount == second.amount and all(
+        ours[name] == theirs[name] for name in ours if name != "source"
+    ):
         return "is the same line: delete one, or say in the note of each what it pays for"
     is_gpu = first.kind == "gpu"
+    both_open = is_gpu and first.is_open and second.is_open
+    if not both_open and (first.basis == "billed") == (second.basis == "billed"):
+        return None
     if is_gpu and not _may_be_one(session.card_of(first.card), session.card_of(second.card)):
         return None
-    if is_gpu and first.is_open and second.is_open:
+    if both_open:
         return "lasts as long as the session too, and a card is paid for once: delete one"
-    if (first.basis == "billed") == (second.basis == "billed"):
-        return None
     bill, other = (first, second) if first.basis == "billed" else (second, first)
     if other.basis == "estimated" or other.rate is not None or other.amount == bill.amount:
         says = "estimates" if other.basis == "estimated" else "claims"
@@ -271,43 +259,48 @@ def _may_be_one(one: str | None, other: str | None) -> bool:
     return first is not None and first == second
 
 
-def times_run_forwards(session: Session, links: Links) -> Iterator[Implied]:
-    """A session begins after the end of the one that it follows, and is written down afterwards."""
-    own = [
-        (name, moment)
-        for name in ("started", "ended", "updated")
-        if (moment := getattr(session, name)) is not None
-    ]
-    before = links.last.get(session.follows) if session.follows else None
-    if own:
-        work = [one for one in own if one[0] != "updated"] or own
-        links.last[session.id] = (session.id, *work[-1])
-    elif before is not None:
-        links.last[session.id] = before
-    if own and before is not None:
-        name, moment = own[0]
-        passed = moment.since(before[2])
-        if passed is not None:
-            yield Implied(
-                name,
-                f"The session came after {before[0]}, which it follows",
-                str(moment),
-                "fact",
-                holds=passed.total_seconds() >= 0,
-                derived=f"{before[0]} has {before[1]} {before[2]}",
-            )
-    if len(own) > 1 and own[-1][0] == "updated":
-        (name, earlier), (_, updated) = own[-2:]
-        passed = updated.since(earlier)
-        if passed is not None:
-            yield Implied(
-                "updated",
-                "The log was last changed after the work",
-                str(updated),
-                "fact",
-                holds=passed.total_seconds() >= 0,
-                derived=f"{name} {earlier}",
-            )
+def work_begins_after_that_before(session: Session, links: Links) -> Iterator[Implied]:
+    """A session begins after the end of the one that it follows."""
+    ties, before = links.around.ties[session.id], links.around.before
+    if before is not None:
+        yield from begins_after(ties, before[session.id])
+    elif session.follows is not None:
+        yield from (_later(name) for name, _ in ties.moments[:1])
+
+
+def begins_after(ties: Ties, before: Before | None) -> Iterator[Implied]:
+    """The same of a session that is known by its ties."""
+    if not ties.moments or before is None:
+        return
+    name, moment = ties.moments[0]
+    passed = moment.since(before.moment)
+    if passed is not None:
+        yield Implied(
+            name,
+            f"The session came after {before.session}, which it follows",
+            str(moment),
+            "fact",
+            holds=passed.total_seconds() >= 0,
+            derived=f"{before.session} has {before.field} {before.moment}",
+        )
+
+
+def log_is_changed_last(session: Session, links: Links) -> Iterator[Implied]:
+    """A session is written down after the work."""
+    known = links.around.ties[session.id].moments
+    if len(known) < 2 or known[-1][0] != "updated":
+        return
+    (name, earlier), (_, updated) = known[-2:]
+    passed = updated.since(earlier)
+    if passed is not None:
+        yield Implied(
+            "updated",
+            "The log was last changed after the work",
+            str(updated),
+            "fact",
+            holds=passed.total_seconds() >= 0,
+            derived=f"{name} {earlier}",
+        )
 
 
 def day_is_that_of_the_start(session: Session, links: Links) -> Iterator[Implied]:
@@ -391,7 +384,7 @@ def fixed_bugs_are_gone(session: Session, links: Links) -> Iterator[Implied]:
         if bug.status != "fixed":
             continue
         key = (session.id, bug.id)
-        fixes = links.faults.since(key)
+        fixes = links.records.faults.since(key)
         tests = [tested for fix in fixes if (tested := links.tested(fix)) is not None]
         problems = [
             f"met again as {record}#bugs.{met.id}" for record, met in links.recurrences[key]
@@ -411,7 +404,7 @@ def fixed_bugs_are_gone(session: Session, links: Links) -> Iterator[Implied]:
 
 def confirmed_fixes_are_shown(session: Session, links: Links) -> Iterator[Implied]:
     """Each step that showed a fault to be gone passed, and tested the kernel that was fixed."""
-    for path, fix in _named("fixes", session.fixes):
+    for path, fix in paths_of("fixes", session.fixes):
         if fix.shown_by:
             failed: list[str] = []
             unknown: list[str] = []
@@ -432,7 +425,7 @@ def confirmed_fixes_are_shown(session: Session, links: Links) -> Iterator[Implie
 
 def proofs_show(session: Session, links: Links) -> Iterator[Implied]:
     """What shows that a pattern proved itself bears that out."""
-    for path, evidence in _named("evidence", session.evidence):
+    for path, evidence in paths_of("evidence", session.evidence):
         proof = proof_of(evidence, path)
         if proof is not None:
             yield proof
@@ -456,20 +449,23 @@ def proof_of(evidence: Evidence, path: str) -> Implied | None:
 
 def commits_are_there(session: Session, links: Links) -> Iterator[Implied]:
     """A commit that a fix or the session names is in the repository that the session names."""
-    own = session.repository.commit if session.repository else None
-    named = [
-        *((f"{path}.commit", fix.commit) for path, fix in _named("fixes", session.fixes)),
-        *((f"commits.{entry.id}.sha", entry.sha) for entry in session.commits),
-    ]
-    for path, commit in named:
-        if commit is None:
-            continue
+    ties, commits = links.around.ties[session.id], links.around.commits
+    if commits is not None:
+        yield from commits_found(ties, commits)
+    else:
+        yield from (_later(path) for path, _ in ties.commits)
+
+
+def commits_found(ties: Ties, found: Mapping[str, bool]) -> Iterator[Implied]:
+    """The same of a session that is known by its ties."""
+    for path, commit in ties.commits:
         holds: bool | None = None
-        if links.commits.get(commit):
+        if found.get(commit):
             holds, outcome = True, "the repository has it"
-        elif own is not None and links.commits.get(own):
-            holds, outcome = False, f"the repository, which has the session's {own[:12]}, has none"
-        elif links.commits:
+        elif ties.commit is not None and found.get(ties.commit):
+            own = ties.commit[:12]
+            holds, outcome = False, f"the repository, which has the session's {own}, has none"
+        elif found:
             outcome = "this repository does not have it, and the session names none that does"
         else:
             outcome = "there is no repository here that can tell, or a shallow one"
@@ -478,13 +474,18 @@ def commits_are_there(session: Session, links: Links) -> Iterator[Implied]:
         )
 
 
+def _later(path: str) -> Implied:
+    return Implied(path, "", None, LATER)
+
+
 Rule = Callable[[Session, Links], Iterator[Implied]]
 RULES: tuple[Rule, ...] = (
     duration_is_the_time_between,
     steps_fit_the_duration,
     cost_is_rate_times_time,
     lines_pay_for_one_thing_each,
-    times_run_forwards,
+    work_begins_after_that_before,
+    log_is_changed_last,
     day_is_that_of_the_start,
     card_is_as_stated,
     fixed_bugs_are_gone,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -114,12 +114,6 @@ class Report:
             "stale": len(self.stale),
         }
 
-    @property
-    def passed(self) -> bool:
-        """Whether every record loads, everything wrong is acknowledged, and nothing else is."""
-        counts = self.counts
-        return not (self.base.findings or counts["unacknowledged"] or counts["stale"])
-
     def derived(self, item: Item) -> str | None:
         """What comes out, in the unit of the claim; ``None`` where nothing does."""
         if item.figure is not None and isinstance(item.stated, Quantity):
@@ -193,31 +187,68 @@ def _means(item: Item, stated: Quantity, records: Records) -> str | None:
     return f"{gives}; of these figures: {', '.join(values)}"
 
 
-def as_json(report: Report, grades: Iterable[Grade] = GRADES) -> dict[str, Any]:
-    """The contract that scripts rely on: findings with their grade, and counts.
+@dataclass
+class Answer:
+    """An audit as commands print it."""
+
+    findings: list[dict[str, Any]]
+    """The claims that were asked for, in the order of a report's items."""
+    stale: list[dict[str, Any]]
+    counts: dict[str, int]
+    """Those of a report, of all claims."""
+    left_out: list[str]
+    """Files that do not load."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every record loads, everything wrong is acknowledged, and nothing else is."""
+        return not (self.left_out or self.counts["unacknowledged"] or self.counts["stale"])
+
+    def as_json(self) -> dict[str, Any]:
+        """The contract that scripts rely on: findings with their grade, and counts."""
+        return {
+            "findings": [one for one in self.findings if one["grade"] != "undetermined"],
+            "undetermined": [one for one in self.findings if one["grade"] == "undetermined"],
+            "stale": self.stale,
+            "counts": self.counts,
+            "left_out": self.left_out,
+        }
+
+
+def answer_of(
+    report: Report, grades: Collection[Grade] = GRADES, *, in_full: bool = False
+) -> Answer:
+    """The answer that a report is.
 
     Args:
         report: the audit.
         grades: the grades to list; the counts are always of all.
+        in_full: with the computation of consistent claims too.
     """
-    wanted = set(grades)
-    listed = [item for item in report.items if item.grade in wanted]
-    return {
-        "findings": [_finding(report, item) for item in listed if item.grade != "undetermined"],
-        "undetermined": [_finding(report, item) for item in listed if item.grade == "undetermined"],
-        "stale": [
+    return Answer(
+        [finding_of(report, item, in_full) for item in report.items if item.grade in grades],
+        [
             {**dict(zip(("path", "line"), report.place(s.record, s.where), strict=True)),
              "record": s.record, "message": s.message}
             for s in report.stale
         ],
-        "counts": report.counts,
-        "left_out": sorted(finding.path for finding in report.base.findings),
-    }  # fmt: skip
+        report.counts,
+        sorted(finding.path for finding in report.base.findings),
+    )  # fmt: skip
 
 
-def _finding(report: Report, item: Item) -> dict[str, Any]:
-    """One claim; of one that is consistent, what came out and not how."""
-    path, line = report.place(item.record, item.where)
+def finding_of(
+    report: Report, item: Item, in_full: bool = False, place: tuple[str, int] | None = None
+) -> dict[str, Any]:
+    """One claim; of one that is consistent, what came out and only in full how.
+
+    Args:
+        report: the audit.
+        item: the claim.
+        in_full: see ``answer_of``.
+        place: where it stands; looked up without it.
+    """
+    path, line = place or report.place(item.record, item.where)
     finding: dict[str, Any] = {
         "path": path,
         "line": line,
@@ -229,7 +260,7 @@ def _finding(report: Report, item: Item) -> dict[str, Any]:
         "grade": item.grade,
         "implied": item.implied,
     }
-    if item.grade == "consistent":
+    if item.grade == "consistent" and not in_full:
         return finding
     computed = report.computation(item)
     return finding | {
