@@ -44,6 +44,13 @@ def commits_known(root: str, commits: Iterable[str]) -> Mapping[str, bool]:
     }
 
 
+def branches(root: str) -> set[str]:
+    """The branches of the repository and of its remotes, without the names of the remotes."""
+    found = _git(root, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes") or ""
+    names = (ref.split("/", 2 if ref.startswith("refs/heads/") else 3) for ref in found.split())
+    return {parts[-1] for parts in names}
+
+
 def commit_named(root: str, name: str) -> str | None:
     """The id of the commit that git knows as ``name`` (HEAD, a branch, a tag); ``None`` if none.
 
