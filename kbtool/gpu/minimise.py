@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kbtool.gpu.compare import RULE, compare_all
+from kbtool.gpu.compare import RULE, Judge
 from kbtool.gpu.context import context_lost
 from kbtool.gpu.harness import Harness, HarnessError, Inputs, inputs_of
 from kbtool.gpu.shrink import Case, Search, Shrinker, State, Verdict
@@ -197,7 +197,7 @@ class Prober:
         def judge() -> Verdict:
             try:
                 out, reference, yardstick = run()
-                outputs.update(compare_all(self.harness, inputs, out, reference, yardstick))
+                outputs.update(Judge(self.harness, inputs, reference, yardstick).all(out))
             except Exception as error:
                 message = f"raised {type(error).__name__}: {error}"
                 return Verdict(state="fails", message=message, fatal=context_lost(self.device))

@@ -5,34 +5,42 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from kbtool.gpu.compare import RULE, compare_all, same_bits
+from kbtool.gpu.compare import RULE, Judge, same_bits
 from kbtool.gpu.context import context_lost, finish
-from kbtool.gpu.harness import Harness, HarnessError, inputs_of
-from kbtool.gpu.neighbours import Neighbour
+from kbtool.gpu.harness import Harness, HarnessError, Inputs, inputs_of
 from kbtool.gpu.unseen import tensors
 from kbtool.model.kernel import GIVEN, without_name
-from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
+from kbtool.model.kinds.validate import CaseResult, ValidationResult
 
 Case = Mapping[str, Any]
 
 _KEPT_BYTES = 1 << 30  # cached card memory allowed to stay between cases
 
 
+class Wanted(NamedTuple):
+    """A case to validate."""
+
+    case_set: str
+    case: Case
+    variants: Sequence[str | None] = (None,)
+    """The variants of the operator to call; ``None``: the library chooses."""
+    beside: str | None = None
+    """Of a case that no set lists: the listed one that it was drawn beside."""
+
+
 @torch.inference_mode()
 def validate(
     harness: Harness,
-    cases: Sequence[tuple[str, Case]],
+    cases: Sequence[Wanted],
     *,
     sha256: str,
     device: torch.device,
     seed: int,
-    variant: str | None = None,
-    neighbours: Sequence[Neighbour] = (),
     no_neighbours: str | None = None,
     on_case: Callable[[int, ValidationResult], None],
     on_begin: Callable[[str], None] = lambda place: None,
@@ -41,15 +49,14 @@ def validate(
 
     Args:
         harness: the kernel's harness.
-        cases: (case set, case) pairs.
+        cases: the cases, each with its variants.
         sha256: hash of the library, for the record.
         device: the device to run on.
         seed: seed of the run; each case derives its own.
-        variant: variant of the operator. Default: the library chooses.
-        neighbours: cases beside the listed ones.
-        no_neighbours: why there are none, for the record.
-        on_case: called after each case with the number of cases done and the latest result.
-        on_begin: called with case set and case name before each case.
+        no_neighbours: why no case beside the listed ones is among them, for the record.
+        on_case: called after each verdict with the number of verdicts so far and the latest.
+        on_begin: called with case set and case name before each case, and with the variant before
+            that is called.
     """
 
     def of(results: list[CaseResult]) -> ValidationResult:
@@ -58,13 +65,13 @@ def validate(
             no_neighbours=no_neighbours,
         )  # fmt: skip
 
-    results = []
-    every = [(case_set, case, None) for case_set, case in cases]
-    for case_set, case, beside in [*every, *neighbours]:
-        on_begin(f"{case_set}/{case['name']}")
-        result = validate_case(harness, case_set, case, device=device, seed=seed, variant=variant)
-        results.append(result.model_copy(update={"beside": beside}))
-        on_case(len(results), of(results[-1:]))
+    results: list[CaseResult] = []
+    for wanted in cases:
+        for result in validate_variants(
+            harness, wanted, device=device, seed=seed, on_begin=on_begin
+        ):
+            results.append(result)
+            on_case(len(results), of([result]))
         if device.type == "cuda" and torch.cuda.memory_reserved(device) > _KEPT_BYTES:
             torch.cuda.empty_cache()  # other processes may validate on the same card
     return of(results)
@@ -79,31 +86,87 @@ def validate_case(
     seed: int,
     variant: str | None = None,
 ) -> CaseResult:
-    """Validate one case: compare a call into NaN-filled buffers, a repeat and a plain call.
+    """``validate_variants`` for one variant."""
+    wanted = Wanted(case_set, case, [variant])
+    return validate_variants(harness, wanted, device=device, seed=seed)[0]
+
+
+def validate_variants(
+    harness: Harness,
+    wanted: Wanted,
+    *,
+    device: torch.device,
+    seed: int,
+    on_begin: Callable[[str], None] = lambda place: None,
+) -> list[CaseResult]:
+    """Validate the variants on one case: compare a call into NaN-filled buffers, a repeat and a
+    plain call of each with one reference.
 
     Raises:
         RuntimeError: the call ended the CUDA context, so no later case can run here.
     """
+    case_set, case, variants, beside = wanted
     name = str(case["name"])
 
-    def result(
-        passed: bool,
-        outputs: dict[str, OutputError] | None = None,
-        repeatable: bool | None = None,
-        message: str | None = None,
-    ) -> CaseResult:
-        return CaseResult(
+    def make() -> tuple[dict[str, Any], dict[str, Tensor]]:
+        inputs = inputs_of(harness, case, device=device, seed=case_seed(seed, case_set, name))
+        return inputs, {key: value.clone() for key, value in tensors(inputs)}
+
+    on_begin(place := f"{case_set}/{name}")
+    inputs, before = make()
+    called: dict[str | None, _Called] = {}
+    for variant in variants:
+        if variant:
+            on_begin(f"{place} as {variant}")
+        called[variant] = one = _call(harness, inputs, before, variant, device)
+        if one.changed:
+            inputs, before = make()
+    if any(variants):
+        on_begin(place)
+    # Made after all calls: what a frame of its callers holds, a kernel can read.
+    judge: Judge | None = None
+    if made := [one for one in called.values() if one.raised is None]:
+        reference = _outputs("reference", harness.reference(inputs))
+        yardstick = _outputs("baseline", harness.baseline(inputs))
+        for one in made:
+            _check_harness(name, reference, yardstick, one)
+        judge = Judge(harness, inputs, reference, yardstick)
+    return [
+        CaseResult(
             case_set=case_set,
             name=name,
             variant=variant,
             case=without_name(case),
-            passed=passed,
-            outputs=outputs or {},
-            repeatable=repeatable,
-            message=message,
+            beside=beside,
+            **_verdict(one, judge),
         )
+        for variant, one in called.items()
+    ]
 
-    def called(poison: bool) -> dict[str, Tensor]:
+
+class _Called(NamedTuple):
+    """What the calls of one variant did."""
+
+    outputs: dict[str, Tensor] = {}
+    """Copies of the first call's; empty if a call raised."""
+    plain: frozenset[str] = frozenset()
+    """Names of what a call without NaN-filled buffers returned."""
+    repeatable: bool | None = None
+    changed: str | None = None
+    """The first input that is not as it was."""
+    raised: str | None = None
+
+
+def _call(
+    harness: Harness,
+    inputs: Inputs,
+    before: Mapping[str, Tensor],
+    variant: str | None,
+    device: torch.device,
+) -> _Called:
+    """Call a variant twice into NaN-filled buffers and once without."""
+
+    def copies(poison: bool) -> dict[str, Tensor]:
         outputs = harness.call(inputs, variant=variant, poison=poison)
         # A copy, since the next call may reuse the buffer; of the elements only, since with large
         # strides the storage may be gigabytes.
@@ -112,47 +175,52 @@ def validate_case(
             for key, value in outputs.items()
         }
 
-    inputs = inputs_of(harness, case, device=device, seed=case_seed(seed, case_set, name))
-    before = {key: value.clone() for key, value in tensors(inputs)}
     try:
-        first, second, plain = called(poison=True), called(poison=True), called(poison=False)
+        first, second, plain = copies(poison=True), copies(poison=True), copies(poison=False)
         finish(device)
     except torch.OutOfMemoryError:
         raise  # not the kernel's fault
     except Exception as error:
         if context_lost(device):
             raise
-        return result(False, message=f"the call raised {type(error).__name__}: {error}")
-    changed = [key for key, value in tensors(inputs) if not same_bits(value, before[key])]
-    # Made after the calls: what a frame of its callers holds, a kernel can read.
-    given = {**inputs, **before} if changed else inputs
-    reference = _outputs("reference", harness.reference(given))
-    yardstick = _outputs("baseline", harness.baseline(given))
-    _check_harness(name, reference, yardstick, first, plain)
-    outputs = compare_all(harness, given, first, reference, yardstick)
-    if changed:
-        return result(False, outputs, message=f"the call changed its input {changed[0]}")
-    repeatable = all(
+        return _Called(raised=f"the call raised {type(error).__name__}: {error}")
+    changed = (key for key, value in tensors(inputs) if not same_bits(value, before[key]))
+    repeatable = first.keys() == plain.keys() == second.keys() and all(
         same_bits(first[key], second[key]) and same_bits(first[key], plain[key]) for key in first
     )
+    return _Called(first, frozenset(plain), repeatable, next(changed, None))
+
+
+def _verdict(called: _Called, judge: Judge | None) -> dict[str, Any]:
+    """The fields of a result that tell the verdict."""
+    if called.raised or judge is None:
+        return {"passed": False, "message": called.raised}
+    outputs = judge.all(called.outputs)
+    if called.changed:
+        message = f"the call changed its input {called.changed}"
+        return {"passed": False, "outputs": outputs, "message": message}
     wrong = [f"{key}: {value.message}" for key, value in outputs.items() if not value.passed]
-    if not wrong and not repeatable:
+    if not wrong and not called.repeatable:
         wrong = ["a second call gave different bits"]
-    return result(not wrong, outputs, repeatable, "; ".join(wrong) or None)
+    return {
+        "passed": not wrong,
+        "outputs": outputs,
+        "repeatable": called.repeatable,
+        "message": "; ".join(wrong) or None,
+    }
 
 
 def _check_harness(
     name: str,
     reference: dict[str, Tensor],
     yardstick: dict[str, Tensor],
-    first: dict[str, Tensor],
-    plain: dict[str, Tensor],
+    called: _Called,
 ) -> None:
     """Raise if what the harness returned for a case cannot be compared."""
-    if not reference.keys() == yardstick.keys() == first.keys() == plain.keys():
+    if not reference.keys() == yardstick.keys() == called.outputs.keys() == called.plain:
         raise HarnessError(
             f"reference, baseline and call of {name!r} return different outputs:"
-            f" {sorted(reference)}, {sorted(yardstick)}, {sorted(first)}"
+            f" {sorted(reference)}, {sorted(yardstick)}, {sorted(called.outputs)}"
         )
     if not reference:
         raise HarnessError(f"reference, baseline and call of {name!r} return no output")

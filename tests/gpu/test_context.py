@@ -15,7 +15,7 @@ from kbtool.gpu import worker
 from kbtool.gpu.harness import Harness, load_module
 from kbtool.gpu.process import Completed
 from kbtool.gpu.task import Send, Task
-from kbtool.gpu.validate import validate, validate_case
+from kbtool.gpu.validate import Wanted, validate, validate_case
 from kbtool.model.identity import Identity
 from kbtool.steps.worker import worker_failure
 
@@ -58,7 +58,7 @@ def test_an_error_that_shows_late_belongs_to_the_case_that_made_it(card: Card) -
         card.lost = inputs["name"] == "second"
         return {"out": inputs["x"]}
 
-    cases = [("set", {"name": name}) for name in ("first", "second", "third")]
+    cases = [Wanted("set", {"name": name}) for name in ("first", "second", "third")]
     done, begun = [], []
     with pytest.raises(RuntimeError, match="illegal memory access"):
         validate(

@@ -10,7 +10,7 @@ import pytest
 import torch
 from attention_rule import CPU, MANIFEST
 
-from kbtool.gpu.compare import compare_all
+from kbtool.gpu.compare import Judge
 
 
 def verdict(harness: Any, text: str, keys_lost: int) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def verdict(harness: Any, text: str, keys_lost: int) -> dict[str, Any]:
     values[:, :, :keys_lost] = 0
     made = harness.call({**inputs, "v": values})
     exact, yardstick = harness.reference(inputs), harness.baseline(inputs)
-    return compare_all(harness, inputs, made, exact, yardstick)
+    return Judge(harness, inputs, exact, yardstick).all(made)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
@@ -40,7 +40,7 @@ def test_a_key_lost_to_late_rows_is_seen_beside_a_row_of_one_key(harness, lost):
     made = harness.call(inputs)
     late = inputs["v"][0, 0, 300:301].double() / 512 * lost  # what one key weighs there, no more
     made["out"][:, :, 500:] = (exact["out"][:, :, 500:] - late).to(torch.bfloat16)
-    assert compare_all(harness, inputs, made, exact, yardstick)["out"].passed is (lost == 0)
+    assert Judge(harness, inputs, exact, yardstick).all(made)["out"].passed is (lost == 0)
 
 
 FAULTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -62,7 +62,7 @@ def test_large_logits_leave_no_room_for_a_wrong_output(harness, dtype, scale, fa
     exact, yardstick = harness.reference(inputs), harness.baseline(inputs)
     made = harness.call(inputs)
     made["out"] = FAULTS[fault](made["out"])
-    found = compare_all(harness, inputs, made, exact, yardstick)
+    found = Judge(harness, inputs, exact, yardstick).all(made)
     assert found["out"].passed is (fault == "none")
     assert found["lse"].passed
 
@@ -95,7 +95,7 @@ def passes(harness, q, k, v, output, fault, faulty, causal=False) -> bool:
     made = harness.call(inputs)
     if faulty:
         fault(made[output])
-    return bool(compare_all(harness, inputs, made, exact, yardstick)[output].passed)
+    return bool(Judge(harness, inputs, exact, yardstick).all(made)[output].passed)
 
 
 @pytest.mark.parametrize("n", [1, 7, 33, 64, 300, 4000])

@@ -297,7 +297,7 @@ class Trial:
             "cases": [self.cases[number] for number in numbers],
             "seed": self.seed,
             "threads": max(1, self.context.machine.cores // self.at_once),
-            "variant": variant,
+            "variants": [variant],
             "profiled": [i for i, number in enumerate(numbers) if number in self.profiled],
             "profile_axis": self.step.profile_axis,
         }

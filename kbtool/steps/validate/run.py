@@ -36,54 +36,50 @@ class Validate(StepKind[ValidateStep, ValidationResult]):
         """Fails if a case is wrong."""
         if context.built is None or context.plan is None:
             return Outcome("refused", "nothing was built in this run")
-        variants = {
-            name: context.accepted_cases(step.case_sets, name)
-            for name in context.variants(step.variants)
-        }
-        by_target = context.accepted_cases(step.case_sets)[1]
-        total = sum(len(cases) for cases, _ in variants.values())
+        cases, by_target = context.accepted_cases(step.case_sets)
+        variants = context.variants(step.variants)
+        left_out = {name: context.accepted_cases(step.case_sets, name)[1] for name in variants}
+        total = sum(len(cases) + by_target - left for left in left_out.values())
         known: ValidationResult | None = None
         start = time.monotonic()
         others = f"; {by_target} not taken by this target" if by_target else ""
-        for variant, (cases, left_out) in variants.items():
-            if left_out > by_target:
-                others += f"; {left_out - by_target} more not taken by variant {variant}"
-            if not cases:
-                continue
+        for variant, left in left_out.items():
+            if left > by_target:
+                others += f"; {left - by_target} more not taken by variant {variant}"
 
-            def on_event(event: dict[str, Any], variant: str | None = variant) -> None:
-                nonlocal known, total
-                if event["event"] == "neighbours":
-                    total += event["count"]
-                    return
-                first = known.first_seconds if known else round(time.monotonic() - start, 3)
-                part = ValidationResult.model_validate({**event["part"], "first_seconds": first})
-                known = with_part(known, part, total)
-                context.on_found(known)
-                label = f"{event['label']} as {variant}" if variant else event["label"]
-                context.on_progress(len(known.cases), total, label)
+        def on_event(event: dict[str, Any]) -> None:
+            nonlocal known, total
+            if event["event"] == "neighbours":
+                total += event["count"]
+                return
+            first = known.first_seconds if known else round(time.monotonic() - start, 3)
+            part = ValidationResult.model_validate({**event["part"], "first_seconds": first})
+            known = with_part(known, part, total)
+            context.on_found(known)
+            variant = part.cases[-1].variant
+            label = f"{event['label']} as {variant}" if variant else event["label"]
+            context.on_progress(len(known.cases), total, label)
 
-            # A process for each variant, so that a crash shows which variant caused it.
-            event, done = run_worker(
-                {
-                    **library_request(context.plan, context.built, context.manifest),
-                    "task": "kbtool.steps.validate.task:Validate",
-                    "cases": cases,
-                    "seed": step.seed or context.seed,
-                    "threads": context.machine.cores,
-                    "variant": variant,
-                    "neighbours": step.neighbours,
-                    "kernel": context.manifest.model_dump(mode="json"),
-                    "target": context.plan.target,
-                },
-                context,
-                on_event=on_event,
-            )
-            failure = worker_failure(
-                event, done, f"validating variant {variant}" if variant else "validating"
-            )
-            if failure is not None:
-                return failure
+        # One process for all variants: they are held against one reference, and starting a process
+        # on a card takes as long as hundreds of cases. A crash tells the case and the variant.
+        event, done = run_worker(
+            {
+                **library_request(context.plan, context.built, context.manifest),
+                "task": "kbtool.steps.validate.task:Validate",
+                "cases": cases,
+                "seed": step.seed or context.seed,
+                "threads": context.machine.cores,
+                "variants": variants,
+                "neighbours": step.neighbours,
+                "kernel": context.manifest.model_dump(mode="json"),
+                "target": context.plan.target,
+            },
+            context,
+            on_event=on_event,
+        )
+        failure = worker_failure(event, done, "validating")
+        if failure is not None:
+            return failure
         if known is None:
             return Outcome("failed", f"no case was run{others}")
         run = many(total, "case")
