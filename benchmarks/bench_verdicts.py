@@ -81,10 +81,17 @@ def halves(every: Sequence[Timed], seed: int) -> tuple[list[Timed], list[Timed]]
     """The runs in two halves, each commit in one of them; of commits that timed one case more than
     once, as many in either."""
     again = Counter(one.commit for one in every)
-    commits = sorted(set(again), key=str)
-    random.Random(seed).shuffle(commits)
-    commits.sort(key=lambda commit: min(again[commit], 2))
-    first = set(commits[::2])
+    drawn = random.Random(seed)
+    first = set()
+    for of_one in (False, True):
+        # In order of time, by twos, so that later commits do not change the halves of earlier ones.
+        commits = list(
+            dict.fromkeys(
+                one.commit for one in reversed(every) if (again[one.commit] == 1) == of_one
+            )
+        )
+        for at in range(0, len(commits), 2):
+            first.add(drawn.choice(commits[at : at + 2]))
     return (
         [one for one in every if one.commit in first],
         [one for one in every if one.commit not in first],
