@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbtool.checks.excuses import MACHINE_PATH, without_excused
+from kbtool.checks.excuses import EXCUSABLE, without_excused
 from kbtool.checks.facts import Facts, Questions
 from kbtool.checks.guard import findings_of
 from kbtool.checks.rules import TREE_RULES
@@ -102,7 +102,7 @@ def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes])
             cache.put(item.path, stamps[item.path], item.to_json(), read_at)
     if cache:
         cache.save(stamps)
-    kept = without_excused(tree, findings, {MACHINE_PATH})
+    kept = without_excused(tree, findings, EXCUSABLE)
     return Report(sorted(set(kept)), found.files)
 
 

@@ -110,6 +110,9 @@ def _examine_run(facts: Facts, raw: bytes, referenced: Sequence[str]) -> None:
         "verdicts": run.verdicts,
         "validated_at": run.validated_at.isoformat(),
     }
+    for fact in FACTS:
+        if fact.kind == "run":
+            fact.keep(facts, run)
     entry = Entry(facts.path, run, None)
     facts.answers = {path: look_up(entry, path) for path in referenced}
 

@@ -17,6 +17,13 @@ MACHINE_PATH = "machine-path"
 """The name of the rule that no file holds a path of a machine."""
 
 
+CASE_BOUNDS = "case-bounds"
+"""The name of the rule that the numbers of a run's cases are within the manifest's bounds."""
+
+EXCUSABLE = frozenset((MACHINE_PATH, CASE_BOUNDS))
+"""The rules of `kbtool check` that a run record may break for a reason."""
+
+
 class Excused(NamedTuple):
     """What an excuse names."""
 

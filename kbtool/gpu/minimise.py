@@ -106,6 +106,8 @@ class Prober:
             raise ContextLostError
 
     def _try(self, case_set: str, case: Case, draws: int) -> Verdict:
+        if problem := self.search.kernel.outside(case):
+            return Verdict(state="refused", message=problem)
         if not self.search.kernel.targets[self.search.target].takes(case, self.variant):
             return Verdict(state="refused", message="not taken by this target or variant")
         for seed in range(self.seed, self.seed + draws):

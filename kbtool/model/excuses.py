@@ -15,8 +15,8 @@ class Excuse(Model):
     run: Annotated[str, Field(pattern=r"^sessions/[^/]+/runs/[^/]+\.json$")]
     """The file of the run, as the finding names it."""
     rule: Literal[
-        "machine-path", "run-edited", "run-resealed", "run-deleted", "run-renamed", "run-moved",
-        "run-commit",
+        "machine-path", "case-bounds", "run-edited", "run-resealed", "run-deleted", "run-renamed",
+        "run-moved", "run-commit",
     ]  # fmt: skip
     """The rule that it breaks, as the finding names it."""
     commit: Commit | None = None
@@ -27,7 +27,7 @@ class Excuse(Model):
 
     @model_validator(mode="after")
     def _names_a_commit(self) -> Self:
-        if (self.rule == "machine-path") != (self.commit is None):
+        if (self.rule in {"machine-path", "case-bounds"}) != (self.commit is None):
             said = "breaks no rule by a commit" if self.commit else "needs the commit that broke it"
             raise ValueError(f"rule {self.rule} {said}")
         return self

@@ -142,6 +142,16 @@ class Target(Model):
         return self
 
 
+Bound = int | Annotated[float, Field(allow_inf_nan=False)]
+_NUMBERS = ("int", "float", "ints")
+
+
+def numbers_in(value: object) -> list[int | float]:
+    """The number that a value of a case is, or those that it lists; a bool is none."""
+    items = value if isinstance(value, list) else [value]
+    return [one for one in items if isinstance(one, int | float) and not isinstance(one, bool)]
+
+
 class CaseField(Model):
     """The type of a field that a case may set."""
 
@@ -153,6 +163,30 @@ class CaseField(Model):
     """The value where a case does not set it; without a default, such a case has null."""
     choices: list[str] = []
     """The values that it takes."""
+    minimum: Bound | None = None
+    """The least value of a number, or of each in a list of ints."""
+    maximum: Bound | None = None
+    """The greatest value, likewise."""
+
+    @model_validator(mode="after")
+    def _bounds_hold_something(self) -> Self:
+        bounds = [bound for bound in (self.minimum, self.maximum) if bound is not None]
+        if bounds and self.type not in _NUMBERS:
+            raise ValueError(f"a field of type {self.type} has neither minimum nor maximum")
+        if bounds != sorted(bounds):
+            raise ValueError(f"minimum {self.minimum} is above maximum {self.maximum}")
+        if bounds:
+            self.simplest("default")
+        return self
+
+    def outside(self, name: str, value: CaseValue) -> str | None:
+        """Why ``value`` is outside the bounds, or ``None``; an absent value is not."""
+        for item in numbers_in(value) if self.type in _NUMBERS else ():
+            if self.minimum is not None and not item >= self.minimum:
+                return f"{name}: {item} is below the minimum, {self.minimum}"
+            if self.maximum is not None and not item <= self.maximum:
+                return f"{name}: {item} is above the maximum, {self.maximum}"
+        return None
 
     def simplest(self, name: str) -> CaseValue:
         """The value where a case does not set it: the default, or null."""
@@ -160,6 +194,12 @@ class CaseField(Model):
 
     def parse(self, name: str, value: Any) -> CaseValue:
         """``value``, text as the file has it, in its type; ``ValueError`` names the field."""
+        parsed = self._typed(name, value)
+        if problem := self.outside(name, parsed):
+            raise ValueError(problem)
+        return parsed
+
+    def _typed(self, name: str, value: Any) -> CaseValue:
         if self.type == "ints":
             if not isinstance(value, list):
                 raise ValueError(f"{name}: write a list of ints")
@@ -300,6 +340,11 @@ class Kernel(Model):
             else:
                 raw[name] = value
         return self._case(GIVEN, {**raw, "name": text}, [])
+
+    def outside(self, case: Mapping[str, CaseValue]) -> str | None:
+        """Why a field of a case is outside its bounds, or ``None``."""
+        found = (field.outside(name, case.get(name)) for name, field in self.case_fields.items())
+        return next(filter(None, found), None)
 
     def specialised(self, target: str, name: str) -> Kernel:
         """The kernel with one specialisation of a target in the target's place; all of the target

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from knowledge import KERNEL, RECIPE, line_of
 
+from kbtool.model.kernel import CaseField
+
 
 def test_a_recipe_names_a_kernel_its_targets_and_case_sets(base):
     path = base.pattern(more=RECIPE)
@@ -144,3 +146,51 @@ def test_a_file_that_vanishes_is_found_although_no_record_changed(base):
     assert base.findings(cached=True) == []
     (base.root / "kernels/add/add.cpp").unlink()
     assert [f.rule for f in base.findings(cached=True)] == ["manifest"]
+
+
+BOUNDED = KERNEL.replace("help: how many}", "help: how many, minimum: 1, maximum: 4096}")
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("{n: 0}", "n: 0 is below the minimum, 1"),
+        ("{n: 4097}", "n: 4097 is above the maximum, 4096"),
+        ("{n: 1}", None),
+        ("{n: 4096}", None),
+    ],
+)
+def test_a_case_outside_the_bounds_of_its_field_is_a_finding(base, case, said):
+    base.kernel(BOUNDED.replace("{n: 1}, {n: 2}", case))
+    found = [finding.message for finding in base.findings()]
+    assert len(found) == (said is not None)
+    assert all(said in message for message in found)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("type: float, minimum: 0.5", "nan", "x: nan is below the minimum, 0.5"),
+        ("type: float, maximum: 2", "inf", "x: inf is above the maximum, 2"),
+        ("type: ints, minimum: 0", "[3, -1]", "x: -1 is below the minimum, 0"),
+        ("type: ints, minimum: 0", "[]", None),
+        ("type: int, minimum: 2, default: 1", "3", "default: 1 is below the minimum, 2"),
+        ("type: int, minimum: 2, maximum: 1", "3", "minimum 2 is above maximum 1"),
+        ("type: str, minimum: 2", "3", "a field of type str has neither minimum nor maximum"),
+        ("type: bool, maximum: 2", "true", "a field of type bool has neither"),
+        ("type: int, minimum: inf", "3", "minimum"),
+    ],
+)
+def test_bounds_are_of_numbers_and_hold_the_default(base, field, value, said):
+    text = KERNEL.replace("help: how many}", f"help: how many}}\n  x: {{{field}, help: X}}")
+    base.kernel(text.replace("{n: 2}", f"{{n: 2, x: {value}}}"))
+    found = [finding.message for finding in base.findings()]
+    assert (found == []) is (said is None), found
+    assert said is None or said in found[0]
+
+
+def test_bounds_hold_for_a_case_given_as_text():
+    field = CaseField(type="int", help="h", minimum=1, maximum=8)
+    assert field.parse("n", "8") == 8
+    with pytest.raises(ValueError, match="n: 9 is above the maximum, 8"):
+        field.parse("n", "9")

@@ -6,9 +6,10 @@ import json
 import statistics
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
-from knowledge import LOOK, RUN, Knowledge, line_of, sealed, validated
+from knowledge import KERNEL, LOOK, RUN, Knowledge, line_of, sealed, validated
 
 from kbtool.model.run import Run, digest_of, digest_of_record, taken_into
 from kbtool.store.tree import parse_run
@@ -346,3 +347,76 @@ def test_a_truncated_or_malformed_run_is_a_finding(base, content):
     base.session()
     base.write(f"sessions/2025-01-01-a/runs/{RUN['id']}.json", content)
     assert base.rules() == [("run", 1)]
+
+
+BOUNDED = KERNEL.replace(
+    "help: how many}",
+    "help: how many, minimum: 1, maximum: 4096}\n  lengths: {type: ints, help: L, minimum: 0}",
+)
+
+
+def of_cases(*cases: dict[str, Any], **changes: Any) -> str:
+    """A run of kernel ``add`` that validated these cases."""
+    run = json.loads(validated(1))
+    (one,) = run["steps"][0]["result"]["cases"]
+    run["steps"][0]["result"]["cases"] = [
+        {**one, "case": case, "name": f"c{number}"} for number, case in enumerate(cases)
+    ]
+    return sealed({**run, "kernel": "add", **changes})
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ({"n": -1}, "step check, case 'c1': n is -1, below the minimum, 1, in the manifest"),
+        ({"n": 100_000}, "step check, case 'c1': n is 100000, above the maximum, 4096, in"),
+        ({"n": 2, "lengths": [4, -2]}, "step check, case 'c1': lengths is -2, below the"),
+        ({"n": 1, "lengths": None, "other": -7, "flag": True}, None),
+        ({"n": 4096, "lengths": []}, None),
+    ],
+)
+def test_a_case_of_a_run_outside_the_bounds_of_its_kernel_is_a_finding(base, case, said):
+    base.session()
+    base.pattern(more=LOOK)
+    base.kernel(BOUNDED)
+    id_ = base.run(of_cases({"n": 8}, case, {"n": 9}))
+    found = base.findings()
+    assert [finding.rule for finding in found] == ["case-bounds"] * (said is not None)
+    assert all(said in finding.message for finding in found)
+    assert all(finding.path.endswith(f"{id_}.json") for finding in found)
+    base.kernel(KERNEL)
+    assert base.findings() == []
+
+
+def test_the_smallest_case_of_a_minimisation_is_held_to_the_bounds_too(base):
+    base.session()
+    base.pattern(more=LOOK)
+    base.kernel(BOUNDED)
+    run = json.loads(of_cases({"n": -3}))
+    (smallest,) = run["steps"][0]["result"].pop("cases")
+    run["steps"][0]["result"] = {
+        "type": "minimise", "sha256": "ab" * 32, "device": "cpu", "seed": 1, "draws": 1,
+        "rule": "R", "cases": 1, "failing": [], "smallest": smallest, "probes": 1, "deaths": 0,
+    }  # fmt: skip
+    run["steps"][0]["kind"] = "minimise"
+    base.run(sealed(run))
+    (found,) = base.findings()
+    assert "step check, case 'c0': n is -3, below the minimum, 1" in found.message
+
+
+def test_bounds_that_were_tightened_hold_for_cached_runs_and_can_be_excused(base):
+    base.session()
+    base.pattern(more=LOOK)
+    base.kernel(KERNEL)
+    id_ = base.run(of_cases({"n": 5000}))
+    assert base.findings(cached=True) == []
+    base.kernel(BOUNDED)
+    assert [finding.rule for finding in base.findings(cached=True)] == ["case-bounds"]
+    base.write(
+        "sessions/excuses.yaml",
+        "# yaml-language-server: $schema=../schemas/excuses.json\nexcuses:\n"
+        f"  - {{run: sessions/2025-01-01-a/runs/{id_}.json, rule: case-bounds, reason: older}}\n",
+    )
+    assert base.findings(cached=True) == []
+    base.kernel(KERNEL)
+    assert [finding.rule for finding in base.findings(cached=True)] == ["excuse"]

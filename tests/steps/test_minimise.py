@@ -210,6 +210,21 @@ def test_an_input_that_the_operator_rejects_is_not_a_failure(minimise, second_ke
     assert axis_of(result, "n").boundary == (64, 68)
 
 
+def test_no_case_outside_the_bounds_of_a_field_is_tried(minimise, second_kernel_base):
+    manifest = second_kernel_base / "kernels" / "scaled_add" / "kernel.yaml"
+    text = manifest.read_text().replace(
+        "help: elements}", "help: elements, minimum: 16, maximum: 256}"
+    )
+    text = text.replace("{name: one, n: 1}", "{name: one, n: 16}").replace("n: 1000,", "n: 200,")
+    text = text.replace("      - {name: none, n: 0}\n", "").replace("n: 1000000", "n: 256")
+    manifest.write_text(text.replace("default: 8", "default: 16"))
+    _, result, _ = minimise("out[i] = y[i]")
+    assert result.text == "n=16"
+    states = {probe.value: probe.state for probe in axis_of(result, "n").probes}
+    assert states[15] == "refused" and states[17] == "fails"
+    assert {states[n] for n in states if not 16 <= n <= 256} == {"refused"}
+
+
 def test_an_unknown_case_is_a_usage_error(second_kernel_base, kbtool):
     for text, told in (("m=3", "'m' is no case field"), ("some thing", "no case of small,large")):
         done = kbtool(

@@ -49,6 +49,16 @@ def offers(kernel: Kernel) -> dict[str, list[str]]:
     }
 
 
+@fact("kernel", empty={})
+def bounds(kernel: Kernel) -> dict[str, list[int | float | None]]:
+    """Case field → its minimum and its maximum, of those that have one."""
+    return {
+        name: [field.minimum, field.maximum]
+        for name, field in kernel.case_fields.items()
+        if field.minimum is not None or field.maximum is not None
+    }
+
+
 class NamedFile(NamedTuple):
     """A file that a manifest names, relative to the kernel's folder."""
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbtool.checks.excuses import CASE_BOUNDS
 from kbtool.checks.facts import Location, fact
-from kbtool.checks.rules.kernels import recipes
+from kbtool.checks.rules.kernels import bounds, recipes
 from kbtool.checks.tree import Rule, Tree
 from kbtool.model.finding import Finding
 from kbtool.model.validation import Validation, contradiction, still_wrong
 from kbtool.store.lock import is_locked
 
 if TYPE_CHECKING:
+    from kbtool.model.kinds import StepResult
+    from kbtool.model.run import Run
     from kbtool.model.session import Session
 
 
@@ -91,6 +94,62 @@ def runs_name_what_is_there(tree: Tree) -> Iterator[Finding]:
             yield Finding(facts.path, 1, "link", message)
 
 
+class Extreme(NamedTuple):
+    """The least or the greatest number that a field has in the cases of a run."""
+
+    field: str
+    value: int | float
+    step: str
+    case: str
+
+
+@fact("run", Extreme)
+def extremes(run: Run) -> Iterator[Extreme]:
+    """Of each field of numbers the cases with the least and the greatest one."""
+    from kbtool.model.kernel import numbers_in
+
+    least: dict[str, Extreme] = {}
+    most: dict[str, Extreme] = {}
+    for step in run.steps if run.kernel is not None else ():
+        for one in _cases(step.result):
+            for name, value in one.case.items():
+                for number in numbers_in(value):
+                    found = Extreme(name, number, step.id, one.name)
+                    if name not in least or not number >= least[name].value:
+                        least[name] = found
+                    if name not in most or not number <= most[name].value:
+                        most[name] = found
+    yield from dict.fromkeys((*least.values(), *most.values()))
+
+
+def _cases(result: StepResult | None) -> Iterator[Any]:
+    """What holds the fields of a case in a result, whatever the kind of step."""
+    for value in vars(result).values() if result is not None else ():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(getattr(one, "case", None), dict):
+                yield one
+
+
+def runs_have_cases_within_bounds(tree: Tree) -> Iterator[Finding]:
+    """No case of a run has a number outside the bounds that its kernel's manifest gives a field."""
+    for facts in tree.runs:
+        kernel = tree.kernels.get(facts.run.get("kernel") or "") if facts.valid else None
+        fields = bounds.of(kernel) if kernel is not None and kernel.valid else {}
+        for one in extremes.of(facts) if fields else ():
+            least, most = fields.get(one.field, (None, None))
+            if least is not None and not one.value >= least:
+                problem = f"below the minimum, {least}"
+            elif most is not None and not one.value <= most:
+                problem = f"above the maximum, {most}"
+            else:
+                continue
+            yield Finding(
+                facts.path, 1, CASE_BOUNDS,
+                f"step {one.step}, case {one.case!r}: {one.field} is {one.value}, {problem}, in the"
+                f" manifest of kernel {facts.run['kernel']}",
+            )  # fmt: skip
+
+
 def attempts_are_complete(tree: Tree) -> Iterator[Finding]:
     """A resumed run has a record of each attempt before it."""
     there = {(facts.id, facts.run["attempt"]) for facts in tree.runs if facts.run}
@@ -119,6 +178,7 @@ RULES: tuple[Rule, ...] = (
     confirmed_fixes_stand_validation,
     committed_runs_stay,
     runs_name_what_is_there,
+    runs_have_cases_within_bounds,
     attempts_are_complete,
     runs_are_finished,
 )

@@ -9,7 +9,7 @@ from functools import partial
 from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import many
 from kbtool.markdown.markup import folded, heading, join, optional, slim_table, yes_no
-from kbtool.model.kernel import Kernel, Target
+from kbtool.model.kernel import CaseField, Kernel, Target
 from kbtool.site import addresses as at
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.parts import page_title, section
@@ -106,9 +106,17 @@ def _fields(kernel: Kernel) -> str:
             code(name),
             inline(field.type),
             inline("may be absent" if field.default is None else field.default),
-            ", ".join(code(choice) for choice in field.choices),
+            ", ".join(code(choice) for choice in field.choices) or inline(_bounds(field)),
             inline(field.help),
         ]
         for name, field in kernel.case_fields.items()
     ]  # fmt: skip
-    return slim_table(["Field", "Type", "Default", "Choices", "What it is"], rows)
+    return slim_table(["Field", "Type", "Default", "Values", "What it is"], rows)
+
+
+def _bounds(field: CaseField) -> str:
+    """``1 to 256``, ``from 1``, ``to 256``, or nothing."""
+    least, most = field.minimum, field.maximum
+    if least is None:
+        return "" if most is None else f"to {most}"
+    return f"from {least}" if most is None else f"{least} to {most}"
