@@ -104,7 +104,7 @@ def _paragraph(finding: dict[str, Any]) -> list[str]:
     for operand in finding["operands"]:
         if operand["path"] is not None:
             lines.append(f"      {operand['value']}  {operand['path']}:{operand['line']}")
-    lines += [f"  turns {turned}" for turned in finding["turns"]]
+    lines += [f"  changes {changed}" for changed in finding["turns"]]
     if finding["acknowledged"] is not None:
         lines.append(f"  acknowledged: {finding['acknowledged']}")
     return lines
@@ -114,13 +114,14 @@ def _summary(answer: Answer) -> str:
     counts = answer.counts
     wrong = counts["inconsistent"] + counts["decision"]
     claims = wrong + counts["consistent"] + counts["undetermined"]
-    turning = f", {counts['decision']} of them turning a decision" if counts["decision"] else ""
+    change = "changes" if counts["decision"] == 1 else "change"
+    decisive = f"{counts['decision']:,} of them {change} a decision; " if counts["decision"] else ""
     stale = f"; {many(counts['stale'], 'acknowledgement')} of nothing" if counts["stale"] else ""
     left_out = len(set(answer.left_out))
     do = "does" if left_out == 1 else "do"
     without = f"; without {many(left_out, 'file')} that {do} not load" if left_out else ""
     return (
         f"audited {many(claims, 'claim')}: {counts['consistent']:,} consistent,"
-        f" {wrong:,} inconsistent{turning} ({counts['acknowledged']:,} acknowledged),"
+        f" {wrong:,} inconsistent ({decisive}{counts['acknowledged']:,} acknowledged),"
         f" {counts['undetermined']:,} undetermined{stale}{without}"
     )

@@ -26,7 +26,7 @@ Examples:
   kbtool compare main HEAD --fail-over 3%    in CI: exit 1 if a case is slower by more than 3 %
   kbtool compare 20261123T184810Z 20261123T190420Z
   kbtool compare fused wgmma                 two variants, at the newest commit that timed both
-  kbtool compare last last/sdpa              the library and a peer, in the newest run
+  kbtool compare last last/sdpa              our kernel and a peer, in the newest run
   kbtool compare H100 H200 --markdown
   kbtool compare main HEAD --measure split-k --pairs 5 --set case_sets=quick
 
@@ -34,21 +34,23 @@ Examples:
 A and B are each
   a run       its id, or the start of it if no other run starts so
   a commit    its id or the first four digits or more, a branch, a tag, HEAD~1: all its quiet runs
-  a card      words of its name: all quiet runs of its newest commit, or of one that both have
-  an arm      a variant or a peer: in the other side's runs, or at the newest commit
+  a card      words of its name: all quiet runs there of the newest commit that the other side has
+              too; if there is none, of the newest commit
+  an arm      a variant or a peer: in the other side's runs; if both are arms, at the newest commit
+              that timed both
   last        the newest run
   best        the fastest other commit, by its quiet runs under the same conditions
-/ARM after any of these picks another arm than the library's own choice. A run is quiet if other
-processes used at most 5 % of the cores meanwhile, and did not use the card.
+/ARM after any of these picks that arm; without it, the kernel chooses the variant. A run is quiet
+if other processes used at most 5 % of the cores meanwhile, and did not use the card.
 
 \b
 Verdicts are about B. A case is slower or faster if its mean times differ by 2 % or more, and by
 more than runs of the same code differ: that spread is taken from all quiet runs of the case on such
-a machine. Of the cases called slower or faster, 1 % may be wrong. "same" means a difference of less
-than 2 %; "too noisy" means one that runs of the same code may show as well. More runs of a commit
-detect smaller differences. If the fields of a case, the conditions (card, clock, driver,
-protocol) or the harness (another problem) differ, the ratio is shown without a verdict. Times are
-those between plain kernels if both sides have them.
+a machine. Of the cases called slower or faster, up to 1 % may be wrong. "same" means a difference
+of less than 2 %; "too noisy" means one that runs of the same code may show as well. More runs of a
+commit detect smaller differences. If the fields of a case or the conditions (card, clock, driver,
+protocol) differ, or the harness or a file that it reads ("another problem"), the ratio is shown
+without a verdict.
 
 \b
 With --measure RECIPE, A and B are commits. Each is checked out apart from your work tree, and the
@@ -83,13 +85,14 @@ class Percent(click.ParamType[float]):
 @click.argument("b", metavar="B")
 @click.option(
     "--fail-over", type=Percent(), metavar="PERCENT",
-    help="Exit 1 if B is slower by more than this, or wrong, in any case, or if no case has a"
-    " verdict: 3%.",
+    help="Exit 1 if in one case or more B is slower by more than this, or wrong, or refused where A"
+    " is not; also if no case has a verdict. Example: 3%.",
 )  # fmt: skip
 @click.option(
     "--metric", type=click.Choice(["between", "chain"]),
-    help="The time to compare: between plain kernels, or in a chain of the arm's own calls."
-    " Default: between, if both sides have it.",
+    help="The time to compare. between: of one call behind a kernel that triggers no early launch"
+    " (PDL). chain: of the call repeated, one behind the other. Default: between, if both sides"
+    " have it.",
 )  # fmt: skip
 @click.option(
     "--measure", "recipe", metavar="RECIPE",

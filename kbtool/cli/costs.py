@@ -383,15 +383,15 @@ def _tell_gaps(table: Rollup, undated: int, *, empty: bool, any_at_all: bool) ->
         click.echo("kbtool: there are no sessions yet; `kbtool session new TITLE`", err=True)
     elif empty:
         click.echo("kbtool: no session is in that selection", err=True)
-    gaps = ", ".join(
-        f"{column} in {table.total.unknown[column]}"
+    gaps = [
+        f"{column} for {table.total.unknown[column]}"
         for column in COLUMNS
         if column in table.total.unknown
-    )
+    ]
     if gaps:
-        of = many(len(table.total.sessions), "session")
-        why = "no record says" + (f" in {table.currency}" if table.other_currencies else "")
-        click.echo(f"kbtool: not in the sums, because {why}: {gaps} of {of}", err=True)
+        gaps[0] += f" of {many(len(table.total.sessions), 'session')}"
+        why = "no record gives it" + (f" in {table.currency}" if table.other_currencies else "")
+        click.echo(f"kbtool: not in the sums, because {why}: {', '.join(gaps)}", err=True)
     currency = table.currency or ""
     if table.shared:
         stand = "stands" if len(table.shared) == 1 else "stand"

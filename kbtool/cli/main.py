@@ -40,7 +40,7 @@ COMMANDS = {
 
 EPILOG = """\b
 Examples:
-  kbtool run-recipe split-k       build, validate and benchmark the attached kernel
+  kbtool run-recipe split-k       build, validate and benchmark a kernel
   kbtool session new "Fix NaN"    start the record of a session
   kbtool check                    every problem in every record
   kbtool costs --by month         where money and time went

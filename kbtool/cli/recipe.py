@@ -110,7 +110,10 @@ def recipes(ctx: click.Context, as_json: bool) -> None:
     help="The session to append the run to: id or label; 'new' creates one. Default: the running"
     " session, or a new one.",
 )
-@click.option("--force", is_flag=True, default=False, help="Append to a session that is not open.")
+@click.option(
+    "--force", is_flag=True, default=False,
+    help="Append to the session even if it is neither running nor paused.",
+)  # fmt: skip
 @click.option(
     "--resume", metavar="RUN", help="Continue this run at the first step that did not pass."
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, print_json
+from kbtool.cli.pasted import pasted
 from kbtool.model.money import cents, half_up, hourly
 from kbtool.model.words import many
 
@@ -128,8 +129,8 @@ def _print_paused(paused: list[SessionCosts], now: datetime) -> bool:
     if len(recent) < len(paused):
         left = many(len(paused) - len(recent), "session")
         click.echo(
-            f"paused {RECENT_DAYS} days ago or earlier, or at an unknown time: {left}; see `kbtool"
-            " session list --status paused`"
+            f"paused {RECENT_DAYS} days ago or earlier, or at an unknown time: {left}; see"
+            f" {pasted('`kbtool session list --status paused`')}"
         )
     return bool(recent)
 

@@ -210,7 +210,7 @@ def why_unknown(record: Session | Pattern, path: str) -> str:
 
 
 GRADES: dict[Grade, str] = {
-    "decision": "turning a decision",
+    "decision": "changing a decision",
     "inconsistent": "inconsistent",
     "undetermined": "undetermined",
     "consistent": "consistent",

@@ -57,11 +57,11 @@ def test_an_inconsistent_claim_is_shown_with_its_computation(base, path, kbtool)
         "  = 0.80..1.20 USD − 2.40 USD",
         f"      0.80..1.20 USD  {shown}:{line_of(path, 'id: stop')}",
         f"      2.40 USD  {shown}:{line_of(path, 'id: keep', 2)}",
-        "  turns 2025-01-01-a#decisions.keep",
+        "  changes 2025-01-01-a#decisions.keep",
     ]
     assert done.err.strip() == (
-        "audited 4 claims: 1 consistent, 2 inconsistent, 1 of them turning a decision"
-        " (0 acknowledged), 1 undetermined"
+        "audited 4 claims: 1 consistent, 2 inconsistent (1 of them changes a decision;"
+        " 0 acknowledged), 1 undetermined"
     )
 
 

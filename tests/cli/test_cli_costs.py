@@ -43,7 +43,7 @@ def test_a_table_with_a_total_and_what_it_leaves_out(three, kbtool):
     assert second == ["N+1", "20", "0.20", "2.00", "–", "2.20"]
     assert third == ["N+2", "–", "–", "–", "–", "–"]
     assert total == ["total", "30", "0.30", "3.00", "–", "3.30"]
-    assert "minutes in 1, gpu in 1, ai in 1, engineer in 3 of 3 sessions" in done.err
+    assert "minutes for 1 of 3 sessions, gpu for 1, ai for 1, engineer for 3" in done.err
 
 
 def test_json_is_one_object(three, kbtool):
@@ -261,7 +261,10 @@ def test_what_was_paid_in_another_currency_is_named_and_a_label_is_no_formula(ba
     )
     done = kbtool("costs", "--compare", "N", "--currency", "usd", root=base.root)
     assert "nothing; unknown: ai, engineer; in another currency: gpu" in done.out
-    assert "no record says in USD: minutes in 2, gpu in 1, ai in 1, engineer in 2" in done.err
+    assert (
+        "gives it in USD: minutes for 2 of 2 sessions, gpu for 1, ai for 1, engineer for 2"
+        in done.err
+    )
     flat = kbtool("costs", "--currency", "USD", "--csv", root=base.root).out
     rows = list(csv.DictReader(io.StringIO(flat)))
     assert (rows[1]["label"], rows[1]["total"]) == ("'=1+1", "2.00")

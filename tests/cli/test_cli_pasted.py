@@ -48,6 +48,14 @@ def hint(said: str) -> str:
 
 
 HINT = "session new TITLE"
+LIST = "session list --status paused"
+
+
+def test_a_command_in_the_output_of_status_can_be_pasted(base, program):
+    path = base.session("2025-01-01-a")
+    path.write_text(path.read_text().replace("status: complete", "status: paused"))
+    _, said = shell("'my env/bin/kbtool' --root base status >&2", program.parents[2])
+    assert f"`'my env/bin/kbtool' --root base {LIST}`" in said
 
 
 @pytest.mark.parametrize("start", ["'{}'", "'my env/bin/kbtool'", "my\\ env/bin/../bin/kbtool"])

@@ -49,14 +49,14 @@ def page(index: Index) -> str:
             " right is consistent. The command is `kbtool audit`.",
             facts(
                 [
-                    ("Turning a decision", _count(counts["decision"], "decision")),
+                    ("Changing a decision", _count(counts["decision"], "decision")),
                     ("Inconsistent", _count(counts["inconsistent"], "inconsistent")),
                     ("Undetermined", _count(counts["undetermined"], "undetermined")),
                     ("Consistent", _count(counts["consistent"], "by-record")),
                     ("Acknowledged", f"{counts['acknowledged']} of {wrong}"),
                 ]
             ),
-            section("Turning a decision", "decision", _table(index, "decision")),
+            section("Changing a decision", "decision", _table(index, "decision")),
             section("Inconsistent", "inconsistent", _table(index, "inconsistent")),
             section("Undetermined", "undetermined", _undetermined(index)),
             section("By record", "by-record", _by_record(index)),
@@ -108,8 +108,8 @@ def _outcome(index: Index, computed: Computation) -> str:
 
 
 def _remark(index: Index, item: Item, computed: Computation) -> str:
-    turned = ", ".join(_link(index, place) for place in item.turns)
-    parts = [f"Turns {turned}" if turned else "", remarks(item, computed)]
+    changed = ", ".join(_link(index, place) for place in item.turns)
+    parts = [f"Changes {changed}" if changed else "", remarks(item, computed)]
     return " · ".join(part for part in parts if part)
 
 
@@ -135,7 +135,7 @@ def _by_record(index: Index) -> str:
         assert record is not None
         link = index.link(page_of(record), at.AUDIT)
         rows.append([link, *(str(counts[grade] or "") for grade in columns)])
-    header = ["Record", "Consistent", "Inconsistent", "Turning a decision", "Undetermined"]
+    header = ["Record", "Consistent", "Inconsistent", "Changing a decision", "Undetermined"]
     return join([slim_table(header, rows, {1, 2, 3, 4}), more])
 
 
