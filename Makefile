@@ -4,7 +4,7 @@
 # make coverage    the tests, and which lines of kbtool they run
 # make test-gpu    the tests that need a card, alone; make test skips them where there is none
 # make bench       the tool's own speed, as ratios and medians
-# make soak        hostile values in every field, every file operation broken: hours on two cores
+# make soak        hostile values, every file operation broken, 20 writers: hours on two cores
 # make site        the site, in site/
 # make serve       the site, at an address of this machine
 # make otava       Apache Otava, with which kbtool history finds change points
@@ -75,6 +75,7 @@ bench: $(VENV)/.ready
 soak: $(VENV)/.ready
 	$(BIN)/python -m soak.fields
 	$(BIN)/python -m soak.crashes
+	$(BIN)/python -m soak.writers
 
 site: $(VENV)/.ready
 	$(BIN)/python -m kbtool site build

@@ -2,17 +2,16 @@
 
 A hidden file beside the runs with JSON lines, each flushed to disk: first the run without its
 steps, then each step when it begins and when it ends, and what the steps have read. The running
-process holds a lock on it. An unlocked journal was left by a killed process; ``recover`` turns it
-into a run record.
+process holds a lock on it, from before it has its name. An unlocked journal was left by a killed
+process; ``recover`` turns it into a run record.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,9 @@ from kbtool.model.identity import Identity
 from kbtool.model.run import Run, StepRecord
 from kbtool.runner.places import without_own_paths
 from kbtool.store.edit import end_run_session
-from kbtool.store.lock import is_locked
+from kbtool.store.lock import claimed
 from kbtool.store.tree import KnowledgeBase
-from kbtool.store.write import write_new
+from kbtool.store.write import open_new, write_new
 
 SUFFIX = ".journal"
 
@@ -34,13 +33,7 @@ class Journal:
     def __init__(self, path: Path, header: Run) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._file = path.open("xb")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            self._write({"run": header.model_dump(mode="json")})
-        except BaseException:
-            self.close()
-            raise
+        self._file = open_new(path, _line({"run": header.model_dump(mode="json")}))
 
     def step(self, record: StepRecord) -> None:
         """Write a step that begins (with status ``interrupted``) or has ended.
@@ -62,9 +55,13 @@ class Journal:
         self._file.close()
 
     def _write(self, entry: dict[str, Any]) -> None:
-        self._file.write(json.dumps(entry).encode() + b"\n")
+        self._file.write(_line(entry))
         self._file.flush()
         os.fsync(self._file.fileno())
+
+
+def _line(entry: dict[str, Any]) -> bytes:
+    return json.dumps(entry).encode() + b"\n"
 
 
 def journal_path(runs: Path, run_id: str, attempt: int) -> Path:
@@ -75,13 +72,6 @@ def journal_path(runs: Path, run_id: str, attempt: int) -> Path:
 def file_stem(run_id: str, attempt: int) -> str:
     """The name of a run's file without its suffix; one file an attempt."""
     return run_id if attempt == 1 else f"{run_id}.{attempt}"
-
-
-def left_behind(base: KnowledgeBase) -> Iterator[Path]:
-    """Journals whose writer is dead."""
-    for path in sorted((base.root / "sessions").glob(f"*/runs/.*{SUFFIX}")):
-        if not is_locked(path):
-            yield path
 
 
 def recover(
@@ -96,21 +86,24 @@ def recover(
         on_unsound: called with a journal that makes no valid record, and why. It is kept.
     """
     written = []
-    for path in left_behind(base):
-        try:
-            found = _run_from(path)
-        except (ValueError, LookupError, TypeError) as error:
-            why = str(error).partition(" [type=")[0].splitlines()[-1].strip()
-            on_unsound(path, why.removeprefix("Value error, "))
-            continue
-        if found is not None:
-            run = without_own_paths(found, base.root).sealed()
-            target = path.with_name(f"{file_stem(run.id, run.attempt)}.json")
-            with contextlib.suppress(FileExistsError):
-                write_new(target, run.model_dump_json(indent=1).encode() + b"\n")
-                written.append(target)
-            _end_session(base, run)
-        path.unlink(missing_ok=True)
+    for path in sorted((base.root / "sessions").glob(f"*/runs/.*{SUFFIX}")):
+        with claimed(path) as is_abandoned:
+            if not is_abandoned:
+                continue
+            try:
+                found = _run_from(path)
+            except (ValueError, LookupError, TypeError) as error:
+                why = str(error).partition(" [type=")[0].splitlines()[-1].strip()
+                on_unsound(path, why.removeprefix("Value error, "))
+                continue
+            if found is not None:
+                run = without_own_paths(found, base.root).sealed()
+                target = path.with_name(f"{file_stem(run.id, run.attempt)}.json")
+                with contextlib.suppress(FileExistsError):
+                    write_new(target, run.model_dump_json(indent=1).encode() + b"\n")
+                    written.append(target)
+                _end_session(base, run)
+            path.unlink(missing_ok=True)
     return written
 
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _POLL = 0.05
+_LOOK = 0.2
+"""Seconds after which a lock is held by more than a look at it."""
 
 
 class LockTimeoutError(TimeoutError):
@@ -57,6 +59,48 @@ def is_locked(path: Path) -> bool:
         return not _try(handle, fcntl.LOCK_SH)
     finally:
         os.close(handle)
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether ``path`` is there and no process holds the lock on it."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError)
+    try:
+        return _try(handle, fcntl.LOCK_SH) and _is_there(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def claimed(path: Path) -> Iterator[bool]:
+    """Hold the lock on an abandoned file while the block runs; false if it is none, or if another
+    process was quicker."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        yield not isinstance(error, FileNotFoundError)
+        return
+    try:
+        yield _taken(handle, path) and _is_there(handle)
+    finally:
+        os.close(handle)
+
+
+def _taken(handle: int, path: Path) -> bool:
+    """Take the lock, unless it is held for longer than ``is_locked`` and ``is_abandoned`` do."""
+    if _try(handle):
+        return True
+    with contextlib.suppress(LockTimeoutError):
+        _wait(handle, path, _LOOK)
+        return True
+    return False
+
+
+def _is_there(handle: int) -> bool:
+    """Whether an open file still has a name."""
+    return os.fstat(handle).st_nlink > 0
 
 
 def _wait(handle: int, path: Path, timeout: float | None) -> None:

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from kbtool.store.lock import is_locked
 
@@ -40,7 +41,7 @@ def write_atomic(path: Path, data: bytes) -> None:
         OSError: the write failed, for example with ``ENOSPC``; the old file is intact.
     """
     target = path.resolve() if path.is_symlink() else path
-    with _staged(target, data) as staged:
+    with _staged(target, data) as (_, staged):
         with contextlib.suppress(FileNotFoundError):
             staged.chmod(target.stat().st_mode & 0o7777)
         staged.replace(target)
@@ -54,15 +55,21 @@ def write_new(path: Path, data: bytes) -> None:
         FileExistsError: ``path`` exists; it is unchanged.
         OSError: the write failed; ``path`` does not exist.
     """
-    with _staged(path, data) as staged:
-        # A link fails if the target exists, where a rename would replace it silently.
-        try:
-            path.hardlink_to(staged)
-        except FileExistsError:
-            raise
-        except OSError:
-            _create_exclusive(path, staged)
+    with _staged(path, data) as (_, staged):
+        _link(staged, path)
     sync_folder(path.parent)
+
+
+def open_new(path: Path, data: bytes) -> BinaryIO:
+    """Create ``path`` with ``data``, and leave it open and locked: nobody sees it without both.
+
+    Raises:
+        FileExistsError: ``path`` exists; it is unchanged.
+        OSError: the write failed; ``path`` does not exist.
+    """
+    with _staged(path, data) as (file, staged):
+        _link(staged, path)
+        return os.fdopen(os.dup(file.fileno()), "ab")  # the lock belongs to both
 
 
 def new_folder(parent: Path, name: str, files: Callable[[str], Mapping[str, bytes]]) -> Path:
@@ -153,9 +160,10 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _staged(path: Path, data: bytes) -> Iterator[Path]:
+def _staged(path: Path, data: bytes) -> Iterator[tuple[BinaryIO, Path]]:
     """Write ``data`` to a hidden temporary file beside ``path``; removed unless renamed."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name[:200]}.", suffix=STAGED, dir=path.parent)
+    stem = path.name.removeprefix(".")[:200]
+    handle, name = tempfile.mkstemp(prefix=f".{stem}.", suffix=STAGED, dir=path.parent)
     staged = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -164,10 +172,21 @@ def _staged(path: Path, data: bytes) -> Iterator[Path]:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-            yield staged
+            yield file, staged
     finally:
         with contextlib.suppress(OSError):
             staged.unlink(missing_ok=True)
+
+
+def _link(staged: Path, path: Path) -> None:
+    """Give a staged file its name. A link fails if the target exists, where a rename would replace
+    it silently."""
+    try:
+        path.hardlink_to(staged)
+    except FileExistsError:
+        raise
+    except OSError:
+        _create_exclusive(path, staged)
 
 
 def _create_exclusive(path: Path, staged: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 
 import pytest
 
-from kbtool.store.lock import LockTimeoutError, is_locked, lock
+from kbtool.store.lock import LockTimeoutError, claimed, is_abandoned, is_locked, lock
 
 HOLD = """
 import sys, time
@@ -73,3 +74,42 @@ def test_nothing_gets_lost_between_processes(tmp_path):
 def test_a_file_that_is_not_there_is_not_locked_and_not_made(tmp_path):
     assert not is_locked(tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_abandoned_if_it_is_there_and_nobody_holds_it(tmp_path):
+    path = tmp_path / "file"
+    assert not is_abandoned(path)
+    with lock(path):
+        assert not is_abandoned(path)
+    assert is_abandoned(path)
+
+
+def test_an_abandoned_file_is_claimed_by_one_process_only(tmp_path):
+    path = tmp_path / "file"
+    path.touch()
+    with claimed(path) as first:
+        assert first
+        with claimed(path) as second:
+            assert not second
+        path.unlink()
+    with claimed(path) as gone:
+        assert not gone
+
+
+def test_a_file_that_is_removed_before_its_lock_is_free_is_not_claimed(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.touch()
+    opened = os.open
+
+    def removed_meanwhile(*args):
+        handle = opened(*args)
+        path.unlink()
+        return handle
+
+    monkeypatch.setattr(os, "open", removed_meanwhile)
+    assert not is_abandoned(path)
+    monkeypatch.undo()
+    path.touch()
+    monkeypatch.setattr(os, "open", removed_meanwhile)
+    with claimed(path) as is_there:
+        assert not is_there

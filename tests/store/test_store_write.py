@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from kbtool.store import write
+from kbtool.store.lock import is_locked
 from kbtool.store.write import abandoned, new_folder, write_atomic, write_new
 
 
@@ -299,3 +301,24 @@ def test_only_names_that_a_writer_gives_are_found(tmp_path):
         aged(tmp_path / name)
     found = [str(path.relative_to(tmp_path)) for path in abandoned(tmp_path)]
     assert found == [".README.md.abcd_f12.tmp", "sessions/.a.yaml.abcdefgh.tmp"]
+
+
+def test_a_new_open_file_is_locked_and_full_before_it_has_its_name(tmp_path, monkeypatch):
+    path = tmp_path / ".journal"
+    seen = []
+
+    def link(staged, target):
+        seen.append((is_locked(staged), staged.read_bytes(), target.exists()))
+        target.hardlink_to(staged)
+
+    monkeypatch.setattr(write, "_link", link)
+    with write.open_new(path, b"first\n") as file:
+        assert seen == [(True, b"first\n", False)]
+        assert is_locked(path)
+        file.write(b"second\n")
+        file.flush()
+        assert [each.name for each in tmp_path.iterdir()] == [".journal"]
+        with pytest.raises(FileExistsError):
+            write.open_new(path, b"other")
+    assert path.read_bytes() == b"first\nsecond\n"
+    assert not is_locked(path)

@@ -12,7 +12,7 @@ from kbtool.checks.rules.kernels import bounds, recipes
 from kbtool.checks.tree import Rule, Tree
 from kbtool.model.finding import Finding
 from kbtool.model.validation import Validation, contradiction, still_wrong
-from kbtool.store.lock import is_locked
+from kbtool.store.lock import is_abandoned
 
 if TYPE_CHECKING:
     from kbtool.model.kinds import StepResult
@@ -165,7 +165,7 @@ def runs_are_finished(tree: Tree) -> Iterator[Finding]:
     from pathlib import Path
 
     for path in tree.scan.journals:
-        if not is_locked(Path(tree.root, path)):
+        if is_abandoned(Path(tree.root, path)):
             name = path.rsplit("/", 1)[1].removeprefix(".").removesuffix(".journal")
             yield Finding(
                 path, 1, "unfinished-run",
