@@ -72,7 +72,8 @@ struct FusedConfig {
   static_assert((BLOCK_KV * CHUNKS) % COPY_THREADS == 0, "every thread copies the same number of chunks");
   static_assert(COPY_THREADS % CHUNKS == 0 || CHUNKS % COPY_THREADS == 0,
                 "a thread keeps its column from copy to copy");
-  static_assert(STAGE_BYTES % 128 == 0 && STATE_BYTES % 128 == 0, "regions keep tiles aligned");
+  static_assert(STAGE_BYTES % 128 == 0 && STATE_BYTES % 128 == 0,
+                "every stage and state starts at a multiple of 128 bytes");
 
   static __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
     return cuda::tile_offset<D>(row, chunk);
@@ -336,7 +337,7 @@ template <class C>
 __device__ __forceinline__ void attend(
     const FusedParams& fp, const WorkUnit& at,
     unsigned char* smem) {  // [KEY_WARPS, REGION_BYTES], then m and l: see FusedConfig
-  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // tells the compiler: uniform
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 32), 0);  // tells the compiler that it is uniform
   const int lane = threadIdx.x % 32;
   const int key_warp = warp / C::ROW_WARPS;
   const int row_warp = warp % C::ROW_WARPS;

@@ -3,8 +3,8 @@
 //   start + load x full + (waves - 1) x wave + max(waves x steps x step, l2_read_us) + merge
 //
 // load is the number of blocks per multiprocessor; fused counts only the blocks of one wave. steps is the number of
-// steps that a block takes through its keys. start, full, wave, step and merge are the constants below. Width is the
-// compiled head dimension: 64, 128 or 256.
+// steps that a block takes through its keys. start, full, wave, step and merge are the constants below; more_rows and
+// two_warpgroups come on top. Width is the compiled head dimension: 64, 128 or 256.
 //
 // Fitted to the first 548 shapes of session 2026-11-23-the-last-sources-on-a-card, files/tiles.jsonl: H200,
 // bf16, causal, keys in the L2 cache. Each time is the mean of two: a call in a chain of calls, and a call

@@ -99,7 +99,8 @@ struct Ring {
   __device__ __forceinline__ uint32_t values_scanned(int stage) const { return barrier(5, stage); }
   __device__ __forceinline__ uint32_t queries_full() const { return barrier(6, 0); }
 
-  // For each stage: the first key of the block whose non-finite values were zeroed most recently, or -1.
+  // For each stage: the first key, counted from key_begin, of the last key block in which non-finite values were
+  // zeroed; -1 before.
   __device__ __forceinline__ volatile int64_t* zeroed(unsigned char* smem) const {
     return reinterpret_cast<volatile int64_t*>(smem + C::ZEROED_OFFSET);
   }
@@ -139,8 +140,8 @@ __device__ __forceinline__ void warpgroup_sync(int warpgroup) {
   asm volatile("barrier.sync %0, 128;" ::"r"(4 + warpgroup) : "memory");
 }
 
-// Keys below this index are visible to every row. A V tile past it may meet weight 0, and 0 * NaN is NaN, so
-// it is scanned first.
+// Keys below this index, counted from key_begin, are visible to every row of the tile or pair of tiles. A V tile
+// past it may meet weight 0, and 0 * NaN is NaN, so it is scanned first.
 template <class C>
 __device__ __forceinline__ int64_t keys_seen_by_all(const FusedParams& fp, const WorkUnit& at) {
   constexpr int64_t ALL = int64_t{1} << 62;
