@@ -181,8 +181,9 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     for part, scores, _, values in _scores(inputs, torch.float64):
         _rows(lse, Hkv, part).copy_(scores.logsumexp(dim=-1))
         some = ~(scores == -math.inf).all(dim=-1, keepdim=True)
-        made = torch.where(some, scores.softmax(dim=-1) @ _finite(values), 0)
-        if not values.isfinite().all():
+        finite = _finite(values)
+        made = torch.where(some, scores.softmax(dim=-1) @ finite, 0)
+        if finite is not values:
             # Apart from the sums: a matrix product would multiply hidden ones by 0, giving NaN.
             seen = (scores > -math.inf).double()
             for infinity in (math.inf, -math.inf):
@@ -224,21 +225,31 @@ def error_scale(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         _rows(of_lse, Hkv, part).copy_(_finite(moved_logits.logsumexp(dim=-1) / float32.eps))
 
         weights, finite, n = log_weights.exp(), _finite(values), values.shape[-2]
-        out, squares = weights @ finite, finite.square()
-        products = (weights.square() @ squares).sqrt()
         moves = (moved_logits.clamp(max=0).exp() * -torch.expm1(-delta)).square()
-        moved = moves @ squares - 2 * out * (moves @ finite)
+        # Values take the most memory, so they are read for both products at once.
+        out, moved = (torch.cat([weights, moves], dim=-2) @ finite).chunk(2, dim=-2)
+        squares = torch.cat([weights.square(), moves], dim=-2) @ finite.square()
+        products, moved_squares = squares.chunk(2, dim=-2)
+        products = products.sqrt()
+        moved = moved_squares - 2 * out * moved
         moved += out.square() * moves.sum(dim=-1, keepdim=True)
         in_float32 = products * n**0.5 + out.abs() * min(n, 64) / 4
         in_float32 += moved.clamp(min=0).sqrt() / float32.eps
-        tiny = float32.smallest_normal / float32.eps
-        in_float32 += finite.abs().sum(dim=-2, keepdim=True) * tiny
+        sums = torch.linalg.vector_norm(finite, ord=1, dim=-2, keepdim=True)
+        in_float32 += sums * float32.smallest_normal / float32.eps
         _rows(of_out, Hkv, part).copy_(_finite(products + digits * in_float32))
     return {"out": of_out, "lse": of_lse}
 
 
 def _finite(x: Tensor) -> Tensor:
-    return torch.where(x.isfinite(), x, 0)
+    """``x`` with 0 in the place of NaN and infinities; ``x`` itself if there are none."""
+    return x if _is_finite(x) else torch.where(x.isfinite(), x, 0)
+
+
+def _is_finite(x: Tensor) -> bool:
+    """Whether a sum of the elements is finite, as it then is of each. Unlike ``isfinite`` it stores
+    no tensor."""
+    return math.isfinite(x.sum(dtype=torch.promote_types(x.dtype, torch.float32)))
 
 
 @dataclass(frozen=True)
@@ -296,7 +307,8 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     q, k, v = (
         inputs[name].clone(memory_format=torch.contiguous_format) for name in ("q", "k", "v")
     )
-    v = torch.where(v.isnan(), 0, v)
+    if not _is_finite(v):
+        v = torch.where(v.isnan(), 0, v)
     scale = _scale(inputs)
     Hkv, Sq = k.shape[1], q.shape[2]
     group = q.shape[1] // Hkv if Hkv else 1
@@ -325,8 +337,8 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
             continue
         keys, visible = k[entries, :, :length], _visible(inputs, length)
         out[entries] = attend(entries, keys, visible)
-        finite = keys.isfinite()
-        if not finite.all():
+        if not _is_finite(keys):
+            finite = keys.isfinite()
             # Torch's mask does not hide a non-finite key: rows that do not see it could be NaN, and
             # their error would say nothing. They are computed again with a finite key.
             bad = (~finite).any(dim=-1).float()  # (entries, Hkv, keys)
@@ -336,11 +348,10 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     for part, scores, keys, values in _scores(inputs, torch.float32):
         of_lse, made = scores.logsumexp(dim=-1), _rows(out, Hkv, part)
         _rows(lse, Hkv, part).copy_(of_lse)
-        bad = values.isnan()
-        if bad.any():
+        if not _is_finite(values):
             # Apart from the sums: in a matrix product hidden NaNs count too, as 0 times NaN.
             visible = _visible(inputs, keys.shape[1], part.rows).float()
-            made.masked_fill_(visible @ bad.float() > 0, math.nan)
+            made.masked_fill_(visible @ values.isnan().float() > 0, math.nan)
         made.masked_fill_((of_lse == -math.inf)[..., None], 0)
     return {"out": out, "lse": lse}
 
