@@ -7,6 +7,7 @@ Needs neither torch nor a card. The thresholds are those of Nsight Compute's own
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -148,7 +149,7 @@ def _value(text: str, unit: str) -> float | None:
         value = float(text.replace(",", ""))
     except ValueError:  # n/a, or empty
         return None
-    return value * _SCALES.get(unit, 1.0) if value == value else None
+    return value * _SCALES.get(unit, 1.0) if math.isfinite(value) else None
 
 
 def problem(lines: Iterable[str]) -> str | None:

@@ -30,7 +30,7 @@ from kbtool.model.docstrings import docstrings_of
 class Model(BaseModel):
     """Base of every record model: unknown keys refused, immutable, docstrings are the help."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -17,7 +17,7 @@ from kbtool.model.kinds.validate import ValidationResult, unvalidated
 
 T = TypeVar("T")
 
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0)]
 
 StepStatus = Literal[
     "passed", "noisy", "failed", "unavailable", "refused", "timeout", "interrupted", "crashed",

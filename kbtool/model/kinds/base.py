@@ -18,7 +18,7 @@ Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 """What torch takes."""
 
-Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Microseconds = Annotated[float, Field(gt=0)]
 
 
 def names_in(listed: str) -> list[str]:
