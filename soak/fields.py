@@ -392,9 +392,10 @@ def run(chosen: Sequence[Mutant], seed: int, processes: int) -> Iterator[Outcome
     children = [_Child(share, seed) for share in shares if share]
     try:
         while children:
-            ready, _, _ = select.select([child.pipe for child in children], [], [], 1.0)
+            pipes = select.select([child.pipe for child in children], [], [], 1.0)[0]
+            ready = {pipe.fileno() for pipe in pipes}  # before any of them is closed
             for child in list(children):
-                if child.pipe.fileno() in [pipe.fileno() for pipe in ready]:
+                if child.pipe.fileno() in ready:
                     outcome = child.read()
                 elif time.monotonic() - child.heard > HANGS:
                     outcome = child.lost(f"hangs: killed after {HANGS:.0f} s")
