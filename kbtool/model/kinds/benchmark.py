@@ -41,9 +41,9 @@ class BenchmarkCase(Model):
     """Null in older records, of steps that timed one set."""
     case: dict[str, Any]
     arms: dict[str, Timing]
-    bytes: int
+    bytes: Annotated[int, Field(ge=0)]
     """Least bytes that the case has to move."""
-    flops: int
+    flops: Annotated[int, Field(ge=0)]
     """Operations that the case needs."""
     rechecked: bool
     """Whether the result was right again after timing."""
@@ -159,9 +159,10 @@ class BenchmarkResult(ResultBase):
         return peer / subject if peer and subject else None
 
     def share_of_ceiling(self, case: BenchmarkCase) -> float | None:
-        """The case's least bytes a second as a share of the measured read rate."""
+        """The case's least bytes a second as a share of the measured read rate; ``None`` for a case
+        that moves none."""
         subject = case.arms.get(self.subject)
-        if case.refused or subject is None:
+        if case.refused or subject is None or not case.bytes:
             return None
         return case.bytes / (subject.median_us * 1e3) / self.read_gb_s
 
