@@ -161,7 +161,7 @@ class Soak:
             if done.returncode == 0 and now != start.after:
                 found.append("it says that it succeeded, and its records are not there")
             if point.error != KILL:
-                found += _faults_of_answer(done, root)
+                found += _faults_of_answer(done, start.root, root)
             if not _is_sound(root):
                 _kbtool(root, ("recover",))
                 if not _is_sound(root):
@@ -250,13 +250,16 @@ def _is_sound(root: Path) -> bool:
     return _kbtool(root, ("check",)).returncode == 0
 
 
-def _faults_of_answer(done: subprocess.CompletedProcess[str], root: Path) -> Iterator[str]:
+def _faults_of_answer(
+    done: subprocess.CompletedProcess[str], before: Path, root: Path
+) -> Iterator[str]:
     if done.returncode == 70 or done.returncode < 0 or "Traceback" in done.stderr:
         said = done.stderr.strip().splitlines()[-3:]
         yield f"it ends with {done.returncode}: {' '.join(said)[:300]}"
     if done.returncode != 0 and not done.stderr.strip():
         yield f"it ends with {done.returncode} and says nothing"
-    left = [path.name for path in root.rglob(".*.tmp")]
+    there = {path.name for path in before.rglob(".*.tmp")}
+    left = [path.name for path in root.rglob(".*.tmp") if path.name not in there]
     if left and done.returncode != 0:  # else removing it is what failed
         yield f"it leaves {left[0]}"
 
