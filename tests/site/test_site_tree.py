@@ -20,7 +20,7 @@ from kbtool.markdown.figures import money, significant
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.site import addresses as at
 from kbtool.site.html import build as build_module
-from kbtool.site.html.build import SOURCE, build, load_config, write_source
+from kbtool.site.html.build import SOURCE, _guide_aside, build, load_config, write_source
 from kbtool.site.html.serve import Live, free_port, serve, watched
 from kbtool.site.html.tree import packaged, source_files, write
 from kbtool.site.index import Index
@@ -89,6 +89,19 @@ def test_a_page_that_mkdocs_yml_does_not_name_is_in_the_navigation_unless_left_o
     assert added[-1] == {"Compare": "compare.md"} and len(added) == len(listed)
     (root / "mkdocs.yml").write_text(older.replace("not_in_nav: |", "not_in_nav: |\n  /compare.md"))
     assert {"Compare": "compare.md"} not in load_config(root, root / "site").nav
+
+
+def test_the_guide_of_this_kbtool_may_have_pages_that_an_older_mkdocs_yml_does_not_name(
+    root: Path,
+) -> None:
+    (root / SOURCE).mkdir(parents=True)
+    settings = packaged("mkdocs.yml").read_text(encoding="utf-8")
+    older = settings.replace("      - guide/attach.md\n", "").replace("  /guide/schema/*\n", "")
+    (root / "mkdocs.yml").write_text(older)
+    aside = load_config(root, root / "site").not_in_nav
+    assert aside.match_file("guide/attach.md") and aside.match_file("guide/schema/run.md")
+    assert not aside.match_file("guide/mine.md")
+    assert list(_guide_aside(packaged("mkdocs.yml"))) == []  # kbtool's own has to name each
 
 
 def test_this_month_is_counted_from_the_day_given(root: Path) -> None:

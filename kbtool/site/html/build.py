@@ -111,10 +111,19 @@ def load_config(root: Path, out: Path) -> Any:
         # After the knowledge base's own templates, if it has any.
         config.theme.dirs.insert(1 if config.theme.custom_dir else 0, str(OVERRIDES))
     config.extra["kbtool_version"] = __version__
-    config.not_in_nav = (config.not_in_nav or GitIgnoreSpec([])) + GitIgnoreSpec.from_lines(_ASIDE)
+    aside = [*_ASIDE, *_guide_aside(own)]
+    config.not_in_nav = (config.not_in_nav or GitIgnoreSpec([])) + GitIgnoreSpec.from_lines(aside)
     _complete_navigation(config)
     config.plugins.events["post_page"].append(lambda output, **_: lean(output))
     return config
+
+
+def _guide_aside(own: Path) -> Iterator[str]:
+    """The pages of kbtool's guide, for a mkdocs.yml of an older kbtool, which may not name them
+    all. The guide's first page leads to each."""
+    if own.is_file() and not own.samefile(packaged("mkdocs.yml")):
+        yield from (f"/guide/{path.name}" for path in packaged("docs/guide").glob("*.md"))
+        yield "/guide/schema/*"
 
 
 def _complete_navigation(config: Any) -> None:
