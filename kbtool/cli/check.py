@@ -90,9 +90,24 @@ def check(
     else:
         for finding in findings:
             click.echo(pasted(_printable(str(finding))))
+    if findings:
+        _name_migration(root)
     click.echo(_summary(counts, len(findings)), err=True)
     if findings:
         ctx.exit(1)
+
+
+def _name_migration(root: Path) -> None:
+    """Say so if the knowledge base is older: names that have changed since may be the problem."""
+    from kbtool.store.format import FORMAT, format_of
+
+    number = format_of(root)
+    if number < FORMAT:
+        click.echo(
+            f"kbtool: this knowledge base has format {number}, and this kbtool writes {FORMAT};"
+            " `kbtool migrate --dry-run` shows what has other names now",
+            err=True,
+        )
 
 
 def _check_history(

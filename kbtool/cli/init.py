@@ -122,10 +122,12 @@ A lab notebook of kernel work, kept with kbtool.
 def init(folder: Path) -> None:
     """Make an empty knowledge base: folders, schemas, examples, a site configuration."""
     from kbtool.model.errors import UsageError
+    from kbtool.store.format import format_of
     from kbtool.store.write import write_new
 
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
+    format_of(folder)
     made = 0
     for name, text in sorted(_files(folder).items()):
         path = folder / name
@@ -148,6 +150,7 @@ def init(folder: Path) -> None:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
+    from kbtool.store.format import FILE, with_format
     from kbtool.store.schema import FOLDER, modeline, schema_files
 
     name = folder.absolute().name or "knowledge base"
@@ -161,6 +164,8 @@ def _files(folder: Path) -> dict[str, bytes]:
         _EXAMPLE: PATTERN.format(modeline=modeline("pattern")),
     }
     files = {path: text.encode() for path, text in texts.items()}
+    if not any((folder / part).exists() for part in ("sessions", "patterns")):
+        files[FILE] = with_format(None)  # records that are there may be of an earlier format
     return files | {f"{FOLDER}/{path}": text for path, text in schema_files().items()}
 
 

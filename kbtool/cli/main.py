@@ -20,6 +20,7 @@ from kbtool import __version__
 COMMANDS = {
     "init": "kbtool.cli.init",
     "check": "kbtool.cli.check",
+    "migrate": "kbtool.cli.migrate",
     "recipes": "kbtool.cli.recipe",
     "run-recipe": "kbtool.cli.recipe",
     "recover": "kbtool.cli.recipe",

@@ -162,7 +162,8 @@ def load_harness(path: Path) -> Harness:
     if hasattr(module, "terms") and not hasattr(module, "error_scale"):
         # If it were ignored, outputs whose terms cancel would get too narrow a tolerance.
         raise HarnessError(
-            f"{path.name} of {path.parent.name} defines terms; rename it to error_scale"
+            f"{path.name} of {path.parent.name} defines terms; rename it to error_scale, or"
+            " run `kbtool migrate`"
         )
     harness = cast("Harness", module)
     if isinstance(harness.PEERS, str):

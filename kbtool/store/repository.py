@@ -71,6 +71,39 @@ def files_at(root: Path, commit: str, paths: Iterable[str]) -> dict[str, bytes |
         return {path: _content(tree, (above / path).as_posix()) for path in paths}
 
 
+def uncommitted(root: Path) -> dict[str, bool]:
+    """The files under ``root`` that are not as committed, and whether git tracks them.
+
+    Files that git ignores are not among them. Empty if there is no repository.
+
+    Raises:
+        UsageError: git refuses to say.
+    """
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    import git
+
+    try:
+        repo = git.Repo(root, search_parent_directories=True)
+    except git.InvalidGitRepositoryError:
+        return {}
+    except (git.GitError, OSError, ValueError) as error:
+        raise UsageError(f"git cannot read the repository: {error}") from None
+    with repo:
+        here = Path(root).resolve()
+        above = here.relative_to(Path(repo.working_dir).resolve()).as_posix()
+        inside = "" if above == "." else f"{above}/"
+        try:
+            found = repo.git(no_optional_locks=True).status(
+                "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=all",
+                "--no-renames", "--", str(here),
+            )  # fmt: skip
+        except (git.GitError, OSError) as error:
+            why = getattr(error, "stderr", "").strip() or type(error).__name__
+            raise UsageError(f"git cannot compare the work tree with the commit: {why}") from None
+    entries = [entry for entry in found.split("\0") if entry]
+    return {entry[3:].removeprefix(inside): entry[:2] != "??" for entry in entries}
+
+
 @contextmanager
 def work_tree(root: Path, commit: str, folder: Path) -> Iterator[Path]:
     """The folder ``root`` as it is at a commit, in a git work tree of its own.

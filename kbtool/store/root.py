@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from kbtool.model.errors import NotFoundError
+from kbtool.store.format import format_of
 
 
 def find_root(explicit: str | os.PathLike[str] | None = None) -> Path:
@@ -13,7 +14,15 @@ def find_root(explicit: str | os.PathLike[str] | None = None) -> Path:
 
     Raises:
         NotFoundError: no knowledge base was found.
+        MachineError: its format is newer than this version of kbtool.
+        RecordError: its ``kbtool.yaml`` states no format.
     """
+    root = _found(explicit)
+    format_of(root)
+    return root
+
+
+def _found(explicit: str | os.PathLike[str] | None) -> Path:
     given = explicit or os.environ.get("KBTOOL_ROOT")
     if given:
         root = Path(given).absolute()

@@ -42,31 +42,57 @@ class Splice:
         else:
             self._put(found[1], value)
 
-    def remove(self, path: Sequence[str]) -> None:
-        """Remove the key at ``path``, and its mapping if that becomes empty."""
-        node, data = self._node, self.data
-        holders = []
-        for part in path:
-            found = self._find(node, part)
-            if found is None:
-                return
-            holders.append((node, data, part))
-            node, data = found[1], data[part]
-        mapping, holder, part = holders[-1]
-        if len(mapping.value) == 1 and len(path) > 1:
+    def remove(self, path: Sequence[str | int]) -> None:
+        """Remove the key at ``path``, and its mapping if that becomes empty.
+
+        An item of a list is named by its index.
+        """
+        there = self._holder(path)
+        if there is None:
+            return
+        mapping, holder = there
+        if len(mapping.value) == 1 and len(path) > 1 and isinstance(path[-2], str):
             self.remove(path[:-1])
             return
+        part = path[-1]
         del holder[part]
         index = [key.value for key, _ in mapping.value].index(part)
         key, value = mapping.value[index]
         if not mapping.flow_style:
-            self._replace(self._line_start(key.start_mark.index), self._after(value), "")
+            start, end = self._line_start(key.start_mark.index), self._after(value)
+            if self.text[start : key.start_mark.index].strip():  # a dash before it, which stays
+                start = key.start_mark.index
+                end += len(self.text[end:]) - len(self.text[end:].lstrip(" "))
+            self._replace(start, end, "")
         elif index + 1 < len(mapping.value):
             after = mapping.value[index + 1][0].start_mark.index
             self._replace(key.start_mark.index, after, "")
         else:
             before = mapping.value[index - 1][1].end_mark.index
             self._replace(before, value.end_mark.index, "")
+
+    def rename(self, path: Sequence[str | int], name: str) -> None:
+        """Give the key at ``path`` another name. Its value and its place stay."""
+        there = self._holder(path)
+        if there is None:
+            return
+        mapping, holder = there
+        holder[name] = holder.pop(path[-1])
+        key = next(key for key, _ in mapping.value if key.value == path[-1])
+        self._replace(key.start_mark.index, key.end_mark.index, scalar(name))
+
+    def _holder(self, path: Sequence[str | int]) -> tuple[Any, Any] | None:
+        """The mapping that has the last key of ``path``, and its data."""
+        node: Any = self._node
+        data: Any = self.data
+        for part in path[:-1]:
+            if isinstance(part, int):
+                node, data = node.value[part], data[part]
+            elif (found := self._find(node, part)) is not None:
+                node, data = found[1], data[part]
+            else:
+                return None
+        return None if self._find(node, str(path[-1])) is None else (node, data)
 
     def append(self, key: str, item: Fields, order: Sequence[str]) -> None:
         """Add an item to a top-level list."""

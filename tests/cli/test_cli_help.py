@@ -38,7 +38,8 @@ def test_every_command_says_what_it_does(path, kbtool):
     assert len(said[1].strip()) > 10
 
 
-OWN = [("init",), ("check",), ("session",), *(("session", name) for name in session.commands),
+OWN = [("init",), ("check",), ("migrate",), ("session",),
+       *(("session", name) for name in session.commands),
        ("recipes",), ("run-recipe",), ("recover",), ("costs",), ("status",), ("keep-or-stop",),
        ("schema",),
        ("export",), ("export", "focus"), ("export", "beancount"), ("export", "jsonl"),
