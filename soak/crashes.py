@@ -10,7 +10,8 @@ or fails with ENOSPC, EIO or EACCES; ``faults.c`` does that. Afterwards
 
 - every file of a record is as it was before, or as the whole command leaves it,
 - if the command said that it succeeded, all of them are as it leaves them,
-- ``check`` finds nothing, at the latest after one ``recover``,
+- ``check`` finds nothing, at the latest after one ``recover``, and after ``migrate`` was run again
+  if it was broken,
 - an error has an exit status and a message of its own, and leaves no temporary file.
 """
 
@@ -69,6 +70,7 @@ WRITING: dict[str, tuple[Command, ...]] = {
     "session import": (("session", "import", "{elsewhere}", "--new", "From elsewhere"),),
     "run-recipe": (("run-recipe", "hello"),),
     "recover": (("recover",),),
+    "migrate": (("migrate",),),
     "schema": (("schema",),),
     "export jsonl": (("export", "jsonl", "--output", "{root}/lines.jsonl"),),
     "check": (("check",),),
@@ -139,6 +141,8 @@ class Soak:
                 _must(_kbtool(root, self._filled(one, root)))
             if command == "recover":
                 self._leave_a_journal(root)
+            if command == "migrate":
+                _make_older(root)
             before = snapshot(root)
             with self._copy(root) as copy:
                 done, operations = self._broken(copy, self._filled(last, copy), 0, KILL)
@@ -162,6 +166,8 @@ class Soak:
                 found.append("it says that it succeeded, and its records are not there")
             if point.error != KILL:
                 found += _faults_of_answer(done, start.root, root)
+            if point.command == "migrate":
+                _kbtool(root, ("migrate",))
             if not _is_sound(root):
                 _kbtool(root, ("recover",))
                 if not _is_sound(root):
@@ -210,6 +216,16 @@ class Soak:
     def _copy(self, root: Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             yield Path(shutil.copytree(root, Path(folder, "base")))
+
+
+def _make_older(root: Path) -> None:
+    """Give three files what they had in the first format, which has no ``kbtool.yaml``."""
+    ledger = root / "sessions" / "ledger.yaml"
+    ledger.write_text(ledger.read_text().replace("day:", "on:"))
+    cheats = root / "kernels" / "add" / "cheats.yaml"
+    cheats.write_text(cheats.read_text().partition("\n")[2])
+    harness = root / "kernels" / "add" / "harness.py"
+    harness.write_text(f"{harness.read_text()}\n\ndef terms(inputs):\n    return {{}}\n")
 
 
 def snapshot(root: Path) -> dict[str, str]:

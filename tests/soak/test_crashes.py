@@ -17,7 +17,11 @@ from soak.crashes import KILL, READING, WRITING, Point, Soak, points
 
 pytestmark = pytest.mark.slow
 
-QUICK = [name for name in WRITING if name.startswith("session") or name in {"schema", "recover"}]
+QUICK = [
+    name
+    for name in WRITING
+    if name.startswith("session") or name in {"schema", "recover", "migrate"}
+]
 
 
 @pytest.fixture(scope="module")
