@@ -65,7 +65,7 @@ or no case has a verdict; 2 usage, or a name that fits nothing. If a run of --me
 exit status."""
 
 
-class Percent(click.ParamType[float]):
+class Percent(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     """A share in percent: 3%, or 3."""
 
     name = "percent"
