@@ -7,6 +7,7 @@
 # make soak        hostile values, every file operation broken, 20 writers: hours on two cores
 # make site        the site, in site/
 # make serve       the site, at an address of this machine
+# make pythons     the tests that need no torch, on each Python that is here, oldest and newest versions
 # make dist        the wheel and the source distribution, in dist/: the same bytes each time
 # make otava       Apache Otava, with which kbtool history finds change points
 # make focus       FOCUS's own validator, for the tests of its export; needs Python 3.12
@@ -31,7 +32,7 @@ else \
 fi
 endef
 
-.PHONY: run test test-quick lint unit coverage cuda test-gpu bench soak site serve dist focus otava clean
+.PHONY: run test test-quick lint unit coverage cuda test-gpu bench soak site serve pythons dist focus otava clean
 .DEFAULT_GOAL := help
 
 help:
@@ -84,6 +85,9 @@ site: $(VENV)/.ready
 serve: $(VENV)/.ready
 	$(BIN)/python -m kbtool site serve
 
+pythons:
+	.ci/pythons
+
 # With the pinned hatchling, whose version a wheel states.
 dist: $(VENV)/.ready
 	$(BIN)/python -m hatchling build -d dist
@@ -93,7 +97,7 @@ focus: $(FOCUS)/.ready
 otava: $(OTAVA)/.ready
 
 clean:
-	rm -rf $(VENV) $(FOCUS) $(OTAVA) .kbtool site dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FOCUS) $(OTAVA) .venv-pythons .kbtool site dist .mypy_cache .ruff_cache .pytest_cache
 
 # Made again whenever what it installs has changed.
 $(VENV)/.ready: pyproject.toml constraints.txt

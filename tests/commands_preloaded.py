@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import atexit
 import gc
-import importlib
+import importlib.util
 import os
 import pkgutil
 import signal
@@ -32,7 +32,8 @@ PATH = [path for path in sys.path if path and path not in os.environ["PYTHONPATH
 
 def _of_workers() -> dict[str, ModuleType]:
     """Import what every worker imports, and return all modules. Commands do not see torch."""
-    for name in ("kbtool.gpu.seal", "kbtool.steps", "torch"):
+    seal = ["kbtool.gpu.seal"] if importlib.util.find_spec("torch") else []
+    for name in (*seal, "kbtool.steps"):
         importlib.import_module(name)
     modules = dict(sys.modules)
     for name in modules:

@@ -1,8 +1,10 @@
-"""What pyproject.toml asks for: what the package imports."""
+"""What pyproject.toml asks for: what the package imports, and versions that are tested."""
 
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
@@ -44,3 +46,28 @@ def test_what_the_package_imports_is_what_it_asks_for():
     base.add("pydantic-core")  # pydantic asks for one version of it exactly
     users = base.union(*(names(EXTRAS[extra]) for extra in ("kernels", "parquet", "site")))
     assert needed <= users, "imported, and no extra for users asks for it"
+
+
+def test_the_oldest_versions_are_the_lower_bounds():
+    command = [sys.executable, ROOT / ".ci" / "oldest.py"]
+    made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8") == made
+    bound = {canonicalize_name(line.partition("==")[0]) for line in made.splitlines()[1:]}
+    users = ("kernels", "parquet", "site")
+    unbound = names(PROJECT["dependencies"]).union(*(names(EXTRAS[one]) for one in users)) - bound
+    assert not unbound, "what users install has a lower bound"
+
+
+def test_each_python_that_kbtool_names_is_one_of_those_that_ci_looks_for():
+    named = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+    looked_for = re.search(r"all=\((.+)\)", (ROOT / ".ci" / "pythons").read_text(encoding="utf-8"))
+    assert looked_for
+    assert set(named) <= set(looked_for[1].split())
+    assert PROJECT["requires-python"] == f">={named[0]}"
+
+
+def test_the_table_of_licences_is_what_the_installed_versions_state():
+    command = [sys.executable, ROOT / ".ci" / "licenses.py"]
+    made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert (ROOT / "DEPENDENCIES.md").read_text(encoding="utf-8") == made
+    assert "not stated" not in made

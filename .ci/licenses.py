@@ -1,0 +1,62 @@
+"""Print DEPENDENCIES.md: the licences that what kbtool brings states."""
+
+import tomllib
+from importlib.metadata import distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+HEAD = """\
+# Licences of dependencies
+
+What kbtool itself needs, and what its extras `parquet`, `site` and `kernels` add. Of `kernels` the
+table leaves out what torch, ninja and NumPy need themselves: it depends on the build of torch. The
+licences are those that the pinned versions state. `.venv/bin/python .ci/licenses.py` prints this
+file, and a test compares the two.
+
+| package | needed by | licence |
+|---|---|---|"""
+
+
+def licence(name: str) -> str:
+    """What a distribution says of its licence: as an SPDX expression, else in its own words."""
+    metadata = distribution(name).metadata
+    classified = [
+        line.rpartition(" :: ")[2]
+        for line in metadata.get_all("Classifier") or []
+        if line.startswith("License ::")
+    ]
+    stated = (metadata["License"] or "").strip().partition("\n")[0]
+    return metadata["License-Expression"] or ", ".join(classified) or stated or "not stated"
+
+
+def rows() -> dict[str, str]:
+    """Package → kbtool or the extra that needs it, directly or not."""
+    project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
+    asked = {"kbtool": project["dependencies"]}
+    asked |= {name: project["optional-dependencies"][name] for name in ("parquet", "site")}
+    found: dict[str, str] = {}
+    for extra, lines in asked.items():
+        left = list(lines)
+        while left:
+            requirement = Requirement(left.pop())
+            name = canonicalize_name(requirement.name)
+            marker = requirement.marker
+            if name not in found and (marker is None or marker.evaluate({"extra": ""})):
+                found[name] = extra
+                left += distribution(name).requires or []
+    for line in project["optional-dependencies"]["kernels"]:
+        found.setdefault(canonicalize_name(Requirement(line).name), "kernels")
+    return found
+
+
+def text() -> str:
+    """The text of DEPENDENCIES.md."""
+    table = [f"| {name} | {extra} | {licence(name)} |" for name, extra in sorted(rows().items())]
+    return "\n".join([HEAD, *table, ""])
+
+
+if __name__ == "__main__":
+    print(text(), end="")
