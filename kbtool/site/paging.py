@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from kbtool.site import addresses as at
 
-ROWS = 40
+ROWS = 50
 """Rows of one page at most."""
 
 HEAVY_ROWS = 24

@@ -148,7 +148,7 @@ def table(rows: int, name: str = "row") -> str:
     return stacked_table(["What", "Many"], lines, {1}, filtered=True)
 
 
-@pytest.mark.parametrize("rows", [300, 210, 710])
+@pytest.mark.parametrize("rows", [300, 240, 710])
 def test_a_long_table_is_cut_between_rows(rows: int) -> None:
     made = divided({"a.md": f"# A\n\n## B {{#b}}\n\nbefore\n\n{table(rows)}\n\nafter\n"})
     assert len(made) > 2
