@@ -6,15 +6,17 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from kbtool.gpu.benchmark import benchmark
+from kbtool.gpu.benchmark import Clock, benchmark
 from kbtool.gpu.build import build
-from kbtool.gpu.build_plan import plan_build
+from kbtool.gpu.build_plan import choose_architecture, plan_build
 from kbtool.gpu.cpu_clock import CpuClock
+from kbtool.gpu.cuda_clock import CudaClock
 from kbtool.gpu.harness import load_harness, load_module
 from kbtool.gpu.originals import Originals
 from kbtool.store.private import build_cache
@@ -24,11 +26,17 @@ KERNEL, CASE_SET, DTYPE = "split_k_attention", "decode", "bfloat16"
 CASES, SAMPLES, ROUNDS = 3, 20, 6
 
 
-class Trusting(CpuClock):
-    """The same clock, which holds nobody to unseen values."""
+class Trusting:
+    """The same clock, which calls nobody on unseen values."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._clock, name)
 
     def time(self, arms: Any, least_bytes: int, on_arm: Any, unseen: Any = None) -> Any:
-        return super().time(arms, least_bytes, on_arm)
+        return self._clock.time(arms, least_bytes, on_arm)
 
 
 def seconds(run: Callable[[], Any]) -> tuple[float, Any]:
@@ -38,12 +46,18 @@ def seconds(run: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def main() -> None:
+    target = "cuda" if torch.cuda.is_available() else "cpu"
     base = KnowledgeBase(find_root())
     kernel = base.kernels[KERNEL].record
     folder = base.root / "kernels" / KERNEL
+    architecture = ""
+    if target == "cuda":
+        major, minor = torch.cuda.get_device_capability()
+        architecture = choose_architecture(kernel, target, f"sm_{major}{minor}")
     with tempfile.TemporaryDirectory() as temporary:
         cache = build_cache(base.root)
-        plan = plan_build(kernel, folder, "cpu", cache if cache.exists() else Path(temporary))
+        place = cache if cache.exists() else Path(temporary)
+        plan = plan_build(kernel, folder, target, place, architecture)
         built = build(plan, timeout=600)
         torch.ops.load_library(str(plan.library))  # type: ignore[no-untyped-call]
     if kernel.interface:
@@ -53,11 +67,15 @@ def main() -> None:
     originals.hold(harness)
     looked = statistics.median(seconds(originals.replaced)[0] for _ in range(20))
     threads = torch.get_num_threads()
-    print(f"gates: {CASE_SET} of {KERNEL}, {threads} threads, {SAMPLES} samples, {ROUNDS} rounds")
+    print(
+        f"gates: {CASE_SET} of {KERNEL} for {target}, {threads} threads, {SAMPLES} samples,"
+        f" {ROUNDS} rounds"
+    )
     print(
         f"  noting what times and judges: {took * 1e3:.0f} ms; looking at it: {looked * 1e3:.1f} ms"
     )
-    clocks = {"with": CpuClock(SAMPLES), "without": Trusting(SAMPLES)}
+    clock = CudaClock(SAMPLES) if target == "cuda" else CpuClock(SAMPLES)
+    clocks: dict[str, Any] = {"with": clock, "without": Trusting(clock)}
     spent = dict.fromkeys(clocks, 0.0)
     medians: list[float] = []
     cases = [case for case in kernel.cases(CASE_SET) if case["dtype"] == DTYPE]
@@ -65,12 +83,12 @@ def main() -> None:
         of_case: dict[str, list[float]] = {name: [] for name in clocks}
         for turn in range(ROUNDS):
             for name in clocks if turn % 2 else reversed(clocks):
-                took, result = seconds(
-                    lambda clock=clocks[name], case=case: benchmark(
-                        harness, [(CASE_SET, case)], clock, sha256=built.sha256, threads=threads,
-                        seed=1, variants=[], peers=None, on_case=lambda done, part: None,
-                    )
+                run = partial(
+                    benchmark, harness, [(CASE_SET, case)], clocks[name], sha256=built.sha256,
+                    threads=threads, seed=1, variants=[], peers=None,
+                    on_case=lambda done, part: None,
                 )  # fmt: skip
+                took, result = seconds(run)
                 spent[name] += took
                 of_case[name].append(result.cases[0].arms[harness.SUBJECT].median_us)
         medians.append(statistics.median(of_case["with"]) / statistics.median(of_case["without"]))

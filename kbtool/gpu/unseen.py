@@ -50,20 +50,15 @@ class Unseen:
     def begin(self, live: Inputs) -> None:
         """Take note of the inputs, before any arm is made with them."""
         self._live = dict(live)
-        # Making inputs again is quick on a card, where a copy would take the place of inputs.
+        # A card's memory has to hold the largest case: there no copy is kept while arms are timed.
         if all(tensor.device.type == "cpu" for _, tensor in tensors(live)):
             self._original = copied(live)
 
     def restored(self) -> Inputs:
         """The inputs with the values that they had before any arm was made."""
-        write(self._live, self._before, structure=True)
+        before = self._make(0) if self._original is None else self._original
+        write(self._live, before, structure=True)
         return self._live
-
-    @property
-    def _before(self) -> Inputs:
-        if self._original is None:
-            self._original = self._make(0)
-        return self._original
 
     @property
     def first(self) -> Inputs:
@@ -81,15 +76,16 @@ class Unseen:
     def in_place(self, values: Inputs) -> Iterator[None]:
         """The arms compute from these values."""
         # Making the arms may have changed the inputs: zeros, say, where peers must find no NaN.
-        unchanged = all(
-            same_bits(tensor, self._live[name]) for name, tensor in tensors(self._before)
-        )
-        former = self._before if unchanged else copied(self._live)
+        original = self._original
+        if original is None or not all(
+            same_bits(tensor, self._live[name]) for name, tensor in tensors(original)
+        ):
+            original = copied(self._live)
         write(self._live, values)
         try:
             yield
         finally:
-            write(self._live, former)
+            write(self._live, original)
 
 
 def tensors(inputs: Inputs) -> Iterator[tuple[str, Tensor]]:

@@ -57,6 +57,24 @@ def test_changes_of_inputs_by_an_arm_are_undone_for_the_comparison():
         assert torch.equal(restored[name], made(0)[name])
 
 
+def test_on_a_card_one_set_of_unseen_values_and_one_copy_are_held():
+    """Three would be 48 GiB for a batch with one entry of 128k keys, too much for 80 GB."""
+    held = []
+
+    def on_meta(number: int) -> dict[str, Any]:
+        held.append(number)
+        return {"k": torch.empty(4, 3, device="meta")}
+
+    unseen = Unseen(on_meta, ["ours"], Random(0))
+    unseen.begin(on_meta(0))
+    for _ in range(2):
+        with unseen.in_place(unseen.first):
+            pass
+    assert held[0] == 0 and len(held) == 2 and held[1] != 0
+    unseen.restored()
+    assert held[2:] == [0]
+
+
 def test_each_set_of_unseen_values_is_used_once():
     live = made(0)
     unseen = Unseen(made, ["ours"], Random(0))
