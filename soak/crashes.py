@@ -51,7 +51,7 @@ WRITING: dict[str, tuple[Command, ...]] = {
         ("session", "new", "Now"), ("session", "note", "seen", "--session", "{session}"),
     ),
     "session cost": (
-        ("session", "new", "Now"),
+        ("session", "new", "Then", "--at", "2025-01-05T09:00Z"),
         ("session", "cost", "gpu", "--rate", "l4", "--session", "{session}"),
     ),
     "session bug": (
@@ -147,6 +147,7 @@ class Soak:
             with self._copy(root) as copy:
                 done, operations = self._broken(copy, self._filled(last, copy), 0, KILL)
                 _must(done)
+                _must(_kbtool(copy, ("check",)))
                 self._starts[command] = _Start(root, last, before, snapshot(copy), operations)
         return self._starts[command]
 
@@ -262,7 +263,8 @@ def _kbtool(root: Path, command: Command, **environment: str) -> subprocess.Comp
 
 def _must(done: subprocess.CompletedProcess[str]) -> None:
     if done.returncode != 0:
-        raise AssertionError(f"{done.args[5:]} ends with {done.returncode}: {done.stderr}")
+        said = done.stdout + done.stderr
+        raise AssertionError(f"{done.args[5:]} ends with {done.returncode}: {said}")
 
 
 def _is_sound(root: Path) -> bool:

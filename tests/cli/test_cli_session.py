@@ -176,6 +176,24 @@ def test_a_cost_that_does_not_follow_is_refused(base, kbtool, arguments, said):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("rate", "given", "said"),
+    [
+        ("until: 2024-12-31", [], "--rate: l4 held until 2024-12-31; name the rate that replaced"),
+        ("card: L4", ["--card", "H100"], "the price of card L4; the line pays for card H100"),
+    ],
+)
+def test_a_rate_that_check_would_refuse_is_refused_at_once(base, kbtool, rate, given, said):
+    base.write("sessions/ledger.yaml", RATES.replace("card: L4", rate).replace("2025", "2024", 1))
+    path = base.session(more="duration: 107 min\n")
+    before = path.read_bytes()
+    words = ["session", "cost", "gpu", "--rate", "l4", *given, "--session", "A"]
+    done = kbtool(*words, root=base.root)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert path.read_bytes() == before
+
+
 def test_the_invoice_of_a_cost_is_recorded(base, kbtool):
     base.session()
     done = kbtool("session", "cost", "gpu", "2.50", "--basis", "billed", "--invoice", "2026-118",

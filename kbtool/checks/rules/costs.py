@@ -13,6 +13,7 @@ from kbtool.model.finding import Finding
 
 if TYPE_CHECKING:
     from kbtool.model.ledger import Ledger
+    from kbtool.model.ledger import Price as LedgerPrice
     from kbtool.model.session import Session
 
 
@@ -30,8 +31,12 @@ class Price(NamedTuple):
 @fact("ledger", Price)
 def prices(ledger: Ledger) -> Iterator[Price]:
     """The rates of the ledger."""
-    for price in ledger.rates:
-        yield Price(price.id, price.kind, price.rate.text, price.until, price.card)
+    yield from map(price_facts, ledger.rates)
+
+
+def price_facts(rate: LedgerPrice) -> Price:
+    """What the rule asks of a rate of the ledger."""
+    return Price(rate.id, rate.kind, rate.rate.text, rate.until, rate.card)
 
 
 class RateFacts(NamedTuple):
@@ -87,27 +92,31 @@ def lines_take_rates_of_the_ledger(tree: Tree) -> Iterator[Finding]:
     for facts in tree.sessions.values():
         for line in rates.of(facts):
             price = known.get(line.id)
+            problem: str | None
             if price is None:
                 names = ", ".join(known) or "none"
                 problem = f"sessions/ledger.yaml has no rate {line.id!r}; it has {names}"
             else:
-                _, kind, rate, until, card = price
-                if line.kind != kind:
-                    problem = f"{line.id} is a rate of {kind}, the line is of {line.kind}"
-                elif line.rate != rate:
-                    problem = (
-                        f"{line.id} is {rate}, but the line says {line.rate}: name another rate"
-                    )
-                elif until is not None and line.day is not None and line.day > until:
-                    problem = f"{line.id} held until {until}; name the rate that replaced it"
-                elif card is not None and line.card is not None and are_unlike(card, line.card):
-                    problem = (
-                        f"{line.id} is the price of card {card}; the line pays for card"
-                        f" {line.card}: name a rate of that card, or correct the card"
-                    )
-                else:
-                    continue
-            yield tree.at(facts, line.location, "rate", problem)
+                problem = problem_of_rate(line, price)
+            if problem is not None:
+                yield tree.at(facts, line.location, "rate", problem)
+
+
+def problem_of_rate(line: RateFacts, price: Price) -> str | None:
+    """Why a cost line cannot take a rate of the ledger; ``None`` if it can."""
+    _, kind, rate, until, card = price
+    if line.kind != kind:
+        return f"{line.id} is a rate of {kind}, the line is of {line.kind}"
+    if line.rate != rate:
+        return f"{line.id} is {rate}, but the line says {line.rate}: name another rate"
+    if until is not None and line.day is not None and line.day > until:
+        return f"{line.id} held until {until}; name the rate that replaced it"
+    if card is not None and line.card is not None and are_unlike(card, line.card):
+        return (
+            f"{line.id} is the price of card {card}; the line pays for card {line.card}: name a"
+            " rate of that card, or correct the card"
+        )
+    return None
 
 
 def invoices_are_counted_once(tree: Tree) -> Iterator[Finding]:

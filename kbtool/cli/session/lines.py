@@ -91,6 +91,7 @@ def cost(
     name: str | None,
 ) -> None:
     """Add a cost to a session: AMOUNT, a decimal number, for KIND."""
+    from kbtool.checks.rules.costs import RateFacts, price_facts, problem_of_rate
     from kbtool.ledger.rates import find_rate, sound_ledger
     from kbtool.model.cost import CostLine
     from kbtool.model.errors import UsageError
@@ -128,6 +129,11 @@ def cost(
         given["rate_id"] = price.id
         if card is None and _other_card(record, price.card):
             given["card"] = price.card
+        paid = RateFacts(
+            [], price.id, kind, price.rate.text, record.day, record.card_of(given["card"])
+        )
+        if problem := problem_of_rate(paid, price_facts(price)):
+            raise UsageError(f"--rate: {problem}")
     line = item_of(CostLine, given)
     # Read back: the amount of an open line follows from the session's time.
     added = add_cost(path, line).costs[-1]
