@@ -73,6 +73,10 @@ class History:
         self._objects: subprocess.Popen[bytes] | None = None
         try:
             self._ask("rev-parse", "--git-dir")
+        except FileNotFoundError:
+            raise MachineError(
+                f"the history of {root} cannot be read: there is no git program on the PATH"
+            ) from None
         except (OSError, LookupError) as error:
             raise MachineError(
                 f"git cannot read the history of {root}: {str(error).strip() or 'no repository'}"

@@ -20,6 +20,23 @@ _RECORD = re.compile(
 """The files that kbtool writes, relative to the root, except for a session's ``files/``."""
 
 
+def git_python() -> Any:
+    """GitPython. Without the variable, importing it fails where there is no git program."""
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    import git
+
+    return git
+
+
+def open_repository(root: Path) -> Any:
+    """The git repository that contains ``root``. A ``$NAME`` in the path is part of its name.
+
+    Raises:
+        git.GitError, OSError, ValueError: there is none that can be read.
+    """
+    return git_python().Repo(root, search_parent_directories=True, expand_vars=False)
+
+
 def repository_state(root: Path) -> RepositoryState:
     """The state of the git repository that contains ``root``.
 
@@ -29,12 +46,9 @@ def repository_state(root: Path) -> RepositoryState:
     on these. Records of sessions and runs and the ledger do not count: runs use only their mutants,
     and a run records every edit that it made.
     """
-    # Without this, importing GitPython fails where there is no git program.
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    import git
-
+    git = git_python()
     try:
-        repo = git.Repo(root, search_parent_directories=True)
+        repo = open_repository(root)
     except (git.GitError, OSError, ValueError):
         return RepositoryState()
     with repo:
@@ -55,11 +69,9 @@ def files_at(root: Path, commit: str, paths: Iterable[str]) -> dict[str, bytes |
     Raises:
         LookupError: the repository does not have the commit.
     """
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    import git
-
+    git = git_python()
     try:
-        repo = git.Repo(root, search_parent_directories=True)
+        repo = open_repository(root)
     except (git.GitError, OSError, ValueError):
         return None
     with repo:
@@ -79,11 +91,9 @@ def uncommitted(root: Path) -> dict[str, bool]:
     Raises:
         UsageError: git refuses to say.
     """
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    import git
-
+    git = git_python()
     try:
-        repo = git.Repo(root, search_parent_directories=True)
+        repo = open_repository(root)
     except git.InvalidGitRepositoryError:
         return {}
     except (git.GitError, OSError, ValueError) as error:
@@ -116,11 +126,9 @@ def work_tree(root: Path, commit: str, folder: Path) -> Iterator[Path]:
     Raises:
         UsageError: git cannot check it out, or ``root`` did not exist there.
     """
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    import git
-
+    git = git_python()
     try:
-        repo = git.Repo(root, search_parent_directories=True)
+        repo = open_repository(root)
         repo.git.worktree("add", "--detach", "--quiet", str(folder), commit)
     except (git.GitError, OSError, ValueError) as error:
         why = getattr(error, "stderr", "").strip() or type(error).__name__

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,12 +50,10 @@ def commits_between(root: Path, since: datetime, until: datetime) -> list[Made]:
 @contextlib.contextmanager
 def _repository(root: Path) -> Iterator[Any]:
     """The repository that contains ``root``; ``None`` if there is none that can be read."""
-    # Without this, importing GitPython fails if there is no git program.
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    import git
+    from kbtool.store.repository import open_repository
 
     try:
-        repo = git.Repo(root, search_parent_directories=True)
+        repo = open_repository(root)
     except _errors():
         yield None
         return
