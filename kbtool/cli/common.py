@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
 import sys
+import unicodedata
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -69,10 +71,12 @@ def print_table(
         indent: what each line begins with.
         total: whether a rule stands above the last row.
     """
+    header = [_shown(title) for title in header]
+    rows = [[_shown(cell) for cell in row] for row in rows]
     columns = list(zip(header, *rows, strict=True))
     room = _room()
     if room is None:
-        widths = [max(map(len, column)) for column in columns]
+        widths = [max(map(cells_of, column)) for column in columns]
     else:
         room -= len(indent)
         widths = _fitted(columns, numeric, room)
@@ -83,9 +87,12 @@ def print_table(
     body = [*rows[:-1], rule, rows[-1]] if total else rows
     for row in [header, rule, *body]:
         for cells in zip_longest(*map(_wrapped, row, widths), fillvalue=""):
+            gaps = [
+                " " * (width - cells_of(cell)) for cell, width in zip(cells, widths, strict=True)
+            ]
             aligned = [
-                cell.rjust(width) if i in numeric else cell.ljust(width)
-                for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+                gap + cell if i in numeric else cell + gap
+                for i, (cell, gap) in enumerate(zip(cells, gaps, strict=True))
             ]
             click.echo((indent + "  ".join(aligned)).rstrip())
 
@@ -100,23 +107,52 @@ def minutes_text(minutes: Decimal | float) -> str:
     return f"{half_up(exact, 1)}".removesuffix(".0")
 
 
+def cells_of(text: str) -> int:
+    """How many cells of a terminal a text takes: a letter of Chinese or Japanese and an emoji take
+    two, an accent that joins the letter before it none."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_cells, text))
+
+
+@functools.cache
+def _cells(character: str) -> int:
+    if unicodedata.category(character) in {"Mn", "Me", "Cf"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _shown(text: str) -> str:
+    """``text`` with a question mark for each character that stdout's encoding lacks."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text if text.isascii() else text.encode(encoding, "replace").decode(encoding)
+
+
 def _fitted(columns: list[tuple[str, ...]], numeric: set[int], room: int) -> list[int]:
-    """Column widths that fit into ``room`` with wrapped texts; empty if there are none."""
-    least = [
-        # A figure must not be wrapped; its title may be.
-        max(map(len, [*_pieces(column[0]), *column[1:]]), default=0)
-        if i in numeric
-        else max((len(piece) for cell in column for piece in _pieces(cell)), default=0)
-        for i, column in enumerate(columns)
-    ]
-    gaps = 2 * (len(columns) - 1)
-    if sum(least) + gaps > room:
-        return []
-    widths = [max(map(len, column)) for column in columns]
-    while sum(widths) + gaps > room:
+    """Column widths that fit into ``room`` with wrapped texts; empty if there are none.
+
+    Words stay whole if they can: an id that is cut cannot be pasted.
+    """
+    for parts_of in (_words, _pieces):
+        least = [
+            # A figure must not be wrapped; its title may be.
+            max(map(cells_of, [*parts_of(column[0]), *column[1:]]), default=0)
+            if i in numeric
+            else max((cells_of(part) for cell in column for part in parts_of(cell)), default=0)
+            for i, column in enumerate(columns)
+        ]
+        if sum(least) + 2 * (len(columns) - 1) <= room:
+            return _narrowed(columns, least, room)
+    return []
+
+
+def _narrowed(columns: list[tuple[str, ...]], least: list[int], room: int) -> list[int]:
+    """The widest column is made narrower until all fit."""
+    widths = [max(map(cells_of, column)) for column in columns]
+    while sum(widths) + 2 * (len(columns) - 1) > room:
         width, i = max((width, i) for i, width in enumerate(widths) if width > least[i])
         lines = (line for cell in columns[i] for line in _wrapped(cell, width - 1))
-        widths[i] = max(map(len, lines))
+        widths[i] = max(map(cells_of, lines))
     return widths
 
 
@@ -137,25 +173,39 @@ def _dash() -> str:
     return "─"
 
 
+def _words(text: str) -> list[str]:
+    """The words, without the spaces between them.
+
+    A character of Chinese, Japanese or Korean is a word, with the punctuation after it.
+    """
+    return [word.strip() for word in _WORD.findall(text)]
+
+
 def _pieces(text: str) -> list[str]:
-    """The pieces that are not wrapped: words, and the parts of ids between hyphens."""
-    return [piece.strip() for piece in _PIECE.findall(text)]
+    """The words, and the parts of ids between hyphens."""
+    return [piece.strip() for word in _WORD.findall(text) for piece in _PIECE.findall(word)]
 
 
+_WIDE = "\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff00-\uff60"
+_WORD = re.compile(rf"\s*(?:[{_WIDE}][\u3099-\u309c、。々ー，．！？：；）」』】]*|[^\s{_WIDE}]+)")
 _PIECE = re.compile(r"\s*-*[^\s-]+-*|\s*-+")
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    """``text`` in lines; a piece that is wider than ``width`` keeps its line."""
-    if len(text) <= width:
+def _wrapped(text: str, width: int, *, whole: bool = False) -> list[str]:
+    """``text`` in lines. A word that is wider than ``width`` breaks behind its hyphens, unless
+    words stay ``whole``; a piece that is wider keeps its line."""
+    if cells_of(text) <= width:
         return [text]
-    first, *pieces = _PIECE.findall(text) or [""]
-    lines = [first.lstrip()]
-    for piece in pieces:
-        if len(lines[-1] + piece) <= width:
-            lines[-1] += piece
-        else:
-            lines.append(piece.lstrip())
+    lines = [""]
+    for word in _WORD.findall(text):
+        keeps = whole or cells_of(word.strip()) <= width
+        for piece in [word] if keeps else _PIECE.findall(word):
+            if lines == [""]:
+                lines = [piece.lstrip()]
+            elif cells_of(lines[-1] + piece) <= width:
+                lines[-1] += piece
+            else:
+                lines.append(piece.lstrip())
     return lines
 
 
@@ -167,10 +217,10 @@ def _print_apart(
         lines = [""] if number else []
         for title, cell in zip(header, row, strict=True):
             entry = f"{title}: {cell}" if title else cell
-            if lines and lines[-1] and len(lines[-1]) + 2 + len(entry) <= room:
+            if lines and lines[-1] and cells_of(lines[-1]) + 2 + cells_of(entry) <= room:
                 lines[-1] += f"  {entry}"
             else:
-                lines += _wrapped(entry, room)
+                lines += _wrapped(entry, room, whole=True)
         for line in lines:
             click.echo((indent + line).rstrip())
 

@@ -6,6 +6,7 @@ the functions that need them, so that ``kbtool --help`` answers at once.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import importlib
 import io
@@ -124,8 +125,21 @@ def cli(ctx: click.Context, root: str | None) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with kbtool's exit status."""
+    if argv is None:
+        _read_as_utf8()
     _open_streams()
     sys.exit(run(argv))
+
+
+def _read_as_utf8() -> None:
+    """Start again in Python's UTF-8 mode where arguments and file names are ASCII to Python.
+
+    So they are in the locale C with ``PYTHONUTF8=0``: no text with an umlaut could be recorded.
+    """
+    ascii_only = codecs.lookup(sys.getfilesystemencoding()).name == "ascii"
+    if ascii_only and sys.executable and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 class _Output(io.FileIO):

@@ -244,6 +244,8 @@ def secret_in(text: str) -> str | None:
     """The rule for texts of records that it breaks, or ``None``."""
     from kbtool.checks.text_rules import TEXT_RULES
 
+    if not text.isascii() and re.search("[\ud800-\udfff]", text):
+        return "is not UTF-8"
     return next((finding.message for rule in TEXT_RULES for finding in rule("", text)), None)
 
 

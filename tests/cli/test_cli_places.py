@@ -1,0 +1,109 @@
+"""Commands in surroundings that are not the usual: locales, paths, repositories."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kbtool.cli.common import cells_of, print_table
+
+BASE = Path(__file__).parents[2] / "soak" / "base"
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+PATH = 'it\'s "a" $HOME 100% #1: é 日本'
+TITLE = "日本語のカーネル 🚀 e\u0301"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A knowledge base with something of each kind."""
+    return Path(shutil.copytree(BASE, tmp_path / "base"))
+
+
+def record(root: Path) -> str:
+    (path,) = root.glob("sessions/*-here/session.yaml")
+    return path.read_text("utf-8")
+
+
+def test_text_is_recorded_as_utf8_in_an_ascii_locale(base, kbtool):
+    made = kbtool(
+        "session", "new", TITLE, "--id", "here", "--label", "日本", root=base.root, env=ASCII
+    )
+    assert made.code == 0, made.err
+    done = kbtool("session", "note", "ノート 🚀", "--session", "日本", root=base.root, env=ASCII)
+    assert done.code == 0, done.err
+    assert f'title: "{TITLE}"' in record(base.root)
+    assert "ノート 🚀" in next(base.root.glob("sessions/*-here/notes.md")).read_text("utf-8")
+    assert kbtool("check", root=base.root, env=ASCII).code == 0
+
+
+def test_a_folder_with_an_umlaut_is_found_in_an_ascii_locale(tmp_path, kbtool):
+    assert kbtool("init", PATH, env=ASCII).code == 0
+    assert kbtool("--root", PATH, "check", env=ASCII).code == 0
+
+
+def test_text_that_is_not_utf8_is_refused_with_the_reason(base, kbtool):
+    done = kbtool("session", "new", os.fsdecode(b"caf\xe9"), root=base.root)
+    assert (done.code, done.err) == (2, "kbtool: the text is not UTF-8\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [("abc", 3), ("日本語", 6), ("🚀", 2), ("e\u0301", 1), ("µs ×", 4), ("か\u3099", 2), ("ｱ", 1)],
+)
+def test_text_is_as_wide_as_a_terminal_shows_it(text, cells):
+    assert cells_of(text) == cells
+
+
+@pytest.mark.parametrize("columns", ["", "60"])
+def test_columns_with_wide_characters_are_aligned(capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    rows = [["日本語のカーネルを速くする試みの記録", "1.5", "x"], ["e\u0301te\u0301", "10.5", "x"]]
+    print_table(["title", "minutes", "end"], rows, {1})
+    header, rule, *lines = capsys.readouterr().out.splitlines()
+    at = cells_of(header.partition("end")[0])
+    for line in lines:
+        assert cells_of(line.removesuffix("x")) == at and line.endswith("  x"), lines
+    assert cells_of(rule) == at + 3
+
+
+def test_a_text_without_spaces_is_wrapped_to_the_width(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    print_table(["id", "title"], [["2025-01-01-a", "日本語のカーネル、速くする試み。"]], set())
+    _, _, *lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 1 and max(map(cells_of, lines)) <= 30
+    assert not any(line.strip()[0] in "、。" for line in lines)
+
+
+@pytest.mark.parametrize("columns", [15, 44, 50, 60])
+def test_an_id_stays_whole_where_the_terminal_has_room(capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    name = "2025-01-01-the-first-of-it"
+    print_table(["id", "title", "kind"], [[name, "Several words", "recipes"]], set())
+    assert name in capsys.readouterr().out
+
+
+def test_a_dollar_sign_in_the_path_is_no_variable(tmp_path, kbtool):
+    root = tmp_path / PATH
+    assert kbtool("init", PATH).code == 0
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "x"]):
+        name = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *name, *arguments], cwd=root, check=True)
+    done = kbtool("--root", PATH, "session", "new", "x", "--id", "here")
+    assert (done.code, "Warning" in done.err) == (0, False), done.err
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
+    assert head.stdout.strip()[:7] in record(root)
+
+
+def test_without_git_the_history_is_said_to_be_unreadable(copy, tmp_path, kbtool):
+    (tmp_path / "empty").mkdir()
+    env = {"PATH": str(tmp_path / "empty")}
+    assert kbtool("session", "new", "x", "--id", "here", root=copy, env=env).code == 0
+    assert "no git repository that can be read" in record(copy)
+    assert kbtool("check", root=copy, env=env).code == 0
+    done = kbtool("check", "--history", root=copy, env=env)
+    assert done.code == 3
+    assert done.err.endswith("cannot be read: there is no git program on the PATH\n"), done.err
