@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kbtool.model.base import MAX_NAME
 from kbtool.model.kinds.profile import Bottleneck, KernelLaunch
 
 BUSY = 60.0
@@ -131,7 +132,7 @@ def parse(lines: Iterable[str]) -> list[KernelLaunch]:
         cells = dict(zip(head, row, strict=False))
         launches.append(
             KernelLaunch(
-                kernel=cells["Kernel Name"],
+                kernel=cells["Kernel Name"][:MAX_NAME],
                 grid=cells["Grid Size"],
                 block=cells["Block Size"],
                 metrics={

@@ -48,6 +48,14 @@ class Model(BaseModel):
 
 Text = Annotated[str, Field(min_length=1)]
 """Text that is not empty."""
+MAX_ID = 200
+MAX_TITLE = 1_000
+Title = Annotated[str, Field(min_length=1, max_length=MAX_TITLE)]
+"""What a thing is called in prose; pages repeat it in lists, tables and links."""
+MAX_NAME = 10_000
+Name = Annotated[str, Field(max_length=MAX_NAME)]
+"""What a run calls a case or a kernel. A name may list the length of each batch entry, or the
+arguments of a template; the heading of a table repeats it in each row."""
 
 _QUANTITY = re.compile(
     r"""(?P<relation>~|<=|>=|<|>)?\s*
@@ -397,13 +405,13 @@ Figure = Annotated[Decimal, Field(allow_inf_nan=False), AfterValidator(_bounded)
 """A measured or stated number, digits kept as written."""
 SessionId = Annotated[
     str,
-    Field(pattern=r"^(\d{4}-\d{2}-\d{2}|undated)-[a-z0-9][a-z0-9-]*$"),
+    Field(pattern=r"^(\d{4}-\d{2}-\d{2}|undated)-[a-z0-9][a-z0-9-]*$", max_length=MAX_ID),
     AfterValidator(_is_of_the_calendar),
 ]
 PatternId = Annotated[str, Field(pattern=r"^P\d{2}[a-z]?$")]
-KernelId = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-RunId = Annotated[str, Field(pattern=r"^\d{8}T\d{6}Z-[a-z0-9-]+$")]
-Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+KernelId = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=MAX_ID)]
+RunId = Annotated[str, Field(pattern=r"^\d{8}T\d{6}Z-[a-z0-9-]+$", max_length=MAX_ID)]
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=MAX_ID)]
 """A name for an item inside a record, used in references."""
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")]
 

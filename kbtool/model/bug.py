@@ -15,6 +15,7 @@ from kbtool.model.base import (
     RunStep,
     Slug,
     Text,
+    Title,
 )
 from kbtool.model.mutant import Mutant
 
@@ -39,7 +40,7 @@ class Bug(Cited):
 
     id: Slug
     """A name for references; it stays with the bug."""
-    title: Text
+    title: Title
     """The fault in a few words."""
     component: str | None = None
     """The part at fault: a kernel, a script, the build."""

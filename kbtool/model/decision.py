@@ -14,6 +14,7 @@ from kbtool.model.base import (
     Quantity,
     Slug,
     Text,
+    Title,
 )
 
 
@@ -22,7 +23,7 @@ class Option(Cited):
 
     id: Slug
     """A name for references."""
-    title: Text
+    title: Title
     """The option."""
     detail: str | None = None
     """Its grounds, its price, what it was expected to bring."""
@@ -56,7 +57,7 @@ class PlannedStep(Model):
 
     id: Slug
     """A name for references."""
-    title: Text
+    title: Title
     """What is to be done."""
     target: Duration | None = None
     """The time planned."""
@@ -69,7 +70,7 @@ class Plan(Cited):
 
     id: Slug
     """A name for references."""
-    title: Text
+    title: Title
     """The aim."""
     for_session: str | None = None
     """The label of the session that it is for: N+7B."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import KernelId, Model, Slug
+from kbtool.model.base import MAX_NAME, KernelId, Model, Slug, Title
 
 CaseValue = int | float | bool | str | list[int] | None
 GIVEN = "given"
@@ -236,7 +236,7 @@ def _float(name: str, value: str) -> float:
 class CaseSet(Model):
     """Named cases: what a recipe validates or benchmarks together."""
 
-    title: Annotated[str, Field(min_length=1)]
+    title: Title
     """What the set covers."""
     about: str | None = None
     """Where it comes from, why it is there."""
@@ -251,7 +251,7 @@ class Kernel(Model):
 
     id: KernelId
     """The name of its folder."""
-    title: Annotated[str, Field(min_length=1)]
+    title: Title
     """Its name in prose."""
     summary: Annotated[str, Field(min_length=1)]
     """What it computes."""
@@ -389,7 +389,13 @@ class Kernel(Model):
         given = raw.get("name") or " ".join(
             f"{key}={_short(value)}" for key, value in raw.items() if value not in extra
         )
-        case: dict[str, CaseValue] = {"name": " ".join([str(given), *extra])}
+        called = " ".join([str(given), *extra])
+        if len(called) > MAX_NAME:
+            raise ValueError(
+                f"case set {case_set}: the name {called[:40]!r}… has {len(called):,} characters,"
+                f" over {MAX_NAME:,}"
+            )
+        case: dict[str, CaseValue] = {"name": called}
         for name, field in self.case_fields.items():
             try:
                 case[name] = field.parse(name, raw[name]) if name in raw else field.simplest(name)

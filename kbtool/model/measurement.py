@@ -12,7 +12,7 @@ from kbtool.model.base import (
     Model,
     Quantity,
     Slug,
-    Text,
+    Title,
 )
 
 
@@ -30,7 +30,7 @@ def _is_a_unit(unit: str) -> str:
 class Column(Model):
     """One column of figures in a measurement."""
 
-    title: Text
+    title: Title
     """What is measured, for which arm: 'PyTorch SDPA latency'."""
     unit: Annotated[str, AfterValidator(_is_a_unit)]
     """The unit of every figure in the column; '' for a pure number."""
@@ -56,7 +56,7 @@ class Measurement(Cited):
 
     id: Slug
     """A name for references."""
-    title: Text
+    title: Title
     """What the table shows."""
     kind: Literal["benchmark", "correctness", "memory", "build", "other"]
     """What was measured."""

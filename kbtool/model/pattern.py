@@ -14,6 +14,7 @@ from kbtool.model.base import (
     SessionId,
     Slug,
     SourceFile,
+    Title,
 )
 from kbtool.model.claim import Claim
 from kbtool.model.expression import found_in
@@ -72,7 +73,7 @@ class Pattern(Model):
     """P07; permanent. Two lessons that share a number in the logs are P15a and P15b."""
     number: int
     """The number the logs give it."""
-    title: Annotated[str, Field(min_length=1)]
+    title: Title
     """The lesson's name."""
     summary: Annotated[str, Field(min_length=1)]
     """The lesson in a sentence."""

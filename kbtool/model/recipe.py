@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, ValidationInfo, model_validator
 
-from kbtool.model.base import KernelId, Model
+from kbtool.model.base import MAX_ID, KernelId, Model, Title
 from kbtool.model.kinds import StepSpec
 from kbtool.model.kinds.build import BuildStep
 from kbtool.model.kinds.validate import ValidateStep
@@ -64,9 +64,9 @@ _PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
 class Recipe(Model):
     """Steps that kbtool executes. ``${name}`` in a step stands for a parameter."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=MAX_ID)]
     """What `kbtool run-recipe` calls it; unique in the knowledge base."""
-    title: Annotated[str, Field(min_length=1)]
+    title: Title
     """What it achieves."""
     about: str | None = None
     """What it does, and what it leaves behind."""

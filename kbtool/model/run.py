@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from kbtool.model.base import KernelId, Model, PatternId, RunId, SessionId
+from kbtool.model.base import KernelId, Model, Name, PatternId, RunId, SessionId
 from kbtool.model.identity import Identity
 from kbtool.model.kinds import StepResult
 from kbtool.model.kinds.base import Sha256
@@ -94,9 +94,9 @@ class RepositoryState(Model):
 class StepRecord(Model):
     """One step as it went."""
 
-    id: str
-    kind: str
-    title: str
+    id: Name
+    kind: Name
+    title: Name
     status: StepStatus
     attempt: int = 1
     """The attempt of the run in which it ran."""
@@ -136,7 +136,7 @@ class Run(Model):
     attempt: Annotated[int, Field(ge=1)] = 1
     """1, or higher for a resumed run: same id, one file an attempt."""
     session: SessionId
-    recipe: str
+    recipe: Name
     pattern: PatternId
     kernel: KernelId | None = None
     parameters: dict[str, str]

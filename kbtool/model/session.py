@@ -32,6 +32,7 @@ from kbtool.model.base import (
     Slug,
     SourceFile,
     Text,
+    Title,
 )
 from kbtool.model.bug import Bug, Fix
 from kbtool.model.claim import Claim
@@ -116,7 +117,7 @@ class Step(Cited):
 
     id: Slug
     """A name for references."""
-    title: Text
+    title: Title
     """What was to be done."""
     target: Duration | None = None
     """The time planned."""
@@ -137,7 +138,7 @@ class CommitEntry(Cited):
     """A name for references."""
     sha: Commit | None = None
     """The commit's id."""
-    title: Text | None = None
+    title: Title | None = None
     """Its subject line, or what it does."""
     role: Literal["made", "checked-out", "mentioned"] = "made"
     """What the session had to do with it."""
@@ -195,7 +196,7 @@ class Deliverable(Cited):
 
     id: Slug
     """A name for references."""
-    title: Text
+    title: Title
     """The file or the thing."""
     about: str | None = None
     """What it is for."""
@@ -231,7 +232,7 @@ class Session(Model):
     """DATE-NAME, or undated-NAME where no log gives the date; permanent."""
     label: Annotated[Text, AfterValidator(_is_readable)]
     """The session's own name: N+7A."""
-    title: Text
+    title: Title
     """What it was about, in a few words."""
     origin: Literal["log", "mention", "tool", "person"]
     """log: transcribed from its own log; mention: known only from other sessions' logs;

@@ -67,6 +67,7 @@ _WORDINGS = {
     "literal_error": _Wording("{input!r} is not one of {expected}"),
     "string_pattern_mismatch": _Wording("{input!r} does not have the form {pattern}"),
     "string_too_short": _Wording("is empty"),
+    "string_too_long": _Wording("{input:.40}… has over {max_length:,} characters"),
     "too_short": _Wording("is empty; it needs at least {min_length}"),
     "string_type": _Wording("is {what}; it takes text"),
     "dict_type": _Wording("is {what}; it takes a mapping of keys to values"),

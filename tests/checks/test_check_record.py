@@ -19,6 +19,15 @@ def test_a_sound_knowledge_base_has_no_findings(base):
     assert base.findings() == []
 
 
+@pytest.mark.parametrize("length", [1_000, 1_001])
+def test_a_title_that_is_too_long_is_refused_in_a_short_line(base: Knowledge, length):
+    path = base.session()
+    path.write_text(path.read_text().replace("A sitting", "T" * length))
+    found = [finding.message for finding in base.findings()]
+    refused = f"title: {'T' * 40}… has over 1,000 characters"
+    assert found == ([refused] if length > 1_000 else [])
+
+
 def test_every_rule_says_what_it_is():
     for rule in (*RECORD_RULES, *TREE_RULES):
         assert rule.__doc__, rule.__name__

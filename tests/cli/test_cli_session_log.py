@@ -178,6 +178,14 @@ def test_close_records_the_users_commits_made_during_the_session(base, git, kbto
     assert base.findings() == []
 
 
+def test_a_first_paragraph_that_is_too_long_for_a_title_is_cut_off(base, git, kbtool):
+    kbtool("session", "new", "T", "--at", "1 h ago", root=base.root)
+    commit(git, 30, "word " * 300)
+    assert kbtool("session", "close", root=base.root).code == 0
+    titles = [one.title for one in record(base, "t").commits]
+    assert "word " * 199 + "word" in titles
+
+
 def test_commits_are_recorded_once_and_only_if_wanted(base, git, kbtool):
     def session(*arguments):
         assert kbtool("session", *arguments, root=base.root).code == 0

@@ -320,9 +320,15 @@ def _commits(base: KnowledgeBase, record: Session, at: datetime | None) -> list[
 
 
 def _entry(commit: Made) -> dict[str, str]:
-    """A commit for the record; without its subject line if that holds a secret."""
+    """A commit for the record; without its subject line if that holds a secret.
+
+    A first paragraph of many lines is one subject line to git; its end is cut off.
+    """
+    from kbtool.model.base import MAX_TITLE
+
     entry = {"id": commit.sha[:7], "sha": commit.sha}
-    return entry if secret_in(commit.title) else {**entry, "title": commit.title}
+    title = commit.title[:MAX_TITLE].rstrip()
+    return entry if secret_in(commit.title) else {**entry, "title": title}
 
 
 def _refuse_taken_label(base: KnowledgeBase, label: str) -> None:

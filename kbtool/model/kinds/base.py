@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from kbtool.model.base import ExactDuration, Model, Slug
+from kbtool.model.base import ExactDuration, Model, Slug, Title
 
 Need = Literal["compiler", "ninja", "torch", "gpu", "nvcc", "profiler", "sanitiser"]
 
@@ -43,7 +43,7 @@ class StepBase(Model):
     """The kind of step."""
     id: Slug
     """A name: used by --resume, in run records and in progress lines."""
-    title: Annotated[str, Field(min_length=1)]
+    title: Title
     """What it does."""
     expected: ExactDuration
     """How long it should take, until there are past runs to tell."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import Model
+from kbtool.model.base import Model, Name
 from kbtool.model.kinds.base import Count, Microseconds, ResultBase, Sha256, StepBase
 from kbtool.model.kinds.timing import Timing, noise_reason
 from kbtool.model.kinds.validate import OutputError
@@ -36,8 +36,8 @@ class BenchmarkStep(StepBase):
 class BenchmarkCase(Model):
     """One case of a benchmark: every arm in turn, over the same inputs."""
 
-    name: str
-    case_set: str | None = None
+    name: Name
+    case_set: Name | None = None
     """Null in older records, of steps that timed one set."""
     case: dict[str, Any]
     arms: dict[str, Timing]

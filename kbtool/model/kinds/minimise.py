@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from kbtool.model.base import ExactDuration, Model, Quantity
+from kbtool.model.base import ExactDuration, Model, Name, Quantity
 from kbtool.model.kernel import CaseValue, value_text
 from kbtool.model.kinds.base import Count, ResultBase, Seed, Sha256, StepBase
 from kbtool.model.kinds.validate import CaseResult, OutputError
@@ -103,7 +103,7 @@ def _listed(values: list[CaseValue]) -> str:
 class PartResult(Model):
     """One part of an operator, run alone on the smallest failing case."""
 
-    name: str
+    name: Name
     passed: bool
     outputs: dict[str, OutputError] = {}
     message: str | None = None
@@ -113,8 +113,8 @@ class PartResult(Model):
 class FailingCase(Model):
     """One case that fails."""
 
-    case_set: str
-    name: str
+    case_set: Name
+    name: Name
     message: str
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from kbtool.model.base import Model
+from kbtool.model.base import Model, Name
 from kbtool.model.kinds.base import Microseconds, ResultBase, Sha256, StepBase
 
 
@@ -28,11 +28,11 @@ class ProfileStep(StepBase):
 class KernelLaunch(Model):
     """One launch of a kernel as Nsight Compute measured it."""
 
-    kernel: str
+    kernel: Name
     """Its name."""
-    grid: str
+    grid: Name
     """Blocks, `(x, y, z)`."""
-    block: str
+    block: Name
     """Threads a block, `(x, y, z)`."""
     metrics: dict[str, float | None]
     """Nsight Compute's name of a metric → value in base units; null where it had none."""
@@ -44,7 +44,7 @@ Bottleneck = Literal["bytes", "arithmetic", "latency", "occupancy", "launch", "u
 class ProfileCase(Model):
     """One call of one arm on one case, profiled."""
 
-    name: str
+    name: Name
     case: dict[str, Any]
     launches: list[KernelLaunch]
     """Every kernel that the call launched, in order."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import Model
+from kbtool.model.base import Model, Name
 from kbtool.model.kinds.base import ResultBase, Sha256, StepBase
 from kbtool.model.kinds.timing import Timing, noise_reason
 
@@ -33,8 +33,8 @@ class TuneStep(StepBase):
 class TuneCase(Model):
     """One case of a tune: every setting in turn, over the same inputs."""
 
-    name: str
-    case_set: str
+    name: Name
+    case_set: Name
     case: dict[str, Any]
     variant: str
     """The variant of the library that was tuned."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import Model
+from kbtool.model.base import Model, Name
 from kbtool.model.kinds.base import Count, ResultBase, Seed, Sha256, StepBase
 
 
@@ -67,12 +67,12 @@ class OutputError(Model):
 class CaseResult(Model):
     """One case of a validation."""
 
-    case_set: str
-    name: str
+    case_set: Name
+    name: Name
     variant: str | None = None
     """The variant that was asked for; null leaves the choice to the kernel."""
     case: dict[str, Any]
-    beside: str | None = None
+    beside: Name | None = None
     """Of a case that no set lists: the listed one of `case_set` that it was drawn beside."""
     passed: bool
     outputs: dict[str, OutputError] = {}
