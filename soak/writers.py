@@ -99,7 +99,7 @@ class Process:
             self._bugs.append(f"{session}#bugs.fault-{name}")
         told = read(json.loads(out)) if read and status == 0 else None
         written = name if what in {"note", "cost", "bug", "fix", "new", "run"} else ""
-        message = (error + (out if what == "check" else "")).strip()[:600]
+        message = (error + (out if what == "check" else "")).strip()
         return Event(what, written, session, began, ended, status, told, message)
 
     def _command(
@@ -205,12 +205,21 @@ def faults(root: Path, events: list[Event]) -> list[str]:
     return [*_wrong_ends(events), *_told_too_little(events), *_lost(root, events), *_left(root)]
 
 
+def kept(root: Path, events: list[Event], found: list[str]) -> str:
+    """The faults in full, after a copy of the base and of all events was put where it stays."""
+    folder = Path(tempfile.mkdtemp(prefix="kbtool-soak-fault-"))
+    shutil.copytree(root, folder / "base", symlinks=True)
+    lines = (json.dumps(asdict(event)) for event in sorted(events, key=lambda one: one.began))
+    (folder / "events.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return "\n".join([*found, f"the base and what each command said are in {folder}"])
+
+
 def _wrong_ends(events: list[Event]) -> Iterator[str]:
     for one in events:
         if one.status != ALLOWED.get(one.what, 0) and one.status != 0:
             yield f"{one.what} ends with {one.status}: {one.message}"
         if one.what == "check" and one.told:
-            yield f"check finds {one.told} problems while others write"
+            yield f"check finds {one.told} problems while others write: {one.message}"
 
 
 ALLOWED = {"audit": 1, "pause": 2, "resume": 2}
@@ -267,7 +276,7 @@ def _facts(root: Path, sessions: list[Session]) -> str:
 def _left(root: Path) -> Iterator[str]:
     status, out, error = _called(["--root", str(root), "check"])
     if status:
-        yield f"check ends with {status} at the end: {(out + error).strip()[:300]}"
+        yield f"check ends with {status} at the end: {(out + error).strip()}"
     for path in (*root.rglob(".*.tmp"), *root.rglob("*.journal")):
         yield f"{path.relative_to(root)} is left"
 
@@ -283,7 +292,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kbtool-soak-") as folder:
         root = Path(folder, "base")
         events = written(root, **vars(options))
-        found = Counter(re.sub(r"[0-9]+", "0", fault) for fault in faults(root, events))
+        every = faults(root, events)
+        if every:
+            print(kept(root, events, every))
+        found = Counter(re.sub(r"[0-9]+", "0", fault)[:300] for fault in every)
     ran = Counter(event.what for event in events if event.status == 0)
     print(f"{len(events):,} commands: " + ", ".join(f"{n:,} {what}" for what, n in ran.items()))
     for fault, times in found.most_common():
