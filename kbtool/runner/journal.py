@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,10 @@ def recover(
         on_unsound: called with a journal that makes no valid record, and why. It is kept.
     """
     written = []
-    for path in sorted((base.root / "sessions").glob(f"*/runs/.*{SUFFIX}")):
+    # Path.glob raises for a folder that is put in place just now.
+    journals = glob(f"sessions/*/runs/.*{SUFFIX}", root_dir=base.root)  # noqa: PTH207
+    for name in sorted(journals):
+        path = base.root / name
         with claimed(path) as is_abandoned:
             if not is_abandoned:
                 continue

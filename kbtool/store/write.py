@@ -115,7 +115,14 @@ def new_folder(parent: Path, name: str, files: Callable[[str], Mapping[str, byte
 
 def abandoned(root: Path) -> Iterator[Path]:
     """Temporary files and folders of a knowledge base that no process is about to put in place."""
-    inside = (path for name in _IN for path in (root / name).rglob(f".*{STAGED}"))
+    # os.walk passes over a folder that is put in place just now; pathlib raises for it.
+    inside = (
+        Path(folder, name)
+        for top in _IN
+        for folder, folders, files in os.walk(root / top)
+        for name in (*folders, *files)
+        if _NAME.fullmatch(name)
+    )
     for path in sorted([*root.glob(f".*{STAGED}"), *inside]):
         if not _NAME.fullmatch(path.name) or is_locked(path):
             continue

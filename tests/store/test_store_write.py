@@ -12,12 +12,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kbtool.runner.journal import recover
 from kbtool.store import write
 from kbtool.store.lock import is_locked
+from kbtool.store.tree import KnowledgeBase
 from kbtool.store.write import abandoned, new_folder, write_atomic, write_new
 
 
@@ -269,6 +272,21 @@ else:
     Path.rename = stop
     write.new_folder(root / "sessions", "2025-01-01-a", lambda name: {"session.yaml": b"x"})
 """
+
+
+@pytest.mark.parametrize("search", [abandoned, lambda root: recover(KnowledgeBase(root))])
+def test_a_folder_that_is_put_in_place_meanwhile_ends_no_search(tmp_path, monkeypatch, search):
+    staged = tmp_path / "sessions" / ".2025-01-01-a.abcd1234.tmp"
+    (staged / "runs").mkdir(parents=True)
+    real = os.scandir
+
+    def scandir(path: str | Path) -> Iterator[os.DirEntry[str]]:
+        if staged.name in str(path) and staged.exists():
+            staged.rename(tmp_path / "sessions" / "2025-01-01-a")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert list(search(tmp_path)) == []
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
