@@ -9,6 +9,7 @@
 # make serve       the site, at an address of this machine
 # make pythons     the tests that need no torch, on each Python that is here, oldest and newest versions
 # make dist        the wheel and the source distribution, in dist/: the same bytes each time
+# make advisories  known vulnerabilities of the pinned versions, by pip-audit; needs PyPI's advisories
 # make otava       Apache Otava, with which kbtool history finds change points
 # make focus       FOCUS's own validator, for the tests of its export; needs Python 3.12
 PYTHON ?= python3
@@ -16,6 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FOCUS := .venv-focus
 OTAVA := .venv-otava
+AUDIT := .venv-audit
 FOCUS_PYTHON ?= python3.12
 # One more than cores, at most eight: tests of the browser mostly wait.
 PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
@@ -32,7 +34,7 @@ else \
 fi
 endef
 
-.PHONY: run test test-quick lint unit coverage cuda test-gpu bench soak site serve pythons dist focus otava clean
+.PHONY: run test test-quick lint unit coverage cuda test-gpu bench soak site serve pythons dist advisories focus otava clean
 .DEFAULT_GOAL := help
 
 help:
@@ -92,12 +94,19 @@ pythons:
 dist: $(VENV)/.ready
 	$(BIN)/python -m hatchling build -d dist
 
+# --strict: without it a package whose advisories cannot be had counts as one that has none.
+advisories:
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip-audit
+	$(AUDIT)/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off \
+		--requirement constraints.txt
+
 focus: $(FOCUS)/.ready
 
 otava: $(OTAVA)/.ready
 
 clean:
-	rm -rf $(VENV) $(FOCUS) $(OTAVA) .venv-pythons .kbtool site dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FOCUS) $(OTAVA) $(AUDIT) .venv-pythons .kbtool site dist .mypy_cache .ruff_cache .pytest_cache
 
 # Made again whenever what it installs has changed.
 $(VENV)/.ready: pyproject.toml constraints.txt
