@@ -21,6 +21,8 @@ from kbtool.model.finding import Finding
 MAX_BYTES = 4 << 20
 """Size limit of a record: measurements belong in run files, prose in notes."""
 MAX_DEPTH = 64
+BOM = "\ufeff"
+"""The byte order mark that editors on Windows put before a text. `kbtool check` refuses it."""
 
 _CONFLICT = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
 
@@ -71,9 +73,12 @@ class Document:
 
     @property
     def node(self) -> Any:
-        """The YAML nodes with their positions, for edits. Composed on first use."""
+        """The YAML nodes with their positions, for edits. Composed on first use.
+
+        A byte order mark before the text has no position.
+        """
         if self._node is None:
-            self._node = yaml.compose(self.text, Loader=_Loader)
+            self._node = yaml.compose(self.text.removeprefix(BOM), Loader=_Loader)
         return self._node
 
     def line(self, location: Sequence[str | int]) -> int:

@@ -168,8 +168,10 @@ def add_note(path: Path, text: str, now: datetime | None = None) -> str:
         before = notes.read_bytes() if notes.exists() else b"# Notes\n"
         # Markdown needs an empty line before a list, but not between its items.
         last = before.rstrip().rsplit(b"\n", 1)[-1]
-        gap = b"" if last.startswith((b"- ", b"  ")) else b"\n"
-        write_atomic(notes, before.rstrip(b"\n") + b"\n" + gap + entry.encode())
+        gap = "" if last.startswith((b"- ", b"  ")) else "\n"
+        newline = b"\r\n" if b"\r\n" in before else b"\n"
+        added = f"\n{gap}{entry}".encode().replace(b"\n", newline)
+        write_atomic(notes, before.rstrip(b"\r\n") + added)
     return entry.rstrip("\n")
 
 

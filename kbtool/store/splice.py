@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from kbtool.model.errors import UsageError
-from kbtool.store.document import Document, DocumentError, parse
+from kbtool.store.document import BOM, Document, DocumentError, parse
 from kbtool.store.dump import Fields, dump, flow, scalar
 
 
@@ -23,7 +23,7 @@ class Splice:
 
     def __init__(self, document: Document) -> None:
         self.path = document.path
-        self.text = document.text
+        self.text = document.text.removeprefix(BOM)
         self.data: dict[str, Any] = copy.deepcopy(document.data)
         self._node = document.node
         self._newline = "\r\n" if "\r\n" in self.text else "\n"

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from kbtool.cli.common import cells_of, print_table
+from kbtool.store.document import parse
+from kbtool.store.splice import Splice
 
 BASE = Path(__file__).parents[2] / "soak" / "base"
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
@@ -84,6 +86,37 @@ def test_an_id_stays_whole_where_the_terminal_has_room(capsys, monkeypatch, colu
     name = "2025-01-01-the-first-of-it"
     print_table(["id", "title", "kind"], [[name, "Several words", "recipes"]], set())
     assert name in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "with-a-mark"])
+def test_an_edit_keeps_the_line_ends_of_windows(copy, kbtool, mark):
+    assert kbtool("session", "new", "x", "--id", "here", root=copy).code == 0
+    (folder,) = copy.glob("sessions/*-here")
+    files = [folder / "session.yaml", folder / "notes.md"]
+    for path in files:
+        path.write_bytes(mark + path.read_bytes().replace(b"\n", b"\r\n"))
+    for arguments in (
+        ["note", "one"], ["bug", "A bug", "--id", "nan"], ["fix", "nan", "a < b"],
+        ["cost", "gpu", "0.40", "--basis", "billed"], ["pause"], ["resume", "here"],
+        ["note", "two\nlines"], ["close", "here", "--outcome", "done"],
+    ):  # fmt: skip
+        done = kbtool("session", *arguments, root=copy)
+        assert done.code == 0, done.err
+    for path in files:
+        text = path.read_bytes().removeprefix(mark if path.suffix == ".md" else b"")
+        assert not text.startswith(b"\xef")
+        assert b"\r\r" not in text
+        assert text.count(b"\r\n") == text.count(b"\n") == text.count(b"\r"), text.decode()
+    assert kbtool("check", root=copy).code == 0
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("key", ["title", "label"])
+def test_a_key_is_removed_with_its_line_end(mark, key):
+    text = "id: a\r\ntitle: b\r\nlabel: c\r\nstatus: d\r\n"
+    edit = Splice(parse((mark + text).encode(), "x"))
+    edit.remove([key])
+    assert edit.text == "".join(line for line in text.splitlines(True) if key not in line)
 
 
 def test_a_dollar_sign_in_the_path_is_no_variable(tmp_path, kbtool):
