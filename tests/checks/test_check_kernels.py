@@ -194,3 +194,31 @@ def test_bounds_hold_for_a_case_given_as_text():
     assert field.parse("n", "8") == 8
     with pytest.raises(ValueError, match="n: 9 is above the maximum, 8"):
         field.parse("n", "9")
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("n=4097", "n: 4097 is above the maximum, 4096; and no case of small has that name"),
+        ("m=1", "'m' is no case field"),
+        ("one", "'one' is not FIELD=VALUE; and no case of small has that name"),
+        ("the first", None),
+        ("n=4096", None),
+    ],
+)
+@pytest.mark.parametrize(
+    "step", ["profile, case_set: small", "tune, variants: all, case_sets: small"]
+)
+def test_the_case_of_a_step_is_held_to_the_manifest_too(base, step, case, said):
+    base.kernel(BOUNDED.replace("{n: 1}", "{n: 1, name: the first}"))
+    parameter = f"    parameters:\n      case: {{type: str, default: {case}, help: H}}\n"
+    more = RECIPE.replace("    steps:", parameter + "    steps:") + (
+        "      - {id: more, title: M, expected: 1 s, timeout: 1 s, case: '${case}',"
+        f" kind: {step}}}\n"
+    )
+    path = base.pattern(more=more)
+    for cached in (True, True, False):  # the facts come out of the cache as they went in
+        found = base.findings(cached=cached)
+        lines = [line_of(path, "id: more")] if said else []
+        assert [(one.rule, one.line) for one in found] == [("recipe", line) for line in lines]
+        assert all(said in one.message for one in found)

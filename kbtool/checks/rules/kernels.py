@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtool.checks.facts import Location, fact
+from kbtool.checks.facts import Facts, Location, fact
 from kbtool.checks.tree import Rule, Tree
 from kbtool.model.edit import edited
 from kbtool.model.finding import Finding
@@ -30,6 +31,8 @@ class RecipeFacts(NamedTuple):
     case_sets: list[tuple[Location, str]]
     targets: list[tuple[Location, str]]
     paths: list[tuple[Location, str]]
+    cases: list[tuple[Location, tuple[str, list[str]]]]
+    """Each with the sets, one of whose cases it may name instead of describing one."""
 
 
 @fact("pattern", RecipeFacts)
@@ -120,7 +123,8 @@ def cheats(catalogue: Catalogue) -> Iterator[CheatFacts]:
 
 
 def recipes_name_what_is_there(tree: Tree) -> Iterator[Finding]:
-    """A recipe's kernel is in the knowledge base and has its targets and case sets."""
+    """A recipe's kernel is in the knowledge base and has its targets, case sets and cases; a case
+    that it describes is within the bounds of the kernel's fields."""
     for facts in tree.patterns.values():
         for recipe in recipes.of(facts):
             if recipe.kernel is None:
@@ -143,6 +147,28 @@ def recipes_name_what_is_there(tree: Tree) -> Iterator[Finding]:
                     known = ", ".join(["auto", *offers.of(kernel)["targets"]])
                     message = f"kernel {kernel.id} has no target {name!r}; it has {known}"
                     yield tree.at(facts, location, "recipe", message)
+            for location, (case, case_sets) in recipe.cases:
+                problem = _cannot_take(tree, kernel, case, case_sets)
+                if problem is not None:
+                    yield tree.at(facts, location, "recipe", problem)
+
+
+def _cannot_take(tree: Tree, kernel: Facts, case: str, case_sets: list[str]) -> str | None:
+    """Why a step cannot take a case, or ``None``. The manifest is read: few recipes fix a case."""
+    from kbtool.model.kernel import Kernel
+    from kbtool.store.tree import load_record
+
+    loaded = load_record(Path(tree.root, kernel.path), kernel.path, Kernel)
+    if isinstance(loaded, list):
+        return None  # it has changed meanwhile
+    sets = [name for name in case_sets if name in loaded.record.case_sets]
+    if any(one["name"] == case for name in sets for one in loaded.record.cases(name)):
+        return None
+    try:
+        loaded.record.case_from(case)
+    except ValueError as error:
+        return f"{error}; and no case of {', '.join(case_sets)} has that name"
+    return None
 
 
 def commands_stay_inside(tree: Tree) -> Iterator[Finding]:
@@ -277,15 +303,18 @@ def _needs(recipe: Recipe, index: int) -> RecipeFacts:
     """What a recipe needs for any choice of its parameters."""
     from kbtool.model.kinds.base import names_in
 
-    facts = RecipeFacts(recipe.name, ["recipes", index], recipe.kernel, [], [], [])
-    lists: tuple[list[Any], ...] = (facts.case_sets, facts.targets, facts.paths)
+    facts = RecipeFacts(recipe.name, ["recipes", index], recipe.kernel, [], [], [], [])
+    lists: tuple[list[Any], ...] = (facts.case_sets, facts.targets, facts.paths, facts.cases)
     for bound in _bindings(recipe):
         for place, step in enumerate(bound.steps):
             where = ["recipes", index, "steps", place]
-            needed: tuple[list[Any], ...] = ([], [], [])
+            needed: tuple[list[Any], ...] = ([], [], [], [])
             for key in _CASE_SETS & type(step).model_fields.keys():
                 names = names_in(getattr(step, key))
                 needed[0].extend(([*where, key], name) for name in names)
+            if case := getattr(step, "case", ""):
+                case_sets = [name for _, name in needed[0]]
+                needed[3].append(([*where, "case"], (case, case_sets)))
             if step.kind == "build":
                 needed[1].append(([*where, "target"], step.target))
             elif step.kind == "command":
