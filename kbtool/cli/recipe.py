@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ from kbtool.cli.common import json_option, knowledge_base, print_json, print_tab
 from kbtool.cli.recipe_output import headlines_of, minutes_of, print_plan, print_result
 
 if TYPE_CHECKING:
+    from kbtool.model.session import Session
+    from kbtool.runner.clock import Clock
     from kbtool.runner.engine import Job
     from kbtool.store.tree import KnowledgeBase
 
@@ -28,6 +30,8 @@ EXIT_CODES = {
 
 NEW = "new"
 """The value of ``--session`` that creates a session for the run."""
+_SET = timedelta(minutes=1)
+"""A clock that is off by less was not set: `kbtool check` accepts as much."""
 
 
 @click.command()
@@ -170,6 +174,7 @@ def run_recipe(
     from kbtool.gpu.probe import probe_machine
     from kbtool.ledger.headline import as_json as as_json_of
     from kbtool.model.errors import UsageError
+    from kbtool.runner.clock import Clock
     from kbtool.runner.engine import Job, execute, plan, preflight, refuse_in_vain
     from kbtool.runner.progress import reporter
     from kbtool.runner.resume import last_attempt
@@ -196,6 +201,8 @@ def run_recipe(
         raise UsageError(_first_problem(error)) from None
     job = Job(base, pattern, bound, parameters, probe_machine(), wait)
     wanted = earlier.session if earlier else session_to_append_to(base, session_name, force=force)
+    if wanted is not None and not force:
+        _refuse_before(base.session(wanted).record)
     if dry_run:
         steps = list(plan(job))
         print_plan(job, steps, as_json)
@@ -205,12 +212,13 @@ def run_recipe(
     if resumption is None:
         _recover(base)
     session = wanted or _made_for(job)
-    began = datetime.now().astimezone()
+    clock = Clock()
     try:
-        run, path = execute(job, session, reporter(progress, verbose=verbose), resumption)
+        run, path = execute(job, session, reporter(progress, verbose=verbose), resumption, clock)
     finally:
         record = base.root / "sessions" / session / "session.yaml"
-        end_run_session(record, began, datetime.now().astimezone())
+        end_run_session(record, clock.started.astimezone(), clock.now().astimezone())
+        _tell_if_set(clock)
     headlines = headlines_of(base, run)
     if as_json:
         shown = {"path": base.shown(path), "headlines": [as_json_of(*one) for one in headlines]}
@@ -325,6 +333,33 @@ def session_to_append_to(base: KnowledgeBase, name: str | None, *, force: bool) 
         click.echo(f"kbtool: paused: {names}; the run gets a session of its own. {choice}",
                    err=True)  # fmt: skip
     return None
+
+
+def _refuse_before(session: Session) -> None:
+    """Raise if the system clock says that the session has not begun: the run would lie outside."""
+    from kbtool.model.errors import UsageError
+
+    now = datetime.now().astimezone()
+    began = session.started
+    if began is not None and began.zoned and now < began.at - _SET:
+        raise UsageError(
+            f"the clock says {now.isoformat(timespec='seconds')}, before the start of {session.id},"
+            f" {began}: set the clock, correct the record, or begin a run with --session {NEW}"
+        )
+
+
+def _tell_if_set(clock: Clock) -> None:
+    """Say so if the system clock was set while the run went on."""
+    from kbtool.runner.progress import seconds
+
+    by = clock.set_by()
+    if abs(by) > _SET:
+        where = "forward" if by > timedelta() else "back"
+        click.echo(
+            f"kbtool: the system clock was set {where} by {seconds(abs(by.total_seconds()))} during"
+            " the run; its times go on from its start",
+            err=True,
+        )
 
 
 def _made_for(job: Job) -> str:

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from kbtool.gpu.toolchain import (
@@ -27,6 +27,7 @@ from kbtool.model.mutant import Mutant
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo, RepositoryState, Run, RunStatus, StepRecord
+from kbtool.runner.clock import Clock
 from kbtool.runner.history import expected_seconds, matching, past_runs
 from kbtool.runner.journal import Journal, file_stem, journal_path
 from kbtool.runner.places import without_own_paths
@@ -144,7 +145,11 @@ def refuse_in_vain(planned: list[tuple[StepBase, list[str], str | None]]) -> Non
 
 
 def execute(
-    job: Job, session: str, report: Reporter, resumption: Resumption | None = None
+    job: Job,
+    session: str,
+    report: Reporter,
+    resumption: Resumption | None = None,
+    clock: Clock | None = None,
 ) -> tuple[Run, Path]:
     """Run the recipe's steps and write the record.
 
@@ -155,6 +160,7 @@ def execute(
         session: the id of the session that the record is appended to.
         report: receives progress.
         resumption: the earlier attempt to resume.
+        clock: gives the times of the run; it starts with it unless given.
 
     Returns:
         The record and its path.
@@ -163,17 +169,23 @@ def execute(
         MachineError: the record could not be written; the message says where it is kept.
     """
     with signals_interrupt():
-        return _Execution(job, session, report, resumption).run()
+        return _Execution(job, session, report, resumption, clock or Clock()).run()
 
 
 class _Execution:
     def __init__(
-        self, job: Job, session: str, report: Reporter, resumption: Resumption | None
+        self,
+        job: Job,
+        session: str,
+        report: Reporter,
+        resumption: Resumption | None,
+        clock: Clock,
     ) -> None:
         self.job = job
         self.report = report
         self.context = make_context(job)
-        self.started = datetime.now(UTC)
+        self.clock = clock
+        self.started = clock.started
         self.session = session
         self.repository = repository_state(job.base.root)
         self.id = resumption.run.id if resumption else _run_id(self.started, job.recipe.name)
@@ -230,7 +242,7 @@ class _Execution:
             return self._finish(status)
 
     def _step(self, index: int, step: StepBase) -> RunStatus:
-        started = datetime.now(UTC)
+        started = self.clock.now()
         begun = self.records[index].model_copy(
             update={"status": "interrupted", "started": started, "attempt": self.attempt,
                     "message": "kbtool ended while this step ran"}
@@ -313,8 +325,7 @@ class _Execution:
             parameters=self.job.parameters,
             status=status,
             started=self.started,
-            # The system clock may have been set back.
-            ended=max(self.started, datetime.now(UTC)),
+            ended=self.clock.now(),
             machine=self.job.machine,
             repository=self.repository,
             steps=self.records,

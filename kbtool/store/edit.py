@@ -250,8 +250,11 @@ def _moment(now: datetime | None, session: Session | None = None) -> str:
     moment = at.isoformat(timespec="seconds")
     mark = None if session is None else last_mark(session)
     if session is not None and mark is not None and at < mark.at:
+        what, instead = (moment, "give a later one") if now else (
+            f"the clock says {moment}, which", "set the clock, give the time with --at"
+        )  # fmt: skip
         raise UsageError(
-            f"{moment} is before {mark}, the latest time in the record of {session.id}; give a"
-            " later one, or correct the record"
+            f"{what} is before {mark}, the latest time in the record of {session.id}; {instead},"
+            " or correct the record"
         )
     return moment

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from datetime import datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
+from knowledge import SESSION_LINE
 
+from kbtool.cli import main
 from kbtool.cli.common import cells_of, print_table
+from kbtool.model.run import Run
 from kbtool.store.document import parse
 from kbtool.store.splice import Splice
 
@@ -86,6 +91,54 @@ def test_an_id_stays_whole_where_the_terminal_has_room(capsys, monkeypatch, colu
     name = "2025-01-01-the-first-of-it"
     print_table(["id", "title", "kind"], [[name, "Several words", "recipes"]], set())
     assert name in capsys.readouterr().out
+
+
+@pytest.fixture
+def set_clock(monkeypatch):
+    """Each look at the system clock during a run finds it set by so much more."""
+
+    def set_it(by: timedelta) -> None:
+        looks = count()
+
+        class Set(datetime):
+            @classmethod
+            def now(cls, tz=None):
+                return datetime.now(tz) + next(looks) * by
+
+        monkeypatch.setattr("kbtool.runner.clock.datetime", Set)
+
+    return set_it
+
+
+@pytest.mark.parametrize(("hours", "where"), [(-1, "back"), (24, "forward"), (0, None)])
+def test_a_run_during_which_the_clock_is_set_has_sound_times(copy, set_clock, capsys, hours, where):
+    set_clock(timedelta(hours=hours))
+    assert main.run(["--root", str(copy), "run-recipe", "hello"]) == 0
+    (path,) = copy.glob("sessions/*-run-of-recipe-hello/runs/*.json")
+    made = Run.model_validate_json(path.read_bytes())
+    (step,) = made.steps
+    assert made.started <= step.started <= made.ended < made.started + timedelta(minutes=5)
+    said = capsys.readouterr().err
+    assert ("the system clock was set" in said) is (where is not None), said
+    assert where is None or f"the system clock was set {where} by" in said
+    assert main.run(["--root", str(copy), "check"]) == 0
+
+
+AHEAD = "status: running\nstarted: 2099-01-01T09:00:00+00:00\n"
+
+
+@pytest.mark.parametrize("arguments", [["run-recipe", "hello"], ["session", "pause"]])
+def test_a_clock_that_is_before_the_session_is_named(copy, kbtool, arguments):
+    (copy / "sessions" / "2099-01-01-late").mkdir()
+    path = copy / "sessions" / "2099-01-01-late" / "session.yaml"
+    path.write_text(
+        SESSION_LINE + "id: 2099-01-01-late\nlabel: L\ntitle: x\norigin: tool\n" + AHEAD
+    )
+    before = path.read_text()
+    done = kbtool(*arguments, root=copy)
+    assert done.code == 2 and "the clock says 2" in done.err, done.err
+    assert "set the clock" in done.err and path.read_text() == before
+    assert not list(copy.glob("sessions/2099-01-01-late/runs/*.json"))
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "with-a-mark"])
