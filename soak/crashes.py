@@ -34,6 +34,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from kbtool.store.cache import SETTLED_NS
+
 BASE = Path(__file__).parent / "base"
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
 KILL = 0
@@ -79,6 +81,9 @@ WRITING: dict[str, tuple[Command, ...]] = {
     "site build": (("site", "build"),),
 }  # fmt: skip
 """Command → the commands before it, and it. ``{session}`` is the newest session."""
+
+CACHING = {"check", "costs", "status"}
+"""Commands that write caches only: of files that have been as they are for two seconds."""
 
 READING = {
     "recipes": "reads only", "session list": "reads only", "session show": "reads only",
@@ -144,17 +149,19 @@ class Soak:
             if command == "migrate":
                 _make_older(root)
             before = snapshot(root)
-            with self._copy(root) as copy:
+            with self._copy(command, root) as copy:
                 done, operations = self._broken(copy, self._filled(last, copy), 0, KILL)
                 _must(done)
                 _must(_kbtool(copy, ("check",)))
+                if not operations:
+                    raise AssertionError(f"{command} writes nothing, so nothing of it is broken")
                 self._starts[command] = _Start(root, last, before, snapshot(copy), operations)
         return self._starts[command]
 
     def faults(self, point: Point) -> list[str]:
         """What is wrong after a command was broken there."""
         start = self.start(point.command)
-        with self._copy(start.root) as root:
+        with self._copy(point.command, start.root) as root:
             command = self._filled(start.command, root)
             done, _ = self._broken(root, command, point.number, point.error)
             now = snapshot(root)
@@ -217,9 +224,12 @@ class Soak:
         raise AssertionError("no kill leaves a journal")
 
     @contextmanager
-    def _copy(self, root: Path) -> Iterator[Path]:
+    def _copy(self, command: str, root: Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
-            yield Path(shutil.copytree(root, Path(folder, "base")))
+            copy = Path(shutil.copytree(root, Path(folder, "base")))
+            if command in CACHING:
+                time.sleep(SETTLED_NS / 1e9 + 0.1)
+            yield copy
 
 
 def _make_older(root: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from kbtool.cli.main import cli
 from soak import crashes
-from soak.crashes import KILL, READING, WRITING, Point, Soak, points
+from soak.crashes import CACHING, KILL, READING, WRITING, Point, Soak, points
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +55,11 @@ def test_drawn_operations_leave_sound_records(soak):
 def test_a_run_that_is_broken_leaves_sound_records(soak, error):
     middle = soak.start("run-recipe").operations // 2
     assert soak.faults(Point("run-recipe", middle, error)) == []
+
+
+@pytest.mark.parametrize("command", sorted(CACHING))
+def test_the_caches_of_a_command_are_broken_too(soak, command):
+    assert soak.faults(Point(command, soak.start(command).operations, KILL)) == []
 
 
 TORN = """
