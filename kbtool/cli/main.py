@@ -250,10 +250,13 @@ def _bug(error: Exception) -> int:
         "command": " ".join(sys.argv[1:]),
     }
     text = "\n".join(f"{key}: {value}" for key, value in details.items()) + "\n\n" + report
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="kbtool-bug-", suffix=".txt", delete=False, encoding="utf-8"
-    ) as file:
-        file.write(text)
     click.echo(f"kbtool: this is a bug in kbtool: {type(error).__name__}: {error}", err=True)
-    click.echo(f"kbtool: a report to paste is in {file.name}", err=True)
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="kbtool-bug-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(text)
+        click.echo(f"kbtool: a report to paste is in {file.name}", err=True)
+    except OSError:
+        click.echo(f"kbtool: a report to paste:\n{text}", err=True)
     return 70

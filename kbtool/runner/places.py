@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -46,6 +47,7 @@ def _folders(root: Path) -> Iterator[tuple[str | Path, str]]:
     toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     if toolkit or nvcc:
         yield toolkit or Path(nvcc or "").parents[1], "$CUDA_HOME"
-    yield tempfile.gettempdir(), "$TMPDIR"
+    with contextlib.suppress(FileNotFoundError):  # there is none, or none that can be written
+        yield tempfile.gettempdir(), "$TMPDIR"
     yield os.path.expanduser("~"), "$HOME"  # noqa: PTH111 (Path.home() fails where there is none)
     yield root, ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -55,7 +56,8 @@ def reporter(mode: Mode, *, verbose: bool, stream: TextIO | None = None) -> Repo
     """The reporter for ``mode``; ``auto`` looks at the stream."""
     stream = stream or sys.stderr
     if mode == "auto":
-        mode = "tty" if stream.isatty() else "plain"
+        moves = os.environ.get("TERM", "") not in {"", "dumb", "unknown"}
+        mode = "tty" if moves and stream.isatty() else "plain"
     if mode == "tty":
         return Terminal(stream, verbose=verbose)
     if mode == "plain":
@@ -151,7 +153,7 @@ class Terminal(Plain):
         self._shown = stream.shown if isinstance(stream, Guarded) else visible
         self._console = Console(file=unguarded(stream), highlight=False)
         self._progress = Progress(
-            SpinnerColumn(),
+            SpinnerColumn("dots" if _has(stream, "⠋") else "line"),
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
@@ -196,6 +198,15 @@ class Terminal(Plain):
 
         self._console.print(Text(self._shown(text)), soft_wrap=True)
         self._last_output = time.monotonic()
+
+
+def _has(stream: TextIO, text: str) -> bool:
+    """Whether the stream's encoding has all characters of a text."""
+    try:
+        text.encode(stream.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Raw(Reporter):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import shutil
 import subprocess
+import tempfile
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -14,7 +17,8 @@ from knowledge import SESSION_LINE
 
 from kbtool.cli import main
 from kbtool.cli.common import cells_of, print_table
-from kbtool.model.run import Run
+from kbtool.model.run import Run, StepRecord
+from kbtool.runner import progress
 from kbtool.store.document import parse
 from kbtool.store.splice import Splice
 
@@ -193,3 +197,74 @@ def test_without_git_the_history_is_said_to_be_unreadable(copy, tmp_path, kbtool
     done = kbtool("check", "--history", root=copy, env=env)
     assert done.code == 3
     assert done.err.endswith("cannot be read: there is no git program on the PATH\n"), done.err
+
+
+@pytest.mark.parametrize("term", ["", "dumb", "xterm"])
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_progress(monkeypatch, term):
+    monkeypatch.setenv("TERM", term)
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    shown = progress.reporter("auto", verbose=False, stream=stream)
+    assert isinstance(shown, progress.Terminal) is (term == "xterm")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_the_live_line_has_only_what_the_terminal_can_show(monkeypatch, encoding):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    buffer = io.BytesIO()
+    stream = io.TextIOWrapper(buffer, encoding, "backslashreplace")
+    shown = progress.reporter("tty", verbose=False, stream=stream)
+    step = StepRecord(
+        id="a", kind="command", title="A", status="not-run", expected_seconds=1.0,
+        expected_from="declared",
+    )  # fmt: skip
+    shown.step_started(1, 1, step)
+    shown.step_ended(step, (), "")
+    stream.flush()
+    said = buffer.getvalue().decode(encoding)
+    assert "\\u" not in said and ("⠋" in said) is (encoding == "utf-8"), said
+
+
+@pytest.fixture
+def no_temporary_folder(monkeypatch, copy, capsys):
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/nonexistent"])
+
+
+@pytest.mark.usefixtures("no_temporary_folder")
+def test_a_run_is_recorded_where_no_temporary_folder_can_be_written(copy, capsys):
+    assert main.run(["--root", str(copy), "run-recipe", "hello"]) == 0, capsys.readouterr().err
+    assert len(list(copy.glob("sessions/*-run-of-recipe-hello/runs/*.json"))) == 1
+
+
+@pytest.mark.usefixtures("no_temporary_folder")
+def test_the_report_of_a_bug_is_printed_where_it_cannot_be_written(copy, capsys, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("kbtool.store.root.is_root", broken)
+    assert main.run(["--root", str(copy), "status"]) == 70
+    assert "RuntimeError: broken\n" in capsys.readouterr().err.partition("a report to paste:")[2]
+
+
+def test_a_command_that_is_proposed_works_as_pasted(tmp_path, started_kbtool):
+    (tmp_path / PATH).mkdir()
+    said = started_kbtool("init", f"{PATH}/b").err
+    command = said.partition("next: ")[2].strip()
+    env = {**os.environ, "PYTHONPATH": str(BASE.parents[1])}
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout[:9]) == (0, "sessions/"), done.stderr
+    assert list((tmp_path / PATH / "b" / "sessions").glob("*/session.yaml"))
+
+
+@pytest.mark.slow
+def test_a_kernel_is_built_in_a_folder_of_any_name(second_kernel_base, tmp_path, kbtool):
+    root = second_kernel_base.rename(tmp_path / PATH)
+    (root / ".kbtool" / "build").unlink()
+    arguments = ["--set", "cases=small", "--json"]
+    done = kbtool("--root", PATH, "run-recipe", "add", *arguments)
+    steps = {step["id"]: step["status"] for step in json.loads(done.out)["steps"]}
+    assert (steps["build"], steps["validate"]) == ("passed", "passed"), done.err
