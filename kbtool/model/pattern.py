@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from kbtool.model.ablation import Ablation
 from kbtool.model.base import (
     Cited,
     Model,
@@ -103,6 +104,11 @@ class Pattern(Model):
     """Figures stated of it."""
     recipes: list[Recipe] = []
     """The pattern as executable steps."""
+    ablations: list[Ablation] = []
+    """Edits that take its technique out of an attached kernel: `kbtool run-recipe ablate` measures
+    what it gains."""
+    not_ablated: Annotated[str, Field(min_length=1)] | None = None
+    """Why what it gains cannot be measured apart."""
     tags: list[Slug] = []
     """Words to find it by."""
     rests_on: dict[str, list[Reference]] = {}

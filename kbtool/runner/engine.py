@@ -72,6 +72,12 @@ def make_context(job: Job) -> Context:
         seed=secrets.randbelow(2**31 - 1) + 1,
         identity=Identity(problem=job.base.digests([kernel.path])) if kernel else Identity(),
         mutants=_mutants(job) if any(s.kind == "mutants" for s in job.recipe.steps) else [],
+        ablations=[
+            (pattern.record.id, ablation)
+            for pattern in job.base.patterns.values()
+            for ablation in pattern.record.ablations
+            if ablation.kernel == job.recipe.kernel
+        ],
     )
 
 

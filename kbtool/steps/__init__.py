@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kbtool.model.kinds.base import ResultBase
+from kbtool.steps.ablate.run import Ablate
 from kbtool.steps.base import StepKind
 from kbtool.steps.benchmark.run import Benchmark
 from kbtool.steps.build.run import Build
@@ -27,6 +28,7 @@ KINDS: MappingProxyType[str, StepKind[Any, Any]] = MappingProxyType(
         "mutants": Mutants(),
         "cheats": Cheats(),
         "benchmark": Benchmark(),
+        "ablate": Ablate(),
         "tune": Tune(),
         "minimise": Minimise(),
         "profile": Profile(),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kbtool.gpu.build_plan import BuildPlan
+from kbtool.model.ablation import Ablation
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.identity import Identity
 from kbtool.model.kernel import GIVEN, CaseValue, Kernel
@@ -72,6 +73,8 @@ class Context:
     """Called when a step has read more."""
     mutants: list[tuple[str, Mutant]] = field(default_factory=list)
     """The kernel's mutants, each with the bug that it puts back: SESSION#bugs.ID."""
+    ablations: list[tuple[str, Ablation]] = field(default_factory=list)
+    """The kernel's ablations, each with the id of its pattern."""
     deadline: float = 0.0
     """When the step is stopped, by ``time.monotonic``."""
     run: str = ""
@@ -256,6 +259,9 @@ class Links(Protocol):
 
     def compare(self, arm: str) -> str:
         """The Compare page with an arm of this run selected."""
+
+    def pattern(self, pattern: str) -> str:
+        """A link to a pattern, by its id."""
 
     def bug(self, reference: str) -> str:
         """A link to the bug SESSION#bugs.ID, by its title."""

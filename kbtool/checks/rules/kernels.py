@@ -1,4 +1,4 @@
-"""Kernels have what their manifests, recipes and mutants name."""
+"""Kernels have what their manifests, recipes, mutants and ablations name."""
 
 from __future__ import annotations
 
@@ -44,9 +44,13 @@ def recipes(pattern: Pattern) -> Iterator[RecipeFacts]:
 
 @fact("kernel", empty={})
 def offers(kernel: Kernel) -> dict[str, list[str]]:
-    """What a kernel offers: ``case_sets``, ``targets``, ``variants`` as TARGET/VARIANT."""
+    """What a kernel offers: ``case_sets``, ``cases`` as SET/NAME, ``targets``, ``variants`` as
+    TARGET/VARIANT."""
     return {
         "case_sets": list(kernel.case_sets),
+        "cases": [
+            f"{name}/{case['name']}" for name in kernel.case_sets for case in kernel.cases(name)
+        ],
         "targets": list(kernel.targets),
         "variants": [f"{name}/{one}" for name, t in kernel.targets.items() for one in t.variants],
     }
@@ -105,6 +109,27 @@ def mutants(session: Session) -> Iterator[MutantFacts]:
         for index, mutant in enumerate(bug.mutants):
             edit = (getattr(mutant, key) for key in MutantFacts._fields[1:])
             yield MutantFacts(["bugs", at, "mutants", index], *edit)
+
+
+class AblationFacts(NamedTuple):
+    """Edits that take a technique out of a kernel."""
+
+    location: Location
+    id: str
+    kernel: str
+    target: str
+    edits: list[tuple[str, str]]
+    """The file of each, and the text to find."""
+    cases: list[str]
+
+
+@fact("pattern", AblationFacts)
+def ablations(pattern: Pattern) -> Iterator[AblationFacts]:
+    """The ablations of a pattern."""
+    for index, one in enumerate(pattern.ablations):
+        edits = [(edit.file, edit.find) for edit in one.edits]
+        location: Location = ["ablations", index]
+        yield AblationFacts(location, one.id, one.kernel, one.target, edits, one.cases)
 
 
 class CheatFacts(NamedTuple):
@@ -237,6 +262,38 @@ def mutants_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
                 yield tree.at(facts, [*mutant.location, key], "mutant", message)
 
 
+def ablations_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
+    """The texts that an ablation replaces occur exactly once in a source or header of its kernel's
+    target, or in the manifest; the kernel has its cases; ablation ids are unique."""
+    seen: dict[str, str] = {}
+    for facts in tree.patterns.values():
+        for one in ablations.of(facts):
+            if one.id in seen:
+                message = f"{seen[one.id]} already has an ablation {one.id!r}; rename one of them"
+                yield tree.at(facts, [*one.location, "id"], "unique", message)
+            seen.setdefault(one.id, facts.path)
+            for index, (file, find) in enumerate(one.edits):
+                edit = MutantFacts([], one.id, one.kernel, one.target, None, file, find)
+                problem = _cannot_edit(tree, edit, ("kernel.yaml",))
+                if problem is not None:
+                    key, message = problem
+                    place = [key] if key in {"kernel", "target"} else ["edits", index, key]
+                    yield tree.at(facts, [*one.location, *place], "ablation", message)
+            kernel = tree.kernels.get(one.kernel)
+            if kernel is None or not kernel.valid:
+                continue
+            for index, case in enumerate(one.cases):
+                name = case.partition("/")[0]
+                if name not in offers.of(kernel)["case_sets"]:
+                    known = ", ".join(offers.of(kernel)["case_sets"])
+                    message = f"kernel {kernel.id} has no case set {name!r}; it has {known}"
+                elif case not in offers.of(kernel)["cases"]:
+                    message = f"kernel {kernel.id} has no case {case!r}; write SET/NAME"
+                else:
+                    continue
+                yield tree.at(facts, [*one.location, "cases", index], "ablation", message)
+
+
 def cheats_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
     """The text that an edit of a kernel's cheats.yaml replaces occurs exactly once in a file of the
     kernel's folder."""
@@ -255,8 +312,16 @@ def cheats_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
                 yield tree.at(facts, [*cheat.location, "find"], "cheat", message)
 
 
-def _cannot_edit(tree: Tree, mutant: MutantFacts) -> tuple[str, str] | None:
-    """The key of a mutant that is wrong, and what is wrong with it, or ``None``."""
+def _cannot_edit(
+    tree: Tree, mutant: MutantFacts, more: tuple[str, ...] = ()
+) -> tuple[str, str] | None:
+    """The key of an edit that is wrong, and what is wrong with it, or ``None``.
+
+    Args:
+        tree: the knowledge base.
+        mutant: the edit.
+        more: files that it may edit besides sources and headers of the target.
+    """
     kernel = tree.kernels.get(mutant.kernel)
     if kernel is None:
         known = ", ".join(sorted(tree.kernels)) or "none"
@@ -270,9 +335,8 @@ def _cannot_edit(tree: Tree, mutant: MutantFacts) -> tuple[str, str] | None:
     if mutant.variant is not None and variant not in offers.of(kernel)["variants"]:
         known = ", ".join(offers.of(kernel)["variants"]) or "none"
         return "variant", f"kernel {kernel.id} has no variant {variant}; it has {known}"
-    if not any(
-        at[:2] == ["targets", mutant.target] and f == mutant.file for at, f in files.of(kernel)
-    ):
+    listed = (f for at, f in files.of(kernel) if at[:2] == ["targets", mutant.target])
+    if mutant.file not in (*more, *listed):
         return "file", f"{mutant.file!r} is not a source or header of target {mutant.target}"
     try:
         path = os.path.join(tree.root, os.path.dirname(kernel.path), mutant.file)  # noqa: PTH118, PTH120
@@ -346,5 +410,6 @@ RULES: tuple[Rule, ...] = (
     manifests_name_files,
     manifests_list_what_is_included,
     mutants_edit_what_is_there,
+    ablations_edit_what_is_there,
     cheats_edit_what_is_there,
 )

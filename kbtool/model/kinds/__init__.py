@@ -8,6 +8,7 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
+from kbtool.model.kinds.ablate import AblateResult, AblateStep
 from kbtool.model.kinds.base import StepBase
 from kbtool.model.kinds.benchmark import BenchmarkResult, BenchmarkStep
 from kbtool.model.kinds.build import BuildResult, BuildStep
@@ -28,6 +29,7 @@ StepSpec = Annotated[
     | MutantsStep
     | CheatsStep
     | BenchmarkStep
+    | AblateStep
     | TuneStep
     | MinimiseStep
     | ProfileStep
@@ -44,6 +46,7 @@ StepResult = Annotated[
     | MutantsResult
     | CheatsResult
     | BenchmarkResult
+    | AblateResult
     | TuneResult
     | MinimiseResult
     | ProfileResult

@@ -204,6 +204,10 @@ class RunLinks:
         """The Compare page with the arm selected."""
         return compare_link(inline(arm), self.run.id, arm, self.here)
 
+    def pattern(self, pattern: str) -> str:
+        """The pattern by its id."""
+        return self.index.link(at.pattern_page(pattern), self.here, inline(pattern))
+
     def bug(self, reference: str) -> str:
         """The bug by its title."""
         session, _, bug = reference.partition("#bugs.")

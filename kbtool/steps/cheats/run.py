@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from kbtool.model.base import Model
 from kbtool.model.cheat import Catalogue, Cheat
-from kbtool.model.edit import edited
 from kbtool.model.errors import UsageError
 from kbtool.model.kernel import CaseValue, Kernel
 from kbtool.model.kinds.base import names_in
@@ -28,12 +24,8 @@ from kbtool.steps.base import Context, Invocation, Links, Outcome, StepKind, Tab
 from kbtool.steps.benchmark.run import Benchmark
 from kbtool.steps.build.run import Build
 from kbtool.steps.cheats import page, report
+from kbtool.steps.copies import copied_kernel, edit_file, read_record
 from kbtool.steps.validate.run import Validate
-from kbtool.store.document import DocumentError, parse, read_bytes
-from kbtool.store.load import validate
-from kbtool.store.private import BUILD, FOLDER, build_cache
-
-R = TypeVar("R", bound=Model)
 
 
 class Cheats(StepKind[CheatsStep, CheatsResult]):
@@ -139,7 +131,7 @@ class _Sandbox(Context):
 
 
 def _chosen(step: CheatsStep, context: Context) -> list[Cheat]:
-    catalogue = _read(context.kernel_folder / step.catalogue, Catalogue)
+    catalogue = read_record(context.kernel_folder / step.catalogue, Catalogue)
     if step.cheats == "all":
         return catalogue.cheats
     known = {cheat.id: cheat for cheat in catalogue.cheats}
@@ -204,18 +196,14 @@ def _attempt(step: CheatsStep, context: Context, cheat: Cheat | None) -> tuple[s
         kind="benchmark", id="benchmark", case_sets=step.benchmark, peers=step.peers,
         samples=step.samples, **common,
     )  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="kbtool-cheat-") as temporary:
-        root = Path(temporary)
+    with copied_kernel(context) as root:
         folder = root / "kernels" / context.manifest.id
-        shutil.copytree(context.kernel_folder, folder, ignore=shutil.ignore_patterns("__pycache__"))
-        (root / FOLDER).mkdir()
-        (root / FOLDER / BUILD).symlink_to(build_cache(context.root).resolve())
         if cheat and cheat.after is None:
             _edit(folder, cheat)
         limit = min(float(step.limit.minutes * 60), context.remaining)
         own = _Sandbox(
             root=root,
-            kernel=_read(folder / "kernel.yaml", Kernel),
+            kernel=read_record(folder / "kernel.yaml", Kernel),
             machine=context.machine.model_copy(update={"cores": 1}),
             seed=context.seed,
             on_tick=context.on_tick,
@@ -238,20 +226,7 @@ def _attempt(step: CheatsStep, context: Context, cheat: Cheat | None) -> tuple[s
 
 
 def _edit(folder: Path, cheat: Cheat) -> None:
-    path = folder / cheat.file
     try:
-        path.write_text(edited(path.read_text(), cheat.find, cheat.put))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{cheat.id}: {cheat.file}: {error}") from None
-
-
-def _read(path: Path, kind: type[R]) -> R:
-    """A file of a kernel's folder as a record."""
-    shown = f"kernels/{path.parent.name}/{path.name}"
-    try:
-        record = validate(parse(read_bytes(path, shown), shown), kind)
-    except DocumentError as error:
-        raise UsageError(str(error)) from None
-    if isinstance(record, list):
-        raise UsageError(f"{record[0]}; `kbtool check` lists all")
-    return record
+        edit_file(folder, cheat.file, cheat.find, cheat.put)
+    except UsageError as error:
+        raise UsageError(f"{cheat.id}: {error}") from None
