@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -80,7 +80,11 @@ def patterns(ctx: click.Context, pattern: str | None, as_json: bool, as_csv: boo
     if as_json:
         shown = [account_json(account, rank) for rank, account in enumerate(ranked, first)]
         if pattern is not None:
-            shown[0] |= {"evidence": _evidence(base, ranked[0]), "steps": _steps(base, ranked[0])}
+            shown[0] |= {
+                "evidence": _evidence(base, ranked[0]),
+                "steps": _steps(base, ranked[0]),
+                "gains": _gains(base, ranked[0]),
+            }
         left_out = sorted({finding.path for finding in base.findings})
         print_json({"patterns": shown, "left_out": left_out})
     elif as_csv:
@@ -175,6 +179,16 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
         f"by step times: {saving_text(account.timed())} ({len(account.counted)} of"
         f" {many(len(account.steps), 'step')} counted), money {account.timed_money_text() or '–'}"
     )
+    for gain in _gains(base, account):
+        click.echo(
+            f"{gain['path']}:1: without {gain['ablation']}: {gain['effect']}, time {gain['ratio']}"
+            f" times, {gain['cases_that_gain']} of {many(len(gain['cases']), 'case')} gain, on"
+            f" {gain['machine']}"
+        )
+    if pattern.ablations:
+        click.echo(f"to measure it here: kbtool run-recipe ablate --set patterns={pattern.id}")
+    elif pattern.not_ablated:
+        click.echo(f"what it gains is not measured: {pattern.not_ablated}")
     for edge in _evidence(base, account):
         figures = [
             f"{name}{' (expected)' if edge['expected'] else ''} {edge[name]}"
@@ -219,6 +233,28 @@ def _evidence(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:
             }
         )
     return found
+
+
+def _gains(base: KnowledgeBase, account: Account) -> list[dict[str, Any]]:
+    """The newest quiet measurement of each ablation on each machine."""
+    from kbtool.ledger.worth import newest, worths
+
+    paths = {(e.record.session, e.record.id, e.record.attempt): e.path for e in base.runs}
+    found = worths(entry.record for entry in base.runs).get(account.pattern.id, [])
+    return [
+        {
+            "ablation": worth.one.ablation.id,
+            "machine": worth.machine,
+            "effect": worth.verdict,
+            "ratio": round(worth.one.gain or 0, 4),
+            "between": worth.result.between,
+            "cases_that_gain": worth.gains,
+            "cases": {case.case: round(case.gain, 4) for case in worth.one.cases},
+            "run": worth.run.id,
+            "path": paths[worth.run.session, worth.run.id, worth.run.attempt],
+        }
+        for worth in newest(found)
+    ]
 
 
 def _steps(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:

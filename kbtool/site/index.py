@@ -14,6 +14,7 @@ from kbtool.ledger.claims.operands import references
 from kbtool.ledger.claims.report import Item, Report
 from kbtool.ledger.faults import BugFix, Faults, Key, Meeting, bug_at
 from kbtool.ledger.patterns import Account, Edge, accounts
+from kbtool.ledger.worth import Worth, worths
 from kbtool.markdown.escape import inline
 from kbtool.markdown.figures import build
 from kbtool.model.address import split_reference
@@ -165,6 +166,11 @@ class Index:
                     for one in step.result.mutants:
                         found.setdefault(one.mutant.id, Judged(run, step.result, one))
         return found
+
+    @cached_property
+    def worths(self) -> dict[str, list[Worth]]:
+        """Pattern → what its ablations measured, the newest run first."""
+        return worths(entry.record for entry in self.base.runs)
 
     @cached_property
     def audit(self) -> Report:

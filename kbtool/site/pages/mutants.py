@@ -11,6 +11,7 @@ from kbtool.markdown.markup import (
     nothing,
     stacked_table,
 )
+from kbtool.model.ablation import Edit
 from kbtool.model.kinds.mutants import MutantResult, MutantsResult
 from kbtool.model.mutant import Mutant
 from kbtool.site import addresses as at
@@ -28,22 +29,22 @@ def edits(index: Index, case: BugCase, here: str) -> str:
         ))  # fmt: skip
     parts = [_verdicts(index, case.bug.mutants, here)]
     for mutant in case.bug.mutants:
-        where = f"{_file(index, mutant, here)}, target {code(mutant.target)}"
+        where = f"{file_link(index, mutant.kernel, mutant, here)}, target {code(mutant.target)}"
         where += f", variant {code(mutant.variant)}" if mutant.variant else ""
         parts += [
             heading(3, inline(mutant.id), f"mutants.{at.fragment(mutant.id)}"),
             inline(mutant.note or ""),
             f"In {where}:",
-            block(_change(mutant)),
+            block(change(mutant)),
             f"No case can find it: {inline(mutant.equivalent)}" if mutant.equivalent else "",
             _killers(index, mutant),
         ]
     return section("Put back", "mutants", *(part for part in parts if part))
 
 
-def _change(mutant: Mutant) -> str:
-    """The edit as lines of a diff."""
-    removed, added = mutant.find.splitlines(), mutant.put.splitlines()
+def change(edit: Mutant | Edit) -> str:
+    """An edit as lines of a diff."""
+    removed, added = edit.find.splitlines(), edit.put.splitlines()
     return "\n".join([*(f"- {line}" for line in removed), *(f"+ {line}" for line in added)])
 
 
@@ -92,21 +93,21 @@ def _bound(result: MutantsResult, one: MutantResult) -> str:
     return f"{result.bound:g}: {through}"
 
 
-def _file(index: Index, mutant: Mutant, here: str) -> str:
+def file_link(index: Index, kernel_id: str, edit: Mutant | Edit, here: str) -> str:
     """The file to edit, linked to the line where the edit begins."""
-    name, kernel = code(mutant.file), index.kernels.get(mutant.kernel)
+    name, kernel = code(edit.file), index.kernels.get(kernel_id)
     known = kernel_paths(kernel).values() if kernel else ()
-    if not any(mutant.file in paths for paths in known):
+    if not any(edit.file in paths for paths in known):
         return name
-    line = line_of(mutant, kernel_file(index.base, mutant.kernel, mutant.file))
+    line = line_of(edit, kernel_file(index.base, kernel_id, edit.file))
     if line is None:
         return name
-    return at.link(name, at.source_page(mutant.kernel, mutant.file, line), here)
+    return at.link(name, at.source_page(kernel_id, edit.file, line), here)
 
 
-def line_of(mutant: Mutant, text: str | None) -> int | None:
+def line_of(edit: Mutant | Edit, text: str | None) -> int | None:
     """The line of a file where an edit begins; ``None`` if it is not in the file."""
-    place = text.find(mutant.find) if text is not None else -1
+    place = text.find(edit.find) if text is not None else -1
     return text.count("\n", 0, place) + 1 if text is not None and place >= 0 else None
 
 

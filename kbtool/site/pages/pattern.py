@@ -15,6 +15,7 @@ from kbtool.ledger.patterns import (
     saving_text,
     time_text,
 )
+from kbtool.ledger.worth import newest
 from kbtool.markdown.escape import block, code, inline, prose
 from kbtool.markdown.figures import many
 from kbtool.markdown.markup import (
@@ -35,6 +36,7 @@ from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.bug import lost_in_all
+from kbtool.site.pages.mutants import change, file_link
 from kbtool.site.pages.recipe import command, steps
 from kbtool.site.parts import (
     EVIDENCE,
@@ -50,6 +52,7 @@ from kbtool.site.parts import (
     unknowns,
     why_unknown,
 )
+from kbtool.steps.ablate.report import factor
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -137,6 +140,7 @@ def page(index: Index, pattern: Pattern) -> str:
             link(_list(pattern, "When to use it", "when_to_use")),
             link(_list(pattern, "When not", "when_not")),
             _symptoms(index, pattern, here),
+            _worth(index, pattern, here),
             _recipes(index, pattern, here),
             _evidence(index, pattern, here),
             _superseding(index, pattern, here),
@@ -244,6 +248,47 @@ def _symptoms(index: Index, pattern: Pattern, here: str) -> str:
             else None,
         ]
     return section("Symptoms", "symptoms", *shown)
+
+
+def _worth(index: Index, pattern: Pattern, here: str) -> str:
+    """What the technique gains on each machine, over time, and the edits that take it out."""
+    title, name = "What it gains", "gains"
+    if not pattern.ablations:
+        return section(title, name, inline(pattern.not_ablated) if pattern.not_ablated else None)
+    found = index.worths.get(pattern.id, [])
+    newest_of = {id(worth) for worth in newest(found)}
+    rows = [
+        [
+            code(worth.one.ablation.id),
+            inline(worth.machine),
+            chip(worth.verdict),
+            factor(worth.one.gain),
+            f"{worth.gains} of {len(worth.one.cases)}" if worth.one.cases else "",
+            "newest" if id(worth) in newest_of else "",
+            index.link(at.run_page(worth.run.session, worth.run.id), here, code(worth.run.id)),
+        ]
+        for worth in found[:NEWEST]
+    ]
+    header = ["Without it", "Machine", "Effect", "Ratio", "Cases that gain", "", "Run"]
+    edits = []
+    for one in pattern.ablations:
+        edits += [
+            heading(3, inline(one.id), f"ablations.{one.id}"),
+            f"{inline(one.about)} Target {code(one.target)}.",
+        ]
+        for edit in one.edits:
+            edits += [f"In {file_link(index, one.kernel, edit, here)}:", block(change(edit))]
+    command = f"kbtool run-recipe ablate --set patterns={pattern.id}"
+    return section(
+        title, name,
+        "The ratio is the time without the technique ÷ the time with it, in the geometric mean over"
+        " the cases: above 1 it gains. A case gains if every round shows it, by 1 % or more."
+        if rows
+        else nothing("Nothing was measured yet."),
+        stacked_table(header, rows, {3, 4}) if rows else None,
+        f"To measure it on your machine: {code(command)}.",
+        *edits,
+    )  # fmt: skip
 
 
 def _recipes(index: Index, pattern: Pattern, here: str) -> str:

@@ -18,7 +18,7 @@ def page(result: AblateResult, links: Links) -> str:
             inline(one.ablation.about),
             chip(verdict(one)),
             factor(one.gain),
-            inline(clipped(one.message or one.noise or "", 160)),
+            inline(clipped(one.message or "", 160)),
         ]
         for one in result.ablations
     ]

@@ -27,7 +27,7 @@ def factor(gain: float | None) -> str:
 
 def verdict(one: AblationResult) -> str:
     """The verdict in a word or two."""
-    return one.verdict.replace("-", " ")
+    return "noisy" if one.noise else one.verdict.replace("-", " ")
 
 
 def spread(case: AblationCase) -> str:
@@ -59,7 +59,10 @@ def report(result: AblateResult) -> list[str | Table]:
         " none shown: under 1 %, or the rounds do not agree"
     )
     header = ["pattern", "without", "effect", "ratio", "in rounds", "with it (µs)", "case"]
-    skipped = [f"{name} not tried: {why}" for name, why in result.skipped.items()]
+    reasons: dict[str, list[str]] = {}
+    for name, why in result.skipped.items():
+        reasons.setdefault(why, []).append(name)
+    skipped = [f"not tried, {why}: {', '.join(names)}" for why, names in reasons.items()]
     return [about, Table(header, rows, {3, 5}), *skipped, headline(result)]
 
 

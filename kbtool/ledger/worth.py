@@ -1,0 +1,66 @@
+"""What the techniques of patterns gain, as ablations measured it. Pure functions of run records."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kbtool.model.kinds.ablate import AblateResult, AblationResult
+from kbtool.model.run import Run
+
+
+@dataclass(frozen=True)
+class Worth:
+    """One ablation in one run."""
+
+    run: Run
+    result: AblateResult
+    one: AblationResult
+
+    @property
+    def machine(self) -> str:
+        """The card that it ran on, or the processor."""
+        machine = self.run.machine
+        return (self.result.target != "cpu" and machine.card) or machine.cpu
+
+    @property
+    def gains(self) -> int:
+        """In how many cases each round shows a gain."""
+        return sum(case.effect == "gains" for case in self.one.cases)
+
+    @property
+    def verdict(self) -> str:
+        """What the run says of the technique, in a few words."""
+        if self.one.verdict != "measured":
+            return self.one.verdict.replace("-", " ")
+        if self.one.noise:
+            return "noisy"
+        if self.gains:
+            return "gains"
+        costs = all(case.effect == "costs" for case in self.one.cases)
+        return "costs" if costs else "none shown"
+
+
+def worths(runs: Iterable[Run]) -> dict[str, list[Worth]]:
+    """Pattern → what its ablations measured, the newest run first."""
+    found: dict[str, list[Worth]] = defaultdict(list)
+    for run in sorted(runs, key=lambda run: run.started, reverse=True):
+        for step in run.steps:
+            if isinstance(step.result, AblateResult):
+                for one in step.result.ablations:
+                    found[one.pattern].append(Worth(run, step.result, one))
+    return found
+
+
+def newest(of_pattern: Iterable[Worth]) -> list[Worth]:
+    """The newest quiet measurement of each ablation on each machine, in the order given.
+
+    Args:
+        of_pattern: what :func:`worths` gives of a pattern, the newest first.
+    """
+    first: dict[tuple[str, str], Worth] = {}
+    for worth in of_pattern:
+        if worth.one.verdict == "measured" and not worth.one.noise:
+            first.setdefault((worth.one.ablation.id, worth.machine), worth)
+    return list(first.values())
