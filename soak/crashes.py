@@ -90,6 +90,7 @@ READING = {
     "compare": "with --measure it writes as run-recipe and session import do",
     "history": "reads only", "audit": "writes the caches that costs writes",
     "keep-or-stop": "reads only", "patterns": "reads only",
+    "explain": "reads only", "search": "reads only",
     "export beancount": "writes as export jsonl does",
     "export corpus": "writes as export jsonl does", "export focus": "writes as export jsonl does",
     "export parquet": "writes as export jsonl does", "site serve": "does not end",

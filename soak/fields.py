@@ -266,6 +266,7 @@ _READ: tuple[tuple[str, ...], ...] = (
     ("audit",), ("costs",), ("costs", "--by", "pattern"), ("session", "list"),
     ("session", "show", "2025-01-01-a"), ("session", "show", "2025-01-02-b"), ("status",),
     ("patterns",), ("patterns", "P01"), ("recipes",), ("recipes", "look"), ("history",),
+    ("search", "look"), ("explain", "--words", "nvcc fatal"),
     ("compare", "last", "last"), ("keep-or-stop", "--pause", "1 h"), ("export", "jsonl"),
     ("export", "beancount"), ("export", "focus"), ("export", "corpus"),
     ("run-recipe", "look", "--dry-run"),

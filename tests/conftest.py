@@ -164,7 +164,7 @@ def real_site(shared: Path) -> Site:
     """The repository's own records, built from a copy so that nothing is written beside them."""
 
     def copy(root: Path) -> Path:
-        for name in ("sessions", "patterns", "kernels", "docs"):
+        for name in ("sessions", "patterns", "symptoms", "kernels", "docs"):
             shutil.copytree(REPOSITORY / name, root / name)
         return root
 

@@ -19,9 +19,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-SHIPPED = ("kbtool", "kernels", "docs/guide", "mkdocs.yml")
+SHIPPED = ("kbtool", "kernels", "symptoms", "docs/guide", "mkdocs.yml")
 MOVED = {
     "kernels/": "kbtool/_kernels/",
+    "symptoms/": "kbtool/_symptoms/",
     "docs/guide/": "kbtool/site/packaged/docs/guide/",
     "mkdocs.yml": "kbtool/site/packaged/mkdocs.yml",
 }

@@ -22,14 +22,15 @@ from kbtool.model.kernel import Kernel
 from kbtool.model.ledger import Ledger
 from kbtool.model.pattern import Pattern
 from kbtool.model.session import Session
+from kbtool.model.symptom import Symptoms
 from kbtool.store.document import DocumentError, conflict, parse
 from kbtool.store.load import validate
 from kbtool.store.scan import FileKind
 from kbtool.store.tree import Entry, parse_run
 
 _MODELS: dict[FileKind, type[Model]] = {
-    "session": Session, "pattern": Pattern, "kernel": Kernel, "cheats": Catalogue,
-    "ledger": Ledger, "excuses": Excuses,
+    "session": Session, "pattern": Pattern, "symptoms": Symptoms, "kernel": Kernel,
+    "cheats": Catalogue, "ledger": Ledger, "excuses": Excuses,
 }  # fmt: skip
 
 

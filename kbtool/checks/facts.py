@@ -16,7 +16,9 @@ BUG_ROLES = frozenset(("fix", "recurrence"))
 """Links that must lead to a bug."""
 SESSION_ROLES = frozenset(("follows", "stated_in", "since"))
 """Links that must name a session."""
-PATTERN_ROLES = frozenset(("supersedes", "related", "evidence", "evidence against", "step"))
+PATTERN_ROLES = frozenset(
+    ("supersedes", "related", "evidence", "evidence against", "step", "symptom")
+)
 """Links that must name a pattern."""
 
 

@@ -55,7 +55,7 @@ def id_is_name(file: RecordFile) -> Iterator[Finding]:
         return
     if file.kind == "pattern" and name.startswith(f"{id_}-"):
         return
-    what = "file" if file.kind == "pattern" else "folder"
+    what = "file" if file.kind in {"pattern", "symptoms"} else "folder"
     yield file.finding(["id"], "id", f"{id_!r} is in a {what} named {name!r}; make them equal")
 
 

@@ -69,6 +69,11 @@ def _links(data: dict[str, Any], kind: FileKind) -> Iterator[Ref]:
             targets = data.get(role)
             for index, target in enumerate(targets if isinstance(targets, list) else ()):
                 yield _raw(role, [role, index], target)
+    elif kind == "symptoms":
+        for index, symptom in _items(data, "symptoms"):
+            targets = symptom.get("patterns")
+            for place, target in enumerate(targets if isinstance(targets, list) else ()):
+                yield _raw("symptom", ["symptoms", index, "patterns", place], target)
     rests_on = data.get("rests_on")
     for path, claims in (rests_on if isinstance(rests_on, dict) else {}).items():
         for index, target in enumerate(claims if isinstance(claims, list) else ()):

@@ -249,7 +249,8 @@ def _error(one: Compiled) -> str | None:
 def _print_errors(base: KnowledgeBase, compiled: Sequence[Compiled]) -> None:
     """The first real error of each source, once, with the patterns that know it."""
     from kbtool.gpu.build import BuildError
-    from kbtool.runner.history import matching
+    from kbtool.runner.explain import matching
+    from kbtool.runner.progress import known_lines
 
     by_message: dict[str, list[Compiled]] = {}
     for one in compiled:
@@ -261,10 +262,9 @@ def _print_errors(base: KnowledgeBase, compiled: Sequence[Compiled]) -> None:
         click.echo(f"error: {message} (for {cards})", err=True)
         failure = several[0].error
         output = failure.output if isinstance(failure, BuildError) else ""
-        for match in matching((entry.record for entry in base.patterns.values()), output):
-            advice = f" {match.symptom.advice}" if match.symptom.advice else ""
-            click.echo(f"    {match.pattern.id} {match.pattern.title} knows this error:{advice}",
-                       err=True)  # fmt: skip
+        patterns = (entry.record for entry in base.patterns.values())
+        for line in known_lines(matching(patterns, output, base.catalogue.values())):
+            click.echo(f"    {line}", err=True)
 
 
 def _count(compiled: Sequence[Compiled]) -> str:

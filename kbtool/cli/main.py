@@ -33,6 +33,8 @@ COMMANDS = {
     "audit": "kbtool.cli.audit",
     "status": "kbtool.cli.status",
     "keep-or-stop": "kbtool.cli.keep_or_stop",
+    "explain": "kbtool.cli.explain",
+    "search": "kbtool.cli.explain",
     "patterns": "kbtool.cli.patterns",
     "export": "kbtool.cli.export",
     "site": "kbtool.cli.site",

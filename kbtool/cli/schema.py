@@ -20,7 +20,10 @@ Editors with a YAML language server find the schema through a record's first lin
 # yaml-language-server: $schema=../../schemas/session.json"""
 
 
-_KINDS = ("session", "pattern", "kernel", "cheats", "ledger", "excuses", "run", "corpus", "twin")
+_KINDS = (
+    "session", "pattern", "symptoms", "kernel", "cheats", "ledger", "excuses", "run", "corpus",
+    "twin", "explanation", "search",
+)  # fmt: skip
 
 
 @click.command(epilog=EPILOG)

@@ -67,6 +67,9 @@ _CARDS = {
     )
 }
 
+CARD_NAMES = [r"[\s-]".join(card.name.split()) for card in _CARDS.values()]
+"""Regular expressions for the names of the cards."""
+
 LEAST_VISIBLE = 0.88
 """Drivers keep a part of the memory, and ECC takes another: so much of the nominal is seen."""
 MOST_VISIBLE = 1.075

@@ -14,17 +14,20 @@ from pydantic import BaseModel
 from kbtool.model.cheat import Catalogue
 from kbtool.model.corpus import CorpusLine
 from kbtool.model.excuses import Excuses
+from kbtool.model.explanation import Explanation, Search
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds import StepSpec
 from kbtool.model.ledger import Ledger
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
 from kbtool.model.session import Session
+from kbtool.model.symptom import Symptoms
 from kbtool.model.twin import TwinFile
 
 MODELS: dict[str, type[BaseModel]] = {
     "session": Session,
     "pattern": Pattern,
+    "symptoms": Symptoms,
     "kernel": Kernel,
     "cheats": Catalogue,
     "ledger": Ledger,
@@ -32,10 +35,12 @@ MODELS: dict[str, type[BaseModel]] = {
     "run": Run,
     "corpus": CorpusLine,
     "twin": TwinFile,
+    "explanation": Explanation,
+    "search": Search,
 }
 """Kind of record, or of what is made from records → its model."""
 
-WRITTEN = {"corpus", "twin"}
+WRITTEN = {"corpus", "twin", "explanation", "search"}
 """What kbtool writes and never reads."""
 
 _NUMBERS = ("0", "7", "12", "123456789", "1234567", "7e12345", "1.5", "2.4")

@@ -18,8 +18,8 @@ from kbtool.model.base import (
     Title,
 )
 from kbtool.model.claim import Claim
-from kbtool.model.expression import found_in
 from kbtool.model.recipe import Recipe
+from kbtool.model.symptom import Expression, finds
 
 
 class Symptom(Cited):
@@ -27,7 +27,7 @@ class Symptom(Cited):
 
     id: Slug
     """A name for references."""
-    match: Annotated[str, Field(min_length=3, max_length=1000)]
+    match: Expression
     """A regular expression without look-around and backreferences, as in Rust and RE2, searched in
     each line of the output."""
     example: Annotated[str, Field(min_length=1)]
@@ -37,12 +37,7 @@ class Symptom(Cited):
 
     @model_validator(mode="after")
     def _finds_its_example(self) -> Self:
-        try:
-            found = found_in(self.match, self.example)
-        except ValueError as error:
-            raise ValueError(f"match: {error}") from None
-        if not found:
-            raise ValueError(f"match: {self.match!r} does not find its own example")
+        finds(self.match, self.example)
         return self
 
 

@@ -28,7 +28,8 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo, RepositoryState, Run, RunStatus, StepRecord
 from kbtool.runner.clock import Clock
-from kbtool.runner.history import expected_seconds, matching, past_runs
+from kbtool.runner.explain import matching
+from kbtool.runner.history import expected_seconds, past_runs
 from kbtool.runner.journal import Journal, file_stem, journal_path
 from kbtool.runner.places import without_own_paths
 from kbtool.runner.progress import Reporter
@@ -266,14 +267,21 @@ class _Execution:
         text = outcome.symptoms
         if outcome.status != "passed":
             text = "\n".join(filter(None, (outcome.output, outcome.error, outcome.message)))
-        matches = matching((e.record for e in self.job.base.patterns.values()), text)
+        base = self.job.base
+        matches = (
+            matching((e.record for e in base.patterns.values()), text, base.catalogue.values())
+            if text
+            else []
+        )
         # What was found before a gate was seen to be open wrongly counts as little as what follows.
         found = None if outcome.status == "refused" else self.found
         ended = begun.model_copy(
             update={"status": outcome.status, "message": outcome.message, "error": outcome.error,
                     "seconds": round(time.monotonic() - clock - self.context.waited, 3),
                     "result": outcome.result or found,
-                    "patterns": [match.pattern.id for match in matches]}
+                    "patterns": list(dict.fromkeys(
+                        id_ for match in matches for id_ in match.patterns if id_ in base.patterns
+                    ))}
         )  # fmt: skip
         self.records[index] = ended
         self.journal.step(ended)

@@ -1,29 +1,17 @@
-"""Expected durations of steps, and patterns that match an error."""
+"""Expected durations of steps, from past runs."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
-from kbtool.model.expression import found_in
 from kbtool.model.finding import Finding
 from kbtool.model.kinds.base import StepBase
 from kbtool.model.kinds.build import BuildResult
-from kbtool.model.pattern import Pattern, Symptom
 from kbtool.model.run import MachineInfo, Run
 from kbtool.store.tree import KnowledgeBase, load_run
 
 PAST_RUNS = 20
-_MAX_LINE = 2000
-
-
-class Match(NamedTuple):
-    """A pattern, the symptom that matched, and the line it matched."""
-
-    pattern: Pattern
-    symptom: Symptom
-    line: str
 
 
 def place(machine: MachineInfo) -> tuple[str | None, str, int]:
@@ -69,22 +57,3 @@ def expected_seconds(step: StepBase, runs: Iterable[Run]) -> tuple[float, bool]:
     if took:
         return statistics.median(took), True
     return float(step.expected.minutes * 60), False
-
-
-def matching(patterns: Iterable[Pattern], output: str) -> list[Match]:
-    """Patterns with a symptom that matches a line of ``output``, each once."""
-    lines = [line[:_MAX_LINE] for line in output.splitlines() if line.strip()]
-    found = []
-    for pattern in patterns:
-        match = next(
-            (
-                Match(pattern, symptom, line.strip())
-                for symptom in pattern.symptoms
-                for line in lines
-                if found_in(symptom.match, line)
-            ),
-            None,
-        )
-        if match is not None:
-            found.append(match)
-    return found

@@ -12,7 +12,7 @@ from typing import Any, Literal, TextIO
 from kbtool.model.control import visible
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.words import many
-from kbtool.runner.history import Match
+from kbtool.runner.explain import Match
 from kbtool.runner.terminal import Guarded, unguarded
 
 Mode = Literal["auto", "tty", "plain", "quiet", "rawjson"]
@@ -258,11 +258,25 @@ def failure_lines(record: StepRecord, matches: Sequence[Match]) -> list[str]:
     lines = []
     if record.error and record.error != record.message:
         lines.append(f"first error: {record.error.splitlines()[0]}")
-    for match in matches:
-        advice = f" {match.symptom.advice}" if match.symptom.advice else ""
-        what = "what to do" if record.status == "passed" else "this error"
-        lines.append(f"{match.pattern.id} {match.pattern.title} knows {what}:{advice}")
+    what = "what to do" if record.status == "passed" else "this error"
+    return [*lines, *known_lines(matches, what)]
+
+
+def known_lines(matches: Sequence[Match], what: str = "this error") -> list[str]:
+    """What is known of an error: the best remedies, a line each."""
+    lines = []
+    for match in matches[:REMEDIES]:
+        advice = f" {match.advice}" if match.advice else ""
+        command = f" Run: {match.command}" if match.command else ""
+        if match.pattern is not None:
+            lines.append(f"{match.pattern.id} {match.pattern.title} knows {what}:{advice}")
+        else:
+            lines.append(f"{match.title} ({match.name}):{advice}{command}")
     return lines
+
+
+REMEDIES = 3
+"""So many are shown; `kbtool explain --run RUN --all` shows the others."""
 
 
 def seconds(value: float) -> str:

@@ -26,7 +26,7 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Session
-from kbtool.runner.history import Match, matching
+from kbtool.runner.explain import Match, matching
 from kbtool.site import addresses as at
 from kbtool.site.text.glossary import Terms
 from kbtool.store.holders import RunKey, holders
@@ -250,7 +250,7 @@ class Index:
             (self.bugs[key], match)
             for key, matches in self.recognised.items()
             for match in matches
-            if match.pattern.id == pattern.id
+            if match.pattern is not None and match.pattern.id == pattern.id
         ]
 
     def run_page(self, run: str) -> str | None:
@@ -416,7 +416,8 @@ class Index:
                     yield own, page, "hypotheses judged by it"
                     yield page, own, "judged its hypotheses"
         for match in self.recognised.get((session.id, bug.id), []):
-            yield own, at.pattern_page(match.pattern.id), "error with its symptoms"
+            if match.pattern is not None:
+                yield own, at.pattern_page(match.pattern.id), "error with its symptoms"
 
     def _pattern_edges(self, pattern: Pattern) -> Iterator[tuple[str, str, str]]:
         page, anchors = at.pattern_page(pattern.id), self.anchors(pattern)

@@ -26,10 +26,10 @@ from kbtool.store.document import Document
 R = TypeVar("R", bound=Model)
 
 
-def validate(document: Document, kind: type[R]) -> R | list[Finding]:
+def validate(document: Document, kind: type[R], context: Any = None) -> R | list[Finding]:
     """The record in ``document``, or all findings against the schema."""
     try:
-        return kind.model_validate(document.data)
+        return kind.model_validate(document.data, context=context)
     except ValidationError as error:
         return list(schema_findings(document, error))
     except Exception as error:  # a fault of a validator must not keep other records from loading

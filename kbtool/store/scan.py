@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple
 from kbtool.model.finding import Finding
 
 FileKind = Literal[
-    "session", "notes", "run", "pattern", "kernel", "cheats", "ledger", "excuses", "text"
+    "session", "notes", "run", "pattern", "symptoms", "kernel", "cheats", "ledger", "excuses",
+    "text",
 ]  # fmt: skip
 """``text``: files written by people that the site may publish, other than records."""
 
@@ -78,6 +79,12 @@ def scan(root: str) -> Scan:
             _add(entry, path, "pattern", real_root, found)
         elif entry.name not in _PROSE:
             found.findings.append(_stray(path, "patterns/ holds one .yaml file a pattern"))
+    for entry in _entries(root, "symptoms", found):
+        path = f"symptoms/{entry.name}"
+        if entry.name.endswith(".yaml"):
+            _add(entry, path, "symptoms", real_root, found)
+        elif entry.name not in _PROSE:
+            found.findings.append(_stray(path, "symptoms/ holds one .yaml file a tool"))
     for entry in _entries(root, "kernels", found):
         path = f"kernels/{entry.name}/kernel.yaml"
         if entry.is_dir() and os.path.lexists(f"{root}/{path}"):

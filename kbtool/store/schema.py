@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["session", "pattern", "kernel", "cheats", "ledger", "excuses", "run"]
+Kind = Literal["session", "pattern", "symptoms", "kernel", "cheats", "ledger", "excuses", "run"]
 
 FOLDER = "schemas"
 """Folder of the schemas, under the root."""
 
 _UP = {
-    "session": "../..", "pattern": "..", "kernel": "../..", "cheats": "../..", "ledger": "..",
-    "excuses": "..",
+    "session": "../..", "pattern": "..", "symptoms": "..", "kernel": "../..", "cheats": "../..",
+    "ledger": "..", "excuses": "..",
 }  # fmt: skip
 """Relative path from a record to the root."""
 

@@ -28,6 +28,8 @@ from kbtool.model.recipe import Recipe
 from kbtool.model.run import Run, digest_of_record, first_record
 from kbtool.model.session import Session
 from kbtool.model.session_costs import Ordered, S, SessionCosts
+from kbtool.model.symptom import UNCHECKED, Symptoms
+from kbtool.store import symptoms
 from kbtool.store.document import Document, DocumentError, parse, read_bytes
 from kbtool.store.load import validate
 from kbtool.store.parsed import files_at, parse_all
@@ -85,6 +87,11 @@ class KnowledgeBase:
         folder = self.root / "patterns"
         yield from sorted(path for path in folder.glob("*.yaml") if path.name[0] != ".")
 
+    def symptom_files(self) -> Iterator[Path]:
+        """Every file of the catalogue of symptoms in this knowledge base, which may have none."""
+        folder = self.root / symptoms.FOLDER
+        yield from sorted(path for path in folder.glob("*.yaml") if path.name[0] != ".")
+
     def kernel_files(self) -> Iterator[Path]:
         """Every kernel manifest."""
         for folder in _folders(self.root / "kernels"):
@@ -130,6 +137,23 @@ class KnowledgeBase:
     def patterns(self) -> dict[str, Entry[Pattern]]:
         """Pattern id → pattern."""
         return {e.record.id: e for e in self._load(self.pattern_files(), Pattern)}
+
+    @cached_property
+    def symptoms(self) -> dict[str, Entry[Symptoms]]:
+        """Tool → the symptoms that this knowledge base knows of it, beside kbtool's own."""
+        return {e.record.id: e for e in self._load(self.symptom_files(), Symptoms)}
+
+    @cached_property
+    def catalogue(self) -> dict[str, Symptoms]:
+        """Tool → its symptoms: kbtool's own, and those of this knowledge base, which win where both
+        have a name. Kbtool's own belong to no pattern of another knowledge base."""
+        own = {tool: entry.record for tool, entry in self.symptoms.items()}
+        folder = symptoms.packaged()
+        if not folder.is_dir() or folder.resolve() == (self.root / symptoms.FOLDER).resolve():
+            return own
+        base = KnowledgeBase(folder.parent)
+        entries = base._load(iter(sorted(folder.glob("*.yaml"))), Symptoms)
+        return merged([entry.record for entry in entries], own)
 
     @cached_property
     def kernels(self) -> dict[str, Entry[Kernel]]:
@@ -264,6 +288,21 @@ class KnowledgeBase:
         return entries
 
 
+def merged(packaged: Iterable[Symptoms], own: Mapping[str, Symptoms]) -> dict[str, Symptoms]:
+    """The catalogue of kbtool and that of a knowledge base as one; see ``catalogue``."""
+    found: dict[str, Symptoms] = {}
+    for tool in packaged:
+        added = own.get(tool.id)
+        names = {one.id for one in added.symptoms} if added else set()
+        kept = [
+            one.model_copy(update={"patterns": []}) for one in tool.symptoms if one.id not in names
+        ]
+        title = added.title if added else tool.title
+        listed = [*kept, *(added.symptoms if added else ())]
+        found[tool.id] = Symptoms.model_construct(id=tool.id, title=title, symptoms=listed)
+    return found | {tool: record for tool, record in own.items() if tool not in found}
+
+
 def _value_in(path: Path, key: str) -> str | None:
     """The value of a key in the text of a record that does not load, if any."""
     line = rf"^{key}:[ \t]*(.+?)[ \t]*$"
@@ -284,14 +323,15 @@ def load_record(path: Path, shown: str, kind: type[R]) -> Entry[R] | list[Findin
 
 
 _FILE_KINDS: dict[type[Model], FileKind] = {
-    Session: "session", Pattern: "pattern", Kernel: "kernel", Ledger: "ledger",
+    Session: "session", Pattern: "pattern", Symptoms: "symptoms", Kernel: "kernel",
+    Ledger: "ledger",
 }  # fmt: skip
 
 
 def _record(document: Document | Finding, kind: type[R]) -> Entry[R] | list[Finding]:
     if isinstance(document, Finding):
         return [document]
-    record = validate(document, kind)
+    record = validate(document, kind, UNCHECKED if kind is Symptoms else None)
     return record if isinstance(record, list) else Entry(document.path, record, document)
 
 

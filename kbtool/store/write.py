@@ -25,7 +25,7 @@ STAGED = ".tmp"
 """How the hidden name of a file or folder ends that is not in its place yet."""
 
 _NAME = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(STAGED)}")
-_IN = ("sessions", "patterns", "kernels", "schemas", "docs")
+_IN = ("sessions", "patterns", "symptoms", "kernels", "schemas", "docs")
 """The folders of a knowledge base that have such files, beside its root."""
 _LOCKED_AFTER_S = 2.0
 """A file that is younger may not be locked yet."""

@@ -28,7 +28,7 @@ from kbtool.model.kinds.sanitise import SanitiseResult
 from kbtool.model.kinds.validate import CaseResult, OutputError, ValidationResult
 from kbtool.model.run import MachineInfo, RepositoryState
 from kbtool.runner import engine
-from kbtool.runner.history import matching
+from kbtool.runner.explain import matching
 from kbtool.runner.progress import Plain
 from kbtool.steps import KINDS
 from kbtool.steps import worker as steps_worker

@@ -17,7 +17,7 @@ from kbtool.site.html.tree import SOURCE, record_files, write_changed
 from kbtool.store.tree import Entry, KnowledgeBase
 
 HOST = "127.0.0.1"
-WATCHED = ("sessions", "patterns", "kernels", "docs", "mkdocs.yml")
+WATCHED = ("sessions", "patterns", "symptoms", "kernels", "docs", "mkdocs.yml")
 POLL_SECONDS = 0.2
 
 

@@ -252,6 +252,7 @@ def _known(index: Index, case: BugCase, here: str) -> list[str]:
     return [
         index.link(f"{at.pattern_page(match.pattern.id)}#symptoms", here, inline(match.pattern.id))
         for match in index.recognised[case.session.id, case.bug.id]
+        if match.pattern is not None
     ]
 
 

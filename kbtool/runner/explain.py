@@ -1,0 +1,276 @@
+"""From the symptom to the remedy: what is known of a text that a tool printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO, NamedTuple
+
+from kbtool.model.cards import CARD_NAMES, capability_of, card_of
+from kbtool.model.expression import Finder, demanded
+from kbtool.model.pattern import Pattern, Symptom
+from kbtool.model.symptom import KnownSymptom, Symptoms, filled
+
+_PIECE = 4096
+_OVERLAP = 512
+"""A longer line is searched in pieces, which overlap so that no message is cut in two."""
+_BLOCK = 1 << 20
+_SHOWN = 240
+_ERRORS = 40
+"""So many lines that report an error are kept, for the search of what resembles them."""
+
+
+class Match(NamedTuple):
+    """A symptom that a text shows, the line that it found, and the numbers in it."""
+
+    symptom: Symptom | KnownSymptom
+    pattern: Pattern | None
+    """The pattern that the symptom is written in, if it is not of the catalogue."""
+    tool: str | None
+    """The tool that prints it, if it is of the catalogue."""
+    line: str
+    number: int
+    values: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """What the symptom is called: tool and id, or pattern and id."""
+        return f"{self.tool or (self.pattern.id if self.pattern else '')}/{self.symptom.id}"
+
+    @property
+    def title(self) -> str:
+        """What is wrong, in a few words."""
+        if isinstance(self.symptom, KnownSymptom):
+            return self.symptom.title
+        return self.pattern.title if self.pattern else self.symptom.id
+
+    @property
+    def part(self) -> str:
+        """The line, or so much of a long one that the symptom is in the middle."""
+        if len(self.line) <= _SHOWN:
+            return self.line
+        small = self.line.lower()
+        places = [small.find(text) for text in demanded(self.symptom.match)]
+        middle = min((place for place in places if place >= 0), default=0)
+        start = max(0, min(middle - _SHOWN // 3, len(self.line) - _SHOWN))
+        end = start + _SHOWN
+        return "…" * (start > 0) + self.line[start:end] + "…" * (end < len(self.line))
+
+    @property
+    def advice(self) -> str | None:
+        """What to do."""
+        return self.symptom.advice and filled(self.symptom.advice, self.values)
+
+    @property
+    def command(self) -> str | None:
+        """The command that does it."""
+        if isinstance(self.symptom, KnownSymptom) and self.symptom.command:
+            return filled(self.symptom.command, self.values)
+        return None
+
+    @property
+    def patterns(self) -> list[str]:
+        """The patterns that the symptom belongs to."""
+        if isinstance(self.symptom, KnownSymptom):
+            return self.symptom.patterns
+        return [self.pattern.id] if self.pattern else []
+
+
+@dataclass
+class Seen:
+    """What a text shows."""
+
+    matches: list[Match] = field(default_factory=list)
+    """The symptoms in it, the best first."""
+    architectures: set[str] = field(default_factory=set)
+    """The GPU architectures that it names, as digits: 90."""
+    errors: list[str] = field(default_factory=list)
+    """The first lines that report an error."""
+    lines: int = 0
+
+
+class _Known(NamedTuple):
+    symptom: Symptom | KnownSymptom
+    pattern: Pattern | None
+    tool: str | None
+
+
+def matching(
+    patterns: Iterable[Pattern], output: str, catalogue: Iterable[Symptoms] = ()
+) -> list[Match]:
+    """The symptoms in ``output``, the best first; each pattern with its best one."""
+    return seen(patterns, catalogue, [output.encode("utf-8", "replace")]).matches
+
+
+def seen(
+    patterns: Iterable[Pattern],
+    catalogue: Iterable[Symptoms],
+    text: Iterable[bytes],
+    architectures: Iterable[str] = (),
+) -> Seen:
+    """What a text shows, in time linear in its length and in memory that does not grow with it.
+
+    Args:
+        patterns: whose symptoms are looked for.
+        catalogue: of symptoms.
+        text: in blocks.
+        architectures: what it is known to be about, beside what it says itself.
+    """
+    known = [
+        *(_Known(one, None, tool.id) for tool in catalogue for one in tool.symptoms),
+        *(_Known(one, pattern, None) for pattern in patterns for one in pattern.symptoms),
+    ]
+
+    def accepts(place: int, line: str) -> bool:
+        symptom = known[place].symptom
+        return not isinstance(symptom, KnownSymptom) or symptom.read(line) is not None
+
+    finder = Finder([one.symptom.match for one in known], accepts)
+    result = Seen(architectures={found for one in architectures if (found := capability_of(one))})
+    looks = _Looks(result)
+    for lines in _blocks(text):
+        finder.feed(lines)
+        looks.feed(lines)
+        result.lines = max(result.lines, lines[-1][0])
+    matches = []
+    for place, (number, line) in finder.found.items():
+        symptom = known[place].symptom
+        values = symptom.read(line) if isinstance(symptom, KnownSymptom) else {}
+        matches.append(Match(*known[place], line.strip(), number, values or {}))
+    fitting = [match for match in matches if _fits_card(match, result.architectures)]
+    result.matches = _each_pattern_once(sorted(fitting, key=_rank))
+    return result
+
+
+_ROLES = {"cause": 0, "warning": 1, "consequence": 2}
+
+
+def _rank(match: Match) -> tuple[int, int, int, str]:
+    """Causes first, then what stands first; on one line what says more of it."""
+    role = match.symptom.role if isinstance(match.symptom, KnownSymptom) else "cause"
+    return (_ROLES[role], match.number, -_literal(match.symptom.match), match.name)
+
+
+def _literal(expression: str) -> int:
+    """How many characters of a line an expression demands, at most."""
+    return max(len(_SIGNS.sub("", part)) for part in expression.split("|"))
+
+
+_SIGNS = re.compile(r"\\[a-zA-Z]|\[[^\]]*\]|\{\d+,?\d*\}|[.*+?()^$\\]")
+
+
+def _each_pattern_once(matches: Sequence[Match]) -> list[Match]:
+    known = set()
+    found = []
+    for match in matches:
+        key = match.pattern.id if match.pattern else match.name
+        if key not in known:
+            known.add(key)
+            found.append(match)
+    return found
+
+
+def _fits_card(match: Match, architectures: set[str]) -> bool:
+    if not isinstance(match.symptom, KnownSymptom):
+        return True
+    return fits_cards(match.symptom.architectures, architectures_in(match.line) or architectures)
+
+
+def fits_cards(meant: Iterable[str], named: set[str]) -> bool:
+    """Whether advice for the architectures ``meant`` (for all, if there are none) may be shown for
+    a text that names those in ``named``."""
+    capabilities = {capability_of(one) for one in meant}
+    return not capabilities or not named or bool(capabilities & named)
+
+
+_ARCHITECTURE = (
+    r"(?i:\b(?:sm|compute)_?\d{2,3}[af]?\b|capability:? *\(?\d{1,2}[.,] ?\d)"
+    rf"|\b(?:{'|'.join(CARD_NAMES)})\b"
+)
+_CODES = re.compile(r"(?i)\b(?:sm|compute)_?(\d{2,3})[af]?\b|capability:? *\(?(\d{1,2})[.,] ?(\d)")
+_CARDS = re.compile(rf"\b(?:{'|'.join(CARD_NAMES)})\b")
+_REPORTS = r"(?i)error|fail|fatal|exception|cannot|could not|unable|not found|invalid|warn|abort"
+
+
+def architectures_in(line: str) -> set[str]:
+    """The GPU architectures that a line names, by number or by a card: as digits."""
+    found = {code or major + minor for code, major, minor in _CODES.findall(line)}
+    cards = (card_of(name) for name in _CARDS.findall(line))
+    return found | {card.capability for card in cards if card}
+
+
+class _Looks:
+    """Notes architectures and lines that report errors, in the first lines that have them."""
+
+    def __init__(self, result: Seen) -> None:
+        self._result = result
+        self._naming = Finder([_ARCHITECTURE], self._note)
+        self._reporting = Finder([_REPORTS], self._keep)
+        self._named = 0
+
+    def feed(self, lines: Sequence[tuple[int, str]]) -> None:
+        self._naming.feed(lines)
+        self._reporting.feed(lines)
+
+    def _note(self, place: int, line: str) -> bool:
+        self._result.architectures |= architectures_in(line)
+        self._named += 1
+        return self._named >= _NAMING  # found: no more lines are looked at
+
+    def _keep(self, place: int, line: str) -> bool:
+        self._result.errors.append(line.strip())
+        return len(self._result.errors) >= _ERRORS
+
+
+_NAMING = 200
+
+
+def blocks_of(file: BinaryIO) -> Iterator[bytes]:
+    """A file in blocks."""
+    while block := file.read(_BLOCK):
+        yield block
+
+
+def _blocks(text: Iterable[bytes]) -> Iterator[list[tuple[int, str]]]:
+    """The lines of a text with their numbers, each once a block; long ones in pieces."""
+    number = 1
+    rest = b""
+    for block in text:
+        whole, end, rest_of = (rest + block).rpartition(b"\n")
+        if not end and len(rest_of) < 2 * _BLOCK:
+            rest = rest_of
+            continue
+        if not end:  # one line that is longer than a block
+            whole, rest_of = rest_of[:-_OVERLAP], rest_of[-_OVERLAP:]
+        if lines := _numbered(whole, number):
+            yield lines
+        number += whole.count(b"\n") + bool(end)
+        rest = rest_of
+    if rest and (lines := _numbered(rest, number)):
+        yield lines
+
+
+def _numbered(raw: bytes, first: int) -> list[tuple[int, str]]:
+    text = raw.decode("utf-8", "replace")
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), first):
+        if line.strip():
+            for part in line.split("\r"):
+                for piece in _pieces(part):
+                    found.setdefault(piece, number)
+    return [(number, piece) for piece, number in found.items()]
+
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+"""Colours and links that a tool writes for a terminal."""
+
+
+def _pieces(line: str) -> Iterator[str]:
+    if len(line) <= _PIECE:
+        yield line
+        return
+    for start in range(0, len(line) - _OVERLAP, _PIECE - _OVERLAP):
+        yield line[start : start + _PIECE]

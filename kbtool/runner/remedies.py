@@ -1,0 +1,282 @@
+"""What a knowledge base says of a text or of a question: its records, the best first."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from kbtool.model.bug import Bug
+from kbtool.model.explanation import Explanation, Fit, FittingBug, FittingPattern, Hit, Search
+from kbtool.model.expression import found_in
+from kbtool.model.pattern import Pattern
+from kbtool.model.session import Session
+from kbtool.model.symptom import KnownSymptom, filled
+from kbtool.runner.explain import Match, Seen, fits_cards, seen
+from kbtool.runner.resemble import Found, Words, word_set, words
+from kbtool.store.symptoms import FOLDER
+from kbtool.store.tree import KnowledgeBase
+
+LEAST_SHARE = 0.5
+"""A record resembles a text of which it has so much, by weight of the words."""
+LEAST_WORDS = 2
+LONGEST_QUESTION = 600
+"""A text of at most so many characters may be a question; of a longer one only lines that report an
+error are compared with records."""
+_LINES = 20
+
+FIELD = word_set("""
+    cuda nvcc ptxas ptx gpu gpus cubin fatbin nvlink cudafe cudnn cublas cutlass cute thrust cub
+    nvrtc torch pytorch triton inductor dynamo nccl ncu nsys nsight warp warps kernel kernels smem
+    nvidia nvidia-smi compute-sanitizer racecheck memcheck cuda-gdb bf16 bfloat16 fp16 fp8 wgmma tma
+    flash-attn flash_attn flashattention xformers cpp_extension load_inline
+""")
+"""Words of the field. A text without any of them is about something else."""
+
+_ELSEWHERE = word_set("hip rocm hipcc amdgpu gfx mps metal opencl vulkan sycl xpu directx")
+"""Other platforms, whose problems have other remedies."""
+
+
+class _Record(NamedTuple):
+    """A record that can be found by its words."""
+
+    kind: Literal["pattern", "symptom", "bug", "session", "recipe"]
+    id: str
+    title: str
+    text: str | None
+    path: str
+    texts: list[tuple[str, float]]
+    """What it says, and how much a word there counts."""
+    fit: Callable[[], Fit] | None = None
+
+
+def explain(
+    base: KnowledgeBase,
+    text: Iterable[bytes],
+    architectures: Iterable[str] = (),
+    file: str | None = None,
+) -> Explanation:
+    """What fits a text: symptoms that it shows; if no cause is among them, records that it
+    resembles.
+
+    Args:
+        base: the knowledge base.
+        text: in blocks.
+        architectures: of the card that it is known to be about.
+        file: where it stands, for the command that records it.
+    """
+    patterns = [entry.record for entry in base.patterns.values()]
+    beginning: list[bytes] = []
+    found = seen(patterns, base.catalogue.values(), _noting(text, beginning), architectures)
+    bugs = list(_bugs_with_errors(base)) if found.matches else []
+    fits = [_matched(base, match, bugs) for match in found.matches]
+    if all(fit.role == "consequence" for fit in fits):
+        start = b"".join(beginning).decode("utf-8", "replace")
+        fits = [*_resembling(base, start, found), *fits]
+    ranked = [fit.model_copy(update={"rank": rank}) for rank, fit in enumerate(fits, 1)]
+    return Explanation(
+        fits=ranked,
+        lines=found.lines,
+        architectures=[f"sm_{one}" for one in sorted(found.architectures, key=int)],
+        record=None if ranked else _recording(found, file),
+    )
+
+
+def _noting(text: Iterable[bytes], beginning: list[bytes]) -> Iterator[bytes]:
+    """The blocks of a text; its beginning is kept in ``beginning``."""
+    for block in text:
+        if not beginning:
+            beginning.append(block[: LONGEST_QUESTION + 1])
+        yield block
+
+
+def _matched(base: KnowledgeBase, match: Match, bugs: list[tuple[Session, Bug]]) -> Fit:
+    symptom = match.symptom
+    known = isinstance(symptom, KnownSymptom)
+    return Fit(
+        rank=1,
+        how="match",
+        name=match.name,
+        title=match.title,
+        line=match.number,
+        text=match.part,
+        shared=[],
+        role=symptom.role if isinstance(symptom, KnownSymptom) else "cause",
+        values=dict(match.values),
+        architectures=symptom.architectures if isinstance(symptom, KnownSymptom) else [],
+        advice=match.advice,
+        command=match.command,
+        source=symptom.source if known else None,
+        patterns=_patterns(base, match.patterns),
+        bugs=[
+            _bug(session, bug)
+            for session, bug in bugs
+            if any(found_in(symptom.match, line) for line in (bug.error_text or "").splitlines())
+        ],
+    )
+
+
+def _patterns(base: KnowledgeBase, ids: Iterable[str]) -> list[FittingPattern]:
+    return [
+        FittingPattern(id=id_, title=base.patterns[id_].record.title)
+        for id_ in ids
+        if id_ in base.patterns
+    ]
+
+
+def _bugs_with_errors(base: KnowledgeBase) -> Iterator[tuple[Session, Bug]]:
+    """Every bug with an error message. Reads no session that holds none."""
+    paths = [
+        base.shown(path)
+        for path in base.session_files()
+        if path.is_file() and b"error_text:" in path.read_bytes()
+    ]
+    for entry in base.with_sessions(paths).sessions.values():
+        for bug in entry.record.bugs:
+            if bug.error_text:
+                yield entry.record, bug
+
+
+def _bug(session: Session, bug: Bug) -> FittingBug:
+    own = {f"#bugs.{bug.id}", f"{session.id}#bugs.{bug.id}"}
+    return FittingBug(
+        session=session.id,
+        id=bug.id,
+        title=bug.title,
+        status=bug.status,
+        fixes=[fix.change for fix in session.fixes if fix.bug in own],
+    )
+
+
+def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
+    """Records that a text resembles whose lines match nothing."""
+    questions = [start] if len(start) <= LONGEST_QUESTION else found.errors[:_LINES]
+    questions = [one for one in questions if _is_of_the_field(one)]
+    if not questions:
+        return []
+    records = Words((record, record.texts) for record in _records(base, sessions=False))
+    best: dict[str, Found[_Record]] = {}
+    for question in questions:
+        for hit in records.find(question):
+            if hit.share < LEAST_SHARE or len(set(hit.shared)) < LEAST_WORDS:
+                continue
+            known = best.get(hit.item.id)
+            if known is None or known.score < hit.score:
+                best[hit.item.id] = hit
+    ordered = sorted(best.values(), key=lambda hit: -hit.score)
+    fits = [
+        hit.item.fit().model_copy(update={"shared": hit.shared})
+        for hit in ordered
+        if hit.item.fit is not None
+    ]
+    return [fit for fit in fits if fits_cards(fit.architectures, found.architectures)]
+
+
+def _is_of_the_field(text: str) -> bool:
+    said = {word for word, _ in words(text)}
+    return bool(said & FIELD) and not said & _ELSEWHERE
+
+
+def _recording(found: Seen, file: str | None) -> str:
+    """The command that records the case."""
+    title = next((line for line in found.errors if _is_of_the_field(line)), None)
+    title = title or next(iter(found.errors), None)
+    words_of = " ".join((title or "what is wrong, in a few words").split())[:80]
+    return f"kbtool session bug {shlex.quote(words_of)}" + (
+        f" --from-explain {shlex.quote(file)}" if file else ""
+    )
+
+
+def search(base: KnowledgeBase, query: str) -> Search:
+    """Every record that has words of ``query``, the best first."""
+    records = Words((record, record.texts) for record in _records(base))
+    hits = [
+        Hit(
+            rank=rank,
+            kind=hit.item.kind,
+            id=hit.item.id,
+            title=hit.item.title,
+            score=round(hit.score, 3),
+            shared=hit.shared,
+            text=hit.item.text,
+            path=hit.item.path,
+        )
+        for rank, hit in enumerate(records.find(query), 1)
+    ]
+    unknown = [word for word, stem in words(query) if not records.knows(stem)]
+    return Search(hits=hits, unknown=list(dict.fromkeys(unknown)))
+
+
+def _records(base: KnowledgeBase, *, sessions: bool = True) -> Iterator[_Record]:
+    """Every record, with its words."""
+    for entry in base.patterns.values():
+        pattern = entry.record
+        yield _Record(
+            "pattern", pattern.id, pattern.title, pattern.summary, entry.path,
+            _texts(pattern), lambda pattern=pattern: _pattern_fit(pattern),  # type: ignore[misc]
+        )  # fmt: skip
+    for tool in base.catalogue.values():
+        own = base.symptoms.get(tool.id)
+        path = own.path if own else f"{FOLDER}/{tool.id}.yaml"
+        for symptom in tool.symptoms:
+            yield _Record(
+                "symptom", f"{tool.id}/{symptom.id}", symptom.title, symptom.advice, path,
+                [(symptom.title, 3), (symptom.words or "", 2), (symptom.advice, 1),
+                 (symptom.example, 1), (f"{tool.title} {tool.id}", 0.5)],
+                lambda tool=tool, symptom=symptom: _symptom_fit(  # type: ignore[misc]
+                    base, tool.id, symptom
+                ),
+            )  # fmt: skip
+    for name, (pattern, recipe) in base.recipes().items() if sessions else ():
+        yield _Record(
+            "recipe", name, recipe.title, recipe.about, base.patterns[pattern.id].path,
+            [(recipe.title, 3), (name, 2), (recipe.about or "", 1)],
+        )  # fmt: skip
+    for entry_ in base.sessions.values() if sessions else ():
+        session = entry_.record
+        yield _Record(
+            "session", session.id, f"{session.label}: {session.title}", session.outcome,
+            entry_.path, [(session.title, 3), (session.label, 2), (session.outcome or "", 1)],
+        )  # fmt: skip
+        for bug in session.bugs:
+            yield _Record(
+                "bug", f"{session.id}#bugs.{bug.id}", bug.title, bug.symptom or bug.cause,
+                entry_.path,
+                [(bug.title, 3), (bug.symptom or "", 1.5), (bug.cause or "", 1),
+                 (bug.error_text or "", 1)],
+            )  # fmt: skip
+
+
+def _texts(pattern: Pattern) -> list[tuple[str, float]]:
+    return [
+        (pattern.title, 3),
+        (pattern.summary, 2),
+        (" ".join(pattern.tags), 2),
+        (pattern.problem or "", 1),
+        (pattern.solution or "", 1),
+        (" ".join(pattern.when_to_use or ()), 1),
+        *((f"{one.example} {one.advice or ''}", 1) for one in pattern.symptoms),
+        *((rule.text, 0.5) for rule in pattern.rules),
+        *((f"{recipe.title} {recipe.about or ''}", 0.5) for recipe in pattern.recipes),
+    ]
+
+
+def _pattern_fit(pattern: Pattern) -> Fit:
+    recipe = pattern.recipes[0] if pattern.recipes else None
+    return Fit(
+        rank=1, how="resemblance", name=pattern.id, title=pattern.title, line=None, text=None,
+        shared=[], role="cause", values={}, architectures=[],
+        advice=pattern.solution or pattern.summary,
+        command=f"kbtool run-recipe {recipe.name}" if recipe else f"kbtool patterns {pattern.id}",
+        source=None, patterns=[FittingPattern(id=pattern.id, title=pattern.title)], bugs=[],
+    )  # fmt: skip
+
+
+def _symptom_fit(base: KnowledgeBase, tool: str, symptom: KnownSymptom) -> Fit:
+    return Fit(
+        rank=1, how="resemblance", name=f"{tool}/{symptom.id}", title=symptom.title, line=None,
+        text=None, shared=[], role=symptom.role, values={}, architectures=symptom.architectures,
+        advice=filled(symptom.advice, dict.fromkeys(symptom.values, "N")),
+        command=symptom.command and filled(symptom.command, dict.fromkeys(symptom.values, "N")),
+        source=symptom.source, patterns=_patterns(base, symptom.patterns), bugs=[],
+    )  # fmt: skip

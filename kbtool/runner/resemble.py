@@ -1,0 +1,198 @@
+"""Search of records by words: Okapi BM25 with synonyms and stems.
+
+One ranking serves `kbtool search` and, for a text that no expression matches, `kbtool explain`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+_SATURATION = 1.2
+_LENGTH = 0.6
+"""The constants k1 and b of BM25."""
+_SYNONYM = 0.7
+"""What a synonym counts, where the word itself counts 1."""
+_WORD = re.compile(r"[a-z][a-z0-9]*(?:[_.+-][a-z0-9]+)*\+*|\d+[a-z]+\w*")
+_PARTS = re.compile(r"[_.-]")
+_LONGEST = 40
+"""A longer word is no word: a hash, a mangled name."""
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+_STOP = word_set("""
+    a about after all also am an and any are as at be because been before but by can could did do
+    does doing done each for from get gets getting give gives go goes got had has have he her his
+    how i if in into is it its just know like make makes me my no not now of off on one only or
+    our out own please problem put she should so some than that the their them then there these
+    they thing this those to too try trying up use used using very want was way we were what when
+    where which while who why will with work works would you your yet still again always ever
+    here more most much many other same such under until us
+""")
+"""Words that say nothing of the matter."""
+
+_SYNONYMS = (
+    "slow slower slowly takes long forever hours minutes ages crawl time-consuming",
+    "compile build nvcc rebuild recompile make",
+    "crash segfault segmentation sigsegv abort dies die killed core",
+    "oom memory exhausted out-of-memory",
+    "hang hangs stuck deadlock freeze frozen blocks stall never timeout",
+    "nan inf infinity nans",
+    "wrong incorrect mismatch differs different garbage inaccurate",
+    "undefined unresolved missing",
+    "symbol reference function",
+    "driver nvidia-smi",
+    "gpu card device graphics",
+    "kernel kernels",
+    "extension extensions cpp_extension load_inline jit",
+    "link linker linking ld",
+    "install installing pip wheel package",
+    "import importing load loading module",
+    "arch architecture capability sm compute",
+    "register registers spill spills spilling",
+    "shared smem",
+    "race racecheck synchronisation synchronization syncthreads",
+    "profile profiler profiling ncu nsight",
+    "occupancy warps idle",
+    "bandwidth dram memory-bound throughput",
+    "header include headers",
+    "compiler gcc g++ clang cl host",
+    "version versions incompatible mismatch",
+    "tolerance accuracy precision allclose assert_close",
+    "noisy noise unstable varies jitter variance",
+    "communication nccl allreduce all-reduce collective distributed",
+    "permission denied root administrator",
+    "disk space full",
+    "half fp16 float16 bfloat16 bf16",
+    "cost money price expensive budget",
+    "regression regressed bisect broke",
+)
+
+
+class Found(NamedTuple, Generic[T]):
+    """A document that a query finds."""
+
+    item: T
+    score: float
+    share: float
+    """How much of what the query says the document has, 0 to 1, by weight of the words."""
+    shared: list[str]
+    """The words of the query that it has, the rarest first."""
+
+
+class Words(Generic[T]):
+    """Documents, to be searched by words."""
+
+    def __init__(self, documents: Iterable[tuple[T, Sequence[tuple[str, float]]]]) -> None:
+        """Args:
+        documents: each with its texts, and how much a word in that text counts.
+        """
+        self._items: list[T] = []
+        self._counts: list[dict[str, float]] = []
+        for item, texts in documents:
+            counts: Counter[str] = Counter()
+            for text, weight in texts:
+                for stem in stems(text):
+                    counts[stem] += weight  # type: ignore[assignment]
+            self._items.append(item)
+            self._counts.append(dict(counts))
+        self._where: dict[str, list[int]] = {}
+        for place, counted in enumerate(self._counts):
+            for stem in counted:
+                self._where.setdefault(stem, []).append(place)
+        sizes = [sum(counted.values()) for counted in self._counts]
+        self._sizes = sizes
+        self._mean = sum(sizes) / len(sizes) if sizes else 1.0
+
+    def knows(self, stem: str) -> bool:
+        """Whether a document has the word, or a synonym of it."""
+        return stem in self._where or any(other in self._where for other in _alike(stem))
+
+    def rarity(self, stem: str) -> float:
+        """What a word says of a document: the rarer, the more."""
+        count = len(self._where.get(stem, ()))
+        return math.log(1 + (len(self._items) - count + 0.5) / (count + 0.5))
+
+    def find(self, query: str) -> list[Found[T]]:
+        """Every document that has a word of the query, the best first."""
+        asked = {stem: word for word, stem in words(query)}
+        weights = {stem: self.rarity(stem) for stem in asked}
+        total = sum(weights.values()) or 1.0
+        scores: dict[int, float] = {}
+        shares: dict[int, dict[str, float]] = {}
+        for stem in asked:
+            best: dict[int, tuple[float, float]] = {}
+            for word, factor in [(stem, 1.0), *((other, _SYNONYM) for other in _alike(stem))]:
+                for place in self._where.get(word, ()):
+                    count = self._counts[place][word]
+                    length = 1 - _LENGTH + _LENGTH * self._sizes[place] / self._mean
+                    gain = count * (_SATURATION + 1) / (count + _SATURATION * length)
+                    score = factor * self.rarity(word) * gain
+                    if score > best.get(place, (0.0, 0.0))[0]:
+                        best[place] = score, factor
+            for place, (score, factor) in best.items():
+                scores[place] = scores.get(place, 0.0) + score
+                shares.setdefault(place, {})[stem] = factor * weights[stem]
+        found = []
+        for place, score in scores.items():
+            has = shares[place]
+            shared = [asked[stem] for stem in sorted(has, key=lambda stem: (-has[stem], stem))]
+            share = sum(has.values()) / total
+            # Of two documents, the one that has more of the query: half of the score is for that.
+            found.append(Found(self._items[place], score * (0.5 + share / 2), share, shared))
+        order = {id(item): place for place, item in enumerate(self._items)}
+        return sorted(found, key=lambda one: (-one.score, order[id(one.item)]))
+
+
+def words(text: str) -> Iterator[tuple[str, str]]:
+    """The words of a text that say something, and their stems; a compound also in its parts."""
+    for word in _WORD.findall(text.lower()):
+        if len(word) > _LONGEST:
+            continue
+        for part in dict.fromkeys((word, *_PARTS.split(word))):
+            if len(part) > 1 and part not in _STOP and not part.isdigit():
+                yield part, stem_of(part)
+
+
+def stems(text: str) -> Iterator[str]:
+    """The stems of the words of a text."""
+    return (stem for _, stem in words(text))
+
+
+_ENDINGS = ("ations", "ation", "ingly", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "ly",
+            "s", "e")  # fmt: skip
+
+
+@lru_cache(maxsize=16384)
+def stem_of(word: str) -> str:
+    """A word without its ending: compiles, compiled and compiling are one."""
+    if not word.isalpha():
+        return word
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 4:
+            return word[: -len(ending)]
+    return word
+
+
+@lru_cache(maxsize=1)
+def _synonyms() -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for group in _SYNONYMS:
+        alike = {stem_of(word) for word in group.split()}
+        for stem in alike:
+            found.setdefault(stem, set()).update(alike - {stem})
+    return {stem: frozenset(others) for stem, others in found.items()}
+
+
+def _alike(stem: str) -> frozenset[str]:
+    return _synonyms().get(stem, frozenset())

@@ -1,0 +1,123 @@
+"""From the symptom to the remedy: what is found in a text, and in which order."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+
+from kbtool.model.symptom import Symptoms
+from kbtool.runner.explain import blocks_of, matching, seen
+from kbtool.store.tree import KnowledgeBase
+
+ROOT = Path(__file__).parents[2]
+
+TOOL = {
+    "id": "tool",
+    "title": "A tool",
+    "symptoms": [
+        {"id": "undefined", "title": "Undefined", "match": "undefined reference to",
+         "example": "undefined reference to `f'", "source": "ld", "advice": "Link it."},
+        {"id": "cudart", "title": "No runtime", "match": "undefined reference to `cudaMalloc",
+         "example": "undefined reference to `cudaMalloc'", "source": "ld", "advice": "-lcudart"},
+        {"id": "stopped", "title": "Stopped", "match": "build stopped", "role": "consequence",
+         "example": "ninja: build stopped: subcommand failed.", "source": "ninja", "advice": "Up."},
+        {"id": "hopper", "title": "Hopper", "match": "needs sm_90a or wgmma",
+         "example": "needs sm_90a or wgmma", "source": "ptxas", "advice": "Compile for sm_90a.",
+         "architectures": ["sm_90"]},
+        {"id": "serial", "title": "Serial", "match": "wgmma serialised", "role": "warning",
+         "example": "wgmma serialised", "source": "ptxas", "advice": "Do not call.",
+         "architectures": ["sm_90"]},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tool() -> Symptoms:
+    return Symptoms.model_validate(TOOL)
+
+
+def names(text: str | bytes, tool: Symptoms, architectures: tuple[str, ...] = ()) -> list[str]:
+    raw = text.encode() if isinstance(text, str) else text
+    found = seen([], [tool], [raw], architectures)
+    return [match.symptom.id for match in found.matches]
+
+
+def test_causes_come_first_then_what_stands_first_then_what_says_more(tool):
+    text = "ninja: build stopped\nwgmma serialised\nundefined reference to `cudaMalloc'\n"
+    assert names(text, tool) == ["cudart", "undefined", "serial", "stopped"]
+
+
+def test_advice_for_other_cards_than_the_text_names_is_left_out(tool):
+    assert names("wgmma serialised", tool) == ["serial"]
+    assert names("for sm_90a\nwgmma serialised", tool) == ["serial"]
+    assert names("NVIDIA H100 80GB HBM3\nwgmma serialised", tool) == ["serial"]
+    assert names("arch=compute_100,code=sm_100\nwgmma serialised", tool) == []
+    assert names("on an RTX 4090: wgmma serialised", tool) == []
+    assert names("wgmma serialised", tool, ("sm_89",)) == []
+    assert names("sm_80\nwgmma serialised for 'sm_90a'", tool) == ["serial"]
+
+
+def test_nul_bytes_bytes_that_are_no_text_and_colours_do_not_hide_a_message(tool):
+    assert names(b"\0\xff\xfe build stopped \0", tool) == ["stopped"]
+    assert names("\x1b[01;31m\x1b[Kundefined\x1b[m\x1b[K reference to `f'", tool) == ["undefined"]
+    assert names("50 %\rundefined reference to `f'\r", tool) == ["undefined"]
+
+
+def test_one_line_of_ten_megabytes_is_searched_to_its_end(tool):
+    text = b"x" * 9_000_001 + b"undefined reference to `f'" + b"y" * 1_000_000
+    found = seen([], [tool], blocks_of(io.BytesIO(text)))
+    (match,) = found.matches
+    assert match.number == found.lines == 1
+    assert "undefined reference to `f'" in match.part
+    assert len(match.part) < 300
+
+
+@pytest.mark.parametrize("place", [4090, (1 << 20) - 5, (2 << 20) - 9, (3 << 20) + 4090])
+def test_a_message_at_the_edge_of_a_piece_or_a_block_is_found(tool, place):
+    text = b"x" * place + b"undefined reference to `f'" + b"y" * (5 << 20)
+    assert len(seen([], [tool], blocks_of(io.BytesIO(text))).matches) == 1
+
+
+def test_numbers_of_lines_go_on_over_blocks(tool):
+    text = b"a line of a log\n" * 300_000 + b"build stopped\n"
+    (match,) = seen([], [tool], blocks_of(io.BytesIO(text))).matches
+    assert match.number == 300_001
+
+
+def test_each_pattern_is_named_once_by_its_best_symptom():
+    patterns = [entry.record for entry in KnowledgeBase(ROOT).patterns.values()]
+    found = matching(patterns, "undefined symbol: c10::x\nundefined reference to `f'")
+    assert [(match.name, match.number) for match in found] == [("P08/undefined-symbol", 1)]
+
+
+def test_the_catalogue_of_this_repository_is_sound():
+    base = KnowledgeBase(ROOT)
+    assert base.catalogue.keys() == base.symptoms.keys()
+    assert base.findings == []
+    known = [symptom for tool in base.catalogue.values() for symptom in tool.symptoms]
+    assert len(known) >= 150
+    own = {symptom.example: f"{tool.id}/{symptom.id}"
+           for tool in base.catalogue.values() for symptom in tool.symptoms}  # fmt: skip
+    missed = [
+        name
+        for example, name in own.items()
+        if name not in {m.name for m in matching([], example, base.catalogue.values())}
+    ]
+    assert missed == []
+
+
+def test_a_log_of_ten_megabytes_takes_a_moment():
+    base = KnowledgeBase(ROOT)
+    catalogue = list(base.catalogue.values())
+    line = b"[%d/900] nvcc -gencode arch=compute_90,code=sm_90 -O3 -c kernel_%d.cu -o kernel_%d.o\n"
+    text = b"".join(line % (n, n, n) for n in range(120_000))
+    assert len(text) > 10_000_000
+    started = time.process_time()
+    found = seen(
+        [], catalogue, [text, b"fatal error: torch/extension.h: No such file or directory"]
+    )
+    assert time.process_time() - started < 3  # a slow machine; `make bench` tells the figure
+    assert [match.name for match in found.matches] == ["host-compiler/header-not-found"]
