@@ -42,6 +42,19 @@ class NinjaResult:
     """Output file of a failed statement → what its command printed."""
 
 
+def refuse_for_nvcc(nvcc: str, *folders: Path) -> None:
+    """Raise if there are CUDA sources and nvcc cannot read a folder's path.
+
+    It hands commands of its own to a shell, and puts paths into double quotes there.
+    """
+    for folder in folders if nvcc else ():
+        if read_by_shell := "".join(mark for mark in '$"`\\' if mark in str(folder)):
+            raise MachineError(
+                f"nvcc compiles nothing in a folder whose path holds {' or '.join(read_by_shell)}:"
+                f" {folder}; rename the folder"
+            )
+
+
 def run_ninja(
     plans: Sequence[BuildPlan],
     statements: Sequence[str],
@@ -50,8 +63,14 @@ def run_ninja(
     on_line: Callable[[str], None],
     on_tick: Callable[[], None],
 ) -> NinjaResult:
-    """Run ``statements`` in the folder of the first plan."""
+    """Run ``statements`` in the folder of the first plan.
+
+    Raises:
+        MachineError: there is no ninja, or nvcc cannot compile in this folder.
+    """
     ninja = find_ninja()
+    for plan in plans:
+        refuse_for_nvcc(plan.nvcc, plan.folder, plan.build_folder)
     folder = plans[0].build_folder
     write_atomic(folder / "build.ninja", "\n".join([*_rules(plans[0]), *statements, ""]).encode())
     objects = next(iter(plans[0].objects.values())).parent

@@ -17,6 +17,8 @@ from knowledge import SESSION_LINE
 
 from kbtool.cli import main
 from kbtool.cli.common import cells_of, print_table
+from kbtool.gpu.ninja import refuse_for_nvcc
+from kbtool.model.errors import MachineError
 from kbtool.model.run import Run, StepRecord
 from kbtool.runner import progress
 from kbtool.store.document import parse
@@ -268,3 +270,11 @@ def test_a_kernel_is_built_in_a_folder_of_any_name(second_kernel_base, tmp_path,
     done = kbtool("--root", PATH, "run-recipe", "add", *arguments)
     steps = {step["id"]: step["status"] for step in json.loads(done.out)["steps"]}
     assert (steps["build"], steps["validate"]) == ("passed", "passed"), done.err
+
+
+@pytest.mark.parametrize("name", ["a$HOME", 'a"b', "a`b", "a\\b"])
+def test_a_folder_that_nvcc_cannot_read_is_named(name):
+    refuse_for_nvcc("", Path(name))
+    refuse_for_nvcc("nvcc", Path("it's 100% #1: é, 日本"))
+    with pytest.raises(MachineError, match="nvcc compiles nothing in a folder whose path holds"):
+        refuse_for_nvcc("nvcc", Path("fine"), Path(name))
