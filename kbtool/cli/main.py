@@ -11,12 +11,16 @@ import contextlib
 import importlib
 import io
 import os
+import shutil
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kbtool import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 COMMANDS = {
     "init": "kbtool.cli.init",
@@ -55,8 +59,25 @@ Exit status: 0 done and passed; 1 a finding (a wrong kernel, a bad record);
 75 noisy: other processes were busy while it measured; run it again."""
 
 
+_NARROW, _NARROWEST = 50, 20
+"""Columns of a terminal in which names and texts do not fit side by side, and in which none do."""
+
+
 class Help(click.HelpFormatter):
-    """Help whose examples and usage can be pasted."""
+    """Help whose examples and usage can be pasted, as wide as the terminal."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        # click takes no terminal to be narrower than 50 columns, and the lines were torn.
+        self.width = min(self.width, max(shutil.get_terminal_size().columns, _NARROWEST))
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Options and commands; in a narrow terminal the text stands below a long name."""
+        super().write_dl(
+            list(rows), self.width // 3 if self.width < _NARROW else col_max, col_spacing
+        )
 
     def getvalue(self) -> str:
         """The text."""

@@ -278,3 +278,13 @@ def test_a_folder_that_nvcc_cannot_read_is_named(name):
     refuse_for_nvcc("nvcc", Path("it's 100% #1: é, 日本"))
     with pytest.raises(MachineError, match="nvcc compiles nothing in a folder whose path holds"):
         refuse_for_nvcc("nvcc", Path("fine"), Path(name))
+
+
+@pytest.mark.parametrize("command", [[], ["run-recipe"], ["session", "cost"], ["keep-or-stop"]])
+def test_options_are_described_within_a_narrow_terminal(monkeypatch, capsys, command):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main.run([*command, "--help"]) == 0
+    text = capsys.readouterr().out
+    options = text.partition("\nOptions:\n")[2].partition("\n\n  Example")[0]
+    described = [line for line in options.splitlines() if not line.startswith("  -")]
+    assert described and max(map(len, described)) <= 40, options
