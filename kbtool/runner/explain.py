@@ -138,10 +138,19 @@ def seen(
         symptom = known[place].symptom
         values = symptom.read(line) if isinstance(symptom, KnownSymptom) else {}
         matches.append(Match(*known[place], line.strip(), number, values or {}))
-    fitting = [match for match in matches if _fits_card(match, result.architectures)]
+    fitting = [
+        match
+        for match in matches
+        if _fits_card(match, result.architectures) and not ELSEWHERE.search(match.line)
+    ]
     result.matches = _each_pattern_once(sorted(fitting, key=_rank))
     return result
 
+
+ELSEWHERE = re.compile(
+    r"\b(?:HIP|ROCm|MPS backend|Vulkan|OpenCL|SYCL|amdgpu|xpu)\b|\bhip(?:Error|cc|[A-Z])|\bgfx\d{3}"
+)
+"""What another platform than CUDA is named by; its messages may have the same words."""
 
 _ROLES = {"cause": 0, "warning": 1, "consequence": 2}
 

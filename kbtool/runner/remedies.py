@@ -12,7 +12,7 @@ from kbtool.model.expression import found_in
 from kbtool.model.pattern import Pattern
 from kbtool.model.session import Session
 from kbtool.model.symptom import KnownSymptom, filled
-from kbtool.runner.explain import Match, Seen, fits_cards, seen
+from kbtool.runner.explain import ELSEWHERE, Match, Seen, fits_cards, seen
 from kbtool.runner.resemble import Found, Words, word_set, words
 from kbtool.store.symptoms import FOLDER
 from kbtool.store.tree import KnowledgeBase
@@ -32,9 +32,6 @@ FIELD = word_set("""
     flash-attn flash_attn flashattention xformers cpp_extension load_inline
 """)
 """Words of the field. A text without any of them is about something else."""
-
-_ELSEWHERE = word_set("hip rocm hipcc amdgpu gfx mps metal opencl vulkan sycl xpu directx")
-"""Other platforms, whose problems have other remedies."""
 
 
 class _Record(NamedTuple):
@@ -174,7 +171,7 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
 
 def _is_of_the_field(text: str) -> bool:
     said = {word for word, _ in words(text)}
-    return bool(said & FIELD) and not said & _ELSEWHERE
+    return bool(said & FIELD) and not ELSEWHERE.search(text)
 
 
 def _recording(found: Seen, file: str | None) -> str:
