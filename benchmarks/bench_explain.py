@@ -1,0 +1,53 @@
+"""How often `kbtool explain` is right, and how long it takes on a log of 10 MB."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from explained import answers, explain, unrelated
+
+from kbtool.store.tree import KnowledgeBase
+
+ROOT = Path(__file__).parents[1]
+LINES = 120_000
+
+
+def main() -> None:
+    base = KnowledgeBase(ROOT)
+    for half in ("develop", "measure"):
+        found = list(answers(base, half))
+        right = sum(answer.is_right for answer in found)
+        elsewhere = sum(answer.is_for_another_card for answer in found)
+        print(
+            f"  {half}: right among the first three {right} of {len(found)},"
+            f" for another card {elsewhere}"
+        )
+    texts = unrelated()
+    silent = sum(not explain(base, [text.encode()]).fits for text in texts)
+    print(f"  texts about something else that get nothing: {silent} of {len(texts)}")
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "build.log"
+        with log.open("w") as file:
+            for n in range(LINES):
+                file.write(
+                    f"[{n}/{LINES}] nvcc -gencode arch=compute_90,code=sm_90 -O3 -c k{n}.cu\n"
+                    f'k{n}.cu({n}): warning #177-D: variable "x{n}" was never used\n'
+                    if n % 2
+                    else f"ptxas info    : Used {n % 200} registers, 0 bytes spill\n"
+                )
+            file.write('k.cu(3): error: identifier "foo" is undefined\n')
+        started = time.perf_counter()
+        command = [sys.executable, "-m", "kbtool", "--root", str(ROOT), "explain", str(log)]
+        subprocess.run(command, check=True, capture_output=True)
+        took = time.perf_counter() - started
+        print(
+            f"  a log of {log.stat().st_size / 1e6:.1f} MB: {took:.2f} s, with the start of kbtool"
+        )
+
+
+if __name__ == "__main__":
+    main()
