@@ -14,6 +14,11 @@ from kbtool.store.tree import KnowledgeBase
 
 ROOT = Path(__file__).parents[1]
 LINES = 120_000
+_COMMAND = """\
+[{n}] nvcc -gencode arch=compute_90,code=sm_90 -O3 -std=c++17 -c kernel_{n}.cu -o kernel_{n}.o
+kernel_{n}.cu(3): warning #177-D: variable "x{n}" was declared but never referenced
+"""
+_REPORT = "ptxas info    : Used {n} registers, 0 bytes spill stores, 0 bytes spill loads\n"
 
 
 def main() -> None:
@@ -33,12 +38,7 @@ def main() -> None:
         log = Path(folder) / "build.log"
         with log.open("w") as file:
             for n in range(LINES):
-                file.write(
-                    f"[{n}/{LINES}] nvcc -gencode arch=compute_90,code=sm_90 -O3 -c k{n}.cu\n"
-                    f'k{n}.cu({n}): warning #177-D: variable "x{n}" was never used\n'
-                    if n % 2
-                    else f"ptxas info    : Used {n % 200} registers, 0 bytes spill\n"
-                )
+                file.write(_COMMAND.format(n=n) if n % 2 else _REPORT.format(n=n % 200))
             file.write('k.cu(3): error: identifier "foo" is undefined\n')
         started = time.perf_counter()
         command = [sys.executable, "-m", "kbtool", "--root", str(ROOT), "explain", str(log)]

@@ -104,6 +104,8 @@ class KnownSymptom(Model):
     role: Role = "cause"
     """Whether the line says why it failed, what may be wrong, or only that something failed. Causes
     are shown first."""
+    general: bool = False
+    """Whether others that find the same line say more: they are shown first."""
     architectures: list[Annotated[str, AfterValidator(_architecture)]] = []
     """The GPU architectures that the advice is for, such as sm_90; all if empty. It is not shown
     for a text that names only others."""

@@ -155,10 +155,13 @@ ELSEWHERE = re.compile(
 _ROLES = {"cause": 0, "warning": 1, "consequence": 2}
 
 
-def _rank(match: Match) -> tuple[int, int, int, str]:
+def _rank(match: Match) -> tuple[int, int, bool, int, str]:
     """Causes first, then what stands first; on one line what says more of it."""
-    role = match.symptom.role if isinstance(match.symptom, KnownSymptom) else "cause"
-    return (_ROLES[role], match.number, -_literal(match.symptom.match), match.name)
+    symptom = match.symptom
+    role, general = "cause", False
+    if isinstance(symptom, KnownSymptom):
+        role, general = symptom.role, symptom.general
+    return (_ROLES[role], match.number, general, -_literal(symptom.match), match.name)
 
 
 def _literal(expression: str) -> int:
