@@ -13,7 +13,7 @@ from explained import answers, explain, unrelated
 from kbtool.store.tree import KnowledgeBase
 
 ROOT = Path(__file__).parents[1]
-LINES = 120_000
+LINES = 90_000
 _COMMAND = """\
 [{n}] nvcc -gencode arch=compute_90,code=sm_90 -O3 -std=c++17 -c kernel_{n}.cu -o kernel_{n}.o
 kernel_{n}.cu(3): warning #177-D: variable "x{n}" was declared but never referenced
