@@ -81,7 +81,7 @@ def explain(
         elif words is not None:
             text = [words.encode("utf-8", "replace")]
         else:
-            text = _of_file(file, stack)
+            text = of_file(file, stack)
         named = file if file not in {None, "-"} else None
         found = remedies.explain(base, text, about, named)
     if as_json:
@@ -105,7 +105,8 @@ def _architecture(card: str) -> str:
     return card
 
 
-def _of_file(file: str | None, stack: contextlib.ExitStack) -> Iterator[bytes]:
+def of_file(file: str | None, stack: contextlib.ExitStack) -> Iterator[bytes]:
+    """The text of a file, or of what is piped in, in blocks."""
     import sys
 
     from kbtool.model.errors import MachineError, UsageError

@@ -180,8 +180,25 @@ def _recording(found: Seen, file: str | None) -> str:
     title = title or next(iter(found.errors), None)
     words_of = " ".join((title or "what is wrong, in a few words").split())[:80]
     return f"kbtool session bug {shlex.quote(words_of)}" + (
-        f" --from-explain {shlex.quote(file)}" if file else ""
+        f" --from-explain {shlex.quote(file)}" if file and found.errors else ""
     )
+
+
+def error_lines(base: KnowledgeBase, text: Iterable[bytes]) -> list[str]:
+    """The lines of a text that say what is wrong: those with symptoms of causes, or else the first
+    that report an error."""
+    patterns = [entry.record for entry in base.patterns.values()]
+    found = seen(patterns, base.catalogue.values(), text)
+    causes = {
+        match.number: match.part
+        for match in found.matches
+        if not isinstance(match.symptom, KnownSymptom) or match.symptom.role == "cause"
+    }
+    lines = [causes[number] for number in sorted(causes)] or found.errors
+    return list(dict.fromkeys(line[:_LONGEST_LINE] for line in lines))[:_LINES]
+
+
+_LONGEST_LINE = 400
 
 
 def search(base: KnowledgeBase, query: str) -> Search:

@@ -106,6 +106,37 @@ def test_nothing_fits_is_said_with_the_command_that_records_the_case(base, kbtoo
     assert "kbtool session bug" in done.err
 
 
+def test_a_case_is_recorded_with_the_lines_that_report_the_error(base, kbtool, log):
+    assert kbtool("session", "new", "Odd builds", root=base.root).code == 0
+    file = log("step 1\nat /home/me/k.cu:3: \x1b[31mfatal: the frobnicator is out of step\nbye\n")
+    done = kbtool("explain", file, root=base.root)
+    assert f"--from-explain {file}" in done.err
+    added = kbtool("session", "bug", "Out of step", "--from-explain", file, root=base.root)
+    assert added.code == 0, added.err
+    shown = json.loads(kbtool("session", "show", "--json", root=base.root).out)["session"]
+    [bug] = shown["bugs"]
+    assert bug["error_text"] == "at …/k.cu:3: fatal: the frobnicator is out of step"
+    # Of a text with known symptoms, only the lines with causes are recorded.
+    file = log("error: first\nlauncher: queue is full\nerror: last\n")
+    again = kbtool("session", "bug", "Full", "--from-explain", file, root=base.root)
+    assert again.code == 0, again.err
+    shown = json.loads(kbtool("session", "show", "--json", root=base.root).out)["session"]
+    assert shown["bugs"][1]["error_text"] == "launcher: queue is full"
+    # What is recorded is named by the next explanation.
+    known = json.loads(kbtool("explain", "--json", file, root=base.root).out)
+    assert [bug["id"] for bug in known["fits"][0]["bugs"]] == ["full"]
+
+
+def test_a_text_without_an_error_records_no_case(base, kbtool, log):
+    assert kbtool("session", "new", "Odd builds", root=base.root).code == 0
+    done = kbtool("session", "bug", "Odd", "--from-explain", log("all is well\n"), root=base.root)
+    assert done.code == 2
+    assert "reports an error" in done.err
+    assert (
+        "bugs" not in json.loads(kbtool("session", "show", "--json", root=base.root).out)["session"]
+    )
+
+
 def test_control_characters_of_a_log_do_not_reach_the_terminal(base, kbtool, log):
     done = kbtool("explain", log("\x07\x9b2J queue is full \x1b]0;title\x07\n"), root=base.root)
     assert done.code == 0

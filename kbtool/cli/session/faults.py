@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from kbtool.cli.session.common import (
     OPTION,
     item_of,
     path_of,
+    refuse_secrets,
     session_option,
     single_fields,
     warn_nameless,
@@ -60,10 +62,11 @@ Examples:
   kbtool session bug "NaN in the last tile"
   kbtool session bug "NaN in the last tile" --symptom "the last 16 rows are NaN" --lost '40 min'
   kbtool session bug "Undefined symbol again" --again N+7A#bugs.undefined-symbol
+  kbtool session bug "Undefined symbol" --from-explain build.log
 
 \b
-The bug stays open until `kbtool session fix` records its fix. Write its hypotheses, error message
-and mutants in session.yaml, and correct mistakes there.""",
+The bug stays open until `kbtool session fix` records its fix. Write its hypotheses and mutants
+in session.yaml, and correct mistakes there.""",
 )
 @click.argument("title")
 @click.option("--symptom", metavar="TEXT", help="What was seen.")
@@ -77,10 +80,17 @@ and mutants in session.yaml, and correct mistakes there.""",
     metavar="BUG",
     help="The earlier bug that recurs: ID or SESSION#bugs.ID.",
 )
+@click.option(
+    "--from-explain",
+    "log",
+    metavar="FILE",
+    help="Its error message: the lines of FILE that `kbtool explain` tells it by, or else the first"
+    " that report an error, without paths of this machine. -: what is piped in.",
+)
 @click.option("--id", metavar="ID", help="Its name for references; made from TITLE if not given.")
 @session_option
 @click.pass_context
-def bug(ctx: click.Context, /, name: str | None, **given: str | None) -> None:
+def bug(ctx: click.Context, /, name: str | None, log: str | None, **given: str | None) -> None:
     """Add a bug to a session: a fault that was found in it, with a short TITLE."""
     from kbtool.model.bug import Bug
     from kbtool.store.edit import add_bug
@@ -97,6 +107,8 @@ def bug(ctx: click.Context, /, name: str | None, **given: str | None) -> None:
         "recurrence_of": again and _bug_named(base, record, again),
     }
     item = item_of(Bug, {field: given.get(field) for field in Bug.model_fields})
+    if log is not None:
+        item = {**item, "error_text": _error_in(base, log)}
     add_bug(path, item)
     click.echo(f"{record.id}: bug {item['id']}: {item['title']}")
     if not named:
@@ -195,6 +207,26 @@ def fix(
             f" `commit` to it in sessions/{record.id}/session.yaml",
             err=True,
         )
+
+
+def _error_in(base: KnowledgeBase, file: str) -> str:
+    """The lines that say what is wrong, as a record may hold them."""
+    from kbtool.cli.explain import of_file
+    from kbtool.model.control import visible
+    from kbtool.model.errors import UsageError
+    from kbtool.model.machine_path import without_machine_paths
+    from kbtool.runner.remedies import error_lines
+
+    with contextlib.ExitStack() as stack:
+        lines = error_lines(base, of_file(file, stack))
+    if not lines:
+        raise UsageError(
+            f"--from-explain: no line of {file} reports an error; leave the option out, and write"
+            " the message as `error_text` in session.yaml"
+        )
+    kept = [without_machine_paths(visible(line)) for line in lines]
+    refuse_secrets(*kept)
+    return "\n".join(kept)
 
 
 def _fix_command(bug: str) -> str:
