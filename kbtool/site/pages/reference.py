@@ -27,12 +27,15 @@ PAGES = Pages(_pages, at.SCHEMA, "Schemas")
 _FILES = {
     "session": "`sessions/ID/session.yaml`, written by people and by `kbtool session`",
     "pattern": "`patterns/*.yaml`, written by people",
+    "symptoms": "`symptoms/TOOL.yaml`, written by people; many come with kbtool",
     "kernel": "`kernels/ID/kernel.yaml`, written by people",
     "cheats": "`kernels/ID/cheats.yaml`, written by people",
     "ledger": "`sessions/ledger.yaml`, written by people",
     "excuses": "`sessions/excuses.yaml`, written by people",
     "run": "`sessions/ID/runs/*.json`, written by `kbtool run-recipe` and never edited",
     "corpus": "a line of what `kbtool export corpus` writes",
+    "explanation": "what `kbtool explain --json` prints",
+    "search": "what `kbtool search --json` prints",
     "twin": "the JSON beside each page of this site, and the index of it",
 }
 """Kind → its file."""
