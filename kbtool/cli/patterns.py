@@ -44,7 +44,9 @@ them, then by minutes saved as claimed, then by step times. The columns saved, l
 claimed by sessions; expected is what they only hoped for. "by steps" is minutes planned minus
 minutes taken, over finished steps of sessions that name the pattern. "by runs" is the same over
 runs of its recipes: steps that passed with the recipe's default parameters, compared with the time
-that the recipe declares, and only if nothing was built before. Unknown is '–', never zero.
+that the recipe declares, and only if nothing was built before. "gains" is the time without the
+technique ÷ the time with it, by the newest quiet run of the recipe ablate on each machine. Unknown
+is '–', never zero.
 
 \b
 Exit status: 0 done; 1 a record does not load and is not in the figures; 2 usage."""
@@ -92,7 +94,7 @@ def patterns(ctx: click.Context, pattern: str | None, as_json: bool, as_csv: boo
     elif pattern is not None:
         _print_one(base, ranked[0], first)
     elif ranked:
-        _print_all(ranked)
+        _print_all(base, ranked)
     warn_unreadable(base)
     if not ranked:
         click.echo("kbtool: there are no patterns yet: one YAML file each in patterns/", err=True)
@@ -110,10 +112,13 @@ def _rank_of(ranked: Sequence[Account], name: str) -> int:
     raise NotFoundError(f"there is no pattern {name!r}; there is {known}")
 
 
-def _print_all(ranked: Sequence[Account]) -> None:
+def _print_all(base: KnowledgeBase, ranked: Sequence[Account]) -> None:
+    from kbtool.ledger.worth import in_short, worths
+
+    gains = worths(entry.record for entry in base.runs)
     header = [
         "", "pattern", "standing", "proved", "applied", "against", "discovered",
-        "saved min", "lost min", "money", "expected", "by steps", "by runs", "title",
+        "saved min", "lost min", "money", "expected", "by steps", "by runs", "gains", "title",
     ]  # fmt: skip
     rows = []
     for rank, account in enumerate(ranked, 1):
@@ -132,6 +137,7 @@ def _print_all(ranked: Sequence[Account]) -> None:
                 _expected(account),
                 _timed(account, of_runs=False),
                 _timed(account, of_runs=True),
+                in_short(gains.get(account.pattern.id, ())) or "–",
                 account.pattern.title,
             ]
         )
@@ -181,9 +187,9 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
     )
     for gain in _gains(base, account):
         click.echo(
-            f"{gain['path']}:1: without {gain['ablation']}: {gain['effect']}, time {gain['ratio']}"
-            f" times, {gain['cases_that_gain']} of {many(len(gain['cases']), 'case')} gain, on"
-            f" {gain['machine']}"
+            f"{gain['path']}:1: {gain['ablation']}: without the technique a call takes"
+            f" {gain['ratio']:.3g} times as long, on {gain['machine']};"
+            f" {gain['cases_that_gain']} of {many(len(gain['cases']), 'case')} gain"
         )
     if pattern.ablations:
         click.echo(f"to measure it here: kbtool run-recipe ablate --set patterns={pattern.id}")

@@ -64,3 +64,22 @@ def newest(of_pattern: Iterable[Worth]) -> list[Worth]:
         if worth.one.verdict == "measured" and not worth.one.noise:
             first.setdefault((worth.one.ablation.id, worth.machine), worth)
     return list(first.values())
+
+
+def in_short(of_pattern: Iterable[Worth]) -> str:
+    """The newest gain on each machine: ``1.3× NVIDIA H100 80GB HBM3``; empty if none is known.
+
+    Of several ablations the one that gains most is given.
+
+    Args:
+        of_pattern: what :func:`worths` gives of a pattern, the newest first.
+    """
+    best: dict[str, Worth] = {}
+    for worth in newest(of_pattern):
+        known = best.get(worth.machine)
+        if known is None or (worth.one.gain or 0) > (known.one.gain or 0):
+            best[worth.machine] = worth
+    return ", ".join(
+        f"{worth.one.gain:.2f}× {machine}" if worth.gains else f"{worth.verdict} {machine}"
+        for machine, worth in best.items()
+    )

@@ -15,7 +15,7 @@ from kbtool.ledger.patterns import (
     saving_text,
     time_text,
 )
-from kbtool.ledger.worth import newest
+from kbtool.ledger.worth import in_short, newest
 from kbtool.markdown.escape import block, code, inline, prose
 from kbtool.markdown.figures import many
 from kbtool.markdown.markup import (
@@ -96,6 +96,7 @@ def listing(index: Index) -> str:
                 _minutes(account.claimed("saved")),
                 _minutes(account.claimed("lost")),
                 saving_text(account.timed()),
+                inline(in_short(index.worths.get(pattern.id, ())) or "–"),
                 ", ".join(
                     index.link(at.recipe_page(r.name), at.PATTERNS, inline(r.name))
                     for r in pattern.recipes
@@ -105,7 +106,7 @@ def listing(index: Index) -> str:
         )
     header = [
         "Pattern", "Title", "Lesson", "Standing", "Applied", "Proved", "Against",
-        "Saved, as claimed", "Lost, as claimed", "By step times", "Recipe",
+        "Saved, as claimed", "Lost, as claimed", "By step times", "Gains", "Recipe",
     ]  # fmt: skip
     return join(
         [
@@ -113,7 +114,8 @@ def listing(index: Index) -> str:
             "By rank: the standing, then the number of sessions that proved it, that applied it,"
             " then minutes saved. Applied, proved and against count sessions. Saved and lost are"
             " claimed by their records; the step times are minutes planned minus minutes taken,"
-            " over the steps that name the pattern. `kbtool patterns` prints the same figures.",
+            " over the steps that name the pattern. Gains are times without the technique ÷ times"
+            " with it, as the recipe `ablate` last measured them. `kbtool patterns` prints the same.",
             stacked_table(header, rows, {4, 5, 6, 7, 8, 9}),
             bullets(f"{chip(name)} {inline(why)}" for name, why in STANDINGS.items()),
         ]
