@@ -57,7 +57,8 @@ With --measure RECIPE, A and B are commits. Each is checked out apart from your 
 recipe runs on them in turn: A B, B A, A B, so that a machine that slows down slows both. Every run
 builds, validates and times, and is kept in the running session, or in a new one. The verdicts rest
 on these runs alone. Both sides may be the same commit: that shows how far the machine's times
-differ without any change. On a card, five pairs detect a difference of 3 %.
+differ without any change. On a card, five pairs find nine of
+ten cases that are slower by 3 %.
 
 \b
 Exit status: 0 done; 1 with --fail-over: a case is slower by more, B is wrong or refused in a case,

@@ -188,7 +188,7 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
     for gain in _gains(base, account):
         click.echo(
             f"{gain['path']}:1: {gain['ablation']}: without the technique a call takes"
-            f" {gain['ratio']:.3g} times as long, on {gain['machine']};"
+            f" {gain['ratio']} times as long, on {gain['machine']};"
             f" {gain['cases_that_gain']} of {many(len(gain['cases']), 'case')} gain"
         )
     if pattern.ablations:
@@ -243,22 +243,12 @@ def _evidence(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:
 
 def _gains(base: KnowledgeBase, account: Account) -> list[dict[str, Any]]:
     """The newest quiet measurement of each ablation on each machine."""
-    from kbtool.ledger.worth import newest, worths
+    from kbtool.ledger.worth import newest, worth_json, worths
 
     paths = {(e.record.session, e.record.id, e.record.attempt): e.path for e in base.runs}
     found = worths(entry.record for entry in base.runs).get(account.pattern.id, [])
     return [
-        {
-            "ablation": worth.one.ablation.id,
-            "machine": worth.machine,
-            "effect": worth.verdict,
-            "ratio": round(worth.one.gain or 0, 4),
-            "between": worth.result.between,
-            "cases_that_gain": worth.gains,
-            "cases": {case.case: round(case.gain, 4) for case in worth.one.cases},
-            "run": worth.run.id,
-            "path": paths[worth.run.session, worth.run.id, worth.run.attempt],
-        }
+        worth_json(worth) | {"path": paths[worth.run.session, worth.run.id, worth.run.attempt]}
         for worth in newest(found)
     ]
 

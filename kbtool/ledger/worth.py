@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from kbtool.model.kinds.ablate import AblateResult, AblationResult
 from kbtool.model.run import Run
@@ -83,3 +84,17 @@ def in_short(of_pattern: Iterable[Worth]) -> str:
         f"{worth.one.gain:.2f}× {machine}" if worth.gains else f"{worth.verdict} {machine}"
         for machine, worth in best.items()
     )
+
+
+def worth_json(worth: Worth) -> dict[str, Any]:
+    """One measurement for programs; ratios to four digits."""
+    return {
+        "ablation": worth.one.ablation.id,
+        "machine": worth.machine,
+        "effect": worth.verdict,
+        "ratio": None if worth.one.gain is None else float(f"{worth.one.gain:.4g}"),
+        "between": worth.result.between,
+        "cases_that_gain": worth.gains,
+        "cases": {case.case: float(f"{case.gain:.4g}") for case in worth.one.cases},
+        "run": worth.run.id,
+    }

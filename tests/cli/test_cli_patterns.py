@@ -38,7 +38,7 @@ def test_the_table_lists_the_best_standing_first(known, kbtool):
     lines = [line.split() for line in done.out.splitlines()]
     assert [line[1] for line in lines[2:]] == ["P02", "P01", "P03"]
     assert lines[2][2:] == [
-        "proved", "1", "–", "–", "–", "5–10", "–", "2", "USD", "–", "6", "–", "A", "lesson"
+        "proved", "1", "–", "–", "–", "5–10", "–", "2", "USD", "–", "6", "–", "–", "A", "lesson"
     ]  # fmt: skip
     assert lines[4][2:5] == ["superseded", "–", "–"]
 

@@ -284,8 +284,8 @@ def test_the_transcribed_logs_give_the_figures_computed_by_hand():
     """What the transcribed logs come to, by hand from the logs."""
     base = KnowledgeBase(REPOSITORY)
     logs = [e.record for e in base.sessions.values() if e.record.origin in {"log", "mention"}]
-    patterns = [entry.record for entry in base.patterns.values()]
-    found = {one.pattern.id: one for one in accounts(patterns, logs, [])}
+    stated = [entry.record for entry in base.patterns.values() if entry.record.number <= 16]
+    found = {one.pattern.id: one for one in accounts(stated, logs, [])}
     assert {id_: one.standing for id_, one in found.items()} == {
         "P06": "superseded", "P07": "disputed", "P08": "proved", "P09": "proved",
         "P10": "untested", "P11": "applied", "P12": "applied", "P15a": "untested",

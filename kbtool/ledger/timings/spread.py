@@ -35,7 +35,7 @@ class Spread(NamedTuple):
     """Degrees of freedom: how well the variance is known."""
 
 
-OWN, PEER = Spread(0.0070**2, 10), Spread(0.0080**2, 3)
+OWN, PEER = Spread(0.0075**2, 5), Spread(0.0080**2, 3)
 """What is assumed of a case on a card before any of its runs are known: of the arms of the library,
 and of its peers. ``benchmarks/bench_verdicts.py`` measures both, and what they lead to."""
 

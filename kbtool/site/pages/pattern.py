@@ -115,7 +115,7 @@ def listing(index: Index) -> str:
             " then minutes saved. Applied, proved and against count sessions. Saved and lost are"
             " claimed by their records; the step times are minutes planned minus minutes taken,"
             " over the steps that name the pattern. Gains are times without the technique ÷ times"
-            " with it, as the recipe `ablate` last measured them. `kbtool patterns` prints the same.",
+            " with it, last measured by the recipe `ablate`. `kbtool patterns` prints the same.",
             stacked_table(header, rows, {4, 5, 6, 7, 8, 9}),
             bullets(f"{chip(name)} {inline(why)}" for name, why in STANDINGS.items()),
         ]
