@@ -34,6 +34,7 @@ from kbtool.gpu.validate import case_seed
 from kbtool.model.kernel import without_name
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
+from kbtool.model.kinds.validate import OutputError
 
 Calls = Mapping[str, Callable[[], Any] | str]
 """Arm → the call to time, or the reason why there is none."""
@@ -254,13 +255,7 @@ def _time_case(
     judge = Judge(harness, inputs)
     errors = [error for out in called for error in judge.all(out).values()]
     held = {name: judge.first(out) for name, out in timed.outputs.items()}
-    if timed.drawn:
-        judge = Judge(harness, unseen.first)
-    for name, outputs in timed.drawn.items():
-        for error in map(judge.first, outputs):
-            if held[name].passed and not error.passed:
-                told = f"with other values in the same memory, {error.message}"
-                held[name] = error.model_copy(update={"message": told})
+    held |= wrong_on_unseen(harness, unseen, timed, held)
     own = {name: held[name] for name in library if name in held}
     return BenchmarkCase(
         name=str(case["name"]),
@@ -280,6 +275,27 @@ def _time_case(
             arm: workspace_of(harness, inputs, variant) for arm, variant in library.items()
         },
     )
+
+
+def wrong_on_unseen(
+    harness: Harness, unseen: Unseen, timed: Timed, held: Mapping[str, OutputError]
+) -> dict[str, OutputError]:
+    """Arm → what was wrong with its output on unseen values, of the arms that are right so far.
+
+    Args:
+        harness: the kernel's harness.
+        unseen: what the arms were held to.
+        timed: what they returned.
+        held: arm → its output on the values that it had seen.
+    """
+    found: dict[str, OutputError] = {}
+    judge = Judge(harness, unseen.first) if timed.drawn else None
+    for name, outputs in timed.drawn.items():
+        for error in map(judge.first, outputs) if judge else ():
+            if held[name].passed and name not in found and not error.passed:
+                told = f"with other values in the same memory, {error.message}"
+                found[name] = error.model_copy(update={"message": told})
+    return found
 
 
 class _Arms:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from random import Random
 from typing import Any, cast
 
 import torch
 
 from kbtool.gpu.benchmark import (
     CHECKED,
+    UNSEEN,
     Calls,
     Clock,
     OtherProcesses,
     Timed,
     more,
+    wrong_on_unseen,
 )
 from kbtool.gpu.compare import Judge
 from kbtool.gpu.harness import Harness, HarnessError, HarnessWithSettings, Inputs, inputs_of
+from kbtool.gpu.unseen import Unseen
 from kbtool.gpu.validate import case_seed
 from kbtool.model.kernel import without_name
 from kbtool.model.kinds.tune import TuneCase, TuneResult, fastest_apart
@@ -62,8 +66,8 @@ def tune(
             protocol=(
                 f"{clock.protocol}; the fastest setting whose quartiles lie apart from those of the"
                 " own choice is timed again beside it alone, and is the best only if they do there"
-                f" too; {CHECKED}: of own choice and best, as are all outputs of a call with the"
-                " best"
+                f" too; {CHECKED}: of the settings that were timed last, as are all outputs of a"
+                f" call with the best; {UNSEEN}"
             ),
             others_busy=others.share(),
             others_on_card=on_card,
@@ -88,44 +92,61 @@ def _tune_case(
     seed: int,
     variant: str,
 ) -> TuneCase:
-    def make(number: int) -> tuple[str, dict[str, Inputs]]:
-        inputs = inputs_of(harness, case, device=clock.device, seed=seed + number)
+    def make(number: int) -> dict[str, Any]:
+        return inputs_of(harness, case, device=clock.device, seed=seed + number)
+
+    def of(inputs: Inputs) -> tuple[str, dict[str, Inputs]]:
+        """The own choice, and the inputs of every setting; they share their tensors."""
         try:
             return harness.settings(inputs, variant)
         except ValueError as error:
             raise HarnessError(f"{case['name']}: {error}") from error
 
-    def time(among: Collection[str] = ()) -> Timed:
-        """Every setting, or those ``among`` which it is to be."""
+    def time(among: Collection[str]) -> tuple[Timed, Unseen]:
+        """The settings ``among`` all, and what they were held to."""
+        unseen = Unseen(make, among, Random(seed))
 
         def arms(number: int) -> Calls:
-            return {
-                name: harness.arms(inputs, [variant])[variant]
-                for name, inputs in make(number)[1].items()
-                if not among or name in among
-            }
+            inputs = make(number)
+            if number == 0:
+                unseen.begin(inputs)
+            settings = of(inputs)[1]
+            return {name: harness.arms(settings[name], [variant])[variant] for name in among}
 
-        return clock.time(arms, harness.work(case)["bytes"])
+        return clock.time(arms, harness.work(case)["bytes"], unseen=unseen), unseen
 
-    first = last = time()
-    own, settings = make(0)
+    def faults_of(timed: Timed, unseen: Unseen, names: Collection[str]) -> list[str]:
+        """What is wrong with what was timed, setting by setting."""
+        judge = Judge(harness, unseen.restored())
+        held = {name: judge.first(timed.outputs[name]) for name in names}
+        held |= wrong_on_unseen(harness, unseen, timed, held)
+        told = {name: error.message for name, error in held.items() if not error.passed}
+        return [
+            f"what was timed with {name}: {why}" for name, why in (timed.suspect | told).items()
+        ]
+
+    own, settings = of(make(0))
+    names = list(settings)
+    del settings  # on a card the inputs take the memory that timing needs
+    last, unseen = first, _ = time(names)
     if own not in first.timings:
         why = first.absent.get(own, "it is not among the settings")
         raise HarnessError(f"{case['name']}: {own}, the own choice, cannot be timed: {why}")
     best = fastest_apart(own, first.timings)
     if best != own:
         # Of many settings alike one looks faster by luck; not twice.
-        last = time({own, best})
+        last, unseen = time([own, best])
         if last.absent:
             raise HarnessError(f"{case['name']}: cannot be timed again: {last.absent}")
         best = fastest_apart(own, last.timings)
-    inputs = settings[best]
+    faults = faults_of(last, unseen, list(last.timings))
+    inputs = of(unseen.restored())[1][best]
     out = harness.call(inputs, variant=variant, poison=True)
-    judge = Judge(harness, inputs)
-    errors = judge.all(out)
-    for name in (own, best):
-        errors[f"what was timed with {name}"] = judge.first(last.outputs[name])
-    wrong = [f"{key}: {error.message}" for key, error in errors.items() if not error.passed]
+    errors = Judge(harness, inputs).all(out)
+    faults = [
+        *(f"{key}: {error.message}" for key, error in errors.items() if not error.passed),
+        *faults,
+    ]
     return TuneCase(
         name=str(case["name"]),
         case_set=case_set,
@@ -136,5 +157,5 @@ def _tune_case(
         absent=first.absent,
         best=best,
         retimed=last.timings if last is not first else {},
-        wrong="; ".join(wrong) or None,
+        wrong="; ".join(faults) or None,
     )

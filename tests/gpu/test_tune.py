@@ -51,10 +51,13 @@ class Clock:
     ) -> None:
         self.rounds = [(times, absent or {}), (again or times, {})]
 
-    def time(self, arms: Any, least_bytes: int) -> Timed:
+    def time(self, arms: Any, least_bytes: int, *, unseen: Any) -> Timed:
         (times, absent), calls = self.rounds.pop(0), arms(0)
         assert set(calls) == set(times) | set(absent)
-        return Timed(times, absent, {name: calls[name]() for name in times})
+        outputs = {name: calls[name]() for name in times}
+        with unseen.in_place(unseen.first):
+            drawn = {name: [calls[name]()] for name in times}
+        return Timed(times, absent, outputs, drawn=drawn)
 
     def others_on_card(self) -> int:
         return 1
@@ -63,19 +66,26 @@ class Clock:
         return 1.0
 
 
-def harness(wrong: int = 0, timed_wrong: int = 0) -> Any:
-    """Doubles a tensor; not with the setting ``wrong``, nor, where it is timed, ``timed_wrong``."""
+def harness(wrong: int = 0, timed_wrong: int = 0, keeps: int = 0) -> Any:
+    """Doubles a tensor; not with the setting ``wrong``, nor, where it is timed, ``timed_wrong``.
+    The setting ``keeps`` returns its first result again."""
 
     def call(inputs: Any, *, variant: str, poison: bool = True) -> Any:
         return {"out": inputs["x"] * (3 if inputs["n"] == wrong else 2)}
 
     def arm(inputs: Any) -> Any:
-        off = inputs["n"] == timed_wrong
-        return lambda: call(inputs, variant="v")["out"] + off
+        off, kept = inputs["n"] == timed_wrong, []
+
+        def timed() -> Any:
+            if not kept or inputs["n"] != keeps:
+                kept[:] = [call(inputs, variant="v")["out"] + off]
+            return kept[0]
+
+        return timed
 
     return SimpleNamespace(
         SETTING="n",
-        make_inputs=lambda case, *, device, seed: {"x": torch.ones(4)},
+        make_inputs=lambda case, *, device, seed: {"x": torch.full((4,), 1.0 + seed % 7)},
         settings=lambda inputs, variant: ("1", {str(n): {**inputs, "n": n} for n in (1, 2)}),
         arms=lambda inputs, variants: {name: arm(inputs) for name in variants},
         call=call,
@@ -104,6 +114,13 @@ def test_the_faster_setting_is_the_best():
     alone = result.model_copy(update={"others_busy": 0.0, "others_on_card": None})
     assert headline(alone).startswith("another n is faster in 1 of 1 case: by 1.429×")
     assert report(result) == ["one, v: own 1 10.00 µs, best 2 7.00 µs (1.43×)"]
+
+
+def test_a_setting_that_keeps_its_result_is_wrong():
+    result = measured(harness(keeps=2), Clock({"1": SLOW, "2": FAST}))
+    told = "what was timed with 2: with other values in the same memory, "
+    assert str(result.cases[0].wrong).startswith(told)
+    assert result.step_status == "failed"
 
 
 def test_a_setting_that_is_faster_only_once_is_not_the_best():
