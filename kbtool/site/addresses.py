@@ -19,6 +19,7 @@ from kbtool.model.session import Session
 HOME = "index.md"
 SESSIONS = "sessions/index.md"
 PATTERNS = "patterns/index.md"
+SYMPTOMS = "symptoms/index.md"
 KERNELS = "kernels/index.md"
 BUGS = "bugs/index.md"
 COSTS = "costs.md"
@@ -48,6 +49,11 @@ def session_page(session: str) -> str:
 def pattern_page(pattern: str) -> str:
     """The page of a pattern."""
     return f"patterns/{_name(pattern)}.md"
+
+
+def symptoms_page(tool: str) -> str:
+    """The page of the symptoms of a tool, or the first of them."""
+    return f"symptoms/{_name(tool)}/index.md"
 
 
 def kernel_page(kernel: str) -> str:

@@ -19,8 +19,8 @@ from kbtool.site.pages import PAGES
 from kbtool.store.private import private_folder
 from kbtool.store.tree import KnowledgeBase
 
-_ASIDE = ["*~*.md", "/tags/"]
-"""Pages that are never in the navigation: parts of pages, and tag pages."""
+_ASIDE = ["*~*.md", "/tags/", "/symptoms/*/"]
+"""Pages that are never in the navigation: parts of pages, and those of a tag or of a tool."""
 
 MARKER = ".kbtool-site"
 """The file that marks a built site. mkdocs empties its output folder, so only such a folder or an

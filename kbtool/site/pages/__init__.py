@@ -25,6 +25,7 @@ from kbtool.site.pages import (
     run,
     session,
     source,
+    symptoms,
     tags,
 )
 from kbtool.site.pages.base import Pages, Source
@@ -34,6 +35,7 @@ PAGES: tuple[Pages, ...] = (
     home.PAGES,
     session.PAGES,
     pattern.PAGES,
+    symptoms.PAGES,
     kernel.PAGES,
     cases.PAGES,
     source.PAGES,

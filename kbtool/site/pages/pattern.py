@@ -38,6 +38,7 @@ from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.bug import lost_in_all
 from kbtool.site.pages.mutants import change, file_link
 from kbtool.site.pages.recipe import command, steps
+from kbtool.site.pages.symptoms import of_pattern
 from kbtool.site.parts import (
     EVIDENCE,
     backlinks,
@@ -249,7 +250,7 @@ def _symptoms(index: Index, pattern: Pattern, here: str) -> str:
             if bugs
             else None,
         ]
-    return section("Symptoms", "symptoms", *shown)
+    return section("Symptoms", "symptoms", *shown, of_pattern(index, pattern.id, here))
 
 
 def _worth(index: Index, pattern: Pattern, here: str) -> str:
