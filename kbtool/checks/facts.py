@@ -17,8 +17,11 @@ BUG_ROLES = frozenset(("fix", "recurrence"))
 SESSION_ROLES = frozenset(("follows", "stated_in", "since"))
 """Links that must name a session."""
 PATTERN_ROLES = frozenset(
-    ("supersedes", "related", "evidence", "evidence against", "step", "symptom")
-)
+    (
+        "supersedes", "related", "needs", "conflicts", "evidence", "evidence against", "step",
+        "symptom",
+    )
+)  # fmt: skip
 """Links that must name a pattern."""
 
 

@@ -17,8 +17,8 @@ def edited(text: str, find: str, put: str) -> str:
         return put.join(parts)
     if len(parts) == 1:
         raise ValueError(
-            f"the text to find is gone: {_first_line(find)}; find where the source says it now, or"
-            " take the mutant out"
+            f"the text to find is gone: {_first_line(find)}; write what stands there now, or take"
+            " the entry out"
         )
     lines = [str(find.join(parts[: n + 1]).count("\n") + 1) for n in range(len(parts) - 1)]
     raise ValueError(

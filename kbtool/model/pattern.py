@@ -9,12 +9,14 @@ from pydantic import Field, model_validator
 from kbtool.model.ablation import Ablation
 from kbtool.model.base import (
     Cited,
+    KernelId,
     Model,
     PatternId,
     Reference,
     SessionId,
     Slug,
     SourceFile,
+    Text,
     Title,
 )
 from kbtool.model.claim import Claim
@@ -50,6 +52,17 @@ class Rule(Cited):
     """The rule."""
 
 
+class Place(Model):
+    """Where the pattern stands in an attached kernel."""
+
+    kernel: KernelId
+    """The kernel."""
+    file: Text
+    """The file, inside the kernel's folder."""
+    text: Text
+    """A text that stands there exactly once: `kbtool check` holds the pattern to it."""
+
+
 class Supersession(Cited):
     """A pattern that this one replaces."""
 
@@ -83,6 +96,10 @@ class Pattern(Model):
     """The patterns that this one replaces; the way back is derived."""
     related: list[PatternId] = []
     """Patterns to read beside it."""
+    needs: list[PatternId] = []
+    """Patterns without which it does not work."""
+    conflicts: list[PatternId] = []
+    """Patterns that do not go together with it: more of one is less of the other."""
     problem: str | None
     """What goes wrong without it."""
     solution: str | None
@@ -93,6 +110,10 @@ class Pattern(Model):
     """When it applies."""
     when_not: list[str] | None
     """When it does not."""
+    code: Text | None = None
+    """The smallest code that shows it."""
+    places: list[Place] = []
+    """Where it stands in an attached kernel."""
     symptoms: list[Symptom] = []
     """What one sees when it applies."""
     claims: list[Claim] = []

@@ -425,6 +425,10 @@ class Index:
             yield page, at.pattern_page(older.pattern), "supersedes this one"
         for other in pattern.related:
             yield page, at.pattern_page(other), "related"
+        for other in pattern.needs:
+            yield page, at.pattern_page(other), "needs this one"
+        for other in pattern.conflicts:
+            yield page, at.pattern_page(other), "does not go together with it"
         for session_id in pattern.stated_in:
             yield page, at.session_page(session_id), "pattern described here"
         for recipe in pattern.recipes:

@@ -210,3 +210,20 @@ def test_a_run_on_a_card_is_of_the_card():
     on_card = result(one("slow", timed((10, 9)))).model_copy(update={"target": "cuda"})
     worth = Worth(run_of(on_card, "1"), on_card, on_card.ablations[0])
     assert (worth.machine, worth.verdict) == ("a card", "costs")
+
+
+def test_a_place_that_is_not_in_the_kernel_is_a_finding(base, capsys):
+    pattern = base / "patterns" / "P01.yaml"
+    place = {"kernel": "scaled_add", "file": "scaled_add.cpp", "text": SUM}
+    text = pattern.read_text()
+    pattern.write_text(text + f"places: {json.dumps([place])}\n")
+    assert kbtool(["--root", str(base), "check"]) == 0
+    wrong = [{**place, "text": "gone"}, {**place, "kernel": "k"}, {**place, "file": "../a"}]
+    pattern.write_text(text + f"places: {json.dumps(wrong)}\nneeds: [P99]\n")
+    capsys.readouterr()
+    assert kbtool(["--root", str(base), "check"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "scaled_add.cpp: the text to find is gone: 'gone'" in said
+    assert "there is no kernel 'k'; the kernels are scaled_add" in said
+    assert "'../a' leaves the kernel's folder" in said
+    assert "P99" in said

@@ -132,6 +132,22 @@ def ablations(pattern: Pattern) -> Iterator[AblationFacts]:
         yield AblationFacts(location, one.id, one.kernel, one.target, edits, one.cases)
 
 
+class PlaceFacts(NamedTuple):
+    """A place in a kernel where a pattern stands."""
+
+    location: Location
+    kernel: str
+    file: str
+    text: str
+
+
+@fact("pattern", PlaceFacts)
+def places(pattern: Pattern) -> Iterator[PlaceFacts]:
+    """Where a pattern stands."""
+    for index, one in enumerate(pattern.places):
+        yield PlaceFacts(["places", index], one.kernel, one.file, one.text)
+
+
 class CheatFacts(NamedTuple):
     """An edit of a kernel's catalogue of cheats."""
 
@@ -294,6 +310,29 @@ def ablations_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
                 yield tree.at(facts, [*one.location, "cases", index], "ablation", message)
 
 
+def places_are_there(tree: Tree) -> Iterator[Finding]:
+    """The text that a pattern names occurs exactly once in its file of the kernel's folder."""
+    for facts in tree.patterns.values():
+        for place in places.of(facts):
+            kernel = tree.kernels.get(place.kernel)
+            if kernel is None:
+                known = ", ".join(sorted(tree.kernels)) or "none"
+                message = f"there is no kernel {place.kernel!r}; the kernels are {known}"
+                yield tree.at(facts, [*place.location, "kernel"], "place", message)
+                continue
+            folder = os.path.join(tree.root, os.path.dirname(kernel.path))  # noqa: PTH118, PTH120
+            if not _stays(os.path.realpath(folder), place.file):
+                message = _LEAVES.format(place.file, "kernel's folder")
+                yield tree.at(facts, [*place.location, "file"], "path", message)
+                continue
+            try:
+                with open(os.path.join(folder, place.file), encoding="utf-8") as file:  # noqa: PTH118, PTH123
+                    edited(file.read(), place.text, "")
+            except (OSError, ValueError) as error:
+                message = f"{place.file}: {error}"
+                yield tree.at(facts, [*place.location, "text"], "place", message)
+
+
 def cheats_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
     """The text that an edit of a kernel's cheats.yaml replaces occurs exactly once in a file of the
     kernel's folder."""
@@ -411,5 +450,6 @@ RULES: tuple[Rule, ...] = (
     manifests_list_what_is_included,
     mutants_edit_what_is_there,
     ablations_edit_what_is_there,
+    places_are_there,
     cheats_edit_what_is_there,
 )

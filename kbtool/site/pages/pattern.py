@@ -31,6 +31,7 @@ from kbtool.markdown.markup import (
     stacked_table,
     table,
 )
+from kbtool.model.ablation import Edit
 from kbtool.model.pattern import Pattern
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
@@ -143,6 +144,7 @@ def page(index: Index, pattern: Pattern) -> str:
             link(_list(pattern, "When to use it", "when_to_use")),
             link(_list(pattern, "When not", "when_not")),
             _symptoms(index, pattern, here),
+            _in_code(index, pattern, here),
             _worth(index, pattern, here),
             _recipes(index, pattern, here),
             _evidence(index, pattern, here),
@@ -167,6 +169,7 @@ def _summary(index: Index, pattern: Pattern, here: str) -> str:
         )
         for name in pattern.stated_in
     )  # fmt: skip
+    machines = {worth.machine for worth in index.worths.get(pattern.id, ())}
     account = index.accounts[pattern.id]
     saved, lost = account.claimed("saved"), account.claimed("lost")
     timed = account.timed()
@@ -184,6 +187,9 @@ def _summary(index: Index, pattern: Pattern, here: str) -> str:
             ("Supersedes", patterns([older.pattern for older in pattern.supersedes])),
             ("Superseded by", patterns(account.superseded_by)),
             ("Related", patterns(pattern.related)),
+            ("Needs", patterns(pattern.needs)),
+            ("Does not go together with", patterns(pattern.conflicts)),
+            ("Measured on", ", ".join(map(inline, sorted(machines)))),
             ("Described in", stated),
         ]
     )
@@ -251,6 +257,15 @@ def _symptoms(index: Index, pattern: Pattern, here: str) -> str:
             else None,
         ]
     return section("Symptoms", "symptoms", *shown, of_pattern(index, pattern.id, here))
+
+
+def _in_code(index: Index, pattern: Pattern, here: str) -> str:
+    """The smallest code that shows it, and where it stands in a kernel."""
+    places = []
+    for place in pattern.places:
+        edit = Edit(file=place.file, find=place.text, put="")
+        places += [f"In {file_link(index, place.kernel, edit, here)}:", block(place.text)]
+    return section("In code", "code", block(pattern.code) if pattern.code else None, *places)
 
 
 def _worth(index: Index, pattern: Pattern, here: str) -> str:
