@@ -11,10 +11,10 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 HEAD = """\
 # Licences of dependencies
 
-What kbtool itself needs, and what its extras `parquet`, `site` and `kernels` add. Of `kernels` the
-table leaves out what torch, ninja and NumPy need themselves: it depends on the build of torch. The
-licences are those that the pinned versions state. `.venv/bin/python .ci/licenses.py` prints this
-file, and a test compares the two.
+What kbtool itself needs, and what its extras `mcp`, `parquet`, `site` and `kernels` add. Of
+`kernels` the table leaves out what torch, ninja and NumPy need themselves: it depends on the build
+of torch. The licences are those that the pinned versions state. `.venv/bin/python .ci/licenses.py`
+prints this file, and a test compares the two.
 
 kbtool's wheel holds none of them. It holds one file of others, `iframe-worker.js` under
 `kbtool/site/assets/vendor/`, with its licence (MIT) beside it. The extra `nvcc` takes NVIDIA's
@@ -41,17 +41,20 @@ def rows() -> dict[str, str]:
     """Package → kbtool or the extra that needs it, directly or not."""
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
     asked = {"kbtool": project["dependencies"]}
-    asked |= {name: project["optional-dependencies"][name] for name in ("parquet", "site")}
+    asked |= {name: project["optional-dependencies"][name] for name in ("mcp", "parquet", "site")}
     found: dict[str, str] = {}
     for extra, lines in asked.items():
-        left = list(lines)
+        left = [(line, {""}) for line in lines]
         while left:
-            requirement = Requirement(left.pop())
+            line, chosen = left.pop()
+            requirement = Requirement(line)
             name = canonicalize_name(requirement.name)
             marker = requirement.marker
-            if name not in found and (marker is None or marker.evaluate({"extra": ""})):
+            needed = marker is None or any(marker.evaluate({"extra": one}) for one in chosen)
+            if name not in found and needed:
                 found[name] = extra
-                left += distribution(name).requires or []
+                chosen = {"", *requirement.extras}
+                left += [(below, chosen) for below in distribution(name).requires or []]
     for line in project["optional-dependencies"]["kernels"]:
         found.setdefault(canonicalize_name(Requirement(line).name), "kernels")
     return found

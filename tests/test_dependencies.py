@@ -16,6 +16,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+USERS = ("kernels", "mcp", "parquet", "site")
+"""The extras for users of kbtool."""
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -44,7 +46,7 @@ def test_what_the_package_imports_is_what_it_asks_for():
     base = names(PROJECT["dependencies"])
     assert needed >= base, "not imported"
     base.add("pydantic-core")  # pydantic asks for one version of it exactly
-    users = base.union(*(names(EXTRAS[extra]) for extra in ("kernels", "parquet", "site")))
+    users = base.union(*(names(EXTRAS[extra]) for extra in USERS))
     assert needed <= users, "imported, and no extra for users asks for it"
 
 
@@ -53,8 +55,7 @@ def test_the_oldest_versions_are_the_lower_bounds():
     made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8") == made
     bound = {canonicalize_name(line.partition("==")[0]) for line in made.splitlines()[1:]}
-    users = ("kernels", "parquet", "site")
-    unbound = names(PROJECT["dependencies"]).union(*(names(EXTRAS[one]) for one in users)) - bound
+    unbound = names(PROJECT["dependencies"]).union(*(names(EXTRAS[one]) for one in USERS)) - bound
     assert not unbound, "what users install has a lower bound"
 
 

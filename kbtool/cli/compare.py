@@ -132,7 +132,7 @@ def compare(
     base = knowledge_base(ctx)
     stopped = 0
     if recipe is None:
-        comparison = _compared(base, (a, b), metric)
+        comparison = compared(base, (a, b), metric)
     else:
         measured = _measured(base, (a, b), recipe, settings, pairs)
         stopped, base = measured.stopped, knowledge_base(ctx)
@@ -150,15 +150,21 @@ def compare(
         ctx.exit(stopped or 1)
 
 
-def _compared(base: KnowledgeBase, names: tuple[str, str], metric: Any) -> Comparison:
+def compared(base: KnowledgeBase, names: tuple[str, str], metric: Any) -> Comparison:
+    """What the records say of two sides.
+
+    Raises:
+        NotFoundError: a name fits no run.
+        UsageError: a name fits several things, or the sides cannot be compared.
+    """
     from kbtool.ledger.timings.sides import newest_first, sides
     from kbtool.ledger.timings.spread import Spreads
-    from kbtool.ledger.timings.verdict import compare as compared
+    from kbtool.ledger.timings.verdict import compare as verdicts
     from kbtool.store.history import commit_named
 
     every = newest_first(entry.record for entry in base.runs)
     first, second = sides(names, every, lambda name: commit_named(str(base.root), name))
-    return compared(first, second, Spreads(every), metric)
+    return verdicts(first, second, Spreads(every), metric)
 
 
 def _measured(
@@ -222,7 +228,7 @@ def _of_runs(
     from kbtool.ledger.timings.sides import newest_first
     from kbtool.ledger.timings.spread import Spreads
     from kbtool.ledger.timings.verdict import Side
-    from kbtool.ledger.timings.verdict import compare as compared
+    from kbtool.ledger.timings.verdict import compare as verdicts
     from kbtool.model.errors import NotFoundError
 
     every = newest_first(entry.record for entry in base.runs)
@@ -232,7 +238,7 @@ def _of_runs(
         if not runs:
             raise NotFoundError(f"no run of {name} timed anything")
         sides.append(Side(name, [one for one in runs if not one.noise] or runs))
-    return compared(sides[0], sides[1], Spreads(every), metric)
+    return verdicts(sides[0], sides[1], Spreads(every), metric)
 
 
 def _print(comparison: Comparison) -> None:

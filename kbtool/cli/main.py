@@ -40,6 +40,7 @@ COMMANDS = {
     "explain": "kbtool.cli.explain",
     "search": "kbtool.cli.explain",
     "patterns": "kbtool.cli.patterns",
+    "mcp": "kbtool.cli.mcp",
     "export": "kbtool.cli.export",
     "site": "kbtool.cli.site",
     "schema": "kbtool.cli.schema",

@@ -13,6 +13,10 @@ from kbtool.cli.common import json_option, knowledge_base, print_json, print_tab
 from kbtool.cli.recipe_output import headlines_of, minutes_of, print_plan, print_result
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kbtool.model.pattern import Pattern
+    from kbtool.model.recipe import Recipe
     from kbtool.model.session import Session
     from kbtool.runner.clock import Clock
     from kbtool.runner.engine import Job
@@ -194,11 +198,7 @@ def run_recipe(
                 " session"
             )
         name, values = earlier.recipe, earlier.parameters
-    pattern, recipe = _find(base, name)
-    try:
-        bound, parameters = recipe.bind(values)
-    except ValueError as error:
-        raise UsageError(_first_problem(error)) from None
+    pattern, bound, parameters = bound_recipe(base, name, values)
     job = Job(base, pattern, bound, parameters, probe_machine(), wait)
     wanted = earlier.session if earlier else session_to_append_to(base, session_name, force=force)
     if wanted is not None and not force:
@@ -224,7 +224,7 @@ def run_recipe(
         shown = {"path": base.shown(path), "headlines": [as_json_of(*one) for one in headlines]}
         print_json({**run.model_dump(mode="json"), **shown})
     else:
-        print_result(base, run, recipe, base.shown(path), [one for _, one in headlines])
+        print_result(base, run, bound, base.shown(path), [one for _, one in headlines])
     ctx.exit(EXIT_CODES[run.status])
 
 
@@ -262,6 +262,24 @@ def _values(settings: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(f"--set {key.strip()} is given twice; give each parameter once")
         values[key.strip()] = value
     return values
+
+
+def bound_recipe(
+    base: KnowledgeBase, name: str | None, values: Mapping[str, str]
+) -> tuple[Pattern, Recipe, dict[str, str]]:
+    """The pattern of a recipe, the recipe with these values of parameters, and all parameters.
+
+    Raises:
+        NotFoundError: there is no such recipe.
+        UsageError: a value does not fit, or no recipe is named.
+    """
+    from kbtool.model.errors import UsageError
+
+    pattern, recipe = _find(base, name)
+    try:
+        return pattern, *recipe.bind(values)
+    except ValueError as error:
+        raise UsageError(_first_problem(error)) from None
 
 
 def _find(base: KnowledgeBase, name: str | None) -> Any:

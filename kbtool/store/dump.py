@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 Data = str | Sequence["Data"] | Mapping[str, "Data"] | None
 """The data of a record."""
-Fields = Mapping[str, str | Sequence[str]]
-"""The fields of a list item: texts, and lists of texts."""
+Fields = Mapping[str, Data]
+"""The fields of a list item."""
 
 _PLAIN = re.compile(
     r"[A-Za-z][A-Za-z0-9 _./()+,;×–−-]*"
@@ -45,10 +45,14 @@ def flow(data: Fields) -> str:
     return "{" + ", ".join(f"{_flow_scalar(k)}: {_flow_value(v)}" for k, v in data.items()) + "}"
 
 
-def _flow_value(value: str | Sequence[str]) -> str:
+def _flow_value(value: Data) -> str:
+    if value is None:
+        return "null"
     if isinstance(value, str):
         return _flow_scalar(value)
-    return f"[{', '.join(_flow_scalar(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        return flow(value)
+    return f"[{', '.join(map(_flow_value, value))}]"
 
 
 def _flow_scalar(text: str) -> str:

@@ -149,6 +149,17 @@ def add_fix(path: Path, fix: Fields) -> Session:
     return _read(path)
 
 
+def add_measurement(path: Path, measurement: Fields) -> Session:
+    """Add a table of measurements, with the keys of the record."""
+    with _edited(path, "measurement", None) as (edit, session):
+        if any(measurement["id"] == known.id for known in session.measurements):
+            raise UsageError(
+                f"{session.id} already has a measurement {measurement['id']!r}; choose another id"
+            )
+        edit.append("measurements", measurement, _ORDER)
+    return _read(path)
+
+
 def last_mark(session: Session) -> Instant | None:
     """The latest time in the record of a session; times without a zone do not count."""
     times = [session.started, session.ended]

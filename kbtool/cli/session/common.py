@@ -11,7 +11,6 @@ import click
 from kbtool.cli.common import minutes_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from kbtool.model.base import Model
@@ -196,7 +195,7 @@ def refuse_prose(what: str, text: str) -> None:
         raise UsageError(f"the {what} has more than one line; prose goes into notes.md")
 
 
-def item_of(kind: type[Model], given: Mapping[str, str | Sequence[str] | None]) -> Fields:
+def item_of(kind: type[Model], given: Fields) -> Fields:
     """The values of ``given`` that are not ``None``, as an item of a record; refused if the model
     does not accept them, or a text has several lines."""
     from kbtool.model.errors import UsageError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kbtool.cli.common import knowledge_base
+from kbtool.cli.common import json_option, knowledge_base, print_json
 from kbtool.cli.session.common import (
     OPTION,
     item_of,
@@ -21,11 +21,17 @@ from kbtool.cli.session.common import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from kbtool.cli.session.history import Made
     from kbtool.model.session import Session
+    from kbtool.store.dump import Fields
     from kbtool.store.tree import KnowledgeBase
+
+
+class NoErrorLines(Exception):  # noqa: N818 - no error of a program
+    """No line of a text says what is wrong."""
 
 
 class BugCommand(click.Command):
@@ -89,32 +95,81 @@ in session.yaml, and correct mistakes there.""",
 )
 @click.option("--id", metavar="ID", help="Its name for references; made from TITLE if not given.")
 @session_option
+@json_option
 @click.pass_context
-def bug(ctx: click.Context, /, name: str | None, log: str | None, **given: str | None) -> None:
+def bug(
+    ctx: click.Context,
+    /,
+    name: str | None,
+    log: str | None,
+    as_json: bool,
+    **given: str | None,
+) -> None:
     """Add a bug to a session: a fault that was found in it, with a short TITLE."""
+    from kbtool.cli.explain import of_file
+    from kbtool.model.errors import UsageError
+
+    base = knowledge_base(ctx)
+    with contextlib.ExitStack() as stack:
+        output = None if log is None else of_file(log, stack)
+        try:
+            record, item = bug_added(base, name, given, output)
+        except NoErrorLines:
+            raise UsageError(
+                f"--from-explain: no line of {log} reports an error; leave the option out, and"
+                " write the message as `error_text` in session.yaml"
+            ) from None
+    if as_json:
+        print_json({
+            "session": record.id, "path": f"sessions/{record.id}/session.yaml",
+            "reference": f"{record.id}#bugs.{item['id']}", "bug": item,
+        })  # fmt: skip
+        return
+    click.echo(f"{record.id}: bug {item['id']}: {item['title']}")
+    if given["id"] is None:
+        warn_nameless(given["title"] or "", "a word")
+    click.echo(f"once it is fixed: {_fix_command(str(item['id']))}. If you commit the fix"
+               " first, its subject is the default", err=True)  # fmt: skip
+
+
+def bug_added(
+    base: KnowledgeBase,
+    name: str | None,
+    given: Mapping[str, str | None],
+    output: Iterable[bytes] | None = None,
+) -> tuple[Session, Fields]:
+    """Add a bug to the session of that name, or to the running one.
+
+    Args:
+        base: the knowledge base.
+        name: of the session.
+        given: the fields of the bug that have one value; ``title`` has to be there.
+        output: what a tool printed, in blocks; the lines that say what is wrong are recorded.
+
+    Returns:
+        The session, and the bug as it is recorded.
+
+    Raises:
+        NoErrorLines: no line of ``output`` says what is wrong.
+    """
     from kbtool.model.bug import Bug
     from kbtool.store.edit import add_bug
     from kbtool.store.sessions import slug
 
-    base = knowledge_base(ctx)
     path, record = path_of(base, name, "running", OPTION)
-    title, again = given["title"] or "", given["recurrence_of"]
-    named = given["id"] is not None
-    given |= {
-        "id": given["id"] or slug(title, "bug"),
+    title, again = given["title"] or "", given.get("recurrence_of")
+    fields = {
+        **given,
+        "id": given.get("id") or slug(title, "bug"),
         "title": title.strip(),
         "status": "open",
         "recurrence_of": again and _bug_named(base, record, again),
     }
-    item = item_of(Bug, {field: given.get(field) for field in Bug.model_fields})
-    if log is not None:
-        item = {**item, "error_text": _error_in(base, log)}
+    item = item_of(Bug, {field: fields.get(field) for field in Bug.model_fields})
+    if output is not None:
+        item = {**item, "error_text": _error_in(base, output)}
     add_bug(path, item)
-    click.echo(f"{record.id}: bug {item['id']}: {item['title']}")
-    if not named:
-        warn_nameless(title, "a word")
-    click.echo(f"once it is fixed: {_fix_command(str(item['id']))}. If you commit the fix"
-               " first, its subject is the default", err=True)  # fmt: skip
+    return record, item
 
 
 @click.command(
@@ -154,6 +209,7 @@ validation found a kernel wrong; use --shown-by then. Correct mistakes in sessio
 )
 @click.option("--note", "remark", metavar="TEXT", help="How it was shown, or what remained.")
 @session_option
+@json_option
 @click.pass_context
 def fix(
     ctx: click.Context,
@@ -164,13 +220,55 @@ def fix(
     shown_by: tuple[str, ...],
     remark: str | None,
     name: str | None,
+    as_json: bool,
 ) -> None:
     """Add a fix to a session: the CHANGE that fixes BUG."""
+    base = knowledge_base(ctx)
+    record, item = fix_added(base, name, bug, change, revision, confirmed, shown_by, remark)
+    if as_json:
+        path = f"sessions/{record.id}/session.yaml"
+        print_json({"session": record.id, "path": path, "fix": item})
+        return
+    sha = item.get("commit")
+    held = "in no commit" if sha is None else f"commit {str(sha)[:7]}"
+    click.echo(f"{record.id}: fix of {item['bug']}: {item['change']} ({held})")
+    if sha is None and revision is None:
+        click.echo(
+            "HEAD was not made in this session, so the fix names no commit; once there is one, add"
+            f" `commit` to it in sessions/{record.id}/session.yaml",
+            err=True,
+        )
+
+
+def fix_added(
+    base: KnowledgeBase,
+    name: str | None,
+    bug: str,
+    change: str | None = None,
+    revision: str | None = None,
+    confirmed: bool | None = None,
+    shown_by: Sequence[str] = (),
+    remark: str | None = None,
+) -> tuple[Session, Fields]:
+    """Add a fix to the session of that name, or to the running one.
+
+    Args:
+        base: the knowledge base.
+        name: of the session.
+        bug: its id, or SESSION#bugs.ID.
+        change: what was changed. Default: the subject of the commit.
+        revision: the commit. Default: HEAD, if made in the session; 'none' for no commit.
+        confirmed: whether a test showed that the bug is gone.
+        shown_by: the steps of runs that showed it.
+        remark: how it was shown, or what remained.
+
+    Returns:
+        The session, and the fix as it is recorded.
+    """
     from kbtool.model.bug import Fix
     from kbtool.model.errors import UsageError
     from kbtool.store.edit import add_fix
 
-    base = knowledge_base(ctx)
     path, record = path_of(base, name, "running", OPTION)
     reference = _bug_named(base, record, bug)
     sha, subject = _commit(base.root, record, revision)
@@ -199,31 +297,18 @@ def fix(
     elif confirmed:
         _refuse_contradicted(base, record)
     add_fix(path, item)
-    held = "in no commit" if sha is None else f"commit {sha[:7]}"
-    click.echo(f"{record.id}: fix of {reference}: {description} ({held})")
-    if sha is None and revision is None:
-        click.echo(
-            "HEAD was not made in this session, so the fix names no commit; once there is one, add"
-            f" `commit` to it in sessions/{record.id}/session.yaml",
-            err=True,
-        )
+    return record, item
 
 
-def _error_in(base: KnowledgeBase, file: str) -> str:
+def _error_in(base: KnowledgeBase, output: Iterable[bytes]) -> str:
     """The lines that say what is wrong, as a record may hold them."""
-    from kbtool.cli.explain import of_file
     from kbtool.model.control import visible
-    from kbtool.model.errors import UsageError
     from kbtool.model.machine_path import without_machine_paths
     from kbtool.runner.remedies import error_lines
 
-    with contextlib.ExitStack() as stack:
-        lines = error_lines(base, of_file(file, stack))
+    lines = error_lines(base, output)
     if not lines:
-        raise UsageError(
-            f"--from-explain: no line of {file} reports an error; leave the option out, and write"
-            " the message as `error_text` in session.yaml"
-        )
+        raise NoErrorLines
     kept = [without_machine_paths(visible(line)) for line in lines]
     refuse_secrets(*kept)
     return "\n".join(kept)
@@ -233,7 +318,7 @@ def _fix_command(bug: str) -> str:
     return f'`kbtool session fix {shlex.quote(bug)} "what was changed"`'
 
 
-def _refuse_unshown(base: KnowledgeBase, shown_by: tuple[str, ...]) -> None:
+def _refuse_unshown(base: KnowledgeBase, shown_by: Sequence[str]) -> None:
     """Refuse steps that do not exist, did not pass or test nothing."""
     from kbtool.ledger.claims.implied import shows_no_fix
     from kbtool.ledger.claims.operands import Unknown, records_of

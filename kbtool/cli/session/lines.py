@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kbtool.cli.common import knowledge_base
+from kbtool.cli.common import json_option, knowledge_base, print_json
 from kbtool.cli.session.common import (
     OPTION,
     cost_line,
@@ -19,6 +19,7 @@ from kbtool.cli.session.common import (
 if TYPE_CHECKING:
     from kbtool.model.cost import CostKind
     from kbtool.model.session import Session
+    from kbtool.store.tree import KnowledgeBase
 
 
 @click.command(
@@ -29,14 +30,26 @@ Example:
 )
 @click.argument("text")
 @session_option
+@json_option
 @click.pass_context
-def note(ctx: click.Context, text: str, name: str | None) -> None:
+def note(ctx: click.Context, text: str, name: str | None, as_json: bool) -> None:
     """Add TEXT, with the time, to notes.md."""
+    base = knowledge_base(ctx)
+    record, line = noted(base, name, text)
+    if as_json:
+        path = f"sessions/{record.id}/notes.md"
+        print_json({"session": record.id, "path": path, "note": line})
+    else:
+        click.echo(line)
+
+
+def noted(base: KnowledgeBase, name: str | None, text: str) -> tuple[Session, str]:
+    """Add a note to the session of that name, or to the running one: the session, and the line."""
     from kbtool.store.edit import add_note
 
-    path, _ = path_of(knowledge_base(ctx), name, "running", OPTION)
+    path, record = path_of(base, name, "running", OPTION)
     refuse_secrets(text)
-    click.echo(add_note(path, text))
+    return record, add_note(path, text)
 
 
 @click.command(
@@ -76,6 +89,7 @@ Correct or remove a wrong line under `costs` in session.yaml, then run `kbtool c
 @click.option("--invoice", metavar="NUMBER", help="The invoice number of a billed amount.")
 @click.option("--note", "remark", help="What the line covers.")
 @session_option
+@json_option
 @click.pass_context
 def cost(
     ctx: click.Context,
@@ -89,6 +103,7 @@ def cost(
     invoice: str | None,
     remark: str | None,
     name: str | None,
+    as_json: bool,
 ) -> None:
     """Add a cost to a session: AMOUNT, a decimal number, for KIND."""
     from kbtool.checks.rules.costs import RateFacts, price_facts, problem_of_rate
@@ -137,7 +152,11 @@ def cost(
     line = item_of(CostLine, given)
     # Read back: the amount of an open line follows from the session's time.
     added = add_cost(path, line).costs[-1]
-    click.echo(f"{record.id}: {cost_line(added)}")
+    if as_json:
+        cost_ = added.model_dump(mode="json", exclude_none=True)
+        print_json({"session": record.id, "path": base.shown(path), "cost": cost_})
+    else:
+        click.echo(f"{record.id}: {cost_line(added)}")
 
 
 def _other_card(record: Session, card: str | None) -> bool:
