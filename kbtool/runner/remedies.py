@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
@@ -32,6 +33,10 @@ FIELD = word_set("""
     flash-attn flash_attn flashattention xformers cpp_extension load_inline
 """)
 """Words of the field. A text without any of them is about something else."""
+PHRASES = re.compile(
+    r"(?i)\b(?:(?:shared|local|global|constant) memory|bank conflicts?|spill\w*)\b"
+)
+"""The same, of more than one word or with endings."""
 
 
 class _Record(NamedTuple):
@@ -171,7 +176,8 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
 
 def _is_of_the_field(text: str) -> bool:
     said = {word for word, _ in words(text)}
-    return bool(said & FIELD) and not ELSEWHERE.search(text)
+    named = bool(said & FIELD) or PHRASES.search(text) is not None
+    return named and not ELSEWHERE.search(text)
 
 
 def _recording(found: Seen, file: str | None) -> str:
