@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kbtool.cli.common import knowledge_base, warn_unreadable
+from kbtool.cli.common import knowledge_base, print_json, warn_unreadable
 from kbtool.cli.selection import Selection, day_option, select_sessions, selection_options
 from kbtool.model.words import many
 
@@ -86,14 +86,27 @@ MANY = 1000
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+_AS_JSON = "kbtool.export.as_json"
+
+
+def _note_json(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    if given:
+        ctx.meta[_AS_JSON] = True
+
+
 def _output_option(command: Command) -> Command:
+    """Add ``--output``, and ``--json``, which ``_export`` reads by itself."""
+    json_option = click.option(
+        "--json", is_flag=True, expose_value=False, callback=_note_json,
+        help="With --output: one JSON object on stdout that says what was written.",
+    )  # fmt: skip
     return click.option(
         "--output",
         "-o",
         metavar="FILE",
         type=click.Path(path_type=Path),
         help="Where to write; stdout if not given. A file is replaced whole or not at all.",
-    )(command)
+    )(json_option(command))
 
 
 _undated_option = click.option(
@@ -228,7 +241,8 @@ def _export(
     make: Callable[[KnowledgeBase, list[Session]], Export],
 ) -> None:
     """Select the sessions, write the export, and report on stderr what was written and left out."""
-    _writable(output)
+    as_json = _AS_JSON in ctx.meta
+    _writable(output, as_json)
     base = knowledge_base(ctx)
     waiting = sum(1 for _ in base.session_files())
     if waiting >= MANY:
@@ -242,6 +256,12 @@ def _export(
         from kbtool.store.write import write_atomic
 
         write_atomic(output, done.data)
+        if as_json:
+            print_json({
+                "file": str(output), "written": done.written, "undated": no_date,
+                "left_out": done.left_out, "notes": done.notes,
+                "unreadable": sorted({finding.path for finding in base.findings}),
+            })  # fmt: skip
     warn_unreadable(base)
     to = "" if output is None else f" to {output}"
     of = many(len(sessions if done.sessions is None else done.sessions), "session")
@@ -264,10 +284,12 @@ def _links(base: KnowledgeBase, sessions: list[Session]) -> Links:
     return links_of(sessions, [entry.record for entry in base.runs])
 
 
-def _writable(output: Path | None) -> None:
+def _writable(output: Path | None, as_json: bool) -> None:
     from kbtool.model.errors import UsageError
 
     if output is None:
+        if as_json:
+            raise UsageError("--json says what was written, on stdout: give --output FILE too")
         return
     if output.is_dir():
         raise UsageError(f"--output: {output} is a folder; name a file in it")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kbtool.cli.common import json_option, print_json
 from kbtool.model.words import many
 
 EPILOG = """\b
@@ -119,7 +120,8 @@ A lab notebook of kernel work, kept with kbtool.
 
 @click.command(epilog=EPILOG)
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
-def init(folder: Path) -> None:
+@json_option
+def init(folder: Path, as_json: bool) -> None:
     """Make an empty knowledge base: folders, schemas, examples, a site configuration."""
     from kbtool.model.errors import UsageError
     from kbtool.store.format import format_of
@@ -128,19 +130,22 @@ def init(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
     format_of(folder)
-    made = 0
+    made: list[str] = []
     for name, text in sorted(_files(folder).items()):
         path = folder / name
         if path.exists() or _is_superfluous(folder, name):
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         write_new(path, text)
-        click.echo(path)
-        made += 1
+        if not as_json:
+            click.echo(path)
+        made.append(name)
     for name in ("sessions", "patterns", "kernels"):
         (folder / name).mkdir(exist_ok=True)
+    if as_json:
+        print_json({"folder": str(folder.absolute()), "written": made})
     click.echo(
-        f"{folder.absolute()} is a knowledge base: {many(made, 'file')} written" if made
+        f"{folder.absolute()} is a knowledge base: {many(len(made), 'file')} written" if made
         else f"{folder.absolute()} is a knowledge base already; nothing to do",
         err=True,
     )  # fmt: skip

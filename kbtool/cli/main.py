@@ -222,12 +222,14 @@ def run(argv: list[str] | None = None) -> int:
 def _run(argv: list[str] | None) -> int:
     from kbtool.model.errors import UserError
 
+    given = sys.argv[1:] if argv is None else argv
+    _asked.as_json = "--json" in given[: given.index("--") if "--" in given else None]
     try:
         # ctx.exit(n) in a command comes back as the return value.
         status = cli.main(argv, prog_name="kbtool", standalone_mode=False)
         sys.stdout.flush()
     except UserError as error:
-        return _say(str(error), error.exit_code)
+        return _say(str(error), error.exit_code, error.code)
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
@@ -235,21 +237,53 @@ def _run(argv: list[str] | None) -> int:
         return 2
     except click.UsageError as error:
         error.show()
-        return 2
+        help_ = f"{error.ctx.command_path} --help" if error.ctx is not None else "kbtool --help"
+        return _tell(error.format_message(), 2, "usage", f"see `{help_}`")
     except click.ClickException as error:
-        return _say(error.format_message(), error.exit_code)
+        return _say(error.format_message(), error.exit_code, "usage")
     except (click.Abort, KeyboardInterrupt):
-        return _say("interrupted", 4)
+        return _say("interrupted", 4, "interrupted")
     except OSError as error:
-        return _say(_os_error(error), 3)
+        return _say(_os_error(error), 3, "system")
     except Exception as error:
         return _bug(error)
     return status if isinstance(status, int) else 0
 
 
-def _say(message: str, code: int) -> int:
+class _Asked:
+    """What the command line asks for, whatever becomes of it."""
+
+    as_json = False
+
+
+_asked = _Asked()
+
+
+def _say(message: str, status: int, code: str) -> int:
     click.echo(f"kbtool: {message}", err=True)
-    return code
+    return _tell(message, status, code)
+
+
+def _tell(message: str, status: int, code: str, remedy: str | None = None) -> int:
+    """With ``--json``, the error as the one JSON object on stdout; returns the exit status.
+
+    Args:
+        message: what is wrong, and what to do about it.
+        status: the exit status.
+        code: what a program tells the error by.
+        remedy: what to do. Default: what the message says after its first semicolon, or all of it.
+    """
+    if _asked.as_json:
+        from kbtool.cli.common import print_json
+        from kbtool.cli.pasted import pasted
+
+        said = pasted(message)
+        told = remedy or said.partition("; ")[2] or said
+        error = {"code": code, "status": status, "message": said, "remedy": pasted(told)}
+        with contextlib.suppress(OSError):
+            print_json({"error": error})
+            sys.stdout.flush()
+    return status
 
 
 def _os_error(error: OSError) -> str:
@@ -281,6 +315,8 @@ def _bug(error: Exception) -> int:
         ) as file:
             file.write(text)
         click.echo(f"kbtool: a report to paste is in {file.name}", err=True)
+        remedy = f"report it, with {file.name}"
     except OSError:
         click.echo(f"kbtool: a report to paste:\n{text}", err=True)
-    return 70
+        remedy = "report it, with what stands on stderr"
+    return _tell(f"a bug in kbtool: {type(error).__name__}: {error}", 70, "bug", remedy)

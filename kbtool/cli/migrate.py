@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbtool.cli.common import json_option, print_json
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ a problem; 2 files with changes that are not committed; 3 the format is newer th
     default=False,
     help="Migrate although files have changes that are not committed.",
 )
+@json_option
 @click.pass_context
-def migrate(ctx: click.Context, dry_run: bool, force: bool) -> None:
+def migrate(ctx: click.Context, dry_run: bool, force: bool, as_json: bool) -> None:
     """Bring the records of an older kbtool to the format of this one.
 
     The number of the format is in kbtool.yaml; a knowledge base without that file has format 1.
@@ -45,6 +47,7 @@ def migrate(ctx: click.Context, dry_run: bool, force: bool) -> None:
     again. What it cannot change is listed; the format stays until you have changed that by hand and
     run it again. A second run changes nothing.
     """
+    from kbtool.checks.check import check_tree
     from kbtool.cli.check import check
     from kbtool.store.format import FORMAT
     from kbtool.store.migrate import migrating, plan_migration, write_migration
@@ -55,11 +58,11 @@ def migrate(ctx: click.Context, dry_run: bool, force: bool) -> None:
         plan = plan_migration(root)
         if not dry_run and plan.changes and not force:
             _refuse_uncommitted(root, plan)
-        for change in plan.changes:
+        for change in plan.changes if not as_json else ():
             click.echo(_diff(change), nl=False)
         if not dry_run:
             write_migration(root, plan)
-    for finding in plan.left:
+    for finding in plan.left if not as_json else ():
         click.echo(finding)
     click.echo(f"kbtool: {_summary(plan, FORMAT, dry_run)}", err=True)
     if plan.left:
@@ -68,6 +71,16 @@ def migrate(ctx: click.Context, dry_run: bool, force: bool) -> None:
             f" again. The format stays {plan.format} until then",
             err=True,
         )
+    if as_json:
+        findings = [] if dry_run else check_tree(root).findings
+        print_json({
+            "format": plan.format, "reached": plan.format if plan.left else FORMAT,
+            "dry_run": dry_run,
+            "changes": [{"path": one.path, "diff": _diff(one)} for one in plan.changes],
+            "left": [one._asdict() for one in plan.left],
+            "findings": [one._asdict() for one in findings],
+        })  # fmt: skip
+        ctx.exit(1 if plan.left or findings else 0)
     if not dry_run:
         ctx.invoke(check, paths=())
     if plan.left:

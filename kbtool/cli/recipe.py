@@ -229,8 +229,9 @@ def run_recipe(
 
 
 @click.command()
+@json_option
 @click.pass_context
-def recover(ctx: click.Context) -> None:
+def recover(ctx: click.Context, as_json: bool) -> None:
     """Write the records of runs whose kbtool process was killed, from their journals, and remove
     temporary files that a killed process left.
 
@@ -244,7 +245,13 @@ def recover(ctx: click.Context) -> None:
     written, unsound, removed = _recover(base)
     if not written and not unsound and not removed:
         click.echo("nothing to recover: no run was left behind", err=True)
-    for path in written:
+    if as_json:
+        print_json({
+            "written": [base.shown(path) for path in written],
+            "unsound": [base.shown(path) for path in unsound],
+            "removed": [base.shown(path) for path in removed],
+        })  # fmt: skip
+    for path in written if not as_json else ():
         click.echo(base.shown(path))
     if unsound:
         ctx.exit(1)

@@ -17,8 +17,11 @@ INTRODUCTION = """\
 Every command, with the text of its `--help` (or `-h`). The page is generated:
 `python -m kbtool.cli.reference > docs/guide/cli.md`.
 
-Results go to stdout and messages to stderr. A reading command with `--json` prints one JSON object
-and nothing else."""
+Results go to stdout and messages to stderr. With `--json` a command prints one JSON object on
+stdout and nothing else: what it found, or what it wrote. If it fails, that object is
+`{"error": {"code", "status", "message", "remedy"}}`: `code` is `usage`, `not_found`, `machine`
+(something is missing on this machine), `record` (a record is invalid), `system`, `interrupted` or
+`bug`; `status` is the exit status."""
 
 
 def text() -> str:

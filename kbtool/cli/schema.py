@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from kbtool.cli.common import json_option, print_json
+
 EPILOG = """\b
 Examples:
   kbtool schema                write schemas/ in the knowledge base
@@ -41,8 +43,11 @@ _KINDS = (
     default=False,
     help="Write nothing; exit with 1 if a schema is out of date.",
 )
+@json_option
 @click.pass_context
-def schema(ctx: click.Context, kind: str | None, out: Path | None, only_check: bool) -> None:
+def schema(
+    ctx: click.Context, kind: str | None, out: Path | None, only_check: bool, as_json: bool
+) -> None:
     """Write, print or check the JSON Schemas of the records."""
     from kbtool.model.errors import UsageError
     from kbtool.store.root import find_root
@@ -59,7 +64,9 @@ def schema(ctx: click.Context, kind: str | None, out: Path | None, only_check: b
     folder = out if out is not None else find_root(ctx.find_root().obj) / FOLDER
     stale = stale_schemas(folder)
     if only_check:
-        for name in stale:
+        if as_json:
+            print_json({"folder": str(folder), "stale": stale})
+        for name in stale if not as_json else ():
             click.echo(f"{folder / name} is stale")
         if stale:
             click.echo("kbtool: `kbtool schema` updates them", err=True)
@@ -69,5 +76,8 @@ def schema(ctx: click.Context, kind: str | None, out: Path | None, only_check: b
     files = schema_files()
     for name in stale:
         write_atomic(folder / name, files[name])
-        click.echo(folder / name)
+        if not as_json:
+            click.echo(folder / name)
+    if as_json:
+        print_json({"folder": str(folder), "written": stale})
     click.echo(f"{len(stale)} of {len(files)} schemas written", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kbtool.cli.common import knowledge_base
+from kbtool.cli.common import json_option, knowledge_base, print_json
 from kbtool.model.words import many
 
 
@@ -26,8 +26,9 @@ def site() -> None:
     show_default=True,
     help="Fail on an unreadable record, a broken link or a missing anchor.",
 )
+@json_option
 @click.pass_context
-def build(ctx: click.Context, out: str | None, strict: bool) -> None:
+def build(ctx: click.Context, out: str | None, strict: bool, as_json: bool) -> None:
     """Build the site.
 
     \b
@@ -46,7 +47,12 @@ def build(ctx: click.Context, out: str | None, strict: bool) -> None:
     for problem in built.problems:
         click.echo(f"kbtool: {problem}", err=True)
     shown = os.path.relpath(built.home)
-    click.echo(f"{many(built.pages, 'page')} in {built.seconds:.1f} s; open {shown}")
+    if as_json:
+        said = [str(problem) for problem in built.problems]
+        told = {"home": shown, "pages": built.pages, "seconds": built.seconds, "problems": said}
+        print_json(told)
+    else:
+        click.echo(f"{many(built.pages, 'page')} in {built.seconds:.1f} s; open {shown}")
     if built.problems and strict:
         problems = many(len(built.problems), "problem")
         click.echo(f"kbtool: {problems}; --no-strict builds regardless", err=True)

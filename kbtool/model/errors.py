@@ -6,9 +6,15 @@ from typing import ClassVar
 
 
 class UserError(Exception):
-    """Something that the user can correct. ``exit_code`` is kbtool's exit status."""
+    """Something that the user can correct.
+
+    Attributes:
+        exit_code: kbtool's exit status.
+        code: what a program tells it by, under ``--json``.
+    """
 
     exit_code: ClassVar[int] = 2
+    code: ClassVar[str] = "usage"
 
 
 class UsageError(UserError):
@@ -18,14 +24,18 @@ class UsageError(UserError):
 class NotFoundError(UserError):
     """A record, recipe or knowledge base that is not there; the message says what is."""
 
+    code: ClassVar[str] = "not_found"
+
 
 class MachineError(UserError):
     """Something that the machine lacks: a card, a compiler, a package, room on the disk."""
 
     exit_code: ClassVar[int] = 3
+    code: ClassVar[str] = "machine"
 
 
 class RecordError(UserError):
     """A record that breaks the rules, where a command needs a sound one; names the findings."""
 
     exit_code: ClassVar[int] = 1
+    code: ClassVar[str] = "record"

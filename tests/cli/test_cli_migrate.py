@@ -262,7 +262,7 @@ ARGUMENTS = {
     "run-recipe": ["look"], "session new": ["T"], "session start": ["a"], "session note": ["x"],
     "session cost": ["gpu", "0.40", "--basis", "billed"], "session bug": ["B"],
     "session fix": ["b", "--commit", "none"], "session import": ["."], "compare": ["a", "b"],
-    "keep-or-stop": ["--idle", "1 h"], "session show": ["a"],
+    "keep-or-stop": ["--idle", "1 h"], "session show": ["a"], "search": ["x"],
     "init": ["."], "export parquet": ["--output", "x"],
 }  # fmt: skip
 

@@ -174,6 +174,8 @@ async def _lines(stream: ByteReceiveStream) -> AsyncIterator[str]:
 def _answer(out: bytes, said: list[str]) -> RunAnswer:
     try:
         made: Mapping[str, Any] = json.loads(out)
+        if "error" in made:
+            raise UserError(made["error"]["message"])
         id_ = made["id"]
     except (ValueError, KeyError):
         lines = [line.removeprefix("kbtool: ") for line in said if line.strip()]

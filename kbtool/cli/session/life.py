@@ -128,8 +128,9 @@ Examples:
 )
 @click.argument("name", metavar="ID|LABEL")
 @at_option
+@json_option
 @click.pass_context
-def start(ctx: click.Context, name: str, at: datetime | None) -> None:
+def start(ctx: click.Context, name: str, at: datetime | None, as_json: bool) -> None:
     """Start a planned session."""
     from kbtool.model.errors import UsageError
     from kbtool.store.edit import start_session
@@ -140,7 +141,7 @@ def start(ctx: click.Context, name: str, at: datetime | None) -> None:
             f"{record.id} is {record.status}; `kbtool session resume {record.id}` starts its clock"
             " again"
         )
-    _say_status(start_session(path, at))
+    _say_status(start_session(path, at), as_json)
 
 
 @click.command(
@@ -152,14 +153,15 @@ Examples:
 )
 @click.argument("name", metavar="[ID|LABEL]", required=False)
 @at_option
+@json_option
 @click.pass_context
-def pause(ctx: click.Context, name: str | None, at: datetime | None) -> None:
+def pause(ctx: click.Context, name: str | None, at: datetime | None, as_json: bool) -> None:
     """Pause a running session."""
     from kbtool.store.edit import pause_session
 
     path, record = path_of(knowledge_base(ctx), name, "running")
     _refuse_forgotten(record, at)
-    _say_status(pause_session(path, at))
+    _say_status(pause_session(path, at), as_json)
 
 
 @click.command(
@@ -171,8 +173,9 @@ Examples:
 )
 @click.argument("name", metavar="[ID|LABEL]", required=False)
 @at_option
+@json_option
 @click.pass_context
-def resume(ctx: click.Context, name: str | None, at: datetime | None) -> None:
+def resume(ctx: click.Context, name: str | None, at: datetime | None, as_json: bool) -> None:
     """Resume a paused session or, if you name it, a closed one.
 
     The time in between is not counted.
@@ -180,7 +183,7 @@ def resume(ctx: click.Context, name: str | None, at: datetime | None) -> None:
     from kbtool.store.edit import resume_session
 
     path, _ = path_of(knowledge_base(ctx), name, "paused")
-    _say_status(resume_session(path, at))
+    _say_status(resume_session(path, at), as_json)
 
 
 @click.command(
@@ -217,6 +220,7 @@ reopens a session that was closed too early. Correct a wrong time in session.yam
     default=False,
     help="Close it even while one of its runs is still going.",
 )
+@json_option
 @click.pass_context
 def close(
     ctx: click.Context,
@@ -226,6 +230,7 @@ def close(
     at: datetime | None,
     with_commits: bool,
     force: bool,
+    as_json: bool,
 ) -> None:
     """End a session."""
     from kbtool.model.errors import UsageError
@@ -248,8 +253,8 @@ def close(
     _refuse_while_a_run_goes(path, record, force)
     made = _commits(base, record, at) if with_commits else []
     closed = close_session(path, at, status, outcome, [_entry(one) for one in made])  # type: ignore[arg-type]
-    _say_status(closed)
-    for one in made:
+    _say_status(closed, as_json, commits=[_entry(one) for one in made])
+    for one in made if not as_json else ():
         click.echo(f"  commit {one.sha[:7]} {one.title}")
     if not record.costs:
         click.echo("no cost is recorded: `kbtool session cost gpu 0.40 --basis billed"
@@ -341,6 +346,14 @@ def _refuse_taken_label(base: KnowledgeBase, label: str) -> None:
             raise UsageError(f"session {entry.record.id} has the label {label.strip()!r} already")
 
 
-def _say_status(record: Session) -> None:
+def _say_status(record: Session, as_json: bool, **more: object) -> None:
+    if as_json:
+        from kbtool.ledger.rollup_json import number
+
+        path = f"sessions/{record.id}/session.yaml"
+        spent_ = number(record.minutes)
+        told = {"session": record.id, "path": path, "status": record.status, "minutes": spent_}
+        print_json({**told, **more})
+        return
     spent = "" if record.minutes is None else f" after {minutes(record)} min"
     click.echo(f"{record.id} is {record.status}{spent}")

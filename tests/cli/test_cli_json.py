@@ -1,0 +1,143 @@
+"""``--json``: of every command one object on stdout, of an error too."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+from knowledge import SESSION_LINE, Knowledge
+
+from kbtool.cli.main import cli
+
+NOT = {("site", "serve"), ("mcp",)}
+"""They end when they are told to, and have no result."""
+
+
+def leaves(
+    command: click.Command = cli, path: tuple[str, ...] = ()
+) -> list[tuple[tuple[str, ...], click.Command]]:
+    """The commands that are no groups."""
+    ctx = click.Context(command)
+    if not isinstance(command, click.Group):
+        return [(path, command)]
+    below = [(name, command.get_command(ctx, name)) for name in command.list_commands(ctx)]
+    return [leaf for name, one in below if one for leaf in leaves(one, (*path, name))]
+
+
+def test_every_command_takes_it():
+    lacking = {
+        path
+        for path, command in leaves()
+        if "--json" not in {opt for one in command.get_params(click.Context(command))
+                            for opt in one.opts}
+    }  # fmt: skip
+    assert lacking == NOT
+
+
+def said(kbtool, base: Knowledge, *arguments: str, code: int = 0) -> dict:
+    done = kbtool(*arguments, "--json", root=base.root)
+    assert done.code == code, (done.out, done.err)
+    return json.loads(done.out)
+
+
+RUNNING = """\
+id: 2025-01-05-now
+label: NOW
+title: A sitting that goes on
+origin: tool
+status: running
+started: 2025-01-05T09:00:00+00:00
+"""
+
+
+@pytest.fixture
+def going(base: Knowledge) -> Knowledge:
+    base.write("sessions/2025-01-05-now/session.yaml", SESSION_LINE + RUNNING)
+    return base
+
+
+def test_what_is_written_into_a_session(kbtool, going):
+    note = said(kbtool, going, "session", "note", "it began")
+    assert (going.root / note["path"]).read_text().rstrip().endswith("it began")
+    bug = said(kbtool, going, "session", "bug", "It hangs")
+    assert (bug["reference"], bug["bug"]["status"]) == ("2025-01-05-now#bugs.it-hangs", "open")
+    fix = said(kbtool, going, "session", "fix", "it-hangs", "wait less", "--commit", "none")
+    assert (fix["fix"]["bug"], fix["session"]) == ("#bugs.it-hangs", "2025-01-05-now")
+    cost = said(kbtool, going, "session", "cost", "gpu", "0.40", "--basis", "claimed")
+    assert cost["cost"]["amount"] == "0.40"
+
+
+def test_the_life_of_a_session(kbtool, base):
+    made = said(kbtool, base, "session", "new", "Later", "--planned")
+    assert said(kbtool, base, "session", "start", made["id"])["status"] == "running"
+    assert said(kbtool, base, "session", "pause")["status"] == "paused"
+    assert said(kbtool, base, "session", "resume")["status"] == "running"
+    closed = said(kbtool, base, "session", "close", "--no-commits")
+    assert (closed["status"], closed["commits"], closed["session"]) == ("complete", [], made["id"])
+    assert isinstance(closed["minutes"], int | float)
+
+
+def test_what_other_commands_write(kbtool, base, tmp_path):
+    assert said(kbtool, base, "recover") == {"written": [], "unsound": [], "removed": []}
+    schemas = said(kbtool, base, "schema", "--out", str(tmp_path / "schemas"))
+    assert "session.json" in schemas["written"]
+    assert said(kbtool, base, "schema", "--check", code=1)["stale"]
+    made = kbtool("init", str(tmp_path / "new"), "--json", root=tmp_path)
+    assert "sessions/ledger.yaml" in json.loads(made.out)["written"]
+    base.session()
+    base.session("2025-01-02-b", more="costs: [{kind: gpu, amount: 0.40, basis: claimed}]\n")
+    to = tmp_path / "costs.jsonl"
+    told = said(kbtool, base, "export", "jsonl", "--output", str(to))
+    assert (told["file"], told["written"]) == (str(to), len(to.read_text().splitlines()))
+    error = said(kbtool, base, "export", "jsonl", code=2)["error"]
+    assert "--output" in error["remedy"] or "--output" in error["message"]
+
+
+def test_a_migration(kbtool, base):
+    base.write("sessions/ledger.yaml", "# yaml-language-server: $schema=../schemas/ledger.json\n"
+               "rates:\n  - {id: l4, kind: gpu, rate: 0.20 USD/h, on: 2026-01-31}\n")  # fmt: skip
+    told = said(kbtool, base, "migrate", "--dry-run")
+    assert (told["format"], told["dry_run"]) == (1, True)
+    assert "+  - {id: l4, kind: gpu, rate: 0.20 USD/h, day: 2026-01-31}" in [
+        line for one in told["changes"] for line in one["diff"].splitlines()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "status", "remedy"),
+    [
+        (["session", "show", "nobody"], "not_found", 2, "session list"),
+        (["session", "note", "x"], "usage", 2, "--session ID"),
+        (["costs", "--csv"], "usage", 2, "give one"),
+        (["costs", "--by", "colour"], "usage", 2, "costs --help"),
+        (["sing"], "usage", 2, "--help"),
+        (["explain", "no-such-file"], "machine", 3, "no-such-file"),
+        (["session", "note", "x", "--session", "2025-01-09-bad"], "record", 1, "session.yaml"),
+    ],
+)
+def test_an_error_is_one_object_with_code_and_remedy(kbtool, base, arguments, code, status, remedy):
+    base.write("sessions/2025-01-09-bad/session.yaml", "id: 2025-01-09-bad\n")
+    done = kbtool(*arguments, "--json", root=base.root)
+    error = json.loads(done.out)["error"]
+    assert (error["code"], error["status"], done.code) == (code, status, status)
+    assert remedy in error["remedy"]
+    assert error["message"] in done.err.replace("kbtool: ", "", 1) or code == "usage"
+
+
+def test_a_text_that_looks_like_the_option_is_none(kbtool, base):
+    done = kbtool("session", "note", "--", "--json", root=base.root)
+    assert (done.code, done.out) == (2, "")
+
+
+def test_a_fault_of_kbtool_is_one_object_too(monkeypatch, capsys, base):
+    from kbtool.cli import main
+    from kbtool.store.tree import KnowledgeBase
+
+    def fails(self: KnowledgeBase) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(KnowledgeBase, "recipes", fails)
+    assert main.run(["--root", str(base.root), "recipes", "--json"]) == 70
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["code"], error["message"]) == ("bug", "a bug in kbtool: RuntimeError: no")
