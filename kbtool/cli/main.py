@@ -13,6 +13,7 @@ import io
 import os
 import shutil
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -225,6 +226,7 @@ def _run(argv: list[str] | None) -> int:
     given = sys.argv[1:] if argv is None else argv
     _asked.as_json = "--json" in given[: given.index("--") if "--" in given else None]
     try:
+        _check_time_zone()
         # ctx.exit(n) in a command comes back as the return value.
         status = cli.main(argv, prog_name="kbtool", standalone_mode=False)
         sys.stdout.flush()
@@ -248,6 +250,18 @@ def _run(argv: list[str] | None) -> int:
     except Exception as error:
         return _bug(error)
     return status if isinstance(status, int) else 0
+
+
+def _check_time_zone() -> None:
+    """Refuse a zone that Python cannot compute with, before a command meets it halfway."""
+    from kbtool.model.errors import UsageError
+
+    if abs(time.localtime().tm_gmtoff) >= _DAY:
+        zone = os.environ.get("TZ", "")
+        raise UsageError(f"TZ={zone} is 24 hours or more from UTC; unset TZ or name a zone")
+
+
+_DAY = 24 * 60 * 60
 
 
 class _Asked:

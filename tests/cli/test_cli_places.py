@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from datetime import datetime, timedelta
 from itertools import count
@@ -288,3 +289,13 @@ def test_options_are_described_within_a_narrow_terminal(monkeypatch, capsys, com
     options = text.partition("\nOptions:\n")[2].partition("\n\n  Example")[0]
     described = [line for line in options.splitlines() if not line.startswith("  -")]
     assert described and max(map(len, described)) <= 40, options
+
+
+def test_a_zone_of_a_day_or_more_is_refused_by_its_name(base):
+    done = subprocess.run(
+        [sys.executable, "-m", "kbtool", "status"], cwd=base.root, capture_output=True, text=True,
+        env={**os.environ, "TZ": "UTC-25"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    told = "kbtool: TZ=UTC-25 is 24 hours or more from UTC; unset TZ or name a zone"
+    assert done.stderr.strip() == told
