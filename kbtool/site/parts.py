@@ -7,6 +7,8 @@ from itertools import groupby
 from typing import TypeVar
 
 from kbtool.ledger.claims.report import Computation, Grade, Item
+from kbtool.ledger.headline import Headline, headlines
+from kbtool.ledger.measured import Group, Machine, groups
 from kbtool.ledger.patterns import Edge
 from kbtool.markdown.escape import attribute, code, inline
 from kbtool.markdown.markup import (
@@ -26,6 +28,7 @@ from kbtool.markdown.markup import (
 from kbtool.model.address import split_reference
 from kbtool.model.bug import Fix
 from kbtool.model.claim import Claim, Derivation, Operand
+from kbtool.model.kernel import Kernel
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
 from kbtool.model.session import Session
@@ -322,3 +325,15 @@ def _references(
 def session_cell(index: Index, session: Session, page: str) -> str:
     """A link to a session by its label."""
     return index.link(at.session_page(session.id), page, inline(session.label))
+
+
+def latest_results(index: Index) -> list[tuple[Kernel, Machine, Headline, list[Group]]]:
+    """How each kernel stands on each machine, case set and dtype, the newest first; with all groups
+    of that machine."""
+    found = [
+        (kernel, machine, one, every)
+        for kernel in index.kernels.values()
+        for machine, every in groups(index.runs_of(kernel=kernel.id), kernel).items()
+        for one in headlines(every)
+    ]
+    return sorted(found, key=lambda one: one[2].newest.run.started, reverse=True)

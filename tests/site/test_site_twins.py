@@ -16,7 +16,8 @@ from site_html import Site
 from kbtool.model.json_schema import json_schema
 from kbtool.site import addresses as at
 from kbtool.site.feeds import feed as feed_module
-from kbtool.site.feeds.feed import Place, feed, llms
+from kbtool.site.feeds.feed import Place, feed
+from kbtool.site.feeds.llms import MOST_BYTES, llms, llms_full
 from kbtool.site.feeds.twins import files
 from kbtool.site.html.tree import source_files
 from kbtool.site.index import Index
@@ -177,9 +178,32 @@ def test_llms_links_lead_to_files(index: Index) -> None:
     items = [line for line in lines if line.startswith("- ")]
     targets = [line.rpartition("](")[2].partition(")")[0] for line in items if "](" in line]
     assert len(targets) == len(items) > 5
-    assert {line for line in lines if line.startswith("## ")} == {
-        "## Patterns", "## Kernels", "## Recipes", "## Sessions", "## Open bugs",
-    }  # fmt: skip
+    assert [line for line in lines if line.startswith("## ")] == [
+        "## Latest results", "## Running or paused", "## Open bugs", "## How to run",
+        "## Kernels", "## Newest sessions", "## Newest runs",
+        "## Patterns, the best proved first", "## Optional",
+    ]  # fmt: skip
+
+
+def test_llms_begins_with_what_is_current(real_site: Any) -> None:
+    text = (real_site.out / "llms.txt").read_text()
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles[0] == "## Latest results"
+    assert titles.index("## Open bugs") < titles.index("## Newest sessions")
+    assert "best peer's time ÷ ours: between plain kernels " in text
+    assert len(text.encode()) < MOST_BYTES
+    assert (real_site.out / "llms-full.txt").stat().st_size > 3 * MOST_BYTES
+
+
+def test_llms_has_the_newest_sessions_first_and_stays_short(tmp_path: Path) -> None:
+    index = Index(KnowledgeBase(trees.make(tmp_path / "kb", trees.attack, sessions=40)))
+    for place in (Place("x", None), Place("x", f"https://notes.example/{'long/' * 30}")):
+        short, full = llms(index, place), llms_full(index, place)
+        assert len(short.encode()) < MOST_BYTES
+        sessions = [line for line in short.splitlines() if "sessions/" in line]
+        assert sessions and trees.session_id(0) not in sessions[0]
+        assert trees.session_id(0) not in short and trees.session_id(0) in full
+        assert all(session.id in full for session in index.sessions.values())
 
 
 def test_llms_says_what_the_records_say(tmp_path: Path) -> None:

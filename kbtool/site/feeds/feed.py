@@ -1,4 +1,4 @@
-"""What other programs follow: an Atom feed of what is new, and ``llms.txt``, a map of the site."""
+"""What other programs follow: an Atom feed of what is new."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ _NAMESPACE = UUID("6f0c6a5e-3c1d-4c0f-9f0e-2f1b7a4f8c11")
 _ATOM = "http://www.w3.org/2005/Atom"
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-_ABOUT = "A lab notebook of GPU kernel work: sessions, what they cost, what was measured."
 
 
 class Place(NamedTuple):
@@ -73,12 +72,12 @@ def feed(index: Index, place: Place) -> bytes:
 
 def _entries(index: Index) -> Iterator[_Entry]:
     for session in index.sessions.values():
-        moment = _moment(session)
-        if moment is not None:
+        updated = moment(session)
+        if updated is not None:
             title = plain(f"{session.label}: {session.title}")
             summary = plain(session.outcome or session.objective or "")
             page = at.session_page(session.id)
-            yield _Entry(session.id, title, page, moment, summary, "session")
+            yield _Entry(session.id, title, page, updated, summary, "session")
     for (session_id, run_id), attempts in index.runs.items():
         run = attempts[-1]
         summary = f"{run.outcome}. {headline(run)}".strip()
@@ -86,7 +85,7 @@ def _entries(index: Index) -> Iterator[_Entry]:
         yield _Entry(run_id, title, page, run.ended, summary, "run")
 
 
-def _moment(session: Session) -> datetime | None:
+def moment(session: Session) -> datetime | None:
     """When a session ended, began, or at least its day; ``None`` where no record says.
 
     A time whose zone nobody states is taken as UTC: a feed has no other way to put it.
@@ -112,46 +111,3 @@ def _text(parent: ElementTree.Element, tag: str, text: str) -> None:
 
 def _link(parent: ElementTree.Element, href: str, rel: str, kind: str) -> None:
     ElementTree.SubElement(parent, "link", rel=rel, type=kind, href=href)
-
-
-def llms(index: Index, place: Place) -> str:
-    """A map of the site for programs that read: see llmstxt.org. Links lead to JSON."""
-    sections = {
-        "Patterns": [
-            (f"{p.id} {p.title}", at.pattern_page(p.id), p.summary) for p in index.patterns.values()
-        ],
-        "Kernels": [(k.title, at.kernel_page(k.id), k.summary) for k in index.kernels.values()],
-        "Recipes": [
-            (name, at.recipe_page(name), recipe.title)
-            for name, (_, recipe) in index.recipes.items()
-        ],
-        "Sessions": [
-            (f"{s.label}: {s.title}", at.session_page(s.id), s.outcome or s.objective or "")
-            for s in index.sessions.values()
-        ],
-        "Open bugs": [
-            (case.bug.title, case.page, case.bug.symptom or "")
-            for case in index.bugs.values()
-            if case.is_open
-        ],
-    }
-    lines = [f"# {_markdown(place.name)}", "", f"> {_ABOUT}", ""]
-    lines += ["Each link is the JSON twin of a page; the page has the same address with .html.", ""]
-    lines += [f"- [Index of every record]({place.of(at.twin(at.HOME))}): kind, title, date, status"]
-    lines += [f"- [Feed]({place.of(at.FEED)}): the newest sessions and runs"]
-    for title, items in sections.items():
-        if items:
-            lines += ["", f"## {title}", ""]
-            lines += [_item(name, place.of(at.twin(page)), about) for name, page, about in items]
-    return "\n".join(lines) + "\n"
-
-
-def _item(name: str, address: str, about: str) -> str:
-    description = f": {_markdown(about)}" if about else ""
-    return f"- [{_markdown(name)}]({address}){description}"
-
-
-def _markdown(text: str) -> str:
-    """``text`` as one line of Markdown that says no more than it."""
-    words = " ".join(plain(text).split())
-    return re.sub(r"([\\`*_\[\]<>&#!|])", r"\\\1", words)

@@ -14,7 +14,8 @@ import yaml
 
 from kbtool.site import addresses as at
 from kbtool.site.feeds import twins
-from kbtool.site.feeds.feed import Place, feed, llms
+from kbtool.site.feeds.feed import Place, feed
+from kbtool.site.feeds.llms import llms, llms_full
 from kbtool.site.html.divide import divided
 from kbtool.site.index import Index
 from kbtool.site.pages import compare, glossary, pages
@@ -60,6 +61,7 @@ def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, by
     place = _place(base.root)
     files = {path: text.encode() for path, text in divided({**written, **made}).items()}
     files[at.LLMS] = llms(index, place).encode()
+    files[at.LLMS_FULL] = llms_full(index, place).encode()
     files[at.FEED] = feed(index, place)
     files.update(twins.files(index))
     files.update(compare.scripts(index))

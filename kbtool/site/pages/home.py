@@ -7,11 +7,10 @@ from datetime import date
 from functools import partial
 
 from kbtool.ledger.claims.report import WRONG
-from kbtool.ledger.headline import COLUMNS, Headline, headlines
+from kbtool.ledger.headline import COLUMNS, Headline
 from kbtool.ledger.measured import (
     Group,
     Machine,
-    groups,
     left_out_words,
     newer_than,
     of_one_problem,
@@ -38,7 +37,7 @@ from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.times import HOW_TO_READ, results_anchor, standing
-from kbtool.site.parts import newer_noisy, page_title, section
+from kbtool.site.parts import latest_results, newer_noisy, page_title, section
 from kbtool.site.sums import stated, time
 
 
@@ -154,15 +153,9 @@ def _running(index: Index) -> str:
 
 def _results(index: Index) -> list[str]:
     """How each kernel stands on each machine, case set and dtype, and how it stood before."""
-    found = [
-        (kernel, machine, one, every)
-        for kernel in index.kernels.values()
-        for machine, every in groups(index.runs_of(kernel=kernel.id), kernel).items()
-        for one in headlines(every)
-    ]
+    found = latest_results(index)
     if not found:
         return [nothing("No data because no run in this knowledge base has a benchmark.")]
-    found.sort(key=lambda one: one[2].newest.run.started, reverse=True)
     rows = [_result(index, *one) for one in found[:RESULTS]]
     header = ["Kernel", "Machine", "Cases", "Ours (µs)", *COLUMNS, "History", "When"]
     about = (

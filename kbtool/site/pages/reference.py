@@ -52,7 +52,8 @@ def _listing() -> str:
         for path, about in (
             (at.twin(at.HOME), "every record that has a page, with the addresses of page and JSON"),
             (at.FEED, "an Atom feed of the newest sessions and runs"),
-            (at.LLMS, "a map of the site for language models"),
+            (at.LLMS, "what is current, for language models, in under 10 kB"),
+            (at.LLMS_FULL, "every record, for language models"),
         )
     ]
     return join(
