@@ -90,11 +90,18 @@ def test_dumped_data_parse_back_unchanged(data):
     assert yaml.safe_load(text) == data  # nor does an editor see anything else
 
 
-@given(st.dictionaries(TEXT, TEXT, min_size=1))
+@given(
+    st.dictionaries(TEXT, DATA, min_size=1).filter(
+        lambda data: not any("\ud800" <= c <= "\udfff" for c in repr(data))
+    )
+)
 def test_data_dumped_on_one_line_parse_back_unchanged(data):
     text = flow(data)
     assert "\n" not in text
-    assert parse(f"a: {text}\n".encode(), "x").data == {"a": data}
+    try:
+        assert parse(f"a: {text}\n".encode(), "x").data == {"a": data}
+    except DocumentError as error:
+        assert "nested" in error.finding.message
     assert yaml.safe_load(text) == data
 
 

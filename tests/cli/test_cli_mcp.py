@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -351,6 +352,7 @@ def test_each_tool_says_what_it_does_and_takes_no_other_arguments(tools):
     for tool in tools.values():
         assert len(tool.description) > 40
         assert tool.input_schema["additionalProperties"] is False
+        assert "title" not in tool.input_schema
         assert "base" not in tool.input_schema["properties"]
 
 
@@ -429,6 +431,7 @@ def test_a_recipe_runs_with_progress_and_can_be_cancelled(tmp_path):
         assert (run["status"], run["session"]) == ("passed", "2025-01-05-now")
         assert (base.root / run["path"]).is_file()
         assert told[-1][:2] == (1, 1)
+        assert all(before[0] < after[0] for before, after in itertools.pairwise(told))
         failed = server.call("run_recipe", recipe="lok")
         assert failed.is_error
         assert "did you mean look" in failed.content[0].text
@@ -441,6 +444,40 @@ def test_a_recipe_runs_with_progress_and_can_be_cancelled(tmp_path):
             time.sleep(0.02)
         else:
             pytest.fail("the run goes on")
+
+
+@pytest.mark.slow
+def test_a_run_that_is_cancelled_in_a_step_has_a_record_that_says_so(second_kernel_base):
+    import anyio
+
+    async def cancelled(client: Any) -> None:
+        began = anyio.Event()
+
+        async def progress(done: float, total: float | None, line: str | None) -> None:
+            if line and line.startswith("build"):
+                began.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "run_recipe", {"recipe": "add"}, None, progress)
+            await began.wait()
+            assert not (await client.call_tool("list_recipes", {})).is_error  # meanwhile
+            tasks.cancel_scope.cancel()
+
+    def runs() -> list[Path]:
+        return list(second_kernel_base.glob("sessions/*/runs/*.json"))
+
+    with ExitStack() as stack:
+        server = started(Knowledge(second_kernel_base), stack, "--allow-run")
+        server.portal.call(cancelled, server.client)
+        for _ in range(1500):
+            if runs():
+                break
+            time.sleep(0.02)
+        listed = server.answer("list_records", kind="run", status="interrupted")["listed"]
+        assert [one["path"] for one in listed] == [
+            path.relative_to(second_kernel_base).as_posix() for path in runs()
+        ]
+        assert len(listed) == 1
 
 
 def test_without_the_sdk_it_says_what_to_install(base):

@@ -131,10 +131,17 @@ def _called(records: Records, function: Callable[..., BaseModel]) -> Callable[..
     return _with_signature(call, function)
 
 
+_STEP = 0.001
+
+
 def _run(records: Records, *, allowed: bool) -> Callable[..., Any]:
     async def call(context: Context[Any, Any], **given: Any) -> CallToolResult:
+        last = -_STEP
+
         async def report(done: float, total: float, line: str) -> None:
-            await context.report_progress(done, total, visible(line))
+            nonlocal last
+            last = max(done, last + _STEP)  # the protocol wants it to increase
+            await context.report_progress(last, total, visible(line))
 
         with _errors():
             if not allowed:
@@ -185,8 +192,20 @@ def _tool(call: Callable[..., Any], *, read_only: bool, destructive: bool = Fals
     arguments = tool.fn_metadata.arg_model
     arguments.model_config["extra"] = "forbid"
     arguments.model_rebuild(force=True)
-    tool.parameters = arguments.model_json_schema(by_alias=True)
+    tool.parameters = _without_titles(arguments.model_json_schema(by_alias=True))
+    tool.fn_metadata.output_schema = _without_titles(tool.fn_metadata.output_schema)
     return tool
+
+
+def _without_titles(schema: Any) -> Any:
+    """A schema without the titles that Pydantic makes of names: they go into every context."""
+    if isinstance(schema, dict):
+        return {
+            key: _without_titles(value)
+            for key, value in schema.items()
+            if key != "title" or not isinstance(value, str)
+        }
+    return [_without_titles(one) for one in schema] if isinstance(schema, list) else schema
 
 
 _LAST = ("left_out", "more", "unreadable", "records", "records_not_named")
