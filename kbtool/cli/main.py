@@ -38,6 +38,7 @@ COMMANDS = {
     "audit": "kbtool.cli.audit",
     "status": "kbtool.cli.status",
     "keep-or-stop": "kbtool.cli.keep_or_stop",
+    "doctor": "kbtool.cli.doctor",
     "explain": "kbtool.cli.explain",
     "search": "kbtool.cli.explain",
     "patterns": "kbtool.cli.patterns",

@@ -40,7 +40,7 @@ def invocation() -> str:
     program = Path(sys.argv[0])
     words = [_NAME]
     if program.name == "__main__.py" and program.parent == Path(kbtool.__file__).parent:
-        words = [_interpreter(), "-m", _NAME]
+        words = [interpreter(), "-m", _NAME]
     elif program.name == _NAME and program.is_file():
         found = shutil.which(_NAME)
         if found is None or not program.samefile(found):
@@ -48,7 +48,7 @@ def invocation() -> str:
     return shlex.join([*words, *_root(sys.argv[1:])])
 
 
-def _interpreter() -> str:
+def interpreter() -> str:
     """The Python that runs kbtool: an environment's own one, which is a link to another."""
     for name in ("python", "python3"):
         found = shutil.which(name)

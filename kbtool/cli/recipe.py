@@ -186,7 +186,7 @@ def run_recipe(
     from kbtool.store.edit import end_run_session
 
     base = knowledge_base(ctx)
-    values = _values(settings)
+    values = values_of(settings)
     earlier = None
     if resume is not None:
         if not dry_run:
@@ -257,7 +257,8 @@ def recover(ctx: click.Context, as_json: bool) -> None:
         ctx.exit(1)
 
 
-def _values(settings: tuple[str, ...]) -> dict[str, str]:
+def values_of(settings: tuple[str, ...]) -> dict[str, str]:
+    """The values of parameters that ``--set NAME=VALUE`` gives."""
     from kbtool.model.errors import UsageError
 
     values = {}

@@ -24,7 +24,7 @@ Editors with a YAML language server find the schema through a record's first lin
 
 _KINDS = (
     "session", "pattern", "symptoms", "kernel", "cheats", "ledger", "excuses", "run", "corpus",
-    "twin", "explanation", "search",
+    "twin", "explanation", "search", "diagnosis",
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from kbtool.gpu.toolchain import (
 )
 from kbtool.model.errors import UsageError
 from kbtool.model.kernel import Kernel, Target
+from kbtool.model.run import MachineInfo
 from kbtool.store.includes import includes
 
 COMMON_FLAGS = ("-std=c++17", "-fPIC")
@@ -73,13 +74,19 @@ class BuildPlan:
         return self.build_folder / "built.json"
 
 
+def can_use_card(machine: MachineInfo) -> bool:
+    """Whether a library for the card can be built and run: torch without CUDA has nothing to link
+    against."""
+    return machine.card is not None and machine.nvcc is not None and machine.cuda is not None
+
+
 def choose_target(kernel: Kernel, wanted: str, *, cuda: bool) -> str:
     """The target to build: ``wanted``; for ``auto``, cuda if it can run here, else cpu.
 
     Args:
         kernel: the manifest of the kernel.
         wanted: a target of the manifest, or ``auto``.
-        cuda: whether this machine has a card, nvcc and a torch with CUDA.
+        cuda: whether a library for the card can be built and run, see ``can_use_card``.
 
     Raises:
         UsageError: the manifest has no such target.

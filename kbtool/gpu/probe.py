@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,16 @@ _TIMEOUT = 20.0
 """Seconds for one probe. A driver that starts up takes several; a hung one never answers."""
 
 
-def probe_machine() -> MachineInfo:
-    """The machine and the installed software."""
-    card = _card()
+def probe_machine(
+    card: Mapping[str, Any] | None = None, driver: Callable[[], str | None] | None = None
+) -> MachineInfo:
+    """The machine and the installed software.
+
+    Args:
+        card: the answer of ``read_card`` if it was asked already.
+        driver: gives the version of the driver; nvidia-smi is asked unless it does.
+    """
+    card = read_card() if card is None else card
     return MachineInfo(
         card=card.get("name"),
         cards=card.get("cards"),
@@ -40,7 +48,7 @@ def probe_machine() -> MachineInfo:
         sm_clock_mhz=card.get("sm_clock_mhz"),
         memory_clock_mhz=card.get("memory_clock_mhz"),
         power_limit_w=card.get("power_limit_w"),
-        driver=_driver(),
+        driver=(driver and driver()) or _driver(),
         cuda=_torch_cuda(),
         nvcc=_nvcc(),
         compiler=_compiler(),
@@ -57,7 +65,7 @@ def probe_machine() -> MachineInfo:
 
 def card_uuid() -> str | None:
     """The UUID of the first card that this process may use. Records do not store it."""
-    identity = _card().get("uuid")
+    identity = read_card().get("uuid")
     return identity if isinstance(identity, str) else None
 
 
@@ -73,8 +81,8 @@ def processes_on(card: str) -> int | None:
     return None if output is None else sum(line.strip().isdigit() for line in output.splitlines())
 
 
-def _card() -> dict[str, Any]:
-    """The first card that this process may use, as the driver describes it."""
+def read_card() -> dict[str, Any]:
+    """The first card that this process may use, as the driver describes it; empty without one."""
     script = Path(__file__).with_name("_card.py")
     output = _output([sys.executable, "-I", str(script)])
     if output is not None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from kbtool.model.cheat import Catalogue
 from kbtool.model.corpus import CorpusLine
+from kbtool.model.diagnosis import Diagnosis
 from kbtool.model.excuses import Excuses
 from kbtool.model.explanation import Explanation, Search
 from kbtool.model.kernel import Kernel
@@ -37,10 +38,11 @@ MODELS: dict[str, type[BaseModel]] = {
     "twin": TwinFile,
     "explanation": Explanation,
     "search": Search,
+    "diagnosis": Diagnosis,
 }
 """Kind of record, or of what is made from records → its model."""
 
-WRITTEN = {"corpus", "twin", "explanation", "search"}
+WRITTEN = {"corpus", "twin", "explanation", "search", "diagnosis"}
 """What kbtool writes and never reads."""
 
 _NUMBERS = ("0", "7", "12", "123456789", "1234567", "7e12345", "1.5", "2.4")

@@ -19,6 +19,7 @@ from kbtool.cli.main import run
 from kbtool.markdown.figures import money, significant
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.site import addresses as at
+from kbtool.site import needs
 from kbtool.site.html import build as build_module
 from kbtool.site.html.build import SOURCE, _guide_aside, build, load_config, write_source
 from kbtool.site.html.serve import Live, free_port, serve, watched
@@ -169,9 +170,9 @@ def test_build_refuses_to_overwrite_a_folder_that_is_no_site(root: Path, tmp_pat
 def test_without_the_extra_the_command_names_it(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = build_module.importlib.util.find_spec
+    real = needs.importlib.util.find_spec
     monkeypatch.setattr(
-        build_module.importlib.util, "find_spec",
+        needs.importlib.util, "find_spec",
         lambda name, *rest: None if name == "material" else real(name, *rest),
     )  # fmt: skip
     assert run(["--root", str(root), "site", "build"]) == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from kbtool.model.errors import MachineError, UsageError
 from kbtool.site.html.engine import OVERRIDES, Engine, LogCapture, warnings
 from kbtool.site.html.lean import lean
 from kbtool.site.html.tree import SOURCE, Written, packaged, source_files, write
+from kbtool.site.needs import missing_package
 from kbtool.site.pages import PAGES
 from kbtool.store.private import private_folder
 from kbtool.store.tree import KnowledgeBase
@@ -65,11 +65,11 @@ def write_source(root: Path, today: date | None = None) -> tuple[Written, list[s
 def require_mkdocs() -> None:
     """Refuse if the site extra is not installed, and give the command that installs it."""
     os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
-    for module in ("mkdocs", "material", "markdown_it", "mdit_py_plugins", "latex2mathml"):
-        if importlib.util.find_spec(module) is None:
-            raise MachineError(
-                f"{module} is missing; install the site extra: pip install 'kbtool[site]'"
-            )
+    missing = missing_package()
+    if missing is not None:
+        raise MachineError(
+            f"{missing} is missing; install the site extra: pip install 'kbtool[site]'"
+        )
 
 
 def run_mkdocs(root: Path, out: Path) -> tuple[Engine, list[str]]:

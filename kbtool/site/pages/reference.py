@@ -36,6 +36,7 @@ _FILES = {
     "corpus": "a line of what `kbtool export corpus` writes",
     "explanation": "what `kbtool explain --json` prints",
     "search": "what `kbtool search --json` prints",
+    "diagnosis": "what `kbtool doctor --json` prints",
     "twin": "the JSON beside each page of this site, and the index of it",
 }
 """Kind → its file."""

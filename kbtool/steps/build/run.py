@@ -6,7 +6,14 @@ import re
 from collections.abc import Callable, Mapping
 
 from kbtool.gpu.build import BuildError, BuildTimeoutError, build
-from kbtool.gpu.build_plan import BuildPlan, choose_architecture, choose_target, is_cuda, plan_build
+from kbtool.gpu.build_plan import (
+    BuildPlan,
+    can_use_card,
+    choose_architecture,
+    choose_target,
+    is_cuda,
+    plan_build,
+)
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Target
 from kbtool.model.kinds.build import BuildResult, BuildStep
@@ -88,9 +95,7 @@ def ninja_progress(context: Context) -> Callable[[str], None]:
 def _plan(step: BuildStep, context: Context) -> tuple[BuildPlan, str]:
     """The build plan, and why ``auto`` does not build for the card, if it does not."""
     machine = context.machine
-    # A torch without CUDA has nothing to link against.
-    usable = machine.card is not None and machine.nvcc is not None and machine.cuda is not None
-    target = choose_target(context.manifest, step.target, cuda=usable)
+    target = choose_target(context.manifest, step.target, cuda=can_use_card(machine))
     cache = build_cache(context.root)
     passed_over = ""
     try:
