@@ -41,3 +41,16 @@ def test_an_infinite_figure_of_a_run_is_refused(path: Path, written: str) -> Non
         node[place[-1]] = float(written)
         with pytest.raises(ValidationError):
             Run.model_validate(changed)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("bytes", 10**400), ("bytes", -1), ("read_gb_s", 5e-324)]
+)
+def test_a_figure_that_no_rate_follows_from_is_refused(field: str, value: float) -> None:
+    path = next(iter(BASE.glob("sessions/*/runs/*-look-0001.json")))
+    run = json.loads(path.read_text())
+    (result,) = (step["result"] for step in run["steps"] if step["kind"] == "benchmark")
+    holder = result if field in result else result["cases"][0]
+    holder[field] = value
+    with pytest.raises(ValidationError, match=field):
+        Run.model_validate_json(json.dumps(run))

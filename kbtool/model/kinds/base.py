@@ -18,6 +18,9 @@ Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 """What torch takes."""
 
+Bytes = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""What a file or a card can hold; of more no rate can be computed."""
+
 Microseconds = Annotated[float, Field(gt=0)]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from kbtool.model.base import Model, Name
-from kbtool.model.kinds.base import Count, Microseconds, ResultBase, Sha256, StepBase
+from kbtool.model.kinds.base import Bytes, Count, Microseconds, ResultBase, Sha256, StepBase
 from kbtool.model.kinds.timing import Timing, noise_reason
 from kbtool.model.kinds.validate import OutputError
 
@@ -41,7 +41,7 @@ class BenchmarkCase(Model):
     """Null in older records, of steps that timed one set."""
     case: dict[str, Any]
     arms: dict[str, Timing]
-    bytes: Annotated[int, Field(ge=0)]
+    bytes: Bytes
     """Least bytes that the case has to move."""
     flops: Annotated[int, Field(ge=0)]
     """Operations that the case needs."""
@@ -51,7 +51,7 @@ class BenchmarkCase(Model):
     """Why the figures are refused; a refused case proves nothing."""
     absent: dict[str, str] = {}
     """Arm → why it did not run."""
-    workspace_bytes: dict[str, int] = {}
+    workspace_bytes: dict[str, Bytes] = {}
     """Arm of the library → device or main memory that it needs beside inputs and outputs."""
     peers: dict[str, OutputError] = {}
     """Peer → its output against the reference, under the rule of validation."""
@@ -93,7 +93,7 @@ class BenchmarkResult(ResultBase):
     """The arm that ratios are taken against."""
     variants: list[str] = []
     """The arms that run one variant of the library each."""
-    read_gb_s: Annotated[float, Field(gt=0)]
+    read_gb_s: Annotated[float, Field(ge=1e-6)]
     """The measured ceiling of memory reads, in 10⁹ bytes a second, same run, same threads."""
     protocol: str
     """How it was timed, in words."""

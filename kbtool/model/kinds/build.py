@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from kbtool.model.base import KernelId
-from kbtool.model.kinds.base import Count, ResultBase, Sha256, StepBase
+from kbtool.model.kinds.base import Bytes, Count, ResultBase, Sha256, StepBase
 
 
 class BuildStep(StepBase):
@@ -36,7 +36,7 @@ class BuildResult(ResultBase):
     """File name of the library."""
     sha256: Sha256
     """Hash of the library: what validate and benchmark must find."""
-    bytes: int
+    bytes: Bytes
     warm: bool
     """Whether it was there already and no compiler ran."""
     reused: int = 0
