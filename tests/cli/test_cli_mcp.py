@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -478,6 +480,28 @@ def test_a_run_that_is_cancelled_in_a_step_has_a_record_that_says_so(second_kern
             path.relative_to(second_kernel_base).as_posix() for path in runs()
         ]
         assert len(listed) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_though_stdin_is_open(base, number):
+    pytest.importorskip("mcp", reason="the extra mcp is not installed")
+    hello = {
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {},
+                   "clientInfo": {"name": "x", "version": "1"}},
+    }  # fmt: skip
+    command = [sys.executable, "-m", "kbtool", "--root", str(base.root), "mcp"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=REPOSITORY
+    ) as server:
+        server.stdin.write(json.dumps(hello).encode() + b"\n")
+        server.stdin.flush()
+        assert b'"kbtool"' in server.stdout.readline()
+        server.send_signal(number)
+        try:
+            assert server.wait(60) == 4
+        finally:
+            server.kill()
 
 
 def test_without_the_sdk_it_says_what_to_install(base):

@@ -23,7 +23,7 @@ of the call left nothing, and that the records do not say. Records that were cha
 read again. Needs the package mcp: pip install 'kbtool[mcp]'.
 
 \b
-Exit status: 0 the client ended; 2 usage; 3 the package mcp is not installed."""
+Exit status: 0 the client ended; 2 usage; 3 the package mcp is not installed; 4 interrupted."""
 
 
 @click.command(epilog=EPILOG)

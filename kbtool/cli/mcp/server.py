@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -56,6 +58,8 @@ class Records:
         self._turn = anyio.Lock()
         self._stamp: object = None
         self._base = KnowledgeBase(root)
+        self.runs: set[anyio.CancelScope] = set()
+        """Of the runs that are under way."""
 
     async def read(self, work: Callable[[KnowledgeBase], Any]) -> Any:
         """What ``work`` makes of the knowledge base, in a thread."""
@@ -96,8 +100,26 @@ def serve(root: Path, *, allow_run: bool) -> None:
 
 async def _serve(records: Records, server: MCPServer) -> None:
     async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_end_on_signals, records)
         tasks.start_soon(records.read, _warm)
         await server.run_stdio_async()
+        tasks.cancel_scope.cancel()
+
+
+async def _end_on_signals(records: Records) -> None:
+    """End at Ctrl-C and SIGTERM, after the runs that are under way have ended."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            for scope in records.runs:
+                scope.cancel()
+            while records.runs:
+                await anyio.sleep(0.02)
+            # Nothing else ends: a thread waits for a line on stdin, and cannot be told to stop.
+            os._exit(_INTERRUPTED)
+
+
+_INTERRUPTED = 4
+"""The exit status."""
 
 
 def _warm(base: KnowledgeBase) -> None:
@@ -149,7 +171,13 @@ def _run(records: Records, *, allowed: bool) -> Callable[..., Any]:
                     "this server runs no recipes: start it with `kbtool mcp --allow-run`, or ask"
                     " the user to run `kbtool run-recipe`; plan_recipe says what it would do"
                 )
-            return _result(await running.run_recipe(records.root, report, **given))
+            with anyio.CancelScope() as scope:
+                records.runs.add(scope)
+                try:
+                    return _result(await running.run_recipe(records.root, report, **given))
+                finally:
+                    records.runs.discard(scope)
+            raise UsageError("the server was told to end, and the run with it")
 
     own = [inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD,
                              annotation=Context)]  # fmt: skip
