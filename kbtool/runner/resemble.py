@@ -19,6 +19,8 @@ _LENGTH = 0.6
 """The constants k1 and b of BM25."""
 _SYNONYM = 0.7
 """What a synonym counts, where the word itself counts 1."""
+_UNKNOWN = 0.25
+"""What a word counts that no document has: the name of a file or of a function of one's own."""
 _WORD = re.compile(r"[a-z][a-z0-9]*(?:[_.+-][a-z0-9]+)*\+*|\d+[a-z]+\w*")
 _PARTS = re.compile(r"[_.-]")
 _LONGEST = 40
@@ -127,7 +129,9 @@ class Words(Generic[T]):
         """Every document that has a word of the query, the best first."""
         asked = {stem: word for word, stem in words(query)}
         weights = {stem: self.rarity(stem) for stem in asked}
-        total = sum(weights.values()) or 1.0
+        total = sum(
+            weight if self.knows(stem) else _UNKNOWN * weight for stem, weight in weights.items()
+        )
         scores: dict[int, float] = {}
         shares: dict[int, dict[str, float]] = {}
         for stem in asked:
@@ -147,7 +151,7 @@ class Words(Generic[T]):
         for place, score in scores.items():
             has = shares[place]
             shared = [asked[stem] for stem in sorted(has, key=lambda stem: (-has[stem], stem))]
-            share = sum(has.values()) / total
+            share = sum(has.values()) / total  # not 0: something of the query is known
             # Of two documents, the one that has more of the query: half of the score is for that.
             found.append(Found(self._items[place], score * (0.5 + share / 2), share, shared))
         order = {id(item): place for place, item in enumerate(self._items)}
