@@ -18,7 +18,7 @@ from kbtool.runner.resemble import Found, Words, word_set, words
 from kbtool.store.symptoms import FOLDER
 from kbtool.store.tree import KnowledgeBase
 
-LEAST_SHARE = 0.4
+LEAST_SHARE = 0.5
 """A record resembles a text of which it has so much, by weight of the words."""
 LEAST_WORDS = 2
 LONGEST_QUESTION = 600
