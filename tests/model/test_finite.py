@@ -44,7 +44,9 @@ def test_an_infinite_figure_of_a_run_is_refused(path: Path, written: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("bytes", 10**400), ("bytes", -1), ("read_gb_s", 5e-324)]
+    ("field", "value"),
+    [("bytes", 10**400), ("bytes", -1), ("read_gb_s", 5e-324)],
+    ids=["too many bytes", "negative bytes", "no rate"],
 )
 def test_a_figure_that_no_rate_follows_from_is_refused(field: str, value: float) -> None:
     path = next(iter(BASE.glob("sessions/*/runs/*-look-0001.json")))
