@@ -33,7 +33,7 @@ class Check(Model):
     advice: str | None = None
     """What to do."""
     command: str | None = None
-    """The command that does it, or that shows more."""
+    """The command that does it, or that shows more; `python` is the one that runs kbtool."""
     stops: list[Work] = []
     """What cannot start because of it."""
     pattern: PatternId | None = None

@@ -17,6 +17,7 @@ from kbtool.model.errors import UsageError
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.build import BuildStep
 from kbtool.model.kinds.environment import EnvironmentStep
+from kbtool.model.machine_path import without_machine_paths
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo
 from kbtool.runner.engine import Job, make_context, plan
@@ -105,7 +106,8 @@ def diagnose(
     starts = starts_of(checks)
     recipe = None
     if job is not None:
-        problems = list(dict.fromkeys(_problems(job, checks)))
+        told = (without_machine_paths(problem) for problem in _problems(job, checks))
+        problems = list(dict.fromkeys(told))
         recipe = RecipeStart(recipe=job.recipe.name, can=not problems, problems=problems)
     return Diagnosis(machine=facts.machine, checks=checks, starts=starts, recipe=recipe)
 

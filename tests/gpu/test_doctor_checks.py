@@ -167,6 +167,13 @@ CASES = {
     "a driver without a card": (
         replace(machine(card=None), driver=replace(DRIVER, cards=())), card.card, "missing",
         ON_CARD, "driver 580.95.05, but no card", "nvidia-smi -L"),
+    "a driver that was updated": (
+        replace(machine(card=None), driver=Driver(
+            None, None, (), "Failed to initialize NVML: Driver/library version mismatch")),
+        card.card, "missing", ON_CARD, "library version mismatch", "modprobe nvidia"),
+    "a driver that is not loaded": (
+        replace(machine(card=None), driver=Driver(None, None, (), "NVIDIA-SMI has failed")),
+        card.card, "missing", ON_CARD, "nvidia-smi: NVIDIA-SMI has failed", "lsmod"),
     "a hidden card": (
         replace(machine(card=None), environment={"CUDA_VISIBLE_DEVICES": ""}), card.card,
         "missing", ON_CARD, "CUDA_VISIBLE_DEVICES='' hides", "unset CUDA_VISIBLE_DEVICES"),
@@ -267,7 +274,7 @@ def test_what_is_wrong_is_found_with_its_remedy(case):
     assert check.why
     # Either words or a command say what to do, unless nothing can be done.
     assert check.advice or check.command or not stops
-    assert "/" not in check.found.replace("CUDA/", "")
+    assert "/" not in check.found.replace("Driver/library", "")
 
 
 def test_every_check_is_tried_on_something_wrong():
@@ -327,3 +334,59 @@ def test_the_remedy_is_that_of_the_system(system, root, command):
     facts = replace(machine(compiler=None), system=system, root=root)
     (check,) = host.compiler(facts)
     assert check.command == command
+
+
+def test_a_folder_that_cannot_be_written_is_told_once():
+    rooms = (
+        Room("the build cache", 9 * GIB, writable=False),
+        Room("the temporary folder", 9 * GIB, writable=False, temporary=True),
+    )
+    facts = replace(GOOD, rooms=rooms)
+    assert len(list(host.room(facts))) == 2
+    (check,) = host.room(replace(facts, base=Base(writable=False, kernels={})))
+    assert check.found == "the temporary folder cannot be written"
+    assert "TMPDIR" in check.advice
+    assert len(list(host.room(replace(facts, base=None)))) == 2
+
+
+def test_what_is_well_is_told_with_its_version():
+    assert next(host.torch(GOOD)).found == "torch 2.13.0+cu130, built for CUDA 13.0"
+    assert next(host.torch(machine(cuda=None))).found == "torch 2.13.0+cu130, built without CUDA"
+    assert next(card.card(GOOD)).found == "NVIDIA H100 80GB HBM3, sm_90"
+    assert next(card.card(machine(cards=2))).found == "NVIDIA H100 80GB HBM3, sm_90 (2 cards)"
+    assert next(card.state(GOOD)).found.endswith("power limit, 345 MHz now")
+
+
+def test_a_torch_for_an_older_driver_is_not_offered_where_there_is_none():
+    facts = replace(machine(cuda=None), driver=replace(DRIVER, cuda="11.4"))
+    (check,) = card.torch_build(facts)
+    assert check.command is None
+    (unknown,) = card.torch_build(replace(facts, driver=None))
+    assert unknown.command.endswith("/whl/cu130")
+    (newer,) = card.torch_build(replace(facts, driver=replace(DRIVER, cuda="14.0")))
+    assert newer.command.endswith("/whl/cu130")
+
+
+@pytest.mark.parametrize(("family", "name"), [("gcc", "GNU"), ("clang", "clang")])
+def test_the_message_of_nvcc_is_named(family, name):
+    (check,) = card.nvcc(of("toolkit", host=(family, 99)))
+    assert f"unsupported {name} version" in check.why
+
+
+@pytest.mark.parametrize("named", [None, "g++-99"])
+def test_only_a_compiler_that_was_named_is_to_be_unset(named):
+    environment = {"CXX": named} if named else {}
+    (check,) = host.compiler(replace(machine(compiler=None), environment=environment))
+    assert ("unset CXX" in check.advice) is (named is not None)
+
+
+def test_a_torch_for_an_nvcc_that_the_driver_is_too_old_for_is_not_offered():
+    facts = machine(nvcc="13.0.88", cuda="12.8")
+    (check,) = card.nvcc(facts)
+    assert check.command.endswith("/whl/cu130")
+    assert "a torch for CUDA 13, or the toolkit of CUDA 12" in check.advice
+    (unknown,) = card.nvcc(replace(facts, driver=None))
+    assert unknown.command.endswith("/whl/cu130")
+    (older,) = card.nvcc(replace(facts, driver=replace(DRIVER, cuda="12.8")))
+    assert older.command is None
+    assert older.advice.startswith("install the toolkit of CUDA 12 (https://")

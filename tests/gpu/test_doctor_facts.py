@@ -112,6 +112,29 @@ def test_other_output_tells_nothing(text):
     assert parse(text) is None
 
 
+@pytest.mark.parametrize(
+    ("prints", "error", "cards"),
+    [
+        (f"cat <<'E'\n{SMI}E", None, 1),
+        ("echo 'Failed to initialize NVML: Driver/library version mismatch' >&2; exit 18",
+         "Failed to initialize NVML: Driver/library version mismatch", 0),
+    ],
+)  # fmt: skip
+def test_nvidia_smi_is_asked_once(tmp_path, monkeypatch, prints, error, cards):
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n{prints}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    found = read._driver(time.monotonic() + 60)
+    assert (found.error, len(found.cards)) == (error, cards)
+    assert (tmp_path / "asked").read_text() == "-q -x\n"
+
+
+def test_without_nvidia_smi_nothing_is_known_of_a_driver(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert read._driver(time.monotonic() + 60) is None
+
+
 def test_the_versions_of_a_library_are_read():
     ctypes.CDLL("libstdc++.so.6")
     maps = Path("/proc/self/maps").read_text().split()

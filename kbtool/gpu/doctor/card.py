@@ -49,7 +49,19 @@ def card(facts: Facts) -> Iterator[Check]:
         return
     hidden = facts.environment.get("CUDA_VISIBLE_DEVICES")
     if driver is None or not driver.cards:
-        if machine.driver is not None:
+        if driver is not None and driver.error and "version mismatch" in driver.error:
+            yield missing(
+                "card", f"nvidia-smi: {driver.error}",
+                "the driver was updated, and its older module is still loaded", CARD,
+                "restart the machine, or load the new module",
+                "sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; sudo modprobe nvidia",
+            )  # fmt: skip
+        elif driver is not None and driver.error:
+            yield missing(
+                "card", f"nvidia-smi: {driver.error}", "without the driver no program sees a card",
+                CARD, "install or load the driver", "lspci | grep -i nvidia; lsmod | grep nvidia",
+            )  # fmt: skip
+        elif machine.driver is not None:
             yield missing(
                 "card", f"driver {machine.driver}, but no card",
                 "it may be lent to another container, or have fallen off the bus", CARD,
@@ -59,7 +71,8 @@ def card(facts: Facts) -> Iterator[Check]:
             yield missing(
                 "card", "no card: no NVIDIA driver answers",
                 "kernels of target cuda run on an NVIDIA card only", CARD,
-                "use a machine with a card and its driver; target cpu needs neither",
+                "use a machine with a card and its driver, or start the container with --gpus all;"
+                " target cpu needs neither",
             )  # fmt: skip
     elif hidden is not None:
         yield missing(

@@ -102,6 +102,8 @@ class Driver:
     cuda: str | None
     """The newest CUDA version that the driver supports."""
     cards: tuple[Card, ...]
+    error: str | None = None
+    """What nvidia-smi says where it cannot reach the driver."""
 
 
 @dataclass(frozen=True)

@@ -367,10 +367,11 @@ def _driver(deadline: float) -> Driver | None:
     found = shutil.which("nvidia-smi")
     if found is None:
         return None
-    status, out, _ = _run([found, "-q", "-x"], deadline - time.monotonic() - 0.2)
+    status, out, err = _run([found, "-q", "-x"], deadline - time.monotonic() - 0.2)
     if status is None:
         raise TimeoutError("nvidia-smi does not answer")
-    return parse(out)
+    said = next((line.strip() for line in f"{out}\n{err}".splitlines() if line.strip()), None)
+    return parse(out) or Driver(None, None, (), error=said)
 
 
 def _library_path(value: str) -> tuple[tuple[str, ...], bool, bool]:
