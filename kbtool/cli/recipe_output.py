@@ -99,6 +99,8 @@ def print_result(
     if run.status == "passed":
         click.echo(pasted("site: kbtool site serve"))
     else:
+        if run.status == "unavailable":
+            click.echo(pasted(f"what the machine lacks: kbtool doctor --for {run.recipe}"))
         click.echo(pasted(continue_command(run, recipe)))
 
 

@@ -258,6 +258,7 @@ def test_a_missing_compiler_says_what_to_install(second_kernel_base, kbtool):
     done = kbtool("run-recipe", "add", root=second_kernel_base, env={"CXX": "/nowhere/c++"})
     assert done.code == 3
     assert "CXX is '/nowhere/c++', which does not run; unset or correct CXX" in done.err
+    assert "what the machine lacks: kbtool doctor --for add" in done.out
     assert runs_of(second_kernel_base)[0].status == "unavailable"
 
 
