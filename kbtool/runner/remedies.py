@@ -11,6 +11,7 @@ from kbtool.model.bug import Bug
 from kbtool.model.explanation import Explanation, Fit, FittingBug, FittingPattern, Hit, Search
 from kbtool.model.expression import found_in
 from kbtool.model.pattern import Pattern
+from kbtool.model.prose import plain
 from kbtool.model.session import Session
 from kbtool.model.symptom import KnownSymptom, filled
 from kbtool.runner.explain import ELSEWHERE, Match, Seen, fits_cards, seen
@@ -218,7 +219,7 @@ def search(base: KnowledgeBase, query: str) -> Search:
             title=hit.item.title,
             score=round(hit.score, 3),
             shared=hit.shared,
-            text=hit.item.text,
+            text=hit.item.text and plain(hit.item.text),
             path=hit.item.path,
         )
         for rank, hit in enumerate(records.find(query), 1)

@@ -202,3 +202,11 @@ def test_check_names_what_is_wrong_with_a_file_of_symptoms(base):
     base.write("symptoms/launcher.yaml", text)
     base.write("symptoms/notes.txt", "")
     assert base.rules() == [("stray", 1)]
+
+
+def test_search_shows_a_figure_as_its_reader_sees_it(base, kbtool):
+    linked = "The walrus takes [4.1 µs](figure:R#steps.b.case.arms.a)."
+    bug = f'  - {{id: walrus, title: Walrus, status: open, cause: "{linked}"}}'
+    base.session(more=f"bugs:\n{bug}\n")
+    done = kbtool("search", "walrus", root=base.root)
+    assert "The walrus takes 4.1 µs." in done.out
