@@ -42,6 +42,8 @@ KILL = 0
 
 Command = tuple[str, ...]
 
+_LOG = Path(__file__).parents[1] / "tests" / "fixtures" / "logs" / "bullets.md"
+
 WRITING: dict[str, tuple[Command, ...]] = {
     "init": (("init", "{root}/new"),),
     "session new": (("session", "new", "A new thing", "--at", "2025-01-05T09:00Z"),),
@@ -70,6 +72,7 @@ WRITING: dict[str, tuple[Command, ...]] = {
     ),
     "session close": (("session", "new", "Now"), ("session", "close", "{session}")),
     "session import": (("session", "import", "{elsewhere}", "--new", "From elsewhere"),),
+    "import": (("import", str(_LOG)),),
     "run-recipe": (("run-recipe", "hello"),),
     "recover": (("recover",),),
     "migrate": (("migrate",),),

@@ -10,6 +10,7 @@ import codecs
 import contextlib
 import importlib
 import io
+import keyword
 import os
 import shutil
 import sys
@@ -31,6 +32,7 @@ COMMANDS = {
     "run-recipe": "kbtool.cli.recipe",
     "recover": "kbtool.cli.recipe",
     "session": "kbtool.cli.session",
+    "import": "kbtool.cli.import_log",
     "kernel": "kbtool.cli.kernel",
     "compare": "kbtool.cli.compare",
     "history": "kbtool.cli.history",
@@ -47,7 +49,7 @@ COMMANDS = {
     "site": "kbtool.cli.site",
     "schema": "kbtool.cli.schema",
 }
-"""Command → the module that defines it, as a click command of that name."""
+"""Command → the module that defines it, as a click command of that name, or ``import_``."""
 
 EPILOG = """\b
 Examples:
@@ -104,7 +106,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name])
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(module, f"{name}_" if keyword.iskeyword(name) else name)
         return command
 
     def resolve_command(

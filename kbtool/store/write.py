@@ -80,7 +80,7 @@ def new_folder(parent: Path, name: str, files: Callable[[str], Mapping[str, byte
     Args:
         parent: where it goes; made if missing.
         name: its name; ``name-2``, ``name-3`` … if there is one of that name.
-        files: file name → content, for the folder's name.
+        files: file name → content, for the folder's name; ``files/log.md`` is in a folder in it.
 
     Raises:
         OSError: a write failed; nothing is left behind.
@@ -98,6 +98,7 @@ def new_folder(parent: Path, name: str, files: Callable[[str], Mapping[str, byte
             if os.path.lexists(folder):
                 continue
             for file, data in files(folder.name).items():
+                (staged / file).parent.mkdir(exist_ok=True)
                 write_atomic(staged / file, data)
             try:
                 staged.rename(folder)

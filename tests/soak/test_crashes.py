@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 QUICK = [
     name
     for name in WRITING
-    if name.startswith("session") or name in {"schema", "recover", "migrate"}
+    if name.startswith("session") or name in {"import", "schema", "recover", "migrate"}
 ]
 
 

@@ -1,0 +1,414 @@
+"""``kbtool import``: a report becomes a draft that passes check, or is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from knowledge import Knowledge
+
+from kbtool.checks.check import check_tree
+from kbtool.logs import take_in as take_in_module
+from kbtool.logs.figures import figures, habits
+from kbtool.logs.take_in import take_in
+from kbtool.model.errors import RecordError, UsageError
+from kbtool.model.session import Session
+from kbtool.store.tree import KnowledgeBase
+
+LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Knowledge:
+    return Knowledge(tmp_path / "base")
+
+
+def drafted(base: Knowledge, log: Path, **options) -> Session:
+    taken = take_in(KnowledgeBase(base.root), log, **options)
+    assert [str(finding) for finding in check_tree(base.root, cached=False).findings] == []
+    return KnowledgeBase(base.root).session(taken.id).record
+
+
+def a_log(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "report.md"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def stated(session: Session) -> dict[str, str]:
+    """What is claimed → the last figure of it."""
+    return {f"{claim.says} [{claim.source.partition(':')[2]}]": str(claim.stated)
+            for claim in session.claims}  # fmt: skip
+
+
+def test_bullets_with_decimal_commas_and_a_night(base):
+    session = drafted(base, LOGS / "bullets.md")
+    assert (session.id, session.label, session.status) == ("2026-03-14-ln-3", "LN-3", "complete")
+    assert str(session.started) == "2026-03-14T22:40+01:00"
+    # 22:40 to 00:15 is the next day, as the duration of 1h35m says.
+    assert str(session.ended) == "2026-03-15T00:15+01:00"
+    assert str(session.duration) == "95 min"
+    assert str(session.budget_time) == "2 h"
+    assert [(c.kind, str(c.amount), c.currency, c.source) for c in session.costs] == [
+        ("gpu", "1.90", "EUR", "bullets-log:9"), ("ai", "3.25", "EUR", "bullets-log:9"),
+    ]  # fmt: skip
+    assert session.environment.card == "H100 SXM"
+    assert session.environment.driver == "570.86"
+    [table] = session.measurements
+    assert {name: column.unit for name, column in table.columns.items()} == {
+        "before": "us", "after": "us", "gb-s": "GB/s",
+    }  # fmt: skip
+    assert table.rows[0].case == {"rows": "1.024", "dtype": "bf16"}
+    assert {name: str(value) for name, value in table.rows[0].values.items()} == {
+        "before": "12.5", "after": "9.75", "gb-s": "1430.5",
+    }  # fmt: skip
+    assert {name: str(value) for name, value in table.rows[2].values.items()} == {"after": "118.4"}
+    [bug] = session.bugs
+    assert (bug.title, bug.status, str(bug.minutes_lost)) == ("last row is NaN", "fixed", "25 min")
+    [fix] = session.fixes
+    assert (fix.change, fix.commit, fix.bug) == ("predicate the load", "4be19c7", f"#bugs.{bug.id}")
+    [plan] = session.plans
+    assert [(step.title, str(step.target)) for step in plan.steps] == [
+        ("Vectorise the stores", "30 min"), ("Try 4 rows per warp", "1..2 h"),
+    ]  # fmt: skip
+    assert session.lessons == ["An odd number of rows belongs into the test set."]
+
+
+def test_front_matter_and_prose_that_was_wrapped(base):
+    session = drafted(base, LOGS / "front_matter.md")
+    assert session.id == "2026-05-02-gemm-07"
+    assert session.title == "Persistent GEMM, first light"
+    assert str(session.started) == "2026-05-02T09:05+02:00"
+    assert session.engineer == "R. Okafor"
+    assert str(session.budget_money) == "15 GBP"
+    assert [(c.kind, str(c.amount), c.currency) for c in session.costs] == [
+        ("gpu", "7.15", "GBP"), ("ai", "2.40", "GBP"),
+    ]  # fmt: skip
+    assert (session.environment.cuda, session.environment.torch) == ("12.8", "2.7.1")
+    claims = stated(session)
+    # Each figure is cited at the line that it stands on, though the sentence runs over two.
+    assert claims["One wave took roughly 1.85 ms; the tail is under 40 us. [20]"] == "~1.85 ms"
+    assert claims["One wave took roughly 1.85 ms; the tail is under 40 us. [21]"] == "<40 us"
+    [decision] = session.decisions
+    assert decision.chosen == "b"
+    assert {option.id: {k: str(v) for k, v in option.figures.items()}
+            for option in decision.options} == {
+        "a": {"time": "2 h"}, "b": {"time": "45..60 min", "money": "3 GBP"},
+    }  # fmt: skip
+
+
+def test_a_transcript_of_a_shell(base):
+    taken = take_in(KnowledgeBase(base.root), LOGS / "transcript.txt")
+    session = KnowledgeBase(base.root).session(taken.id).record
+    assert [(c.sha, c.title, c.role) for c in session.commits] == [
+        ("9f3c2ab", "Radix sort: 8 bits a pass", "mentioned"),
+        ("77d01ee", "Add the harness", "mentioned"),
+        ("1c0ffee", "Use 11 bits a pass", "made"),
+    ]
+    last = session.commits[-1]
+    assert (last.branch, last.files, last.insertions, last.deletions) == ("radix", 2, 61, 12)
+    assert "12.437 s" in {str(claim.stated) for claim in session.claims}
+    # IST is the time of India, Israel or Ireland, and no unit is called Gkeys.
+    assert session.started is None
+    why = {(left.line, left.why) for left in taken.left}
+    assert (16, "03:15 PM: a date or time") in why
+    assert (8, "2.54: a number without a unit") in why
+    assert check_tree(base.root, cached=False).findings == []
+
+
+def test_what_contradicts_itself_is_null_and_stated_twice(base):
+    session = drafted(base, LOGS / "contradictions.md")
+    assert session.id == "undated-4"
+    assert session.duration is None
+    assert session.unknown["duration"] == "the log states 50 min (line 3), 65 min (line 4)"
+    gpu, engineer = session.costs
+    assert gpu.amount is None
+    assert session.unknown["costs.gpu.amount"] == (
+        "the log states 1.20 USD (line 7), 1.00 USD (line 14)"
+    )
+    assert engineer.amount is None
+    assert session.unknown["costs.engineer.amount"] == "the log says 'N/A'"
+    claims = stated(session)
+    assert claims["Duration: 50 minutes [3]"] == "50 min"
+    assert claims["Total time: 65 minutes [4]"] == "65 min"
+    assert claims["GPU cost: $1.20 [7]"] == "1.20 USD"
+    assert claims["GPU: Cost: $1.00 [14]"] == "1.00 USD"
+    assert [(step.title, str(step.target), str(step.actual), step.status)
+            for step in session.steps] == [
+        ("Build", "5 min", "12 min", "failed"), ("Test", "5..10 min", "~8 min", "done"),
+    ]  # fmt: skip
+
+
+def test_the_log_is_kept_and_cited_within_its_lines(base):
+    log = LOGS / "bullets.md"
+    session = drafted(base, log)
+    folder = base.root / "sessions" / session.id
+    assert (folder / "files/bullets.md").read_bytes() == log.read_bytes()
+    assert session.sources["bullets-log"].lines == len(log.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("took 1 hour 47 minutes", ["107 min"]),
+        ("real 2m3.5s", ["123.5 s"]),
+        ("5-10 min, then 3–4 hours", ["5..10 min", "3..4 h"]),
+        ("67 min → 3 min", ["67 min", "3 min"]),
+        ("67 → 3 min", ["67 min", "3 min"]),
+        ("$0.80-1.20 a day, $0.20/hr", ["0.80..1.20 USD/day", "0.20 USD/h"]),
+        ("US$ 3,200.50 or CHF 12", ["3200.50 USD", "12 CHF"]),
+        ("~0.19× and 10x faster, 0.50×+", ["~0.19 ×", "10 ×", "0.50+ ×"]),
+        ("less than 40 us, at least 3 GB", ["<40 us", ">=3 GB"]),
+        ("max_diff < 0.1, mean error: 2e-3", ["<0.1", "2e-3"]),
+        ("4/5 tests, 3 of 7 cases", ["4 tests", "5 tests", "3 cases", "7 cases"]),
+        ("a 10-minute stall", ["10 min"]),
+        # No figures: names, products, settings, shapes, versions, ratios.
+        ("FA-2 on SM89, S=128, 64×64 tiles, Pattern 8 tests, N+4 report", []),
+        ("CUDA 12.1 and 12 × $3", ["3 USD"]),
+        ("10-5 min is no range", []),
+        ("it is 3 faster, and 5m long", []),
+    ],
+)
+def test_figures_of_a_line(text, found):
+    assert [one.quantity for one in figures(text, habits(text))] == found
+
+
+def test_a_dollar_of_several_countries_is_not_placed(base, tmp_path):
+    log = a_log(tmp_path, "# S 1\n\n**Cost**: $3.00 GPU\n\nThat is 2.20 USD, or CAD 3.00.\n")
+    taken = take_in(KnowledgeBase(base.root), log)
+    session = KnowledgeBase(base.root).session(taken.id).record
+    assert session.costs == []
+    assert {str(claim.stated) for claim in session.claims} == {"2.20 USD", "3.00 CAD"}
+    assert any("dollars of several countries" in left.why for left in taken.left)
+
+
+def test_a_block_within_a_block_does_not_turn_the_rest_inside_out(base, tmp_path):
+    fence = "`" * 3
+    log = a_log(
+        tmp_path,
+        f"# Session 5\n\n{fence}markdown\n{fence}bash\necho 3 s\n{fence}\n4 s\n{fence}\n\n"
+        "| Step | Target | Actual |\n|---|---|---|\n| Build | 1 min | 2 min |\n",
+    )
+    session = drafted(base, log)
+    assert [str(step.actual) for step in session.steps] == ["2 min"]
+    assert stated(session) == {"4 s [7]": "4 s"}  # what the inner block holds is code
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("**Cost**: $1.35 (GPU $0.35 + AI $1.00)", {"gpu": "0.35", "ai": "1.00"}),
+        ("**Cost**: $0.15 GPU + $0.75 AI = $0.90", {"gpu": "0.15", "ai": "0.75"}),
+        ("**Cost**: $1.35 (GPU = $0.35 + AI = $1.00)", {"gpu": "0.35", "ai": "1.00"}),
+        ("**GPU cost**: 0.40 EUR", {"gpu": "0.40"}),
+        ("**Cost**: $1.35", {}),
+        ("**Cost**: about $1 GPU", {}),
+        ("**Cost**: $2 if the GPU is kept", {}),
+    ],
+)
+def test_costs_of_one_line(base, tmp_path, line, found):
+    session = drafted(base, a_log(tmp_path, f"# Session 5\n\n{line}\n"))
+    assert {cost.kind: str(cost.amount) for cost in session.costs} == found
+
+
+def test_a_table_that_is_set_with_spaces(base, tmp_path):
+    fence = "`" * 3
+    log = a_log(
+        tmp_path,
+        f"# Session 5\n\n## Test results\n\n{fence}\n"
+        "Config        plain max_diff   split max_diff   Status\n"
+        "──────────────────────────────────────────────────────\n"
+        "B=1 S=4   D=8   0.000004       0.022202         ✅ PASS\n"
+        f"B=1 S=64  D=8   0.000008       0.193604         ❌ FAIL\n{fence}\n",
+    )
+    [table] = drafted(base, log).measurements
+    assert table.kind == "correctness"
+    assert [(row.case["Config"], *map(str, row.values.values()), row.verdict)
+            for row in table.rows] == [
+        ("B=1 S=4 D=8", "0.000004", "0.022202", "pass"),
+        ("B=1 S=64 D=8", "0.000008", "0.193604", "fail"),
+    ]  # fmt: skip
+
+
+def test_a_block_of_two_cases_is_no_row(base, tmp_path):
+    fence = "`" * 3
+    log = a_log(
+        tmp_path,
+        f"# S 1\n\n## Results\n\n{fence}\nS=1:\n  ours: 3 ms\n  theirs: 4 ms\n"
+        f"S=2:\n  ours: 5 ms\n  theirs: 6 ms\n{fence}\n",
+    )
+    session = drafted(base, log)
+    assert session.measurements == []
+    assert sorted(stated(session).values()) == ["3 ms", "4 ms", "5 ms", "6 ms"]
+
+
+def test_bugs_as_lines_of_bold_text(base, tmp_path):
+    log = a_log(
+        tmp_path,
+        "# Session 5\n\n## Bugs\n\n**Bug #1** (Session 4): of before\n- Fixed: there\n\n"
+        "**Bug #2**: it overflows\n- Fixed: a wider type\n- Commit: 0bb3778\n\n"
+        "**Bug #3** (unknown root cause):\n- **Symptom**: wrong rows\n",
+    )
+    session = drafted(base, log)
+    assert [(bug.title, bug.status) for bug in session.bugs] == [
+        ("it overflows", "fixed"), ("unknown root cause", "unknown"),
+    ]  # fmt: skip
+    assert [(fix.change, fix.commit) for fix in session.fixes] == [("a wider type", "0bb3778")]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("The host is 10.1.2.3, it took 5 min", "address"),
+        ("See /home/marie/build/log.txt", "path"),
+        ("token: ghp_" + "a1B2" * 8, "GitHub token"),
+        ("It printed \x1b[31m in red", "control character"),
+    ],
+)
+def test_a_log_with_private_text_is_refused_with_its_line(base, tmp_path, text, problem):
+    log = a_log(tmp_path, f"# Session 1\n\n{text}\n")
+    with pytest.raises(RecordError, match=rf"(?s)report.md:3: .*{problem}"):
+        take_in(KnowledgeBase(base.root), log)
+    assert list((base.root / "sessions").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (b"", "is empty"),
+        (b" \n\n---\n", "is empty"),
+        (b"\xff\xfe5 min", "is not UTF-8"),
+        (b"# A\n" + b"5 min\n" * 200_000, "1,048,576 bytes"),
+    ],
+)
+def test_no_report_at_all(base, tmp_path, raw, problem):
+    log = tmp_path / "report.md"
+    log.write_bytes(raw)
+    with pytest.raises(UsageError, match=problem):
+        take_in(KnowledgeBase(base.root), log)
+
+
+def test_a_second_import_is_refused_by_its_label(base):
+    take_in(KnowledgeBase(base.root), LOGS / "bullets.md")
+    with pytest.raises(UsageError, match="2026-03-14-ln-3 has that label already"):
+        take_in(KnowledgeBase(base.root), LOGS / "bullets.md")
+    again = take_in(KnowledgeBase(base.root), LOGS / "bullets.md", label="again")
+    assert again.id == "2026-03-14-again"
+
+
+def test_a_write_that_fails_leaves_nothing(base, monkeypatch):
+    def fails(path, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("kbtool.store.write.write_atomic", fails)
+    with pytest.raises(OSError, match="No space"):
+        take_in(KnowledgeBase(base.root), LOGS / "bullets.md")
+    assert list((base.root / "sessions").iterdir()) == []
+
+
+def test_what_check_refuses_is_taken_out_and_listed(base, tmp_path):
+    # A billion seconds and more is no time to check.
+    log = a_log(tmp_path, "# Session 9\n\n**Duration**: 99999999999 minutes\n\nIt took 4 min.\n")
+    taken = take_in(KnowledgeBase(base.root), log)
+    assert any(left.line == 3 and "refuses it" in left.why for left in taken.left)
+    assert check_tree(base.root, cached=False).findings == []
+    session = KnowledgeBase(base.root).session(taken.id).record
+    assert session.duration is None
+    assert [str(claim.stated) for claim in session.claims] == ["4 min"]
+
+
+def test_the_command_prints_the_path_and_what_is_left(base, kbtool):
+    done = kbtool("import", str(LOGS / "contradictions.md"), root=base.root)
+    assert done.code == 0, done.err
+    assert done.out == "sessions/undated-4/session.yaml\n"
+    assert "contradictions.md:26: 10/12/2026: a date or time" in done.err
+    listed = (base.root / "sessions/undated-4/files/not-placed.md").read_text()
+    assert "line 26" in listed
+
+
+def test_a_dry_run_prints_the_record_and_writes_nothing(base, kbtool):
+    done = kbtool("import", str(LOGS / "bullets.md"), "--dry-run", root=base.root)
+    assert done.code == 0, done.err
+    assert "label: LN-3" in done.out
+    assert list((base.root / "sessions").iterdir()) == []
+    as_json = kbtool("import", str(LOGS / "bullets.md"), "--dry-run", "--json", root=base.root)
+    told = json.loads(as_json.out)
+    assert told["id"] == "2026-03-14-ln-3"
+    assert told["placed"]["costs"] == 2
+
+
+def test_another_folder(base, kbtool, tmp_path):
+    there = tmp_path / "drafts"
+    done = kbtool("import", str(LOGS / "bullets.md"), "--into", str(there), root=base.root)
+    assert done.code == 0, done.err
+    assert (there / "2026-03-14-ln-3/session.yaml").is_file()
+    assert list((base.root / "sessions").iterdir()) == []
+
+
+PIECES = st.sampled_from(
+    [
+        "# Session N+1 - 2026-01-02",
+        "## Bug 1: it fails",
+        "## Cost",
+        "## Next session (1-2 h)",
+        "## Results",
+        "**Duration**: 5 min",
+        "**Cost**: $1.00 (GPU $0.40 + AI $0.60)",
+        "- Symptom: 3 of 4 tests fail",
+        "| a | b (ms) |\n|---|---|\n| 1 | 2 |\n| 1 | null |",
+        "| Item | Cost |\n|-|-|\n| GPU | $1 |\n| GPU | $2 |",
+        "Started: 2026-01-02 10:00 UTC",
+        "End: 09:00",
+        "1. do it (3 min)",
+        "Option A: x 3 min\nOption B: y",
+        "Decision: Option A",
+        "Commit: 1234abc fix",
+        "[x](figure:P01#number) 5 ms",
+        "```\nkey: 3 ms\nother: 4 s\n```",
+        "---\ntitle: null\ncosts:\n  gpu: 3 EUR\n---",
+        "> 5 GB",
+        "<b>7 s</b>",
+        "~",
+        "null",
+        "- - - 3 h",
+        "`3 us`",
+        "| Step | Target | Actual |\n|--|--|--|\n| ~ | 1 s | 2 s |",
+        "Fix: it\nStatus: fixed",
+        "-0.0 ms",
+        "1e400 s",
+        "$ git log\n1234abc x\n 3 files changed, 1 insertions(+)",
+        "Label: #/x",
+        "GPU: L4, 23 GB",
+        "CUDA: 12.1",
+        "x" * 1200,
+        "5..3 min",
+        "99 % < 3 % > 1 %",
+        "Status: paused",
+        "0" * 150 + " ms",
+    ]
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.one_of(PIECES, st.text(max_size=60)), max_size=12),
+    st.sampled_from(["\n", "\n\n", "\r\n"]),
+)
+@example(["# Session 1", "Time (5 min): [x](figure:y"], "\n")
+def test_any_text_gives_a_sound_draft_or_is_refused(tmp_path_factory, pieces, between):
+    folder = tmp_path_factory.mktemp("any")
+    base = Knowledge(folder / "base")
+    log = folder / "report.md"
+    log.write_bytes(between.join(pieces).encode("utf-8", "surrogatepass"))
+    try:
+        taken = take_in(KnowledgeBase(base.root), log)
+    except (UsageError, RecordError):
+        assert list((base.root / "sessions").iterdir()) == []
+        return
+    assert [str(finding) for finding in check_tree(base.root, cached=False).findings] == []
+    assert take_in_module.draft_of(log.read_text("utf-8")).lines >= max(
+        (left.line for left in taken.left), default=0
+    )
