@@ -64,6 +64,7 @@ def import_(
         print_json({
             "id": taken.id, "label": taken.label, "path": taken.path, "dry_run": dry_run,
             "placed": taken.counts, "record": taken.text if dry_run else None,
+            "uncited": taken.uncited,
             "not_placed": [{"line": one.line, "text": one.text, "why": one.why}
                            for one in taken.left],
         })  # fmt: skip
@@ -84,5 +85,9 @@ def _say(taken: TakenIn, log: Path) -> None:
         more = len(taken.left) - _SHOWN
         where = "" if taken.path is None else " in its files/not-placed.md"
         click.echo(f"and {more} more{where}", err=True)
+    if taken.uncited:
+        from kbtool.logs.draft import spans_of
+
+        click.echo(f"lines that no entry cites: {spans_of(taken.uncited)}", err=True)
     if taken.path is not None:
         click.echo(pasted("next: read it beside the log, then `kbtool check`"), err=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from kbtool.model.base import cited_lines
 from kbtool.store.dump import Data, dump, scalar
 from kbtool.store.schema import modeline
 
@@ -84,14 +85,33 @@ class Draft:
 
     def cite(self, lines: Iterable[int]) -> str:
         """A citation of these lines: ``log:3,8-9``."""
-        spans: list[list[int]] = []
-        for line in sorted(set(lines)):
-            if spans and line == spans[-1][1] + 1:
-                spans[-1][1] = line
-            else:
-                spans.append([line, line])
-        said = (f"{first}-{last}" if last > first else f"{first}" for first, last in spans)
-        return f"{self.key}:{','.join(said)}"
+        return f"{self.key}:{spans_of(lines, ',')}"
+
+    def cited(self) -> set[int]:
+        """The lines that something in the record cites."""
+        stated = (lines for key, lines in self.cites.items() if key in self.fields)
+        entries = (item.lines for items in self.lists.values() for item in items)
+        below = (line for items in self.lists.values() for item in items
+                 for line in _lines_below(item.data))  # fmt: skip
+        return (self.environment_lines | self.repository_lines).union(below, *stated, *entries)
+
+
+def _lines_below(data: Any) -> Iterator[int]:
+    """The lines that the options of a decision and the hypotheses of a bug cite."""
+    for part in [*data.get("options", ()), *data.get("hypotheses", ())]:
+        for first, last in cited_lines(part["source"]):
+            yield from range(first, last + 1)
+
+
+def spans_of(lines: Iterable[int], between: str = ", ") -> str:
+    """Numbers of lines, those that follow each other as one: ``3, 8-9``."""
+    spans: list[list[int]] = []
+    for line in sorted(set(lines)):
+        if spans and line == spans[-1][1] + 1:
+            spans[-1][1] = line
+        else:
+            spans.append([line, line])
+    return between.join(f"{first}-{last}" if last > first else f"{first}" for first, last in spans)
 
 
 def slug(text: str, otherwise: str = "item") -> str:
@@ -162,11 +182,21 @@ def write(draft: Draft, head: dict[str, str], source: dict[str, str]) -> tuple[s
     return "".join(parts), spans
 
 
-def not_placed(draft: Draft, name: str) -> str:
-    """What was not placed, as Markdown: for the file beside the draft."""
+def not_placed(draft: Draft, name: str, uncited: Iterable[int], code: Iterable[int]) -> str:
+    """What was not placed, as Markdown: for the file beside the draft.
+
+    Args:
+        draft: the draft.
+        name: the name of the log.
+        uncited: lines of text that nothing in the record cites.
+        code: lines of code, which are not read.
+    """
     lines = [f"# Not placed from {name}", "",
              "What `kbtool import` found in the log and put nowhere.", ""]  # fmt: skip
     for left in sorted(draft.left):
         quoted = re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", left.text)
         lines.append(f"- line {left.line}: {quoted} ({left.why})")
+    for title, numbers in (("Lines that no entry cites", uncited), ("Code, not read", code)):
+        if said := spans_of(numbers):
+            lines += ["", f"{title}: {said}"]
     return "\n".join(lines) + "\n"

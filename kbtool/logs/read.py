@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from kbtool.logs import words
-from kbtool.logs.blocks import MAX_LINE, read
+from kbtool.logs.blocks import MAX_LINE, Table, read
 from kbtool.logs.clock import days
 from kbtool.logs.draft import Draft, Left, slug
 from kbtool.logs.figures import habits
@@ -37,6 +37,15 @@ class Drafted:
     status: str
     lines: int
     """How many lines the report has."""
+    text_lines: frozenset[int]
+    """Those that hold text or a row of a table, without headings."""
+    code_lines: frozenset[int]
+    """Those that hold code, which is not read."""
+
+    @property
+    def uncited(self) -> set[int]:
+        """Lines of text that nothing in the record cites."""
+        return set(self.text_lines - self.draft.cited())
 
 
 def draft_of(text: str, key: str = "log") -> Drafted:
@@ -79,7 +88,19 @@ def draft_of(text: str, key: str = "log") -> Drafted:
                 1, "$", "the log names dollars of several countries: amounts with $ are not placed"
             )
         )
-    return Drafted(reader.draft, title, reader.label, reader.day, status, blocks.count)
+    text_lines = {
+        number
+        for part in blocks.parts
+        for number in (
+            (row[0].line for row in part.rows if row)
+            if isinstance(part, Table)
+            else (part.number, *(line for _, line in part.breaks))
+            if part.text and part.kind != "heading"
+            else ()
+        )
+    }
+    return Drafted(reader.draft, title, reader.label, reader.day, status, blocks.count,
+                   frozenset(text_lines), frozenset(blocks.code))  # fmt: skip
 
 
 def _title(reader: Reader) -> str:

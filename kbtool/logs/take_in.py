@@ -38,6 +38,8 @@ class TakenIn:
     """List of the record → how many entries it has."""
     left: list[Left]
     """What was not placed."""
+    uncited: list[int]
+    """Lines of text that nothing in the record cites."""
     label: str
 
 
@@ -88,20 +90,20 @@ def take_in(
     counts = {key: len(items) for key, items in drafted.draft.lists.items() if items}
     left = sorted(drafted.draft.left)
     if dry_run:
-        return TakenIn(id_, None, record, counts, left, given)
+        return TakenIn(id_, None, record, counts, left, sorted(drafted.uncited), given)
 
     def files(folder: str) -> dict[str, bytes]:
         own = _checked(drafted.draft, head | {"id": folder}, source) if folder != id_ else record
         made = {"session.yaml": own.encode(), f"files/{file}": raw}
-        if left:
-            made["files/not-placed.md"] = not_placed(drafted.draft, file).encode()
+        listed = not_placed(drafted.draft, file, drafted.uncited, drafted.code_lines)
+        made["files/not-placed.md"] = listed.encode()
         return made
 
     folder = new_folder(into or base.root / "sessions", id_, files)
     record_path = folder / "session.yaml"
     inside = record_path.is_relative_to(base.root)
     path = base.shown(record_path) if inside else str(record_path)
-    return TakenIn(folder.name, path, record, counts, left, given)
+    return TakenIn(folder.name, path, record, counts, left, sorted(drafted.uncited), given)
 
 
 def _read(log: Path) -> bytes:

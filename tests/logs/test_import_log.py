@@ -329,6 +329,20 @@ def test_the_command_prints_the_path_and_what_is_left(base, kbtool):
     assert "line 26" in listed
 
 
+def test_text_that_no_entry_cites_is_listed_by_its_lines(base, tmp_path, kbtool):
+    fence = "`" * 3
+    log = a_log(
+        tmp_path,
+        f"# Session 5\n\nIt went well.\n\n{fence}cpp\nint x = 3;\n{fence}\n\nIt took 4 min.\n"
+        "\n- nothing\n- else\n",
+    )
+    done = kbtool("import", str(log), root=base.root)
+    assert done.code == 0, done.err
+    assert "lines that no entry cites: 3, 11-12\n" in done.err
+    listed = (base.root / "sessions/undated-5/files/not-placed.md").read_text()
+    assert listed.endswith("Lines that no entry cites: 3, 11-12\n\nCode, not read: 6\n")
+
+
 def test_a_dry_run_prints_the_record_and_writes_nothing(base, kbtool):
     done = kbtool("import", str(LOGS / "bullets.md"), "--dry-run", root=base.root)
     assert done.code == 0, done.err
