@@ -224,7 +224,9 @@ def run_recipe(
         shown = {"path": base.shown(path), "headlines": [as_json_of(*one) for one in headlines]}
         print_json({**run.model_dump(mode="json"), **shown})
     else:
-        print_result(base, run, bound, base.shown(path), [one for _, one in headlines])
+        # With parameters not yet substituted, for the command that repeats a part of it.
+        recipe = next(one for one in pattern.recipes if one.name == bound.name)
+        print_result(base, run, recipe, base.shown(path), [one for _, one in headlines])
     ctx.exit(EXIT_CODES[run.status])
 
 
