@@ -263,7 +263,7 @@ ARGUMENTS = {
     "session cost": ["gpu", "0.40", "--basis", "billed"], "session bug": ["B"],
     "session fix": ["b", "--commit", "none"], "session import": ["."], "compare": ["a", "b"],
     "keep-or-stop": ["--idle", "1 h"], "session show": ["a"], "search": ["x"],
-    "init": ["."], "export parquet": ["--output", "x"],
+    "import": ["kbtool.yaml"], "init": ["."], "export parquet": ["--output", "x"],
 }  # fmt: skip
 
 
