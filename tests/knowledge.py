@@ -138,6 +138,16 @@ def sealed(run: dict[str, Any]) -> str:
     return json.dumps({**run, "digest": digest_of_record(run)})
 
 
+RUNNING = """\
+id: 2025-01-05-now
+label: NOW
+title: A sitting that goes on
+origin: tool
+status: running
+started: 2025-01-05T09:00:00+00:00
+"""
+
+
 class Knowledge:
     """Files under a root, and what ``check`` finds in them."""
 
@@ -152,6 +162,10 @@ class Knowledge:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         return file
+
+    def running(self) -> Path:
+        """A session that goes on: `NOW`, since 09:00 of 2025-01-05."""
+        return self.write("sessions/2025-01-05-now/session.yaml", SESSION_LINE + RUNNING)
 
     def session(self, id_: str = "2025-01-01-a", more: str = "", label: str | None = None) -> Path:
         """A sound session with ``more`` appended; its label is the name in its id, in capitals."""

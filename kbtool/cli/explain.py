@@ -72,11 +72,11 @@ def explain(
     if sum(one is not None for one in (file, run, words)) > 1:
         raise UsageError("give one of FILE, --run and --words")
     base = knowledge_base(ctx)
-    about = [_architecture(card) for card in cards]
+    about = [architecture_of(card) for card in cards]
     with contextlib.ExitStack() as stack:
         text: Iterable[bytes]
         if run is not None:
-            text, card = _of_run(base, run)
+            text, card = text_of_run(base, run)
             about += [card] if card else []
         elif words is not None:
             text = [words.encode("utf-8", "replace")]
@@ -93,7 +93,12 @@ def explain(
         ctx.exit(1)
 
 
-def _architecture(card: str) -> str:
+def architecture_of(card: str) -> str:
+    """The architecture of a card, such as ``sm_90``; one that is given stays as it is.
+
+    Raises:
+        UsageError: it is neither.
+    """
     from kbtool.model.cards import capability_of, card_of
     from kbtool.model.errors import UsageError
 
@@ -128,7 +133,7 @@ def of_file(file: str | None, stack: contextlib.ExitStack) -> Iterator[bytes]:
     return blocks_of(opened)
 
 
-def _of_run(base: KnowledgeBase, name: str) -> tuple[list[bytes], str | None]:
+def text_of_run(base: KnowledgeBase, name: str) -> tuple[list[bytes], str | None]:
     """What the failing steps of a run say, and the architecture of its card."""
     from kbtool.model.errors import NotFoundError
 

@@ -13,6 +13,7 @@ from kbtool.cli.common import (
     print_table,
     warn_unreadable,
 )
+from kbtool.cli.pasted import pasted
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
@@ -192,7 +193,8 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
             f" {gain['cases_that_gain']} of {many(len(gain['cases']), 'case')} gain"
         )
     if pattern.ablations:
-        click.echo(f"to measure it here: kbtool run-recipe ablate --set patterns={pattern.id}")
+        command = f"kbtool run-recipe ablate --set patterns={pattern.id}"
+        click.echo(pasted(f"to measure it here: {command}"))
     elif pattern.not_ablated:
         click.echo(f"what it gains is not measured: {pattern.not_ablated}")
     for edge in _evidence(base, account):

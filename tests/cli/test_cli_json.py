@@ -6,7 +6,7 @@ import json
 
 import click
 import pytest
-from knowledge import SESSION_LINE, Knowledge
+from knowledge import Knowledge
 
 from kbtool.cli.main import cli
 
@@ -41,19 +41,9 @@ def said(kbtool, base: Knowledge, *arguments: str, code: int = 0) -> dict:
     return json.loads(done.out)
 
 
-RUNNING = """\
-id: 2025-01-05-now
-label: NOW
-title: A sitting that goes on
-origin: tool
-status: running
-started: 2025-01-05T09:00:00+00:00
-"""
-
-
 @pytest.fixture
 def going(base: Knowledge) -> Knowledge:
-    base.write("sessions/2025-01-05-now/session.yaml", SESSION_LINE + RUNNING)
+    base.running()
     return base
 
 

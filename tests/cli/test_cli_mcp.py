@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from knowledge import LOOK, SESSION_LINE, Knowledge, validated
+from knowledge import LOOK, Knowledge, validated
 
 from kbtool.cli.mcp import reading, sums, writing
 from kbtool.cli.mcp.answers import outlined
@@ -37,18 +37,8 @@ costs:
 HOSTILE = "\x1b[31mred \u202e turned"
 
 
-RUNNING = """\
-id: 2025-01-05-now
-label: NOW
-title: A sitting that goes on
-origin: tool
-status: running
-started: 2025-01-05T09:00:00+00:00
-"""
-
-
 def fill(base: Knowledge) -> Knowledge:
-    base.write("sessions/2025-01-05-now/session.yaml", SESSION_LINE + RUNNING)
+    base.running()
     base.session(more=BUGS)
     base.session("2025-01-02-b")
     base.write("sessions/2025-01-02-b/notes.md", HOSTILE)

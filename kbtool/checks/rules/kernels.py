@@ -321,16 +321,10 @@ def places_are_there(tree: Tree) -> Iterator[Finding]:
                 yield tree.at(facts, [*place.location, "kernel"], "place", message)
                 continue
             folder = os.path.join(tree.root, os.path.dirname(kernel.path))  # noqa: PTH118, PTH120
-            if not _stays(os.path.realpath(folder), place.file):
-                message = _LEAVES.format(place.file, "kernel's folder")
-                yield tree.at(facts, [*place.location, "file"], "path", message)
-                continue
-            try:
-                with open(os.path.join(folder, place.file), encoding="utf-8") as file:  # noqa: PTH118, PTH123
-                    edited(file.read(), place.text, "")
-            except (OSError, ValueError) as error:
-                message = f"{place.file}: {error}"
-                yield tree.at(facts, [*place.location, "text"], "place", message)
+            if problem := _not_once(folder, place.file, place.text):
+                key, rule, message = problem
+                key = "text" if key == "find" else key
+                yield tree.at(facts, [*place.location, key], rule or "place", message)
 
 
 def cheats_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
@@ -339,16 +333,25 @@ def cheats_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
     for facts in tree.facts:
         folder = os.path.join(tree.root, os.path.dirname(facts.path))  # noqa: PTH118, PTH120
         for cheat in cheats.of(facts):
-            if not _stays(os.path.realpath(folder), cheat.file):
-                message = _LEAVES.format(cheat.file, "kernel's folder")
-                yield tree.at(facts, [*cheat.location, "file"], "path", message)
-                continue
-            try:
-                with open(os.path.join(folder, cheat.file), encoding="utf-8") as file:  # noqa: PTH118, PTH123
-                    edited(file.read(), cheat.find, "")
-            except (OSError, ValueError) as error:
-                message = f"{cheat.file}: {error}"
-                yield tree.at(facts, [*cheat.location, "find"], "cheat", message)
+            if problem := _not_once(folder, cheat.file, cheat.find):
+                key, rule, message = problem
+                yield tree.at(facts, [*cheat.location, key], rule or "cheat", message)
+
+
+def _not_once(folder: str, path: str, text: str) -> tuple[str, str | None, str] | None:
+    """Why ``text`` does not stand exactly once in a file of a kernel's folder, or ``None``.
+
+    Returns:
+        ``file`` or ``find``, whichever is wrong; the rule, if it is not the caller's; the message.
+    """
+    if not _stays(os.path.realpath(folder), path):
+        return "file", "path", _LEAVES.format(path, "kernel's folder")
+    try:
+        with open(os.path.join(folder, path), encoding="utf-8") as file:  # noqa: PTH118, PTH123
+            edited(file.read(), text, "")
+    except (OSError, ValueError) as error:
+        return "find", None, f"{path}: {error}"
+    return None
 
 
 def _cannot_edit(

@@ -98,10 +98,10 @@ def explain(
 
     if (text is None) == (run is None):
         raise UsageError("give one of text and run")
-    about = [command._architecture(card)] if card is not None else []
+    about = [command.architecture_of(card)] if card is not None else []
     if run is not None:
         try:
-            blocks, of_run = command._of_run(base, run)
+            blocks, of_run = command.text_of_run(base, run)
         except NotFoundError as error:
             return answer(ExplainAnswer, base, False, why=str(error))
     else:

@@ -62,11 +62,12 @@ class Ablate(StepKind[AblateStep, AblateResult]):
             reasons = "; ".join(f"{name}: {why}" for name, why in skipped.items()) or "none known"
             return Outcome("failed", f"no ablation can be tried here: {reasons}")
         results: list[AblationResult] = []
-        devices: list[tuple[str, bool]] = []
+        trials = [_Trial(step, context, *one) for one in tried]
 
         def found() -> AblateResult:
             assert context.built is not None and context.plan is not None
-            device, between = devices[0] if devices else (context.plan.target, False)
+            timed = next((trial.timed for trial in trials if trial.timed), None)
+            device, between = timed or (context.plan.target, False)
             return AblateResult(
                 kernel=context.manifest.id,
                 target=context.plan.target,
@@ -80,7 +81,6 @@ class Ablate(StepKind[AblateStep, AblateResult]):
                 not_reached=len(tried) - len(results),
             )
 
-        trials = [_Trial(step, context, *one) for one in tried]
         with ExitStack() as copies:
             _build_all(trials, context, copies)
             for trial in trials:
@@ -88,7 +88,6 @@ class Ablate(StepKind[AblateStep, AblateResult]):
                     late = "the step's time was over before every ablation"
                     return Outcome("timeout", late, found())
                 results.append(trial.run())
-                devices += trial.devices
                 context.on_found(found())
                 context.on_progress(len(results), len(tried), report.summary(results[-1]))
         result = found()
@@ -215,8 +214,8 @@ class _Trial:
             on_progress=lambda done, total, label: None,
             on_found=lambda _: None,
         )
-        self.devices: list[tuple[str, bool]] = []
-        """The device of what was timed, and whether the times are between plain kernels."""
+        self.timed: tuple[str, bool] | None = None
+        """The device that timed it, and whether the times are between plain kernels."""
         self._without: Context | AblationResult
 
     def build(self, root: Path, tick: Callable[[], None]) -> None:
@@ -290,7 +289,7 @@ class _Trial:
             for result in (*results[0], *results[1])
             for case in result.cases
         )
-        self.devices.append((first.device, between))
+        self.timed = first.device, between
         return AblationResult(
             pattern=self.pattern,
             ablation=self.ablation,
