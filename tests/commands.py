@@ -93,7 +93,9 @@ def _start_server() -> None:
 
 
 def _command(arguments: list[str], folder: Path, env: dict[str, str], captured: Path) -> None:
-    preloaded = sys.modules["commands_preloaded"]
+    # Already imported, or the server ignored an error, which this raises again.
+    import commands_preloaded
+
     from kbtool.cli.main import main
 
     os.chdir(folder)
@@ -105,5 +107,5 @@ def _command(arguments: list[str], folder: Path, env: dict[str, str], captured: 
             os.dup2(file.fileno(), number)
         setattr(sys, name, os.fdopen(number, "w", closefd=False))
     sys.argv = ["kbtool", *arguments]
-    preloaded.fork_workers()
+    commands_preloaded.fork_workers()
     main(arguments)

@@ -25,6 +25,8 @@ from kbtool.gpu import worker
 
 os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
 
+OPTIONAL = {"anyio", "mcp"}
+"""What the extra ``mcp`` installs: ``kbtool mcp`` without it says so."""
 START = [sys.executable, "-m", worker.__name__]
 """How kbtool starts a worker."""
 PATH = [path for path in sys.path if path and path not in os.environ["PYTHONPATH"].split(":")]
@@ -46,7 +48,11 @@ WORKERS = _of_workers()
 importlib.import_module("commands")
 for module in pkgutil.walk_packages(kbtool.__path__, "kbtool."):
     if not module.name.startswith(("kbtool.gpu", "kbtool.attention", "kbtool.__main__")):
-        importlib.import_module(module.name)
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            if error.name not in OPTIONAL:
+                raise
 # The collector would walk over all these modules in each command, and copy their pages.
 gc.collect()
 gc.freeze()
