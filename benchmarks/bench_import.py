@@ -1,11 +1,18 @@
-"""How much of five logs ``kbtool import`` places, against the records transcribed by hand.
+"""How much of a report ``kbtool import`` places: sixteen reports in other habits, and five logs.
 
-    python -m benchmarks.bench_import FOLDER [--list]
+    python -m benchmarks.bench_import [FOLDER] [--list]
 
-FOLDER holds the logs, under the names that the records cite. They are not part of this repository;
-without the folder, or without a log, it says so and skips. Recall: of the figures of a committed
-record that cite its log, those that the draft has with the same value and unit at a line that the
-record cites. Agreement: of the figures of the draft, those that the record has at such a line.
+The reports are in ``benchmarks/import/``, each with what a reader finds in it: ``developed`` has those
+that the rules were corrected by, ``kept`` those of which nobody read a miss before the score that
+ADR 0050 records. ``--list`` lists the misses of the first only. Right: figures of the draft that the
+reader found on that line, with that value and unit, and in that role where a record has one place for
+it.
+
+FOLDER holds five logs, which are compared with the records transcribed by hand, under the names that
+those cite. They are not part of this repository; without the folder, or without a log, it says so and
+skips. Recall: of the figures of a committed record that cite its log, those that the draft has with
+the same value and unit at a line that the record cites. Agreement: of the figures of the draft, those
+that the record has at such a line.
 Placed: figures of the draft that are no claims and have one place in a record; alike: those that
 the record has in the same role. ``--list`` prints the others of both, to be judged by hand.
 """
@@ -22,6 +29,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from kbtool.logs.take_in import take_in
 from kbtool.model.base import Cited, Instant, Model, Quantity, cited_lines
 from kbtool.model.claim import Claim
@@ -37,6 +46,9 @@ ROOT = Path(__file__).parents[1]
 DEVELOPED_ON = ("2025-10-12-n7a", "2025-10-13-n4")
 KEPT_APART = ("2025-10-12-n2", "2025-10-12-n7d", "2025-10-12-n7g")
 """Looked at only after the rules were written."""
+
+
+REPORTS = Path(__file__).parent / "import"
 
 
 class Figure(NamedTuple):
@@ -151,6 +163,68 @@ def role(session: Session, figure: Figure) -> tuple[str, ...] | None:
     return tuple(part for part in found.groups() if part)
 
 
+class Score(NamedTuple):
+    """How a draft compares with what a reader found."""
+
+    stated: int
+    missed: list[Figure]
+    drafted: int
+    wrong: list[Figure]
+
+
+def score(report: Path, truths: list[list[Any]]) -> Score:
+    """Compare the draft of a report with what a reader found in it."""
+    draft = _draft(report)
+    made = list(figures_of(draft, next(iter(draft.sources))))
+    wanted = [(_truth(line, text), ".".join(of)) for line, text, *of in truths]
+
+    def right(one: Figure) -> bool:
+        its = ".".join(role(draft, one) or ())
+        return any(
+            same(one, truth) and its in {"", "measurements" if of in {"", "may"} else of}
+            for truth, of in wanted
+        )
+
+    asked = [truth for truth, of in wanted if of != "may"]
+    missed = [truth for truth in asked if not any(same(truth, one) for one in made)]
+    return Score(len(asked), missed, len(made), [one for one in made if not right(one)])
+
+
+def _truth(line: int, text: str) -> Figure:
+    if re.match(r"\d{4}-\d\d-\d\dT", text):
+        return _figure("", Instant(text), frozenset((line,)))
+    return _figure("", Quantity(text), frozenset((line,)))
+
+
+def reports(half: str) -> dict[Path, list[list[Any]]]:
+    """The reports of ``developed`` or ``kept``, and what a reader finds in each."""
+    truths = yaml.safe_load((REPORTS / half / "truths.yaml").read_text(encoding="utf-8"))
+    return {REPORTS / half / name: found for name, found in truths.items()}
+
+
+def _reports(*, listing: bool) -> None:
+    print(f"{'report':22} {'figures':>8} {'found':>6} {'recall':>7} {'drafted':>8} {'right':>6}")
+    for half in ("developed", "kept"):
+        total = [0] * 4
+        for report, truths in reports(half).items():
+            found = score(report, truths)
+            counts = (found.stated, found.stated - len(found.missed),
+                      found.drafted, found.drafted - len(found.wrong))  # fmt: skip
+            total = [a + b for a, b in zip(total, counts, strict=True)]
+            if half == "developed":
+                _print_report(report.name, counts)
+                if listing:
+                    _list("not in the draft", found.missed, report)
+                    _list("wrong", found.wrong, report)
+        _print_report(half, tuple(total))
+
+
+def _print_report(name: str, counts: tuple[int, ...]) -> None:
+    stated, found, drafted, right = counts
+    print(f"{name:22} {stated:8} {found:6} {found / max(stated, 1):7.1%}"
+          f" {drafted:8} {right:6} {right / max(drafted, 1):7.1%}")  # fmt: skip
+
+
 def load(text: bytes) -> Session:
     record = validate(parse(text, "session.yaml"), Session)
     if isinstance(record, list):
@@ -164,6 +238,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="the figures that do not agree")
     parser.add_argument("--only", action="append", help="the id of a record")
     options = parser.parse_args()
+    _reports(listing=options.list)
     if options.folder is None or not options.folder.is_dir():
         print("skipped: give the folder of the logs; they are not part of this repository")
         return
