@@ -2,17 +2,17 @@
 
     python -m benchmarks.bench_import [FOLDER] [--list]
 
-The reports are in ``benchmarks/import/``, each with what a reader finds in it: ``developed`` has those
-that the rules were corrected by, ``kept`` those of which nobody read a miss before the score that
-ADR 0050 records. ``--list`` lists the misses of the first only. Right: figures of the draft that the
-reader found on that line, with that value and unit, and in that role where a record has one place for
-it.
+The reports are in ``benchmarks/import/``, each with what a reader finds in it: ``developed`` has
+those that the rules were corrected by, ``kept`` those of which nobody read a miss before the score
+that ADR 0050 records. ``--list`` lists the misses of the first only. Right: figures of the draft
+that the reader found on that line, with that value and unit, and in that role where a record has
+one place for it.
 
-FOLDER holds five logs, which are compared with the records transcribed by hand, under the names that
-those cite. They are not part of this repository; without the folder, or without a log, it says so and
-skips. Recall: of the figures of a committed record that cite its log, those that the draft has with
-the same value and unit at a line that the record cites. Agreement: of the figures of the draft, those
-that the record has at such a line.
+FOLDER holds five logs, which are compared with the records transcribed by hand, under the names
+that those cite. They are not part of this repository; without the folder, or without a log, it
+says so and skips. Recall: of the figures of a committed record that cite its log, those that the
+draft has with the same value and unit at a line that the record cites. Agreement: of the figures
+of the draft, those that the record has at such a line.
 Placed: figures of the draft that are no claims and have one place in a record; alike: those that
 the record has in the same role. ``--list`` prints the others of both, to be judged by hand.
 """

@@ -8,20 +8,16 @@ from datetime import date
 
 from kbtool.logs import words
 from kbtool.logs.blocks import MAX_LINE, Table, read
+from kbtool.logs.bugs import read_bugs
+from kbtool.logs.claims import read_claims
 from kbtool.logs.clock import days
+from kbtool.logs.commits import read_commits
 from kbtool.logs.draft import Draft, Left, slug
 from kbtool.logs.figures import habits
 from kbtool.logs.head import read_costs, read_environment, read_head
+from kbtool.logs.plans import read_plans
 from kbtool.logs.reader import Reader
-from kbtool.logs.sections import (
-    read_bugs,
-    read_claims,
-    read_commits,
-    read_decisions,
-    read_deliverables,
-    read_lessons,
-    read_plans,
-)
+from kbtool.logs.sections import read_decisions, read_deliverables, read_lessons
 from kbtool.logs.tables import block_measurements, read_tables
 
 

@@ -293,23 +293,6 @@ def _kind(table: Table, columns: dict[int, str]) -> str:
     return "build" if re.search(r"(?i)\bbuild|compil", said) else "other"
 
 
-def claims_of(reader: Reader, table: Table) -> None:
-    """The figures of a table that have no place: claims that name row and column."""
-    from kbtool.logs.sections import claim
-
-    for row in table.rows:
-        first = next((cell for cell in row if re.search(r"\w", cell.text)), None)
-        label = first.text if first else ""
-        if first and not reader.figures(first) and any(map(reader.figures, row)):
-            reader.whole.add(id(first))  # it is in each of the claims
-        for at, cell in enumerate(row):
-            title = table.header[at] if len(row) == len(table.header) else ""
-            parts = (label if cell.text != label else "", title, cell.text)
-            says = ": ".join(part for part in parts if part)
-            for one in reader.free(cell):
-                claim(reader, cell, one, says, cell.line)
-
-
 def block_measurements(reader: Reader) -> None:
     """Keys and figures below a heading of measurements: a table of one row."""
     for headings, parts in reader.sections:
