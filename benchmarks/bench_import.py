@@ -87,7 +87,8 @@ def _below(item: Any, path: str, log: str, lines: frozenset[int]) -> Iterator[Fi
         for row in item.rows:
             for name, number in row.values.items():
                 if number is not None and lines:
-                    yield Figure(f"{path}.{row.id}.{name}", str(number), units[name], lines)
+                    stated = str(number).lower()
+                    yield Figure(f"{path}.{row.id}.{name}", stated, units[name], lines)
         return
     for key, value in item.__dict__.items():
         if key in {"of", "mutants", "columns"} and isinstance(item, (Claim, Model)):
@@ -97,7 +98,7 @@ def _below(item: Any, path: str, log: str, lines: frozenset[int]) -> Iterator[Fi
                 yield _figure(f"{path}.{name}", part, lines)
             elif isinstance(part, Decimal) and lines:
                 unit = item.currency if isinstance(item, CostLine) else ""
-                yield Figure(f"{path}.{name}", str(part), unit, lines)
+                yield Figure(f"{path}.{name}", str(part).lower(), unit, lines)
             elif isinstance(part, int) and not isinstance(part, bool) and lines:
                 yield Figure(f"{path}.{name}", str(part), "", lines)
             elif isinstance(part, Model):

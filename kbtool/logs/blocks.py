@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from kbtool.logs.markup import as_markdown
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
@@ -103,7 +105,7 @@ class Blocks:
 MAX_LINE = 4_000
 """Characters of a line, or of a paragraph."""
 
-_KEY = re.compile(r"([^\W\d][^:=|.!?`]{0,48}?)\s*:(?=\s|$)\s*")
+_KEY = re.compile(r"([^\W\d][^:：=|.!?`]{0,48}?)\s*(?::(?=\s|$)|：)\s*")
 _MARK = re.compile(r"[^\w\s\"'`(\[<>~≈≤≥$€£¥₹+\-−.…&/*_#]+(?=\s|$)|[\ufe0e\ufe0f]")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"]*\")?\)")
 _PLAIN_CODE = frozenset(
@@ -151,9 +153,12 @@ def read(text: str) -> Blocks:
     source = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
     if source and source[-1] == "":
         source.pop()
+    source = as_markdown(source)
     blocks = Blocks(count=len(source))
     first = _front_matter(source, blocks)
-    body = "\n".join([*[""] * first, *_outer_fences(source[first:])])
+    # A rule of dashes with gaps is a line across the page in Markdown; here it is one of a table.
+    rules = [line.replace("-", "=") if _DASHES.fullmatch(line) else line for line in source]
+    body = "\n".join([*[""] * first, *_outer_fences(rules[first:])])
     headings: list[tuple[int, str]] = []
     items: list[tuple[str, str]] = []  # of each list around: the lead, the ordinal of the item
     number = 0
@@ -209,6 +214,7 @@ def _start(token: Token) -> int:
     return (token.map[0] if token.map else 0) + 1
 
 
+_DASHES = re.compile(r"\s*-{2,}(?:\s+-{2,})+\s*")
 _FENCE = re.compile(r"\s{0,3}(`{3,})\s*([\w+.-]*)\s*$")
 
 
@@ -256,7 +262,11 @@ def _front_matter(source: list[str], blocks: Blocks) -> int:
         if value in {"", "|", ">", ">-", "|-"} and key:
             around.append((indent, key))
         elif value:
-            text = f"{' '.join(names).replace('_', ' ')}: {value}"
+            # The unit at the end of a key stays apart: latency_us.
+            name = re.sub(r"_(?![A-Za-z]+\Z|(?:[gt]i?b_s)\Z)", " ", " ".join(names))
+            if not re.fullmatch(r"-?\d[\d.,e+-]*", value):
+                name = name.replace("_", " ")
+            text = f"{name}: {value}"
             blocks.parts.append(Line(at, plain(text), "meta"))
     return end + 1
 
@@ -323,19 +333,26 @@ def _fence(
             blocks.parts.append(line)
 
 
-_RULE = re.compile(r"\s*(?:[─━=-]{3,}\s*)+\Z")
+_RULE = re.compile(r"\s*(?:[─━=-]{2,}\s*)+\Z")
+_RULES = re.compile(r"\s*[─━=-]{2,}(?:\s+[─━=-]{2,})+\s*")
+"""One for each column."""
 
 
 def _aligned(
     source: list[str], inside: range, headings: tuple[str, ...], blocks: Blocks
 ) -> frozenset[int]:
     """Read a table set with spaces, with a rule below its header; the lines that it takes."""
-    rule = next((at for at in inside if _RULE.match(source[at])), None)
-    if rule is None or rule - 1 not in inside or len(source[rule - 1]) > MAX_LINE:
+    rule = next((at for at in inside if _RULE.match(source[at]) and at - 1 in inside
+                 and not _RULE.match(source[at - 1]) and source[at - 1].strip()), None)  # fmt: skip
+    if rule is None or len(source[rule - 1]) > MAX_LINE:
         return frozenset()
     titles = _spans(source[rule - 1])
     if len(titles) < 2:
         return frozenset()
+    columns = [(m.start(), m.end()) for m in re.finditer(r"[─━=-]+", source[rule])]
+    if len(columns) == len(titles):
+        titles = [(min(a, c), max(b, d), text)
+                  for (a, b, text), (c, d) in zip(titles, columns, strict=True)]  # fmt: skip
     rows = []
     for at in range(rule + 1, inside.stop):
         raw = source[at]
@@ -371,6 +388,10 @@ def _paragraph(
 ) -> None:
     raw = token.content.split("\n")
     first = _start(token)
+    if any(map(_RULES.fullmatch, raw)):
+        table = _aligned(source, range(first - 1, first - 1 + len(raw)), headings, blocks)
+        if table:
+            return
     texts = [plain(line) for line in raw]
     lead, ordinal = items[-1] if items else ("", "")
     kind: Kind = "item" if items else "text"

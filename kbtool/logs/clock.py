@@ -6,17 +6,23 @@ import re
 from dataclasses import dataclass
 from datetime import date
 
-_MONTHS = {name: at for at, name in enumerate(
-    ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1
-)}  # fmt: skip
-_MONTH = (
-    r"(?P<month>Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
-    r"|Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\.?"
-)
+_NAMES = (
+    "jan january januar jänner janvier enero", "feb february februar février fevrier febrero",
+    "mar march märz mars marzo", "apr april avril abril", "may mai mayo",
+    "jun june juni juin junio", "jul july juli juillet julio", "aug august août aout agosto",
+    "sep sept september septembre septiembre", "oct october oktober octobre octubre",
+    "nov november novembre noviembre", "dec december dezember décembre decembre diciembre",
+)  # fmt: skip
+_MONTHS = {name: at for at, names in enumerate(_NAMES, 1) for name in names.split()}
+_MONTH = rf"(?P<month>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})(?!\w)\.?"
 _DATES = (
     re.compile(r"(?<![\d-])(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?![\d-])"),
     re.compile(rf"(?i)\b{_MONTH}\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<year>\d{{4}})\b"),
-    re.compile(rf"(?i)\b(?P<day>\d{{1,2}})(?:st|nd|rd|th|\.)?\s+{_MONTH},?\s+(?P<year>\d{{4}})\b"),
+    re.compile(
+        rf"(?i)\b(?P<day>\d{{1,2}})(?:st|nd|rd|th|er|\.)?\s+(?:de\s+)?{_MONTH},?\s+(?:de\s+)?"
+        r"(?P<year>\d{4})\b"
+    ),
+    re.compile(r"(?<!\d)(?P<year>\d{4})年\s?(?P<month>\d{1,2})月\s?(?P<day>\d{1,2})日"),
     re.compile(r"(?<![\d.])(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>\d{4})(?![\d.])"),
     re.compile(r"(?<![\d/])(?P<one>\d{1,2})/(?P<two>\d{1,2})/(?P<year>\d{4})(?![\d/])"),
 )
@@ -35,6 +41,14 @@ _TIME = re.compile(
     r"\s*\(?(?P<zone>(?:UTC|GMT)[+-]\d{1,2}(?::?\d{2})?|[+-]\d{2}:?\d{2}(?!\d)"
     r"|[A-Z]{3,4}(?![\w/])|Z(?!\w))?"
 )
+
+
+_WITH_HOURS = re.compile(r"(?<![\d:])(\d{1,2})\s?(?:h\s?|時)(\d{2})(?:分)?(?![\d:h])")
+
+
+def with_colons(text: str) -> str:
+    """``9h30`` and ``9時30分`` as ``9:30``: in a field for a time of day they are no duration."""
+    return _WITH_HOURS.sub(r"\1:\2", text)
 
 
 @dataclass(frozen=True)
@@ -64,7 +78,7 @@ def days(text: str) -> list[tuple[int, int, date]]:
                 month, day = (one, two) if one <= 12 else (two, one)
             else:
                 name = parts["month"]
-                month = int(name) if name.isdecimal() else _MONTHS[name[:3].lower()]
+                month = int(name) if name.isdecimal() else _MONTHS[name.lower()]
                 day = int(parts["day"])
             try:
                 found.append((match.start(), match.end(), date(int(parts["year"]), month, day)))

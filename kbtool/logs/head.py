@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from kbtool.logs import words
 from kbtool.logs.blocks import Line
-from kbtool.logs.clock import Clock
+from kbtool.logs.clock import Clock, with_colons
 from kbtool.logs.draft import Left
 from kbtool.logs.figures import Stated
 from kbtool.logs.reader import Reader
@@ -34,12 +34,14 @@ def read_head(reader: Reader) -> str:
         value = line.value
         if field in {"duration", "budget_time", "budget_money", "budget_both"}:
             _quantities(reader, line, field, stated)
-        times = reader.clocks(value)
+        times = reader.clocks(with_colons(value) if field in {"started", "ended"} else value)
         if field in {"duration", "times"} and len(times) == 2:
             instants.setdefault("started", []).append((line, times[0]))
             instants.setdefault("ended", []).append((line, times[1]))
         elif field in {"started", "ended", "updated"} and len(times) == 1:
             instants.setdefault(field, []).append((line, times[0]))
+            if with_colons(value) != value:  # 9h30: no duration
+                reader.place(line, *(one for one in reader.value_figures(line) if one.is_time))
         elif field in _TEXTS and field not in said:
             said[field] = [(value[: _TEXTS[field]], {line.number}, value)]
             reader.used.add(id(line))
@@ -52,6 +54,8 @@ def read_head(reader: Reader) -> str:
             reader.draft.repository.setdefault("branch", value)
             reader.draft.repository_lines.add(line.number)
             reader.used.add(id(line))
+    if not instants.keys() & {"started", "ended"}:
+        _from_to(reader, instants)
     _sections(reader, said)
     for name, values in said.items():
         reader.draft.fields[name] = values[0][0]
@@ -61,6 +65,22 @@ def read_head(reader: Reader) -> str:
     _settle_instants(reader, instants)
     title = next((line.text for line in reader.blocks.lines if line.kind == "heading"), "")
     return words.status_of(title) or (statuses[0] if len(set(statuses)) == 1 else "unknown")
+
+
+def _from_to(reader: Reader, instants: dict[str, list[tuple[Line, Clock]]]) -> None:
+    """A line before the first section that says from when until when, if only one does."""
+    found = []
+    for line in reader.blocks.lines:
+        if line.kind == "text" and reader.is_header(line) and not reader.of_another(line.text):
+            times = reader.clocks(line.text)
+            if len(times) == 2 and _UNTIL.fullmatch(line.text[times[0].end : times[1].start]):
+                found.append((line, times))
+    if len(found) == 1:
+        [(line, (start, end))] = found
+        instants["started"], instants["ended"] = [(line, start)], [(line, end)]
+
+
+_UNTIL = re.compile(r"\s*(?:to|until|till|bis|à|–|—|-|→|->)\s*")
 
 
 def _field_of(reader: Reader, line: Line) -> str | None:

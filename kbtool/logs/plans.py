@@ -31,7 +31,7 @@ def read_plans(reader: Reader) -> None:
             plans.setdefault(headings[:top], []).append((headings, lines))
     for headings, sections in plans.items():
         heading = reader.heading_line(headings)
-        if heading is not None and any(lines for _, lines in sections):
+        if heading is not None and (len(sections) > 1 or sections[0][1]):
             _plan(reader, heading, headings, sections)
 
 
@@ -118,7 +118,8 @@ def _plan(
     plan.total("target", heading, [one for one in reader.free(heading) if one.is_time])
     for under, lines in sections:
         below = reader.heading_line(under)
-        if under != headings and below is not None and _IS_PHASE.match(below.text):
+        is_step = below is not None and (_IS_PHASE.match(below.text) or not lines)
+        if under != headings and below is not None and is_step:
             plan.step(below)
         for line in lines:
             plan.read(under, line)

@@ -136,7 +136,7 @@ def _day(reader: Reader, title: str) -> date | None:
     for line in reader.blocks.lines:
         if not reader.is_header(line):
             continue
-        if re.fullmatch(r"(?i)(?:session )?(?:date|day|start(?:ed)?(?: time| at)?)", line.key):
+        if words.is_day(line.key):
             keyed |= dict.fromkeys(reader.days(line.value), line.number)
         others |= dict.fromkeys(reader.days(line.text), line.number)
     if not found and not keyed:

@@ -9,6 +9,7 @@ from kbtool.logs import words
 from kbtool.logs.blocks import Cell, Line, Table
 from kbtool.logs.draft import Names, slug
 from kbtool.logs.figures import METRIC, Stated, unit_of
+from kbtool.logs.numerals import whole
 from kbtool.logs.reader import Reader, plain_title
 
 _LABEL = re.compile(
@@ -162,9 +163,18 @@ def _contradicted(reader: Reader, item: Any, row: tuple[Cell, ...], amount: Stat
         reader.placed.discard((id(part), stated.start))  # it becomes a claim, as the other one
 
 
+_LAST_WORD = re.compile(
+    r"[\s_](ns|us|µs|μs|ms|%|[kKMGT](?:i?B|o)(?:/s)?|[GT]FLOPS?(?:/s)?|[MG]Hz)\Z"
+)
+"""A unit that no other word is: "before us", "gain %"."""
+
+
 def _unit_of_title(title: str) -> str | None:
     """The unit that a column names in its title: ``Latency (ms)``, ``time [us]``."""
     found = re.search(r"(?:[(\[,]|^)\s*(?:in )?([^\s()\[\],]+)\s*[)\]]?$", title)
+    last = _LAST_WORD.search(title)
+    if last:
+        return unit_of(last[1])
     if found:
         unit = unit_of(found[1])
         if re.fullmatch(
@@ -258,17 +268,9 @@ def _unit_of_column(reader: Reader, title: str, cells: list[Cell]) -> str | None
 
 def _bare(reader: Reader, cell: Cell) -> str | None:
     """The number that is all that a cell holds."""
-    comma = bool(reader.style.comma)
-    pattern = (
-        r"-?\d{1,3}(?:\.\d{3})*(?:,\d+)?|-?\d+(?:,\d+)?"
-        if comma
-        else (r"-?\d{1,3}(?:,\d{3})*(?:\.\d+)?|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-    )
-    if reader.style.comma is None or not re.fullmatch(pattern, cell.text, re.IGNORECASE):
+    if reader.style.comma is None:
         return None
-    if comma:
-        return cell.text.replace(".", "").replace(",", ".")
-    return cell.text.replace(",", "").lower()
+    return whole(cell.text, comma=bool(reader.style.comma))
 
 
 def _number(reader: Reader, cell: Cell, unit: str) -> str | None:

@@ -5,22 +5,27 @@ from __future__ import annotations
 import re
 
 _ROLES = (
-    ("plan", r"\bnext\b|\bplan(?:s|ned)?\b|roadmap|to.?do\b|\bgoals? for\b|future|upcoming"),
+    ("plan", r"\bnext\b|\bplan(?:s|ned)?\b|roadmap|to.?do\b|\bgoals? for\b|future|upcoming"
+             r"|\bnächste|\bprochaine|\bsuite\b|\bpróxim|次の|今後"),
     ("expected", r"expected|projected|target performance|forecast|projection|predicted"),
-    ("lessons", r"\blessons?\b|learned|learnt|learnings?|takeaways?|insights?"),
+    ("lessons", r"\blessons?\b|learned|learnt|learnings?|takeaways?|insights?|\blehren\b"
+                r"|erkenntnis|\bleçons?\b|教訓"),
     ("decision", r"\bdecisions?\b|\boptions\b|trade-?offs?|alternatives"),
     ("compare", r"\bvs\.?\b|comparison|previous sessions|cumulative|history|all sessions|so far"),
-    ("cost", r"\bcosts?\b|spend|spent|billing|budget|expenses?|\bmoney\b"),
-    ("bug", r"\bbugs?\b|\bissues?\b|\bblockers?\b|\bproblems?\b|\bdefects?\b|\bfaults?\b"),
+    ("cost", r"\bcosts?\b|spend|spent|billing|budget|expenses?|\bmoney\b|\bkosten\b|\bcoûts?\b"
+             r"|\bcostes?\b|費用"),
+    ("bug", r"\bbugs?\b|\bissues?\b|\bblockers?\b|\bproblems?\b|\bdefects?\b|\bfaults?\b"
+            r"|\bfehler\b|\berreurs?\b|\berrores\b|不具合"),
     ("deliverable", r"deliverables?|artifacts?|files? (?:created|changed|modified|written)"),
     ("commit", r"\bcommits?\b|\bgit\b"),
     ("pattern", r"\bpatterns?\b"),
     ("measurement", r"results?|measure|benchmark|performance|latenc|baseline|correctness|profil"
-                    r"|throughput|timings?|numbers|accuracy"),
+                    r"|throughput|timings?|numbers|accuracy|ergebnis|messung|\bmesures?\b"
+                    r"|\brésultats?\b|\bresultados?\b|\bmedidas?\b|結果|測定"),
     ("environment", r"environment|hardware|software|machine|instance|versions|configuration"
                     r"|set-?up"),
     ("session", r"session (?:objective|info|summary|details|status|tracking|times?)|^summary"
-                r"|overview|metadata"
+                r"|overview|metadata|^(?:key )?facts?\b|at a glance|in brief"
                 r"|objective"),
 )  # fmt: skip
 _ROLE = tuple((role, re.compile(words, re.IGNORECASE)) for role, words in _ROLES)
@@ -43,28 +48,37 @@ def role_of_heading(heading: str) -> str:
 FIELDS = tuple((field, re.compile(rf"(?i:{words})\Z")) for field, words in (
     ("duration", r"(?:total |session |actual |wall )*(?:duration|time spent|elapsed(?: time)?"
                  r"|actual time"
-                 r"|time taken|total time|wall ?time|length)"),
-    ("started", r"(?:session )?(?:start(?:ed)?|begin|began|from)(?: time| at)?"),
-    ("ended", r"(?:session [\w+]+ |session )?(?:end(?:ed)?|finish(?:ed)?|stop(?:ped)?|paused"
-              r"|completed|until)(?: time| at)?"),
+                 r"|time taken|total time|wall ?time|length)|(?:gesamt)?dauer|durée|duración"
+                 r"|所要時間|作業時間"),
+    ("started", r"(?:(?:session|times?|clock) )?(?:start(?:ed)?|begin|began|from)(?: time| at)?"
+                r"|beginn|anfang|début|inicio|開始(?:時刻|時間)?"),
+    ("ended", r"(?:session [\w+]+ |session |times? |clock )?(?:end(?:ed)?|finish(?:ed)?"
+              r"|stop(?:ped)?|paused|completed|until)(?: time| at)?|ende|fin|終了(?:時刻|時間)?"),
     ("updated", r"last (?:updated?|changed|modified)|generated(?: on| at)?|updated(?: at)?"),
     ("budget_time", r"(?:time )?(?:budget|limit|box)|time ?-?box(?:ed)?|budget time|allotted time"),
     ("budget_money", r"(?:cost |money )?(?:budget|limit|cap)|budget money"),
-    ("day", r"(?:session )?(?:date|day)"),
-    ("times", r"time|when|hours|clock"),
+    ("day", r"(?:session )?(?:date|day)|datum|fecha|日付|実施日"),
+    ("times", r"time|when|hours|clock|zeit|heures?|hora|時刻"),
     ("label", r"session|label|session (?:id|name|label|number)"),
     ("status", r"(?:session )?status|state"),
-    ("objective", r"(?:primary |main |session )?(?:objective|goal|aim)"),
+    ("objective", r"(?:primary |main |session )?(?:objective|goal|aim)|ziel|objectif|objetivo"
+                  r"|目的"),
     ("outcome", r"(?:final |overall )?(?:results?|outcome)"),
     ("grade", r"grade|mark"),
     ("engineer", r"(?:engineer|author|operator|who|by)"),
     ("branch", r"(?:git )?branch"),
     ("cost", r"(?:total |session |actual )*(?:costs?|spend|spent|bill(?:ed)?|price|money)(?: "
-             r"total)?"),
+             r"total)?|kosten|coût|coste|費用"),
 ))  # fmt: skip
 
+
+def is_day(key: str) -> bool:
+    """Whether a key names the day of the session, or a time that may have its date."""
+    return any(field in {"day", "started"} and words.match(key) for field, words in FIELDS)
+
+
 ENVIRONMENT = tuple((field, re.compile(rf"(?i:{words})\Z")) for field, words in (
-    ("card", r"gpu|card|accelerator|device|gpu (?:type|model|name)"),
+    ("card", r"gpu|card|accelerator|device|gpu (?:type|model|name)|(?:grafik)?karte|carte|tarjeta"),
     ("instance", r"(?:gpu )?instance(?: name)?|vm|host(?:name)?"),
     ("zone", r"zone|region"),
     ("driver", r"(?:nvidia |gpu )?driver(?: version)?"),
@@ -75,7 +89,7 @@ ENVIRONMENT = tuple((field, re.compile(rf"(?i:{words})\Z")) for field, words in 
     ("nvcc", r"nvcc(?: version)?|compiler"),
     ("cpu", r"cpu|processor"),
     ("compute_capability", r"compute capability|sm|arch(?:itecture)?"),
-    ("card_memory", r"(?:gpu |device |card )?(?:memory|vram)"),
+    ("card_memory", r"(?:gpu |device |card )?(?:memory|vram)|(?:grafik)?speicher|mémoire|memoria"),
     ("shared_memory", r"(?:max(?:imum)? )?shared memory|smem"),
 ))  # fmt: skip
 

@@ -18,7 +18,8 @@ from kbtool.model.errors import RecordError, UsageError
 from kbtool.model.session import Session
 from kbtool.store.tree import KnowledgeBase
 
-LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
+ROOT = Path(__file__).parents[2]
+LOGS = ROOT / "tests" / "fixtures" / "logs"
 
 
 @pytest.fixture
@@ -165,15 +166,115 @@ def test_the_log_is_kept_and_cited_within_its_lines(base):
         ("max_diff < 0.1, mean error: 2e-3", ["<0.1", "2e-3"]),
         ("4/5 tests, 3 of 7 cases", ["4 tests", "5 tests", "3 cases", "7 cases"]),
         ("a 10-minute stall", ["10 min"]),
+        ("About 40 min, fewer than 8 blocks", ["~40 min", "<8 blocks"]),
+        ("1'215.8 GB/s and 10’000 launches", ["1215.8 GB/s", "10000 launches"]),
+        ("max error 4.1 × 10⁻¹³ in 4.1 × 10^-3 s", ["4.1e-13", "4.1e-3 s"]),
+        ("2.31 ± 0.02 ms", ["2.31 ms"]),
+        ("1h05, then 2 h 20", ["65 min", "140 min"]),
+        ("from 412 to 651 GB/s", ["412 GB/s", "651 GB/s"]),
+        ("it ranges from 3 to 5 ms, or between 4 and 6 s", ["3..5 ms", "4..6 s"]),
+        ("p50 / p99 = 15.1 / 19.8 ms", ["15.1 ms", "19.8 ms"]),
+        ("latency_us: 12.5, time_s=3, bandwidth_gbs: 310", ["12.5 us", "3 s", "310 GB/s"]),
+        ("72 passed, 1 failed", ["72 passed", "1 failed"]),
+        ("took over 3 hours", [">3 h"]),
+        ("¥ 620, that is 620 JPY, at ¥80/h", ["620 JPY", "620 JPY", "80 JPY/h"]),
+        ("environ 1 204,5 Go/s, 12,5 ms", ["~1204.5 GB/s", "12.5 ms"]),
+        ("höchstens 2,5 Stunden, 40 s", ["<=2.5 h", "40 s"]),
+        ("ビルドは42秒、約3分、500円以内", ["42 s", "~3 min", "<=500 JPY"]),
         # No figures: names, products, settings, shapes, versions, ratios.
         ("FA-2 on SM89, S=128, 64×64 tiles, Pattern 8 tests, N+4 report", []),
         ("CUDA 12.1 and 12 × $3", ["3 USD"]),
         ("10-5 min is no range", []),
+        ("1 048 576 bytes: the middle of a number is none", []),
+        ("16 x 16 tiles, 2 x 4 GB, 1 in 5 runs, 100s of files", []),
+        ("a mean over 64 cases and over 3 hours", []),
+        ("n_h: 8 and gbps: 12", []),
+        ("¥ 620: of Japan or of China", []),
+        ("from 3.2 to 0.1 is a fall, à 9h30 a time of day", []),
+        ("a refund of -$0.50", []),
+        ("[ 42%] Building", []),
+        ("10分割、3時間半", []),
         ("it is 3 faster, and 5m long", []),
     ],
 )
 def test_figures_of_a_line(text, found):
     assert [one.quantity for one in figures(text, habits(text))] == found
+
+
+ORG = """\
+#+TITLE: S 5
+#+DATE: 2026-09-30
+
+* Results
+| vocab | bwd ms |
+|-------+--------|
+| 10k   |  0.94  |
+* TODO Next session
+** Cache the sort, 45 min
+"""
+RST = """\
+===
+S 5
+===
+
+:Date: 2026-09-30
+:Start: 9h30
+:End: 11h50
+:Duration: 2 h 20
+
+Results
+=======
+
+======  =========  ======
+vocab   before us  gain %
+======  =========  ======
+10k     940.5      -0.7
+======  =========  ======
+"""
+
+
+def test_org(base, tmp_path):
+    session = drafted(base, a_log(tmp_path, ORG))
+    assert (session.title, session.id) == ("S 5", "2026-09-30-s-5")
+    [table] = session.measurements
+    assert (table.columns["bwd-ms"].unit, str(table.rows[0].values["bwd-ms"])) == ("ms", "0.94")
+    [plan] = session.plans
+    assert [(step.title, str(step.target)) for step in plan.steps] == [
+        ("Cache the sort, 45 min", "45 min")
+    ]
+
+
+def test_restructured_text(base, tmp_path):
+    session = drafted(base, a_log(tmp_path, RST))
+    assert (session.title, str(session.duration)) == ("S 5", "140 min")
+    assert (str(session.started), str(session.ended)) == ("2026-09-30T09:30", "2026-09-30T11:50")
+    # A time of day is no duration too.
+    assert session.claims == []
+    [table] = session.measurements
+    assert {name: column.unit for name, column in table.columns.items()} == {
+        "before-us": "us", "gain": "%",
+    }  # fmt: skip
+    assert [str(number) for number in table.rows[0].values.values()] == ["940.5", "-0.7"]
+
+
+def test_from_when_until_when_in_a_sentence(base, tmp_path):
+    session = drafted(
+        base,
+        a_log(tmp_path, "# S 6\n\nWorked on 9 avril 2026 from 13:15 CEST to 17:45 CEST, alone.\n"),
+    )
+    assert str(session.started) == "2026-04-09T13:15+02:00"
+    assert str(session.ended) == "2026-04-09T17:45+02:00"
+
+
+def test_reports_in_other_habits(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import bench_import
+
+    scores = [bench_import.score(*one) for one in bench_import.reports("developed").items()]
+    missed = sum(len(score.missed) for score in scores)
+    wrong = [figure for score in scores for figure in score.wrong]
+    assert wrong == []
+    assert missed <= 0.05 * sum(score.stated for score in scores)
 
 
 def test_a_dollar_of_several_countries_is_not_placed(base, tmp_path):
