@@ -52,6 +52,9 @@ _GUARD = 1024  # floats past the workspace that must stay as they are
 # Torch's attention as the yardstick. Not cuDNN's: it builds a plan for each new shape.
 _BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 _NUMBERS_AT_A_TIME = 1 << 23  # of scores, or of keys and values, in a tensor of the reference
+# Of keys or values that are converted at a time: on the CPU they stay in the L2 cache, on a card
+# more of them need fewer launches.
+_BLOCK = {"cpu": 1 << 17, "cuda": _NUMBERS_AT_A_TIME}
 
 # ---- inputs ----
 
@@ -71,8 +74,12 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
             # Integers: every q.k is exact in float32, whatever the order of its sum.
             integers = torch.randint(-32, 33, shape, generator=generator, device=device)
             return integers.to(dtype)
-        normal = torch.randn(shape, generator=generator, device=device, dtype=dtype)
-        return normal * case.get("deviation", 1.0)
+        normal = torch.empty(shape, dtype=dtype, device=device)
+        for part in normal.view(-1).split(_BLOCK[device.type]):
+            # Drawn in float32, which takes the CPU half as long as a 16-bit type does.
+            drawn = torch.randn(part.shape, generator=generator, device=device)
+            part.copy_(drawn.mul_(case.get("deviation", 1.0)))
+        return normal
 
     q = values(B, H, Sq, D)
     k = values(B, Hkv, Skv, D)
@@ -182,7 +189,7 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         _rows(lse, Hkv, part).copy_(scores.logsumexp(dim=-1))
         some = ~(scores == -math.inf).all(dim=-1, keepdim=True)
         finite = _finite(values)
-        made = torch.where(some, scores.softmax(dim=-1) @ finite, 0)
+        made = torch.where(some, _weighted(scores.softmax(dim=-1), finite), 0)
         if finite is not values:
             # Apart from the sums: a matrix product would multiply hidden ones by 0, giving NaN.
             seen = (scores > -math.inf).double()
@@ -217,7 +224,8 @@ def error_scale(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     of_out = torch.zeros(q.shape, dtype=torch.float64, device=q.device)
     lengths = _finite(q.double().norm(dim=-1))
     for part, scores, keys, values in _scores(inputs, torch.float64):
-        of_keys = _finite(keys.norm(dim=-1))
+        norms = [keys[:, block].double().norm(dim=-1) for block in _blocks(keys)]
+        of_keys = _finite(torch.cat(norms, dim=-1))
         delta = float32.eps * scale * _rows(lengths, Hkv, part)[..., None] * of_keys[..., None, :]
         # Rows that see no key are NaN, of which 0 is stored.
         log_weights = scores.log_softmax(dim=-1)
@@ -226,16 +234,21 @@ def error_scale(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
 
         weights, finite, n = log_weights.exp(), _finite(values), values.shape[-2]
         moves = (moved_logits.clamp(max=0).exp() * -torch.expm1(-delta)).square()
-        # Values take the most memory, so they are read for both products at once.
-        out, moved = (torch.cat([weights, moves], dim=-2) @ finite).chunk(2, dim=-2)
-        squares = torch.cat([weights.square(), moves], dim=-2) @ finite.square()
-        products, moved_squares = squares.chunk(2, dim=-2)
+        firsts = torch.cat([weights, moves], dim=-2)
+        seconds = torch.cat([weights.square(), moves], dim=-2)
+        of_firsts, of_seconds, sums = 0, 0, 0
+        for block in _blocks(finite):
+            converted = finite[:, block].double()
+            of_firsts += firsts[..., block] @ converted
+            sums += converted.abs().sum(dim=-2, keepdim=True)
+            of_seconds += seconds[..., block] @ converted.square()
+        out, moved = of_firsts.chunk(2, dim=-2)
+        products, moved_squares = of_seconds.chunk(2, dim=-2)
         products = products.sqrt()
         moved = moved_squares - 2 * out * moved
         moved += out.square() * moves.sum(dim=-1, keepdim=True)
         in_float32 = products * n**0.5 + out.abs() * min(n, 64) / 4
         in_float32 += moved.clamp(min=0).sqrt() / float32.eps
-        sums = torch.linalg.vector_norm(finite, ord=1, dim=-2, keepdim=True)
         in_float32 += sums * float32.smallest_normal / float32.eps
         _rows(of_out, Hkv, part).copy_(_finite(products + digits * in_float32))
     return {"out": of_out, "lse": of_lse}
@@ -273,7 +286,8 @@ def _scores(
     inputs: Mapping[str, Any], dtype: torch.dtype
 ) -> Iterator[tuple[_Part, Tensor, Tensor, Tensor]]:
     """Every row that has keys, some at a time: which; their logits ``(heads, rows, keys)``, -inf
-    where a key is hidden; and the keys and values of the heads, all in ``dtype``."""
+    where a key is hidden, in ``dtype``; and the keys and values of the heads, ``(heads, keys, D)``,
+    in their own type."""
     q, k, v, scale = inputs["q"], inputs["k"], inputs["v"], _scale(inputs)
     _, H, Sq, D = q.shape
     Hkv = k.shape[1]
@@ -289,11 +303,31 @@ def _scores(
         for head, row in product(range(0, heads, heads_at_a_time), range(0, rows, rows_at_a_time)):
             some = slice(head, min(head + heads_at_a_time, heads))
             part = _Part(entries, some, slice(row, min(row + rows_at_a_time, rows)))
-            of_keys, of_values = keys[some].to(dtype), values[some].to(dtype)
-            scores = _rows(q, Hkv, part).to(dtype) @ of_keys.mT * scale
+            queries = _rows(q, Hkv, part).to(dtype)
+            scores = queries.new_empty((*queries.shape[:2], length))
+            for block in _blocks(keys[some]):
+                scores[..., block] = queries @ keys[some, block].to(dtype).mT
+            scores *= scale
             if inputs["causal"]:
                 scores.masked_fill_(~_visible(inputs, length, part.rows), -math.inf)
-            yield part, scores, of_keys, of_values
+            yield part, scores, keys[some], values[some]
+
+
+def _blocks(t: Tensor) -> Iterator[slice]:
+    """Ranges of the keys of ``t``, ``(heads, keys, D)``."""
+    heads, keys, D = t.shape
+    at_a_time = max(1, _BLOCK[t.device.type] // max(heads * D, 1))
+    for first in range(0, keys, at_a_time):
+        yield slice(first, first + at_a_time)
+
+
+def _weighted(weights: Tensor, values: Tensor) -> Tensor:
+    """The product of weights ``(heads, rows, keys)`` and values ``(heads, keys, D)``, in the type
+    of the weights."""
+    total = weights.new_zeros((*weights.shape[:2], values.shape[2]))
+    for block in _blocks(values):
+        total += weights[..., block] @ values[:, block].to(weights.dtype)
+    return total
 
 
 def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -301,12 +335,7 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
 
     The error of this against :func:`reference` is the yardstick of the error of ours.
     """
-    # Contiguous copies: how torch handles strides is not the question. Copy even if a tensor says
-    # that it is contiguous: a single row that starts in the middle of a storage says so too, and
-    # torch's kernels read it as if it were aligned.
-    q, k, v = (
-        inputs[name].clone(memory_format=torch.contiguous_format) for name in ("q", "k", "v")
-    )
+    q, k, v = (_contiguous(inputs[name]) for name in ("q", "k", "v"))
     if not _is_finite(v):
         v = torch.where(v.isnan(), 0, v)
     scale = _scale(inputs)
@@ -354,6 +383,18 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
             made.masked_fill_(visible @ values.isnan().float() > 0, math.nan)
         made.masked_fill_((of_lse == -math.inf)[..., None], 0)
     return {"out": out, "lse": lse}
+
+
+def _contiguous(t: Tensor) -> Tensor:
+    """``t``, or a copy: how torch handles strides is not the question.
+
+    A single row that starts in the middle of a storage says that it is contiguous, and torch's
+    kernels read it as if it were aligned.
+    """
+    strides = torch.empty(t.shape, device="meta").stride()
+    if t.stride() == strides and t.data_ptr() % 64 == 0:
+        return t
+    return t.clone(memory_format=torch.contiguous_format)
 
 
 def _scale(inputs: Mapping[str, Any]) -> float:
@@ -543,7 +584,7 @@ def _states(inputs: Mapping[str, Any], count: int) -> tuple[Tensor, Tensor, Tens
             for of_split, made in (
                 (maxima[split], top),
                 (sums[split], weights.sum(dim=-1)),
-                (values[split], weights @ kv_values[:, cut]),
+                (values[split], _weighted(weights, kv_values[:, cut])),
             ):
                 _rows(of_split, Hkv, part).copy_(made)
     return values, maxima, sums

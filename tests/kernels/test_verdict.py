@@ -126,3 +126,49 @@ def test_a_row_of_logits_of_minus_infinity_is_0_whatever_its_values(harness):
     q, k, v = torch.ones(1, 1, 1, 8), torch.zeros(1, 1, 2, 8), torch.zeros(1, 1, 2, 8)
     k[...], v[0, 0, 0], v[0, 0, 1] = -math.inf, math.nan, math.inf
     assert passes(harness, q, k, v, "out", None, False)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "B=2 H=4 Hkv=2 Sq=3 Skv=77 D=20 causal=true",
+        "B=1 H=2 Hkv=1 Sq=2 Skv=50 D=8 fill=inf_value",
+        "B=1 H=2 Hkv=1 Sq=1 Skv=50 D=8 fill=minus_inf_keys layout=bhds",
+    ],
+)
+def test_the_size_of_blocks_changes_the_reference_by_rounding_only(harness, monkeypatch, case):
+    """Keys that are lost or counted twice between blocks would change it more."""
+    given = {**MANIFEST.case_from(f"{case} dtype=float32")}
+    if given["B"] == 2:
+        given["kv_lengths"] = [given["Skv"], 40]
+    inputs = harness.make_inputs(given, device=CPU, seed=5)
+    made = []
+    for block in (1, 130, 1 << 17):  # of one key, of a few, of all
+        monkeypatch.setattr(harness, "_BLOCK", {"cpu": block})
+        outputs = (harness.reference, harness.error_scale, harness.baseline)
+        made.append([of_inputs for make in outputs for of_inputs in make(inputs).values()])
+    for some in made[:2]:
+        for one, other in zip(some, made[2], strict=True):
+            tolerance = 1e-9 if one.dtype == torch.float64 else 1e-5
+            torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def test_the_size_of_blocks_is_not_that_of_the_inputs(harness, monkeypatch):
+    """Each block of the inputs has numbers of its own."""
+    monkeypatch.setattr(harness, "_BLOCK", {"cpu": 1000})
+    inputs = harness.make_inputs(
+        MANIFEST.case_from("B=1 H=4 Hkv=4 Sq=1 Skv=500 D=50 dtype=float32"), device=CPU, seed=5
+    )
+    assert inputs["k"].unique().numel() > 0.99 * inputs["k"].numel()
+    assert abs(float(inputs["k"].mean())) < 0.02
+    assert abs(float(inputs["k"].std()) - 1) < 0.02
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd", "offset", "padded", "sliced"])
+def test_torchs_own_result_does_not_depend_on_strides(harness, layout):
+    case = f"B=1 H=2 Hkv=1 Sq=1 Skv=90 D=24 dtype=float16 layout={layout}"
+    plain = harness.make_inputs(
+        MANIFEST.case_from(case.replace(layout, "bhsd")), device=CPU, seed=5
+    )
+    inputs = harness.make_inputs(MANIFEST.case_from(case), device=CPU, seed=5)
+    assert torch.equal(harness.baseline(inputs)["out"], harness.baseline(plain)["out"])
