@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 import tempfile
 from collections.abc import Iterator
 from decimal import Decimal
@@ -308,4 +307,4 @@ def _list(title: str, figures: list[Figure], log: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
