@@ -21,4 +21,5 @@ def visible(text: str) -> str:
     return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace("\r\n", "\n"))
 
 
-_STEERS = re.compile(f"\r|{CONTROL.pattern}")
+_STEERS = re.compile(f"\r|\x85|{CONTROL.pattern}")
+"""With U+0085, which a record may hold and a terminal takes for a line end."""

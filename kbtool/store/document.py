@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -63,6 +62,7 @@ class Document:
         self.data = data
         self.lines = lines
         self._node: Any = None
+        self._below: dict[int, dict[str | int, tuple[Any, int]]] = {}
 
     @property
     def text(self) -> str:
@@ -83,29 +83,34 @@ class Document:
 
     def line(self, location: Sequence[str | int]) -> int:
         """The line, from 1, of the deepest part of ``location`` that exists in the file."""
-        top = str(location[0]) if location else ""
-        if top not in self.data:
-            return self.lines[0]
-        node, at = self.data[top], self._starts[top]
-        for part in location[1:]:
+        node, at = self.data, 0
+        for part in location:
+            # A key of a mapping may be a number, which a location names as such.
             name = part if isinstance(node, list) else str(part)
-            below = at + 1
-            for key, value in _children(node):
-                if key == name:
-                    node, at = value, below
-                    break
-                below += _places(value)
+            found = self._places_in(node, at).get(name)
+            if found is not None:
+                node, at = found
+            elif node is self.data:
+                break
         return self.lines[at]
 
-    @cached_property
-    def _starts(self) -> dict[str, int]:
-        """Key of the record → its place among ``lines``."""
-        starts: dict[str, int] = {}
-        at = 1
-        for key, value in self.data.items():
-            starts[key] = at
-            at += _places(value)
-        return starts
+    def _places_in(self, node: Any, at: int) -> dict[str | int, tuple[Any, int]]:
+        """Key or number of what is directly in ``node`` → it, and its place among ``lines``.
+
+        Kept, for a record of a hundred thousand faults asks as often for each of them.
+
+        Args:
+            node: a part of the data.
+            at: its own place, which tells it apart.
+        """
+        found = self._below.get(at)
+        if found is None:
+            found = self._below[at] = {}
+            at += 1
+            for key, value in _children(node):
+                found[key] = (value, at)
+                at += _places(value)
+        return found
 
     def finding(self, location: Sequence[str | int], rule: str, message: str) -> Finding:
         """A finding at ``location``."""
