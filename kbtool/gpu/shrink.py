@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from kbtool.model.base import Model
+from kbtool.model.base import Output
 from kbtool.model.kernel import CaseField, CaseValue, Kernel
 from kbtool.model.kinds.minimise import Axis, AxisProbe
 
@@ -29,7 +29,7 @@ _POWERS = [1 << power for power in range(11)]
 """Typical boundaries: sizes of tiles, warps and blocks."""
 
 
-class Verdict(Model):
+class Verdict(Output):
     """The verdict on one case."""
 
     state: Literal["fails", "raises", "passes", "refused"]
@@ -41,7 +41,7 @@ class Verdict(Model):
     """The case killed the process or lost the CUDA context."""
 
 
-class Search(Model):
+class Search(Output):
     """The limits of a search, and the verdicts of earlier processes."""
 
     kernel: Kernel

@@ -26,11 +26,17 @@ from pydantic_core import CoreSchema, core_schema
 
 from kbtool.model.docstrings import docstrings_of
 
+MAX_TEXT = 200_000
+"""Characters of any text of a record, where its field states no lower bound. The longest that
+kbtool writes is the end of a command's output: 40 lines of 4,000 characters."""
+
 
 class Model(BaseModel):
     """Base of every record model: unknown keys refused, immutable, docstrings are the help."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, str_max_length=MAX_TEXT
+    )
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -46,8 +52,20 @@ class Model(BaseModel):
         return made
 
 
+class Output(Model):
+    """Base of what kbtool prints and exports: it may join texts of records."""
+
+    model_config = ConfigDict(str_max_length=None)
+
+
 Text = Annotated[str, Field(min_length=1)]
 """Text that is not empty."""
+Whole = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+"""A whole number that a machine reports; larger ones end programs that read records."""
+HowMany = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""How many there are of something."""
+AtLeastOne = Annotated[int, Field(ge=1, le=2**63 - 1)]
+"""How many there are of something that cannot be missing."""
 MAX_ID = 200
 MAX_TITLE = 1_000
 Title = Annotated[str, Field(min_length=1, max_length=MAX_TITLE)]
@@ -102,6 +120,8 @@ class _Stated:
             return value
         if not isinstance(value, str):
             raise ValueError(cls.KIND)
+        if len(value) > MAX_TITLE:
+            raise ValueError(f"{value:.40}… has over {MAX_TITLE:,} characters; {cls.KIND}")
         return cls(value)
 
 
@@ -486,7 +506,7 @@ class SourceFile(Model):
 
     file: Annotated[str, Field(min_length=1), AfterValidator(_plain_name)]
     """The name of the file, without a folder."""
-    lines: Annotated[int, Field(ge=1)] | None = None
+    lines: AtLeastOne | None = None
     """How many lines it has; citations must lie within."""
     about: str
     """What the file is."""

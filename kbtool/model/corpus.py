@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, RootModel, create_model
 
-from kbtool.model.base import Commit, Model, SessionId, Slug
+from kbtool.model.base import Commit, Model, Output, SessionId, Slug
 from kbtool.model.bug import Bug, Fix
 from kbtool.model.docstrings import docstrings_of
 from kbtool.model.kinds.build import BuildResult
@@ -49,7 +49,7 @@ def keeps(record: type[Model], names: str) -> Callable[[type[M]], type[M]]:
     return extend
 
 
-class Corpus(Model):
+class Corpus(Output):
     """The first line: what the rest is."""
 
     type: Literal["corpus"] = "corpus"
@@ -64,7 +64,7 @@ class Corpus(Model):
     "id label title status follows objective outcome grade costs steps measurements decisions"
     " evidence lessons tags sources",
 )
-class CorpusSession(Model):
+class CorpusSession(Output):
     """One session; its bugs, fixes, runs and failed attempts have lines of their own."""
 
     type: Literal["session"] = "session"
@@ -83,7 +83,7 @@ class CorpusSession(Model):
     "id title summary stated_status supersedes problem solution rules when_to_use when_not symptoms"
     " recipes tags sources",
 )
-class CorpusPattern(Model):
+class CorpusPattern(Output):
     """A lesson, with its recipes: the procedure as executable steps."""
 
     type: Literal["pattern"] = "pattern"
@@ -116,12 +116,12 @@ class CorpusFix(Fix):
 
 
 @keeps(BuildResult, "kernel target compiler flags sources sha256")
-class CorpusBuild(Model):
+class CorpusBuild(Output):
     """How a library was built: a build recipe that worked."""
 
 
 @keeps(Timing, "median_us low_us high_us between_us")
-class CorpusTiming(Model):
+class CorpusTiming(Output):
     """The time of one arm on one case."""
 
     case: str
@@ -129,14 +129,14 @@ class CorpusTiming(Model):
 
 
 @keeps(MutantResult, "bug verdict")
-class CorpusKill(Model):
+class CorpusKill(Output):
     """A bug put back, and whether validation found it."""
 
     mutant: Slug
 
 
 @keeps(StepRecord, "id kind title status seconds expected_seconds message error patterns")
-class CorpusStep(Model):
+class CorpusStep(Output):
     """One step of a run. What it found stands in the field of its kind, and is null otherwise."""
 
     build: CorpusBuild | None = None
@@ -150,7 +150,7 @@ class CorpusStep(Model):
 
 
 @keeps(Run, "session pattern recipe kernel parameters status started ended machine")
-class CorpusRun(Model):
+class CorpusRun(Output):
     """One execution of a recipe, as measured."""
 
     type: Literal["run"] = "run"
@@ -162,7 +162,7 @@ class CorpusRun(Model):
     steps: list[CorpusStep]
 
 
-class CorpusAttempt(Model):
+class CorpusAttempt(Output):
     """Something that was tried and did not work."""
 
     type: Literal["attempt"] = "attempt"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from kbtool.model.base import Model, PatternId, Slug
+from kbtool.model.base import Output, PatternId, Slug
 from kbtool.model.run import MachineInfo
 
 Level = Literal["ok", "note", "warning", "missing"]
@@ -20,7 +20,7 @@ Work = Literal["cpu", "cuda", "profile", "sanitise", "site"]
 sanitizers, building the site."""
 
 
-class Check(Model):
+class Check(Output):
     """One thing that was looked at."""
 
     name: Slug
@@ -42,7 +42,7 @@ class Check(Model):
     """The path of the tool or folder; null without --verbose."""
 
 
-class Start(Model):
+class Start(Output):
     """Whether one kind of work can start."""
 
     work: Work
@@ -51,7 +51,7 @@ class Start(Model):
     """The names of the checks that stop it."""
 
 
-class RecipeStart(Model):
+class RecipeStart(Output):
     """Whether a recipe can start."""
 
     recipe: str
@@ -60,7 +60,7 @@ class RecipeStart(Model):
     """What stops it."""
 
 
-class Diagnosis(Model):
+class Diagnosis(Output):
     """What is there, what is missing and what does not fit together."""
 
     version: Literal[1] = 1

@@ -10,17 +10,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kbtool.model.base import Model, PatternId, SessionId
+from kbtool.model.base import Output, PatternId, SessionId
 
 
-class FittingPattern(Model):
+class FittingPattern(Output):
     """A pattern that a symptom belongs to."""
 
     id: PatternId
     title: str
 
 
-class FittingBug(Model):
+class FittingBug(Output):
     """A bug whose error message shows the same symptom."""
 
     session: SessionId
@@ -31,7 +31,7 @@ class FittingBug(Model):
     """The changes that fixed it, as recorded."""
 
 
-class Fit(Model):
+class Fit(Output):
     """One thing that fits the text, and what to do about it."""
 
     rank: Annotated[int, Field(ge=1)]
@@ -64,7 +64,7 @@ class Fit(Model):
     bugs: list[FittingBug]
 
 
-class Explanation(Model):
+class Explanation(Output):
     """What fits a text, the best first."""
 
     version: Literal[1] = 1
@@ -78,7 +78,7 @@ class Explanation(Model):
     """The command that records the case if nothing fits."""
 
 
-class Hit(Model):
+class Hit(Output):
     """A record that a search finds."""
 
     rank: Annotated[int, Field(ge=1)]
@@ -96,7 +96,7 @@ class Hit(Model):
     """The file of the record, relative to the root; of kbtool's own catalogue from symptoms/ on."""
 
 
-class Search(Model):
+class Search(Output):
     """What `kbtool search --json` prints."""
 
     version: Literal[1] = 1

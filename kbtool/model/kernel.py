@@ -9,9 +9,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import MAX_NAME, KernelId, Model, Slug, Title
+from kbtool.model.base import MAX_NAME, KernelId, Model, Slug, Title, Whole
 
-CaseValue = int | float | bool | str | list[int] | None
+CaseValue = Whole | float | bool | str | list[Whole] | None
+Case = dict[str, CaseValue]
+"""Field → value, and the case's name."""
 GIVEN = "given"
 """The case set, so to speak, of a case that is given as text."""
 
@@ -142,7 +144,7 @@ class Target(Model):
         return self
 
 
-Bound = int | Annotated[float, Field(allow_inf_nan=False)]
+Bound = Whole | Annotated[float, Field(allow_inf_nan=False)]
 _NUMBERS = ("int", "float", "ints")
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from kbtool.model.ablation import Ablation
 from kbtool.model.base import (
     Cited,
+    HowMany,
     KernelId,
     Model,
     PatternId,
@@ -80,7 +81,7 @@ class Pattern(Model):
 
     id: PatternId
     """P07; permanent. Two lessons that share a number in the logs are P15a and P15b."""
-    number: int
+    number: HowMany
     """The number the logs give it."""
     title: Title
     """The lesson's name."""

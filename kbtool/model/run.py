@@ -9,7 +9,16 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from kbtool.model.base import KernelId, Model, Name, PatternId, RunId, SessionId
+from kbtool.model.base import (
+    AtLeastOne,
+    HowMany,
+    KernelId,
+    Model,
+    Name,
+    PatternId,
+    RunId,
+    SessionId,
+)
 from kbtool.model.identity import Identity
 from kbtool.model.kinds import StepResult
 from kbtool.model.kinds.base import Sha256
@@ -35,21 +44,21 @@ class MachineInfo(Model):
 
     card: str | None = None
     """The accelerator's name; null on a machine without one."""
-    cards: int | None = None
+    cards: HowMany | None = None
     """Accelerators that the run could use; it is the first that is timed."""
     compute_capability: str | None = None
     """sm_90 and the like."""
-    card_memory_bytes: int | None = None
+    card_memory_bytes: HowMany | None = None
     """Device memory."""
-    multiprocessors: int | None = None
+    multiprocessors: HowMany | None = None
     """Streaming multiprocessors."""
-    l2_bytes: int | None = None
+    l2_bytes: HowMany | None = None
     """The card's L2 cache."""
-    sm_clock_mhz: int | None = None
+    sm_clock_mhz: HowMany | None = None
     """The highest clock of its multiprocessors."""
-    memory_clock_mhz: int | None = None
+    memory_clock_mhz: HowMany | None = None
     """The highest clock of its memory."""
-    power_limit_w: int | None = None
+    power_limit_w: HowMany | None = None
     """The power that it may draw."""
     driver: str | None = None
     """Version of the card's driver."""
@@ -73,7 +82,7 @@ class MachineInfo(Model):
     """Operating system and architecture."""
     cpu: str
     """The processor."""
-    cores: Annotated[int, Field(ge=1)]
+    cores: AtLeastOne
     """Processors that this process may use."""
 
 
@@ -98,7 +107,7 @@ class StepRecord(Model):
     kind: Name
     title: Name
     status: StepStatus
-    attempt: int = 1
+    attempt: AtLeastOne = 1
     """The attempt of the run in which it ran."""
     started: datetime | None = None
     seconds: Seconds | None = None
@@ -133,7 +142,7 @@ class Run(Model):
     """One execution of a recipe. Written whole, renamed into place, never changed."""
 
     id: RunId
-    attempt: Annotated[int, Field(ge=1)] = 1
+    attempt: AtLeastOne = 1
     """1, or higher for a resumed run: same id, one file an attempt."""
     session: SessionId
     recipe: Name

@@ -20,6 +20,7 @@ from kbtool.model.base import (
     Cited,
     Commit,
     Duration,
+    HowMany,
     Instant,
     KernelId,
     Memory,
@@ -144,11 +145,11 @@ class CommitEntry(Cited):
     """What the session had to do with it."""
     branch: str | None = None
     """The branch it went to."""
-    insertions: int | None = None
+    insertions: HowMany | None = None
     """Lines added."""
-    deletions: int | None = None
+    deletions: HowMany | None = None
     """Lines removed."""
-    files: int | None = None
+    files: HowMany | None = None
     """Files changed."""
 
 

@@ -11,12 +11,12 @@ from typing import Annotated, Literal
 
 from pydantic import RootModel, SerializeAsAny, WithJsonSchema
 
-from kbtool.model.base import Model, PatternId, RunId, SessionId
+from kbtool.model.base import Model, Output, PatternId, RunId, SessionId
 
 Kind = Literal["session", "pattern", "kernel", "bug", "recipe", "run"]
 
 
-class Listed(Model):
+class Listed(Output):
     """A record that has a page."""
 
     kind: Kind
@@ -34,7 +34,7 @@ class Listed(Model):
     """How a session or a run ended, a bug's status, a pattern's standing; null of other kinds."""
 
 
-class Mentioned(Model):
+class Mentioned(Output):
     """A place that refers to a record."""
 
     page: str
@@ -43,7 +43,7 @@ class Mentioned(Model):
     """In what capacity."""
 
 
-class Sums(Model):
+class Sums(Output):
     """What a session cost in one currency; money that nobody stated is null and not counted."""
 
     currency: str | None
@@ -59,7 +59,7 @@ class Sums(Model):
     """The columns that are not known, or a part of which is not."""
 
 
-class Graded(Model):
+class Graded(Output):
     """What the audit makes of a claim."""
 
     where: str
@@ -69,7 +69,7 @@ class Graded(Model):
     """What comes out; null where nothing does."""
 
 
-class SessionDerived(Model):
+class SessionDerived(Output):
     """What follows from a session and from what refers to it."""
 
     totals: list[Sums]
@@ -82,7 +82,7 @@ class SessionDerived(Model):
     """Newest first."""
 
 
-class PatternDerived(Model):
+class PatternDerived(Output):
     """What follows from a pattern and from what sessions say of it."""
 
     standing: str
@@ -93,7 +93,7 @@ class PatternDerived(Model):
     claims: list[Graded]
 
 
-class KernelDerived(Model):
+class KernelDerived(Output):
     """What refers to a kernel."""
 
     recipes: list[str]
@@ -101,7 +101,7 @@ class KernelDerived(Model):
     """Newest first."""
 
 
-class BugDerived(Model):
+class BugDerived(Output):
     """What became of a bug."""
 
     session: SessionId
@@ -115,7 +115,7 @@ class BugDerived(Model):
     """The same fault met later: SESSION#bugs.ID."""
 
 
-class RecipeDerived(Model):
+class RecipeDerived(Output):
     """What refers to a recipe."""
 
     pattern: PatternId
@@ -124,7 +124,7 @@ class RecipeDerived(Model):
     """Newest first."""
 
 
-class RunDerived(Model):
+class RunDerived(Output):
     """What follows from a run, whose record is that of its last attempt."""
 
     headline: str
@@ -149,7 +149,7 @@ class Twin(Listed):
     """What else refers to it."""
 
 
-class TwinIndex(Model):
+class TwinIndex(Output):
     """`index.json` at the root of the site: every record that has a page."""
 
     type: Literal["index"] = "index"

@@ -1,4 +1,5 @@
-"""Ids, names and titles have a bound: pages repeat them, and megabytes of them take gigabytes."""
+"""Every text and every whole number of a record has a bound. Pages repeat names, and megabytes of
+them take gigabytes; no program reads a number of 400 digits."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ from knowledge import KERNEL
 from pydantic import BaseModel
 
 from kbtool.gpu.profile import parse
-from kbtool.model.base import MAX_NAME
+from kbtool.model.base import MAX_NAME, MAX_TEXT
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.profile import KernelLaunch
 from kbtool.model.run import StepRecord
 from kbtool.store.document import parse as parse_yaml
+from kbtool.store.load import validate
 from soak.fields import FILES
 
 NAMES = {"id", "name", "title", "kernel", "recipe"}
@@ -44,12 +46,50 @@ def unbounded(model: type[BaseModel]) -> Iterator[str]:
                 yield f"{model.__name__}.{name}"
 
 
-def test_every_id_name_and_title_of_a_record_has_a_bound():
-    every: set[type[BaseModel]] = set()
+@pytest.fixture(scope="module")
+def every() -> set[type[BaseModel]]:
+    """The models of all records."""
+    found: set[type[BaseModel]] = set()
     for _, kind in FILES:
-        models(kind, every)
-    assert {StepRecord, KernelLaunch} <= every
+        models(kind, found)
+    assert {StepRecord, KernelLaunch} <= found
+    return found
+
+
+def test_every_id_name_and_title_of_a_record_has_a_bound(every):
     assert [name for model in every for name in unbounded(model)] == []
+
+
+def test_every_text_and_whole_number_of_a_record_has_a_bound(every):
+    # An example stands in what is read as a figure, a time or an address.
+    bounding = {"maxLength", "pattern", "enum", "const", "format", "examples"}
+
+    def open_ends(node: Any) -> Iterator[str]:
+        if isinstance(node, dict):
+            types = node.get("type", [])
+            types = types if isinstance(types, list) else [types]
+            if "string" in types and not node.keys() & bounding:
+                yield "a text"
+            if "integer" in types and not node.keys() & {"maximum", "const"}:
+                yield "a number"
+            for name, below in node.items():
+                yield from (f"{name}: {one}" for one in open_ends(below))
+        elif isinstance(node, list):
+            for below in node:
+                yield from open_ends(below)
+
+    found = {}
+    for model in every:
+        schema = model.model_json_schema()
+        for name, stated in {**schema.get("$defs", {}), model.__name__: schema}.items():
+            found[name] = list(open_ends(stated.get("properties", {})))
+    assert {name: ends for name, ends in found.items() if ends} == {}
+
+
+def test_a_text_that_is_too_long_is_refused_in_plain_words():
+    text = KERNEL.replace("summary:", f"summary: {'s' * MAX_TEXT}", 1)
+    (finding,) = validate(parse_yaml(text.encode(), "kernel.yaml"), Kernel)
+    assert finding.message == f"summary: {'s' * 40}… has over 200,000 characters"
 
 
 def test_the_name_of_a_case_fits_into_the_record_of_a_run():

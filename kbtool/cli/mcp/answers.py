@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
-from kbtool.model.base import Model
+from kbtool.model.base import Output
 from kbtool.model.control import visible
 from kbtool.model.words import many
 from kbtool.store.tree import KnowledgeBase
@@ -19,7 +19,7 @@ MOST_NAMED = 100
 A = TypeVar("A", bound="Answer")
 
 
-class Used(Model):
+class Used(Output):
     """A record that an answer rests on."""
 
     id: str
@@ -28,7 +28,7 @@ class Used(Model):
     """Its file, relative to the root of the knowledge base."""
 
 
-class Answer(Model):
+class Answer(Output):
     """What every reading tool says beside its results."""
 
     outcome: Outcome

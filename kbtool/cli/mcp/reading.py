@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from kbtool.cli.mcp.answers import Answer, answer, outlined, page
-from kbtool.model.base import Model
+from kbtool.model.base import Output
 from kbtool.model.errors import NotFoundError, RecordError, UsageError
 from kbtool.model.explanation import Fit, Hit
 from kbtool.model.run import Run
@@ -303,7 +303,7 @@ def _bugs_now(base: KnowledgeBase, record: Any) -> dict[str, str]:
     return {bug.id: faults.became((record.id, bug.id)) for bug in record.bugs}
 
 
-class Listed(Model):
+class Listed(Output):
     """A record in a list."""
 
     id: str
@@ -398,7 +398,7 @@ def _listed(base: KnowledgeBase, kind: str) -> Iterator[Listed]:
         yield from map(_run, reversed(newest.values()))
 
 
-class RecipeSummary(Model):
+class RecipeSummary(Output):
     """A recipe: steps that kbtool runs."""
 
     name: str
@@ -459,7 +459,7 @@ def list_recipes(
     )  # fmt: skip
 
 
-class PlannedStep(Model):
+class PlannedStep(Output):
     """What a step of a recipe would do."""
 
     id: str

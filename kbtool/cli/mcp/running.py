@@ -20,7 +20,7 @@ from pydantic import Field
 
 from kbtool.cli.mcp.answers import Used
 from kbtool.gpu.process import watch
-from kbtool.model.base import Model
+from kbtool.model.base import Output
 from kbtool.model.errors import UsageError, UserError
 from kbtool.steps.worker import own_package
 
@@ -32,7 +32,7 @@ Report = Callable[[float, float, str], Awaitable[None]]
 """Takes progress: steps done, steps in all, and a line."""
 
 
-class StepDone(Model):
+class StepDone(Output):
     """A step of a run."""
 
     id: str
@@ -44,7 +44,7 @@ class StepDone(Model):
     """The first error; explain says what it means."""
 
 
-class RunAnswer(Model):
+class RunAnswer(Output):
     """A run that was made."""
 
     run: str

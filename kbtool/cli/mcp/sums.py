@@ -10,13 +10,13 @@ from kbtool.cli.mcp.answers import Answer, answer, page
 from kbtool.cli.mcp.reading import Limit, Offset
 from kbtool.cli.selection import Selection, select_of
 from kbtool.ledger.rollup import By
-from kbtool.model.base import Model
+from kbtool.model.base import Output
 from kbtool.model.errors import NotFoundError, UsageError
 from kbtool.model.words import many
 from kbtool.store.tree import KnowledgeBase
 
 
-class CostRow(Model):
+class CostRow(Output):
     """Sums over the sessions of a row. Money is decimal text; null is unknown, never zero."""
 
     key: str
@@ -99,7 +99,7 @@ def costs(
     )  # fmt: skip
 
 
-class ComparedCase(Model):
+class ComparedCase(Output):
     """A case on both sides; times in µs."""
 
     case: str
@@ -116,7 +116,7 @@ class ComparedCase(Model):
     why: str | None
 
 
-class ComparedSide(Model):
+class ComparedSide(Output):
     """What one side is."""
 
     name: str

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from kbtool.cli.session.common import OPTION, item_of, path_of, refuse_secrets
-from kbtool.model.base import Model
+from kbtool.model.base import Output
 from kbtool.store.dump import Data
 from kbtool.store.tree import KnowledgeBase
 
@@ -15,7 +15,7 @@ Session = Annotated[str | None, Field(description="Its id or label. Default: the
 Text = Annotated[str, Field(min_length=1, max_length=20_000)]
 
 
-class Written(Model):
+class Written(Output):
     """What was written."""
 
     session: str
@@ -106,7 +106,7 @@ def add_fix(
     return _written(record.id, str(item["bug"]).removeprefix("#"), item)
 
 
-class ColumnGiven(Model):
+class ColumnGiven(Output):
     """A column of figures."""
 
     title: str
@@ -115,7 +115,7 @@ class ColumnGiven(Model):
     """The unit of every figure in it; empty for a pure number."""
 
 
-class RowGiven(Model):
+class RowGiven(Output):
     """A case."""
 
     case: dict[str, str]

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from kbtool.model.ablation import Ablation
-from kbtool.model.base import ExactDuration, KernelId, Model, PatternId, Quantity
-from kbtool.model.kinds.base import Microseconds, ResultBase, Sha256, StepBase
+from kbtool.model.base import ExactDuration, HowMany, KernelId, Model, PatternId, Quantity
+from kbtool.model.kinds.base import Microseconds, ResultBase, Seed, Sha256, StepBase
 
 LEAST_EFFECT = 0.01
 """A difference below this is called none."""
@@ -111,7 +111,7 @@ class AblateResult(ResultBase):
     kernel: KernelId
     target: str
     device: str
-    seed: int
+    seed: Seed
     sha256: Sha256
     """The library with every technique."""
     case_sets: str
@@ -121,7 +121,7 @@ class AblateResult(ResultBase):
     ablations: list[AblationResult]
     skipped: dict[str, str] = {}
     """Ablation → why it was not tried here."""
-    not_reached: Annotated[int, Field(ge=0)] = 0
+    not_reached: HowMany = 0
     """Ablations that the step did not come to; more than 0 only where it did not end by itself."""
 
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import Model, Name
+from kbtool.model.base import HowMany, Model, Name
+from kbtool.model.kernel import Case
 from kbtool.model.kinds.base import Bytes, Count, Microseconds, ResultBase, Sha256, StepBase
 from kbtool.model.kinds.timing import Timing, noise_reason
 from kbtool.model.kinds.validate import OutputError
@@ -39,11 +40,11 @@ class BenchmarkCase(Model):
     name: Name
     case_set: Name | None = None
     """Null in older records, of steps that timed one set."""
-    case: dict[str, Any]
+    case: Case
     arms: dict[str, Timing]
     bytes: Bytes
     """Least bytes that the case has to move."""
-    flops: Annotated[int, Field(ge=0)]
+    flops: HowMany
     """Operations that the case needs."""
     rechecked: bool
     """Whether the result was right again after timing."""
@@ -61,7 +62,7 @@ class BenchmarkCase(Model):
     """Arm of the library → why its times are not what a user would meet."""
     plain_us: Microseconds | None = None
     """What the plain kernel of ``between_us`` takes in a chain of its own."""
-    sm_clock_mhz: int | None = None
+    sm_clock_mhz: HowMany | None = None
     """The card's multiprocessor clock right after the timed samples; null where there is no card,
     where it does not tell, and in older records."""
 
@@ -86,7 +87,7 @@ class BenchmarkResult(ResultBase):
     sha256: Sha256
     """The library that was timed."""
     device: str
-    threads: int
+    threads: HowMany
     subject: str
     """The arm that runs the library."""
     baseline: str
@@ -97,16 +98,16 @@ class BenchmarkResult(ResultBase):
     """The measured ceiling of memory reads, in 10⁹ bytes a second, same run, same threads."""
     protocol: str
     """How it was timed, in words."""
-    sm_clocks_mhz: list[int] | None = None
+    sm_clocks_mhz: list[HowMany] | None = None
     """The card's multiprocessor clock before each case and after the last, right after reading
     memory; null where there is no card or it does not tell."""
     others_busy: Annotated[float, Field(ge=0)] | None = None
     """Share of the cores that other processes used meanwhile; null where it cannot be told."""
-    others_on_card: Annotated[int, Field(ge=0)] | None = None
+    others_on_card: HowMany | None = None
     """The most other processes that held the card to compute, as asked before each case and after
     the last; null where there is no card or nobody tells."""
     cases: list[BenchmarkCase]
-    not_reached: Annotated[int, Field(ge=0)] = 0
+    not_reached: HowMany = 0
     """Cases that the step did not come to; more than 0 only where it did not end by itself."""
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from kbtool.model.base import KernelId
+from kbtool.model.base import HowMany, KernelId
 from kbtool.model.kinds.base import Bytes, Count, ResultBase, Sha256, StepBase
 
 
@@ -39,7 +39,7 @@ class BuildResult(ResultBase):
     bytes: Bytes
     warm: bool
     """Whether it was there already and no compiler ran."""
-    reused: int = 0
+    reused: HowMany = 0
     """Objects that earlier builds had left; their sources were not compiled again."""
     compiler: str
     flags: list[str]

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import ExactDuration, KernelId, Model, Quantity
+from kbtool.model.base import ExactDuration, HowMany, KernelId, Model, Quantity
 from kbtool.model.cheat import Cheat
-from kbtool.model.kinds.base import Count, ResultBase, Sha256, StepBase
+from kbtool.model.kinds.base import Count, ResultBase, Seed, Sha256, StepBase
 
 
 class CheatsStep(StepBase):
@@ -75,7 +75,7 @@ class CheatsResult(ResultBase):
     target: str
     sha256: Sha256
     """The library without any edit; a run of it passed in this step."""
-    seed: int
+    seed: Seed
     case_sets: str
     """The case sets that were validated."""
     benchmark: str
@@ -83,7 +83,7 @@ class CheatsResult(ResultBase):
     cheats: list[CheatResult]
     skipped: dict[str, str] = {}
     """Edit → why it was not tried here."""
-    not_reached: Annotated[int, Field(ge=0)] = 0
+    not_reached: HowMany = 0
     """Edits that the step did not come to; more than 0 only where it did not end by itself."""
 
     @property

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from kbtool.model.base import Whole
 from kbtool.model.kinds.base import ResultBase, Sha256, StepBase
 
 RelativePath = Annotated[str, Field(min_length=1)]
@@ -21,7 +22,7 @@ class CommandStep(StepBase):
     """Where it runs, inside the tree."""
     env: dict[str, str] = {}
     """Environment variables to add."""
-    exit_code: int = 0
+    exit_code: Whole = 0
     """The exit status that counts as passed."""
     produces: list[RelativePath] = []
     """Files that must be there afterwards, inside the tree."""
@@ -32,7 +33,7 @@ class CommandResult(ResultBase):
 
     type: Literal["command"] = "command"
     argv: list[str]
-    exit_code: int | None
+    exit_code: Whole | None
     output_tail: str
     """The last lines printed."""
     produced: dict[str, Sha256] = {}

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from kbtool.model.base import ExactDuration, Model, Name, Quantity
+from kbtool.model.base import ExactDuration, HowMany, Model, Name, Quantity
 from kbtool.model.kernel import CaseValue, value_text
 from kbtool.model.kinds.base import Count, ResultBase, Seed, Sha256, StepBase
 from kbtool.model.kinds.validate import CaseResult, OutputError
@@ -127,12 +127,12 @@ class MinimiseResult(ResultBase):
     device: str
     variant: str | None = None
     """The version of the operator; its own choice where not given."""
-    seed: int
-    draws: int
+    seed: Seed
+    draws: HowMany
     """The most inputs drawn for a case before it counted as passing; fewer for large cases."""
     rule: str
     """The rule of the verdict, in words."""
-    cases: int
+    cases: HowMany
     """Cases that were tried first."""
     failing: list[FailingCase]
     """Those of them that fail."""
@@ -142,9 +142,9 @@ class MinimiseResult(ResultBase):
     """The one that was made smaller: of the failing ones, that with the least work."""
     smallest: CaseResult | None = None
     """The smallest case that still fails: no single step makes it smaller."""
-    smallest_seed: int | None = None
+    smallest_seed: Seed | None = None
     """Of the inputs with which it fails."""
-    failed_draws: tuple[int, int] | None = None
+    failed_draws: tuple[HowMany, HowMany] | None = None
     """In how many draws of inputs it fails, and of how many; null where it kills the process."""
     text: str | None = None
     """It as text, as the `case` of a step takes it."""
@@ -154,9 +154,9 @@ class MinimiseResult(ResultBase):
     """The operator's parts on it, each alone; empty where the harness offers none."""
     parts_of: list[str] = []
     """Where it offers none of this variant: the variants of which it does."""
-    probes: int
+    probes: HowMany
     """Cases tried in all."""
-    deaths: int
+    deaths: HowMany
     """How often a case took the process, or the card's context, with it."""
     unfinished: str | None = None
     """Why the search ended early, if it did."""

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import ExactDuration, KernelId, Model, Quantity, Reference
+from kbtool.model.base import ExactDuration, HowMany, KernelId, Model, Quantity, Reference, Whole
 from kbtool.model.kinds.base import Count, ResultBase, Seed, Sha256, StepBase
 from kbtool.model.mutant import Mutant
 
@@ -36,11 +36,11 @@ class MutantsStep(StepBase):
     """Seed of the inputs; 0 draws a fresh one, which the run records."""
     profile: str = ""
     """Case sets whose errors are recorded by index along `profile_axis`; none where empty."""
-    profile_axis: int = 0
+    profile_axis: Whole = 0
     """An axis of the first output: 2 is the query in (B, H, Sq, D)."""
 
 
-CaseNumber = Annotated[int, Field(ge=0)]
+CaseNumber = HowMany
 
 
 class MutantResult(Model):
@@ -61,7 +61,7 @@ class MutantResult(Model):
     """The cases that the fixed bound refuses."""
     cut_short: Literal["died", "hung"] | None = None
     """How the process ended, if before the last case: later cases are not judged."""
-    cases_run: int
+    cases_run: HowMany
     """Cases that ran to their end."""
     message: str | None = None
     """What the first case to fail says, or the compiler."""
@@ -96,7 +96,7 @@ class MutantsResult(ResultBase):
     sha256: Sha256
     """The library without any of the bugs; it passed every one of the cases in this step."""
     device: str
-    seed: int
+    seed: Seed
     rule: str
     """The rule of the verdict, in words."""
     bound: Annotated[float, Field(gt=0)] | None = None
@@ -107,7 +107,7 @@ class MutantsResult(ResultBase):
     mutants: list[MutantResult]
     replaceable: list[CaseNumber]
     """The cases that find nothing but what another case finds too."""
-    not_reached: Annotated[int, Field(ge=0)] = 0
+    not_reached: HowMany = 0
     """Mutants that the step did not come to; more than 0 only where it did not end by itself."""
 
     @model_validator(mode="after")

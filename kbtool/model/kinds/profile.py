@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field
-
-from kbtool.model.base import Model, Name
+from kbtool.model.base import HowMany, Model, Name
+from kbtool.model.kernel import Case
 from kbtool.model.kinds.base import Microseconds, ResultBase, Sha256, StepBase
 
 
@@ -45,7 +44,7 @@ class ProfileCase(Model):
     """One call of one arm on one case, profiled."""
 
     name: Name
-    case: dict[str, Any]
+    case: Case
     launches: list[KernelLaunch]
     """Every kernel that the call launched, in order."""
     bottleneck: Bottleneck
@@ -73,7 +72,7 @@ class ProfileResult(ResultBase):
     protocol: str
     """How it was measured, in words."""
     cases: list[ProfileCase]
-    not_reached: Annotated[int, Field(ge=0)] = 0
+    not_reached: HowMany = 0
     """Cases that the step did not come to; more than 0 only where it did not end by itself."""
 
     @property

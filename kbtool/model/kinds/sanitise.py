@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field
-
-from kbtool.model.base import Model
+from kbtool.model.base import HowMany, Model
 from kbtool.model.kinds.base import ResultBase, Sha256, StepBase
 
 
@@ -38,7 +36,7 @@ class ToolReport(Model):
     did not look at."""
     cases: list[str]
     """The cases that ran to their end under it, as `set/name`."""
-    errors: int | None
+    errors: HowMany | None
     """Errors; of racecheck, warnings too. None where the tool was stopped: it counts at its end."""
     reports: list[str] = []
     """Those that differ in what they say or in the kernel, the first of each, as printed."""
@@ -53,5 +51,5 @@ class SanitiseResult(ResultBase):
     version: str
     """The version of compute-sanitizer."""
     tools: list[ToolReport]
-    not_reached: Annotated[int, Field(ge=0)] = 0
+    not_reached: HowMany = 0
     """Tools that did not come to their end; more than 0 only where the step did not either."""

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import Model
+from kbtool.model.base import AtLeastOne, Model
 from kbtool.model.kinds.base import Microseconds
 
 QUIET = 0.05
@@ -30,7 +30,7 @@ class Timing(Model):
     """Their 25th percentile."""
     high_us: Microseconds
     """Their 75th percentile."""
-    calls_per_sample: int
+    calls_per_sample: AtLeastOne
     """Calls that a sample averages over."""
     host_us: Microseconds | None = None
     """Median time of one call as the host sees it, launch and return included."""

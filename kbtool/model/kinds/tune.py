@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import Model, Name
+from kbtool.model.base import HowMany, Model, Name
+from kbtool.model.kernel import Case
 from kbtool.model.kinds.base import ResultBase, Sha256, StepBase
 from kbtool.model.kinds.timing import Timing, noise_reason
 
@@ -35,7 +36,7 @@ class TuneCase(Model):
 
     name: Name
     case_set: Name
-    case: dict[str, Any]
+    case: Case
     variant: str
     """The variant of the library that was tuned."""
     own: str
@@ -90,17 +91,17 @@ class TuneResult(ResultBase):
     sha256: Sha256
     """The library that was timed."""
     device: str
-    threads: int
+    threads: HowMany
     setting: str
     """What was set: num_splits."""
     protocol: str
     """How it was timed, in words."""
     others_busy: Annotated[float, Field(ge=0)] | None = None
     """Share of the cores that other processes used meanwhile; null where it cannot be told."""
-    others_on_card: Annotated[int, Field(ge=0)] | None = None
+    others_on_card: HowMany | None = None
     """As for a benchmark."""
     cases: list[TuneCase]
-    not_reached: Annotated[int, Field(ge=0)] = 0
+    not_reached: HowMany = 0
     """Cases that the step did not come to; more than 0 only where it did not end by itself."""
     table: str | None = None
     """The file that the settings were written to, in older records: a kernel had a table then."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import Model, Name
+from kbtool.model.base import HowMany, Model, Name
+from kbtool.model.kernel import Case
 from kbtool.model.kinds.base import Count, ResultBase, Seed, Sha256, StepBase
 
 
@@ -71,7 +72,7 @@ class CaseResult(Model):
     name: Name
     variant: str | None = None
     """The variant that was asked for; null leaves the choice to the kernel."""
-    case: dict[str, Any]
+    case: Case
     beside: Name | None = None
     """Of a case that no set lists: the listed one of `case_set` that it was drawn beside."""
     passed: bool
@@ -105,11 +106,11 @@ class ValidationResult(ResultBase):
     sha256: Sha256
     """The library that was validated."""
     device: str
-    seed: int
+    seed: Seed
     rule: str
     """The rule of the verdict, in words."""
     cases: list[CaseResult]
-    not_reached: Annotated[int, Field(ge=0)] = 0
+    not_reached: HowMany = 0
     """Cases that the step did not come to; more than 0 only where it did not end by itself."""
     no_neighbours: str | None = None
     """Why no case was drawn beside the listed ones; null where some were, and in older records."""

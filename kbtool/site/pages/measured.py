@@ -200,7 +200,11 @@ def _over_size(
         known = kernel.case_fields.get(field)
         words = f"{field}, {known.help.rstrip('.').lower()}" if known and known.help else field
         axis = Axis(f"{words}, log scale", "log2")
-        sized = [(case, float(case.case[field])) for case in cases if field in case.case]
+        sized = [
+            (case, float(size))
+            for case in cases
+            if isinstance(size := case.case.get(field), int | float)
+        ]
         charts.append(_over(f"{words}, on {machine.name}", axis, sized, arms, None))
     return charts
 
