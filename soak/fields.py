@@ -1,8 +1,9 @@
 """Put hostile values into every field of every record, and run kbtool on what comes of it.
 
-    python -m soak.fields                    every field with every value, some 20,000 mutants
+    python -m soak.fields                    every field with every value, over 100,000 mutants
     python -m soak.fields --draw 500         so many of them, drawn
     python -m soak.fields --only TEXT        those whose name holds the text
+    python -m soak.fields --places 3         a field in so many of the places that it has, not one
     python -m soak.fields --accepted         also list the values that `check` lets pass, by field
 
 A mutant is the small knowledge base in ``soak/base`` with one value replaced. ``check`` has to
@@ -17,6 +18,7 @@ import contextlib
 import copy
 import io
 import json
+import math
 import os
 import random
 import re
@@ -35,6 +37,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from kbtool.model.base import MAX_DIGITS, MAX_ID, MAX_NAME, MAX_TEXT, MAX_TITLE
 from kbtool.model.cheat import Catalogue
 from kbtool.model.excuses import Excuses
 from kbtool.model.kernel import Kernel
@@ -42,8 +45,10 @@ from kbtool.model.ledger import Ledger
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run, digest_of_record
 from kbtool.model.session import Session
+from kbtool.model.symptom import Symptoms
 from kbtool.store.document import parse
 from kbtool.store.dump import dump
+from soak import once
 
 BASE = Path(__file__).parent / "base"
 SLOW = 2.0
@@ -59,6 +64,7 @@ FILES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("sessions/ledger.yaml", Ledger),
     ("sessions/excuses.yaml", Excuses),
     ("patterns/*.yaml", Pattern),
+    ("symptoms/*.yaml", Symptoms),
     ("kernels/*/kernel.yaml", Kernel),
     ("kernels/*/cheats.yaml", Catalogue),
 )
@@ -112,9 +118,96 @@ _TEXTS = {
     "session-id": "2025-01-01-a",
     "pattern-id": "P01",
     "name": "a.b_c-1",
+    "id": "a" * MAX_ID,
+    "id-and-one": "a" * (MAX_ID + 1),
+    "title": "t" * MAX_TITLE,
+    "title-and-one": "t" * (MAX_TITLE + 1),
+    "name-and-one": "n" * (MAX_NAME + 1),
+    "text": "a" * MAX_TEXT,
+    "text-and-one": "a" * (MAX_TEXT + 1),
+    "text-of-words": "a b " * (MAX_TEXT // 4),
+    "text-of-lines": "a\n" * (MAX_TEXT // 2),
+    "text-of-tags": "<b>" * (MAX_TEXT // 3),
+    "text-of-marks": "*_`[" * (MAX_TEXT // 4),
+    "text-of-links": "[a](#b)" * (MAX_TEXT // 7),
+    "text-of-headings": "# a\n\n" * (MAX_TEXT // 5),
+    "text-of-quotes": "> " * (MAX_TEXT // 2),
+    "text-of-accents": "e" + "\u0301" * 5000,
+    "figure-digits": "9" * MAX_DIGITS,
+    "figure-digits-and-one": "9" * (MAX_DIGITS + 1),
+    "figure-exponent": f"1e{MAX_DIGITS}",
+    "figure-smallest": f"1e-{MAX_DIGITS}",
+    "unit-long": "1 " + "u" * (MAX_TITLE - 2),
+    "int64": "9223372036854775807",
+    "over-int64": "9223372036854775808",
+    "one": "1",
+    "leading-zeros": "007",
+    "separated": "1_000",
+    "hexadecimal": "0x10",
+    "half": "0.5",
+    "range-down": "10..5 min",
+    "open-range": "60+ min",
+    "money-longest": "999999999 USD",
+    "percent-over": "101 %",
+    "unit-power": "1 GB/s/s/s/s/s/s",
+    "leap-second": "2024-12-31T23:59:60Z",
+    "far-zone": "2025-01-01T00:00:00+23:59",
+    "no-zone": "2025-01-01T10:00",
+    "year-0": "0000-01-01T00:00:00Z",
+    "future": "2999-01-01T00:00:00Z",
+    "commit-long": "a" * 40,
+    "sha256": "0" * 64,
+    "run": "20250102T090004Z-look-0004",
+    "run-step": "20250102T090004Z-look-0004#steps.validate",
+    "cite-many": "log:" + ",".join(map(str, range(1, 3000))),
+    "figure-link": "[2 x](#claims.speedup), [3](2025-01-01-a#claims.speedup)",
+    "figure-call": "[1](" + "sum(" * 3000 + "#a" + ")" * 3000 + ")",
+    "front-matter": "---\ntitle: x\n---\n# y {#claims}\n",
+    "table": "a | b\n--- | ---\n| c |\n",
+    "template": "{% include 'mkdocs.yml' %} {0.__class__} %s%n",
+    "shell": "$(touch x); `id` | tee y && false \n'\"",
+    "formula": '=HYPERLINK("x"),"a',
+    "backslashes": "\\" * 1000,
+    "entity": "&#0; &#x110000; &lt; &nosuch;",
+    "separators": "a\u2028b\u2029c\x85d",
+    "no-character": "\uffff\ufffe\ufeff",
+    "conflict": "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> x",
+    "secret": "sk-" + "a1B2" * 12,
+    "machine-path": "/home/m/work/x and C:\\Users\\m\\x at 10.20.30.40",
+    "device": "/dev/zero",
+    "folder": ".",
+    "option": "--help",
+    "glob": "**/*",
+    "script-link": "javascript:alert(1)",
+    "file-link": "file:///etc/passwd",
+    "expression-any": ".*",
+    "expression-repeats": "(a{1000}){1000}",
+    "expression-branches": "(" + "|".join(["a.*b"] * 200) + ")",
+    "expression-looks": "(?=a)(?i)\\1\\p{L}",
 }
-_FOR_THE_SITE = {"wide", "newlines", "markup", "snippet", "placeholder", "path", "backtracks"}
+_FOR_THE_SITE = {
+    "wide", "newlines", "markup", "snippet", "placeholder", "path", "backtracks", "front-matter",
+    "table", "template", "entity", "separators", "figure-link", "script-link", "file-link",
+}  # fmt: skip
 """Texts that mkdocs or a browser may take for more than text."""
+
+
+def _deep(levels: int) -> Any:
+    """A mapping in a mapping in a mapping."""
+    made: Any = "a"
+    for _ in range(levels):
+        made = {"a": made}
+    return made
+
+
+def _nested(levels: int) -> Any:
+    """A derivation of a derivation of a derivation."""
+    made: Any = "1e60"
+    for _ in range(levels):
+        made = {"how": "product", "of": [made, "1e60"]}
+    return made
+
+
 _SHAPES: dict[str, Any] = {
     "null": None,
     "list": [],
@@ -126,13 +219,29 @@ _SHAPES: dict[str, Any] = {
     "hostile-key": {"a\x1b]0;x\x07.b#c ": "1"},
     "many": {f"k{number}": "1" for number in range(3000)},
     "derivation": {"how": "sum", "of": ["1e" + "9" * 140, "1"]},
+    "very-many": {f"k{number}": "1" for number in range(20_000)},
+    "long-list": ["a"] * 20_000,
+    "texts": ["", " ", "a\nb", "<b>", "a" * 10_000],
+    "deep": _deep(60),
+    "too-deep": _deep(500),
+    "wide-derivation": {"how": "product", "of": ["1.5 GB/s"] * 2000},
+    "deep-derivation": _nested(30),
     "power": {"how": "product", "of": ["1e999999", {"how": "product", "of": ["1e999999", "9"]}]},
 }
 _NUMBERS: dict[str, Any] = {
     "int-0": 0, "int--1": -1, "int-2**64": 2**64, "int-10**400": 10**400, "float-1e308": 1e308,
     "float--0.0": -0.0, "float-5e-324": 5e-324, "bool": True,
+    "int-1": 1, "int-7": 7, "int-10**6": 10**6, "int-2**63-1": 2**63 - 1, "int--2**63": -(2**63),
+    "int-2**31": 2**31, "float-0.5": 0.5, "float-1.5": 1.5, "float--1e308": -1e308,
+    "float-1e-300": 1e-300, "infinity": math.inf, "not-a-number": math.nan, "surrogate": "a\ud800b",
+    "numbers": [0, -1, 2**63, 1e308, True, None], "many-numbers": [1.5] * 100_000,
 }  # fmt: skip
 """Of runs, which are JSON."""
+_SCALES = {"times-1e300": 1e300, "times-1e-300": 1e-300, "times-0": 0.0, "times--1": -1.0}
+"""By what all fractions below a field of a run are multiplied, so that its figures still agree:
+such a run is accepted, and its pages have to cope with it."""
+_VALUES: dict[str, Any] = {**_TEXTS, **_SHAPES, **_NUMBERS}
+_NOTHING = object()
 
 
 class Place(NamedTuple):
@@ -168,7 +277,7 @@ class Outcome(NamedTuple):
     """Whether ``check`` found nothing wrong with it."""
 
 
-def places(most: int = 2) -> list[Place]:
+def places(most: int = 1) -> list[Place]:
     """Every field of every model that occurs in the base, whether the record has it or not.
 
     Args:
@@ -212,9 +321,12 @@ def _inside(
             yield from _inside(item, data[key], (*location, key))
 
 
-def mutants(most: int = 2) -> list[Mutant]:
-    """Every value in every place; ``most`` as for :func:`places`."""
-    return [
+def mutants(most: int = 1) -> list[Mutant]:
+    """Every value in every place; ``most`` as for :func:`places`.
+
+    Some have no place to stand: a field that is not there cannot be left out. Those are not run.
+    """
+    found = [
         Mutant(place, value)
         for place in places(most)
         for value in (
@@ -222,6 +334,9 @@ def mutants(most: int = 2) -> list[Mutant]:
             "absent", "doubled",
         )
     ]  # fmt: skip
+    # Few fields hold fractions below them, so that each is tried wherever it is.
+    runs = [place for place in places(10**9) if place.file.endswith(".json")]
+    return found + [Mutant(place, value) for place in runs for value in _SCALES]
 
 
 def mutated(*chosen: Mutant) -> bytes | None:
@@ -239,7 +354,7 @@ def mutated(*chosen: Mutant) -> bytes | None:
     try:
         return f"{line}\n{dump(data)}".encode()
     except RecursionError:
-        return None
+        return None  # YAML that no record can be written as
 
 
 def _put(data: Any, mutant: Mutant) -> bool:
@@ -257,9 +372,28 @@ def _put(data: Any, mutant: Mutant) -> bool:
         if not isinstance(former, list) or not former:
             return False
         parent[key] = former * 30 if len(json.dumps(former)) < 3000 else former * 2
+    elif mutant.value in _SCALES:
+        former = parent.get(key)
+        scaled = _scaled(former, _SCALES[mutant.value])
+        # One figure alone is tried by the values above.
+        if not isinstance(former, dict | list) or scaled == former:
+            return False
+        parent[key] = scaled
     else:
-        parent[key] = {**_TEXTS, **_SHAPES, **_NUMBERS}[mutant.value]
+        value = _VALUES[mutant.value]
+        if parent.get(key, _NOTHING) == value and type(parent[key]) is type(value):
+            return False
+        parent[key] = value
     return True
+
+
+def _scaled(node: Any, by: float) -> Any:
+    """``node`` with every fraction in it multiplied."""
+    if isinstance(node, dict):
+        return {key: _scaled(value, by) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_scaled(value, by) for value in node]
+    return node * by if isinstance(node, float) else node
 
 
 _READ: tuple[tuple[str, ...], ...] = (
@@ -337,7 +471,7 @@ def _run(root: Path, command: Sequence[str], faults: list[str], limit: float = S
     with (
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
-        _replaced(main, "_bug", raising),
+        once.replaced(main, "_bug", lambda _: raising),
     ):
         code = _timed(
             " ".join(command), lambda: main.run(["--root", str(root), *command]), faults, limit
@@ -350,16 +484,6 @@ def _run(root: Path, command: Sequence[str], faults: list[str], limit: float = S
     if command[0] != "export" and (found := _CONTROL.search(printed)):
         faults.append(f"{command[0]} prints the character U+{ord(found[0]):04X}")
     return code
-
-
-@contextlib.contextmanager
-def _replaced(module: Any, name: str, value: Any) -> Iterator[None]:
-    former = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, former)
 
 
 def _timed(
@@ -485,6 +609,7 @@ class _Child:
 
 def _work(left: Sequence[Mutant], seed: int, write: int) -> None:
     with (
+        once.kept(),
         tempfile.TemporaryDirectory() as folder,
         os.fdopen(write, "w") as pipe,
     ):
@@ -502,11 +627,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--draw", type=int, metavar="N", help="try so many, drawn")
     parser.add_argument("--only", metavar="TEXT", help="try those whose name holds the text")
+    parser.add_argument(
+        "--places", type=int, default=1, metavar="N", help="try a field in so many of its places"
+    )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--accepted", action="store_true", help="list what `check` lets pass")
     options = parser.parse_args()
-    chosen = [one for one in mutants() if not options.only or options.only in one.name]
+    every = mutants(options.places)
+    chosen = [one for one in every if not options.only or options.only in one.name]
     random.Random(options.seed).shuffle(chosen)
     chosen = chosen[: options.draw]
     print(f"{len(chosen):,} mutants, seed {options.seed}", flush=True)
@@ -525,8 +654,9 @@ def main() -> int:
             kinds[kind] += 1
             if kinds[kind] <= 3:
                 print(f"{outcome.mutant.name}\n  {fault}", flush=True)
-        if sys.stderr.isatty() and done % 20 == 0:
-            print(f"{done:,} of {len(chosen):,}", end="\r", file=sys.stderr, flush=True)
+        if done % (20 if sys.stderr.isatty() else 5000) == 0:
+            end = "\r" if sys.stderr.isatty() else "\n"
+            print(f"{done:,} of {len(chosen):,}", end=end, file=sys.stderr, flush=True)
     for value in sorted(standing.keys() & _FOR_THE_SITE):
         for fault in built(value, standing[value]):
             kinds[fault] += 1

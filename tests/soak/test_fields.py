@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbtool.cli.main import run as kbtool
-from soak import fields
+from soak import fields, once
 from soak.fields import BASE, Mutant, mutants, tried
 
 FOUND = [
@@ -27,6 +27,9 @@ FOUND = [
     "patterns/P01-look-first.yaml:title=newlines",
     "sessions/2025-01-01-a/session.yaml:measurements.0.columns.torch.unit=newlines",
     "sessions/2025-01-01-a/session.yaml:claims.0.stated=tiny",
+    "kernels/add/kernel.yaml:targets.cpu.not_taken=very-many",
+    "sessions/2025-01-01-a/session.yaml:fixes.0.shown_by=long-list",
+    "patterns/P01-look-first.yaml:recipes.0.steps.6.title=separators",
 ]
 
 
@@ -83,6 +86,34 @@ def test_an_exception_a_hang_and_a_death_are_faults(every, root, monkeypatch):
     faults: list[str] = []
     fields._timed("it", lambda: 1 // 0, faults)
     assert faults[0].startswith("it: ZeroDivisionError at test_fields.py:")
+
+
+def test_no_two_values_are_the_same():
+    written = [(type(value), repr(value)) for value in fields._VALUES.values()]
+    assert len({*written}) == len(written)
+
+
+def test_a_value_that_stands_there_already_is_no_mutant(every):
+    place = "kernels/add/kernel.yaml:case_fields.n.default"
+    assert fields.mutated(every[f"{place}=one"]) is None
+    assert fields.mutated(every[f"{place}=zero"]) is not None
+
+
+def test_a_run_whose_figures_are_all_scaled_is_accepted(every, root):
+    file = "sessions/2025-01-02-b/runs/20250102T090001Z-look-0001.json"
+    mutant = every[f"{file}:steps=times-1e300"]
+    outcome = tried(mutant, root, random.Random(0))
+    assert outcome == fields.Outcome(mutant, [], accepted=True)
+
+
+def test_what_is_kept_between_commands_changes_nothing(every, root):
+    drawn = random.Random(7).sample(sorted(every), 25)
+    chosen = [every[name] for name in drawn]
+    apart = [tried(mutant, root, random.Random(0)) for mutant in chosen]
+    with once.kept():
+        together = [tried(mutant, root, random.Random(0)) for mutant in chosen]
+    assert together == apart
+    assert {outcome.accepted for outcome in apart if outcome} == {True, False}
 
 
 def test_every_model_of_a_record_is_in_the_base():
