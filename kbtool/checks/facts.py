@@ -12,7 +12,7 @@ from kbtool.store.scan import FileKind
 Location = list[str | int]
 """Keys and indices from the top of a file: ``["claims", 0, "of", 1]``."""
 
-BUG_ROLES = frozenset(("fix", "recurrence"))
+BUG_ROLES = frozenset(("fix", "recurrence", "bugs"))
 """Links that must lead to a bug."""
 SESSION_ROLES = frozenset(("follows", "stated_in", "since"))
 """Links that must name a session."""

@@ -177,6 +177,10 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
         click.echo(f"supersedes {older.pattern} since {older.since}")
     if account.superseded_by:
         click.echo(f"superseded by {', '.join(account.superseded_by)}")
+    for reference in pattern.bugs:
+        click.echo(f"taught by {reference}")
+    if pattern.decisions:
+        click.echo(f"decisions (docs/adr/): {', '.join(f'{n:04}' for n in pattern.decisions)}")
     click.echo(
         f"claimed: saved {_span(account.claimed('saved'))} min, lost"
         f" {_span(account.claimed('lost'))} min, money {_money(account.claimed_money())};"

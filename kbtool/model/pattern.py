@@ -101,6 +101,11 @@ class Pattern(Model):
     """Patterns without which it does not work."""
     conflicts: list[PatternId] = []
     """Patterns that do not go together with it: more of one is less of the other."""
+    bugs: list[Reference] = []
+    """Faults that taught it: SESSION#bugs.ID; the way back is derived."""
+    decisions: list[Annotated[int, Field(ge=1, le=9999)]] = []
+    """Numbers of the decisions that it came from or that rest on it: 26 is docs/adr/0026-*.md; the
+    way back is derived."""
     problem: str | None
     """What goes wrong without it."""
     solution: str | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -145,6 +146,29 @@ class Index:
             self._evidence.get((session.id, place)) or Edge(session, place, evidence)
             for place, evidence in enumerate(session.evidence)
         ]
+
+    @cached_property
+    def decisions(self) -> dict[int, tuple[str, str]]:
+        """Number of a decision → its page, and its title, escaped."""
+        found: dict[int, tuple[str, str]] = {}
+        for path, text in documents(self.base).items():
+            number = re.fullmatch(r"adr/(\d{4})-[^/]+\.md", path)
+            if number:
+                title = re.search(r"^# +(.+)", text, re.MULTILINE)
+                found.setdefault(int(number[1]), (path, inline(title[1] if title else path)))
+        return found
+
+    @cached_property
+    def became(self) -> dict[str, list[Pattern]]:
+        """Page of a bug or of a decision → the patterns that it became."""
+        found: dict[str, list[Pattern]] = defaultdict(list)
+        for pattern in self.patterns.values():
+            for reference in pattern.bugs:
+                found[at.bug_page(*bug_at(reference, ""))].append(pattern)
+            for number in pattern.decisions:
+                if number in self.decisions:
+                    found[self.decisions[number][0]].append(pattern)
+        return found
 
     @cached_property
     def terms(self) -> Terms:
@@ -429,6 +453,9 @@ class Index:
             yield page, at.pattern_page(other), "needs this one"
         for other in pattern.conflicts:
             yield page, at.pattern_page(other), "does not go together with it"
+        for reference in pattern.bugs:
+            yield page, at.bug_page(*bug_at(reference, "")), "pattern that it became"
+            yield at.bug_page(*bug_at(reference, "")), page, "fault that taught it"
         for session_id in pattern.stated_in:
             yield page, at.session_page(session_id), "pattern described here"
         for recipe in pattern.recipes:

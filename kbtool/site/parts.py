@@ -196,6 +196,13 @@ def backlinks(index: Index, page: str) -> str:
     )  # fmt: skip
 
 
+def patterns_of(index: Index, page: str) -> str:
+    """The patterns that a bug or a decision became."""
+    return ", ".join(
+        index.link(at.pattern_page(pattern.id), page) for pattern in index.became.get(page, ())
+    )
+
+
 def unknowns(record: Session | Pattern) -> str:
     """What nobody knows, and why."""
     rows = [

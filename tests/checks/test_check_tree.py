@@ -40,6 +40,32 @@ claims:
     ]
 
 
+def test_a_pattern_comes_from_bugs_and_decisions_that_are_there(base):
+    base.session(more="bugs: [{id: a, title: T, status: open}]\noutcome: O\n")
+    base.write("docs/adr/0026-plan.md", "# 0026: Plan\n")
+    path = base.pattern(
+        more="""\
+bugs:
+  - 2025-01-01-a#bugs.a
+  - 2025-01-01-a#bugs.b
+  - 2025-01-01-a#outcome
+  - 2025-01-09-x#bugs.a
+decisions:
+  - 26
+  - 27
+"""
+    )
+    for _ in range(2):  # the second time, facts come from the cache
+        assert [(f.rule, f.line, f.message) for f in base.findings(cached=True)] == [
+            ("link", line_of(path, "bugs.b"),
+             "2025-01-01-a#bugs.b: there is no 'b' in 'bugs.b'; there is a"),
+            ("link", line_of(path, "#outcome"),
+             "2025-01-01-a#outcome is not a bug; write 2025-01-01-a#bugs.ID"),
+            ("link", line_of(path, "2025-01-09-x"), "there is no record '2025-01-09-x'"),
+            ("link", line_of(path, "27"), "there is no decision 27: no docs/adr/0027-*.md"),
+        ]  # fmt: skip
+
+
 def test_links_into_other_records_are_followed_to_the_figure(base):
     base.session(more="duration: 5 min\nbugs: [{id: tail, title: T, status: open}]\n")
     path = base.session(

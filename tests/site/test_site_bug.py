@@ -13,6 +13,7 @@ import site_trees as trees
 
 from kbtool.site import addresses as at
 from kbtool.site.html.divide import BUDGET, weight
+from kbtool.site.html.tree import source_files
 from kbtool.site.index import Index
 from kbtool.site.pages import bug, pattern, recipe, session
 from kbtool.site.paging import HEAVY_ROWS, parts
@@ -157,6 +158,29 @@ def test_a_pattern_adds_up_what_bugs_cost_that_show_its_symptoms(root):
     assert "../../patterns/P01.md#symptoms" in card(bug_page(index, SECOND, "b"), "Error known to")
     mentions = [mention.source for mention in index.mentions[at.pattern_page("P01")]]
     assert at.bug_page(SECOND, "b") in mentions
+
+
+def test_a_bug_a_decision_and_the_pattern_that_they_became_lead_to_each_other(root):
+    (root / "docs/adr").mkdir(parents=True)
+    (root / "docs/adr/0026-plan.md").write_text("# 0026: Plan <by> bandwidth\n\nText.\n")
+    (root / "docs/adr/0027-other.md").write_text("# 0027: Another\n")
+    change(root, FIRST, bugs=[named("a"), named("b")], fixes=[], unknown={})
+    path = root / "patterns/p01.yaml"
+    fields = {**json.loads(path.read_text()), "bugs": [f"{FIRST}#bugs.a"], "decisions": [26]}
+    path.write_text(json.dumps(fields))
+    index = index_of(root)
+    made = unescape(pattern.page(index, index.patterns["P01"]))
+    assert card(made, "Taught by bugs") == f"[a](../bugs/{FIRST}/a.md)"
+    assert card(made, "Decisions") == "[0026: Plan <by> bandwidth](../adr/0026-plan.md)"
+    assert "../../patterns/P01.md" in card(bug_page(index, FIRST, "a"), "Became")
+    assert "Became" not in bug_page(index, FIRST, "b")
+    why = {mention.why for mention in index.mentions[at.bug_page(FIRST, "a")]}
+    assert "pattern that it became" in why
+    files = source_files(KnowledgeBase(root))
+    decision = files["adr/0026-plan.md"].decode()
+    assert decision.startswith("# 0026: Plan <by> bandwidth\n\nText.\n\n## Patterns")
+    assert "](../patterns/P01.md)" in decision
+    assert files["adr/0027-other.md"] == b"# 0027: Another\n"
 
 
 def test_a_bug_and_what_judged_its_hypotheses_lead_to_each_other(root):

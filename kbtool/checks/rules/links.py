@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from kbtool.checks.facts import BUG_ROLES, PATTERN_ROLES, SESSION_ROLES, Facts, Location, Ref
+from kbtool.checks.facts import BUG_ROLES, PATTERN_ROLES, SESSION_ROLES, Facts, Location, Ref, fact
 from kbtool.checks.rules.names import label
 from kbtool.checks.tree import Rule, Tree
 from kbtool.model.finding import Finding
+
+if TYPE_CHECKING:
+    from kbtool.model.pattern import Pattern
+
+
+@fact("pattern", empty=[])
+def decisions(pattern: Pattern) -> list[int]:
+    """The numbers of a pattern's decisions."""
+    return pattern.decisions
 
 
 def links_lead_somewhere(tree: Tree) -> Iterator[Finding]:
@@ -17,6 +28,17 @@ def links_lead_somewhere(tree: Tree) -> Iterator[Finding]:
             problem = _broken(tree, ref)
             if problem is not None:
                 yield tree.at(facts, ref.location, "link", problem)
+
+
+def decisions_are_written_down(tree: Tree) -> Iterator[Finding]:
+    """Every decision that a pattern names is a page under docs/adr/."""
+    pages = (re.fullmatch(r"docs/adr/(\d{4})-[^/]+\.md", facts.path) for facts in tree.facts)
+    written = {int(page[1]) for page in pages if page}
+    for facts in tree.patterns.values():
+        for place, number in enumerate(decisions.of(facts)):
+            if number not in written:
+                message = f"there is no decision {number}: no docs/adr/{number:04}-*.md"
+                yield tree.at(facts, ["decisions", place], "link", message)
 
 
 def sessions_follow_in_a_line(tree: Tree) -> Iterator[Finding]:
@@ -208,6 +230,7 @@ def _cycles(edges: Mapping[str, list[str]]) -> Iterator[list[str]]:
 
 RULES: tuple[Rule, ...] = (
     links_lead_somewhere,
+    decisions_are_written_down,
     sessions_follow_in_a_line,
     patterns_supersede_in_a_line,
     superseded_patterns_rest,

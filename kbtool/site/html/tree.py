@@ -18,7 +18,7 @@ from kbtool.site.feeds.feed import Place, feed
 from kbtool.site.feeds.llms import llms, llms_full
 from kbtool.site.html.divide import divided
 from kbtool.site.index import Index
-from kbtool.site.pages import compare, glossary, pages
+from kbtool.site.pages import compare, decisions, glossary, pages
 from kbtool.site.text.quoted import document
 from kbtool.store.private import FOLDER
 from kbtool.store.prose import documents
@@ -55,6 +55,8 @@ def source_files(base: KnowledgeBase, today: date | None = None) -> dict[str, by
     """
     prose, index = _read(base)
     written = {path: document(index, text, path) for path, text in prose.items()}
+    for path in written.keys() & index.became.keys():
+        written[path] = decisions.with_patterns(index, path, written[path])
     if index.glossary:
         written[at.GLOSSARY] = glossary.page(index, written[at.GLOSSARY])
     made = pages(index, today, written)

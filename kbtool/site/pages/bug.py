@@ -36,6 +36,7 @@ from kbtool.site.parts import (
     crumb,
     fixed_place,
     page_title,
+    patterns_of,
     section,
     session_cell,
     why_unknown,
@@ -165,6 +166,7 @@ def page(index: Index, case: BugCase) -> str:
                     ("Fixed in", ", ".join(_fixers(index, case, here))),
                     ("Cause sought in", ", ".join(_searches(index, case, here))),
                     ("Error known to", ", ".join(_known(index, case, here))),
+                    ("Became", patterns_of(index, here)),
                     ("Put back", _put_back(index, case)),
                 ]
             ),

@@ -9,8 +9,9 @@ from functools import partial
 from kbtool.markdown.escape import inline
 from kbtool.markdown.markup import bullets, join, nothing
 from kbtool.site import addresses as at
+from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
-from kbtool.site.parts import page_title
+from kbtool.site.parts import page_title, patterns_of, section
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -31,6 +32,11 @@ def listing(documents: Mapping[str, str]) -> str:
     ]
     body = bullets(links) if links else nothing("No decision is written down yet.")
     return join([page_title("Decisions"), "Why the project is built as it is.", body])
+
+
+def with_patterns(index: Index, path: str, text: str) -> str:
+    """A decision's page with the patterns that it became."""
+    return join([text.rstrip(), section("Patterns", "patterns", patterns_of(index, path))]) + "\n"
 
 
 def _title(text: str) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
+from kbtool.ledger.faults import bug_at
 from kbtool.ledger.patterns import (
     STANDINGS,
     VERDICTS,
@@ -169,6 +170,12 @@ def _summary(index: Index, pattern: Pattern, here: str) -> str:
         )
         for name in pattern.stated_in
     )  # fmt: skip
+    bugs = [index.link(at.bug_page(*bug_at(reference, "")), here) for reference in pattern.bugs]
+    decisions = [
+        at.link(index.decisions[number][1], index.decisions[number][0], here)
+        for number in pattern.decisions
+        if number in index.decisions
+    ]
     machines = {worth.machine for worth in index.worths.get(pattern.id, ())}
     account = index.accounts[pattern.id]
     saved, lost = account.claimed("saved"), account.claimed("lost")
@@ -189,6 +196,8 @@ def _summary(index: Index, pattern: Pattern, here: str) -> str:
             ("Related", patterns(pattern.related)),
             ("Needs", patterns(pattern.needs)),
             ("Does not go together with", patterns(pattern.conflicts)),
+            ("Taught by bugs", ", ".join(bugs)),
+            ("Decisions", ", ".join(decisions)),
             ("Measured on", ", ".join(map(inline, sorted(machines)))),
             ("Described in", stated),
         ]
