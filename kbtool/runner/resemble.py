@@ -21,7 +21,7 @@ _SYNONYM = 0.7
 """What a synonym counts, where the word itself counts 1."""
 _UNKNOWN = 0.25
 """What a word counts that no document has: the name of a file or of a function of one's own."""
-_WORD = re.compile(r"[a-z][a-z0-9]*(?:[_.+-][a-z0-9]+)*\+*|\d+[a-z]+\w*")
+_WORD = re.compile(r"[a-z][a-z0-9]*(?:[_.+-][a-z0-9]+)*\+*|(?<!\d)\d+[a-z]+\w*")
 _PARTS = re.compile(r"[_.-]")
 _LONGEST = 40
 """A longer word is no word: a hash, a mangled name."""

@@ -7,7 +7,7 @@ comment names the spellings that are linked: ``<!-- linked as: Split-K; KV split
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from kbtool.markdown.escape import attribute, inline
@@ -23,9 +23,10 @@ _SPELLINGS = re.compile(r"^<!-- linked as: (.+?) -->$", re.M)
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 _SHUT = (
-    # Where no link goes: inside these elements, in tags, in links and headings of Markdown.
-    r"<(?P<shut>a|code|pre|h[1-6]|span|math|svg|figure|script)\b[^>]*>.*?</(?P=shut)>|<[^>]*>"
-    r"|\[[^\]\n]*\]\([^)\n]*\)|^#{1,6} [^\n]*"
+    # Where no link goes: inside these elements, in tags, in links and headings of Markdown. None of
+    # it looks past the next of its kind, or the time would grow with the square of the length.
+    r"<(?P<shut>a|code|pre|h[1-6]|span|math|svg|figure|script)\b[^<>]*>|<[^<>]*>"
+    r"|\[[^\[\]\n]*\]\((?:[^()\n]|\([^()\n]*\))*\)|^#{1,6} [^\n]*"
 )
 _SPACE = r"(?:\s|&#10;)+"
 
@@ -54,25 +55,44 @@ class Terms:
         """What links the first use of each term on ``page``; one a page, used in reading order."""
         seen: set[str] = set()
 
-        def put(found: re.Match[str]) -> str:
-            words = found["term"]
-            if words is None:
-                return found[0]
-            term = self._named(words)
-            if term.id in seen:
-                return words
-            seen.add(term.id)
-            target = at.published(at.relative(f"{at.GLOSSARY}#{term.id}", page))
-            return f'<a class="kb-term" href="{target}" title="{attribute(term.gist)}">{words}</a>'
+        def put(prose: str) -> str:
+            parts, position = [], 0
+            for found in self._uses(prose):
+                term = self._named(found[0])
+                if term.id in seen:
+                    continue
+                seen.add(term.id)
+                target = at.published(at.relative(f"{at.GLOSSARY}#{term.id}", page))
+                parts += [
+                    prose[position : found.start()],
+                    f'<a class="kb-term" href="{target}" title="{attribute(term.gist)}">',
+                    f"{found[0]}</a>",
+                ]
+                position = found.end()
+            return "".join([*parts, prose[position:]])
 
-        return lambda prose: self._finder.sub(put, prose) if self.entries else prose
+        return put
 
     def named_in(self, text: str) -> set[str]:
         """The ids of the terms that ``text``, as it stands in a record, uses."""
+        return {self._named(found[0]).id for found in self._uses(text)}
+
+    def _uses(self, text: str) -> Iterator[re.Match[str]]:
+        """Where ``text`` uses a term and a link may go."""
         if not self.entries:
-            return set()
-        return {self._named(found["term"]).id for found in self._finder.finditer(text)
-                if found["term"]}  # fmt: skip
+            return
+        place = 0
+        last: dict[str, int] = {}
+        while found := self._finder.search(text, place):
+            place = found.end()
+            if found["term"]:
+                yield found
+            elif found["shut"]:
+                closing = f"</{found['shut']}>"
+                if closing not in last:
+                    last[closing] = text.rfind(closing)
+                if last[closing] >= place:
+                    place = text.index(closing, place) + len(closing)
 
     def _named(self, words: str) -> Term:
         key = _key(re.sub(_SPACE, " ", words))
