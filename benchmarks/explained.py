@@ -49,8 +49,10 @@ class Answer(NamedTuple):
 
 def messages(half: str) -> list[Message]:
     """The messages of a half: develop, measure."""
-    data = yaml.load((FOLDER / f"{half}.yaml").read_text("utf-8"), Loader=yaml.BaseLoader)
-    return [Message(one["text"], one["source"], one["right"]) for one in data["messages"]]
+    files = sorted(FOLDER.glob(f"{half}*.yaml"))
+    parts = [yaml.load(file.read_text("utf-8"), Loader=yaml.BaseLoader) for file in files]
+    every = [one for part in parts for one in part["messages"]]
+    return [Message(one["text"], one["source"], one["right"]) for one in every]
 
 
 def unrelated() -> list[str]:
