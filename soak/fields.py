@@ -3,6 +3,7 @@
     python -m soak.fields                    every field with every value, over 100,000 mutants
     python -m soak.fields --draw 500         so many of them, drawn
     python -m soak.fields --only TEXT        those whose name holds the text
+    python -m soak.fields --part 2/8         the second of eight parts of those of a seed
     python -m soak.fields --places 3         a field in so many of the places that it has, not one
     python -m soak.fields --accepted         also list the values that `check` lets pass, by field
 
@@ -520,7 +521,11 @@ def run(chosen: Sequence[Mutant], seed: int, processes: int) -> Iterator[Outcome
         seed: of what is drawn for each.
         processes: how many children there are at a time.
     """
-    shares = [list(chosen[start::processes]) for start in range(processes)]
+    # By file: what was found out about the others then holds, as in a base at rest.
+    shares = [
+        sorted(chosen[start::processes], key=lambda mutant: mutant.place.file)
+        for start in range(processes)
+    ]
     children = [_Child(share, seed) for share in shares if share]
     try:
         while children:
@@ -637,6 +642,7 @@ def main() -> int:
     parser.add_argument(
         "--places", type=int, default=1, metavar="N", help="try a field in so many of its places"
     )
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="try one of N parts of them")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--accepted", action="store_true", help="list what `check` lets pass")
@@ -644,7 +650,8 @@ def main() -> int:
     every = mutants(options.places)
     chosen = [one for one in every if not options.only or options.only in one.name]
     random.Random(options.seed).shuffle(chosen)
-    chosen = chosen[: options.draw]
+    part, _, parts = options.part.partition("/")
+    chosen = chosen[: options.draw][int(part) - 1 :: int(parts)]
     print(f"{len(chosen):,} mutants, seed {options.seed}", flush=True)
     began, done, faulty = time.monotonic(), 0, 0
     kinds: Counter[str] = Counter()

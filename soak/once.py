@@ -31,6 +31,7 @@ PURE: tuple[tuple[str, str], ...] = (
     ("kbtool.site.html.tree", "_place"),
     ("kbtool.site.html.divide", "_parts"),
     ("kbtool.site.html.divide", "_anchors"),
+    ("kbtool.site.html.divide", "weight"),
     ("kbtool.site.text.quoted", "readable"),
     ("kbtool.site.addresses", "relative"),
 )
