@@ -35,9 +35,11 @@ Examples:
 \b
 Read are the output of compilers, linkers, ninja, CMake, pip, PyTorch, Triton, NCCL,
 compute-sanitizer and Nsight Compute, and error messages of CUDA. Each line is compared with the
-symptoms of the patterns and of the catalogue in symptoms/. Causes come first, and of these what
-stands first in the text. Advice for other GPU architectures than those that the text names is left
-out. If no line fits, records are shown that the text resembles in its words.
+symptoms of the patterns and of the catalogue in symptoms/. Tables of `ncu --csv` and of
+`nsys stats --format csv` are read as figures with their unit, of the kernels that took longest.
+Causes come first, and of these what stands first in the text. Advice for other GPU architectures
+than those that the text names is left out. If no line fits, records are shown that the text
+resembles in its words.
 
 \b
 Exit status: 0 something fits; 1 nothing does; 2 usage; 3 the file cannot be read."""

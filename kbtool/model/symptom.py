@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from kbtool.model.base import Model, PatternId, Slug, Text
 from kbtool.model.cards import capability_of
 from kbtool.model.expression import found_in
+from kbtool.model.profile import lines_of
 
 Expression = Annotated[str, Field(min_length=3, max_length=1000)]
 """A regular expression without look-around and backreferences, as in Rust and RE2."""
@@ -30,7 +31,7 @@ def finds(match: str, example: str) -> None:
         ValueError: the message says which.
     """
     try:
-        found = any(found_in(match, line) for line in example.splitlines())
+        found = any(found_in(match, line) for line in lines_of(example))
     except ValueError as error:
         raise ValueError(f"match: {error}") from None
     if not found:
@@ -130,7 +131,7 @@ class KnownSymptom(Model):
             for name, value in self.values.items()
             if not any(
                 (number := value.read(line)) and value.fits(number)
-                for line in self.example.splitlines()
+                for line in lines_of(self.example)
                 if found_in(self.match, line)
             )
         ]

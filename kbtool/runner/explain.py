@@ -10,6 +10,7 @@ from typing import BinaryIO, NamedTuple
 from kbtool.model.cards import CARD_NAMES, capability_of, card_of
 from kbtool.model.expression import Finder, demanded
 from kbtool.model.pattern import Pattern, Symptom
+from kbtool.model.profile import Profile, shown
 from kbtool.model.symptom import KnownSymptom, Symptoms, filled
 
 _PIECE = 4096
@@ -49,7 +50,7 @@ class Match(NamedTuple):
     def part(self) -> str:
         """The line, or so much of a long one that the symptom is in the middle."""
         if len(self.line) <= _SHOWN:
-            return self.line
+            return shown(self.line)
         small = self.line.lower()
         places = [small.find(text) for text in demanded(self.symptom.match)]
         middle = min((place for place in places if place >= 0), default=0)
@@ -129,10 +130,15 @@ def seen(
     finder = Finder([one.symptom.match for one in known], accepts)
     result = Seen(architectures={found for one in architectures if (found := capability_of(one))})
     looks = _Looks(result)
-    for lines in _blocks(text):
+    profile = Profile()
+    for lines in _blocks(profile.without(text)):
         finder.feed(lines)
         looks.feed(lines)
         result.lines = max(result.lines, lines[-1][0])
+    measured = profile.lines
+    finder.feed(measured)
+    result.architectures |= profile.capabilities
+    result.lines = max(result.lines, *(number for number, _ in measured), 0)
     matches = []
     for place, (number, line) in finder.found.items():
         symptom = known[place].symptom

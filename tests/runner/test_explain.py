@@ -87,6 +87,22 @@ def test_numbers_of_lines_go_on_over_blocks(tool):
     assert match.number == 300_001
 
 
+def test_a_figure_of_a_profile_is_named_with_its_kernel_and_its_unit():
+    table = """\
+"ID","Kernel Name","CC","Metric Name","Metric Unit","Metric Value"
+"0","gemm","9.0","dram__throughput.avg.pct_of_peak_sustained_elapsed","%","12.00"
+"1","decode","9.0","dram__throughput.avg.pct_of_peak_sustained_elapsed","%","100"
+"2","decode","9.0","launch__waves_per_multiprocessor","","7.5"
+"""
+    catalogue = KnowledgeBase(ROOT).catalogue.values()
+    found = seen([], catalogue, [table.encode()])
+    assert [(match.name, match.number, match.part) for match in found.matches] == [(
+        "profile/memory-bound", 3,
+        "kernel decode: dram__throughput.avg.pct_of_peak_sustained_elapsed = 100 %",
+    )]  # fmt: skip
+    assert (found.architectures, found.lines) == ({"90"}, 4)
+
+
 def test_each_pattern_is_named_once_by_its_best_symptom():
     patterns = [entry.record for entry in KnowledgeBase(ROOT).patterns.values()]
     found = matching(patterns, "undefined symbol: c10::x\nundefined reference to `f'")
