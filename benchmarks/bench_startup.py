@@ -18,6 +18,8 @@ import sys
 import time
 from pathlib import Path
 
+from timed import timed
+
 EMPTY = """
 import click
 @click.group()
@@ -52,6 +54,7 @@ def main() -> None:
         seconds = [doctor(is_cold) for _ in range(5)]
         spread = f"{1e3 * min(seconds):.0f}–{1e3 * max(seconds):.0f}"
         print(f"{name:22}{1e3 * statistics.median(seconds):9.0f}  {spread:>13}")
+    print(f"kbtool doctor: {timed([sys.executable, '-m', 'kbtool', 'doctor'], 5)}")
 
 
 def doctor(is_cold: bool) -> float:

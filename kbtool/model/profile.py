@@ -82,13 +82,15 @@ class Profile:
     def _take(self, raw: bytes) -> bool:
         """Whether a line is a row of a table; if so, its figures are noted."""
         self._line += 1
-        if not self._columns and not any(title in raw for title in _HEADERS):
+        may_be_header = any(title in raw for title in _HEADERS)
+        if not self._columns and not may_be_header:
             return False
         row = _cells(raw)
         if row is None:
             return False
-        if _is_header(row):
-            self._columns, self._units, self._quoted = row, None, b'"' in raw
+        if may_be_header and _is_header(row):
+            self._columns = [title.strip() for title in row]
+            self._units, self._quoted = None, b'"' in raw
             return True
         if not self._columns:
             return False
@@ -107,11 +109,13 @@ class Profile:
     def _note(self, row: list[str]) -> None:
         cells = dict(zip(self._columns, row, strict=False))
         kernel = _short(cells.get("Kernel Name") or cells.get("Name") or "")
-        if capability := re.fullmatch(r"(\d{1,2})\.(\d)", cells.get("CC", "")):
-            self.capabilities.add("".join(capability.groups()))
+        capability = cells.get("CC", "").replace(".", "")
+        if capability.isdecimal() and capability.isascii() and len(capability) in {2, 3}:
+            self.capabilities.add(capability)
         if "Metric Name" in cells:
-            self._figure(kernel, cells["Metric Name"], cells.get("Metric Unit", ""),
-                         cells.get("Metric Value", ""))  # fmt: skip
+            metric, unit = cells["Metric Name"], cells.get("Metric Unit", "")
+            if (kernel, metric, unit) not in self.readings or metric in _DURATION:
+                self._figure(kernel, metric, unit, cells.get("Metric Value", ""))
             if remark := cells.get("Rule Description"):
                 self._add(kernel, remark, "", f"{remark} in kernel {kernel}")
         elif "Kernel Name" in cells:
@@ -206,11 +210,11 @@ def _cells(raw: bytes) -> list[str] | None:
         [row] = csv.reader([text])
     except (csv.Error, ValueError):
         return None
-    return [cell.strip() for cell in row]
+    return row
 
 
 def _is_header(row: list[str]) -> bool:
-    titles = set(row)
+    titles = {title.strip() for title in row}
     if "Metric Name" in titles:
         return "Metric Value" in titles
     if "Kernel Name" in titles:
@@ -220,6 +224,7 @@ def _is_header(row: list[str]) -> bool:
 
 def _value(stated: str) -> float | None:
     """A number as the locale of the machine writes it: 1,205.00 and 9,00."""
+    stated = stated.strip()
     if not _NUMBER.fullmatch(stated):
         return None
     last = max(stated.rfind(","), stated.rfind("."))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from kbtool.model.bug import Bug
@@ -157,7 +158,7 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
     questions = [one for one in questions if _is_of_the_field(one)]
     if not questions:
         return []
-    records = Words((record, record.texts) for record in _records(base, sessions=False))
+    records = words_of(base, sessions=False)
     best: dict[str, Found[_Record]] = {}
     for question in questions:
         for hit in records.find(question):
@@ -210,7 +211,7 @@ _LONGEST_LINE = 400
 
 def search(base: KnowledgeBase, query: str) -> Search:
     """Every record that has words of ``query``, the best first."""
-    records = Words((record, record.texts) for record in _records(base))
+    records = words_of(base)
     hits = [
         Hit(
             rank=rank,
@@ -226,6 +227,12 @@ def search(base: KnowledgeBase, query: str) -> Search:
     ]
     unknown = [word for word, stem in words(query) if not records.knows(stem)]
     return Search(hits=hits, unknown=list(dict.fromkeys(unknown)))
+
+
+@lru_cache(maxsize=2)
+def words_of(base: KnowledgeBase, *, sessions: bool = True) -> Words[_Record]:
+    """The words of all records; kept, for a server that answers many questions."""
+    return Words((record, record.texts) for record in _records(base, sessions=sessions))
 
 
 def _records(base: KnowledgeBase, *, sessions: bool = True) -> Iterator[_Record]:

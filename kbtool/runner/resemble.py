@@ -102,12 +102,13 @@ class Words(Generic[T]):
         self._items: list[T] = []
         self._counts: list[dict[str, float]] = []
         for item, texts in documents:
-            counts: Counter[str] = Counter()
+            counts: dict[str, float] = {}
             for text, weight in texts:
-                for stem in stems(text):
-                    counts[stem] += weight  # type: ignore[assignment]
+                for word, times in Counter(_WORD.findall(text.lower())).items():
+                    for _, stem in _parts_of(word):
+                        counts[stem] = counts.get(stem, 0.0) + weight * times
             self._items.append(item)
-            self._counts.append(dict(counts))
+            self._counts.append(counts)
         self._where: dict[str, list[int]] = {}
         for place, counted in enumerate(self._counts):
             for stem in counted:
@@ -161,11 +162,20 @@ class Words(Generic[T]):
 def words(text: str) -> Iterator[tuple[str, str]]:
     """The words of a text that say something, and their stems; a compound also in its parts."""
     for word in _WORD.findall(text.lower()):
-        if len(word) > _LONGEST:
-            continue
-        for part in dict.fromkeys((word, *_PARTS.split(word))):
-            if len(part) > 1 and part not in _STOP and not part.isdigit():
-                yield part, stem_of(part)
+        yield from _parts_of(word)
+
+
+@lru_cache(maxsize=65536)
+def _parts_of(word: str) -> tuple[tuple[str, str], ...]:
+    """A word and its parts, as far as they say something, each with its stem."""
+    if len(word) > _LONGEST:
+        return ()
+    parts = dict.fromkeys((word, *_PARTS.split(word)))
+    return tuple(
+        (part, stem_of(part))
+        for part in parts
+        if len(part) > 1 and part not in _STOP and not part.isdigit()
+    )
 
 
 def stems(text: str) -> Iterator[str]:

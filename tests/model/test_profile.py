@@ -68,6 +68,13 @@ def test_a_column_for_each_metric_and_the_kernel_that_took_longest_alone():
     assert [line.split()[-1] for line in lines[3:]] == ["next"] * 3 + ["third"] * 3
 
 
+def test_a_capability_that_is_none():
+    profile = Profile()
+    table = '"Kernel Name","CC","a__b.sum"\n"","",""\n"f","²","1"\n"f","n/a","1"\n"f","12.1","1"\n'
+    list(profile.without([table.encode()]))
+    assert profile.capabilities == {"121"}
+
+
 def test_without_a_row_of_units():
     assert lines_of("Kernel Name,smsp__a.pct,smsp__b.sum\nf,7,8\n")[-2:] == [
         "smsp__a.pct % 7 in kernel f", "smsp__b.sum  8 in kernel f",

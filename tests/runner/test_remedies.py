@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kbtool.runner import remedies
 from kbtool.runner.resemble import Words, stem_of
 from kbtool.store.tree import KnowledgeBase
 
@@ -49,6 +50,22 @@ def test_the_halves_share_no_message():
 @pytest.mark.parametrize("text", explained.unrelated(), ids=lambda text: text[:20])
 def test_a_text_about_something_else_gets_nothing(base, text):
     assert [fit.name for fit in explained.explain(base, [text.encode()]).fits] == []
+
+
+def test_the_words_of_a_knowledge_base_are_read_once(monkeypatch):
+    made = []
+    monkeypatch.setattr(remedies, "Words", lambda records: made.append(1) or Words(records))
+    one, other = KnowledgeBase(ROOT), KnowledgeBase(ROOT)
+    first = remedies.search(one, "slow build").hits
+    assert remedies.search(one, "slow build").hits == first
+    assert len(made) == 1
+    assert remedies.search(other, "slow build").hits == first
+    assert len(made) == 2
+
+
+def test_a_word_counts_as_often_as_it_stands_there():
+    found = Words([("a", [("tile tile", 1)]), ("b", [("tile other", 1)])]).find("tiles")
+    assert [one.item for one in found] == ["a", "b"]
 
 
 def test_words_are_found_by_stem_and_synonym_and_rare_ones_count_more():

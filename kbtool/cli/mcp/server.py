@@ -123,9 +123,10 @@ _INTERRUPTED = 4
 
 
 def _warm(base: KnowledgeBase) -> None:
-    """Read, before the first call, the records that most calls need."""
-    for _ in (base.patterns, base.catalogue, base.sessions):
-        pass
+    """Read, before the first call, the records that most calls need, and their words."""
+    from kbtool.runner.remedies import words_of
+
+    words_of(base)
 
 
 def server_of(records: Records, *, allow_run: bool) -> MCPServer:
