@@ -113,7 +113,7 @@ def clocks(text: str, *, halves: bool) -> list[Clock]:
         found.append(Clock(match.start(), match.end(), time, _zone(match["zone"]),
                            near[0] if near else None))  # fmt: skip
     # In "03:13 - 05:03 PST" the zone is that of both.
-    if len(found) == 2 and found[0].zone == "" and found[1].zone:
+    if len(found) == 2 and found[0].zone == "" and found[1].zone != "":
         first, second = found
         if re.fullmatch(r"\s*(?:[-–—→]|->|to|until)?\s*", text[first.end : second.start]):
             found[0] = Clock(first.start, first.end, first.time, second.zone, first.day)

@@ -66,8 +66,8 @@ _OTHER_TIMES = {"Stunde": "h", "Stunden": "h", "Std.": "h", "Std": "h", "Minuten
                 "heure": "h", "heures": "h", "seconde": "s", "secondes": "s", "jours": "days",
                 "hora": "h", "horas": "h", "minuto": "min", "minutos": "min", "segundo": "s",
                 "segundos": "s", "時間": "h", "分": "min", "秒": "s", "ミリ秒": "ms",
-                "マイクロ秒": "us"}  # fmt: skip
-"""Units of time in German, French, Spanish and Japanese."""
+                "マイクロ秒": "us", "小时": "h", "分钟": "min"}  # fmt: skip
+"""Units of time in German, French, Spanish, Japanese and Chinese."""
 _NOUNS = (
     "lines", "files", "tests", "configs", "configurations", "cases", "checks", "sessions",
     "patterns", "steps", "bugs", "fixes", "commits", "insertions", "deletions", "iterations",
@@ -77,12 +77,13 @@ _NOUNS = (
     "documents", "shapes", "variants", "builds", "launches", "GPUs", "cards", "reports", "pages",
     "words", "issues", "elements", "rows", "columns", "phases", "tasks", "items", "scenarios",
     "techniques", "templates", "modules", "symbols", "instructions", "cycles", "spills", "repeats",
-    "repetitions", "trials", "days", "weeks", "passed", "failed", "skipped",
+    "repetitions", "trials", "days", "weeks", "tensors", "parameters", "requests",
+    "batches", "layers", "experts", "passed", "failed", "skipped",
 )  # fmt: skip
 METRIC = (
     r"(?:(?:max(?:imum)?|mean|avg|average|rel(?:ative)?|abs(?:olute)?|min(?:imum)?|largest|numerical)"
-    r"[ _-])*(?:diff(?:erence)?|err(?:or)?|mae|mse|rmse|speed-?up|tolerance|atol|rtol|accuracy|loss"
-    r"|cosine(?: similarity)?|ulp)s?"
+    r"[ _-])*(?:diff(?:erence)?|err(?:or)?|mae|mse|rmse|speed-?up|tol(?:erance)?|atol|rtol"
+    r"|accuracy|loss|cosine(?: similarity)?|ulp)s?"
 )
 _RELATIONS = {
     "~": ("about", "approximately", "approx.", "approx", "around", "roughly", "circa", "ca.",
@@ -95,6 +96,9 @@ _RELATIONS = {
     "<=": ("at most", "no more than", "up to", "höchstens", "maximal", "bis zu", "au plus",
            "jusqu'à", "hasta"),
 }  # fmt: skip
+_COUNTS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+           "ten": 10, "eleven": 11, "twelve": 12}  # fmt: skip
+_COUNT = f"(?P<count>(?i:{'|'.join(_COUNTS)}|half an?))"
 _SIGNS = {"≈": "~", "≃": "~", "≤": "<=", "≥": ">="}
 _RELATION_OF = {word: sign for sign, words in _RELATIONS.items() for word in words}
 _AFTER = {"以内": "<=", "以下": "<=", "以上": ">=", "未満": "<"}
@@ -113,18 +117,20 @@ _PER = (
     r"(?![^\W\d_])"
 )
 _DAYS = ("day", "Tag", "jour")
+_END = "(?![A-Za-z0-9_])"
+"""The end of a unit; Japanese and Chinese go on without a space."""
+_COUNTED = "|".join(f"{n[:-1]}s?" if n[-1] == "s" and n[-2] != "s" else n for n in _NOUNS)
 _UNIT = (
-    r"(?P<unit>[kMG]?(?:iter|it|req|tok(?:en)?|sample|call|launch|step|query|querie|op)(?:s|es)?/s(?:ec)?\b"
-    r"|[kKMGTP]i?B/s\b|[kMGTP]?FLOPS\b|[kMGTP]?FLOPs?/s\b|[kMGTP]FLOP\b"
-    r"|[kKMGTP]i?B\b|bytes?\b|[kMG]Hz\b"
-    r"|%|per ?cent\b|×(?!\s?[\d$€£])|x\b(?!\s?[\d$€£])|times(?=\s(?:as|faster|slower|the|more"
-    r"|less|better|worse)\b)"
-    r"|(?:ns|us|µs|μs|usec|ms|msec|s|secs?|mins?|h|hrs?)(?![\w%])|(?:nano|micro|milli)?seconds?\b"
-    r"|minutes?\b|hours?\b|days\b|[kM]?W\b|[km]?J\b|°C|GB\b"
+    r"(?P<unit>(?:"
+    r"[kMG]?(?:iter|it|req|tok(?:en)?|sample|call|launch|step|query|querie|op)(?:s|es)?/s(?:ec)?"
+    r"|[kKMGTP]i?B/s|[kMGTP]?FLOPS|[kMGTP]?FLOPs?/s|[kMGTP]FLOP|[kKMGTP]i?B|bytes?|[kMG]Hz"
+    r"|per ?cent|-?fold|(?:nano|micro|milli)?seconds?|minutes?|hours?|days|[kM]?Wh?|[km]?J"
+    rf"|(?P<noun>{_COUNTED})){_END}"
+    r"|%|°C|×(?!\s?[\d$€£])|x\b(?!\s?[\d$€£])"
+    r"|times(?=\s(?:as|faster|slower|the|more|less|better|worse)\b)"
+    r"|(?:ns|us|µs|μs|usec|ms|msec|s|secs?|mins?|h|hrs?)(?![\w%])"
     r"|(?:" + "|".join(re.escape(w) for w in _OTHER_TIMES if w[0] < "一") + r")(?!\w)"
-    r"|ミリ秒|マイクロ秒|時間(?!半)|分(?![のか割類岐布])|秒"
-    r"|(?P<noun>(?:" + "|".join(f"{n[:-1]}s?" if n[-1] == "s" and n[-2] != "s" else n
-                                for n in _NOUNS) + r")\b))"
+    r"|ミリ秒|マイクロ秒|時間(?!半)|小时(?!半)|分钟|分(?![のか割類岐布之])|秒)"
 )  # fmt: skip
 _OCTETS = r"(?P<unit>[KkMGT]o(?:/s)?)\b"
 """Bytes in French; only where the report has decimal commas."""
@@ -137,9 +143,10 @@ _KEY_UNITS = {"ns": "ns", "us": "us", "usec": "us", "ms": "ms", "msec": "ms", "s
               "mib": "MiB", "gb": "GB", "gib": "GiB", "tflops": "TFLOPS", "gflops": "GFLOPS",
               "mhz": "MHz", "ghz": "GHz", "pct": "%", "percent": "%", "usd": "USD", "eur": "EUR",
               "gbp": "GBP", "chf": "CHF", "jpy": "JPY", "gb_s": "GB/s", "gib_s": "GiB/s",
-              "tb_s": "TB/s", "watts": "W", "joules": "J"}  # fmt: skip
+              "tb_s": "TB/s", "watts": "W", "joules": "J", "w": "W"}  # fmt: skip
 """The unit at the end of a name, as in ``latency_us: 12.5``. ``min`` is the least as often."""
 _TAKES_TIME = re.compile(r"(?i)time|elapsed|duration|latency|wall|build|compil|took|total|wait")
+_POWER = re.compile(r"(?i)power|watt|draw")
 _BYTES_PER_SECOND = re.compile(r"(?i)bandwidth|throughput|\bbw\b")
 _NUMBERED = re.compile(
     r"(?:pattern|session|bug|step|phase|option|priority|pass|line|lines|section|stage|table|case"
@@ -147,6 +154,7 @@ _NUMBERED = re.compile(
     r"\s*\Z",
     re.IGNORECASE,
 )
+_EACH = re.compile(r"\b(?i:every|each|per)\s\Z")
 _LONGER = re.compile(
     r"(?i)(?:took|takes?|taking|needs?|lasted|for|of|is|was|were|costs?|at|by|to|with|has"
     r"|have|had|just|well|slightly|still)\s*\Z"
@@ -203,15 +211,25 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         ),
         # 1 hour 47 minutes, 2h15m, 0m12.3s
         "compound": re.compile(
-            rf"{_RELATION}{before}(?:(?P<hours>\d+)\s?(?:h|hrs?|hours?|Std\.?|Stunden?|heures?|時間)"
+            rf"{_RELATION}{before}(?:(?P<hours>\d+)\s?(?:h|hrs?|hours?|Std\.?|Stunden?|heures?|時間|小时)"
             r"[\s,]*(?:(?:and|und|et)\s)?"
-            r"(?:(?P<minutes>\d+)\s?(?:(?:[Mm]in(?:ute)?[sn]?|m)\b\.?|分)"
+            r"(?:(?P<minutes>\d+)\s?(?:(?:[Mm]in(?:ute)?[sn]?|m)\b\.?|分钟?)"
             # 2h20, 2 h 20
             r"|(?P<minutes3>(?<=h)[0-5]\d(?![\w%°]|[.,'’-]\d)"
             r"|(?<=\s)[0-5]\d(?![\w%°]|[.,'’-]\d|\s?[^\W\d])))(?:[\s,]*(?:and\s)?"
             r"(?P<seconds>\d+(?:\.\d+)?)\s?(?:s|sec(?:ond)?s?)\b)?"
             r"|(?P<minutes2>\d+)\s?(?:min(?:ute)?s?|m)[\s,]*(?:and\s)?"
             r"(?P<seconds2>\d+(?:\.\d+)?)\s?(?:s|sec(?:ond)?s?)\b)"
+        ),
+        # wall=00:12:41
+        "watch": re.compile(
+            r"(?i:\b(?:elapsed|wall(?:[ _-]?time)?|duration|took|real|run[ _-]?time|total[ _]time))"
+            r"\s*[=:]?\s*(?P<hours>\d{1,3}):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d(?:\.\d+)?)(?![\w:])"
+        ),
+        # two days, half an hour
+        "words": re.compile(
+            rf"{_RELATION}\b{_COUNT}"
+            r"\s(?P<unit>(?:second|minute|hour|day|week)s?)\b"
         ),
         # 5 min – 10 min
         "range": re.compile(
@@ -253,9 +271,9 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         ),
         # latency_us: 142.7, "build_seconds": 74
         "key": re.compile(
-            r"(?i:(?<![\w-])(?P<key>[a-z]\w+?)_(?P<unit>"
+            r"(?i:(?<![\w-])(?P<key>[a-z]\w+?_|(?=seconds|minutes))(?P<unit>"
             + "|".join(sorted((*_KEY_UNITS, "gbs", "gbps"), key=len, reverse=True))
-            + rf"))\"?\s?[:=]\s*(?P<low>-?{n}){whole}(?!\s?[a-zA-Zµμ°]{{1,3}}\b)"
+            + rf"))\"?\s?[:=]\s*(?P<low>-?{n}){whole}(?!\s?(?:[nuµm]?s|min|h|[KMG]i?B)\b)"
         ),
         # max_diff < 0.1, max difference: 4.72 (target: < 0.1)
         "metric": re.compile(
@@ -277,7 +295,7 @@ _PROGRESS = re.compile(r"\[\s*\d{1,3}\s?%\]")
 
 def figures(text: str, style: Habits) -> list[Stated]:
     """The figures in ``text``, in their order. A number without a unit is none."""
-    if not any(character.isdigit() for character in text):
+    if not re.search(rf"\d|\b{_COUNT}\s", text):
         return []
     text = _PROGRESS.sub(lambda found: " " * len(found[0]), narrow(text))
     taken: list[Stated] = []
@@ -300,6 +318,16 @@ def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterat
         if groups["minutes3"] and re.search(r"(?i)\b(?:à|at|um|dès|vers)\s\Z", text[:start]):
             return  # "à 9h30" is a time of day
         yield from _compound(found, relation, start, end)
+        return
+    if form == "watch":
+        seconds = 3600 * int(groups["hours"]) + 60 * int(groups["minutes"])
+        yield Stated(start, end, f"{seconds + Decimal(groups['seconds'])} s", "s")
+        return
+    if form == "words":
+        over = (groups["rel"] or "").strip().lower() == "over"
+        if (over and _stretch("days", text[:start])) or _EACH.search(text[:start]):
+            return
+        yield _worded(groups["count"].lower(), groups["unit"].lower(), relation, start, end)
         return
     if is_cut(text, found.start("low" if "low" in groups else "first"), comma=bool(style.comma)):
         return
@@ -330,6 +358,14 @@ def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterat
     yield from _quantity(relation, low, groups.get("high"), unit, name, start, end, style, opened)
 
 
+def _worded(count: str, unit: str, relation: str, start: int, end: int) -> Stated:
+    name = TIMES.get(unit.removesuffix("s")) or f"{unit.removesuffix('s')}s"
+    if count not in _COUNTS:  # half an hour
+        halved = {"h": ("30", "min"), "min": ("30", "s")}.get(name, ("0.5", name))
+        return Stated(start, end, f"{relation}{halved[0]} {halved[1]}", halved[1])
+    return Stated(start, end, f"{relation}{_COUNTS[count]} {name}", name)
+
+
 def _currency(sign: str, style: Habits) -> str | None:
     if sign in {"$", "¥", "￥"}:
         return style.dollar if sign == "$" else style.yen
@@ -340,7 +376,7 @@ def _unit_of_key(key: str, unit: str) -> str | None:
     unit = unit.lower()
     if unit in {"gbs", "gbps"}:  # gbps may be bits
         return "GB/s" if unit == "gbs" and _BYTES_PER_SECOND.search(key) else None
-    if len(unit) == 1 and not _TAKES_TIME.search(key):
+    if len(unit) == 1 and not (_POWER if unit == "w" else _TAKES_TIME).search(key):
         return None  # n_h: 8 heads
     return _KEY_UNITS[unit]
 
@@ -360,7 +396,7 @@ def _plain_unit(found: re.Match[str], text: str) -> str | None:
         return None  # 16 x 16 tiles, 1 in 5 runs
     if written == "s" and re.match(r"\sof\b", text[found.end() :]) and not groups.get("gap"):
         return None  # 100s of files
-    if groups.get("gap") == "-" and (unit in {"%", "×"} or len(written) < 3):
+    if groups.get("gap") == "-" and (unit in {"%", "×"} or len(written) < 3) and written != "fold":
         return None
     per = groups.get("per")
     return f"{unit}{per}" if per else unit
@@ -412,7 +448,7 @@ def _per(text: str | None) -> str:
 
 def unit_of(text: str) -> str:
     """A unit as records write it: ``minutes`` → ``min``."""
-    if text in {"x", "×", "times"}:
+    if text in {"x", "×", "times", "fold", "-fold"}:
         return "×"
     if text.replace(" ", "") == "percent":
         return "%"

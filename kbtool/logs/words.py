@@ -6,7 +6,7 @@ import re
 
 _ROLES = (
     ("plan", r"\bnext\b|\bplan(?:s|ned)?\b|roadmap|to.?do\b|\bgoals? for\b|future|upcoming"
-             r"|\bnächste|\bprochaine|\bsuite\b|\bpróxim|次の|今後"),
+             r"|\bnächste|\bprochaine|\bsuite\b|\bpróxim|次の|今後|计划|下一步"),
     ("expected", r"expected|projected|target performance|forecast|projection|predicted"),
     ("lessons", r"\blessons?\b|learned|learnt|learnings?|takeaways?|insights?|\blehren\b"
                 r"|erkenntnis|\bleçons?\b|教訓"),
@@ -21,7 +21,7 @@ _ROLES = (
     ("pattern", r"\bpatterns?\b"),
     ("measurement", r"results?|measure|benchmark|performance|latenc|baseline|correctness|profil"
                     r"|throughput|timings?|numbers|accuracy|ergebnis|messung|\bmesures?\b"
-                    r"|\brésultats?\b|\bresultados?\b|\bmedidas?\b|結果|測定"),
+                    r"|\brésultats?\b|\bresultados?\b|\bmedidas?\b|結果|測定|结果|测试"),
     ("environment", r"environment|hardware|software|machine|instance|versions|configuration"
                     r"|set-?up"),
     ("session", r"session (?:objective|info|summary|details|status|tracking|times?)|^summary"
@@ -49,15 +49,16 @@ FIELDS = tuple((field, re.compile(rf"(?i:{words})\Z")) for field, words in (
     ("duration", r"(?:total |session |actual |wall )*(?:duration|time spent|elapsed(?: time)?"
                  r"|actual time"
                  r"|time taken|total time|wall ?time|length)|(?:gesamt)?dauer|durée|duración"
-                 r"|所要時間|作業時間"),
+                 r"|所要時間|作業時間|时长|用时|耗时"),
     ("started", r"(?:(?:session|times?|clock) )?(?:start(?:ed)?|begin|began|from)(?: time| at)?"
-                r"|beginn|anfang|début|inicio|開始(?:時刻|時間)?"),
+                r"|beginn|anfang|début|inicio|開始(?:時刻|時間)?|开始(?:时间)?"),
     ("ended", r"(?:session [\w+]+ |session |times? |clock )?(?:end(?:ed)?|finish(?:ed)?"
-              r"|stop(?:ped)?|paused|completed|until)(?: time| at)?|ende|fin|終了(?:時刻|時間)?"),
+              r"|stop(?:ped)?|paused|completed|until)(?: time| at)?|ende|fin|終了(?:時刻|時間)?"
+              r"|结束(?:时间)?"),
     ("updated", r"last (?:updated?|changed|modified)|generated(?: on| at)?|updated(?: at)?"),
     ("budget_time", r"(?:time )?(?:budget|limit|box)|time ?-?box(?:ed)?|budget time|allotted time"),
     ("budget_money", r"(?:cost |money )?(?:budget|limit|cap)|budget money"),
-    ("day", r"(?:session )?(?:date|day)|datum|fecha|日付|実施日"),
+    ("day", r"(?:session )?(?:date|day)|datum|fecha|日付|実施日|日期"),
     ("times", r"time|when|hours|clock|zeit|heures?|hora|時刻"),
     ("label", r"session|label|session (?:id|name|label|number)"),
     ("status", r"(?:session )?status|state"),
