@@ -76,6 +76,7 @@ WRITING: dict[str, tuple[Command, ...]] = {
     "run-recipe": (("run-recipe", "hello"),),
     "recover": (("recover",),),
     "migrate": (("migrate",),),
+    "kernel new": (("kernel", "new", "softcap", "--like", "cuda"),),
     "schema": (("schema",),),
     "export jsonl": (("export", "jsonl", "--output", "{root}/lines.jsonl"),),
     "check": (("check",),),

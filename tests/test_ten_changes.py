@@ -186,7 +186,7 @@ recipes:
 """
 
 HARNESS = "SUBJECT = BASELINE_ARM = 'ours'\nPEERS = ('ours',)\n" + "".join(
-    f"def {name}(*_, **__): ...\n" for name in FUNCTIONS
+    f"def {name}(*_, **__): ...\n" for name in (*FUNCTIONS, "arms")
 )
 
 CHANGES: dict[str, dict[str, Edit]] = {

@@ -1,4 +1,4 @@
-"""``kbtool kernel``: inspect a kernel without running it."""
+"""``kbtool kernel``: make kernels, and compile them without running them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kbtool.cli.common import (
     print_table,
     warn_unreadable,
 )
+from kbtool.cli.kernel_new import new
 from kbtool.model.words import many
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _SECONDS = 3600.0
 
 EPILOG = """\b
 Examples:
+  kbtool kernel new softcap --like triton            a kernel to begin with
   kbtool kernel compile                              every kernel, every architecture
   kbtool kernel compile my_kernel --architecture sm_90a
   kbtool kernel compile --json | jq '.compiled[] | select(.error)'"""
@@ -33,7 +35,10 @@ Examples:
 
 @click.group(epilog=EPILOG)
 def kernel() -> None:
-    """Inspect kernels without running them."""
+    """Make a kernel to begin with, and compile kernels without running them."""
+
+
+kernel.add_command(new)
 
 
 @kernel.command(

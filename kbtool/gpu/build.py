@@ -6,11 +6,13 @@ A second build with the same inputs finds the library in that folder and runs no
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kbtool.gpu.build_plan import BuildPlan, sha256_of
+from kbtool.gpu.by_command import run_commands
 from kbtool.gpu.compiler_output import first_error
 from kbtool.gpu.ninja import NinjaResult, compile_statements, link_statement, run_ninja
 from kbtool.model.kinds.build import BuildResult
@@ -85,6 +87,14 @@ def build_all(
     with _locked(plans, timeout, on_wait) as left:
         made.update((plan.key, found) for plan in plans if (found := _built(plan)) is not None)
         rest = [plan for key, plan in {p.key: p for p in plans}.items() if key not in made]
+        for plan in rest:
+            if plan.spec.commands:
+                made[plan.key] = _by_command(plan, left(), on_line, on_tick)
+            elif not plan.objects:
+                listed = {"modules": plan.sources, "packages": plan.packages}
+                write_atomic(plan.library, json.dumps(listed, indent=1, sort_keys=True).encode())
+                made[plan.key] = _finished(plan, reused=0)
+        rest = [plan for plan in rest if plan.objects]
         if rest:
             statements, reused = compile_statements(rest)
             for plan in rest:
@@ -180,6 +190,20 @@ def _outcome(
 ) -> BuildResult | BuildError | BuildTimeoutError:
     if not plan.library.exists():
         return _problem(ninja, [*plan.objects.values(), plan.library])
+    return _finished(plan, reused=len(reused & set(plan.objects.values())))
+
+
+def _by_command(
+    plan: BuildPlan, timeout: float, on_line: Callable[[str], None], on_tick: Callable[[], None]
+) -> BuildResult | BuildError | BuildTimeoutError:
+    done, error = run_commands(plan, timeout, on_line, on_tick)
+    if done.timed_out:
+        return BuildTimeoutError(done.output or "the commands were stopped")
+    return BuildError(error, done.output or error) if error else _finished(plan, reused=0)
+
+
+def _finished(plan: BuildPlan, *, reused: int) -> BuildResult:
+    """The record of what was built, which is also kept beside it."""
     result = BuildResult(
         kernel=plan.kernel.id,
         target=plan.target,
@@ -188,7 +212,7 @@ def _outcome(
         sha256=sha256_of(plan.library),
         bytes=plan.library.stat().st_size,
         warm=False,
-        reused=len(reused & set(plan.objects.values())),
+        reused=reused,
         compiler=plan.compiler_version,
         flags=[
             flag
@@ -197,6 +221,7 @@ def _outcome(
         ],
         sources=plan.sources,
         linked=plan.linked,
+        packages=plan.packages,
     )
     write_atomic(plan.marker, result.model_dump_json().encode())
     return result

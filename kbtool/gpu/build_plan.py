@@ -7,10 +7,13 @@ hash too: an object whose inputs are unchanged keeps its name, whatever folder t
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import platform
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kbtool.gpu.toolchain import (
@@ -21,8 +24,8 @@ from kbtool.gpu.toolchain import (
     find_nvcc,
     find_torch,
 )
-from kbtool.model.errors import UsageError
-from kbtool.model.kernel import Kernel, Target
+from kbtool.model.errors import MachineError, UsageError
+from kbtool.model.kernel import Device, Kernel, Target, is_python
 from kbtool.model.run import MachineInfo
 from kbtool.store.includes import includes
 
@@ -30,6 +33,10 @@ COMMON_FLAGS = ("-std=c++17", "-fPIC")
 
 # Report undefined symbols at link time, not when the library is loaded.
 LINK_FLAGS = ("-shared", "-Wl,--no-undefined")
+
+
+MODULES = ".json"
+"""The suffix of an artifact that only lists Python modules."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,9 @@ class BuildPlan:
     architecture: str
     """GPU architecture of the CUDA sources; empty if the target names none."""
     objects: dict[str, Path]
-    """Source to compile, relative to ``folder`` → path of its object."""
+    """Source that kbtool compiles, relative to ``folder`` → path of its object."""
+    packages: dict[str, str]
+    """Installed package that the target needs → version."""
     key: str
 
     @property
@@ -65,8 +74,23 @@ class BuildPlan:
 
     @property
     def library(self) -> Path:
-        """Path of the built library."""
-        return self.build_folder / f"{self.kernel.id}.so"
+        """Path of what is built: a library, or a list of the modules by content."""
+        return self.build_folder / f"{self.kernel.id}{'.so' if self.spec.compiled else MODULES}"
+
+    @property
+    def spec(self) -> Target:
+        """The target."""
+        return self.kernel.targets[self.target]
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return self.kernel.device_of(self.target)
+
+    @property
+    def modules(self) -> list[Path]:
+        """The Python files to import."""
+        return [self.folder / name for name in self.spec.modules]
 
     @property
     def marker(self) -> Path:
@@ -74,29 +98,35 @@ class BuildPlan:
         return self.build_folder / "built.json"
 
 
-def can_use_card(machine: MachineInfo) -> bool:
-    """Whether a library for the card can be built and run: torch without CUDA has nothing to link
-    against."""
-    return machine.card is not None and machine.nvcc is not None and machine.cuda is not None
-
-
-def choose_target(kernel: Kernel, wanted: str, *, cuda: bool) -> str:
-    """The target to build: ``wanted``; for ``auto``, cuda if it can run here, else cpu.
+def choose_target(kernel: Kernel, wanted: str, machine: MachineInfo | None) -> str:
+    """The target to build: ``wanted``; for ``auto``, the first for a card that can be built and run
+    here, else the first for the CPU, else the first.
 
     Args:
         kernel: the manifest of the kernel.
         wanted: a target of the manifest, or ``auto``.
-        cuda: whether a library for the card can be built and run, see ``can_use_card``.
+        machine: the machine; ``None`` to pass over its card.
 
     Raises:
         UsageError: the manifest has no such target.
     """
     if wanted == "auto":
-        wanted = "cuda" if cuda and "cuda" in kernel.targets else "cpu"
+        on_card = [name for name in kernel.targets if kernel.device_of(name) == "cuda"]
+        on_cpu = [name for name in kernel.targets if name not in on_card]
+        # A torch without CUDA has nothing to link against, or to run on.
+        card = machine if machine and machine.card and machine.cuda else None
+        here = [name for name in on_card if card and (card.nvcc or not _compiles(kernel, name))]
+        return [*here, *on_cpu, *kernel.targets][0]
     if wanted not in kernel.targets:
         known = ", ".join(kernel.targets)
         raise UsageError(f"kernel {kernel.id} has no target {wanted!r}; it has {known}")
     return wanted
+
+
+def _compiles(kernel: Kernel, target: str) -> bool:
+    """Whether a target has CUDA sources."""
+    spec = kernel.targets[target]
+    return any(map(is_cuda, itertools.chain(spec.sources, *spec.architecture_sources.values())))
 
 
 def choose_architecture(kernel: Kernel, target: str, capability: str | None) -> str:
@@ -141,9 +171,15 @@ def plan_build(
             manifest does not list.
     """
     spec = kernel.targets[target]
-    compiled = spec.sources_for(architecture)
-    tools = _tools(spec, architecture, cuda=any(map(is_cuda, compiled)))
-    texts = _texts(folder, [*compiled, *spec.headers])
+    listed = [name for name in spec.sources_for(architecture) if not is_python(name)]
+    compiled = [] if spec.commands else listed
+    packages = {name: _installed(name, target) for name in sorted(spec.packages)}
+    if compiled:
+        tools = _tools(spec, architecture, cuda=any(map(is_cuda, compiled)))
+    else:
+        built_by = "; ".join(spec.commands) or f"Python {platform.python_version()}"
+        tools = _Tools("", "", built_by, find_torch()[1], (), (), ())
+    texts = _texts(folder, [*listed, *spec.modules, *spec.headers])
     sources = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
     features = cpu_features() if "-march=native" in spec.flags else ""
     # Everything that an object depends on besides its text. The path of the kernel's folder is left
@@ -158,9 +194,11 @@ def plan_build(
     key = _hash(
         [
             kernel.id, target, *common, tools.flags, tools.cuda_flags, tools.link_flags, sources,
-            *([linked] if linked else []),
+            *([linked] if linked else []), *([packages] if packages else []),
         ]
     )  # fmt: skip
+    # Paths in messages and in __FILE__ are relative, as in the manifest.
+    here = (f"-I{folder}", f"-ffile-prefix-map={folder}/=") if compiled else ()
     return BuildPlan(
         kernel=kernel,
         target=target,
@@ -168,8 +206,7 @@ def plan_build(
         build_folder=cache / kernel.id / key,
         compiler=tools.compiler,
         compiler_version=tools.version,
-        # Paths in messages and in __FILE__ are relative, as in the manifest.
-        flags=(*tools.flags, f"-I{folder}", f"-ffile-prefix-map={folder}/="),
+        flags=(*tools.flags, *here),
         nvcc=tools.nvcc,
         cuda_flags=(*tools.cuda_flags, f"-I{folder}") if tools.nvcc else (),
         link_flags=tools.link_flags,
@@ -177,8 +214,19 @@ def plan_build(
         linked={Path(name).name: digest for name, digest in linked.items()},
         architecture=architecture,
         objects=objects,
+        packages=packages,
         key=key,
     )
+
+
+def _installed(package: str, target: str) -> str:
+    """The version of a package that a target needs."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        raise MachineError(
+            f"target {target} needs the package {package}: pip install {package}"
+        ) from None
 
 
 @dataclass(frozen=True)

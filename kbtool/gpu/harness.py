@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from torch import device as Device  # noqa: N812
 
 Inputs = Mapping[str, Any]
-FUNCTIONS = ("make_inputs", "reference", "baseline", "call", "arms", "workspace_bytes", "work")
-NAMES = ("SUBJECT", "BASELINE_ARM", "PEERS")
+FUNCTIONS = ("make_inputs", "reference", "baseline", "call", "work")
+PEER = "torch"
+"""The peer of a harness that defines no arms: its ``baseline``."""
 
 
 class HarnessError(Exception):
@@ -34,12 +35,12 @@ class Harness(Protocol):
     """What a kernel's ``harness.py`` defines at module level."""
 
     SUBJECT: str
-    """The arm of ``arms`` that runs the library."""
+    """The arm of ``arms`` that runs the library. Default: the kernel's id."""
     BASELINE_ARM: str
-    """The peer that speedups are relative to."""
+    """The peer that speedups are relative to. Default: the first of ``PEERS``."""
     PEERS: Sequence[str]
     """The names of all peers. A literal, so that a dry run can read them without running the
-    harness."""
+    harness. Default: ``PEER``."""
 
     def make_inputs(self, case: Mapping[str, Any], *, device: Device, seed: int) -> dict[str, Any]:
         """New random inputs of a case. Memory that must not be read holds NaN."""
@@ -60,10 +61,12 @@ class Harness(Protocol):
     ) -> dict[str, Callable[[], Any] | str]:
         """The arms to time, by name: the library, and an arm for each of ``variants`` and
         ``peers``. A call returns the first output, or a tuple that begins with it. A string
-        instead of a call is the reason why the arm cannot run."""
+        instead of a call is the reason why the arm cannot run. Default: ``call`` without poison,
+        and ``baseline`` as the only peer."""
 
     def workspace_bytes(self, inputs: Inputs, variant: str | None = None) -> int:
-        """Bytes of scratch memory that the operator needs besides inputs and outputs."""
+        """Bytes of scratch memory that the operator needs besides inputs and outputs. Default: none
+        are known to be needed."""
 
     def work(self, case: Mapping[str, Any]) -> dict[str, int]:
         """``bytes``: the least memory traffic of the case; ``flops``: its arithmetic operations."""
@@ -156,7 +159,9 @@ def load_harness(path: Path) -> Harness:
             old name of the contract.
     """
     module = load_module(path, f"kbtool_harness_{path.parent.name}")
-    missing = [name for name in (*FUNCTIONS, *NAMES) if not hasattr(module, name)]
+    missing = [name for name in FUNCTIONS if not hasattr(module, name)]
+    if hasattr(module, "arms") != hasattr(module, "PEERS"):
+        missing += [name for name in ("arms", "PEERS") if not hasattr(module, name)]
     if missing:
         raise HarnessError(f"{path.name} of {path.parent.name} lacks {', '.join(missing)}")
     if hasattr(module, "terms") and not hasattr(module, "error_scale"):
@@ -166,6 +171,7 @@ def load_harness(path: Path) -> Harness:
             " run `kbtool migrate`"
         )
     harness = cast("Harness", module)
+    _add_defaults(harness, path.parent.name)
     if isinstance(harness.PEERS, str):
         raise HarnessError(
             f"{path.name} of {path.parent.name}: PEERS is {harness.PEERS!r}; write a tuple of"
@@ -178,6 +184,38 @@ def load_harness(path: Path) -> Harness:
         )
     harness.work = _checked(harness.work)  # type: ignore[assignment, method-assign]
     return harness
+
+
+def _add_defaults(harness: Harness, kernel: str) -> None:
+    """What a harness need not define."""
+
+    def arms(
+        inputs: Inputs, variants: Sequence[str] = (), peers: Sequence[str] = ()
+    ) -> dict[str, Callable[[], Any] | str]:
+        def calls(variant: str | None) -> Callable[[], Any]:
+            return lambda: _first(harness.call(inputs, variant=variant, poison=False))
+
+        return {
+            harness.SUBJECT: calls(None),
+            **{name: calls(name) for name in variants},
+            **{name: lambda: _first(harness.baseline(inputs)) for name in peers},
+        }
+
+    defaults = {
+        "SUBJECT": kernel,
+        "PEERS": (PEER,),
+        "arms": arms,
+        "workspace_bytes": lambda inputs, variant=None: 0,
+    }
+    for name, default in defaults.items():
+        if not hasattr(harness, name):
+            setattr(harness, name, default)
+    if not hasattr(harness, "BASELINE_ARM") and harness.PEERS:
+        harness.BASELINE_ARM = harness.PEERS[0]
+
+
+def _first(outputs: Mapping[str, Any]) -> Any:
+    return next(iter(outputs.values()))
 
 
 def _checked(
@@ -213,13 +251,13 @@ def peers_named_in(path: Path) -> list[str] | None:
     ``None`` if ``PEERS`` is not a literal; then the harness has to run to tell.
     """
     try:
-        tree = ast.parse(path.read_bytes())
-        for node in tree.body:
+        text = path.read_text("utf-8")
+        for node in ast.parse(text).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PEERS":
                 return [str(name) for name in ast.literal_eval(node.value)]
     except (OSError, SyntaxError, ValueError, TypeError):
-        pass
-    return None
+        return None
+    return None if "PEERS" in text else [PEER]
 
 
 def peers_described_in(path: Path) -> dict[str, str]:
@@ -263,7 +301,12 @@ def load_module(path: Path, name: str) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
+        beside = f"{error.name}.py" if isinstance(error, ModuleNotFoundError) else path.name
+        hint = f"; list {beside} in the target's sources, before what imports it"
+        if beside == path.name or not path.with_name(beside).is_file():
+            hint = ""
         raise HarnessError(
-            f"{path.name} of {path.parent.name} does not import: {type(error).__name__}: {error}"
+            f"{path.name} of {path.parent.name} does not import: {type(error).__name__}:"
+            f" {error}{hint}"
         ) from error
     return module

@@ -34,7 +34,11 @@ class Task(Model, ABC):
     """One request to a worker. Subclasses add their own fields."""
 
     library: str
-    """The library to load."""
+    """The library to load, or a list of modules; see ``BuildPlan.library``."""
+    modules: list[str] = []
+    """The Python files to import after it, each under its name."""
+    env: dict[str, str] = {}
+    """Environment variables, set before anything is imported."""
     sha256: str
     """Expected hash of the library; another file is refused."""
     root: str

@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 from importlib.metadata import version
 from pathlib import Path
@@ -140,6 +141,13 @@ def find_torch() -> tuple[Path, str]:
     if spec is None or spec.origin is None:
         raise MachineError("torch is not installed: pip install 'kbtool[kernels]'")
     return Path(spec.origin).parent, version("torch")
+
+
+def own_programs() -> str:
+    """PATH with the programs next to this Python first, so that python3 is the one with torch."""
+    return os.pathsep.join(
+        filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    )
 
 
 def _version(program: str) -> str | None:

@@ -13,7 +13,7 @@ writes to the same descriptor does not know.
 from __future__ import annotations
 
 import gc
-import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -53,6 +53,7 @@ def main() -> int:
 
 def _work(task: Task, send: Send) -> tuple[str, dict[str, Any]]:
     """Load everything and run the task; the last event and its fields."""
+    os.environ.update(task.env)
     try:
         import torch
     except ImportError as error:
@@ -85,6 +86,7 @@ def _work(task: Task, send: Send) -> tuple[str, dict[str, Any]]:
 def _run(task: Task, send: Send, seal: Seal) -> tuple[str, dict[str, Any]]:
     import torch
 
+    from kbtool.gpu.build_plan import MODULES
     from kbtool.gpu.context import context_lost
     from kbtool.gpu.harness import HarnessError, load_harness, load_module
     from kbtool.gpu.seal import ChangedError
@@ -93,14 +95,22 @@ def _run(task: Task, send: Send, seal: Seal) -> tuple[str, dict[str, Any]]:
     try:
         if manifest.exists():
             manifest.read_bytes()  # the seal takes note of it
-        with seal.linking(Path(task.library)):
-            try:
-                torch.ops.load_library(task.library)  # type: ignore[no-untyped-call]
-            except OSError as error:
-                what = f"{Path(task.library).name} does not load: {error}"
-                return "failed", {"message": what, "error": str(error)}
-        if task.interface:
-            with seal.solution():
+        if not task.library.endswith(MODULES):
+            with seal.linking(Path(task.library)):
+                try:
+                    torch.ops.load_library(task.library)  # type: ignore[no-untyped-call]
+                except OSError as error:
+                    what = f"{Path(task.library).name} does not load: {error}"
+                    return "failed", {"message": what, "error": str(error)}
+        with seal.solution():
+            for path in map(Path, task.modules):
+                if importlib.util.find_spec(path.stem) is not None:
+                    raise HarnessError(
+                        f"{path.name} cannot be imported as {path.stem}: Python finds another"
+                        " module of that name here; rename the file"
+                    )
+                load_module(path, path.stem)
+            if task.interface:
                 load_module(Path(task.interface), "kbtool_interface")
         harness = load_harness(Path(task.harness))
         seal.hold(harness)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import keyword
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -45,11 +48,27 @@ class Specialisation(Model):
         return [s for s in sources if not any(fnmatch.fnmatch(s, one) for one in self.without)]
 
 
+Device = Literal["cpu", "cuda"]
+
+
 class Target(Model):
-    """One way to build the kernel: for the CPU, for CUDA."""
+    """One solution of the problem: a library for the CPU or for CUDA, or Python modules."""
 
     sources: Annotated[list[str], Field(min_length=1)]
-    """Sources to compile, inside the kernel's folder; listed, never globbed."""
+    """Sources, inside the kernel's folder; listed, never globbed. C++ and CUDA are compiled into a
+    library. Python files are imported in this order, each under its name: what one imports from
+    another stands before it."""
+    commands: list[Annotated[str, Field(min_length=1)]] = []
+    """Programs that build the library in kbtool's place, run without a shell: CMake, make. They run
+    in a build folder; `../sources` holds the listed sources and headers and nothing else."""
+    produces: str = ""
+    """The library that they make, relative to the build folder."""
+    device: Device | None = None
+    """Where it runs. Default: cuda for a target of that name or with architectures, else cpu."""
+    packages: list[str] = []
+    """Installed packages that it needs, such as triton; their versions belong to its hash."""
+    env: dict[str, str] = {}
+    """Environment variables of the process that runs it."""
     headers: list[str] = []
     """Headers that the sources include; they belong to the artifact's hash."""
     flags: list[str] = []
@@ -71,6 +90,16 @@ class Target(Model):
     """The parts that can be built alone."""
     only: dict[str, list[str]] = {}
     """Case field → the values that it takes, of a field of which it takes few."""
+
+    @property
+    def compiled(self) -> bool:
+        """Whether there is a library to build."""
+        return bool(self.commands) or len(self.modules) < len(self.sources)
+
+    @property
+    def modules(self) -> list[str]:
+        """The sources that are imported."""
+        return [source for source in self.sources if is_python(source)]
 
     def takes(self, case: Mapping[str, CaseValue], variant: str | None = None) -> bool:
         """Whether this target, or one variant of it, can run ``case``."""
@@ -123,6 +152,36 @@ class Target(Model):
         return self
 
     @model_validator(mode="after")
+    def _commands_produce(self) -> Self:
+        if bool(self.commands) != bool(self.produces):
+            raise ValueError("commands and produces belong together: the library that they make")
+        path = PurePosixPath(self.produces)
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"produces: {self.produces!r} is not inside the build folder")
+        for command in self.commands:
+            try:
+                shlex.split(command)
+            except ValueError as error:
+                raise ValueError(f"commands: {command!r}: {error}") from None
+        for name in ("flags", "cuda_flags", "link_flags", "specialisations"):
+            if self.commands and getattr(self, name):
+                raise ValueError(f"{name}: the commands build; give it to them")
+        return self
+
+    @model_validator(mode="after")
+    def _modules_have_names(self) -> Self:
+        for of_card in self.architecture_sources.values():
+            if any(map(is_python, of_card)):
+                raise ValueError("architecture_sources: a Python file belongs into sources")
+        names = [PurePosixPath(source).stem for source in self.modules]
+        for source, name in zip(self.modules, names, strict=True):
+            if not name.isidentifier() or keyword.iskeyword(name):
+                raise ValueError(f"sources: {source!r} cannot be imported: no module has its name")
+            if names.count(name) > 1:
+                raise ValueError(f"sources: two modules are called {name!r}")
+        return self
+
+    @model_validator(mode="after")
     def _architecture_sources_are_for_architectures(self) -> Self:
         named = {"architecture_sources": list(self.architecture_sources)}
         for name, variant in self.variants.items():
@@ -142,6 +201,11 @@ class Target(Model):
                     " compiles; leave it out of one"
                 )
         return self
+
+
+def is_python(source: str) -> bool:
+    """Whether ``source`` is imported, not compiled."""
+    return source.endswith(".py")
 
 
 Bound = Whole | Annotated[float, Field(allow_inf_nan=False)]
@@ -264,7 +328,8 @@ class Kernel(Model):
     interface: str | None = None
     """The Python file with fake implementations and the operator's Python face."""
     targets: Annotated[dict[Slug, Target], Field(min_length=1)]
-    """cpu, cuda."""
+    """Its solutions by name: cpu, cuda, triton. With target `auto`, the first for a card that can
+    run here, else the first for the CPU."""
     case_fields: dict[str, CaseField]
     """The fields that a case may set, beside its `name`."""
     case_sets: Annotated[dict[Slug, CaseSet], Field(min_length=1)]
@@ -342,6 +407,11 @@ class Kernel(Model):
             else:
                 raw[name] = value
         return self._case(GIVEN, {**raw, "name": text}, [])
+
+    def device_of(self, target: str) -> Device:
+        """Where a target runs."""
+        spec = self.targets[target]
+        return spec.device or ("cuda" if target == "cuda" or spec.architectures else "cpu")
 
     def outside(self, case: Mapping[str, CaseValue]) -> str | None:
         """Why a field of a case is outside its bounds, or ``None``."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-from kbtool.gpu.build_plan import can_use_card, choose_architecture, choose_target
+from kbtool.gpu.build_plan import choose_architecture, choose_target
 from kbtool.gpu.doctor import card, host
 from kbtool.gpu.doctor.facts import Base, Facts
 from kbtool.gpu.doctor.read import read_facts
@@ -144,10 +144,10 @@ def works_of(recipe: Recipe, machine: MachineInfo, kernel: Kernel | None) -> set
 
 def _target(kernel: Kernel, wanted: str, machine: MachineInfo) -> Work:
     """Whether a build is for the card. A target with architectures is."""
-    target = choose_target(kernel, wanted, cuda=can_use_card(machine))
+    target = choose_target(kernel, wanted, machine)
     try:
         choose_architecture(kernel, target, machine.compute_capability)
     except UsageError:
         if wanted == "auto":
             return "cpu"
-    return "cuda" if kernel.targets[target].architectures else "cpu"
+    return kernel.device_of(target)

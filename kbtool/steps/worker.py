@@ -39,9 +39,11 @@ def library_request(plan: BuildPlan, built: BuildResult, kernel: Kernel) -> dict
     return {
         "library": str(plan.library),
         "sha256": built.sha256,
+        "modules": [str(path) for path in plan.modules],
+        "env": kernel.targets[plan.target].env,
         "harness": str(plan.folder / kernel.harness),
         "interface": str(plan.folder / kernel.interface) if kernel.interface else None,
-        "device": "cuda" if plan.target == "cuda" else "cpu",
+        "device": plan.device,
     }
 
 

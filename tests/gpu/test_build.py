@@ -296,7 +296,7 @@ def test_the_first_error_is_found_in_compiler_output(output, first):
 def test_missing_things_are_named(folder, tmp_path, monkeypatch):
     kernel = manifest(folder)
     with pytest.raises(UsageError, match="no target 'rocm'; it has cpu"):
-        choose_target(kernel, "rocm", cuda=False)
+        choose_target(kernel, "rocm", None)
     (folder / "scaled_add.h").unlink()
     with pytest.raises(UsageError, match=r"scaled_add\.h is in kernel.yaml but does not exist"):
         plan_build(kernel, folder, "cpu", tmp_path)
@@ -313,12 +313,24 @@ def test_the_probe_and_the_build_use_the_same_compiler():
     assert probe_machine().compiler == toolchain.find_compiler()[1]
 
 
-def test_auto_takes_cuda_only_where_it_can_run(folder):
+def test_auto_takes_a_card_only_where_it_can_run(folder):
     kernel = manifest(folder)
-    assert choose_target(kernel, "auto", cuda=True) == "cpu"
-    both = kernel.model_copy(update={"targets": {**kernel.targets, "cuda": kernel.targets["cpu"]}})
-    assert choose_target(both, "auto", cuda=True) == "cuda"
-    assert choose_target(both, "auto", cuda=False) == "cpu"
+    here = probe_machine().model_copy(update={"card": "H100", "cuda": "13.0", "nvcc": "13.0"})
+    cpu = kernel.targets["cpu"]
+    triton = cpu.model_copy(update={"sources": ["add.py"], "device": "cuda"})
+    cuda = cpu.model_copy(update={"sources": ["add.cu"]})
+
+    def chosen(targets, machine=here):
+        return choose_target(kernel.model_copy(update={"targets": targets}), "auto", machine)
+
+    assert chosen({"cpu": cpu}) == "cpu"
+    both = {"cpu": cpu, "cuda": cuda, "triton": triton}
+    assert chosen(both) == "cuda"
+    without = {"card": {"card": None}, "CUDA": {"cuda": None}, "nvcc": {"nvcc": None}}
+    of = {name: chosen(both, here.model_copy(update=one)) for name, one in without.items()}
+    assert of == {"card": "cpu", "CUDA": "cpu", "nvcc": "triton"}
+    assert chosen(both, None) == "cpu"
+    assert chosen({"triton": triton}, None) == "triton"  # the build step says what it lacks
 
 
 def test_the_architecture_is_the_cards_own(folder):

@@ -17,7 +17,7 @@ from kbtool.gpu.harness import (
 )
 
 SOUND = 'SUBJECT = "ours"\nBASELINE_ARM = "torch"\nPEERS = ("torch", "quick")\n' + "".join(
-    f"def {name}(*_, **__): ...\n" for name in FUNCTIONS
+    f"def {name}(*_, **__): ...\n" for name in (*FUNCTIONS, "arms", "workspace_bytes")
 )
 
 
@@ -45,10 +45,30 @@ def test_a_harness_edited_within_a_second_is_read_anew(tmp_path, monkeypatch):
         load_harness(path)
 
 
-@pytest.mark.parametrize("name", ["workspace_bytes", "PEERS"])
+@pytest.mark.parametrize("name", ["make_inputs", "work", "PEERS", "arms"])
 def test_what_a_harness_lacks_is_named(tmp_path, name):
     with pytest.raises(HarnessError, match=f"lacks {name}"):
         load_harness(written(tmp_path, SOUND.replace(name, "another")))
+
+
+def test_a_harness_need_not_say_what_follows_from_the_rest(tmp_path):
+    text = (
+        "def make_inputs(case, *, device, seed): return {'x': 1}\n"
+        "def reference(inputs): return {'out': 1.0}\n"
+        "def baseline(inputs): return {'out': inputs['x'] + 1}\n"
+        "def call(inputs, *, variant=None, poison=True): return {'out': (variant, poison)}\n"
+        "def work(case): return {'bytes': 1, 'flops': 1}\n"
+    )
+    path = written(tmp_path, text)
+    harness = load_harness(path)
+    assert (path.parent.name, "torch") == (harness.SUBJECT, harness.BASELINE_ARM)
+    assert list(harness.PEERS) == peers_named_in(path) == ["torch"]
+    made = {
+        name: call() if callable(call) else call
+        for name, call in harness.arms({"x": 1}, ["fast"], ["torch"]).items()
+    }
+    assert made == {path.parent.name: (None, False), "fast": ("fast", False), "torch": 2}
+    assert harness.workspace_bytes({}) == 0
 
 
 def test_a_harness_that_defines_terms_is_pointed_to_error_scale(tmp_path):
@@ -91,7 +111,7 @@ def test_work_without_its_two_counts_is_refused(tmp_path, returned, taken):
         ("raise SystemExit\nPEERS = ['a']\n", ["a"]),  # nothing of it runs
         ("PEERS = tuple(others)\n", None),
         ("PEERS = 3\n", None),
-        ("x = 1\n", None),
+        ("x = 1\n", ["torch"]),
         ("PEERS = (\n", None),
     ],
 )

@@ -33,9 +33,9 @@ class BuildResult(ResultBase):
     key: str
     """Hash of sources, flags, compiler, torch, architecture: the name of the build folder."""
     artifact: str
-    """File name of the library."""
+    """File name of the library, or of the list of modules of a target in Python."""
     sha256: Sha256
-    """Hash of the library: what validate and benchmark must find."""
+    """Hash of that file: what validate and benchmark must find."""
     bytes: Bytes
     warm: bool
     """Whether it was there already and no compiler ran."""
@@ -47,5 +47,7 @@ class BuildResult(ResultBase):
     """File → hash."""
     linked: dict[str, Sha256] = {}
     """File that the manifest's ``link_flags`` name → hash."""
+    packages: dict[str, str] = {}
+    """Installed package that the target needs → version."""
     specialisation: str = ""
     """The specialisation of the target that was built alone; empty where all of it was."""

@@ -67,7 +67,7 @@ class Ablate(StepKind[AblateStep, AblateResult]):
         def found() -> AblateResult:
             assert context.built is not None and context.plan is not None
             timed = next((trial.timed for trial in trials if trial.timed), None)
-            device, between = timed or (context.plan.target, False)
+            device, between = timed or (context.plan.device, False)
             return AblateResult(
                 kernel=context.manifest.id,
                 target=context.plan.target,

@@ -20,12 +20,17 @@ def page(result: BuildResult, links: Links) -> str:
                     ("Hash", code(result.sha256[:12])),
                     ("Size", f"{result.bytes:,} bytes"),
                     ("Compiler", inline(result.compiler)),
+                    ("Packages", _packages(result)),
                     ("Cache", _cache(result)),
                 ]
             ),
             f"Flags: {code(' '.join(result.flags))}" if result.flags else None,
         ]
     )
+
+
+def _packages(result: BuildResult) -> str:
+    return inline(", ".join(f"{name} {of}" for name, of in result.packages.items()))
 
 
 def _cache(result: BuildResult) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from kbtool.gpu.build import BuildError, BuildTimeoutError, build
 from kbtool.gpu.build_plan import (
     BuildPlan,
-    can_use_card,
     choose_architecture,
     choose_target,
     is_cuda,
@@ -18,6 +17,7 @@ from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kernel import Target
 from kbtool.model.kinds.build import BuildResult, BuildStep
 from kbtool.model.run import MachineInfo
+from kbtool.model.words import many
 from kbtool.steps.base import Context, Links, Outcome, StepKind
 from kbtool.steps.build import page
 from kbtool.store.private import BUILD, build_cache, private_folder
@@ -37,7 +37,7 @@ class Build(StepKind[BuildStep, BuildResult]):
         made, passed_over = _plan(step, context)
         context.plan = made  # what the steps after it can be asked for
         context.auto = step.target == "auto"
-        there = "there already" if made.marker.exists() else "to be compiled"
+        there = "there already" if made.marker.exists() else "to be built"
         part = f" ({step.specialisation} alone)" if step.specialisation else ""
         return [
             f"build {made.kernel.id} for {made.target}{part} with {made.compiler_version}",
@@ -68,13 +68,18 @@ class Build(StepKind[BuildStep, BuildResult]):
         context.plan, context.built, context.validated = made, built, []
         count = len(made.compiled) - built.reused
         how = f"{count} source{'s' * (count != 1)} compiled"
-        if built.warm:
+        if not made.spec.compiled:
+            how = f"{many(len(made.modules), 'module')} in Python, nothing to compile"
+        elif built.warm:
             how = "found, nothing compiled"
+        elif made.spec.commands:
+            how = f"built by {made.spec.commands[-1]}"
         elif built.reused:
             how += f", {built.reused} found compiled"
         if passed_over:
             how += f"; {passed_over}"
-        return Outcome("passed", f"{built.target} library {built.sha256[:12]}, {how}", result=built)
+        what = f"{built.target} {'library ' if made.spec.compiled else ''}{built.sha256[:12]}"
+        return Outcome("passed", f"{what}, {how}", result=built)
 
     def page(self, result: BuildResult, links: Links) -> str:
         """See ``page``."""
@@ -95,7 +100,7 @@ def ninja_progress(context: Context) -> Callable[[str], None]:
 def _plan(step: BuildStep, context: Context) -> tuple[BuildPlan, str]:
     """The build plan, and why ``auto`` does not build for the card, if it does not."""
     machine = context.machine
-    target = choose_target(context.manifest, step.target, cuda=can_use_card(machine))
+    target = choose_target(context.manifest, step.target, machine)
     cache = build_cache(context.root)
     passed_over = ""
     try:
@@ -103,10 +108,11 @@ def _plan(step: BuildStep, context: Context) -> tuple[BuildPlan, str]:
     except UsageError as error:
         if step.target != "auto":
             raise
-        target, architecture = choose_target(context.manifest, "auto", cuda=False), ""
+        target, architecture = choose_target(context.manifest, "auto", None), ""
         passed_over = f"{machine.card} is not used: {error}"
-    if any(map(is_cuda, context.manifest.targets[target].sources_for(architecture))):
-        _refuse_without_cuda(machine, context.manifest.targets, target)
+    compiles = any(map(is_cuda, context.manifest.targets[target].sources_for(architecture)))
+    if compiles or context.manifest.device_of(target) == "cuda":
+        _refuse_without_cuda(machine, context.manifest.targets, target, compiles=compiles)
     try:
         kernel = context.manifest.specialised(target, step.specialisation)
     except ValueError as error:
@@ -114,8 +120,10 @@ def _plan(step: BuildStep, context: Context) -> tuple[BuildPlan, str]:
     return plan_build(kernel, context.kernel_folder, target, cache, architecture), passed_over
 
 
-def _refuse_without_cuda(machine: MachineInfo, targets: Mapping[str, Target], target: str) -> None:
-    """Refuse a library that could not be linked or run, before compiling it for minutes.
+def _refuse_without_cuda(
+    machine: MachineInfo, targets: Mapping[str, Target], target: str, *, compiles: bool
+) -> None:
+    """Refuse what could not be linked or run, before compiling it for minutes.
 
     Raises:
         MachineError: torch was built without CUDA, or there is no card.
@@ -123,15 +131,14 @@ def _refuse_without_cuda(machine: MachineInfo, targets: Mapping[str, Target], ta
     problems = []
     if machine.cuda is None:
         problems.append(
-            f"torch {machine.torch} was built without CUDA, and the library is linked against it:"
+            f"torch {machine.torch} was built without CUDA"
+            f"{', and the library is linked against it' if compiles else ''}:"
             " install a torch with CUDA (https://pytorch.org/get-started)"
         )
     if machine.card is None:
         problems.append("no card to run it on: use a machine with an NVIDIA card and its driver")
     if problems:
         others = [name for name in targets if name != target]
-        problems += [f"or build for {name}: --set target={name}" for name in others]
-        raise MachineError(
-            f"target {target}: {'; '.join(problems)}."
-            " `kbtool kernel compile` compiles the sources without either"
-        )
+        problems += [f"or take target {name}: --set target={name}" for name in others]
+        hint = " `kbtool kernel compile` compiles the sources without either" if compiles else ""
+        raise MachineError(f"target {target}: {'; '.join(problems)}.{hint}")

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
-from pathlib import Path
 
 from kbtool.gpu.build_plan import sha256_of
 from kbtool.gpu.compiler_output import first_error
 from kbtool.gpu.process import run_process
+from kbtool.gpu.toolchain import own_programs
 from kbtool.model.kinds.command import CommandResult, CommandStep
 from kbtool.steps.base import Context, Links, Outcome, StepKind
 from kbtool.steps.command import page
 
 _TAIL = 40
-
-
-def _path() -> str:
-    """Programs next to the Python that runs kbtool come first, so that python3 has torch."""
-    return os.pathsep.join(
-        filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH", "")))
-    )
 
 
 class Command(StepKind[CommandStep, CommandResult]):
@@ -45,7 +36,7 @@ class Command(StepKind[CommandStep, CommandResult]):
                 step.run,
                 cwd=folder,
                 timeout=context.remaining,
-                env={"PATH": _path(), **step.env},
+                env={"PATH": own_programs(), **step.env},
                 on_line=context.on_line,
                 on_tick=context.on_tick,
             )

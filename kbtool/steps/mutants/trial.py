@@ -47,7 +47,7 @@ def _cards(context: Context) -> list[str]:
 
 @dataclass(frozen=True)
 class _Library:
-    path: Path
+    plan: BuildPlan
     sha256: str
 
 
@@ -86,7 +86,7 @@ class Trial:
         profiled = names_in(step.profile)
         self.profiled = {n for n, (name, _) in enumerate(self.cases) if name in profiled}
         cores = context.machine.cores
-        cards = _cards(context) if self.plan.target == "cuda" else []
+        cards = _cards(context) if self.plan.device == "cuda" else []
         self.at_once = step.at_once or (min(cores, _MOST_ON_A_CARD * len(cards)) or cores)
         # A process takes a place, and with it its card, while it validates.
         self.places: SimpleQueue[dict[str, str]] = SimpleQueue()
@@ -203,12 +203,12 @@ class Trial:
             if isinstance(result, BuildError):
                 libraries[id_] = result.first
             else:
-                libraries[id_] = _Library(plan.library, result.sha256)
+                libraries[id_] = _Library(plan, result.sha256)
         return [libraries[mutant.id] for _, mutant in some]
 
     def _control(self, variant: str | None) -> ValidationResult | Outcome:
         """Validate the unmodified library; returns an outcome if a case is wrong."""
-        library = _Library(self.plan.library, self.built.sha256)
+        library = _Library(self.plan, self.built.sha256)
         event, done = self._validate(library, variant, self.context.remaining, lambda _: None)
         failure = worker_failure(event, done, "validating the library without bugs")
         if failure is not None:
@@ -291,7 +291,8 @@ class Trial:
         numbers = self._numbers(variant)
         request = {
             **library_request(self.plan, self.built, self.context.manifest),
-            "library": str(library.path),
+            "library": str(library.plan.library),
+            "modules": [str(path) for path in library.plan.modules],
             "sha256": library.sha256,
             "task": "kbtool.steps.validate.task:Validate",
             "cases": [self.cases[number] for number in numbers],
