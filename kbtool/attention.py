@@ -240,9 +240,9 @@ def _runs_on(architecture: str, capability: tuple[int, int]) -> bool:
 
 def _kernel_folder() -> Path:
     """The kernel's sources: in the checkout of this package, else in the installed wheel."""
-    package = Path(__file__).parent
-    checkout = package.parent / "kernels" / _KERNEL
-    return checkout if checkout.is_dir() else package / "_kernels" / _KERNEL
+    from kbtool.store.packaged import packaged
+
+    return packaged("kernels") / _KERNEL
 
 
 def _cache_folder(kernel_folder: Path) -> Path:

@@ -19,9 +19,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-SHIPPED = ("kbtool", "kernels", "symptoms", "docs/guide", "mkdocs.yml")
+SHIPPED = ("kbtool", "kernels", "patterns", "symptoms", "docs/guide", "mkdocs.yml")
 MOVED = {
     "kernels/": "kbtool/_kernels/",
+    "patterns/": "kbtool/_patterns/",
     "symptoms/": "kbtool/_symptoms/",
     "docs/guide/": "kbtool/site/packaged/docs/guide/",
     "mkdocs.yml": "kbtool/site/packaged/mkdocs.yml",

@@ -10,10 +10,14 @@ import click
 from kbtool.cli.common import json_option, print_json
 from kbtool.model.words import many
 
+WITH = {"split-k": "split_k_attention"}
+"""Recipe → the kernel that comes with kbtool."""
+
 EPILOG = """\b
 Examples:
   kbtool init                  here
   kbtool init ../our-kernels   there
+  kbtool init trial --with split-k && cd trial && kbtool run-recipe split-k
   kbtool init && git init && git add -A
 
 \b
@@ -120,8 +124,14 @@ A lab notebook of kernel work, kept with kbtool.
 
 @click.command(epilog=EPILOG)
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.option(
+    "--with",
+    "with_",
+    type=click.Choice(sorted(WITH)),
+    help="A kernel that comes with kbtool, with its recipes, and kbtool's patterns.",
+)
 @json_option
-def init(folder: Path, as_json: bool) -> None:
+def init(folder: Path, with_: str | None, as_json: bool) -> None:
     """Make an empty knowledge base: folders, schemas, examples, a site configuration."""
     from kbtool.model.errors import UsageError
     from kbtool.store.format import format_of
@@ -131,13 +141,13 @@ def init(folder: Path, as_json: bool) -> None:
         raise UsageError(f"{folder} is not a folder")
     format_of(folder)
     made: list[str] = []
-    for name, text in sorted(_files(folder).items()):
+    for name, text in sorted(_files(folder, with_).items()):
         path = folder / name
         if path.exists() or _is_superfluous(folder, name):
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         write_new(path, text)
-        if not as_json:
+        if not (as_json or with_):
             click.echo(path)
         made.append(name)
     for name in ("sessions", "patterns", "kernels"):
@@ -151,11 +161,13 @@ def init(folder: Path, as_json: bool) -> None:
     )  # fmt: skip
     if made:
         root = "" if folder.samefile(".") else f" --root {shlex.quote(str(folder))}"
-        click.echo(f'next: kbtool{root} session new "What it is about"', err=True)
+        what = f"run-recipe {with_}" if with_ else 'session new "What it is about"'
+        click.echo(f"next: kbtool{root} {what}", err=True)
 
 
-def _files(folder: Path) -> dict[str, bytes]:
+def _files(folder: Path, with_: str | None) -> dict[str, bytes]:
     from kbtool.store.format import FILE, with_format
+    from kbtool.store.packaged import kernel_with_patterns
     from kbtool.store.schema import FOLDER, modeline, schema_files
 
     name = folder.absolute().name or "knowledge base"
@@ -169,6 +181,9 @@ def _files(folder: Path) -> dict[str, bytes]:
         _EXAMPLE: PATTERN.format(modeline=modeline("pattern")),
     }
     files = {path: text.encode() for path, text in texts.items()}
+    if with_:
+        del files[_EXAMPLE]
+        files |= kernel_with_patterns(WITH[with_])
     if not any((folder / part).exists() for part in ("sessions", "patterns")):
         files[FILE] = with_format(None)  # records that are there may be of an earlier format
     return files | {f"{FOLDER}/{path}": text for path, text in schema_files().items()}

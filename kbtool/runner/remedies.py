@@ -17,7 +17,7 @@ from kbtool.model.session import Session
 from kbtool.model.symptom import KnownSymptom, filled
 from kbtool.runner.explain import ELSEWHERE, Match, Seen, fits_cards, seen
 from kbtool.runner.resemble import Found, Words, word_set, words
-from kbtool.store.symptoms import FOLDER
+from kbtool.store.packaged import SYMPTOMS
 from kbtool.store.tree import KnowledgeBase
 
 LEAST_SHARE = 0.5
@@ -245,7 +245,7 @@ def _records(base: KnowledgeBase, *, sessions: bool = True) -> Iterator[_Record]
         )  # fmt: skip
     for tool in base.catalogue.values():
         own = base.symptoms.get(tool.id)
-        path = own.path if own else f"{FOLDER}/{tool.id}.yaml"
+        path = own.path if own else f"{SYMPTOMS}/{tool.id}.yaml"
         for symptom in tool.symptoms:
             yield _Record(
                 "symptom", f"{tool.id}/{symptom.id}", symptom.title, symptom.advice, path,

@@ -29,9 +29,9 @@ from kbtool.model.run import Run, digest_of_record, first_record
 from kbtool.model.session import Session
 from kbtool.model.session_costs import Ordered, S, SessionCosts
 from kbtool.model.symptom import UNCHECKED, Symptoms
-from kbtool.store import symptoms
 from kbtool.store.document import Document, DocumentError, parse, read_bytes
 from kbtool.store.load import validate
+from kbtool.store.packaged import SYMPTOMS, packaged
 from kbtool.store.parsed import files_at, parse_all
 from kbtool.store.pool import WORTH_A_POOL, collector_off
 from kbtool.store.root import find_root, is_root
@@ -89,7 +89,7 @@ class KnowledgeBase:
 
     def symptom_files(self) -> Iterator[Path]:
         """Every file of the catalogue of symptoms in this knowledge base, which may have none."""
-        folder = self.root / symptoms.FOLDER
+        folder = self.root / SYMPTOMS
         yield from sorted(path for path in folder.glob("*.yaml") if path.name[0] != ".")
 
     def kernel_files(self) -> Iterator[Path]:
@@ -148,8 +148,8 @@ class KnowledgeBase:
         """Tool → its symptoms: kbtool's own, and those of this knowledge base, which win where both
         have a name. Kbtool's own belong to no pattern of another knowledge base."""
         own = {tool: entry.record for tool, entry in self.symptoms.items()}
-        folder = symptoms.packaged()
-        if not folder.is_dir() or folder.resolve() == (self.root / symptoms.FOLDER).resolve():
+        folder = packaged(SYMPTOMS)
+        if not folder.is_dir() or folder.resolve() == (self.root / SYMPTOMS).resolve():
             return own
         base = KnowledgeBase(folder.parent)
         entries = base._load(iter(sorted(folder.glob("*.yaml"))), Symptoms)

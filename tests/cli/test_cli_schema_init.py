@@ -423,3 +423,23 @@ def test_the_example_passes_in_an_editor(kbtool, tmp_path):
     kbtool("init", str(tmp_path / "new"))
     (example,) = (tmp_path / "new/patterns").iterdir()
     assert problems("pattern", as_an_editor_reads(example.read_text())) == []
+
+
+def test_init_brings_a_kernel_with_its_recipes(kbtool, tmp_path):
+    root = tmp_path / "new"
+    assert kbtool("init", str(root), "--with", "split-k").code == 0
+    checked = kbtool("check", root=root)
+    assert (checked.code, checked.out) == (0, "")
+    assert len(list((root / "patterns").glob("*.yaml"))) == len(
+        list((REPOSITORY / "patterns").glob("*.yaml"))
+    )
+    patterns = "".join(path.read_text() for path in (root / "patterns").glob("*.yaml"))
+    recipes = {
+        one["name"] for one in json.loads(kbtool("recipes", "--json", root=root).out)["recipes"]
+    }
+    assert {"split-k", "peers", "ablate", "minimise", "mutants", "sanitise"} <= recipes
+    # What only this repository has is in none of them.
+    assert "bug-4" not in recipes and "sessions/20" not in patterns and "\nclaims:" not in patterns
+    for recipe in sorted(recipes):
+        done = kbtool("run-recipe", recipe, "--dry-run", root=root)
+        assert done.code in {0, 3}, done.err

@@ -126,7 +126,7 @@ def explain(
 
 def _used_by(base: KnowledgeBase, fits: Any, run: str | None) -> Iterator[tuple[str, str]]:
     """The records that fits come from."""
-    from kbtool.store.symptoms import FOLDER
+    from kbtool.store.packaged import SYMPTOMS
 
     entry = base.run(run) if run is not None else None
     if entry is not None:
@@ -135,7 +135,7 @@ def _used_by(base: KnowledgeBase, fits: Any, run: str | None) -> Iterator[tuple[
         tool = fit.name.partition("/")[0]
         if tool in base.catalogue:
             own = base.symptoms.get(tool)
-            yield fit.name, own.path if own else f"{FOLDER}/{tool}.yaml"
+            yield fit.name, own.path if own else f"{SYMPTOMS}/{tool}.yaml"
         for pattern in fit.patterns:
             yield pattern.id, base.patterns[pattern.id].path
         for bug in fit.bugs:
@@ -207,7 +207,7 @@ def get_record(
 
 def _record_named(base: KnowledgeBase, name: str) -> tuple[str, str, str, Any] | None:
     """Kind, id, file and record of what a name means."""
-    from kbtool.store.symptoms import FOLDER
+    from kbtool.store.packaged import SYMPTOMS
 
     pattern = base.patterns.get(name) or base.patterns.get(name.upper())
     if pattern is not None:
@@ -223,7 +223,7 @@ def _record_named(base: KnowledgeBase, name: str) -> tuple[str, str, str, Any] |
         for one in base.catalogue[tool].symptoms:
             if one.id == symptom:
                 own = base.symptoms.get(tool)
-                return "symptom", name, own.path if own else f"{FOLDER}/{tool}.yaml", one
+                return "symptom", name, own.path if own else f"{SYMPTOMS}/{tool}.yaml", one
     if slash and tool in base.patterns:
         for known in base.patterns[tool].record.symptoms:
             if known.id == symptom:
