@@ -98,6 +98,7 @@ READING = {
     "mcp": "its tools write as session note, bug and fix, and run-recipe do",
     "export beancount": "writes as export jsonl does",
     "export corpus": "writes as export jsonl does", "export focus": "writes as export jsonl does",
+    "export runs": "writes as export jsonl does",
     "export parquet": "writes as export jsonl does", "site serve": "does not end",
     "kernel compile": "writes to the build cache only, which is no record",
 }  # fmt: skip

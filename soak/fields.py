@@ -410,7 +410,7 @@ _READ: tuple[tuple[str, ...], ...] = (
     ("patterns",), ("patterns", "P01"), ("recipes",), ("recipes", "look"), ("history",),
     ("search", "look"), ("explain", "--words", "nvcc fatal"),
     ("compare", "last", "last"), ("keep-or-stop", "--pause", "1 h"), ("export", "jsonl"),
-    ("export", "beancount"), ("export", "focus"), ("export", "corpus"),
+    ("export", "beancount"), ("export", "focus"), ("export", "corpus"), ("export", "runs"),
     ("run-recipe", "look", "--dry-run"),
 )  # fmt: skip
 """Commands that read; all of them are run on what ``check`` accepts, one on what it does not."""

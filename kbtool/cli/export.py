@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from kbtool.ledger.export.lines import Export
+    from kbtool.ledger.export.runs import Format
     from kbtool.ledger.rollup import Links
     from kbtool.model.session import Session
     from kbtool.store.tree import KnowledgeBase
@@ -27,6 +28,7 @@ Examples:
   kbtool export beancount -o costs.beancount      then: bean-check costs.beancount
   kbtool export jsonl | jq -r .amount             cost lines, one JSON object a line
   kbtool export parquet -o costs.parquet          cost lines, for data frames
+  kbtool export runs --format csv -o runs.csv     what runs measured: a row per case, arm, metric
   kbtool export corpus -o corpus.jsonl            what was tried, what failed, what worked
 
 \b
@@ -69,6 +71,20 @@ Examples:
 
 \b
 Amounts are decimal128(38, 6). Needs pyarrow: pip install 'kbtool[parquet]'."""
+
+RUNS_EPILOG = """\b
+Examples:
+  kbtool export runs | jq 'select(.metric == "time" and .counts)'
+  kbtool export runs --format csv -o runs.csv
+  kbtool export runs --format parquet -o runs.parquet
+  duckdb -c "SELECT card, arm, avg(value) FROM 'runs.parquet' WHERE metric = 'time' AND counts
+             GROUP BY ALL"
+
+\b
+Metrics of benchmarks: time, time between plain kernels, host time, bandwidth, arithmetic, share of
+read ceiling, workspace; of validations: error, with its bound in the column high. A noisy, wrong or
+refused figure has counts = false and the reason in why_not. Results of other kinds of step are not
+in it. Parquet needs pyarrow: pip install 'kbtool[parquet]'."""
 
 CORPUS_EPILOG = """\b
 Examples:
@@ -208,13 +224,35 @@ def parquet(
 ) -> None:
     """Write cost lines as Parquet."""
     from kbtool.ledger.export.parquet import parquet
-    from kbtool.model.errors import UsageError
 
-    if output is None and sys.stdout.isatty():
-        raise UsageError("Parquet is no text: give --output FILE, or pipe it")
+    _refuse_terminal(output, binary=True)
     _export(
         ctx, selection, output, "cost line",
         lambda base, sessions: parquet(sessions, _links(base, sessions)),
+    )  # fmt: skip
+
+
+@export.command(epilog=RUNS_EPILOG)
+@selection_options
+@click.option(
+    "--format", "format_", type=click.Choice(["jsonl", "csv", "parquet"]), default="jsonl",
+    show_default=True, help="What to write.",
+)  # fmt: skip
+@_output_option
+@click.pass_context
+def runs(
+    ctx: click.Context,
+    selection: Selection,
+    format_: Format,
+    output: Path | None,
+) -> None:
+    """Write what runs measured: one row per case, arm and metric."""
+    from kbtool.ledger.export.runs import runs
+
+    _refuse_terminal(output, binary=format_ == "parquet")
+    _export(
+        ctx, selection, output, "figure",
+        lambda base, sessions: runs(base, sessions, format_),
     )  # fmt: skip
 
 
@@ -231,6 +269,13 @@ def corpus(
     from kbtool.ledger.export.corpus import corpus
 
     _export(ctx, selection, output, "record", corpus)
+
+
+def _refuse_terminal(output: Path | None, *, binary: bool) -> None:
+    from kbtool.model.errors import UsageError
+
+    if binary and output is None and sys.stdout.isatty():
+        raise UsageError("Parquet is no text: give --output FILE, or pipe it")
 
 
 def _export(

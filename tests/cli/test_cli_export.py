@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from knowledge import LOOK, RUN, sealed
+from knowledge import LOOK, RUN, sealed, validated
 
 REPOSITORY = Path(__file__).parents[2]
 FORMATS = ("focus", "beancount", "jsonl", "parquet", "corpus")
@@ -44,6 +44,17 @@ def test_stdout_has_the_same_bytes_and_nothing_else(three, tmp_path, kbtool, for
     argv = [sys.executable, "-m", "kbtool", "--root", str(three.root), "export", form]
     piped = subprocess.run(argv, capture_output=True, check=True, cwd=REPOSITORY)
     assert piped.stdout == (tmp_path / "out").read_bytes()
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_what_runs_measured_is_written_in_each_format(base, kbtool, form):
+    base.session("2025-01-01-a")
+    base.run(validated(0))
+    done = kbtool("export", "runs", "--format", form, "-o", "out", "--json", root=base.root)
+    assert done.code == 0 and json.loads(done.out)["written"] == 1
+    assert "1 figure of 1 session written to out" in done.err
+    data = (base.root.parent / "out").read_bytes()
+    assert data.startswith({"jsonl": b'{"run": ', "csv": b"run,attempt,", "parquet": b"PAR1"}[form])
 
 
 @pytest.mark.parametrize("reader", ["head -c 10 >/dev/null", "true"])
