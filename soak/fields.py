@@ -168,6 +168,7 @@ _TEXTS = {
     "run": "20250102T090004Z-look-0004",
     "run-step": "20250102T090004Z-look-0004#steps.validate",
     "cite-many": "log:" + ",".join(map(str, range(1, 3000))),
+    "cite-digits": "log:" + "9" * 5000,
     "figure-link": "[2 x](#claims.speedup), [3](2025-01-01-a#claims.speedup)",
     "figure-call": "[1](" + "sum(" * 3000 + "#a" + ")" * 3000 + ")",
     "front-matter": "---\ntitle: x\n---\n# y {#claims}\n",
@@ -415,6 +416,7 @@ _READ: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 """Commands that read; all of them are run on what ``check`` accepts, one on what it does not."""
 
+_RAISED = re.compile(r": fault: (.*?)\. The rest was checked", re.DOTALL)
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -488,6 +490,8 @@ def _run(root: Path, command: Sequence[str], faults: list[str], limit: float = S
     for stream in (out, err):
         stream.flush()
         printed += stream.buffer.getvalue().decode()
+    # What a rule or a model raises becomes a finding, so that the rest is checked.
+    faults += [f"{command[0]}: {said}" for said in _RAISED.findall(printed)]
     # An export is data for programs; in the rest a control character would steer the terminal.
     if command[0] != "export" and (found := _CONTROL.search(printed)):
         faults.append(f"{command[0]} prints the character U+{ord(found[0]):04X}")

@@ -14,10 +14,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-LARGEST = 200_000
+LARGEST = 100_000
 """What is given more characters than this is computed each time: it is the mutant."""
-_MOST = 20_000
-"""How many results of a function are kept."""
+_MOST = 4_000_000
+"""How many characters the results of a function are kept for, as a measure of their memory."""
 _GARBAGE = 100_000
 """Objects after which the garbage collector looks for cycles; records hold none."""
 
@@ -70,19 +70,24 @@ def replaced(module: Any, name: str, by: Callable[[Any], Any]) -> Iterator[None]
 def kept_of(real: Callable[..., Any]) -> Callable[..., Any]:
     """``real`` with its results kept; an exception is raised anew each time."""
     results: dict[Any, Any] = {}
+    characters = 0
 
     def kept(*given: Any, **named: Any) -> Any:
+        nonlocal characters
         asked = (*(tuple(one) if isinstance(one, list) else one for one in given), *named.items())
         try:
-            if sum(len(one) for one in given if isinstance(one, str | bytes)) > LARGEST:
-                return real(*given, **named)
             if asked in results:
                 return results[asked]
         except TypeError:  # no key
             return real(*given, **named)
         made = real(*given, **named)
-        if len(results) >= _MOST:
+        size = 100 + sum(len(one) for one in given if isinstance(one, str | bytes))
+        if size > LARGEST:
+            return made
+        characters += size
+        if characters > _MOST:
             results.clear()
+            characters = size
         results[asked] = made
         return made
 

@@ -197,6 +197,9 @@ def what_rests_on_claims_is_there(file: RecordFile) -> Iterator[Finding]:
             yield file.finding(["rests_on", path], "link", message)
 
 
+_COUNT = re.compile("[0-9]{1,20}")
+
+
 def cited_lines_are_there(file: RecordFile) -> Iterator[Finding]:
     """Cited lines lie within their source, where ``sources`` says how many lines it has."""
     sources = file.data.get("sources")
@@ -205,7 +208,8 @@ def cited_lines_are_there(file: RecordFile) -> Iterator[Finding]:
     length = {
         key: int(source["lines"])
         for key, source in sources.items()
-        if isinstance(source, dict) and str(source.get("lines")).isdecimal()
+        # More digits than that are no count of lines, which the schema says.
+        if isinstance(source, dict) and _COUNT.fullmatch(str(source.get("lines")))
     }
     cites = file.data.get("cites")
     top = [

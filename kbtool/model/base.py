@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -134,6 +134,13 @@ def _has_more_digits(number: Decimal, most: int) -> bool:
     return len(digits) > most or abs(int(exponent)) > most
 
 
+def _decimal(text: str) -> Decimal:
+    try:
+        return _bounded(Decimal(text))
+    except InvalidOperation:  # its exponent is beyond what Python counts with
+        raise ValueError(f"{text:.40}: it has more than {MAX_DIGITS} digits") from None
+
+
 def _bounded(number: Decimal) -> Decimal:
     if _has_more_digits(number, MAX_DIGITS):
         raise ValueError(f"{str(number)[:40]}: it has more than {MAX_DIGITS} digits")
@@ -177,8 +184,8 @@ class Quantity(_Stated):
                 "'734 min', '5..10 min', '~0.19', '88 %', '0.20 USD/h'"
             )
         super().__init__(text)
-        self.low = _bounded(Decimal(match["low"]))
-        self.high = _bounded(Decimal(match["high"])) if match["high"] else None
+        self.low = _decimal(match["low"])
+        self.high = _decimal(match["high"]) if match["high"] else None
         if self.high is not None and self.high < self.low:
             raise ValueError(f"{text!r}: the range runs downwards")
         self.relation = ">=" if match["open"] else (match["relation"] or "=")
@@ -293,6 +300,10 @@ class Dimension:
         return {"type": "string", "pattern": pattern, "examples": self._examples}
 
 
+_YEARS = (1900, 2999)
+"""Of a moment. Python cannot add to the last of year 9999, nor take from the first of year 1."""
+
+
 class Instant(_Stated):
     """A moment as a log states it: ISO 8601 with a zone, or without one where the log names none.
 
@@ -314,6 +325,8 @@ class Instant(_Stated):
             ) from None
         if len(self.text) < 16:
             raise ValueError(f"{text!r} has no time of day; write 2025-10-12T19:42Z")
+        if not _YEARS[0] <= self.at.year <= _YEARS[1]:
+            raise ValueError(f"{text!r} is no time between {_YEARS[0]} and {_YEARS[1]}")
 
     @property
     def zoned(self) -> bool:
@@ -461,7 +474,7 @@ def _plain_name(name: str) -> str:
 Cite = Annotated[
     str,
     Field(
-        pattern=r"^[a-z0-9][a-z0-9-]*(:\d+(-\d+)?(,\d+(-\d+)?)*)?$",
+        pattern=r"^[a-z0-9][a-z0-9-]*(:\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*)?$",
         description="Where the figure stands: a key of `sources`, then line numbers: log:114-127",
     ),
     AfterValidator(_lines_run_forwards),

@@ -18,6 +18,7 @@ FOUND = [
     "sessions/2025-01-01-a/session.yaml:origin=mapping",
     "sessions/2025-01-02-b/session.yaml:ended=last-instant",
     "sessions/2025-01-01-a/session.yaml:sources.log.lines=digits",
+    "sessions/2025-01-01-a/session.yaml:claims.0.stated=exponent",
     "patterns/P01-look-first.yaml:symptoms.0.match=parentheses",
     "patterns/P01-look-first.yaml:symptoms.0.match=backtracks",
     "sessions/2025-01-01-a/session.yaml:claims.0.of=derivation",
@@ -32,6 +33,8 @@ FOUND = [
     "patterns/P01-look-first.yaml:recipes.0.steps.6.title=separators",
     "patterns/P01-look-first.yaml:solution=text-of-marks",
     "patterns/P01-look-first.yaml:solution=text-of-elements",
+    "sessions/2025-01-01-a/session.yaml:claims.0.of=power",
+    "sessions/2025-01-01-a/session.yaml:measurements.0.source=cite-digits",
     "sessions/2025-01-01-a/session.yaml:outcome=digits",
     "sessions/2025-01-01-a/session.yaml:outcome=text-of-digits",
 ]
