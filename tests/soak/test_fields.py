@@ -31,6 +31,7 @@ FOUND = [
     "kernels/add/kernel.yaml:targets.cpu.not_taken=very-many",
     "sessions/2025-01-01-a/session.yaml:fixes.0.shown_by=long-list",
     "patterns/P01-look-first.yaml:recipes.0.steps.6.title=separators",
+    "patterns/P01-look-first.yaml:recipes.0.steps.1.produces=long-list",
     "patterns/P01-look-first.yaml:solution=text-of-marks",
     "patterns/P01-look-first.yaml:solution=text-of-elements",
     "sessions/2025-01-01-a/session.yaml:claims.0.of=power",

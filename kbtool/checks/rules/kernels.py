@@ -429,7 +429,10 @@ def _needs(recipe: Recipe, index: int) -> RecipeFacts:
                     ([*where, "produces", i], path) for i, path in enumerate(step.produces)
                 )
             for known, new in zip(lists, needed, strict=True):
-                known.extend(item for item in new if item not in known)
+                known.extend(new)
+    for known in lists:
+        # Bindings that leave a step as it is need the same of it.
+        known[:] = {repr(item): item for item in known}.values()
     return facts
 
 
