@@ -233,9 +233,14 @@ class CaseField(Model):
     """The least value of a number, or of each in a list of ints."""
     maximum: Bound | None = None
     """The greatest value, likewise."""
+    divides: str | None = None
+    """A field of ints whose value is always a multiple of this one's, as query heads are of KV
+    heads; 0 has no multiple but 0."""
 
     @model_validator(mode="after")
     def _bounds_hold_something(self) -> Self:
+        if self.divides is not None and self.type != "int":
+            raise ValueError(f"a field of type {self.type} divides nothing")
         bounds = [bound for bound in (self.minimum, self.maximum) if bound is not None]
         if bounds and self.type not in _NUMBERS:
             raise ValueError(f"a field of type {self.type} has neither minimum nor maximum")
@@ -356,6 +361,16 @@ class Kernel(Model):
         return self
 
     @model_validator(mode="after")
+    def _multiples_are_ints(self) -> Self:
+        for name, field in self.case_fields.items():
+            multiple = self.case_fields.get(field.divides or "")
+            if field.divides is not None and (multiple is None or multiple.type != "int"):
+                raise ValueError(
+                    f"case_fields.{name}: divides {field.divides!r}, which is no field of type int"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _cases_are_typed(self) -> Self:
         problems = []
         for name in self.case_sets:
@@ -414,9 +429,18 @@ class Kernel(Model):
         return spec.device or ("cuda" if target == "cuda" or spec.architectures else "cpu")
 
     def outside(self, case: Mapping[str, CaseValue]) -> str | None:
-        """Why a field of a case is outside its bounds, or ``None``."""
+        """Why a field of a case is outside its bounds, or does not divide another; or ``None``."""
         found = (field.outside(name, case.get(name)) for name, field in self.case_fields.items())
-        return next(filter(None, found), None)
+        return next(filter(None, found), None) or self._not_divided(case)
+
+    def _not_divided(self, case: Mapping[str, CaseValue]) -> str | None:
+        for name, field in self.case_fields.items():
+            own, multiple = case.get(name), case.get(field.divides or "")
+            if not isinstance(own, int) or not isinstance(multiple, int):
+                continue
+            if multiple % own if own else multiple:
+                return f"{name}: {own} does not divide {field.divides}, {multiple}"
+        return None
 
     def specialised(self, target: str, name: str) -> Kernel:
         """The kernel with one specialisation of a target in the target's place; all of the target
@@ -473,6 +497,8 @@ class Kernel(Model):
                 case[name] = field.parse(name, raw[name]) if name in raw else field.simplest(name)
             except ValueError as error:
                 raise ValueError(f"case set {case_set}, {case['name']}: {error}") from None
+        if problem := self._not_divided(case):
+            raise ValueError(f"case set {case_set}, {case['name']}: {problem}")
         return case
 
 

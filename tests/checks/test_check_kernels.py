@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from knowledge import KERNEL, RECIPE, line_of
 
-from kbtool.model.kernel import CaseField
+from kbtool.model.kernel import CaseField, Kernel
+from kbtool.store.document import parse
 
 
 def test_a_recipe_names_a_kernel_its_targets_and_case_sets(base):
@@ -187,6 +188,42 @@ def test_bounds_are_of_numbers_and_hold_the_default(base, field, value, said):
     found = [finding.message for finding in base.findings()]
     assert (found == []) is (said is None), found
     assert said is None or said in found[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "case", "said"),
+    [
+        ("divides: n", "{n: 8, h: 0}", "h: 0 does not divide n, 8"),
+        ("divides: n", "{n: 8, h: 3}", "h: 3 does not divide n, 8"),
+        ("divides: n", "{n: 8, h: 2}", None),
+        ("divides: n", "{n: 0, h: 0}", None),
+        ("divides: n", "{n: 0, h: 2}", None),
+        ("divides: n", "{h: 2}", None),
+        ("divides: n, default: 3", "{n: 6}", "h: 3 does not divide n, 1"),
+        ("divides: m", "{n: 8, h: 2}", "h: divides 'm', which is no field of type int"),
+    ],
+)
+def test_a_field_that_divides_another_does_so_in_every_case(base, fields, case, said):
+    text = KERNEL.replace(
+        "help: how many}", f"help: how many}}\n  h: {{type: int, {fields}, help: H}}"
+    )
+    base.kernel(text.replace("{n: 2}", case))
+    found = [finding.message for finding in base.findings()]
+    assert (found == []) is (said is None), found
+    assert said is None or said in found[0]
+
+
+def test_a_field_divides_another_in_a_case_given_as_text():
+    text = KERNEL.replace(
+        "how many}", "how many, default: 1}\n  h: {type: int, divides: n, help: H}"
+    )
+    kernel = Kernel.model_validate(parse(text.encode(), "kernel.yaml").data)
+    assert kernel.case_from("n=8 h=4")["h"] == 4
+    with pytest.raises(ValueError, match="h: 0 does not divide n, 8"):
+        kernel.case_from("n=8 h=0")
+    assert kernel.outside({"n": 8, "h": 3}) == "h: 3 does not divide n, 8"
+    with pytest.raises(ValueError, match="a field of type str divides nothing"):
+        CaseField(type="str", help="h", divides="n")
 
 
 def test_bounds_hold_for_a_case_given_as_text():

@@ -115,8 +115,10 @@ def _fields(kernel: Kernel) -> str:
 
 
 def _bounds(field: CaseField) -> str:
-    """``1 to 256``, ``from 1``, ``to 256``, or nothing."""
+    """``1 to 256``, ``from 1``, ``to 256``, ``divides H``, or nothing."""
     least, most = field.minimum, field.maximum
     if least is None:
-        return "" if most is None else f"to {most}"
-    return f"from {least}" if most is None else f"{least} to {most}"
+        span = "" if most is None else f"to {most}"
+    else:
+        span = f"from {least}" if most is None else f"{least} to {most}"
+    return ", ".join(filter(None, (span, field.divides and f"divides {field.divides}")))
