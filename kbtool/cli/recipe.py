@@ -235,7 +235,8 @@ def run_recipe(
 @click.pass_context
 def recover(ctx: click.Context, as_json: bool) -> None:
     """Write the records of runs whose kbtool process was killed, from their journals, and remove
-    temporary files that a killed process left.
+    temporary files that a killed process left. Of sessions that an older kbtool left half made,
+    folders without a record are removed, and those without an end get one.
 
     \b
     Example:
@@ -409,8 +410,10 @@ def _made_for(job: Job) -> str:
 
 def _recover(base: KnowledgeBase) -> tuple[list[Path], list[Path], list[Path]]:
     """The records of runs that were cut short, the journals that make none, and the temporary files
-    that were removed."""
+    and folders that were removed."""
     from kbtool.runner.journal import recover as recover_runs
+    from kbtool.store.edit import end_run_session
+    from kbtool.store.sessions import half_made, remove_session, without_end
     from kbtool.store.write import remove_abandoned
 
     unsound: list[Path] = []
@@ -427,6 +430,13 @@ def _recover(base: KnowledgeBase) -> tuple[list[Path], list[Path], list[Path]]:
     for path in written:
         click.echo(f"kbtool: a run was cut short; its record is {path.name}", err=True)
     removed = remove_abandoned(base.root)
+    for folder in half_made(base):
+        remove_session(folder)
+        removed.append(folder)
     for path in removed:
         click.echo(f"kbtool: removed {base.shown(path)}, which a killed kbtool left", err=True)
+    for entry, began in without_end(base):
+        ends = [run.record.ended for run in base.runs_of(entry.record.id)]
+        end_run_session(base.root / entry.path, began, max([began, *ends]))
+        click.echo(f"kbtool: {entry.record.id} had no end; it ends with its last run", err=True)
     return written, unsound, removed

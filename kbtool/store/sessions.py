@@ -167,6 +167,39 @@ def create_session(
     return _read(base.shown(path), text_for(path.parent.name))
 
 
+def half_made(base: KnowledgeBase) -> list[Path]:
+    """Folders that an older kbtool, killed while it made a session, left without a record.
+
+    They hold nothing, or notes in which nobody has written. This kbtool leaves none.
+    """
+    found = []
+    for folder in sorted((base.root / "sessions").glob("[!.]*/")):
+        notes = folder / "notes.md"
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            held = list(folder.iterdir())
+            if held == [] or (held == [notes] and _BLANK_NOTES.fullmatch(notes.read_text("utf-8"))):
+                found.append(folder)
+    return found
+
+
+_BLANK_NOTES = re.compile(r"# [^\n]*" + re.escape(_NOTES.removeprefix("# {title}")))
+
+
+def without_end(base: KnowledgeBase) -> list[tuple[Entry[Session], datetime]]:
+    """Sessions that an older kbtool, killed during a run, left complete without an end, and when
+    each began."""
+    return [
+        (entry, entry.record.started.at)
+        for entry in base.sessions.values()
+        if entry.record.origin == "tool"
+        and entry.record.status == "complete"
+        and entry.record.started is not None
+        and entry.record.started.zoned
+        and entry.record.ended is None
+        and "ended" not in entry.record.unknown
+    ]
+
+
 def slug(title: str, otherwise: str = _NO_NAME) -> str:
     """A title as the name part of an id: ``Fix NaN (S=4)`` → ``fix-nan-s-4``.
 

@@ -68,6 +68,37 @@ def test_the_life_of_a_session(kbtool, base):
     assert isinstance(closed["minutes"], int | float)
 
 
+NOTES = """\
+# Fix the NaN
+
+Prose for people: what was tried, what was seen, what was surprising. Figures belong in
+session.yaml, measurements in runs/. `kbtool session note TEXT` adds a line with the time.
+"""
+
+
+def test_recover_mends_sessions_that_an_older_kbtool_left_half_made(kbtool, base):
+    folder = base.root / "sessions"
+    base.pattern()
+    path = base.session(more="started: 2025-01-01T09:00:00Z\n")
+    path.write_text(path.read_text().replace("origin: person", "origin: tool"))
+    for name, notes in (("empty", None), ("blank", NOTES), ("own", f"{NOTES}\nIt is NaN.\n")):
+        (folder / f"2025-01-0{len(name)}-{name}").mkdir()
+        if notes:
+            (folder / f"2025-01-0{len(name)}-{name}" / "notes.md").write_text(notes)
+    assert "no end" in kbtool("check", root=base.root).out
+    done = kbtool("recover", root=base.root)
+    assert "ends with its last run" in done.err
+    assert 'ended: "2025-01-01T09:00:00+00:00"' in path.read_text()
+    # What somebody wrote stays, and check says what it lacks.
+    left = sorted(folder.glob("2025*/"))
+    assert [one.name for one in left] == [path.parent.name, "2025-01-03-own"]
+    (finding,) = [
+        line for line in kbtool("check", root=base.root).out.splitlines() if "own" in line
+    ]
+    assert "session.yaml" in finding
+    assert kbtool("recover", root=base.root).err == "nothing to recover: no run was left behind\n"
+
+
 def test_what_other_commands_write(kbtool, base, tmp_path):
     assert said(kbtool, base, "recover") == {"written": [], "unsound": [], "removed": []}
     schemas = said(kbtool, base, "schema", "--out", str(tmp_path / "schemas"))
