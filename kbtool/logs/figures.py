@@ -299,13 +299,15 @@ def figures(text: str, style: Habits) -> list[Stated]:
         return []
     text = _PROGRESS.sub(lambda found: " " * len(found[0]), narrow(text))
     taken: list[Stated] = []
+    covered = bytearray(len(text))
     if style.comma is None and re.search(r"\d,\d", text):
         return []
     for form, expression in _expressions(bool(style.comma)).items():
         for found in expression.finditer(text):
             for stated in _stated(form, found, text, style):
-                if not any(stated.start < t.end and t.start < stated.end for t in taken):
+                if not any(covered[stated.start : stated.end]):
                     taken.append(stated)
+                    covered[stated.start : stated.end] = b"x" * (stated.end - stated.start)
     return sorted(taken, key=lambda stated: stated.start)
 
 
@@ -315,7 +317,7 @@ def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterat
     start += len(found[0]) - len(found[0].lstrip())
     relation = _AFTER.get(groups.get("after") or "") or _relation(groups.get("rel"))
     if form == "compound":
-        if groups["minutes3"] and re.search(r"(?i)\b(?:à|at|um|dès|vers)\s\Z", text[:start]):
+        if groups["minutes3"] and re.search(r"(?i)\b(?:à|at|um|dès|vers)\s\Z", _ahead(text, start)):
             return  # "à 9h30" is a time of day
         yield from _compound(found, relation, start, end)
         return
@@ -325,7 +327,7 @@ def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterat
         return
     if form == "words":
         over = (groups["rel"] or "").strip().lower() == "over"
-        if (over and _stretch("days", text[:start])) or _EACH.search(text[:start]):
+        if (over and _stretch("days", _ahead(text, start))) or _EACH.search(_ahead(text, start)):
             return
         yield _worded(groups["count"].lower(), groups["unit"].lower(), relation, start, end)
         return
@@ -344,7 +346,7 @@ def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterat
         unit = _plain_unit(found, text)
     if unit is None:
         return
-    if (groups.get("rel") or "").strip().lower() == "over" and _stretch(unit, text[:start]):
+    if (groups.get("rel") or "").strip().lower() == "over" and _stretch(unit, _ahead(text, start)):
         return
     if "first" in groups:
         half = found.start("second")
@@ -364,6 +366,11 @@ def _worded(count: str, unit: str, relation: str, start: int, end: int) -> State
         halved = {"h": ("30", "min"), "min": ("30", "s")}.get(name, ("0.5", name))
         return Stated(start, end, f"{relation}{halved[0]} {halved[1]}", halved[1])
     return Stated(start, end, f"{relation}{_COUNTS[count]} {name}", name)
+
+
+def _ahead(text: str, position: int) -> str:
+    """The last words before a position: all of them would take long, for each figure of a line."""
+    return text[max(0, position - 40) : position]
 
 
 def _currency(sign: str, style: Habits) -> str | None:
@@ -388,11 +395,11 @@ def _plain_unit(found: re.Match[str], text: str) -> str | None:
     first = found.start("low" if "low" in groups else "first")
     if groups.get("noun"):
         low = groups.get("low") or "0"
-        if _NUMBERED.search(text[: found.start()]):
+        if _NUMBERED.search(_ahead(text, found.start())):
             return None
         if not re.fullmatch(r"[\d,'’]+", low) or text[first - 1 :][:1] == "=":
             return None  # S=64 tests, an error of 0.2
-    if re.search(r"\d\s?[×x]\s\Z|\d\sin\s\Z", text[:first]):
+    if re.search(r"\d\s?[×x]\s\Z|\d\sin\s\Z", _ahead(text, first)):
         return None  # 16 x 16 tiles, 1 in 5 runs
     if written == "s" and re.match(r"\sof\b", text[found.end() :]) and not groups.get("gap"):
         return None  # 100s of files
@@ -462,4 +469,4 @@ def unit_of(text: str) -> str:
 
 def is_name(text: str, position: int) -> bool:
     """Whether the number at ``position`` is part of a name: ``Pattern 9``, ``CUDA 12.1``."""
-    return _NUMBERED.search(text[:position]) is not None
+    return _NUMBERED.search(_ahead(text, position)) is not None

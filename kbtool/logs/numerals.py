@@ -41,5 +41,5 @@ def whole(text: str, *, comma: bool) -> str | None:
 
 def is_cut(text: str, start: int, *, comma: bool) -> bool:
     """Whether the number at ``start`` may be the end of one such as ``1 048 576``."""
-    before = re.search(r"(?<![\w.,])\d{1,3} \Z", text[:start])
+    before = re.search(r"(?<![\w.,])\d{1,3} \Z", text[max(0, start - 6) : start])
     return not comma and before is not None and re.match(r"\d{3}(?!\d)", text[start:]) is not None
