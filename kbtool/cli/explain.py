@@ -137,13 +137,7 @@ def of_file(file: str | None, stack: contextlib.ExitStack) -> Iterator[bytes]:
 
 def text_of_run(base: KnowledgeBase, name: str) -> tuple[list[bytes], str | None]:
     """What the failing steps of a run say, and the architecture of its card."""
-    from kbtool.model.errors import NotFoundError
-
-    entry = base.run(name)
-    if entry is None:
-        raise NotFoundError(
-            f"there is no run {name!r}; `kbtool session show` lists the runs of one"
-        )
+    entry = base.run_named(name)
     lines = [
         line
         for step in entry.record.steps

@@ -10,9 +10,6 @@ import click
 from kbtool.cli.common import json_option, print_json
 from kbtool.model.words import many
 
-WITH = {"split-k": "split_k_attention"}
-"""Recipe → the kernel that comes with kbtool."""
-
 EPILOG = """\b
 Examples:
   kbtool init                  here
@@ -127,8 +124,8 @@ A lab notebook of kernel work, kept with kbtool.
 @click.option(
     "--with",
     "with_",
-    type=click.Choice(sorted(WITH)),
-    help="A kernel that comes with kbtool, with its recipes, and kbtool's patterns.",
+    metavar="RECIPE",
+    help="A recipe that comes with kbtool, as split-k: with its kernel, and all kbtool's patterns.",
 )
 @json_option
 def init(folder: Path, with_: str | None, as_json: bool) -> None:
@@ -166,8 +163,9 @@ def init(folder: Path, with_: str | None, as_json: bool) -> None:
 
 
 def _files(folder: Path, with_: str | None) -> dict[str, bytes]:
+    from kbtool.model.errors import UsageError
     from kbtool.store.format import FILE, with_format
-    from kbtool.store.packaged import kernel_with_patterns
+    from kbtool.store.packaged import kernel_with_patterns, recipes
     from kbtool.store.schema import FOLDER, modeline, schema_files
 
     name = folder.absolute().name or "knowledge base"
@@ -182,8 +180,13 @@ def _files(folder: Path, with_: str | None) -> dict[str, bytes]:
     }
     files = {path: text.encode() for path, text in texts.items()}
     if with_:
+        known = recipes()
+        if with_ not in known:
+            raise UsageError(
+                f"no recipe {with_!r} comes with kbtool; there is {', '.join(sorted(known))}"
+            )
         del files[_EXAMPLE]
-        files |= kernel_with_patterns(WITH[with_])
+        files |= kernel_with_patterns(known[with_])
     if not any((folder / part).exists() for part in ("sessions", "patterns")):
         files[FILE] = with_format(None)  # records that are there may be of an earlier format
     return files | {f"{FOLDER}/{path}": text for path, text in schema_files().items()}

@@ -123,7 +123,9 @@ def recipes(ctx: click.Context, as_json: bool) -> None:
     help="Append to the session even if it is neither running nor paused.",
 )  # fmt: skip
 @click.option(
-    "--resume", metavar="RUN", help="Continue this run at the first step that did not pass."
+    "--resume",
+    metavar="RUN",
+    help="Continue this run at the first step that did not pass: its id, a part of it, or last.",
 )
 @click.option(
     "--dry-run/--no-dry-run",
@@ -169,7 +171,7 @@ def run_recipe(
       kbtool run-recipe split-k --set case_sets=quick --dry-run
       kbtool run-recipe split-k --session N+8 --json > run.json
       kbtool run-recipe split-k --session new
-      kbtool run-recipe --resume 20261121T101530Z-split-k-3f9a
+      kbtool run-recipe --resume last                  or 3f9a, the end of the id
 
     The record goes to sessions/ID/runs/. Exit status: 0 passed, 1 a step failed, 2 usage,
     3 something is missing on this machine, 4 timeout or interrupted, 75 noisy: other processes were
@@ -181,7 +183,6 @@ def run_recipe(
     from kbtool.runner.clock import Clock
     from kbtool.runner.engine import Job, execute, plan, preflight, refuse_in_vain
     from kbtool.runner.progress import reporter
-    from kbtool.runner.resume import last_attempt
     from kbtool.runner.resume import resume as resume_run
     from kbtool.store.edit import end_run_session
 
@@ -191,7 +192,7 @@ def run_recipe(
     if resume is not None:
         if not dry_run:
             _recover(base)
-        earlier = last_attempt(base, resume)
+        earlier = base.run_named(resume).record
         if values or session_name or force or name not in (None, earlier.recipe):
             raise UsageError(
                 "--resume continues with the settings of the run: leave out recipe, settings and"

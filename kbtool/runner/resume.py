@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from kbtool.gpu.build_plan import BuildPlan, choose_architecture, plan_build, sha256_of
 from kbtool.model.errors import UsageError
-from kbtool.model.finding import Finding
 from kbtool.model.identity import Identity
 from kbtool.model.kinds import declared
 from kbtool.model.kinds.build import BuildResult
@@ -20,7 +19,7 @@ from kbtool.model.recipe import Recipe
 from kbtool.model.run import MachineInfo, Run, StepRecord
 from kbtool.steps.base import Context
 from kbtool.store.private import build_cache
-from kbtool.store.tree import KnowledgeBase, load_run
+from kbtool.store.tree import KnowledgeBase
 
 
 @dataclass(frozen=True)
@@ -39,34 +38,6 @@ class Resumption:
         context.hold(self.run.identity or Identity())
         context.plan, context.built = self.plan, self.built
         context.validated = list(self.validated)
-
-
-def last_attempt(base: KnowledgeBase, run_id: str) -> Run:
-    """The newest attempt of a run, found by its id or an unambiguous beginning.
-
-    Raises:
-        UsageError: there is no such run, or it is more than one.
-    """
-    if not run_id:
-        raise UsageError("--resume needs the id of a run, or the start of it")
-    runs: dict[str, Run] = {}
-    for path in base.run_files():
-        if not path.name.startswith(run_id):
-            continue
-        loaded = load_run(path, base.shown(path))
-        if isinstance(loaded, Finding):
-            raise UsageError(str(loaded))
-        run = loaded.record
-        if run.id not in runs or runs[run.id].attempt < run.attempt:
-            runs[run.id] = run
-    if len(runs) != 1:
-        known = ", ".join(sorted(runs)[:5])
-        raise UsageError(
-            f"{run_id!r} matches several runs: {known}; write more of the id"
-            if runs
-            else f"there is no run {run_id!r}; `kbtool session show` lists them"
-        )
-    return next(iter(runs.values()))
 
 
 def resume(base: KnowledgeBase, run: Run, recipe: Recipe, machine: MachineInfo) -> Resumption:

@@ -15,6 +15,7 @@ _HISTORY = re.compile(
     re.MULTILINE,
 )
 """What a pattern says of sessions and decisions, which are those of kbtool's own repository."""
+_RECIPE = re.compile(r"^  - name: (\S+)\n(?:    .*\n)*?    kernel: (\S+)\n", re.MULTILINE)
 _EMPTY = re.compile(r"^\w+:\n(?!  )", re.MULTILINE)
 _ABOUT = frozenset((".md", ".svg"))
 """Files of a kernel that tell of measurements in kbtool's own repository."""
@@ -25,6 +26,12 @@ def packaged(folder: str) -> Path:
     package = Path(__file__).parents[1]
     checkout = package.parent / folder
     return checkout if checkout.is_dir() else package / f"_{folder}"
+
+
+def recipes() -> dict[str, str]:
+    """Recipe that comes with kbtool → its kernel."""
+    texts = (path.read_text("utf-8") for path in sorted(packaged("patterns").glob("*.yaml")))
+    return {found[1]: found[2] for text in texts for found in _RECIPE.finditer(text)}
 
 
 def kernel_with_patterns(kernel: str) -> dict[str, bytes]:

@@ -66,6 +66,20 @@ class Entry(Generic[R]):
     """The parsed YAML; ``None`` for a run, which is JSON."""
 
 
+LAST = "last"
+"""The newest run or session, wherever one is named."""
+
+
+def meant(name: str, ids: Iterable[str]) -> list[str]:
+    """The ids that a name can stand for: the one that it is; else those that begin with it; else
+    those that end with it, whole words."""
+    known = list(ids)
+    if not name or name in known:
+        return [name] if name else []
+    begun = [id_ for id_ in known if id_.startswith(name)]
+    return begun or [id_ for id_ in known if id_.endswith(f"-{name}")]
+
+
 class KnowledgeBase:
     """All records under one root, loaded on first use.
 
@@ -191,6 +205,29 @@ class KnowledgeBase:
         attempts = filter(None, map(self._run_in, self._files_of_runs.get(id_, ())))
         return max(attempts, key=lambda entry: entry.record.attempt, default=None)
 
+    def run_named(self, name: str) -> Entry[Run]:
+        """The last attempt of a run, by its id, the beginning or the end of one that no other run
+        has (3e62), or ``last``. Reads no other run.
+
+        Raises:
+            NotFoundError: no run is meant, or more than one.
+            RecordError: the run does not load.
+        """
+        ids = sorted(self._files_of_runs)
+        found = ids[-1:] if name == LAST else meant(name, ids)
+        if len(found) > 1:
+            some = ", ".join(found[:5])
+            raise NotFoundError(f"{name!r} matches several runs: {some}; write more of the id")
+        if not found:
+            raise NotFoundError(
+                f"there is no run {name!r}; `kbtool session show` lists the runs of a session"
+            )
+        entry = self.run(found[0])
+        if entry is None:
+            path = self.shown(self._files_of_runs[found[0]][-1])
+            raise RecordError(str(next(f for f in self.findings if f.path == path)))
+        return entry
+
     @cached_property
     def _files_of_runs(self) -> dict[str, list[Path]]:
         """Run id, from file names → the file of each attempt."""
@@ -216,7 +253,8 @@ class KnowledgeBase:
         }
 
     def session(self, name: str) -> Entry[Session]:
-        """The session with this id, label or unambiguous prefix of an id.
+        """The session with this id, label, unambiguous beginning or end of an id, or ``last``, the
+        last in the order of the work.
 
         Raises:
             NotFoundError: no session matches, or more than one does.
@@ -229,14 +267,14 @@ class KnowledgeBase:
         """The id of the session that ``session`` finds.
 
         Args:
-            name: an id, a label or an unambiguous prefix of an id.
+            name: as ``session`` takes it.
             labels: the label of each session that loads, by its id.
         """
         if name in labels:
             return name
         labelled = [id_ for id_, label in labels.items() if label == name]
-        begun = [id_ for id_ in labels if id_.startswith(name)]
-        for found in (labelled, begun):
+        newest = list(labels)[-1:] if name == LAST else []
+        for found in (labelled, newest, meant(name, labels)):
             if len(found) == 1:
                 return found[0]
             if found:

@@ -425,6 +425,12 @@ def test_the_example_passes_in_an_editor(kbtool, tmp_path):
     assert problems("pattern", as_an_editor_reads(example.read_text())) == []
 
 
+def test_init_names_the_recipes_that_come_with_kbtool(kbtool, tmp_path):
+    done = kbtool("init", str(tmp_path / "new"), "--with", "nothing")
+    assert done.code == 2 and "there is ablate, cheats, minimise" in done.err
+    assert not (tmp_path / "new").exists()
+
+
 def test_init_brings_a_kernel_with_its_recipes(kbtool, tmp_path):
     root = tmp_path / "new"
     assert kbtool("init", str(root), "--with", "split-k").code == 0

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from commands import REPOSITORY
 from knowledge import LOOK
 
 from kbtool.store.tree import KnowledgeBase
@@ -129,7 +133,7 @@ def test_a_paused_session_ended_when_it_was_paused(base, kbtool):
 def test_commands_that_need_a_running_session_name_the_paused_one(base, kbtool):
     running(base, 2)
     kbtool("session", "pause", "--at", "90 min ago", root=base.root)
-    for arguments in (["pause"], ["close"], ["note", "x"], ["bug", "x"], ["show"]):
+    for arguments in (["pause"], ["close"], ["bug", "x"], ["show"]):
         done = kbtool("session", *arguments, root=base.root)
         assert done.code == 2
         assert (
@@ -160,6 +164,28 @@ def test_a_paused_session_transcribed_from_a_log_is_not_offered(base, kbtool):
     text = path.read_text().replace("status: complete", "status: paused")
     path.write_text(text.replace("origin: person", "origin: log"))
     assert "paused" not in kbtool("session", "note", "x", root=base.root).err
+
+
+def test_a_note_is_taken_while_a_session_is_paused(base, kbtool, git):
+    kbtool("session", "new", "A", root=base.root)
+    kbtool("session", "pause", root=base.root)
+    done = kbtool("session", "note", "it was the clock", root=base.root)
+    assert done.code == 0, done.err
+    (notes,) = base.root.glob("sessions/*-a/notes.md")
+    assert "it was the clock" in notes.read_text()
+    assert kbtool("session", "show", "last", root=base.root).out.startswith("a: A\n")
+    assert kbtool("check", root=base.root).code == 0
+
+
+def test_a_note_is_read_from_a_pipe(base, git):
+    here = {**os.environ, "KBTOOL_ROOT": str(base.root), "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-m", "kbtool", "session"]
+    subprocess.run([*command, "new", "A"], env=here, check=True, capture_output=True)
+    for data, code in ((b"first\nsecond\n", 0), (b"caf\xe9\n", 0), (b" \n", 2)):
+        done = subprocess.run([*command, "note", "-"], input=data, env=here, capture_output=True)
+        assert done.returncode == code, done.stderr
+    (notes,) = base.root.glob("sessions/*-a/notes.md")
+    assert " first\n  second\n" in notes.read_text() and "caf\ufffd" in notes.read_text()
 
 
 def look(base, kbtool, *arguments):

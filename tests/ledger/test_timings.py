@@ -296,7 +296,7 @@ def test_names_of_runs_commits_cards_and_arms_are_resolved(
     [
         ("nothing", "last", "'nothing': there is no benchmark; the newest is 20260105T0000"),
         ("last/v9", "last", "no benchmark of arm v9"),
-        ("20260103", "last", "begins 2 runs: 20260103T000000Z-x-0003, 20260103T000000Z-x-0002"),
+        ("20260103", "last", "means 2 runs: 20260103T000000Z-x-0003, 20260103T000000Z-x-0002"),
         ("best", "x2", "no quiet run of another commit was timed under the conditions of x2"),
     ],
 )

@@ -676,9 +676,24 @@ def test_a_run_that_is_being_resumed_is_not_resumed_a_second_time(second_kernel_
 def test_resume_without_an_id_is_refused(second_kernel_base, kbtool):
     kbtool(*shell("raise SystemExit(1)"), root=second_kernel_base)
     done = kbtool("run-recipe", "--resume", "", root=second_kernel_base)
-    assert (done.code, done.err) == (
-        2, "kbtool: --resume needs the id of a run, or the start of it\n"
-    )  # fmt: skip
+    assert done.code == 2 and "there is no run ''" in done.err
+
+
+@pytest.mark.parametrize("way", ["id", "beginning", "end", "last"])
+def test_a_run_is_named_by_any_part_that_no_other_has(second_kernel_base, kbtool, way):
+    for _ in range(2):
+        kbtool(*shell("raise SystemExit(1)"), root=second_kernel_base)
+    first, last = runs_of(second_kernel_base)
+    wanted = {"id": first.id, "beginning": first.id[:-1], "end": first.id[-4:], "last": last.id}
+    if way == "beginning" and last.id.startswith(wanted[way]):
+        pytest.skip("both runs were drawn ids that differ in the last digit only")
+    name = "last" if way == "last" else wanted[way]
+    done = kbtool("run-recipe", "--resume", name, root=second_kernel_base)
+    resumed = max(runs_of(second_kernel_base), key=lambda run: run.attempt)
+    assert (done.code, resumed.attempt) == (1, 2)
+    assert resumed.id == (last if way == "last" else first).id
+    done = kbtool("run-recipe", "--resume", first.id[:8], root=second_kernel_base)
+    assert done.code == 2 and f"{first.id[:8]!r} matches several runs" in done.err
 
 
 def test_ctrl_c_between_two_steps_is_no_crash(second_kernel_base, monkeypatch):

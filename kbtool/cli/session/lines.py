@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,7 @@ from kbtool.cli.session.common import (
     OPTION,
     cost_line,
     item_of,
+    of_status,
     path_of,
     refuse_secrets,
     session_option,
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog="""\b
-Example:
+Examples:
   kbtool session note "S=4 differs by 0.08; the bound of 0.1 hides it"
+  nvidia-smi -q -d CLOCK | kbtool session note -
 """
 )
 @click.argument("text")
@@ -33,8 +36,10 @@ Example:
 @json_option
 @click.pass_context
 def note(ctx: click.Context, text: str, name: str | None, as_json: bool) -> None:
-    """Add TEXT, with the time, to notes.md."""
+    """Add TEXT, with the time, to notes.md of the running or paused session; - reads stdin."""
     base = knowledge_base(ctx)
+    if text == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
     record, line = noted(base, name, text)
     if as_json:
         path = f"sessions/{record.id}/notes.md"
@@ -44,10 +49,12 @@ def note(ctx: click.Context, text: str, name: str | None, as_json: bool) -> None
 
 
 def noted(base: KnowledgeBase, name: str | None, text: str) -> tuple[Session, str]:
-    """Add a note to the session of that name, or to the running one: the session, and the line."""
+    """Add a note to the session of that name, or to the running one, or where none runs to the
+    paused one: the session, and the line."""
     from kbtool.store.edit import add_note
 
-    path, record = path_of(base, name, "running", OPTION)
+    pausing = not of_status(base, "running") and of_status(base, "paused")
+    path, record = path_of(base, name, "paused" if pausing else "running", OPTION)
     refuse_secrets(text)
     return record, add_note(path, text)
 

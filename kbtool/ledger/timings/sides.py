@@ -14,11 +14,12 @@ from kbtool.ledger.timings.verdict import ANOTHER, Side
 from kbtool.model.errors import NotFoundError, UsageError
 from kbtool.model.run import Run
 from kbtool.model.words import many
+from kbtool.store.tree import LAST, meant
 
 Revision = Callable[[str], str | None]
 """Git's name of a commit (HEAD, a branch, a tag) → its id, ``None`` if it has none."""
 
-LAST, BEST = "last", "best"
+BEST = "best"
 
 
 def newest_first(runs: Iterable[Run]) -> list[Timed]:
@@ -125,8 +126,8 @@ class _Asked(NamedTuple):
         self, having: list[Timed], other: Side | None, beside: _Asked, revision: Revision
     ) -> list[Timed]:
         where = self.where or ""
-        exact = [one for one in having if one.run.id == where]
-        begun = exact or [one for one in having if one.run.id.startswith(where)]
+        named = meant(where, [one.run.id for one in having])
+        begun = [one for one in having if one.run.id in named]
         if len(begun) == 1:
             return begun
         cards = _of_card(where, having)
@@ -143,7 +144,7 @@ class _Asked(NamedTuple):
             return _like_newest(there, other)
         if begun:
             some = ", ".join(one.run.id for one in begun[:5])
-            raise NotFoundError(f"{where!r} begins {len(begun)} runs: {some}; write more of the id")
+            raise NotFoundError(f"{where!r} means {len(begun)} runs: {some}; write more of the id")
         return []
 
     def _on_card(
