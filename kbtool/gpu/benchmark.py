@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from time import perf_counter  # by its name here: a kernel may replace that of the module
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -267,6 +268,7 @@ def _time_case(
         rechecked=all(error.passed for error in (*errors, *own.values())),
         peers={name: held[name] for name in peers if name in held},
         timed=own,
+        first_call_us={arm: arms.first_call_us[arm] for arm in timed.timings},
         suspect=timed.suspect,
         plain_us=timed.plain_us,
         sm_clock_mhz=timed.sm_clock_mhz,
@@ -315,8 +317,16 @@ class _Arms:
         self._harness, self._make, self._unseen, self._device = harness, make, unseen, device
         self._variants, self._peers, self._on_peer = variants, peers, on_peer
         self._refused = dict(left_out)
+        self.first_call_us: dict[str, float] = {}
+        """Arm → microseconds to make it and call it once."""
         # The inputs of a case differ in values only: a peer that takes the first must take all.
         self._accepted: set[str] = set()
+
+    def _time_first(self, name: str, call: Callable[[], Any]) -> None:
+        begun = perf_counter()
+        call()
+        _synchronize(self._device)
+        self.first_call_us[name] = round((perf_counter() - begun) * 1e6, 1)
 
     def on_arm(self, name: str) -> None:
         """Say whose code runs next."""
@@ -329,11 +339,17 @@ class _Arms:
         if number == 0:
             self._unseen.begin(inputs)
         calls = arms_of(self._harness, inputs, self._variants)
+        for name, call in calls.items() if number == 0 else ():
+            if not isinstance(call, str):
+                self._time_first(name, call)
         for name in self._peers:
             if name in self._refused:
                 continue
             self.on_arm(name)
+            begun = perf_counter()
             calls[name] = call = tried(self._harness, inputs, name, self._device)
+            if not isinstance(call, str):
+                self.first_call_us.setdefault(name, round((perf_counter() - begun) * 1e6, 1))
             if not isinstance(call, str):
                 self._accepted.add(name)
             elif name in self._accepted:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from commands import assert_passed_or_noisy
 
+from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.kinds.build import BuildResult
 from kbtool.model.run import Run
 
@@ -163,6 +164,24 @@ def test_a_kernel_in_python_is_validated_and_timed(base, kbtool):
         "kernels/softcap/softcap.py",
     }
     assert kbtool("check", root=base).code == 0
+
+
+def test_what_compiles_in_its_first_call_is_recorded_apart(base, kbtool):
+    module = base / "kernels" / "softcap" / "softcap.py"
+    module.write_text(
+        "import time\n" + module.read_text().replace(
+            "def softcap(x):\n",
+            "compiled = []\n\n\ndef softcap(x):\n"
+            "    if not compiled:\n        time.sleep(1.2)\n        compiled.append(1)\n",
+        )
+    )  # fmt: skip
+    done = kbtool("run-recipe", "softcap", root=base)
+    result = newest(base).steps[2].result
+    assert isinstance(result, BenchmarkResult), done.err
+    first, second = (case.first_call_us["softcap"] for case in result.cases)
+    assert first > 1.2e6 > second
+    assert all(max(case.arms["softcap"].samples_us) < 1e6 for case in result.cases)
+    assert "longest first calls, which are not in the times: softcap 1." in done.out
 
 
 def test_a_wrong_kernel_in_python_fails(base, kbtool):

@@ -44,7 +44,13 @@ def context(tmp_path: Path) -> Context:
     made = Context(root=tmp_path, kernel=kernel, machine=machine, seed=7)
     (tmp_path / "kernels" / kernel.id / "cuda").mkdir(parents=True)
     made.plan = SimpleNamespace(  # type: ignore[assignment]
-        kernel=kernel, target="cpu", architecture="", library=tmp_path / "l.so", folder=tmp_path
+        kernel=kernel,
+        target="cpu",
+        device="cpu",
+        architecture="",
+        library=tmp_path / "l.so",
+        modules=[],
+        folder=tmp_path,
     )
     made.built = SimpleNamespace(sha256=SHA)  # type: ignore[assignment]
     made.validated = [passed("two_pass")]

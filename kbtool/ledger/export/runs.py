@@ -127,6 +127,8 @@ def _timed(
         }  # fmt: skip
         for metric in _metrics(result, case, timing):
             yield Row(**row, **metric)
+        if arm in case.first_call_us:
+            yield Row(**row, **_metric("first call", "us", "lower", case.first_call_us[arm]))
         if arm in case.workspace_bytes:
             yield Row(**row, **_metric("workspace", "B", "lower", case.workspace_bytes[arm]))
 

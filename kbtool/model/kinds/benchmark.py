@@ -60,6 +60,10 @@ class BenchmarkCase(Model):
     """Arm of the library → the output of what was timed, likewise; empty in older records."""
     suspect: dict[str, str] = {}
     """Arm of the library → why its times are not what a user would meet."""
+    first_call_us: dict[str, Microseconds] = {}
+    """Arm → how long it took to make the arm and to call it for the first time, in which a
+    just-in-time compiler compiles or finds what it compiled before; outside the timed calls, and
+    empty in older records."""
     plain_us: Microseconds | None = None
     """What the plain kernel of ``between_us`` takes in a chain of its own."""
     sm_clock_mhz: HowMany | None = None

@@ -22,6 +22,7 @@ from kbtool.markdown.plot import Axis, Mark, Row, rows, timed
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.steps.base import Links, not_reached
+from kbtool.steps.benchmark.report import slow_first_calls
 
 _MOST_ROWS = 60
 """Cases in one chart."""
@@ -109,6 +110,8 @@ def _remarks(result: BenchmarkResult) -> list[str]:
             for arm, output in case.peers.items()
             if not output.passed
         ]
+    if slow := slow_first_calls(result):
+        remarks.append(inline(slow))
     return remarks + [
         f"{inline(arm)}, {inline(cases)}: no data because {inline(why)}"
         for (arm, why), cases in _absent(result).items()

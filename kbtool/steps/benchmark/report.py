@@ -17,6 +17,7 @@ ROUGH = "~"
 """Marks a row whose samples lie far apart."""
 ROUGH_SPREAD = 0.1
 """Half the interquartile range, as a share of the median, from which on it does."""
+SLOW_FIRST_CALL_US = 1e6
 SLOWER = 1.05
 """How many times as long the baseline takes in a narrower type, where that is worth a remark."""
 
@@ -164,6 +165,8 @@ def remarks(result: BenchmarkResult) -> list[str]:
             f" it is compared with is over {ROUGH_SPREAD:.0%} of its time, so the ratio is rough"
         )
     lines += _flattered(result)
+    if slow := slow_first_calls(result):
+        lines.append(slow)
     if result.not_reached:
         lines.append(f"{many(result.not_reached, 'case')} not reached")
     timings = [timing for case in result.cases for timing in case.arms.values()]
@@ -174,6 +177,19 @@ def remarks(result: BenchmarkResult) -> list[str]:
             f"a sample: {min(calls)} to {max(calls)} calls, {min(took):.2f} to {max(took):.2f} ms"
         )
     return lines
+
+
+def slow_first_calls(result: BenchmarkResult) -> str | None:
+    """The arms whose first call took so long that they compiled or loaded something in it."""
+    longest: dict[str, float] = {}
+    for case in result.cases:
+        for arm, us in case.first_call_us.items():
+            if us > SLOW_FIRST_CALL_US:
+                longest[arm] = max(longest.get(arm, 0.0), us)
+    if not longest:
+        return None
+    told = ", ".join(f"{arm} {us / 1e6:.1f} s" for arm, us in longest.items())
+    return f"longest first calls, which are not in the times: {told}"
 
 
 def _is_rough(result: BenchmarkResult, case: BenchmarkCase) -> bool:
