@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kbtool.checks.facts import Facts, Location
 from kbtool.model.finding import Finding
 from kbtool.store.scan import Scan
+
+if TYPE_CHECKING:
+    from kbtool.store.document import Document
 
 
 @dataclass
@@ -27,6 +31,8 @@ class Tree:
     runs: list[Facts] = field(default_factory=list)
     answered: set[str] = field(default_factory=set)
     """Paths of the files whose facts gained answers in this check."""
+    reread: dict[str, Document | None] = field(default_factory=dict)
+    """The file that findings were last placed in."""
 
     def __post_init__(self) -> None:
         by_kind = {"session": self.sessions, "pattern": self.patterns, "kernel": self.kernels}
@@ -40,18 +46,22 @@ class Tree:
 
     def at(self, facts: Facts, location: Location, rule: str, message: str) -> Finding:
         """A finding at a key of a file that was examined; the file is read again for the line."""
+        document = None if facts.kind == "run" else self._again(facts.path)
+        return Finding(facts.path, document.line(location) if document else 1, rule, message)
+
+    def _again(self, path: str) -> Document | None:
+        """The file, kept until another is asked for: a list may have thousands of findings."""
         from pathlib import Path
 
         from kbtool.store.document import DocumentError, parse, read_bytes
 
-        line = 1
-        if facts.kind != "run":
+        if path not in self.reread:
+            self.reread.clear()
             try:
-                raw = read_bytes(Path(self.root, facts.path), facts.path)
-                line = parse(raw, facts.path).line(location)
-            except DocumentError:
-                pass  # the file changed during the check; report the finding without its line
-        return Finding(facts.path, line, rule, message)
+                self.reread[path] = parse(read_bytes(Path(self.root, path), path), path)
+            except DocumentError:  # it changed during the check: its findings have no line
+                self.reread[path] = None
+        return self.reread[path]
 
     def record(self, id_: str) -> Facts | None:
         """The session, the pattern or the run of this id; of a run its last attempt."""
