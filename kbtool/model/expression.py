@@ -114,6 +114,8 @@ class Finder:
 
 _GROUP = 16
 _LEAST = 3
+_COMMON = frozenset(("nvcc", "cicc", "ptxas", "cc1plus", "cudafe++", "cuda", "build", "compil"))
+"""Texts that any line of a log of a build may hold."""
 
 
 def _escaped(text: str) -> str:
@@ -136,8 +138,12 @@ def demanded(expression: str) -> tuple[str, ...]:
     return tuple(texts) if texts and min(map(len, texts)) >= _LEAST else ()
 
 
+def _worth(text: str) -> int:
+    return 1 if text.strip() in _COMMON else len(text)
+
+
 def _texts_of(parts: Iterable[tuple[Any, Any]]) -> list[str]:
-    """The best texts that a sequence demands: those whose shortest is longest."""
+    """The best texts that a sequence demands: those whose shortest is longest, and seldom."""
     candidates: list[list[str]] = []
     text = ""
     for kind, value in [*parts, (None, None)]:
@@ -159,6 +165,6 @@ def _texts_of(parts: Iterable[tuple[Any, Any]]) -> list[str]:
             candidates.append(_texts_of(list(value[2])))
     return max(
         (found for found in candidates if found),
-        key=lambda found: (min(map(len, found)), -len(found)),
+        key=lambda found: (min(map(_worth, found)), -len(found)),
         default=[],
     )
