@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, NamedTuple
 
 from kbtool.model.cards import CARD_NAMES, capability_of, card_of
-from kbtool.model.expression import Finder, demanded
+from kbtool.model.expression import Finder, demanded, found_in
 from kbtool.model.pattern import Pattern, Symptom
 from kbtool.model.profile import Profile, shown
 from kbtool.model.symptom import KnownSymptom, Symptoms, filled
+from kbtool.runner.field import ELSEWHERE
+from kbtool.runner.resemble import STOP
 
 _PIECE = 4096
 _OVERLAP = 512
@@ -153,21 +155,17 @@ def seen(
     return result
 
 
-ELSEWHERE = re.compile(
-    r"\b(?:HIP|ROCm|MPS backend|Vulkan|OpenCL|SYCL|amdgpu|xpu)\b|\bhip(?:Error|cc|[A-Z])|\bgfx\d{3}"
-)
-"""What another platform than CUDA is named by; its messages may have the same words."""
-
 _ROLES = {"cause": 0, "warning": 1, "consequence": 2}
 
 
-def _rank(match: Match) -> tuple[int, int, bool, int, str]:
-    """Causes first, then what stands first; on one line what says more of it."""
+def _rank(match: Match) -> tuple[int, bool, int, int, str]:
+    """Causes first, those that hold for many messages behind the others; then what stands first; on
+    one line what says more of it."""
     symptom = match.symptom
     role, general = "cause", False
     if isinstance(symptom, KnownSymptom):
         role, general = symptom.role, symptom.general
-    return (_ROLES[role], match.number, general, -_literal(symptom.match), match.name)
+    return (_ROLES[role], general, match.number, -_literal(symptom.match), match.name)
 
 
 def _literal(expression: str) -> int:
@@ -208,7 +206,27 @@ _ARCHITECTURE = (
 )
 _CODES = re.compile(r"(?i)\b(?:sm|compute)_?(\d{2,3})[af]?\b|capability:? *\(?(\d{1,2})[.,] ?(\d)")
 _CARDS = re.compile(rf"\b(?:{'|'.join(CARD_NAMES)})\b")
-_REPORTS = r"(?i)error|fail|fatal|exception|cannot|could not|unable|not found|invalid|warn|abort"
+_REPORTS = (
+    r"(?i)error|fail|fatal|exception|cannot|can't|could ?n[o']t|unable|not found|no such|invalid"
+    r"|warn|abort|unsupported|not supported|undefined|unresolved|missing|incompatible|mismatch"
+    r"|conflict|denied|refused|timed out|timeout|unknown|illegal|must be|expected"
+    r"|not (?:available|allowed|set)|\bhangs?\b|stuck|crash|freez|\boom\b|exhaust|killed|leak"
+    r"|deadlock|never ends|takes (?:very |too )?long|takes (?:>|over|more than)? ?\d+ (?:min|hour)"
+)
+
+
+def reports_error(text: str) -> bool:
+    """Whether a text has a word by which tools report that something is wrong, and is no prose."""
+    if not found_in(_REPORTS, text) or not _OF_A_TOOL.search(text):
+        return False
+    said = re.findall(r"[a-z']+", text.lower())
+    return sum(word in STOP for word in said) < _PROSE * len(said)
+
+
+_OF_A_TOOL = re.compile(r"[:_(\[=`\"/<>#]|'[^' ]+'|\w\.\w|[a-z][A-Z]|[A-Z]{4}")
+"""What lines of tools have, and sentences seldom."""
+_PROSE = 0.4
+"""Of the words of prose so many say nothing by themselves."""
 
 
 def architectures_in(line: str) -> set[str]:
@@ -271,6 +289,8 @@ def _blocks(text: Iterable[bytes]) -> Iterator[list[tuple[int, str]]]:
 
 def _numbered(raw: bytes, first: int) -> list[tuple[int, str]]:
     text = raw.decode("utf-8", "replace")
+    if "\u2018" in text or "\u201c" in text:
+        text = text.translate(_QUOTES)  # GCC quotes so where the locale is UTF-8
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     found: dict[str, int] = {}
@@ -282,6 +302,7 @@ def _numbered(raw: bytes, first: int) -> list[tuple[int, str]]:
     return [(number, piece) for piece, number in found.items()]
 
 
+_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 """Colours and links that a tool writes for a terminal."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -15,30 +14,24 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.prose import plain
 from kbtool.model.session import Session
 from kbtool.model.symptom import KnownSymptom, filled
-from kbtool.runner.explain import ELSEWHERE, Match, Seen, fits_cards, seen
-from kbtool.runner.resemble import Found, Words, word_set, words
+from kbtool.runner.explain import Match, Seen, fits_cards, reports_error, seen
+from kbtool.runner.field import is_of_the_field, may_be_of
+from kbtool.runner.resemble import Found, Words, words
 from kbtool.store.packaged import SYMPTOMS
 from kbtool.store.tree import KnowledgeBase
 
 LEAST_SHARE = 0.5
-"""A record resembles a text of which it has so much, by weight of the words."""
+"""A record resembles a question of which it has so much, by weight of the words."""
+LEAST_SHARE_OF_ERROR = 0.15
+"""The same of a symptom, for a line that reports an error: such lines have names of one's own,
+which no record has."""
 LEAST_WORDS = 2
+FIRST = 3
+"""So many are shown first. A line that matched keeps a place there."""
 LONGEST_QUESTION = 600
 """A text of at most so many characters may be a question; of a longer one only lines that report an
 error are compared with records."""
 _LINES = 20
-
-FIELD = word_set("""
-    cuda nvcc ptxas ptx gpu gpus cubin fatbin nvlink cudafe cudnn cublas cutlass cute thrust cub
-    nvrtc torch pytorch triton inductor dynamo nccl ncu nsys nsight warp warps kernel kernels smem
-    nvidia nvidia-smi compute-sanitizer racecheck memcheck cuda-gdb bf16 bfloat16 fp16 fp8 wgmma tma
-    flash-attn flash_attn flashattention xformers cpp_extension load_inline
-""")
-"""Words of the field. A text without any of them is about something else."""
-PHRASES = re.compile(
-    r"(?i)\b(?:(?:shared|local|global|constant) memory|bank conflicts?|spill\w*)\b"
-)
-"""The same, of more than one word or with endings."""
 
 
 class _Record(NamedTuple):
@@ -52,6 +45,8 @@ class _Record(NamedTuple):
     texts: list[tuple[str, float]]
     """What it says, and how much a word there counts."""
     fit: Callable[[], Fit] | None = None
+    tool: str | None = None
+    """The tool that a symptom is of."""
 
 
 def explain(
@@ -60,8 +55,8 @@ def explain(
     architectures: Iterable[str] = (),
     file: str | None = None,
 ) -> Explanation:
-    """What fits a text: symptoms that it shows; if no cause is among them, records that it
-    resembles.
+    """What fits a text: symptoms that it shows; if none of them says just this cause, also records
+    that it resembles.
 
     Args:
         base: the knowledge base.
@@ -74,9 +69,13 @@ def explain(
     found = seen(patterns, base.catalogue.values(), _noting(text, beginning), architectures)
     bugs = list(_bugs_with_errors(base)) if found.matches else []
     fits = [_matched(base, match, bugs) for match in found.matches]
-    if all(fit.role == "consequence" for fit in fits):
+    if not any(map(_says_just_this, found.matches)):
         start = b"".join(beginning).decode("utf-8", "replace")
-        fits = [*_resembling(base, start, found), *fits]
+        known = {fit.name for fit in fits}
+        near = [fit for fit in _resembling(base, start, found) if fit.name not in known]
+        ahead = [fit for fit in fits if fit.role != "consequence"]
+        behind = fits[len(ahead) :]
+        fits = [*ahead, *near[: max(0, FIRST - len(ahead) - bool(behind))], *behind]
     ranked = [fit.model_copy(update={"rank": rank}) for rank, fit in enumerate(fits, 1)]
     return Explanation(
         fits=ranked,
@@ -152,17 +151,32 @@ def _bug(session: Session, bug: Bug) -> FittingBug:
     )
 
 
+def _says_just_this(match: Match) -> bool:
+    """Whether a match names the cause, and not only its kind."""
+    symptom = match.symptom
+    return not isinstance(symptom, KnownSymptom) or (
+        symptom.role == "cause" and not symptom.general
+    )
+
+
 def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
-    """Records that a text resembles whose lines match nothing."""
-    questions = [start] if len(start) <= LONGEST_QUESTION else found.errors[:_LINES]
-    questions = [one for one in questions if _is_of_the_field(one)]
-    if not questions:
+    """Records that a text resembles, the best first."""
+    short = len(start) <= LONGEST_QUESTION
+    lines = [line for line in found.errors if reports_error(line)]
+    questions = list(dict.fromkeys([start, *lines] if short else lines))[:_LINES]
+    about = start if short else "\n".join(lines)
+    if not is_of_the_field(about):
         return []
     records = words_of(base, sessions=False)
     best: dict[str, Found[_Record]] = {}
     for question in questions:
+        is_error = reports_error(question)
         for hit in records.find(question):
-            if hit.share < LEAST_SHARE or len(set(hit.shared)) < LEAST_WORDS:
+            tool = hit.item.tool
+            least = LEAST_SHARE_OF_ERROR if tool and is_error else LEAST_SHARE
+            if hit.share < least or len(set(hit.shared)) < LEAST_WORDS:
+                continue
+            if tool and not may_be_of(tool, about):
                 continue
             known = best.get(hit.item.id)
             if known is None or known.score < hit.score:
@@ -176,15 +190,9 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
     return [fit for fit in fits if fits_cards(fit.architectures, found.architectures)]
 
 
-def _is_of_the_field(text: str) -> bool:
-    said = {word for word, _ in words(text)}
-    named = bool(said & FIELD) or PHRASES.search(text) is not None
-    return named and not ELSEWHERE.search(text)
-
-
 def _recording(found: Seen, file: str | None) -> str:
     """The command that records the case."""
-    title = next((line for line in found.errors if _is_of_the_field(line)), None)
+    title = next((line for line in found.errors if is_of_the_field(line)), None)
     title = title or next(iter(found.errors), None)
     words_of = " ".join((title or "what is wrong, in a few words").split())[:80]
     return f"kbtool session bug {shlex.quote(words_of)}" + (
@@ -249,11 +257,12 @@ def _records(base: KnowledgeBase, *, sessions: bool = True) -> Iterator[_Record]
         for symptom in tool.symptoms:
             yield _Record(
                 "symptom", f"{tool.id}/{symptom.id}", symptom.title, symptom.advice, path,
-                [(symptom.title, 3), (symptom.words or "", 2), (symptom.advice, 1),
-                 (symptom.example, 1), (f"{tool.title} {tool.id}", 0.5)],
+                [(symptom.title, 3), (symptom.words or "", 2), (symptom.advice, 0.5),
+                 (symptom.example, 1.5), (f"{tool.title} {tool.id}", 0.5)],
                 lambda tool=tool, symptom=symptom: _symptom_fit(  # type: ignore[misc]
                     base, tool.id, symptom
                 ),
+                tool.id,
             )  # fmt: skip
     for name, (pattern, recipe) in base.recipes().items() if sessions else ():
         yield _Record(

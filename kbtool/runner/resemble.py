@@ -23,6 +23,8 @@ _UNKNOWN = 0.25
 """What a word counts that no document has: the name of a file or of a function of one's own."""
 _WORD = re.compile(r"[a-z][a-z0-9]*(?:[_.+-][a-z0-9]+)*\+*|(?<!\d)\d+[a-z]+\w*")
 _PARTS = re.compile(r"[_.-]")
+_HUMPED = re.compile(r"\b[A-Za-z]+[a-z0-9][A-Z][A-Za-z0-9]*|\b[A-Z]{2,}[a-z][A-Za-z0-9]*")
+_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _LONGEST = 40
 """A longer word is no word: a hash, a mangled name."""
 
@@ -32,7 +34,7 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_STOP = word_set("""
+STOP = word_set("""
     a about after all also am an and any are as at be because been before but by can could did do
     does doing done each for from get gets getting give gives go goes got had has have he her his
     how i if in into is it its just know like make makes me my no not now of off on one only or
@@ -160,8 +162,10 @@ class Words(Generic[T]):
 
 
 def words(text: str) -> Iterator[tuple[str, str]]:
-    """The words of a text that say something, and their stems; a compound also in its parts."""
-    for word in _WORD.findall(text.lower()):
+    """The words of a text that say something, and their stems; a compound also in its parts:
+    out_of_memory and OutOfMemory are also memory."""
+    parts = " ".join(_HUMPS.sub(" ", name) for name in _HUMPED.findall(text))
+    for word in _WORD.findall(f"{text} {parts}".lower()):
         yield from _parts_of(word)
 
 
@@ -174,7 +178,7 @@ def _parts_of(word: str) -> tuple[tuple[str, str], ...]:
     return tuple(
         (part, stem_of(part))
         for part in parts
-        if len(part) > 1 and part not in _STOP and not part.isdigit()
+        if len(part) > 1 and part not in STOP and not part.isdigit()
     )
 
 

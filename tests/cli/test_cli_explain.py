@@ -84,7 +84,7 @@ def test_a_message_leads_to_advice_command_pattern_and_bug(base, kbtool, log):
 def test_the_catalogue_of_kbtool_is_there_in_any_knowledge_base(base, kbtool, log):
     done = kbtool("explain", "--json", log("nvcc fatal   : Unknown option '-x9'\n"), root=base.root)
     found = Explanation.model_validate_json(done.out)
-    assert [fit.name for fit in found.fits] == ["nvcc/unknown-option"]
+    assert found.fits[0].name == "nvcc/unknown-option"
     # P08 of kbtool's own repository is no pattern of this one.
     done = kbtool("explain", "--json", log("undefined reference to `f'"), root=base.root)
     assert [fit["patterns"] for fit in json.loads(done.out)["fits"]] == [[]]
@@ -93,7 +93,7 @@ def test_the_catalogue_of_kbtool_is_there_in_any_knowledge_base(base, kbtool, lo
 def test_a_symptom_of_the_knowledge_base_replaces_one_of_kbtool(base, kbtool, log):
     base.write("symptoms/ninja.yaml", SYMPTOMS.format(tool="ninja", id="build-stopped"))
     done = kbtool("explain", "--json", log("ninja: build stopped"), root=base.root)
-    assert done.code == 1
+    assert "ninja/build-stopped" not in [fit["name"] for fit in json.loads(done.out)["fits"]]
     done = kbtool("explain", "--json", log("queue is full"), root=base.root)
     names = [fit["name"] for fit in json.loads(done.out)["fits"]]
     assert names == ["launcher/full", "ninja/build-stopped"]

@@ -27,6 +27,8 @@ TOOL = {
         {"id": "hopper", "title": "Hopper", "match": "needs sm_90a or wgmma",
          "example": "needs sm_90a or wgmma", "source": "ptxas", "advice": "Compile for sm_90a.",
          "architectures": ["sm_90"]},
+        {"id": "any", "title": "Any error", "match": "error:", "general": True,
+         "example": "error: x", "source": "ld", "advice": "Read it."},
         {"id": "serial", "title": "Serial", "match": "wgmma serialised", "role": "warning",
          "example": "wgmma serialised", "source": "ptxas", "advice": "Do not call.",
          "architectures": ["sm_90"]},
@@ -48,6 +50,11 @@ def names(text: str | bytes, tool: Symptoms, architectures: tuple[str, ...] = ()
 def test_causes_come_first_then_what_stands_first_then_what_says_more(tool):
     text = "ninja: build stopped\nwgmma serialised\nundefined reference to `cudaMalloc'\n"
     assert names(text, tool) == ["cudart", "undefined", "serial", "stopped"]
+
+
+def test_a_cause_that_holds_for_many_messages_stands_behind_the_others(tool):
+    text = "error: x\nninja: build stopped\nundefined reference to `f'\n"
+    assert names(text, tool) == ["undefined", "any", "stopped"]
 
 
 def test_advice_for_other_cards_than_the_text_names_is_left_out(tool):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbtool.runner import remedies
-from kbtool.runner.resemble import Words, stem_of
+from kbtool.runner.resemble import Words, stem_of, words
 from kbtool.store.tree import KnowledgeBase
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +66,36 @@ def test_the_words_of_a_knowledge_base_are_read_once(monkeypatch):
 def test_a_word_counts_as_often_as_it_stands_there():
     found = Words([("a", [("tile tile", 1)]), ("b", [("tile other", 1)])]).find("tiles")
     assert [one.item for one in found] == ["a", "b"]
+
+
+def test_a_line_that_reports_an_error_needs_fewer_words_of_a_symptom_than_prose(base):
+    def names(text: str) -> list[str]:
+        return [fit.name for fit in explained.explain(base, [text.encode()]).fits]
+
+    assert "nvcc/unsupported-architecture" in names(
+        "mytool: error: frob 'quux' got zork for wibble: architecture of nvcc unsupported by kazoo"
+    )
+    assert not names(
+        "When the committee of the library had missed the point of nvcc, nobody asked the author"
+        " why the architecture of the old house was left to the garden, the driver and the weather"
+    )
+
+
+def test_what_resembles_is_of_a_tool_that_the_text_has_a_sign_of(base):
+    text = "NVRM: nvAssertFailedNoLog: Assertion failed: NULL != pRpc @ rpc.c:65"  # of the driver
+    found = explained.explain(base, [text.encode()]).fits
+    assert not [fit.name for fit in found if fit.name.startswith("nvcc/")]
+
+
+def test_a_general_cause_keeps_records_that_the_text_resembles_beside_it(base):
+    text = "Could NOT find Frob (missing: FROB_DIR), which the toolkit of CUDA needs"
+    found = explained.explain(base, [text.encode()]).fits
+    assert [fit.how for fit in found][:3] == ["match", "resemblance", "resemblance"]
+
+
+def test_parts_of_a_compound_name_are_words():
+    assert {"out", "memory"} - set(dict(words("XlaOutOfMemoryError"))) == {"out"}
+    assert "provider" in dict(words("CUDAExecutionProvider"))
 
 
 def test_words_are_found_by_stem_and_synonym_and_rare_ones_count_more():
