@@ -56,12 +56,18 @@ def context(tmp_path: Path) -> Context:
     right = CaseResult(case_set="s", name="c", case={}, passed=True, outputs={})
     machine = MachineInfo(python="3", kbtool="0", os="L", cpu="C", cores=1)
     made = Context(root=tmp_path, kernel=None, machine=machine, seed=1)
-    target = SimpleNamespace(takes=lambda *_: True, variants_for=lambda _: [])
+    target = SimpleNamespace(takes=lambda *_: True, variants_for=lambda _: [], env={})
     kernel = SimpleNamespace(
         targets={"cpu": target}, cases=lambda _: [{"name": "c"}], harness="harness.py", interface=""
     )
     made.plan = SimpleNamespace(  # type: ignore[assignment]
-        kernel=kernel, target="cpu", architecture="", library="l.so", folder=tmp_path
+        kernel=kernel,
+        target="cpu",
+        device="cpu",
+        modules=[],
+        architecture="",
+        library="l.so",
+        folder=tmp_path,
     )
     made.built = SimpleNamespace(sha256=SHA)  # type: ignore[assignment]
     made.validated = [ValidationResult(sha256=SHA, device="cpu", seed=1, rule="r", cases=[right])]
