@@ -101,7 +101,10 @@ def test_a_lost_context_is_not_reported_as_a_fault_of_the_harness(
         read_before=Identity(), harness=str(broken), cases=[], device="cuda", seed=1, threads=1,
     )  # fmt: skip
     seal: Any = SimpleNamespace(
-        linking=lambda library: nullcontext(), identity=Identity, hold=lambda h: None
+        linking=lambda library: nullcontext(),
+        solution=nullcontext,
+        identity=Identity,
+        hold=lambda h: None,
     )
     assert worker._run(task, lambda *_, **__: None, seal)[0] == "failed"
     card.lost = True
