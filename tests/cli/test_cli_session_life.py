@@ -69,7 +69,8 @@ def running(base, hours, name="a"):
         ("two hours ago", "is not a time; write 14:30"),
         ("1..2 h ago", "is not a time; write 14:30"),
         ("25:00", "is not a time; write 14:30"),
-        ("9999-01-01T10:00", "is in the future"),
+        ("2999-01-01T10:00", "is in the future"),
+        ("9999-01-01T10:00", "is not a time; write 14:30"),
         ("3 h ago", "is before .*, the latest time in the record of .*-a;"),
     ],
 )
