@@ -20,6 +20,9 @@ from kbtool.gpu.toolchain import find_torch, own_programs
 from kbtool.model.errors import MachineError
 from kbtool.store.lock import LockTimeoutError, lock
 
+_OUTERMOST = {"MAKELEVEL": "0", "MAKEFLAGS": "", "MFLAGS": ""}
+"""A make that kbtool was started from is none of the build's."""
+
 
 def run_commands(
     plan: BuildPlan,
@@ -66,6 +69,7 @@ def _run(
                     "PATH": own_programs(),
                     "CMAKE_PREFIX_PATH": str(find_torch()[0] / "share" / "cmake"),
                     "KBTOOL_ARCHITECTURE": plan.architecture,
+                    **_OUTERMOST,
                 },
                 on_line=on_line,
                 on_tick=on_tick,

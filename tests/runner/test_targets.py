@@ -265,6 +265,16 @@ def test_commands_build_a_library_once(base, kbtool):
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="no make")
+def test_commands_do_not_see_the_make_that_kbtool_was_started_from(base, kbtool):
+    """It would announce folders ahead of the error, and pass on its own options."""
+    source = base / "kernels" / "softcap" / "softcap.cpp"
+    source.write_text("no C++")
+    outer = {"MAKELEVEL": "1", "MAKEFLAGS": "w -n"}
+    done = kbtool("run-recipe", "softcap", "--set", "target=made", root=base, env=outer)
+    assert done.code == 1 and "error:" in done.err and "directory" not in done.err, done.err
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 @pytest.mark.parametrize(
     ("file", "find", "put", "message"),
     [
