@@ -38,6 +38,11 @@ def finds(match: str, example: str) -> None:
         raise ValueError(f"match: {match!r} does not find its own example")
 
 
+def _expression(stated: str) -> str:
+    found_in(stated, "")  # raises for what is none
+    return stated
+
+
 def _architecture(stated: str) -> str:
     if capability_of(stated) is None:
         raise ValueError(f"{stated!r} is no architecture; write sm_90")
@@ -173,5 +178,8 @@ class Symptoms(Model):
     """The tool, as the file is named."""
     title: Text
     """The tool or the subject in plain words."""
+    signs: Annotated[Expression, AfterValidator(_expression)] | None = None
+    """What a text has that may be of this tool. A symptom that no line matches is shown for a text
+    that resembles it only if the text has one of these; without it, for any."""
     symptoms: Annotated[list[KnownSymptom], Field(min_length=1)]
     """What it prints."""

@@ -1,4 +1,4 @@
-"""Whether a text is about GPU kernels and their tools, and which tool it may be of.
+"""Whether a text is about GPU kernels and their tools.
 
 Only what resembles a text is held to this; an expression that matches a line needs no more.
 """
@@ -38,48 +38,7 @@ ELSEWHERE = re.compile(
 )
 """What another platform than CUDA is named by; its messages may have the same words."""
 
-_SIGNS = {
-    "nvcc": r"nvcc|\.cuh?\b|cudafe|cuda|\bcicc\b|__(?:global|device|host)__|thrust|\bcub\b|cutlass",
-    "ptxas": r"ptx|cubin|\bsass\b|register|wgmma|tcgen|spill",
-    "linker": r"\bld\b|link|undefined|unresolved|\.so\b|\.a\b|symbol|cannot find -l",
-    "host-compiler": r"g\+\+|\bgcc|clang|\bcl\.exe|\bC\d{4}\b|error:|header|\.hp*\b|\.cpp|cc1plus",
-    "ninja": r"ninja|\bmake|build",
-    "cmake": r"cmake|could not find|configur|find_package",
-    "pip": r"\bpip|wheel|conda|mamba|\buv\b|requirement|distribution|setup\.py|no module"
-    r"|numpy|python",
-    "torch-extension": r"torch|extension|import|\.so\b|\bdll|undefined symbol|GLIBC|cuda|onnx"
-    r"|tensorrt",
-    "torch": r"torch|RuntimeError|tensor|autograd|backward|\bamp\b|scaler",
-    "torch-compile": r"dynamo|inductor|compile|fake|\bfx\b|\baot|export|opcheck|schema",
-    "triton": r"triton|@jit|\btl\.|ttir|mlir",
-    "nccl": r"nccl|distributed|rank|all_?-?reduce|process ?group|c10d|gloo|\bmpi|elastic|torchrun",
-    "cuda-runtime": r"cuda|\bcu[A-Z]\w+|gpu|nvidia|NVRM|\bXid|cublas|cudnn|cusparse|driver|device",
-    "compute-sanitizer": r"=====|sanitizer|memcheck|racecheck|hazard|gdb",
-    "profile": r"\bncu|nsys|nsight|nvprof|==(?:ERROR|PROF|WARNING)|profil|cupti|sectors|occupancy"
-    r"|bank conflict|throughput",
-    "numerics": r"nan\b|\binf|toleran|close|mismatch|assert|diff|norm|precision|wrong|expected"
-    r"|equal",
-    "attention": r"flash|attention|attn|sdpa|xformers|vllm|sglang|deep_?gemm"
-    r"|bitsandbytes|inference",
-    "containers": r"docker|podman|container|kube|slurm|srun|singularity|apptainer|enroot|\boci\b",
-    "cuda-gdb": r"gdb|core dump|coredump|memcheck|sigsegv|sigtrap|cuda_exception",
-    "cuda-libraries": r"cu(?:blas|dnn|sparse|solver|fft|rand|tensor)|nvrtc|\bnpp|xla|tensorrt"
-    r"|nvjpeg",
-    "cutlass": r"cutlass|\bcute|tma\b|tensor ?map|descriptor",
-    "driver": r"nvidia-smi|nvrm|\bxid|driver|\bmig\b|\bmps\b|nvml|persistenced|dkms|modprobe"
-    r"|fabric",
-    "memory": r"memory|alloc|\boom\b",
-    "build-time": r"compil|build|slow|minutes|hours",
-}
-_OF = {tool: re.compile(f"(?i){signs}") for tool, signs in _SIGNS.items()}
-
 
 def is_of_the_field(text: str) -> bool:
     """Whether a text is about GPUs, their kernels and the tools that build and run them."""
     return FIELD.search(text) is not None and not ELSEWHERE.search(text)
-
-
-def may_be_of(tool: str, text: str) -> bool:
-    """Whether a text has a sign of a tool of the catalogue; one that is not known may have it."""
-    signs = _OF.get(tool)
-    return signs is None or signs.search(text) is not None

@@ -13,9 +13,9 @@ from kbtool.model.expression import found_in
 from kbtool.model.pattern import Pattern
 from kbtool.model.prose import plain
 from kbtool.model.session import Session
-from kbtool.model.symptom import KnownSymptom, filled
+from kbtool.model.symptom import KnownSymptom, Symptoms, filled
 from kbtool.runner.explain import Match, Seen, fits_cards, reports_error, seen
-from kbtool.runner.field import is_of_the_field, may_be_of
+from kbtool.runner.field import is_of_the_field
 from kbtool.runner.resemble import Found, Words, words
 from kbtool.store.packaged import SYMPTOMS
 from kbtool.store.tree import KnowledgeBase
@@ -176,7 +176,7 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
             least = LEAST_SHARE_OF_ERROR if tool and is_error else LEAST_SHARE
             if hit.share < least or len(set(hit.shared)) < LEAST_WORDS:
                 continue
-            if tool and not may_be_of(tool, about):
+            if tool and not _may_be_of(base.catalogue[tool], about):
                 continue
             known = best.get(hit.item.id)
             if known is None or known.score < hit.score:
@@ -188,6 +188,11 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
         if hit.item.fit is not None
     ]
     return [fit for fit in fits if fits_cards(fit.architectures, found.architectures)]
+
+
+def _may_be_of(tool: Symptoms, text: str) -> bool:
+    """Whether a text has a sign of a tool; one that states no signs may have printed anything."""
+    return tool.signs is None or found_in(tool.signs, text)
 
 
 def _recording(found: Seen, file: str | None) -> str:

@@ -73,11 +73,10 @@ LAST = "last"
 def meant(name: str, ids: Iterable[str]) -> list[str]:
     """The ids that a name can stand for: the one that it is; else those that begin with it; else
     those that end with it, whole words."""
-    known = list(ids)
-    if not name or name in known:
-        return [name] if name else []
+    known = list(ids) if name else []
+    exact = [id_ for id_ in known if id_ == name]
     begun = [id_ for id_ in known if id_.startswith(name)]
-    return begun or [id_ for id_ in known if id_.endswith(f"-{name}")]
+    return exact or begun or [id_ for id_ in known if id_.endswith(f"-{name}")]
 
 
 class KnowledgeBase:
@@ -211,7 +210,7 @@ class KnowledgeBase:
 
         Raises:
             NotFoundError: no run is meant, or more than one.
-            RecordError: the run does not load.
+            RecordError: an attempt of it does not load.
         """
         ids = sorted(self._files_of_runs)
         found = ids[-1:] if name == LAST else meant(name, ids)
@@ -222,11 +221,12 @@ class KnowledgeBase:
             raise NotFoundError(
                 f"there is no run {name!r}; `kbtool session show` lists the runs of a session"
             )
-        entry = self.run(found[0])
-        if entry is None:
-            path = self.shown(self._files_of_runs[found[0]][-1])
-            raise RecordError(str(next(f for f in self.findings if f.path == path)))
-        return entry
+        attempts = self._files_of_runs[found[0]]
+        entries = [entry for path in attempts if (entry := self._run_in(path))]
+        if len(entries) < len(attempts):
+            paths = {self.shown(path) for path in attempts}
+            raise RecordError(str(next(f for f in self.findings if f.path in paths)))
+        return max(entries, key=lambda entry: entry.record.attempt)
 
     @cached_property
     def _files_of_runs(self) -> dict[str, list[Path]]:
@@ -337,7 +337,10 @@ def merged(packaged: Iterable[Symptoms], own: Mapping[str, Symptoms]) -> dict[st
         ]
         title = added.title if added else tool.title
         listed = [*kept, *(added.symptoms if added else ())]
-        found[tool.id] = Symptoms.model_construct(id=tool.id, title=title, symptoms=listed)
+        signs = (added and added.signs) or tool.signs
+        found[tool.id] = Symptoms.model_construct(
+            id=tool.id, title=title, signs=signs, symptoms=listed
+        )
     return found | {tool: record for tool, record in own.items() if tool not in found}
 
 
