@@ -16,6 +16,9 @@ from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
+_KEPT = 4096
+"""How many expressions are kept compiled; the catalogue has about a thousand."""
+
 
 def found_in(expression: str, text: str) -> bool:
     """Whether a regular expression matches anywhere in ``text``.
@@ -26,7 +29,7 @@ def found_in(expression: str, text: str) -> bool:
     return _compiled(expression).isinstance_python(text)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_KEPT)
 def _compiled(expression: str) -> SchemaValidator:
     try:
         return SchemaValidator(core_schema.str_schema(pattern=expression))
@@ -107,9 +110,14 @@ class Finder:
 
     def _any_of(self, places: Sequence[int]) -> SchemaValidator:
         """Whether a line, in small letters, has a text that one of the expressions demands."""
-        texts = {text for place in places for text in self._demands[place]}
-        either = "|".join(sorted(map(_escaped, texts))) or "[^\\s\\S]"
-        return SchemaValidator(core_schema.str_schema(pattern=either))
+        return _any_text(frozenset(text for place in places for text in self._demands[place]))
+
+
+@lru_cache(maxsize=512)
+def _any_text(texts: frozenset[str]) -> SchemaValidator:
+    """Whether a line has one of these texts. Kept, since many texts are searched for the same."""
+    either = "|".join(sorted(map(_escaped, texts))) or "[^\\s\\S]"
+    return SchemaValidator(core_schema.str_schema(pattern=either))
 
 
 _GROUP = 16
@@ -122,7 +130,7 @@ def _escaped(text: str) -> str:
     return re.sub(r"[^\w\s]", lambda sign: f"\\x{{{ord(sign[0]):x}}}", text)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_KEPT)
 def demanded(expression: str) -> tuple[str, ...]:
     """Texts in small letters, one of which stands in every line that an expression finds.
 
