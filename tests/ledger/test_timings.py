@@ -306,6 +306,17 @@ def test_a_name_that_fits_nothing_is_an_error(a: str, b: str, said: str) -> None
     assert said in str(raised.value)
 
 
+def test_a_name_that_ends_a_run_and_begins_a_commit_is_refused() -> None:
+    runs = every(
+        run("20260101T000000Z-x-bbbb", "aaaa1111", times(9.0)),
+        run("other", "bbbb1111", times(9.0)),
+    )
+    with pytest.raises(NotFoundError, match=r"'bbbb' ends run .*-x-bbbb and begins a commit"):
+        sides(("bbbb", "last"), runs, lambda _: None)
+    a, _ = sides(("x-bbbb", "other"), runs, lambda _: None)
+    assert a.runs[0].run.id.endswith("-x-bbbb")
+
+
 def test_choosing_the_best_of_many_is_corrected_for() -> None:
     runs = every(
         run("r9", "last", times(10.72)),

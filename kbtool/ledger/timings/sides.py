@@ -128,13 +128,17 @@ class _Asked(NamedTuple):
         where = self.where or ""
         named = meant(where, [one.run.id for one in having])
         begun = [one for one in having if one.run.id in named]
+        commit = where.lower() if re.fullmatch("[0-9a-fA-F]{4,40}", where) else ""
+        there = _at_commit(having, commit) if commit else []
+        if there and begun and not begun[0].run.id.startswith(where):
+            raise NotFoundError(
+                f"{where!r} ends run {begun[0].run.id} and begins a commit; write more of it"
+            )
         if len(begun) == 1:
             return begun
         cards = _of_card(where, having)
         if cards:
             return self._on_card(cards, having, other, beside)
-        commit = where.lower() if re.fullmatch("[0-9a-fA-F]{4,40}", where) else ""
-        there = _at_commit(having, commit) if commit else []
         if not there and not begun and (full := revision(where)):
             there = _at_commit(having, full)
         ids = {one.run.repository.commit for one in there}
