@@ -144,6 +144,12 @@ def newest(base: Path) -> Run:
     return Run.model_validate_json(files[-1].read_bytes())
 
 
+def edit(path: Path, find: str, put: str) -> None:
+    text = path.read_text()
+    assert find in text
+    path.write_text(text.replace(find, put))
+
+
 def built(run: Run) -> BuildResult:
     result = run.steps[0].result
     assert isinstance(result, BuildResult)
@@ -217,9 +223,7 @@ def test_a_module_that_changes_after_validation_is_refused(base, kbtool):
 def test_what_a_python_target_lacks_is_named(base, kbtool, file, find, put, message):
     folder = base / "kernels" / "softcap"
     (folder / "torch.py").write_text("softcap = 1\n")
-    text = (folder / file).read_text()
-    assert find in text
-    (folder / file).write_text(text.replace(find, put))
+    edit(folder / file, find, put)
     done = kbtool("run-recipe", "softcap", "--set", "target=eager", root=base)
     assert done.code in {1, 3} and message in done.err, done.err
 
@@ -236,9 +240,7 @@ def test_what_a_python_target_lacks_is_named(base, kbtool, file, find, put, mess
     ],
 )
 def test_check_refuses_such_a_manifest(base, kbtool, find, put, message):
-    manifest = base / "kernels" / "softcap" / "kernel.yaml"
-    assert find in MANIFEST
-    manifest.write_text(MANIFEST.replace(find, put))
+    edit(base / "kernels" / "softcap" / "kernel.yaml", find, put)
     done = kbtool("check", root=base)
     assert done.code == 1 and message in done.out, done.out
 
@@ -286,9 +288,6 @@ def test_commands_do_not_see_the_make_that_kbtool_was_started_from(base, kbtool)
     ],
 )
 def test_what_commands_do_not_build_is_told(base, kbtool, file, find, put, message):
-    path = base / "kernels" / "softcap" / file
-    text = path.read_text()
-    assert find in text
-    path.write_text(text.replace(find, put))
+    edit(base / "kernels" / "softcap" / file, find, put)
     done = kbtool("run-recipe", "softcap", "--set", "target=made", root=base)
     assert done.code in {1, 3} and message in done.err, done.err

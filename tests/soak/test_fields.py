@@ -11,6 +11,7 @@ import pytest
 from kbtool.cli.main import run as kbtool
 from soak import fields, once
 from soak.fields import BASE, Mutant, mutants, tried
+from soak.values import VALUES
 
 FOUND = [
     "sessions/2025-01-02-b/session.yaml:bugs.0.id=list",
@@ -99,7 +100,7 @@ def test_an_exception_a_hang_and_a_death_are_faults(every, root, monkeypatch):
 
 
 def test_no_two_values_are_the_same():
-    written = [(type(value), repr(value)) for value in fields._VALUES.values()]
+    written = [(type(value), repr(value)) for value in VALUES.values()]
     assert len({*written}) == len(written)
 
 
