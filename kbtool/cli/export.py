@@ -77,6 +77,8 @@ Examples:
   kbtool export runs | jq 'select(.metric == "time" and .counts)'
   kbtool export runs --format csv -o runs.csv
   kbtool export runs --format parquet -o runs.parquet
+  kbtool export runs --format openmetrics -o runs.txt
+  promtool tsdb create-blocks-from openmetrics runs.txt
   duckdb -c "SELECT card, arm, avg(value) FROM 'runs.parquet' WHERE metric = 'time' AND counts
              GROUP BY ALL"
 
@@ -84,7 +86,9 @@ Examples:
 Metrics of benchmarks: time, time between plain kernels, host time, bandwidth, arithmetic, share of
 read ceiling, workspace; of validations: error, with its bound in the column high. A noisy, wrong or
 refused figure has counts = false and the reason in why_not. Results of other kinds of step are not
-in it. Parquet needs pyarrow: pip install 'kbtool[parquet]'."""
+in it. Parquet needs pyarrow: pip install 'kbtool[parquet]'. OpenMetrics is text for Prometheus and
+dashboards: a gauge per metric, the columns as labels, the run's start as the time, in seconds and
+bytes; a row's low and high are gauges too."""
 
 CORPUS_EPILOG = """\b
 Examples:
@@ -235,8 +239,8 @@ def parquet(
 @export.command(epilog=RUNS_EPILOG)
 @selection_options
 @click.option(
-    "--format", "format_", type=click.Choice(["jsonl", "csv", "parquet"]), default="jsonl",
-    show_default=True, help="What to write.",
+    "--format", "format_", type=click.Choice(["jsonl", "csv", "parquet", "openmetrics"]),
+    default="jsonl", show_default=True, help="What to write.",
 )  # fmt: skip
 @_output_option
 @click.pass_context

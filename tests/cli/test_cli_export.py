@@ -46,7 +46,7 @@ def test_stdout_has_the_same_bytes_and_nothing_else(three, tmp_path, kbtool, for
     assert piped.stdout == (tmp_path / "out").read_bytes()
 
 
-@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "openmetrics"])
 def test_what_runs_measured_is_written_in_each_format(base, kbtool, form):
     base.session("2025-01-01-a")
     base.run(validated(0))
@@ -54,7 +54,11 @@ def test_what_runs_measured_is_written_in_each_format(base, kbtool, form):
     assert done.code == 0 and json.loads(done.out)["written"] == 1
     assert "1 figure of 1 session written to out" in done.err
     data = (base.root.parent / "out").read_bytes()
-    assert data.startswith({"jsonl": b'{"run": ', "csv": b"run,attempt,", "parquet": b"PAR1"}[form])
+    begins = {
+        "jsonl": b'{"run": ', "csv": b"run,attempt,", "parquet": b"PAR1",
+        "openmetrics": b"# TYPE kbtool_error_high_ratio gauge\n",
+    }  # fmt: skip
+    assert data.startswith(begins[form])
 
 
 @pytest.mark.parametrize("reader", ["head -c 10 >/dev/null", "true"])

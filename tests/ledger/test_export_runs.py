@@ -6,12 +6,15 @@ import csv
 import io
 import json
 import statistics
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from knowledge import validated
 
+from kbtool.ledger.export.openmetrics import openmetrics
 from kbtool.ledger.export.runs import Row, rows_of, runs
 from kbtool.model.kinds.benchmark import BenchmarkResult
 from kbtool.model.run import Run
@@ -170,3 +173,50 @@ def test_parquet_is_typed_and_read_by_pyarrow_pandas_and_duckdb(base, rows, tmp_
         f"SELECT count(*), sum(value) FROM '{file}' WHERE metric = 'time' AND counts"
     ).fetchall()
     assert found == (len(of_rows), pytest.approx(sum(of_rows)))
+
+
+def families_of(text: str) -> dict[str, Any]:
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+    return {family.name: family for family in parser.text_string_to_metric_families(text)}
+
+
+def test_openmetrics_is_what_its_own_parser_takes_and_says_the_same(base, rows):
+    found = families_of(exported(base, "openmetrics").decode())
+    units = {name: family.unit for name, family in found.items()}
+    assert units["kbtool_time_seconds"] == "seconds"
+    assert units["kbtool_bandwidth_bytes_per_second"] == "bytes_per_second"
+    samples = [sample for family in found.values() for sample in family.samples]
+    bounds = sum(row["low"] is not None for row in rows) + sum(r["high"] is not None for r in rows)
+    assert len(samples) == len(rows) + bounds  # no two rows share their labels
+    key = ("run", "step", "case_set", "name", "arm", "metric", "counts")
+
+    def of(metric: str, field: str, per_base: float) -> dict[tuple, float]:
+        return {
+            tuple(str(row[k]).lower() if k == "counts" else row[k] for k in key):
+            row[field] / per_base
+            for row in rows if row["metric"] == metric
+        }  # fmt: skip
+
+    def told(family: str) -> dict[tuple, float]:
+        return {
+            tuple(sample.labels.get(k) for k in key): sample.value
+            for sample in found[family].samples
+        }
+
+    assert told("kbtool_time_seconds") == pytest.approx(of("time", "value", 1e6))
+    assert told("kbtool_time_low_seconds") == pytest.approx(of("time", "low", 1e6))
+    assert told("kbtool_arithmetic_operations_per_second") == pytest.approx(
+        of("arithmetic", "value", 1e-9)
+    )
+    (started,) = {row["started"] for row in rows if row["run"] == samples[0].labels["run"]}
+    assert float(samples[0].timestamp) == datetime.fromisoformat(started).timestamp()
+
+
+@pytest.mark.parametrize("text", ['a "b"', "a\\b", "a\nb", "ä{x=1}", "#"])
+def test_openmetrics_keeps_any_text_in_a_label(text):
+    (row,) = rows_of(Run.model_validate_json(validated(0)))
+    alike = [replace(row, name=text, metric=metric) for metric in (text, "Error", "error")]
+    families = families_of(openmetrics(alike).decode()).values()
+    labels = [sample.labels for family in families for sample in family.samples]
+    assert len(labels) == 6 and {one["name"] for one in labels} == {text}
+    assert {one["metric"] for one in labels} == {text, "Error", "error"}

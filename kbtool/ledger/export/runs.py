@@ -9,13 +9,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from types import UnionType
 from typing import Any, Literal, get_args, get_type_hints
 
 from kbtool.ledger.export.lines import Export
+from kbtool.ledger.export.openmetrics import openmetrics
 from kbtool.ledger.measured import target_of
 from kbtool.model.errors import MachineError
 from kbtool.model.kernel import CaseValue, value_text
@@ -27,7 +28,7 @@ from kbtool.model.run import Run, StepRecord
 from kbtool.model.session import Session
 from kbtool.store.tree import KnowledgeBase
 
-Format = Literal["jsonl", "csv", "parquet"]
+Format = Literal["jsonl", "csv", "parquet", "openmetrics"]
 
 
 @dataclass
@@ -94,7 +95,10 @@ def runs(base: KnowledgeBase, sessions: Sequence[Session], format_: Format) -> E
     chosen = {session.id for session in sessions}
     last = {entry.record.id: entry.record for entry in base.runs if entry.record.session in chosen}
     rows = [row for run in last.values() for row in rows_of(run)]
-    data = {"jsonl": _jsonl, "csv": _csv, "parquet": _parquet}[format_](rows)
+    write: dict[Format, Callable[[Sequence[Row]], bytes]] = {
+        "jsonl": _jsonl, "csv": _csv, "parquet": _parquet, "openmetrics": openmetrics,
+    }  # fmt: skip
+    data = write[format_](rows)
     none = sum(1 for run in last.values() if next(rows_of(run), None) is None)
     notes = [f"{none} runs have neither a benchmark nor a validation"] if none else []
     return Export(data, len(rows), {row.session for row in rows}, notes=notes)
