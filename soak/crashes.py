@@ -75,6 +75,7 @@ WRITING: dict[str, tuple[Command, ...]] = {
     "import": (("import", str(_LOG)),),
     "run-recipe": (("run-recipe", "hello"),),
     "recover": (("recover",),),
+    "forget": (("forget", "look", "--reason", "not needed"),),
     "migrate": (("migrate",),),
     "kernel new": (("kernel", "new", "softcap", "--like", "cuda"),),
     "schema": (("schema",),),

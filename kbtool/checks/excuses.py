@@ -39,6 +39,49 @@ def excused(excuses: Excuses) -> Iterator[Excused]:
         yield Excused(["excuses", at], excuse.run, excuse.rule)
 
 
+class Gone(NamedTuple):
+    """A recipe that was deleted."""
+
+    location: Location
+    recipe: str
+    patterns: list[str]
+    kernels: list[str]
+
+
+@fact("excuses", Gone)
+def forgotten(excuses: Excuses) -> Iterator[Gone]:
+    """Every recipe that was forgotten."""
+    for at, one in enumerate(excuses.forgotten):
+        yield Gone(["forgotten", at], one.recipe, one.patterns, one.kernels)
+
+
+class Forgotten:
+    """What records may name although it is gone, because a recipe of it was forgotten."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.entries = [
+            (facts, one)
+            for facts in tree.facts
+            if facts.kind == "excuses"
+            for one in forgotten.of(facts)
+        ]
+        self.patterns = {pattern for _, one in self.entries for pattern in one.patterns}
+        self.kernels = {kernel for _, one in self.entries for kernel in one.kernels}
+        self._of_recipe = {
+            (one.recipe, name)
+            for _, one in self.entries
+            for name in (*one.patterns, *(f"kernel {kernel}" for kernel in one.kernels))
+        }
+
+    def pattern_of(self, recipe: str, pattern: str) -> bool:
+        """Whether the recipe was forgotten as one of this pattern."""
+        return (recipe, pattern) in self._of_recipe
+
+    def kernel_of(self, recipe: str, kernel: str) -> bool:
+        """Whether the recipe was forgotten as one that runs this kernel."""
+        return (recipe, f"kernel {kernel}") in self._of_recipe
+
+
 def without_excused(
     tree: Tree, findings: Iterable[Finding], rules: Collection[str]
 ) -> Iterator[Finding]:

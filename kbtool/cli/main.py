@@ -31,6 +31,7 @@ COMMANDS = {
     "recipes": "kbtool.cli.recipe",
     "run-recipe": "kbtool.cli.recipe",
     "recover": "kbtool.cli.recipe",
+    "forget": "kbtool.cli.forget",
     "session": "kbtool.cli.session",
     "import": "kbtool.cli.import_log",
     "kernel": "kbtool.cli.kernel",

@@ -70,7 +70,8 @@ def recipes(ctx: click.Context, as_json: bool) -> None:
                         ],
                     }
                     for pattern, recipe in known.values()
-                ]
+                ],
+                "forgotten": base.forgotten,
             }
         )
         return
@@ -302,6 +303,12 @@ def _find(base: KnowledgeBase, name: str | None) -> Any:
         raise UsageError(f"which recipe? There is {', '.join(known) or 'none'}")
     if name not in known:
         broken = f" ({base.findings[0]})" if base.findings else ""
+        gone = next((one for one in reversed(base.forgotten) if one.recipe == name), None)
+        if gone is not None:
+            raise NotFoundError(
+                f"recipe {name!r} was forgotten on {gone.at.day}: {gone.reason}; there is"
+                f" {', '.join(known) or 'none'}"
+            )
         near = difflib.get_close_matches(name, known, 1)
         meant = f" (did you mean {near[0]}?)" if near else ""
         raise NotFoundError(

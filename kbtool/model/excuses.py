@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kbtool.model.base import Commit, Model, Text
+from kbtool.model.base import MAX_ID, Commit, Instant, KernelId, Model, PatternId, Text, Title
 
 
 class Excuse(Model):
@@ -33,8 +33,28 @@ class Excuse(Model):
         return self
 
 
+class Forgotten(Model):
+    """A recipe that was deleted. Its runs stay, and may name its patterns and kernels."""
+
+    recipe: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=MAX_ID)]
+    """Its name."""
+    title: Title | None = None
+    """What it did, if its pattern still said so when it was forgotten."""
+    patterns: list[PatternId]
+    """The patterns that it belonged to; they may be deleted too."""
+    kernels: list[KernelId] = []
+    """The kernels that its runs ran; they may be deleted too."""
+    at: Instant
+    """When it was forgotten."""
+    reason: Text
+    """Why."""
+
+
 class Excuses(Model):
-    """Faults of run records that stay. An excuse that nothing needs is itself a finding."""
+    """What `kbtool check` accepts of run records, since nobody edits them. An excuse that nothing
+    needs is itself a finding."""
 
     excuses: list[Excuse] = []
     """Each names one run record and one rule."""
+    forgotten: list[Forgotten] = []
+    """Recipes that were deleted; `kbtool forget` adds them."""

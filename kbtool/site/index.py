@@ -21,6 +21,7 @@ from kbtool.markdown.figures import build
 from kbtool.model.address import split_reference
 from kbtool.model.bug import Bug
 from kbtool.model.claim import Claim
+from kbtool.model.excuses import Forgotten
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.mutants import MutantResult, MutantsResult
 from kbtool.model.pattern import Pattern
@@ -102,6 +103,8 @@ class Index:
     patterns: dict[str, Pattern] = field(init=False)
     kernels: dict[str, Kernel] = field(init=False)
     recipes: dict[str, tuple[Pattern, Recipe]] = field(init=False)
+    forgotten: dict[str, list[Forgotten]] = field(init=False)
+    """Recipe → when it was deleted, and why; oldest first."""
     runs: dict[tuple[str, str], list[Run]] = field(init=False)
     """(session, run id) → its attempts, oldest first; newest run first."""
     bugs: dict[Key, BugCase] = field(init=False)
@@ -120,6 +123,9 @@ class Index:
         self.patterns = {key: entry.record for key, entry in base.patterns.items()}
         self.kernels = {key: entry.record for key, entry in base.kernels.items()}
         self.recipes = base.recipes()
+        self.forgotten = {}
+        for one in base.forgotten:
+            self.forgotten.setdefault(one.recipe, []).append(one)
         self.runs = _runs(base)
         self._session_of = {run: session for session, run in self.runs}
         self._anchors: dict[str, at.Anchors] = {}
@@ -374,6 +380,9 @@ class Index:
             yield at.kernel_page(kernel.id), inline(kernel.title)
         for name, (_, recipe) in self.recipes.items():
             yield at.recipe_page(name), inline(recipe.title)
+        for name, entries in self.forgotten.items():
+            if name not in self.recipes:
+                yield at.recipe_page(name), inline(entries[-1].title or name)
         alike = Counter(case.bug.title for case in self.bugs.values())
         for case in self.bugs.values():
             title = case.bug.title

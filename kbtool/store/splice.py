@@ -71,6 +71,23 @@ class Splice:
             before = mapping.value[index - 1][1].end_mark.index
             self._replace(before, value.end_mark.index, "")
 
+    def remove_item(self, key: str, at: int) -> None:
+        """Remove an item of a top-level list, and the list if that becomes empty."""
+        found = self._find(self._node, key)
+        assert found is not None
+        node, items = found[1], found[1].value
+        if len(items) == 1:
+            self.remove([key])
+            return
+        del self.data[key][at]
+        item = items[at]
+        if not node.flow_style:
+            self._replace(self._line_start(item.start_mark.index), self._after(item), "")
+        elif at + 1 < len(items):
+            self._replace(item.start_mark.index, items[at + 1].start_mark.index, "")
+        else:
+            self._replace(items[at - 1].end_mark.index, item.end_mark.index, "")
+
     def rename(self, path: Sequence[str | int], name: str) -> None:
         """Give the key at ``path`` another name. Its value and its place stay."""
         there = self._holder(path)

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from kbtool.model.base import Model
 from kbtool.model.errors import NotFoundError, RecordError
+from kbtool.model.excuses import Excuses, Forgotten
 from kbtool.model.finding import Finding
 from kbtool.model.kernel import Kernel
 from kbtool.model.ledger import Ledger
@@ -35,7 +36,7 @@ from kbtool.store.packaged import SYMPTOMS, packaged
 from kbtool.store.parsed import files_at, parse_all
 from kbtool.store.pool import WORTH_A_POOL, collector_off
 from kbtool.store.root import find_root, is_root
-from kbtool.store.scan import LEDGER, FileKind
+from kbtool.store.scan import EXCUSES, LEDGER, FileKind
 from kbtool.store.session_costs import session_costs_in
 
 __all__ = [
@@ -179,6 +180,13 @@ class KnowledgeBase:
         path = self.root / "sessions" / LEDGER
         files = iter([path] if path.exists() else [])
         return next((entry.record for entry in self._load(files, Ledger)), Ledger())
+
+    @cached_property
+    def forgotten(self) -> list[Forgotten]:
+        """Recipes that were deleted, oldest first; none if the file does not load."""
+        path = self.root / "sessions" / EXCUSES
+        files = iter([path] if path.exists() else [])
+        return [one for entry in self._load(files, Excuses) for one in entry.record.forgotten]
 
     @cached_property
     def runs(self) -> list[Entry[Run]]:
@@ -365,7 +373,7 @@ def load_record(path: Path, shown: str, kind: type[R]) -> Entry[R] | list[Findin
 
 _FILE_KINDS: dict[type[Model], FileKind] = {
     Session: "session", Pattern: "pattern", Symptoms: "symptoms", Kernel: "kernel",
-    Ledger: "ledger",
+    Ledger: "ledger", Excuses: "excuses",
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from kbtool.checks.excuses import Forgotten
 from kbtool.checks.facts import BUG_ROLES, PATTERN_ROLES, SESSION_ROLES, Facts, Location, Ref, fact
 from kbtool.checks.rules.names import label
 from kbtool.checks.tree import Rule, Tree
@@ -22,12 +23,21 @@ def decisions(pattern: Pattern) -> list[int]:
 
 
 def links_lead_somewhere(tree: Tree) -> Iterator[Finding]:
-    """Every link names an existing record, and a path that exists in it."""
+    """Every link names an existing record, and a path that exists in it. A session may still name
+    the patterns and kernels of a recipe that was forgotten."""
+    gone = Forgotten(tree)
     for facts in tree.facts:
         for ref in facts.refs:
+            named = gone.kernels if ref.role == "kernel" else gone.patterns
+            if facts.kind == "session" and ref.role in _OF_THE_PAST and ref.target in named:
+                continue  # it was there then, and was deleted with its recipe
             problem = _broken(tree, ref)
             if problem is not None:
                 yield tree.at(facts, ref.location, "link", problem)
+
+
+_OF_THE_PAST = frozenset(("evidence", "evidence against", "step", "kernel"))
+"""Links of a session that say what it worked with."""
 
 
 def decisions_are_written_down(tree: Tree) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtool.checks.excuses import CASE_BOUNDS
+from kbtool.checks.excuses import CASE_BOUNDS, Forgotten
 from kbtool.checks.facts import Location, fact
 from kbtool.checks.rules.kernels import bounds, recipes
 from kbtool.checks.tree import Rule, Tree
@@ -75,23 +75,44 @@ def committed_runs_stay(tree: Tree) -> Iterator[Finding]:
 
 
 def runs_name_what_is_there(tree: Tree) -> Iterator[Finding]:
-    """A run's pattern and kernel are in the knowledge base, as is every pattern matched. A recipe
-    that has the name of the run's is of its pattern; there may be none any more."""
+    """A run's pattern and kernel are in the knowledge base, as is every pattern matched, unless its
+    recipe was forgotten (`kbtool forget`). A recipe that has the name of the run's is of its
+    pattern; there may be none any more."""
+    gone = Forgotten(tree)
     owners = {r.name: facts.id for facts in tree.patterns.values() for r in recipes.of(facts)}
     for facts in tree.runs:
         if not facts.valid:
             continue
         run = facts.run
-        for id_ in {run["pattern"], *run["matched"]} - tree.patterns.keys():
-            yield Finding(facts.path, 1, "link", f"names pattern {id_}, which does not exist")
-        if run["kernel"] is not None and run["kernel"] not in tree.kernels:
-            yield Finding(
-                facts.path, 1, "link", f"names kernel {run['kernel']}, which does not exist"
-            )
-        owner = owners.get(run["recipe"], run["pattern"])
-        if owner != run["pattern"] and run["pattern"] in tree.patterns:
-            message = f"says {run['pattern']}, but recipe {run['recipe']!r} is of {owner}"
+        recipe = run["recipe"]
+        was_of_it = gone.pattern_of(recipe, run["pattern"])
+        known = {run["pattern"]} if was_of_it else set()
+        missing = {run["pattern"], *run["matched"]} - tree.patterns.keys() - known
+        hint = f"; if recipe {recipe!r} was deleted on purpose: `kbtool forget {recipe}`"
+        for id_ in sorted(missing - gone.patterns | missing & {run["pattern"]}):
+            deleted = hint if id_ == run["pattern"] else ""
+            message = f"names pattern {id_}, which does not exist{deleted}"
             yield Finding(facts.path, 1, "link", message)
+        kernel = run["kernel"]
+        if kernel is not None and kernel not in tree.kernels and not gone.kernel_of(recipe, kernel):
+            message = f"names kernel {kernel}, which does not exist{hint}"
+            yield Finding(facts.path, 1, "link", message)
+        owner = owners.get(recipe, run["pattern"])
+        if owner != run["pattern"] and not was_of_it and run["pattern"] in tree.patterns:
+            message = f"says {run['pattern']}, but recipe {recipe!r} is of {owner}"
+            yield Finding(facts.path, 1, "link", message)
+
+
+def forgotten_recipes_are_gone(tree: Tree) -> Iterator[Finding]:
+    """No recipe is listed as forgotten that its pattern still has."""
+    owners = {r.name: facts.id for facts in tree.patterns.values() for r in recipes.of(facts)}
+    for facts, one in Forgotten(tree).entries:
+        if owners.get(one.recipe) in one.patterns:
+            yield tree.at(
+                facts, one.location, "excuse",
+                f"recipe {one.recipe!r} is listed as forgotten, but {owners[one.recipe]} has it:"
+                " remove one of the two",
+            )  # fmt: skip
 
 
 class Extreme(NamedTuple):
@@ -178,6 +199,7 @@ RULES: tuple[Rule, ...] = (
     confirmed_fixes_stand_validation,
     committed_runs_stay,
     runs_name_what_is_there,
+    forgotten_recipes_are_gone,
     runs_have_cases_within_bounds,
     attempts_are_complete,
     runs_are_finished,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kbtool.markdown.escape import block, code, inline, prose
 from kbtool.markdown.figures import many, seconds
 from kbtool.markdown.markup import chip, facts, join, muted, nothing, slim_table, table
+from kbtool.model.excuses import Forgotten
 from kbtool.model.kinds.base import StepBase
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
@@ -20,6 +21,7 @@ from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.run import rows as run_rows
 from kbtool.site.parts import backlinks, crumb, page_title, section
+from kbtool.store.scan import EXCUSES
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -27,6 +29,8 @@ def _pages(source: Source) -> Iterator[Page]:
     yield Page(at.RECIPES, partial(listing, index))
     for pattern, recipe in index.recipes.values():
         yield Page(at.recipe_page(recipe.name), partial(page, index, pattern, recipe))
+    for name in index.forgotten.keys() - index.recipes.keys():
+        yield Page(at.recipe_page(name), partial(gone, index, name))
 
 
 PAGES = Pages(_pages, at.RECIPES, "Recipes")
@@ -41,8 +45,8 @@ def listing(index: Index) -> str:
     """Every recipe, with the newest run of each."""
     if not index.recipes:
         return join([page_title("Recipes"), nothing(
-            "There are no recipes yet: a recipe is part of a pattern's file."
-        )])  # fmt: skip
+            "There are no recipes: a recipe is part of a pattern's file."
+        ), _forgotten(index)])  # fmt: skip
     rows = []
     for name, (pattern, recipe) in index.recipes.items():
         runs = index.runs_of(recipe=name)
@@ -64,7 +68,67 @@ def listing(index: Index) -> str:
         )
     header = ["Recipe", "What it achieves", "Pattern", "Kernel", "Steps", "Newest run"]
     every = f"[Every run]({at.relative(at.RUNS, at.RECIPES)}), newest first."
-    return join([page_title("Recipes"), table(header, rows, {4}), every])
+    return join([page_title("Recipes"), table(header, rows, {4}), every, _forgotten(index)])
+
+
+def _forgotten(index: Index) -> str | None:
+    """The recipes that were deleted, the last one first."""
+    if not index.forgotten:
+        return None
+    entries = [one for entries in index.forgotten.values() for one in entries]
+    rows = [
+        [
+            index.link(at.recipe_page(one.recipe), at.RECIPES, inline(one.recipe)),
+            inline(one.title or ""),
+            inline(one.at.day),
+            inline(one.reason),
+            str(len(_runs_of(index, one))),
+        ]
+        for one in sorted(entries, key=lambda one: one.at.day, reverse=True)
+    ]
+    header = ["Recipe", "What it achieved", "Forgotten on", "Why", "Runs"]
+    return section("Forgotten recipes", "forgotten", table(header, rows, {4}))
+
+
+def _runs_of(index: Index, one: Forgotten) -> list[Run]:
+    """The runs of a recipe that was forgotten, newest first."""
+    return [run for run in index.runs_of(recipe=one.recipe) if run.pattern in one.patterns]
+
+
+def gone(index: Index, name: str) -> str:
+    """A recipe that was deleted: when, why, and its runs."""
+    here = at.recipe_page(name)
+    entries = index.forgotten[name]
+    runs = index.runs_of(recipe=name)
+    return join(
+        [
+            page_title(inline(entries[-1].title or name)),
+            f"<small>{at.link('Recipes', at.RECIPES, here)} › {code(name)}"
+            f" · {code(f'sessions/{EXCUSES}')}</small>",
+            *(_was_forgotten(index, one, here) for one in entries),
+            section(
+                "Runs", "runs",
+                run_rows(index, runs[:_NEWEST], here) if runs
+                else nothing("No data because the recipe was never run in this knowledge base."),
+                f"The newest {_NEWEST}; [every run]({at.relative(at.RUNS, here)})."
+                if len(runs) > _NEWEST else None,
+            ),
+            backlinks(index, here),
+        ]
+    )  # fmt: skip
+
+
+def _was_forgotten(index: Index, one: Forgotten, here: str) -> str:
+    patterns = (index.link(at.pattern_page(id_), here) for id_ in one.patterns)
+    kernels = (index.link(at.kernel_page(id_), here) for id_ in one.kernels)
+    return facts(
+        [
+            ("Forgotten", inline(str(one.at))),
+            ("Why", inline(one.reason)),
+            ("Pattern", ", ".join(patterns)),
+            ("Kernel", ", ".join(kernels)),
+        ]
+    )
 
 
 def page(index: Index, pattern: Pattern, recipe: Recipe) -> str:
@@ -96,6 +160,11 @@ def page(index: Index, pattern: Pattern, recipe: Recipe) -> str:
                     ),
                     ("Runs", f"[{len(runs)}](#runs)"),
                 ]
+            ),
+            *(
+                join([muted("An earlier recipe of this name was forgotten:"),
+                      _was_forgotten(index, one, here)])
+                for one in index.forgotten.get(recipe.name, ())
             ),
             prose(recipe.about) if recipe.about else None,
             block(command(recipe)),
