@@ -116,8 +116,8 @@ def recipes(ctx: click.Context, as_json: bool) -> None:
     "--session",
     "session_name",
     metavar="ID",
-    help="The session to append the run to: id or label; 'new' creates one. Default: the running"
-    " session, or a new one.",
+    help="The session to append the run to: its id, a part of it, its label, or last; 'new' makes"
+    " one. Default: the running session, or the unsorted session of the day.",
 )
 @click.option(
     "--force", is_flag=True, default=False,
@@ -213,7 +213,7 @@ def run_recipe(
     resumption = resume_run(base, earlier, bound, job.machine) if earlier else None
     if resumption is None:
         _recover(base)
-    session = wanted or _made_for(job)
+    session = wanted or (_made_for(job) if session_name == NEW else _unsorted_for(job))
     clock = Clock()
     try:
         run, path = execute(job, session, reporter(progress, verbose=verbose), resumption, clock)
@@ -332,7 +332,7 @@ def _first_problem(error: ValueError) -> str:
 
 
 def session_to_append_to(base: KnowledgeBase, name: str | None, *, force: bool) -> str | None:
-    """The id of the session to append to; ``None`` to create one for the run.
+    """The id of the session to append to; ``None`` where none is open, or a new one is wanted.
 
     Raises:
         UsageError: the session is not open, or several could be meant.
@@ -367,8 +367,8 @@ def session_to_append_to(base: KnowledgeBase, name: str | None, *, force: bool) 
         if me is not None and me in {record.engineer for record in paused}:
             raise UsageError(f"paused: {names}. Say where the run goes: {choice}")
         # They may be other people's sessions: no reason to stop the run.
-        click.echo(f"kbtool: paused: {names}; the run gets a session of its own. {choice}",
-                   err=True)  # fmt: skip
+        click.echo(f"kbtool: paused: {names}; the run goes into the unsorted session of the day."
+                   f" {choice}", err=True)  # fmt: skip
     return None
 
 
@@ -397,6 +397,15 @@ def _tell_if_set(clock: Clock) -> None:
             " the run; its times go on from its start",
             err=True,
         )
+
+
+def _unsorted_for(job: Job) -> str:
+    """The id of the day's session for runs outside a session: one for each machine."""
+    from kbtool.store.repository import repository_state
+    from kbtool.store.sessions import unsorted_session
+
+    repository = repository_state(job.base.root)
+    return unsorted_session(job.base, job.machine, repository).record.id
 
 
 def _made_for(job: Job) -> str:

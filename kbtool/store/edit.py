@@ -91,28 +91,68 @@ def close_session(
 
 
 def end_run_session(path: Path, began: datetime, ended: datetime) -> Session:
-    """Let a session that is over, as one made for a run is, last until the end of a run in it.
+    """Let a session that is over, as one made for runs is, last until the end of a run in it.
+
+    More than a minute without a run is a pause. Runs at the same time count once.
 
     Args:
         path: path of its record.
-        began: when the run began. Since the former end more than a minute may have gone by, if the
-            run was resumed; that time is a pause.
+        began: when the run began.
         ended: when the run ended.
     """
     with _edited(path, "end", None) as (edit, session):
-        before = session.ended
         if session.status not in {"complete", "terminated"}:
             return session
-        if before is not None and before.zoned and before.at >= ended.replace(microsecond=0):
-            return session
-        is_paused = before is not None and before.zoned and began - before.at > _PAUSE
-        if is_paused and session.started is not None and session.duration is None:
-            if not session.stretches:
-                first = {"started": session.started.text, "ended": str(before)}
-                edit.append("stretches", first, _ORDER)
-            edit.append("stretches", {"started": _moment(began), "ended": _moment(ended)}, _ORDER)
-        _set_known(edit, "ended", _moment(ended))
+        began, ended = (at.replace(microsecond=0) for at in (began, ended))
+        stretches = _stretches(session)
+        if session.ended is None or session.duration is not None or stretches is None:
+            if session.ended is None or not session.ended.zoned or session.ended.at < ended:
+                _set_known(edit, "ended", _moment(ended))
+        else:
+            _work(edit, session, stretches, (max(began, stretches[0][0]), ended))
     return _read(path)
+
+
+_Span = tuple[datetime, datetime]
+
+
+def _stretches(session: Session) -> list[_Span] | None:
+    """The times of work in order; ``None`` if one is not known, or has no zone."""
+    times: list[tuple[Instant | None, Instant | None]]
+    times = [(one.started, one.ended) for one in session.stretches]
+    times = times or [(session.started, session.ended)]
+    spans = [(a.at, b.at) for a, b in times if a and b and a.zoned and b.zoned]
+    return sorted(spans) if len(spans) == len(times) else None
+
+
+def _work(edit: Splice, session: Session, before: list[_Span], run: _Span) -> None:
+    """Add the time of a run to the times of work, and mend what is written of them."""
+    after: list[_Span] = []
+    for began, ended in sorted([*before, run]):
+        if after and began - after[-1][1] <= _PAUSE:
+            after[-1] = (after[-1][0], max(ended, after[-1][1]))
+        else:
+            after.append((began, ended))
+    if _within(run, before):
+        return
+    last = _moment(max(ended for _, ended in after))
+    *first, (began, _) = after
+    if first and first == before[:-1] and began == before[-1][0] and session.stretches:
+        edit.set_in("stretches", -1, "ended", last)
+    elif first == before and session.stretches:
+        edit.append("stretches", {"started": _moment(began), "ended": last}, _ORDER)
+    elif first or session.stretches:
+        edit.remove(["stretches"])
+        for one in after if first else ():
+            edit.append("stretches", dict(zip(_TIMES, map(_moment, one), strict=True)), _ORDER)
+    _set_known(edit, "ended", last)
+
+
+_TIMES = ("started", "ended")
+
+
+def _within(run: _Span, spans: list[_Span]) -> bool:
+    return any(began <= run[0] and run[1] <= ended for began, ended in spans)
 
 
 _PAUSE = timedelta(minutes=1)

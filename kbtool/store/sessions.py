@@ -15,9 +15,11 @@ from kbtool.model.session import Session
 from kbtool.store.document import DocumentError, parse
 from kbtool.store.dump import dump, scalar
 from kbtool.store.load import validate
+from kbtool.store.lock import lock
+from kbtool.store.private import private_folder
 from kbtool.store.repository import reasons
 from kbtool.store.schema import modeline
-from kbtool.store.tree import Entry, KnowledgeBase
+from kbtool.store.tree import Entry, KnowledgeBase, load_record
 from kbtool.store.write import new_folder
 
 _SLUG_LENGTH = 48
@@ -165,6 +167,54 @@ def create_session(
     _read(f"sessions/{wanted}/session.yaml", text_for(wanted))
     path = new_folder(base.root / "sessions", wanted, files) / "session.yaml"
     return _read(base.shown(path), text_for(path.parent.name))
+
+
+UNSORTED = "unsorted"
+"""The name of the session of a day for runs outside a session."""
+
+
+def unsorted_session(
+    base: KnowledgeBase, machine: MachineInfo, repository: RepositoryState
+) -> Entry[Session]:
+    """The session of this day for runs of this machine that belong to no other; made if needed.
+
+    It is complete from the start, so that no command takes it for an engineer's session, and lasts
+    as long as its runs do.
+    """
+    with lock(private_folder(base.root, "locks") / f"{UNSORTED}.lock", timeout=30):
+        now = datetime.now().astimezone()
+        here = environment(machine)
+        for folder in sorted((base.root / "sessions").glob(f"{now:%Y-%m-%d}-{UNSORTED}*/")):
+            path = folder / "session.yaml"
+            entry = load_record(path, base.shown(path), Session) if path.is_file() else []
+            if isinstance(entry, Entry) and _takes(entry.record, here, now):
+                return entry
+        return create_session(
+            base,
+            title=f"Runs outside a session, {now:%Y-%m-%d}",
+            name=UNSORTED,
+            status="complete",
+            now=now,
+            machine=machine,
+            repository=repository,
+        )
+
+
+def _takes(session: Session, here: Mapping[str, str], now: datetime) -> bool:
+    """Whether an unsorted session takes a run that begins now on the machine ``here``."""
+    if not _UNSORTED.fullmatch(session.id[11:]) or session.status != "complete":
+        return False
+    began, there = session.started, session.environment
+    return (
+        began is not None
+        and began.zoned
+        and began.at <= now
+        and there is not None
+        and all(getattr(there, key) == here.get(key) for key in ("card", "cpu"))
+    )
+
+
+_UNSORTED = re.compile(rf"{UNSORTED}(?:-\d+)?")
 
 
 def half_made(base: KnowledgeBase) -> list[Path]:

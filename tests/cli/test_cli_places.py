@@ -121,7 +121,7 @@ def set_clock(monkeypatch):
 def test_a_run_during_which_the_clock_is_set_has_sound_times(copy, set_clock, capsys, hours, where):
     set_clock(timedelta(hours=hours))
     assert main.run(["--root", str(copy), "run-recipe", "hello"]) == 0
-    (path,) = copy.glob("sessions/*-run-of-recipe-hello/runs/*.json")
+    (path,) = copy.glob("sessions/*-unsorted/runs/*.json")
     made = Run.model_validate_json(path.read_bytes())
     (step,) = made.steps
     assert made.started <= step.started <= made.ended < made.started + timedelta(minutes=5)
@@ -238,7 +238,7 @@ def no_temporary_folder(monkeypatch, copy, capsys):
 @pytest.mark.usefixtures("no_temporary_folder")
 def test_a_run_is_recorded_where_no_temporary_folder_can_be_written(copy, capsys):
     assert main.run(["--root", str(copy), "run-recipe", "hello"]) == 0, capsys.readouterr().err
-    assert len(list(copy.glob("sessions/*-run-of-recipe-hello/runs/*.json"))) == 1
+    assert len(list(copy.glob("sessions/*-unsorted/runs/*.json"))) == 1
 
 
 @pytest.mark.usefixtures("no_temporary_folder")

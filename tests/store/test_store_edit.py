@@ -366,6 +366,31 @@ def test_a_session_that_is_over_lasts_until_the_end_of_a_run(
     assert base.findings() == []
 
 
+@pytest.mark.parametrize(
+    ("runs", "stretches"),
+    [
+        ([(0, 3)], []),
+        ([(0, 3), (3, 5)], []),  # at once
+        ([(0, 3), (10, 12)], [(0, 3), (10, 12)]),
+        ([(0, 3), (10, 12), (12, 14)], [(0, 3), (10, 14)]),
+        ([(0, 3), (10, 12), (20, 21)], [(0, 3), (10, 12), (20, 21)]),
+        ([(10, 12), (0, 30)], []),  # a short run during a long one, which ends later
+        ([(0, 3), (20, 22), (10, 40)], [(0, 3), (10, 40)]),
+        ([(0, 3), (20, 22), (2, 40)], []),
+        ([(0, 3), (20, 22), (5, 10)], [(0, 3), (5, 10), (20, 22)]),
+        ([(0, 30), (10, 12)], []),
+    ],
+)
+def test_runs_of_one_session_count_once_and_the_time_between_them_does_not(base, runs, stretches):
+    path = base.session(more='started: "2025-01-01T09:00:00Z"\nended: "2025-01-01T09:00:00Z"\n')
+    for began, ended in runs:
+        session = end_run_session(path, at(began), at(ended))
+        assert base.findings() == []
+    assert session.ended is not None and session.ended.at == at(max(end for _, end in runs))
+    known = [(one.started.at, one.ended and one.ended.at) for one in session.stretches]
+    assert [(a, b) for a, b in known if a != b] == [(at(a), at(b)) for a, b in stretches]
+
+
 def test_a_session_that_goes_on_is_left_as_it_is(base):
     path = base.session(more='started: "2025-01-01T09:00:00Z"\n')
     path.write_text(path.read_text().replace("status: complete", "status: running"))
