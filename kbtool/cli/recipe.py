@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from kbtool.model.pattern import Pattern
     from kbtool.model.recipe import Recipe
+    from kbtool.model.run import MachineInfo
     from kbtool.model.session import Session
     from kbtool.runner.clock import Clock
-    from kbtool.runner.engine import Job
     from kbtool.store.tree import KnowledgeBase
 
 EXIT_CODES = {
@@ -194,6 +194,11 @@ def run_recipe(
         if not dry_run:
             _recover(base)
         earlier = base.run_named(resume).record
+        if earlier.recipe is None:
+            raise UsageError(
+                f"run {earlier.id} is of the {earlier.origin} {earlier.source}, not of a recipe:"
+                " only a recipe's run is continued"
+            )
         if values or session_name or force or name not in (None, earlier.recipe):
             raise UsageError(
                 "--resume continues with the settings of the run: leave out recipe, settings and"
@@ -204,7 +209,7 @@ def run_recipe(
     job = Job(base, pattern, bound, parameters, probe_machine(), wait)
     wanted = earlier.session if earlier else session_to_append_to(base, session_name, force=force)
     if wanted is not None and not force:
-        _refuse_before(base.session(wanted).record)
+        refuse_before(base.session(wanted).record)
     if dry_run:
         steps = list(plan(job))
         print_plan(job, steps, as_json)
@@ -213,7 +218,9 @@ def run_recipe(
     resumption = resume_run(base, earlier, bound, job.machine) if earlier else None
     if resumption is None:
         _recover(base)
-    session = wanted or (_made_for(job) if session_name == NEW else _unsorted_for(job))
+    session = wanted or session_for(
+        base, job.machine, session_name, f"Run of recipe {bound.name}", bound.title
+    )
     clock = Clock()
     try:
         run, path = execute(job, session, reporter(progress, verbose=verbose), resumption, clock)
@@ -372,7 +379,7 @@ def session_to_append_to(base: KnowledgeBase, name: str | None, *, force: bool) 
     return None
 
 
-def _refuse_before(session: Session) -> None:
+def refuse_before(session: Session) -> None:
     """Raise if the system clock says that the session has not begun: the run would lie outside."""
     from kbtool.model.errors import UsageError
 
@@ -399,28 +406,29 @@ def _tell_if_set(clock: Clock) -> None:
         )
 
 
-def _unsorted_for(job: Job) -> str:
-    """The id of the day's session for runs outside a session: one for each machine."""
+def session_for(
+    base: KnowledgeBase,
+    machine: MachineInfo,
+    name: str | None,
+    title: str,
+    objective: str | None = None,
+) -> str:
+    """The id of a session for a run that ``session_to_append_to`` found none for: with ``new`` one
+    of its own, with this title; else that of the day's stray runs, one for each machine."""
     from kbtool.store.repository import repository_state
-    from kbtool.store.sessions import unsorted_session
+    from kbtool.store.sessions import create_session, unsorted_session
 
-    repository = repository_state(job.base.root)
-    return unsorted_session(job.base, job.machine, repository).record.id
-
-
-def _made_for(job: Job) -> str:
-    """The id of a session made for the run."""
-    from kbtool.store.repository import repository_state
-    from kbtool.store.sessions import create_session
-
+    repository = repository_state(base.root)
+    if name != NEW:
+        return unsorted_session(base, machine, repository).record.id
     # Complete from the start, so that other commands do not take it for an engineer's session.
     entry = create_session(
-        job.base,
+        base,
         status="complete",
-        title=f"Run of recipe {job.recipe.name}",
-        objective=job.recipe.title,
-        machine=job.machine,
-        repository=repository_state(job.base.root),
+        title=title,
+        objective=objective,
+        machine=machine,
+        repository=repository,
     )
     return entry.record.id
 

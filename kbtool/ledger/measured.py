@@ -208,7 +208,7 @@ def _groups_of(
 
 def _title(kernel: Kernel, run: Run, case_set: str, dtype: str | None) -> str:
     title = kernel.case_sets[case_set].title if case_set in kernel.case_sets else case_set
-    title = title or f"Cases of {run.recipe}"
+    title = title or f"Cases of {run.source}"
     return f"{title}, {dtype}" if dtype else title
 
 

@@ -127,7 +127,8 @@ def links_of(sessions: Sequence[Costed], runs: Iterable[Run]) -> Links:
     kernels = {session.id: set(session.kernels) for session in sessions}
     for run in runs:
         if run.session in patterns:
-            patterns[run.session].add(run.pattern)
+            if run.pattern is not None:
+                patterns[run.session].add(run.pattern)
             if run.kernel is not None:
                 kernels[run.session].add(run.kernel)
     return Links(

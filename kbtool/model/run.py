@@ -22,6 +22,7 @@ from kbtool.model.base import (
 from kbtool.model.identity import Identity
 from kbtool.model.kinds import StepResult
 from kbtool.model.kinds.base import Sha256
+from kbtool.model.kinds.logged import ImportResult
 from kbtool.model.kinds.validate import ValidationResult, unvalidated
 
 T = TypeVar("T")
@@ -86,6 +87,14 @@ class MachineInfo(Model):
     """Processors that this process may use."""
 
 
+Origin = Literal["recipe", "script", "file"]
+"""Where the figures of a run come from: steps of a recipe, a script that logged them, or a result
+file of another tool."""
+
+_ORIGINS: dict[str, Origin] = {"log": "script", "import": "file"}
+"""The kind of the only step of a run without a recipe → its origin."""
+
+
 class RepositoryState(Model):
     """The code measured: commit and dirty state, before and after the steps."""
 
@@ -98,6 +107,12 @@ class RepositoryState(Model):
     pattern that no commit has is a difference, and a record under sessions/ is none."""
     changed_during_run: bool | None = None
     """Whether commit or work tree changed before the run ended."""
+
+    def changed_to(self, after: RepositoryState) -> bool | None:
+        """Whether ``after`` is another commit or work tree; ``None`` where that is unknown."""
+        if self.commit is None or after.commit is None:
+            return None
+        return (self.commit, self.dirty) != (after.commit, after.dirty)
 
 
 class StepRecord(Model):
@@ -145,8 +160,10 @@ class Run(Model):
     attempt: AtLeastOne = 1
     """1, or higher for a resumed run: same id, one file an attempt."""
     session: SessionId
-    recipe: Name
-    pattern: PatternId
+    recipe: Name | None
+    """The recipe; null of what a script logged, or a file of another tool held."""
+    pattern: PatternId | None
+    """The pattern of the recipe; null without one."""
     kernel: KernelId | None = None
     parameters: dict[str, str]
     status: RunStatus
@@ -165,6 +182,24 @@ class Run(Model):
     digest: Sha256 | None = None
     """SHA-256 of the record without this field, as canonical JSON; null only until it is written
     (``sealed``)."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where its figures come from."""
+        return _ORIGINS.get(self.steps[0].kind, "recipe")
+
+    @property
+    def source(self) -> str:
+        """The name of the recipe, the script or the file that it is from."""
+        return self.steps[0].title if self.recipe is None else self.recipe
+
+    @property
+    def made_on(self) -> str:
+        """The card or the processor that its figures come from, as far as anybody knows."""
+        taken = self.last(ImportResult)
+        if taken is not None:
+            return taken.place or "a machine that its file does not name"
+        return self.machine.card or self.machine.cpu
 
     @property
     def outcome(self) -> RunStatus:
@@ -256,6 +291,18 @@ class Run(Model):
         if self.status not in expected:
             wanted = " or ".join(sorted(expected))
             raise ValueError(f"status is {self.status!r}; its steps make it {wanted}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_origin(self) -> Self:
+        """A recipe and its pattern, or one step that a script or an import made."""
+        has_recipe = self.origin == "recipe"
+        if (self.recipe is not None, self.pattern is not None) != (has_recipe, has_recipe):
+            raise ValueError(
+                "a run has a recipe and its pattern, or neither and one step of kind log or import"
+            )
+        if not has_recipe and len(self.steps) > 1:
+            raise ValueError(f"a run of a {self.origin} has one step, and this has more")
         return self
 
     @model_validator(mode="after")

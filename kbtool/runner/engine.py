@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from kbtool.gpu.toolchain import (
@@ -26,12 +23,11 @@ from kbtool.model.kinds.base import Need, StepBase
 from kbtool.model.mutant import Mutant
 from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
-from kbtool.model.run import MachineInfo, RepositoryState, Run, RunStatus, StepRecord
+from kbtool.model.run import MachineInfo, Run, RunStatus, StepRecord
 from kbtool.runner.clock import Clock
 from kbtool.runner.explain import matching
 from kbtool.runner.history import expected_seconds, past_runs
-from kbtool.runner.journal import Journal, file_stem, journal_path
-from kbtool.runner.places import without_own_paths
+from kbtool.runner.journal import Journal, journal_path, run_id, write_run
 from kbtool.runner.progress import Reporter
 from kbtool.runner.resume import Resumption
 from kbtool.runner.signals import signals_ignored, signals_interrupt
@@ -40,7 +36,6 @@ from kbtool.steps.base import Context, Outcome
 from kbtool.store.repository import repository_state
 from kbtool.store.tree import KnowledgeBase
 from kbtool.store.turn import BusyError
-from kbtool.store.write import write_atomic, write_new
 
 JOURNAL_SECONDS = 5.0
 """At most this many seconds of a step's results are lost if kbtool is killed."""
@@ -195,7 +190,7 @@ class _Execution:
         self.started = clock.started
         self.session = session
         self.repository = repository_state(job.base.root)
-        self.id = resumption.run.id if resumption else _run_id(self.started, job.recipe.name)
+        self.id = resumption.run.id if resumption else run_id(self.started, job.recipe.name)
         self.context.run = self.id
         self.attempt = resumption.run.attempt + 1 if resumption else 1
         kept = resumption.kept if resumption else {}
@@ -314,16 +309,13 @@ class _Execution:
     def _finish(self, status: RunStatus) -> tuple[Run, Path]:
         after = repository_state(self.job.base.root)
         self.repository = self.repository.model_copy(
-            update={"changed_during_run": _changed(self.repository, after)}
+            update={"changed_during_run": self.repository.changed_to(after)}
         )
-        run = without_own_paths(self._run(status), self.job.base.root).sealed()
-        path = self.folder / f"{file_stem(self.id, self.attempt)}.json"
-        data = run.model_dump_json(indent=1).encode() + b"\n"
         try:
-            write_new(path, data)
-        except OSError as error:
+            run, path = write_run(self.job.base, self._run(status))
+        except MachineError:
             self.journal.close(keep=True)
-            raise MachineError(_kept_elsewhere(path, data, error)) from error
+            raise
         self.journal.close()
         self.report.run_ended(run)
         return run, path
@@ -392,23 +384,3 @@ def _missing_needs(step: StepBase, machine: MachineInfo) -> list[str]:
             except MachineError as error:
                 problems.append(str(error))
     return problems
-
-
-def _changed(before: RepositoryState, after: RepositoryState) -> bool | None:
-    if before.commit is None or after.commit is None:
-        return None
-    return (before.commit, before.dirty) != (after.commit, after.dirty)
-
-
-def _run_id(now: datetime, recipe: str) -> str:
-    return f"{now:%Y%m%dT%H%M%SZ}-{recipe}-{secrets.token_hex(2)}"
-
-
-def _kept_elsewhere(path: Path, data: bytes, error: OSError) -> str:
-    """Save the record where there is room; returns the message."""
-    reason = error.strerror or str(error)
-    with contextlib.suppress(OSError):
-        kept = Path(tempfile.gettempdir()) / path.name
-        write_atomic(kept, data)
-        return f"{path}: {reason}. The record is kept in {kept}: make room and move it there"
-    return f"{path}: {reason}. Make room, then `kbtool recover` writes what the journal holds"

@@ -273,7 +273,7 @@ def _findings(base: KnowledgeBase, staged: Sequence[_Staged]) -> Iterator[Findin
     # recipe that was never here.
     known = {recipe.name for entry in base.patterns.values() for recipe in entry.record.recipes}
     for one in staged:
-        if one.run.recipe not in known:
+        if one.run.recipe is not None and one.run.recipe not in known:
             message = f"names recipe {one.run.recipe!r}, which no pattern has"
             yield Finding(one.file, 1, "link", message)
     before = set(check_tree(base.root).findings)

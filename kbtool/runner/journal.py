@@ -11,19 +11,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from glob import glob
 from pathlib import Path
 from typing import Any
 
+from kbtool.model.errors import MachineError
 from kbtool.model.identity import Identity
+from kbtool.model.kinds.logged import LoggedValue, series_of
 from kbtool.model.run import Run, StepRecord
 from kbtool.runner.places import without_own_paths
 from kbtool.store.edit import end_run_session
 from kbtool.store.lock import claimed
 from kbtool.store.tree import KnowledgeBase
-from kbtool.store.write import open_new, write_new
+from kbtool.store.write import open_new, write_atomic, write_new
 
 SUFFIX = ".journal"
 
@@ -49,6 +53,13 @@ class Journal:
         with contextlib.suppress(OSError):
             self._write({"identity": identity.model_dump(mode="json")})
 
+    def value(self, value: LoggedValue) -> None:
+        """Write a value that a script logged. It outlives the process, though not the machine: a
+        flush to disk for each would take longer than what is measured."""
+        with contextlib.suppress(OSError):
+            self._file.write(_line({"value": value.model_dump(mode="json")}))
+            self._file.flush()
+
     def close(self, *, keep: bool = False) -> None:
         """Close it, and remove it unless the run record could not be written."""
         if not keep:
@@ -73,6 +84,38 @@ def journal_path(runs: Path, run_id: str, attempt: int) -> Path:
 def file_stem(run_id: str, attempt: int) -> str:
     """The name of a run's file without its suffix; one file an attempt."""
     return run_id if attempt == 1 else f"{run_id}.{attempt}"
+
+
+def run_id(now: datetime, name: str) -> str:
+    """The id of a run that begins now."""
+    return f"{now:%Y%m%dT%H%M%SZ}-{name}-{secrets.token_hex(2)}"
+
+
+def write_run(base: KnowledgeBase, run: Run) -> tuple[Run, Path]:
+    """Write the record of a run, whole. Returns it as written, and its path.
+
+    Raises:
+        MachineError: it could not be written; the message says where it is kept.
+    """
+    run = without_own_paths(run, base.root).sealed()
+    path = base.root / "sessions" / run.session / "runs" / f"{file_stem(run.id, run.attempt)}.json"
+    data = run.model_dump_json(indent=1).encode() + b"\n"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        write_new(path, data)
+    except OSError as error:
+        raise MachineError(_kept_elsewhere(path, data, error)) from error
+    return run, path
+
+
+def _kept_elsewhere(path: Path, data: bytes, error: OSError) -> str:
+    """Save the record where there is room; returns the message."""
+    reason = error.strerror or str(error)
+    with contextlib.suppress(OSError):
+        kept = Path(tempfile.gettempdir()) / path.name
+        write_atomic(kept, data)
+        return f"{path}: {reason}. The record is kept in {kept}: make room and move it there"
+    return f"{path}: {reason}. Make room, then `kbtool recover` writes what the journal holds"
 
 
 def recover(
@@ -128,11 +171,18 @@ def _run_from(path: Path) -> Run | None:
         return None
     header = entries[0]["run"]
     steps = {step["id"]: step for step in header["steps"]}
+    values: list[LoggedValue] = []
     for entry in entries[1:]:
         if "step" in entry:
             steps[entry["step"]["id"]] = entry["step"]
+        elif "value" in entry:
+            values.append(LoggedValue.model_validate(entry["value"]))
         else:
             header["identity"] = entry["identity"]
+    if values:
+        (step,) = steps.values()
+        metrics = [one.model_dump(mode="json") for one in series_of(values)]
+        step["result"] = {**step["result"], "metrics": metrics}
     started = datetime.fromisoformat(header["started"])
     ended = max(started, datetime.fromtimestamp(path.stat().st_mtime, UTC))
     return Run.model_validate(

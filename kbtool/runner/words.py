@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbtool.model.kinds import declared
+from kbtool.model.kinds.logged import MetricsResult
 from kbtool.model.run import Run, StepRecord
 from kbtool.model.words import many
 
@@ -16,7 +17,8 @@ def headline(run: Run) -> str:
         if declared(step.kind).prepares and step.status == "passed":
             prepared = found or prepared
         elif found:
-            findings[step.kind] = found
+            logged = isinstance(step.result, MetricsResult) and step.result.metrics
+            findings[step.id if logged else step.kind] = found
     return "; ".join(findings.values()) or prepared
 
 

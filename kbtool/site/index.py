@@ -16,7 +16,7 @@ from kbtool.ledger.claims.report import Item, Report
 from kbtool.ledger.faults import BugFix, Faults, Key, Meeting, bug_at
 from kbtool.ledger.patterns import Account, Edge, accounts
 from kbtool.ledger.worth import Worth, worths
-from kbtool.markdown.escape import inline
+from kbtool.markdown.escape import code, inline
 from kbtool.markdown.figures import build
 from kbtool.model.address import split_reference
 from kbtool.model.bug import Bug
@@ -331,6 +331,12 @@ class Index:
             return text or inline(bare.rpartition("/")[2].removesuffix(".md"))
         return at.link(text or self.titles[bare], target, page)
 
+    def made_by(self, run: Run, page: str) -> str:
+        """The recipe of a run, linked; else the script or the file that it is from."""
+        if run.recipe is None:
+            return f"{run.origin} {code(run.source)}"
+        return self.link(at.recipe_page(run.recipe), page, inline(run.recipe))
+
     def runs_of(self, **wanted: str) -> list[Run]:
         """The last attempt of each run whose fields have these values, newest first."""
         return [
@@ -406,7 +412,8 @@ class Index:
         for (session_id, run_id), attempts in self.runs.items():
             page, run = at.run_page(session_id, run_id), attempts[-1]
             yield page, at.session_page(run.session), "run"
-            yield page, at.recipe_page(run.recipe), "run"
+            if run.recipe:
+                yield page, at.recipe_page(run.recipe), "run"
             if run.kernel:
                 yield page, at.kernel_page(run.kernel), "run"
 
@@ -445,7 +452,8 @@ class Index:
             run = self.cited_run(session, item.source)
             if run:
                 yield own, at.run_page(run.session, run.id), "hypotheses judged by it"
-                for page in (at.session_page(run.session), at.recipe_page(run.recipe)):
+                recipes = [at.recipe_page(run.recipe)] if run.recipe else []
+                for page in (at.session_page(run.session), *recipes):
                     yield own, page, "hypotheses judged by it"
                     yield page, own, "judged its hypotheses"
         for match in self.recognised.get((session.id, bug.id), []):

@@ -7,12 +7,13 @@ from typing import Any
 
 from kbtool.model.kinds.base import ResultBase
 from kbtool.steps.ablate.run import Ablate
-from kbtool.steps.base import StepKind
+from kbtool.steps.base import ResultKind, StepKind
 from kbtool.steps.benchmark.run import Benchmark
 from kbtool.steps.build.run import Build
 from kbtool.steps.cheats.run import Cheats
 from kbtool.steps.command.run import Command
 from kbtool.steps.environment.run import Environment
+from kbtool.steps.logged import Imported, Logged
 from kbtool.steps.minimise.run import Minimise
 from kbtool.steps.mutants.run import Mutants
 from kbtool.steps.profile.run import Profile
@@ -38,9 +39,11 @@ KINDS: MappingProxyType[str, StepKind[Any, Any]] = MappingProxyType(
 )
 """Kind → its implementation."""
 
-_BY_RESULT = {kind.result: kind for kind in KINDS.values()}
+_SHOWN: tuple[ResultKind[Any], ...] = (*KINDS.values(), Logged(), Imported())
+
+_BY_RESULT = {kind.result: kind for kind in _SHOWN}
 
 
-def kind_of(result: ResultBase) -> StepKind[Any, Any]:
+def kind_of(result: ResultBase) -> ResultKind[Any]:
     """The kind whose result this is; a step that failed early may hold that of another kind."""
     return _BY_RESULT[type(result)]

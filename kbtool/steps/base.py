@@ -274,24 +274,16 @@ S = TypeVar("S", bound=StepBase)
 R = TypeVar("R", bound=ResultBase)
 
 
-class StepKind(ABC, Generic[S, R]):
-    """One kind of step. ``kbtool.steps`` lists all kinds.
+class ResultKind(Generic[R]):
+    """How one kind of result is shown.
 
-    A kind whose result needs no extra text keeps the default of the last three methods.
+    A kind whose result needs no extra text keeps the defaults.
     """
 
     result: type[R]
-    """The model of its result."""
+    """The model of the result."""
     failure_says_all: bool = False
     """Whether the message of a step that failed says no more than ``found``."""
-
-    @abstractmethod
-    def plan(self, step: S, context: Context) -> list[str]:
-        """What ``run`` would do, one line per action. Writes nothing."""
-
-    @abstractmethod
-    def run(self, step: S, context: Context) -> Outcome:
-        """Run the step. Errors that a user can fix are raised as ``UserError``."""
 
     def found(self, result: R, status: StepStatus) -> str:
         """The result in the headline of a run; empty if the step's message says it already."""
@@ -304,6 +296,18 @@ class StepKind(ABC, Generic[S, R]):
     def page(self, result: R, links: Links) -> str:
         """The result on the page of its run, as Markdown."""
         return ""
+
+
+class StepKind(ResultKind[R], ABC, Generic[S, R]):
+    """One kind of step. ``kbtool.steps`` lists all kinds."""
+
+    @abstractmethod
+    def plan(self, step: S, context: Context) -> list[str]:
+        """What ``run`` would do, one line per action. Writes nothing."""
+
+    @abstractmethod
+    def run(self, step: S, context: Context) -> Outcome:
+        """Run the step. Errors that a user can fix are raised as ``UserError``."""
 
 
 def not_reached(count: int) -> str:

@@ -85,6 +85,8 @@ def runs_name_what_is_there(tree: Tree) -> Iterator[Finding]:
             continue
         run = facts.run
         recipe = run["recipe"]
+        if recipe is None:  # of a script or a file, which name none of these
+            continue
         was_of_it = gone.pattern_of(recipe, run["pattern"])
         known = {run["pattern"]} if was_of_it else set()
         missing = {run["pattern"], *run["matched"]} - tree.patterns.keys() - known

@@ -365,7 +365,7 @@ def _run(entry: Entry[Run]) -> Listed:
     from kbtool.runner.words import headline
 
     run, head = entry.record, headline(entry.record)
-    title = f"{run.recipe}: {head}" if head else run.recipe
+    title = f"{run.source}: {head}" if head else run.source
     return Listed(id=run.id, title=title, status=run.outcome, path=entry.path)
 
 

@@ -275,6 +275,8 @@ def run_summary(run: Run) -> dict[str, Any]:
         "id": run.id,
         "attempt": run.attempt,
         "started": run.started.isoformat(),
+        "origin": run.origin,
+        "source": run.source,
         "recipe": run.recipe,
         "status": run.outcome,
         "headline": headline(run),

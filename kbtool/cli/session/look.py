@@ -179,7 +179,7 @@ def _print_session(
     ])  # fmt: skip
     _print_list("lessons", record.lessons)
     _print_list("runs", [
-        f"{run.started:%Y-%m-%d %H:%M}  {run.recipe}  {run.outcome}"
+        f"{run.started:%Y-%m-%d %H:%M}  {run.source}  {run.outcome}"
         f"{'  ' + head if (head := headline(run)) else ''}  ({run.id})" for run in runs
     ])  # fmt: skip
     left = _left_out(record)

@@ -102,7 +102,7 @@ def _print_intake(intake: Intake) -> None:
         run = imported.run
         head = headline(run)
         click.echo(imported.path)
-        click.echo(f"  {run.recipe} {run.outcome}{f', {head}' if head else ''}")
+        click.echo(f"  {run.source} {run.outcome}{f', {head}' if head else ''}")
         if run.taken_in is not None:
             click.echo(f"  made in session {run.taken_in.session}")
         for remark in imported.remarks:

@@ -205,7 +205,7 @@ def _failed_run(run: Run) -> Iterator[CorpusAttempt]:
         step = next((step for step in run.steps if step.status != "passed"), run.steps[-1])
         yield CorpusAttempt(
             id=_run_id(run), session=run.session, kind="run", about=run.pattern,
-            tried=f"Recipe {run.recipe}, step {step.id}: {step.title}",
+            tried=f"{run.origin.title()} {run.source}, step {step.id}: {step.title}",
             why=step.error or step.message,
         )  # fmt: skip
 

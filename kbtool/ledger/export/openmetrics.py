@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from kbtool.ledger.export.runs import Row
 
 LABELS = (
-    "run", "session", "recipe", "step", "commit", "kernel", "target", "problem", "device", "card",
-    "case_set", "name", "case", "dtype", "arm", "role", "metric", "better", "counts",
+    "run", "session", "origin", "source", "recipe", "step", "commit", "kernel", "target",
+    "problem", "device", "card", "case_set", "name", "case", "dtype", "arm",
+    "role", "metric", "better", "counts",
 )  # fmt: skip
 """The columns of a row that become labels; one that is null becomes none."""
 

@@ -22,6 +22,8 @@ from kbtool.model.errors import MachineError
 from kbtool.model.kernel import CaseValue, value_text
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.build import BuildResult
+from kbtool.model.kinds.command import CommandResult
+from kbtool.model.kinds.logged import ImportResult, LogResult, MetricsResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.kinds.validate import OutputError, ValidationResult
 from kbtool.model.run import Run, StepRecord
@@ -38,22 +40,26 @@ class Row:
     run: str
     attempt: int
     session: str
-    recipe: str
+    origin: str
+    """recipe, script or file: what the figure comes from."""
+    source: str
+    """The name of the recipe, the script or the file."""
+    recipe: str | None
     step: str
     kind: str
-    """The kind of the step: benchmark, validate."""
+    """The kind of the step: benchmark, validate, command, log, import."""
     started: datetime
-    """When the run began, in UTC."""
+    """When the run began, in UTC; of a file taken in, when it says that it was measured."""
     commit: str | None
     dirty: bool | None
     """Whether the work tree differed from the commit."""
     kernel: str | None
     target: str | None
-    artifact: str
-    """SHA-256 of what was built."""
+    artifact: str | None
+    """SHA-256 of what was built, of the script that logged, or of the file taken in."""
     problem: str | None
     """One hash for harness and inputs; figures of different problems are not compared."""
-    device: str
+    device: str | None
     card: str | None
     cpu: str | None
     threads: int | None
@@ -69,7 +75,7 @@ class Row:
     arm: str
     """What was timed, or the output that was compared."""
     role: str
-    """subject, variant, baseline or peer; output of a validation."""
+    """subject, variant, baseline or peer; output of a validation; logged or imported."""
     metric: str
     unit: str
     better: str
@@ -100,7 +106,7 @@ def runs(base: KnowledgeBase, sessions: Sequence[Session], format_: Format) -> E
     }  # fmt: skip
     data = write[format_](rows)
     none = sum(1 for run in last.values() if next(rows_of(run), None) is None)
-    notes = [f"{none} runs have neither a benchmark nor a validation"] if none else []
+    notes = [f"{none} runs hold no figure of a case"] if none else []
     return Export(data, len(rows), {row.session for row in rows}, notes=notes)
 
 
@@ -112,6 +118,8 @@ def rows_of(run: Run) -> Iterator[Row]:
                 yield from _timed(run, step, step.result, case)
         elif isinstance(step.result, ValidationResult):
             yield from _validated(run, step, step.result)
+        elif isinstance(step.result, MetricsResult):
+            yield from _logged(run, step, step.result)
 
 
 def _timed(
@@ -174,12 +182,41 @@ def _validated(run: Run, step: StepRecord, result: ValidationResult) -> Iterator
             )  # fmt: skip
 
 
+def _logged(run: Run, step: StepRecord, result: MetricsResult) -> Iterator[Row]:
+    """Values that nobody validated: none of them counts."""
+    taken = result if isinstance(result, ImportResult) else None
+    for series in result.metrics:
+        about = _about(run, step, None, None, None, series.case)
+        if isinstance(result, LogResult):
+            about |= {"artifact": result.sha256, "card": run.machine.card}
+        elif isinstance(result, CommandResult):
+            about |= {"card": run.machine.card}
+        elif taken is not None:
+            # What it was measured on is what the file says, and not the machine that read it.
+            about |= {
+                "artifact": taken.sha256, "commit": taken.commit, "dirty": None,
+                "started": taken.measured_at or run.started,
+                "card": taken.machine.get("card"), "cpu": taken.machine.get("cpu"),
+                "driver": taken.machine.get("driver"), "cuda": taken.machine.get("cuda"),
+                "torch": None,
+            }  # fmt: skip
+        low, high = series.quartiles
+        yield Row(
+            **about, case_set=None, name=str(series.case.get("name") or ""),
+            arm=series.benchmark or "", role="imported" if taken else "logged",
+            counts=False, why_not=result.unvalidated,
+            **_metric(
+                series.name, series.unit, series.better, series.median, low, high, series.count
+            ),
+        )  # fmt: skip
+
+
 def _why_wrong(error: OutputError) -> str | None:
     return None if error.passed else error.message or "over its bound"
 
 
 def _about(
-    run: Run, step: StepRecord, sha256: str, device: str, threads: int | None,
+    run: Run, step: StepRecord, sha256: str | None, device: str | None, threads: int | None,
     case: dict[str, CaseValue],
 ) -> dict[str, Any]:  # fmt: skip
     """The columns that all figures of a case share."""
@@ -188,6 +225,8 @@ def _about(
         "run": run.id,
         "attempt": run.attempt,
         "session": run.session,
+        "origin": run.origin,
+        "source": run.source,
         "recipe": run.recipe,
         "step": step.id,
         "kind": step.kind,

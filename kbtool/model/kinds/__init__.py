@@ -15,6 +15,7 @@ from kbtool.model.kinds.build import BuildResult, BuildStep
 from kbtool.model.kinds.cheats import CheatsResult, CheatsStep
 from kbtool.model.kinds.command import CommandResult, CommandStep
 from kbtool.model.kinds.environment import EnvironmentResult, EnvironmentStep
+from kbtool.model.kinds.logged import ImportResult, LogResult
 from kbtool.model.kinds.minimise import MinimiseResult, MinimiseStep
 from kbtool.model.kinds.mutants import MutantsResult, MutantsStep
 from kbtool.model.kinds.profile import ProfileResult, ProfileStep
@@ -51,7 +52,9 @@ StepResult = Annotated[
     | MinimiseResult
     | ProfileResult
     | SanitiseResult
-    | CommandResult,
+    | CommandResult
+    | LogResult
+    | ImportResult,
     Field(discriminator="type"),
 ]
 """What a step of a run found."""

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from kbtool.model.base import Whole
-from kbtool.model.kinds.base import ResultBase, Sha256, StepBase
+from kbtool.model.kinds.base import Sha256, StepBase
+from kbtool.model.kinds.logged import MetricsResult
 
 RelativePath = Annotated[str, Field(min_length=1)]
 
@@ -26,9 +27,12 @@ class CommandStep(StepBase):
     """The exit status that counts as passed."""
     produces: list[RelativePath] = []
     """Files that must be there afterwards, inside the tree."""
+    results: RelativePath | None = None
+    """A JSON file of values that it writes, inside the tree: a list of objects as behind
+    KBTOOL_RESULT in its output. The values go into the run record."""
 
 
-class CommandResult(ResultBase):
+class CommandResult(MetricsResult):
     """What a command step did."""
 
     type: Literal["command"] = "command"
@@ -38,3 +42,6 @@ class CommandResult(ResultBase):
     """The last lines printed."""
     produced: dict[str, Sha256] = {}
     """File → hash."""
+    scripts: dict[str, Sha256] = {}
+    """Arguments of the command that are files of the knowledge base → hash, before it ran; empty
+    in older records."""

@@ -81,7 +81,7 @@ def _entries(index: Index) -> Iterator[_Entry]:
     for (session_id, run_id), attempts in index.runs.items():
         run = attempts[-1]
         summary = f"{run.outcome}. {headline(run)}".strip()
-        title, page = f"Run of {run.recipe}: {run.outcome}", at.run_page(session_id, run_id)
+        title, page = f"Run of {run.source}: {run.outcome}", at.run_page(session_id, run_id)
         yield _Entry(run_id, title, page, run.ended, summary, "run")
 
 

@@ -99,7 +99,7 @@ def _sections(index: Index, *, full: bool = False) -> Iterator[_Section]:
     yield _Section(
         "Newest runs",
         [
-            _Item(f"{run.recipe}: {run.outcome}", at.run_page(run.session, run.id), headline(run))
+            _Item(f"{run.source}: {run.outcome}", at.run_page(run.session, run.id), headline(run))
             for run in index.runs_of()
         ],
         4,

@@ -241,7 +241,7 @@ def _searches(index: Index, case: BugCase, here: str) -> list[str]:
     """The sessions whose runs judged hypotheses, and the recipes of those runs."""
     runs = index.searches(case)
     sessions = dict.fromkeys(run.session for run in runs)
-    recipes = dict.fromkeys(run.recipe for run in runs)
+    recipes = dict.fromkeys(run.recipe for run in runs if run.recipe)
     return [
         session_cell(index, index.sessions[name], here)
         for name in sessions

@@ -49,7 +49,7 @@ def page(index: Index) -> str:
         return join([page_title("Compare"), shown])
     cases = _cases(index)
     links = [
-        f"{index.link(at.run_page(run.session, run.id), at.COMPARE)}: {inline(run.recipe)},"
+        f"{index.link(at.run_page(run.session, run.id), at.COMPARE)}: {inline(run.source)},"
         f" {inline(', '.join([_words(run), *cases.get(run.id, [])]))}{', noisy' * _noisy(results)};"
         f" {_arms(run, results)}"
         for run, results in runs[:_LISTED]
@@ -86,7 +86,7 @@ def page(index: Index) -> str:
 
 
 def _words(run: Run) -> str:
-    return f"{instant(run.started)}, {run.machine.card or run.machine.cpu}"
+    return f"{instant(run.started)}, {run.made_on}"
 
 
 def _noisy(results: list[BenchmarkResult]) -> bool:

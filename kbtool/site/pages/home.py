@@ -244,7 +244,7 @@ def _runs(index: Index) -> str:
         [
             index.link(at.run_page(run.session, run.id), at.HOME, code(run.id)),
             nowrap(instant(run.started)),
-            inline(run.machine.card or run.machine.cpu),
+            inline(run.made_on),
             chip(run.outcome),
             inline(clipped(headline(run), 160)) or "–",
         ]

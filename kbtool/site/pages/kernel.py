@@ -211,11 +211,11 @@ def _newest(index: Index, runs: Sequence[Run], here: str) -> list[str]:
     if not found:
         return []
     every = [run for group in found.values() for run in group]
-    shown = sorted(every[:_MOST_RUNS], key=lambda run: run.recipe)
+    shown = sorted(every[:_MOST_RUNS], key=lambda run: run.source)
     lines = [
         [
             _run(index, run, here),
-            index.link(at.recipe_page(run.recipe), here, inline(run.recipe)),
+            index.made_by(run, here),
             inline(clipped(", ".join(f"{name}={value}" for name, value in _set(index, run)), 100)),
             inline(_where(run)[1]),
             chip(run.outcome) + _age(index, run),

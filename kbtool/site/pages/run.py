@@ -22,6 +22,7 @@ from kbtool.markdown.markup import (
     stacked_table,
     table,
 )
+from kbtool.model.kinds.logged import ImportResult
 from kbtool.model.run import Run
 from kbtool.runner.words import headline
 from kbtool.site import addresses as at
@@ -53,16 +54,16 @@ def listing(index: Index, part: Part) -> str:
 
 def rows(index: Index, runs: Sequence[Run], here: str) -> str:
     """A table of runs."""
-    header = ["Run", "When", "Recipe", "Session", "Machine", "Status", "Result"]
+    header = ["Run", "When", "From", "Session", "Machine", "Status", "Result"]
     return stacked_table(
         header,
         [
             [
                 index.link(at.run_page(run.session, run.id), here, code(run.id)),
                 nowrap(instant(run.started)),
-                index.link(at.recipe_page(run.recipe), here, inline(run.recipe)),
+                index.made_by(run, here),
                 _session(index, run, here),
-                inline(run.machine.card or run.machine.cpu),
+                inline(run.made_on),
                 chip(run.outcome),
                 inline(clipped(headline(run))) or "–",
             ]
@@ -80,7 +81,7 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
     """One run. A resumed run has several attempts: the last is shown, the others are listed."""
     run = attempts[-1]
     here = at.run_page(run.session, run.id)
-    pattern = index.patterns.get(run.pattern)
+    told = "step-1" if run.origin == "file" else "machine"
     return join(
         [
             page_title(f"Run {inline(run.id)}"),
@@ -88,20 +89,18 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
             facts(
                 [
                     ("Status", chip(run.outcome)),
-                    ("Recipe", index.link(at.recipe_page(run.recipe), here, inline(run.recipe))),
+                    ("Recipe" if run.recipe else "From", index.made_by(run, here)),
                     ("Kernel", index.link(at.kernel_page(run.kernel), here) if run.kernel else ""),
                     ("Session", _session(index, run, here)),
                     ("Made in", code(run.taken_in.session) if run.taken_in else ""),
                     (
                         "Pattern",
-                        index.link(at.pattern_page(run.pattern), here)
-                        if pattern
-                        else inline(run.pattern),
+                        index.link(at.pattern_page(run.pattern), here) if run.pattern else "",
                     ),
                     ("Began", instant(run.started)),
                     ("Took", seconds((run.ended - run.started).total_seconds())),
-                    ("Machine", f"[{_where(run)}](#machine)"),
-                    ("Commit", f"[{_commit(run)}](#machine)"),
+                    ("Machine", f"[{_where(run)}](#{told})"),
+                    ("Commit", f"[{_commit(run)}](#{told})"),
                     ("Attempt", str(run.attempt) if run.attempt > 1 else ""),
                 ]
             ),
@@ -122,6 +121,8 @@ def page(index: Index, attempts: Sequence[Run]) -> str:
 
 def _where(run: Run) -> str:
     machine = run.machine
+    if run.origin == "file":
+        return inline(run.made_on)
     if machine.card is None:
         return f"{inline(machine.cpu)}, {many(machine.cores, 'core')}"
     return inline(machine.card) + (f", driver {inline(machine.driver)}" if machine.driver else "")
@@ -129,6 +130,8 @@ def _where(run: Run) -> str:
 
 def _commit(run: Run) -> str:
     state = run.repository
+    if (taken := run.last(ImportResult)) is not None:
+        return code(taken.commit[:7]) if taken.commit else UNKNOWN
     if state.commit is None:
         return UNKNOWN
     return code(state.commit[:7]) + (", work tree changed" if state.dirty else "")
@@ -144,7 +147,16 @@ def commands(index: Index, run: Run) -> list[str]:
     return [checkout, *lines]
 
 
+_BY_HAND = {
+    "script": "Run the script again. The record keeps its hash and the commit, not its arguments.",
+    "file": "Run the tool again, and take its new file in with <code>kbtool import-results</code>.",
+}
+"""Origin of a run that no recipe made → how to repeat it."""
+
+
 def _again(index: Index, run: Run) -> str:
+    if run.recipe is None:
+        return _BY_HAND[run.origin]
     state = run.repository
     holder = index.holders.get((run.id, run.attempt))
     changed = ""
@@ -239,6 +251,11 @@ def _machine(run: Run) -> str:
     box = None
     if state.changed_during_run:
         box = admonition("warning", "Changed", "The code changed while the run was under way.")
+    if run.origin == "file":
+        box = admonition(
+            "note", "Not where it was measured",
+            "This is the machine that read the file. What the file says of its own stands above.",
+        )  # fmt: skip
     return section("Machine and code", "machine", box, table(["What", "Value"], lines))
 
 

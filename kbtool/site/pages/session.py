@@ -277,14 +277,14 @@ def _runs(index: Index, session: Session, here: str) -> str:
     rows = [
         [
             index.link(at.run_page(run.session, run.id), here, code(run.id)),
-            index.link(at.recipe_page(run.recipe), here, inline(run.recipe)),
+            index.made_by(run, here),
             chip(run.outcome),
             inline(headline(run)),
         ]
         for run in index.runs_of(session=session.id)
     ]
     return section(
-        "Runs", "runs", table(["Run", "Recipe", "Status", "Result"], rows) if rows else None
+        "Runs", "runs", table(["Run", "From", "Status", "Result"], rows) if rows else None
     )
 
 

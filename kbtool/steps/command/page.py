@@ -8,6 +8,7 @@ from kbtool.markdown.escape import block, code
 from kbtool.markdown.markup import bullets, join, nothing
 from kbtool.model.kinds.command import CommandResult
 from kbtool.steps.base import Links
+from kbtool.steps.logged import listed
 
 
 def page(result: CommandResult, links: Links) -> str:
@@ -20,5 +21,6 @@ def page(result: CommandResult, links: Links) -> str:
             f"Exit status: {exit_code}",
             block(result.output_tail) if result.output_tail.strip() else nothing("No output."),
             bullets(produced),
+            listed(result, links),
         ]
     )

@@ -1,0 +1,212 @@
+"""Log values from any script into the run record of a session; see ``kbtool.session``.
+
+Each process writes a run record of its own, whole, when the ``with`` statement ends. Until then
+each value is a line in the journal of the run, so that ``kbtool recover`` finds the values of a
+process that was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pydantic import ValidationError
+
+from kbtool.cli.recipe import refuse_before, session_for, session_to_append_to
+from kbtool.gpu.build_plan import sha256_of
+from kbtool.gpu.probe import probe_machine
+from kbtool.model.errors import MachineError, UsageError
+from kbtool.model.kinds.logged import Collector, LoggedValue, LogResult, Series, plain
+from kbtool.model.run import Run, RunStatus, StepRecord
+from kbtool.model.words import many
+from kbtool.runner.clock import Clock
+from kbtool.runner.journal import Journal, journal_path, run_id, write_run
+from kbtool.runner.signals import signals_ignored
+from kbtool.store.edit import end_run_session
+from kbtool.store.repository import repository_state
+from kbtool.store.root import find_root
+from kbtool.store.sessions import slug
+from kbtool.store.tree import KnowledgeBase
+
+INTERACTIVE = "interactive Python"
+"""What stands for the script where Python reads none from a file."""
+
+
+class SessionLog:
+    """Takes values of a script; ``kbtool.session`` makes one."""
+
+    def __init__(self, name: str | None, root: str | Path | None) -> None:
+        self._name = name
+        self._root = root
+        self._values = Collector()
+        self._lock = threading.Lock()
+        self._process: int | None = None
+        self._journal: Journal | None = None
+
+    def __enter__(self) -> SessionLog:
+        """Choose the session, and note script, machine and commit.
+
+        Raises:
+            UserError: there is no knowledge base, or no session that the values could go to.
+        """
+        self._base = KnowledgeBase(find_root(self._root))
+        session = session_to_append_to(self._base, self._name, force=False)
+        if session is not None:
+            refuse_before(self._base.session(session).record)
+        self._script, self._sha256 = _script(self._base.root)
+        self._machine = probe_machine()
+        self._session = session or session_for(
+            self._base, self._machine, self._name, f"Run of script {self._script}"
+        )
+        self._repository = repository_state(self._base.root)
+        self._clock = Clock()
+        self._began = time.monotonic()
+        self._process = os.getpid()
+        return self
+
+    def log(
+        self,
+        name: str,
+        value: float,
+        *,
+        unit: str | None = None,
+        better: str = "neither",
+        case: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Log one value of a metric. Values of one metric on one case are samples of it.
+
+        Args:
+            name: what is measured: ``tokens/s``.
+            value: a finite number, of numpy or torch too.
+            unit: its unit: ``1/s``, ``GB/s``, ``J``; ``1`` of a pure number.
+            better: ``lower``, ``higher`` or ``neither``.
+            case: the shape and settings that it was measured with.
+
+        Raises:
+            UsageError: the value is not finite, there is no unit, or the metric has another one.
+        """
+        if self._process != os.getpid():
+            raise UsageError(
+                "log: write `with kbtool.session() as s:` first"
+                if self._process is None
+                else f"log: process {self._process} opened this session; each process opens its"
+                " own: `with kbtool.session() as s:`"
+            )
+        fields = {key: plain(of) for key, of in (case or {}).items()}
+        try:
+            entry = LoggedValue.model_validate(
+                {"name": name, "value": plain(value), "unit": unit, "better": better,
+                 "case": fields}
+            )  # fmt: skip
+            with self._lock:
+                self._values.add(entry)
+                if self._journal is None:
+                    self._begin()
+                assert self._journal is not None
+                self._journal.value(entry)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in problem["loc"])
+            said = problem["msg"].removeprefix("Value error, ")
+            raise UsageError(f"log({name!r}): {place + ': ' if place else ''}{said}") from None
+        except ValueError as error:
+            raise UsageError(f"log({name!r}): {error}") from None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Write the run record; none where nothing was logged."""
+        if self._process != os.getpid() or self._journal is None:
+            self._process = None
+            return
+        self._process = None
+        status, message = _how(error)
+        with signals_ignored():
+            after = repository_state(self._base.root)
+            self._repository = self._repository.model_copy(
+                update={"changed_during_run": self._repository.changed_to(after)}
+            )
+            run = self._run(status, self._values.series, message)
+            try:
+                _, path = write_run(self._base, run)
+            except MachineError:
+                self._journal.close(keep=True)
+                raise
+            self._journal.close()
+            record = self._base.root / "sessions" / run.session / "session.yaml"
+            end_run_session(record, run.started.astimezone(), run.ended.astimezone())
+        logged = many(len(self._values), "value")
+        print(f"kbtool: logged {logged}: {self._base.shown(path)}", file=sys.stderr)
+
+    def _begin(self) -> None:
+        """Make the journal of the run."""
+        runs = self._base.root / "sessions" / self._session / "runs"
+        while self._journal is None:
+            self._id = run_id(self._clock.started, slug(Path(self._script).stem, "script"))
+            try:
+                message = "the script ended before its record was written"
+                header = self._run("interrupted", [], message)
+                journal = Journal(journal_path(runs, self._id, 1), header)
+            except FileExistsError:  # another process has the same id; draw another one
+                continue
+            if (runs / f"{self._id}.json").exists():  # it has ended already
+                journal.close()
+                continue
+            self._journal = journal
+
+    def _run(self, status: RunStatus, metrics: list[Series], message: str | None) -> Run:
+        return Run(
+            id=self._id,
+            session=self._session,
+            recipe=None,
+            pattern=None,
+            parameters={},
+            status=status,
+            started=self._clock.started,
+            ended=self._clock.now(),
+            machine=self._machine,
+            repository=self._repository,
+            steps=[
+                StepRecord(
+                    id="log",
+                    kind="log",
+                    title=self._script,
+                    status=status,
+                    started=self._clock.started,
+                    seconds=round(time.monotonic() - self._began, 3),
+                    expected_seconds=0,
+                    expected_from="declared",
+                    message=message,
+                    result=LogResult(sha256=self._sha256, metrics=metrics),
+                )
+            ],
+        )
+
+
+def _script(root: Path) -> tuple[str, str | None]:
+    """The script that Python was started with, and its SHA-256."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    path = Path(file).resolve() if file else None
+    if path is None or not path.is_file():
+        return INTERACTIVE, None
+    inside = path.is_relative_to(root.resolve())
+    name = path.relative_to(root.resolve()).as_posix() if inside else path.name
+    return name, sha256_of(path)
+
+
+def _how(error: BaseException | None) -> tuple[RunStatus, str | None]:
+    """How a script ended, and why."""
+    if error is None or (isinstance(error, SystemExit) and error.code in {None, 0}):
+        return "passed", None
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", "interrupted"
+    return "failed", f"{type(error).__name__}: {error}"[:1000]
