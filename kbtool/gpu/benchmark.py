@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from kbtool.checks.ceiling import refusal
+from kbtool.gpu.ceiling import computes_in
 from kbtool.gpu.compare import Judge, is_plain
 from kbtool.gpu.harness import (
     Harness,
@@ -92,6 +93,10 @@ class Clock(Protocol):
 
     def read_bandwidth(self) -> float:
         """Measure the best read bandwidth, in 10⁹ bytes a second."""
+
+    def arithmetic(self, dtype: torch.dtype) -> float | None:
+        """Measure the best rate of a matrix product, in 10⁹ operations a second; ``None`` where
+        there is none in this type."""
 
     def sm_clock_mhz(self) -> int | None:
         """The current SM clock; ``None`` if unknown."""
@@ -191,6 +196,7 @@ def benchmark(
             result = _time_case(
                 harness, case_set, case, clock, seeded, variants, rivals, without, on_peer
             )
+            machine.measure_arithmetic(result.computes_in)
             results.append(result)
             on_case(len(results), of([result]))
         machine.measure()
@@ -210,6 +216,7 @@ class _Machine:
         done = len(known.cases) if known else 0
         self._sm_clocks: list[int | None] = [None] * done if before is None else [*before]
         self.read_gb_s = known.read_gb_s if known else 0.0
+        self._arithmetic: dict[str, float | None] = {**known.arithmetic_gflop_s} if known else {}
 
     def measure(self) -> None:
         """Measure the read bandwidth, the SM clock, and who else uses the card."""
@@ -218,10 +225,27 @@ class _Machine:
         self._sm_clocks.append(self._clock.sm_clock_mhz())
         self._on_card = more(self._on_card, self._clock.others_on_card())
 
+    def measure_arithmetic(self, dtype: str | None) -> None:
+        """Measure the arithmetic ceiling of an element type, unless it is known.
+
+        A kernel may multiply values of a narrow type in float32. Where torch's own product is
+        slower, as in float16 on many processors, that of float32 is the ceiling.
+        """
+        if dtype is None or dtype in self._arithmetic:
+            return
+        rate, of = None, getattr(torch, dtype)
+        if of.itemsize < torch.float32.itemsize:
+            self.measure_arithmetic("float32")
+            rate = self._arithmetic["float32"]
+        self._arithmetic[dtype] = more(rate, self._clock.arithmetic(of))
+
     def fields(self) -> dict[str, Any]:
         """The fields of a result about the machine, as measured so far."""
         return {
             "read_gb_s": self.read_gb_s,
+            "arithmetic_gflop_s": {
+                dtype: rate for dtype, rate in self._arithmetic.items() if rate is not None
+            },
             "sm_clocks_mhz": None if None in self._sm_clocks else self._sm_clocks,
             "others_busy": more(self._others_before, self._others.share()),
             "others_on_card": self._on_card,
@@ -265,6 +289,7 @@ def _time_case(
         arms=timed.timings,
         bytes=work["bytes"],
         flops=work["flops"],
+        computes_in=computes_in(case, inputs),
         rechecked=all(error.passed for error in (*errors, *own.values())),
         peers={name: held[name] for name in peers if name in held},
         timed=own,

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from kbtool.gpu.benchmark import Arms, OnArm, Timed, first_output, runnable, silent, timing
+from kbtool.gpu.ceiling import arithmetic
 from kbtool.gpu.compiling import compiled
 from kbtool.gpu.harness import Inputs
 from kbtool.gpu.unseen import PAIRS, Unseen, keeps_results
@@ -52,6 +53,10 @@ class CpuClock:
             self._reader.sum()
             rates.append(self._reader.nbytes / (perf_counter() - started) / 1e9)
         return max(rates)
+
+    def arithmetic(self, dtype: torch.dtype) -> float | None:
+        """The best rate of matrix products that take 5 ms or more."""
+        return arithmetic(dtype, self.device, lambda call: _timed(call)[0], 5e-3, 4096)
 
     def sm_clock_mhz(self) -> int | None:
         """``None``: a CPU run uses no card."""

@@ -21,6 +21,7 @@ import torch
 
 from kbtool.gpu._card import Management
 from kbtool.gpu.benchmark import Arms, OnArm, Timed, first_output, runnable, silent, timing
+from kbtool.gpu.ceiling import arithmetic
 from kbtool.gpu.probe import processes_on
 from kbtool.gpu.unseen import Unseen
 
@@ -68,6 +69,10 @@ class CudaClock:
         """The best of nine reads of 2 GiB."""
         self._reader.sum()
         return max(self._reader.nbytes / _device_seconds(self._reader.sum) / 1e9 for _ in range(9))
+
+    def arithmetic(self, dtype: torch.dtype) -> float | None:
+        """The best rate of matrix products that take 2 ms or more."""
+        return arithmetic(dtype, self.device, _device_seconds, 2e-3, 8192)
 
     def sm_clock_mhz(self) -> int | None:
         """The current SM clock, from the driver."""

@@ -1,4 +1,4 @@
-"""What runs measured of a kernel, computed: ratios to peers, shares of the read ceiling, spreads.
+"""What runs measured of a kernel, computed: ratios to peers, shares of the ceilings, spreads.
 
 Cases are told by case set and dtype, which are never mixed. Of each the newest quiet run of a
 machine counts. Of a noisy run times are told, and no ratio of them.
@@ -106,7 +106,7 @@ class Group(NamedTuple):
 
     @property
     def ceiling_shares(self) -> list[float]:
-        """Of each case, its bytes a second ÷ the measured read rate; none of a noisy run."""
+        """Of each case, the time that its bound allows ÷ ours; none of a noisy run."""
         if self.noise_reason:
             return []
         found = [self.result.share_of_ceiling(case) for case in self.cases]

@@ -94,8 +94,24 @@ def noise_reason(result: ResultBase) -> str | None:
 
 
 def share_of_ceiling(result: BenchmarkResult, case: BenchmarkCase) -> float | None:
-    """The case's bytes per second ÷ the measured read rate; ``None`` if the times are too noisy."""
+    """The time that the bound allows ÷ the subject's; ``None`` if the times are too noisy."""
     return None if noise_reason(result) else result.share_of_ceiling(case)
+
+
+def share_text(result: BenchmarkResult, case: BenchmarkCase) -> str | None:
+    """The share in percent, and by which ceiling where more than reads were measured."""
+    share, bound = share_of_ceiling(result, case), result.bound(case)
+    if share is None or bound is None:
+        return None
+    text = f"{significant(100 * share)} %"
+    return f"{text} <small>{bound.by}</small>" if result.arithmetic_gflop_s else text
+
+
+def arithmetic_text(result: BenchmarkResult) -> str:
+    """The measured ceilings of arithmetic: ``float32: 105 GFLOP/s``."""
+    return ", ".join(
+        f"{dtype}: {significant(rate)} GFLOP/s" for dtype, rate in result.arithmetic_gflop_s.items()
+    )
 
 
 def sm_clock(result: BenchmarkResult) -> str:

@@ -98,7 +98,7 @@ def plot(
         y_axis: the vertical one.
         series: in the order of their colours, the first on top. What a logarithm cannot show is
             left out.
-        ceiling: what the machine allows: its name, and the ends of the line that it is.
+        ceiling: what the machine allows: its name, and the points of the line that it is.
     """
     kept = [
         one._replace(
@@ -115,7 +115,8 @@ def plot(
         ceiling[0] if ceiling else None,
     )
     foot, height = top + HEIGHT - _TOP - _BOTTOM, top + HEIGHT - _TOP
-    x = _Scale(x_axis, [p.x for p in points], (_LEFT + 24, WIDTH - _RIGHT - 24))
+    across = [p.x for p in points] + [x for x, _ in limit]
+    x = _Scale(x_axis, across, (_LEFT + 24, WIDTH - _RIGHT - 24))
     reach = [v for p in points for v in _ends(p.y, p.low, p.high)] + [y for _, y in limit]
     y = _Scale(y_axis, [v for v in reach if _fits(v, y_axis.scale)], (foot - 8, top + 8))
     parts = [legend]

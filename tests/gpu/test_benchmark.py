@@ -23,6 +23,7 @@ from kbtool.gpu.benchmark import (
     timing,
 )
 from kbtool.gpu.calls import profiled_call
+from kbtool.gpu.ceiling import arithmetic
 from kbtool.gpu.cpu_clock import WARMUP_ROUNDS as CPU_ROUNDS
 from kbtool.gpu.cpu_clock import CpuClock, interleave
 from kbtool.gpu.harness import HarnessError
@@ -280,6 +281,7 @@ class Clock:
 
     def __init__(self, read_gb_s: float, sm_clock_mhz: int, others: Sequence[int] = ()) -> None:
         self.read_gb_s, self.clock, self.others = read_gb_s, sm_clock_mhz, list(others)
+        self.asked: list[torch.dtype] = []
 
     def time(self, arms: Any, least_bytes: int, on_arm: Any, unseen: Any = None) -> Timed:
         calls, absent = runnable(arms(0))
@@ -292,6 +294,10 @@ class Clock:
 
     def read_bandwidth(self) -> float:
         return self.read_gb_s
+
+    def arithmetic(self, dtype: torch.dtype) -> float | None:
+        self.asked.append(dtype)
+        return {torch.float32: 100.0, torch.float16: 2.0, torch.bfloat16: 900.0}.get(dtype)
 
     def sm_clock_mhz(self) -> int:
         return self.clock
@@ -500,3 +506,77 @@ def test_an_arm_that_cannot_be_timed_gives_its_reason():
     calls, absent = runnable({"a": list, "b": "needs a card"})
     assert list(calls) == ["a"]
     assert absent == {"b": "needs a card"}
+
+
+def typed(case: dict[str, Any], inputs: dict[str, Any]) -> tuple[BenchmarkResult, Clock]:
+    """A benchmark of one case whose harness makes these inputs too."""
+    harness, clock = doubling(), Clock(1.0, 1980)
+    harness.make_inputs = lambda case, *, device, seed: {"x": torch.ones(4), **inputs}
+    result = benchmark(
+        harness, [("s", {"name": "a", **case})] * 2, clock, sha256="0" * 64, threads=1, seed=0,
+        variants=[], peers=None, on_case=lambda n, part: None,
+    )  # fmt: skip
+    return result, clock
+
+
+@pytest.mark.parametrize(
+    ("case", "inputs", "computes", "rates"),
+    [
+        ({"dtype": "float32"}, {}, "float32", {"float32": 100.0}),
+        ({}, {"n": torch.ones(2, dtype=torch.int32)}, "float32", {"float32": 100.0}),
+        ({}, {"y": [torch.ones(2).half()]}, None, {}),
+        ({"dtype": "bf16"}, {}, "bfloat16", {"float32": 100.0, "bfloat16": 900.0}),
+        # Values in float16 may be multiplied in float32.
+        ({"dtype": "float16"}, {}, "float16", {"float32": 100.0, "float16": 100.0}),
+        ({"dtype": "float64"}, {}, "float64", {}),
+        ({"dtype": "int32"}, {}, None, {}),
+        ({"dtype": "mixed"}, {}, "float32", {"float32": 100.0}),
+    ],
+)
+def test_the_arithmetic_ceiling_is_of_the_type_of_the_case(case, inputs, computes, rates):
+    result, clock = typed(case, inputs)
+    assert [one.computes_in for one in result.cases] == [computes] * 2
+    assert result.arithmetic_gflop_s == rates
+    assert len(clock.asked) == len(set(clock.asked))  # once a run
+
+
+def test_a_later_process_measures_no_arithmetic_ceiling_again():
+    result, _ = typed({"dtype": "float16"}, {})
+    known = result.model_copy(update={"cases": result.cases[:1]})
+    clock = Clock(1.0, 1980)
+    again = timed(clock, known=known)
+    assert again.arithmetic_gflop_s == result.arithmetic_gflop_s and clock.asked == []
+
+
+def test_matrices_grow_until_a_product_takes_long_enough_and_the_best_rate_counts():
+    took = iter([1e-4, 2e-3, 8e-3, 4e-3, 9e-3])
+    rate = arithmetic(
+        torch.float32, torch.device("cpu"), lambda call: call() is None or next(took), 5e-3, 4096
+    )
+    assert next(took, None) is None
+    assert rate == pytest.approx(2 * 1024**3 / 4e-3 / 1e9)
+
+
+def test_a_type_that_torch_does_not_multiply_has_no_arithmetic_ceiling(monkeypatch):
+    def refuses(*_: Any, **__: Any) -> None:
+        raise NotImplementedError("addmm_impl_cpu_ not implemented for this type")
+
+    monkeypatch.setattr(torch, "mm", refuses)
+    assert CpuClock(5).arithmetic(torch.float32) is None
+
+
+def test_this_processor_has_an_arithmetic_ceiling():
+    assert (CpuClock(5).arithmetic(torch.float32) or 0) > 0.1
+
+
+def test_the_report_says_which_ceiling_bounds_a_case(capsys):
+    reads = measured(ours=2.0, torch=4.0).model_copy(
+        update={"bytes": 1000, "flops": 1000, "computes_in": "float32"}
+    )
+    computes = reads.model_copy(update={"name": "d", "flops": 15_000})
+    result = result_of(reads, computes).model_copy(update={"arithmetic_gflop_s": {"float32": 10.0}})
+    told = lines_of(capsys, result)
+    rates = "(reading, 1.0 GB/s) or of its operations (arithmetic, GFLOP/s of a matrix product: 10"
+    assert any(rates in line for line in told)
+    assert any(line.startswith("c ") and line.endswith(" 50% reading") for line in told)
+    assert any(line.startswith("d ") and line.endswith(" 75% arithmetic") for line in told)

@@ -220,3 +220,24 @@ def test_openmetrics_keeps_any_text_in_a_label(text):
     labels = [sample.labels for family in families for sample in family.samples]
     assert len(labels) == 6 and {one["name"] for one in labels} == {text}
     assert {one["metric"] for one in labels} == {text, "Error", "error"}
+
+
+def test_shares_of_both_ceilings_and_of_the_bound_are_rows(base):
+    run = next(e.record for e in base.runs if e.record.last(BenchmarkResult))
+    raw_run = json.loads(run.model_dump_json())
+    step = next(s for s in raw_run["steps"] if (s["result"] or {}).get("type") == "benchmark")
+    result = step["result"]
+    result["arithmetic_gflop_s"] = {"float32": 1e-3}
+    first = result["cases"][0]
+    first["computes_in"] = "float32"
+    found: dict[str, dict[str, float]] = {}
+    for row in rows_of(Run.model_validate(raw_run)):
+        if (row.case_set, row.name) == (first["case_set"], first["name"]):
+            found.setdefault(row.arm, {})[row.metric] = row.value
+    ours = found[result["subject"]]
+    assert ours["share of arithmetic ceiling"] == pytest.approx(ours["arithmetic"] / 1e-3)
+    assert ours["share of bound"] == ours["share of arithmetic ceiling"]
+    assert ours["share of bound"] > ours["share of read ceiling"]
+    assert ours["arithmetic intensity"] == pytest.approx(first["flops"] / first["bytes"])
+    metrics = {row.metric for row in rows_of(run)}
+    assert "arithmetic intensity" in metrics and "share of bound" not in metrics

@@ -166,3 +166,19 @@ def test_benchmarks_are_grouped_by_machine_and_case_set():
     assert machine == Machine("cpu", "C, 4 threads")
     assert [[one.name for one in group.cases] for group in found[machine]] == [["n8"], ["n1"]]
     assert found[machine][0].label == "Small ones (1 case)"
+
+
+def test_a_share_is_of_the_ceiling_that_bounds_the_case():
+    """At 1 GB/s and 10 GFLOP/s, 1000 bytes take 1 µs, 1000 operations 0.1 µs and 50,000 5 µs."""
+    rates = {"arithmetic_gflop_s": {"float32": 10.0}}
+    reads = {**case("a", ours=2.0), "flops": 1000, "computes_in": "float32"}
+    computes = {**reads, "flops": 50_000}
+    result = benchmark(reads, computes, **rates)
+    assert result.bound(result.cases[0]) == ("reading", pytest.approx(1.0))
+    assert result.bound(result.cases[1]) == ("arithmetic", pytest.approx(5.0))
+    assert group(reads, computes, **rates).ceiling_shares == [pytest.approx(0.5), 2.5]
+    unknown = benchmark({**computes, "computes_in": "float16"}, **rates)
+    assert unknown.bound(unknown.cases[0]) == ("reading", pytest.approx(1.0))
+    nothing = benchmark({**case("a", size=0, ours=1.0), "flops": 0}, **rates)
+    assert nothing.bound(nothing.cases[0]) is None and nothing.cases[0].intensity is None
+    assert nothing.share_of_ceiling(nothing.cases[0]) is None

@@ -411,7 +411,7 @@ def test_summary_columns_come_before_the_times_of_other_arms(root):
     (header,) = (line for line in made.splitlines() if "| Right after timing |" in line)
     assert [cell.strip() for cell in header.split("|")][1:-1] == [
         "Case", "words about ours (µs)", "Speed against words about theirs",
-        "Against the fastest peer of this run", "Share of read ceiling", "Right after timing",
+        "Against the fastest peer of this run", "Share of ceiling", "Right after timing",
         "words about theirs (µs)",
     ]  # fmt: skip
     assert "No workspace in any case: words about ours." in made and "(bytes)" not in made

@@ -13,6 +13,7 @@ import pytest
 import site_trees as trees
 from hypothesis import given
 from site_html import fragment
+from test_site_charts import parsed, places
 from test_site_escape import TEXT
 
 from kbtool.site import addresses as at
@@ -467,3 +468,33 @@ def test_a_fix_in_a_file_that_is_shown_leads_to_it(tmp_path: Path) -> None:
         made = unescape(session_page(index, changed)).partition("{#fixes}")[2].split("## ")[0]
         assert f"<code>{place}</code>" in made
         assert (f"[<code>{place}</code>](../kernels/copy/src/" in made) is links
+
+
+def test_a_roofline_has_both_measured_ceilings(tmp_path: Path) -> None:
+    """1000 GB/s and 2000 GFLOP/s meet at 2 FLOP/B; the cases move 3 and 6 MB."""
+    record = copy.deepcopy(NEW)
+    result = record["steps"][-1]["result"]
+    result["arithmetic_gflop_s"] = {"float32": 2000.0}
+    for case, flops in zip(result["cases"], (3_000_000, 60_000_000), strict=True):
+        case |= {"computes_in": "float32", "flops": flops}
+    results = sections(make(tmp_path / "kb", record)[at.kernel_page("copy")])["results"]
+    (chart,) = [line for line in results.splitlines() if "Roofline in float32 on H1" in line]
+    svg = parsed(chart.strip())
+    reads = "s float32, ours: 600 GFLOP/s, 1.00 FLOP/B, 60.0 % of the reading ceiling"
+    computes = "s float16, ours: 12,000 GFLOP/s, 10.0 FLOP/B, 600 % of the arithmetic ceiling"
+    marks = places(svg)
+    assert {reads, computes} <= set(marks)
+    limit = "read 1,000 GB/s, matrix product 2,000 GFLOP/s"
+    (line,) = [one for one in svg.iter("polyline") if (one.find("title").text or "") == limit]  # type: ignore[union-attr]
+    (x0, y0), (ridge, top), (x1, y1) = (
+        tuple(map(float, point.split(","))) for point in line.get("points", "").split()
+    )
+    assert top == y1 and y0 > top and x0 < marks[reads][0] < ridge < marks[computes][0] < x1
+    on_roof = y0 + (top - y0) * (marks[reads][0] - x0) / (ridge - x0)
+    assert marks[reads][1] > on_roof and marks[computes][1] < top  # below it, and above it
+    assert "| 600 % <small>arithmetic</small> |" in results
+    quiet = sections(make(tmp_path / "old", NEW)[at.kernel_page("copy")])["results"]
+    assert "Roofline" not in quiet and "<small>reading</small>" not in quiet
+    loud = copy.deepcopy(record)
+    loud["steps"][-1]["result"]["others_busy"] = 0.35
+    assert "Roofline" not in make(tmp_path / "loud", loud)[at.kernel_page("copy")]

@@ -103,6 +103,11 @@ def _conditions(run: Run, results: Sequence[BenchmarkResult]) -> Iterator[Condit
     yield Condition("Threads", all_of(str(result.threads) for result in results), on_processor)
     rates = ", ".join(f"{significant(result.read_gb_s)} GB/s" for result in results)
     yield Condition("Read ceiling", rates, False)
+    rates = "; ".join(
+        ", ".join(f"{dtype} {significant(rate)} GFLOP/s" for dtype, rate in every.items())
+        for result in results if (every := result.arithmetic_gflop_s)
+    )  # fmt: skip
+    yield Condition("Arithmetic ceiling", rates, False)
     yield Condition("Driver", machine.driver or "", True)
     yield Condition("CUDA", machine.cuda or "", True)
     yield Condition("torch", machine.torch or "", True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -34,6 +34,14 @@ class BenchmarkStep(StepBase):
     """CPU threads; 0 takes one a core."""
 
 
+class Bound(NamedTuple):
+    """The least time of a case that the measured ceilings of the machine allow."""
+
+    by: Literal["reading", "arithmetic"]
+    """The ceiling that takes longest."""
+    us: float
+
+
 class BenchmarkCase(Model):
     """One case of a benchmark: every arm in turn, over the same inputs."""
 
@@ -46,6 +54,9 @@ class BenchmarkCase(Model):
     """Least bytes that the case has to move."""
     flops: HowMany
     """Operations that the case needs."""
+    computes_in: Name | None = None
+    """The element type of the arithmetic ceiling that the case is held against: its field `dtype`,
+    else the only floating type among its inputs; null where neither tells, and in older records."""
     rechecked: bool
     """Whether the result was right again after timing."""
     refused: str | None = None
@@ -76,6 +87,11 @@ class BenchmarkCase(Model):
         dtype = self.case.get("dtype")
         return None if dtype is None else str(dtype)
 
+    @property
+    def intensity(self) -> float | None:
+        """Operations per byte; ``None`` for a case that moves no bytes or computes nothing."""
+        return self.flops / self.bytes if self.flops and self.bytes else None
+
     @model_validator(mode="after")
     def _rechecked_follows(self) -> Self:
         wrong = [arm for arm, output in self.timed.items() if not output.passed]
@@ -100,6 +116,10 @@ class BenchmarkResult(ResultBase):
     """The arms that run one variant of the library each."""
     read_gb_s: Annotated[float, Field(ge=1e-6)]
     """The measured ceiling of memory reads, in 10⁹ bytes a second, same run, same threads."""
+    arithmetic_gflop_s: dict[Name, Annotated[float, Field(ge=1e-6)]] = {}
+    """Element type → the measured ceiling of arithmetic, in 10⁹ operations a second: a large matrix
+    product by torch, same run, same threads. That of a narrower type is float32's at least. Empty
+    in older records."""
     protocol: str
     """How it was timed, in words."""
     sm_clocks_mhz: list[HowMany] | None = None
@@ -163,13 +183,26 @@ class BenchmarkResult(ResultBase):
         peer, subject = (case.arms[arm].us(between) for arm in (best, self.subject))
         return peer / subject if peer and subject else None
 
+    def arithmetic_ceiling(self, case: BenchmarkCase) -> float | None:
+        """The measured rate of arithmetic in the type of the case, in 10⁹ operations a second."""
+        return self.arithmetic_gflop_s.get(case.computes_in or "")
+
+    def bound(self, case: BenchmarkCase) -> Bound | None:
+        """The ceiling that bounds a case, of those that were measured; ``None`` for a case that
+        moves no bytes and computes nothing."""
+        bounds = []
+        if case.bytes:
+            bounds.append(Bound("reading", case.bytes / self.read_gb_s / 1e3))
+        if (rate := self.arithmetic_ceiling(case)) is not None and case.flops:
+            bounds.append(Bound("arithmetic", case.flops / rate / 1e3))
+        return max(bounds, key=lambda bound: bound.us, default=None)
+
     def share_of_ceiling(self, case: BenchmarkCase) -> float | None:
-        """The case's least bytes a second as a share of the measured read rate; ``None`` for a case
-        that moves none."""
-        subject = case.arms.get(self.subject)
-        if case.refused or subject is None or not case.bytes:
+        """The time of the :meth:`bound` ÷ the subject's; ``None`` without both."""
+        subject, bound = case.arms.get(self.subject), self.bound(case)
+        if case.refused or subject is None or bound is None:
             return None
-        return case.bytes / (subject.median_us * 1e3) / self.read_gb_s
+        return bound.us / subject.median_us
 
     @property
     def noise(self) -> str | None:

@@ -37,7 +37,7 @@ class MutantsStep(StepBase):
     profile: str = ""
     """Case sets whose errors are recorded by index along `profile_axis`; none where empty."""
     profile_axis: Whole = 0
-    """An axis of the first output: 2 is the query in (B, H, Sq, D)."""
+    """An axis of the first output, from 0."""
 
 
 CaseNumber = HowMany

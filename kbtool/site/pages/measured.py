@@ -20,13 +20,14 @@ from kbtool.ledger.measured import (
     widest_field,
 )
 from kbtool.markdown.escape import block, code, inline
-from kbtool.markdown.figures import share_of_ceiling, significant
+from kbtool.markdown.figures import share_text, significant
 from kbtool.markdown.markup import bullets, chip, folded, heading, join, muted, no_ratio, slim_table
 from kbtool.markdown.plot import Axis, Mark, Point, Row, Series, plot, rows, timed
 from kbtool.model.kernel import Kernel
 from kbtool.model.kinds.benchmark import BenchmarkCase
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
+from kbtool.site.pages.roofline import rooflines
 from kbtool.site.pages.run import commands
 from kbtool.site.pages.times import (
     HOW_TO_READ,
@@ -63,6 +64,7 @@ def results(index: Index, kernel: Kernel, found: Mapping[Machine, list[Group]]) 
             _against(shown, peers),
             _relative(machine, charted, peers),
             *_over_size(kernel, machine, charted, peers),
+            *_rooflines(machine, charted, peers),
             f"Left out of the charts: {left_out_words(others)}." if others else "",
             _figures(shown),
             *_again(index, shown, here),
@@ -97,7 +99,7 @@ def _standings(
                 else no_ratio(group.result),
             ]
         )
-    header = ["Case set", "Timed", "Right in the same run", *COLUMNS, "Share of read ceiling"]
+    header = ["Case set", "Timed", "Right in the same run", *COLUMNS, "Share of ceiling"]
     return join([HOW_TO_READ, slim_table(header, lines, range(1, 5))])
 
 
@@ -159,7 +161,7 @@ def _relative(machine: Machine, shown: Sequence[Headline], peers: Sequence[str])
         if not shares:
             continue
         least = geometric_mean(shares)
-        limit = Mark(least, f"read ceiling: {significant(least)} × our time")
+        limit = Mark(least, f"ceiling: {significant(least)} × our time")
         cases.append(Row(one.label, marks, limit))
     title = (
         f"Time of each peer against ours on {machine.name}, by case set, with the quartiles of"
@@ -177,12 +179,9 @@ def _arms(newest: Iterable[Group], peers: Iterable[str]) -> list[str]:
 def _over_size(
     kernel: Kernel, machine: Machine, shown: Sequence[Headline], peers: Sequence[str]
 ) -> list[str]:
-    """Times over the bytes to move, and over the field of the cases that varies most (for attention
-    the number of keys)."""
+    """Times over the bytes to move, and over the field of the cases that varies most."""
     newest, cases = [one.newest for one in shown], [case for one in shown for case in one.cases]
-    arms = _arms(newest, peers)
-    if len(arms) * len(cases) > _MOST_POINTS:
-        arms = _arms(newest, [group.result.baseline for group in newest])
+    arms = _few_arms(shown, peers)
     rate = significant(newest[0].result.read_gb_s)
     ceiling = read_ceiling(newest)
     limit = (f"read ceiling, {rate} GB/s", ceiling) if ceiling else None
@@ -207,6 +206,28 @@ def _over_size(
         ]
         charts.append(_over(f"{words}, on {machine.name}", axis, sized, arms, None))
     return charts
+
+
+def _few_arms(shown: Sequence[Headline], peers: Sequence[str]) -> list[str]:
+    """The arms of a chart with a point per case: with too many points ours and the baseline."""
+    newest = [one.newest for one in shown]
+    arms = _arms(newest, peers)
+    if len(arms) * sum(len(one.cases) for one in shown) > _MOST_POINTS:
+        arms = _arms(newest, [group.result.baseline for group in newest])
+    return arms
+
+
+def _rooflines(machine: Machine, shown: Sequence[Headline], peers: Sequence[str]) -> list[str]:
+    charts = rooflines(machine, shown, _few_arms(shown, peers))
+    return (
+        [
+            "Rooflines: below the slope reading bounds a case, below the level arithmetic does."
+            " Both are measured, so a point may lie a little above.",
+            *charts,
+        ]
+        if charts
+        else []
+    )
 
 
 def _over(
@@ -244,7 +265,7 @@ def _figures(shown: Sequence[Headline]) -> str:
     for one in shown:
         group = one.newest
         for case in one.cases:
-            ours, share = case.arms[group.subject], share_of_ceiling(group.result, case)
+            ours, share = case.arms[group.subject], share_text(group.result, case)
             needs, none = case.workspace_bytes.get(group.subject), no_ratio(group.result)
             lines.append(
                 [
@@ -254,14 +275,15 @@ def _figures(shown: Sequence[Headline]) -> str:
                     f" {muted(f'{significant(ours.low_us)}–{significant(ours.high_us)}')}",
                     _best(one.chain, case.name) or none,
                     *([_best(one.between, case.name)] if apart else []),
-                    f"{significant(100 * share)} %" if share else none,
+                    share or none,
+                    significant(case.intensity) if case.intensity else "",
                     f"{needs:,}" if needs is not None else "",
                 ]
             )
     header = [
         "Case", "Least bytes", "Ours (µs)", "Best peer ÷ ours",
-        *(["The same, between plain kernels"] if apart else []), "Share of read ceiling",
-        "Workspace (bytes)",
+        *(["The same, between plain kernels"] if apart else []), "Share of ceiling",
+        "FLOP per byte", "Workspace (bytes)",
     ]  # fmt: skip
     return folded("The figures, case by case", slim_table(header, lines, range(1, len(header))))
 

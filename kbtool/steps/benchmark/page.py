@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from statistics import median
 
 from kbtool.markdown.escape import code, inline
-from kbtool.markdown.figures import many, noise_reason, share_of_ceiling, significant, sm_clock
+from kbtool.markdown.figures import (
+    arithmetic_text,
+    many,
+    noise_reason,
+    share_text,
+    significant,
+    sm_clock,
+)
 from kbtool.markdown.markup import (
     bullets,
     chip,
@@ -52,6 +59,7 @@ def timed_beside(result: BenchmarkResult) -> str:
                     ("Subject", inline(result.subject)),
                     ("Baseline", inline(result.baseline)),
                     ("Read ceiling", f"{significant(result.read_gb_s)} GB/s"),
+                    ("Arithmetic ceiling", inline(arithmetic_text(result))),
                     ("Device", inline(result.device)),
                     ("SM clock", sm_clock(result)),
                     ("Threads", str(result.threads) if result.device == "cpu" else ""),
@@ -77,12 +85,12 @@ def _table(result: BenchmarkResult, others: Sequence[str]) -> str:
         "Case", f"{inline(result.subject)} (µs)",
         f"Speed against {inline(result.baseline)}", "Against the fastest peer of this run",
         *(["The same, between plain kernels"] if apart else []),
-        "Share of read ceiling", "Right after timing",
+        "Share of ceiling", "Right after timing",
         *(f"{inline(arm)} (µs)" for arm in others),
     ]  # fmt: skip
     lines = []
     for case in result.cases:
-        times, share = result.ratio(case), share_of_ceiling(result, case)
+        times = result.ratio(case)
         lines.append(
             [
                 inline(case.name),
@@ -90,7 +98,7 @@ def _table(result: BenchmarkResult, others: Sequence[str]) -> str:
                 significant(times) if times is not None else no_ratio(result),
                 _against_best(result, case),
                 *([_against_best(result, case, between=True)] if apart else []),
-                f"{significant(100 * share)} %" if share is not None else no_ratio(result),
+                share_text(result, case) or no_ratio(result),
                 chip("refused") if case.refused else yes_no(case.rechecked),
                 *(_timing(case.arms.get(arm)) for arm in others),
             ]
@@ -152,10 +160,15 @@ def _plotted(result: BenchmarkResult, arms: Sequence[str]) -> list[str]:
     return parts
 
 
-def ceiling(result: BenchmarkResult, case: BenchmarkCase) -> Mark:
-    """The time that the machine needs to read the least bytes of the case."""
-    least = case.bytes / result.read_gb_s / 1e3
-    return Mark(least, f"read ceiling: {significant(least)} µs for {case.bytes:,} bytes")
+def ceiling(result: BenchmarkResult, case: BenchmarkCase) -> Mark | None:
+    """The least time that the machine needs for the bytes or the operations of the case."""
+    bound = result.bound(case)
+    if bound is None:
+        return None
+    name, work = ("read", f"{case.bytes:,} bytes")
+    if bound.by == "arithmetic":
+        name, work = "arithmetic", f"{case.flops:,} operations in {case.computes_in}"
+    return Mark(bound.us, f"{name} ceiling: {significant(bound.us)} µs for {work}")
 
 
 def _between(result: BenchmarkResult) -> str:

@@ -80,8 +80,7 @@ def report(
     parts: list[str | Table] = [
         f"microseconds, median ± half the interquartile range of single calls, {result.device},"
         f" {many(result.threads, 'thread')}{also}",
-        f"of read bandwidth: the least bytes of the case ÷ the time of {result.subject}, as a share"
-        f" of {result.read_gb_s:.1f} GB/s, which this run measured for reading memory",
+        _share_of(result),
     ]
     if result.ratios():
         parts.append(f"÷ {result.subject}: above 1 {result.subject} is faster")
@@ -97,6 +96,29 @@ def report(
     if len(sets) > 1:
         parts.append("")
     return [*parts, *remarks(result), headline(result)]
+
+
+def _share_of(result: BenchmarkResult) -> str:
+    """What the shares in the last column are of."""
+    if not result.arithmetic_gflop_s:
+        return (
+            f"of read bandwidth: the least bytes of the case ÷ the time of {result.subject}, as a"
+            f" share of {result.read_gb_s:.1f} GB/s, which this run measured for reading memory"
+        )
+    rates = ", ".join(f"{rate:,.0f} in {name}" for name, rate in result.arithmetic_gflop_s.items())
+    return (
+        f"of ceiling: the least time of the case ÷ the time of {result.subject}; the least time is"
+        f" that of its bytes (reading, {result.read_gb_s:.1f} GB/s) or of its operations"
+        f" (arithmetic, GFLOP/s of a matrix product: {rates}), whichever is longer; this run"
+        " measured both rates"
+    )
+
+
+def _share(result: BenchmarkResult, case: BenchmarkCase) -> str:
+    share, bound = result.share_of_ceiling(case), result.bound(case)
+    if share is None or bound is None:
+        return "—"
+    return f"{share:.0%} {bound.by}" if result.arithmetic_gflop_s else f"{share:.0%}"
 
 
 def _named(result: BenchmarkResult, kernel: Kernel | None) -> list[str]:
@@ -118,7 +140,7 @@ def _times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: bool) -
     apart = any(case.plain_us for case in cases)
     rows = []
     for case in cases:
-        value, share = result.ratio(case), result.share_of_ceiling(case)
+        value = result.ratio(case)
         best, peer = result.ratio_to_best(case), result.best_peer(case)
         hosts = [case.arms.get(result.subject), case.arms[peer] if peer else None]
         between = result.ratio_to_best(case, between=True)
@@ -131,14 +153,15 @@ def _times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: bool) -
                 f"{best:.2f}× {peer}" if best else "—",
                 *([f"{between:.2f}× {behind}" if between else "—"] if apart else ()),
                 *(map(_host, hosts) if on_host else ()),
-                f"{share:.0%}" if share is not None else "—",
+                _share(result, case),
             ]
         )
     header = [
         "case", *arms, f"{result.baseline} ÷ {result.subject}",
         f"fastest peer here ÷ {result.subject}",
         *(["between"] if apart else []),
-        *([f"host {result.subject}", "host fastest peer"] if on_host else []), "of read bandwidth",
+        *([f"host {result.subject}", "host fastest peer"] if on_host else []),
+        "of ceiling" if result.arithmetic_gflop_s else "of read bandwidth",
     ]  # fmt: skip
     return Table(header, rows, set(range(1, len(header))))
 
