@@ -83,12 +83,14 @@ Examples:
              GROUP BY ALL"
 
 \b
-Metrics of benchmarks: time, time between plain kernels, host time, bandwidth, arithmetic, share of
-read ceiling, workspace; of validations: error, with its bound in the column high. A noisy, wrong or
-refused figure has counts = false and the reason in why_not. Results of other kinds of step are not
-in it. Parquet needs pyarrow: pip install 'kbtool[parquet]'. OpenMetrics is text for Prometheus and
-dashboards: a gauge per metric, the columns as labels, the run's start as the time, in seconds and
-bytes; a row's low and high are gauges too."""
+Metrics of benchmarks: time, time between plain kernels, host time, first call, bandwidth,
+arithmetic, arithmetic intensity, shares of the read ceiling, of the arithmetic ceiling and of the
+one that bounds the case, peak memory, workspace, and those of the harness; of validations: error,
+with its bound in the column high. A noisy, wrong or refused figure has counts = false and the
+reason in why_not. Results of other kinds of step are not in it. Parquet needs pyarrow: pip install
+'kbtool[parquet]'. OpenMetrics is text for Prometheus and dashboards: a gauge per metric, the
+columns as labels, the run's start as the time, in seconds and bytes; a row's low and high are
+gauges too."""
 
 CORPUS_EPILOG = """\b
 Examples:

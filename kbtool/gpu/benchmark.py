@@ -28,6 +28,8 @@ from kbtool.gpu.harness import (
     Inputs,
     arms_of,
     inputs_of,
+    metrics_declared,
+    metrics_of,
     unknown_peer,
     workspace_of,
 )
@@ -82,6 +84,8 @@ class Timed:
     """Arm → copies of its first output, from calls with the first unseen inputs."""
     suspect: dict[str, str] = field(default_factory=dict)
     """Arm → why its times do not count."""
+    peak_bytes: dict[str, int] = field(default_factory=dict)
+    """Arm → the most memory of the card that one call takes beyond what was held before."""
 
 
 class Clock(Protocol):
@@ -172,6 +176,7 @@ def benchmark(
             subject=harness.SUBJECT,
             baseline=harness.BASELINE_ARM,
             variants=variants,
+            metrics=metrics_declared(harness),
             protocol=(
                 f"{clock.protocol}; {CHECKED}, as are all outputs of a call of the library;"
                 f" {UNSEEN}"
@@ -282,6 +287,12 @@ def _time_case(
     held = {name: judge.first(out) for name, out in timed.outputs.items()}
     held |= wrong_on_unseen(harness, unseen, timed, held)
     own = {name: held[name] for name in library if name in held}
+    declared = metrics_declared(harness)
+    measured = {
+        arm: found
+        for arm, output in timed.outputs.items()
+        if (found := metrics_of(harness, declared, inputs, arm, output))
+    }
     return BenchmarkCase(
         name=str(case["name"]),
         case_set=case_set,
@@ -295,6 +306,8 @@ def _time_case(
         timed=own,
         first_call_us={arm: arms.first_call_us[arm] for arm in timed.timings},
         suspect=timed.suspect,
+        peak_bytes=timed.peak_bytes,
+        metrics=measured,
         plain_us=timed.plain_us,
         sm_clock_mhz=timed.sm_clock_mhz,
         absent=timed.absent,

@@ -144,7 +144,7 @@ class CudaClock:
             if round_number >= WARMUP_ROUNDS:
                 alone.append(of_plain)
         clock = self.sm_clock_mhz()
-        timings, outputs, drawn = {}, {}, {}
+        timings, outputs, drawn, peaks = {}, {}, {}, {}
         for name, samples in in_chain.items():
             on_arm(name)
             outputs[name] = replays[name][0].fresh_output()
@@ -153,7 +153,9 @@ class CudaClock:
                 with unseen.in_place(unseen.first):
                     drawn[name] = [replays[name][0].output(), replays[name][0].fresh_output()]
             timings[name] = timing(samples, counts[name], _host_us(first[name]), between[name])
-        return Timed(timings, absent, outputs, clock, timing(alone).median_us, drawn)
+            peaks[name] = _peak_bytes(first[name])
+        plain_us = timing(alone).median_us
+        return Timed(timings, absent, outputs, clock, plain_us, drawn, peak_bytes=peaks)
 
     def _plain(self) -> torch.Tensor:
         """A kernel that knows nothing of launches that overlap, and does next to nothing."""
@@ -208,6 +210,16 @@ def _device_seconds(call: Callable[[], Any]) -> float:
     end.record()
     end.synchronize()
     return float(start.elapsed_time(end)) / 1e3
+
+
+def _peak_bytes(call: Callable[[], Any]) -> int:
+    """The most memory that torch allocates in one eager call beyond what it holds before."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return max(torch.cuda.max_memory_allocated() - before, 0)
 
 
 def _host_us(call: Callable[[], Any]) -> float:

@@ -17,6 +17,11 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from pydantic import TypeAdapter, ValidationError
+
+from kbtool.model.kinds.benchmark import OWN_METRICS
+from kbtool.model.metric import FiniteValue, Metric
+
 if TYPE_CHECKING:
     from torch import Tensor
     from torch import device as Device  # noqa: N812
@@ -25,6 +30,9 @@ Inputs = Mapping[str, Any]
 FUNCTIONS = ("make_inputs", "reference", "baseline", "call", "work")
 PEER = "torch"
 """The peer of a harness that defines no arms: its ``baseline``."""
+
+
+_VALUE = TypeAdapter(FiniteValue)
 
 
 class HarnessError(Exception):
@@ -99,6 +107,17 @@ class HarnessWithNeighbours(Harness, Protocol):
         strides. Each has every field of the manifest. The order must not change between calls."""
 
 
+class HarnessWithMetrics(Harness, Protocol):
+    """A harness that measures something beside time."""
+
+    METRICS: Mapping[str, Mapping[str, str]]
+    """Metric → its ``unit``, and which value is ``better``: lower, higher or (default) neither."""
+
+    def metrics(self, inputs: Inputs, arm: str, output: Tensor) -> Mapping[str, float]:
+        """Metric → its value for one arm of a case, whose first output this is. Called after the
+        arms are timed. A metric without a value is left out."""
+
+
 class HarnessWithSettings(Harness, Protocol):
     """A harness of an operator that chooses a setting, which can be measured."""
 
@@ -115,6 +134,70 @@ def error_scale_of(harness: Harness, inputs: Inputs) -> dict[str, Tensor]:
     if not hasattr(harness, "error_scale"):
         return {}
     return cast("HarnessWithErrorScale", harness).error_scale(inputs)
+
+
+def metrics_declared(harness: Harness) -> list[Metric]:
+    """What the harness measures beside time; empty if it says nothing.
+
+    Raises:
+        HarnessError: the declaration is incomplete.
+    """
+    declared: object = getattr(harness, "METRICS", {})
+    if not isinstance(declared, Mapping):
+        raise HarnessError(f"METRICS must be a dict of metrics by name; it is {declared!r:.80}")
+    found = []
+    for name, about in declared.items():
+        if not isinstance(about, Mapping):
+            raise HarnessError(
+                f"METRICS[{name!r}] is {about!r:.60}; write"
+                f" {{{name!r}: {{'unit': 'B', 'better': 'lower'}}}}"
+            )
+        try:
+            found.append(Metric.model_validate({"name": name, **about}))
+        except ValidationError as error:
+            why = error.errors()[0]
+            place = "".join(f"{part}: " for part in why["loc"])
+            said = why["msg"].removeprefix("Value error, ")
+            raise HarnessError(f"METRICS[{name!r}]: {place}{said}") from None
+        if name in OWN_METRICS:
+            raise HarnessError(f"METRICS[{name!r}] is kbtool's own: give it another name")
+    if found and not hasattr(harness, "metrics"):
+        raise HarnessError(
+            "METRICS is defined, and metrics is not: define metrics(inputs, arm, output), which"
+            " returns a dict of values by metric"
+        )
+    return found
+
+
+def metrics_of(
+    harness: Harness, declared: Sequence[Metric], inputs: Inputs, arm: str, output: Tensor
+) -> dict[str, float]:
+    """The values of the harness's own metrics for one arm of a case.
+
+    Raises:
+        HarnessError: it returns something else, a metric that it did not declare, or no number.
+    """
+    if not declared:
+        return {}
+    found: object = cast("HarnessWithMetrics", harness).metrics(inputs, arm, output)
+    if not isinstance(found, Mapping):
+        raise HarnessError(f"metrics of arm {arm!r} must return a dict; it returned {found!r:.80}")
+    names = [metric.name for metric in declared]
+    values: dict[str, float] = {}
+    for name, value in found.items():
+        if name not in names:
+            raise HarnessError(
+                f"metrics of arm {arm!r} returned {name!r}, which METRICS does not declare; it"
+                f" declares {', '.join(names)}"
+            )
+        try:
+            values[name] = _VALUE.validate_python(float(value))
+        except (TypeError, ValueError) as error:
+            why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            raise HarnessError(
+                f"metrics of arm {arm!r}, {name!r}: {why.removeprefix('Value error, ')}"
+            ) from None
+    return values
 
 
 def inputs_of(
@@ -172,6 +255,10 @@ def load_harness(path: Path) -> Harness:
         )
     harness = cast("Harness", module)
     _add_defaults(harness, path.parent.name)
+    try:
+        metrics_declared(harness)
+    except HarnessError as error:
+        raise HarnessError(f"{path.name} of {path.parent.name}: {error}") from None
     if isinstance(harness.PEERS, str):
         raise HarnessError(
             f"{path.name} of {path.parent.name}: PEERS is {harness.PEERS!r}; write a tuple of"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -26,11 +28,12 @@ from kbtool.gpu.calls import profiled_call
 from kbtool.gpu.ceiling import arithmetic
 from kbtool.gpu.cpu_clock import WARMUP_ROUNDS as CPU_ROUNDS
 from kbtool.gpu.cpu_clock import CpuClock, interleave
-from kbtool.gpu.harness import HarnessError
+from kbtool.gpu.harness import HarnessError, metrics_declared
 from kbtool.model.kernel import Kernel, without_name
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.kinds.validate import OutputError
+from kbtool.steps.base import Table
 from kbtool.steps.benchmark.report import headline, remarks, report, speed
 
 
@@ -580,3 +583,87 @@ def test_the_report_says_which_ceiling_bounds_a_case(capsys):
     assert any(rates in line for line in told)
     assert any(line.startswith("c ") and line.endswith(" 50% reading") for line in told)
     assert any(line.startswith("d ") and line.endswith(" 75% arithmetic") for line in told)
+
+
+DECLARED = {"largest": {"unit": "1", "better": "higher"}, "read": {"unit": "B"}}
+
+
+def measuring(metrics: Any, declared: Any = DECLARED) -> Any:
+    harness = doubling()
+    harness.METRICS, harness.metrics = declared, metrics
+    return harness
+
+
+def test_a_harness_gives_metrics_of_each_arm_and_leaves_out_what_it_does_not_know():
+    def metrics(inputs: Any, arm: str, output: torch.Tensor) -> dict[str, Any]:
+        read = {"read": inputs["x"].nbytes} if arm == "ours" else {}
+        return {"largest": output.max(), **read}
+
+    result = timed(Clock(1.0, 1980), measuring(metrics))
+    told = [(one.name, one.unit, one.better) for one in result.metrics]
+    assert told == [("largest", "1", "higher"), ("read", "B", "neither")]
+    values = {"ours": {"largest": 2.0, "read": 16.0}, "torch": {"largest": 2.0}}
+    assert [case.metrics for case in result.cases] == [values, values]
+    tables = [part for part in report(result) if isinstance(part, Table)]
+    (shown,) = [table for table in tables if "metric" in table.header]
+    assert list(shown.rows[1]) == ["a", "read (B, neither is better)", "16", "—"]
+
+
+def test_a_harness_that_declares_no_metric_is_asked_for_none():
+    def metrics(*_: Any) -> Any:
+        raise AssertionError("asked for")
+
+    result = timed(Clock(1.0, 1980), measuring(metrics, {}))
+    assert (result.metrics, result.cases[0].metrics) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        ({"largest": math.nan}, "metrics of arm 'ours', 'largest': nan is no measurement"),
+        ({"largest": -math.inf}, "metrics of arm 'ours', 'largest': -inf is no measurement"),
+        ({"largest": "many"}, "metrics of arm 'ours', 'largest': could not convert string"),
+        ({"largest": None}, "metrics of arm 'ours', 'largest': float"),
+        ({"least": 1.0}, "'least', which METRICS does not declare; it declares largest, read"),
+        (3.0, "metrics of arm 'ours' must return a dict; it returned 3.0"),
+    ],
+)
+def test_a_metric_that_is_no_measurement_is_refused(returned, told):
+    with pytest.raises(HarnessError, match=re.escape(told)):
+        timed(Clock(1.0, 1980), measuring(lambda *_: returned))
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"),
+    [
+        ({"a": {"better": "lower"}}, "METRICS['a']: metric 'a' has no unit: write one, such as"),
+        ({"a": {"unit": "1", "better": "up"}}, "METRICS['a']: better: Input should be 'lower'"),
+        ({"a": "B"}, "METRICS['a'] is 'B'; write {'a': {'unit': 'B', 'better': 'lower'}}"),
+        ({"time": {"unit": "us"}}, "METRICS['time'] is kbtool's own: give it another name"),
+        (["a"], "METRICS must be a dict of metrics by name; it is ['a']"),
+    ],
+)
+def test_a_metric_has_a_unit_and_a_name_of_its_own(declared, told):
+    with pytest.raises(HarnessError, match=re.escape(told)):
+        metrics_declared(measuring(None, declared))
+
+
+def test_a_harness_that_declares_metrics_has_to_measure_them():
+    harness = doubling()
+    harness.METRICS = DECLARED
+    with pytest.raises(HarnessError, match="METRICS is defined, and metrics is not"):
+        metrics_declared(harness)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"metrics": []}, "no metric 'largest'"),
+        ({"metrics": [{"name": "time", "unit": "us"}]}, "kbtool's own"),
+        ({"metrics": [{"name": "largest", "unit": "1"}] * 2}, "declared twice"),
+    ],
+)
+def test_a_record_holds_no_metric_that_was_not_declared(change, told):
+    result = timed(Clock(1.0, 1980), measuring(lambda *_: {"largest": 1}))
+    with pytest.raises(ValidationError, match=told):
+        BenchmarkResult.model_validate(result.model_dump(mode="json") | change)

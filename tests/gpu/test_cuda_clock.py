@@ -34,7 +34,14 @@ class Card:
         self.memory, self.now, self.allocated = memory, 0.0, 0
         self.capturing: Graph | None = None
         self.replayed: list[Graph] = []
-        self.spun = 0
+        self.spun, self.peak = 0, 0
+
+    def allocate(self, amount: int) -> None:
+        self.allocated += amount
+        self.peak = max(self.peak, self.allocated)
+
+    def forget_peak(self) -> None:
+        self.peak = self.allocated
 
     def launch(self, host: float, device: float, act: Callable[[], Any], mark: Any) -> None:
         if self.capturing is not None:
@@ -78,7 +85,8 @@ class Card:
         cuda = SimpleNamespace(
             current_device=lambda: 0, Event=Event, graph=graph, stream=stream, Stream=object,
             CUDAGraph=lambda: Graph(card), synchronize=lambda: None, _sleep=spin,
-            memory_allocated=lambda: card.allocated,
+            memory_allocated=lambda: card.allocated, max_memory_allocated=lambda: card.peak,
+            reset_peak_memory_stats=card.forget_peak,
             get_device_properties=lambda device: SimpleNamespace(
                 uuid="0-0", L2_cache_size=L2, total_memory=card.memory
             ),
@@ -307,3 +315,21 @@ def test_the_protocol_describes_samples_and_cache_flushes(card):
         "replay of 16",
     ):
         assert told in said
+
+
+def test_the_peak_memory_of_an_arm_is_that_of_one_call_beyond_what_is_held(card):
+    takes = {"small": 0, "large": 300}
+
+    def call(name: str) -> Callable[[], Any]:
+        def run() -> Any:
+            card.allocate(takes[name])
+            card.allocate(-takes[name])
+            out = torch.empty(2)
+            card.launch(0.0, 1e-6, lambda: out.fill_(1), 0)
+            return out
+
+        return run
+
+    card.allocate(5000)
+    peaks = CudaClock(5).time(lambda number: {name: call(name) for name in takes}, 1 << 20)
+    assert peaks.peak_bytes == takes

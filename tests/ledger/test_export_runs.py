@@ -241,3 +241,23 @@ def test_shares_of_both_ceilings_and_of_the_bound_are_rows(base):
     assert ours["arithmetic intensity"] == pytest.approx(first["flops"] / first["bytes"])
     metrics = {row.metric for row in rows_of(run)}
     assert "arithmetic intensity" in metrics and "share of bound" not in metrics
+
+
+def test_metrics_of_the_harness_and_peak_memory_are_rows(base):
+    run = next(e.record for e in base.runs if e.record.last(BenchmarkResult))
+    raw_run = json.loads(run.model_dump_json())
+    step = next(s for s in raw_run["steps"] if (s["result"] or {}).get("type") == "benchmark")
+    result = step["result"]
+    ours, first = result["subject"], result["cases"][0]
+    result["metrics"] = [{"name": "cosine", "unit": "1", "better": "higher"}]
+    first["metrics"] = {ours: {"cosine": 0.25}}
+    first["peak_bytes"] = {ours: 4096}
+    found = [
+        (row.name, row.arm, row.metric, row.unit, row.better, row.value)
+        for row in rows_of(Run.model_validate(raw_run))
+        if row.metric in {"cosine", "peak memory"}
+    ]
+    assert found == [
+        (first["name"], ours, "peak memory", "B", "lower", 4096.0),
+        (first["name"], ours, "cosine", "1", "higher", 0.25),
+    ]

@@ -16,6 +16,7 @@ from site_html import fragment
 from test_site_charts import parsed, places
 from test_site_escape import TEXT
 
+from kbtool.markdown.plot import WIDTH
 from kbtool.site import addresses as at
 from kbtool.site.index import Index
 from kbtool.site.pages import kernel as kernel_page
@@ -489,6 +490,7 @@ def test_a_roofline_has_both_measured_ceilings(tmp_path: Path) -> None:
     (x0, y0), (ridge, top), (x1, y1) = (
         tuple(map(float, point.split(","))) for point in line.get("points", "").split()
     )
+    assert x0 > 0 and x1 < WIDTH  # all of it is in the chart
     assert top == y1 and y0 > top and x0 < marks[reads][0] < ridge < marks[computes][0] < x1
     on_roof = y0 + (top - y0) * (marks[reads][0] - x0) / (ridge - x0)
     assert marks[reads][1] > on_roof and marks[computes][1] < top  # below it, and above it
@@ -498,3 +500,18 @@ def test_a_roofline_has_both_measured_ceilings(tmp_path: Path) -> None:
     loud = copy.deepcopy(record)
     loud["steps"][-1]["result"]["others_busy"] = 0.35
     assert "Roofline" not in make(tmp_path / "loud", loud)[at.kernel_page("copy")]
+
+
+def test_the_page_of_a_run_has_what_was_measured_beside_time(tmp_path: Path) -> None:
+    record = copy.deepcopy(NEW)
+    result = record["steps"][-1]["result"]
+    result["metrics"] = [{"name": "co<b>sine", "unit": "1", "better": "higher"}]
+    result["cases"][0]["metrics"] = {"ours": {"co<b>sine": 0.25}, "base": {"co<b>sine": 0.5}}
+    result["cases"][1]["peak_bytes"] = {"ours": 4096}
+    shown = make(tmp_path / "kb", record)[at.run_page(trees.session_id(0), record["id"])]
+    lines = [plain(line) for line in unescape(shown).splitlines() if line.startswith("| s float")]
+    assert "| s float32 | cosine | 1 | higher | 0.25 | 0.5 |" in lines, lines
+    assert "| s float16 | peak memory | B | lower | 4,096 | – |" in lines, lines
+    assert "co<b>sine" not in shown
+    without = make(tmp_path / "old", NEW)[at.run_page(trees.session_id(0), NEW["id"])]
+    assert "Beside time" in shown and "Beside time" not in without

@@ -141,6 +141,11 @@ def _timed(
             yield Row(**row, **metric)
         if arm in case.first_call_us:
             yield Row(**row, **_metric("first call", "us", "lower", case.first_call_us[arm]))
+        if arm in case.peak_bytes:
+            yield Row(**row, **_metric("peak memory", "B", "lower", case.peak_bytes[arm]))
+        for own in result.metrics:
+            if (value := case.metrics.get(arm, {}).get(own.name)) is not None:
+                yield Row(**row, **_metric(own.name, own.unit, own.better, value))
         if arm in case.workspace_bytes:
             yield Row(**row, **_metric("workspace", "B", "lower", case.workspace_bytes[arm]))
 

@@ -11,6 +11,7 @@ from kbtool.model.kernel import Case
 from kbtool.model.kinds.base import Bytes, Count, Microseconds, ResultBase, Sha256, StepBase
 from kbtool.model.kinds.timing import Timing, noise_reason
 from kbtool.model.kinds.validate import OutputError
+from kbtool.model.metric import FiniteValue, Metric, MetricName
 
 
 class BenchmarkStep(StepBase):
@@ -32,6 +33,14 @@ class BenchmarkStep(StepBase):
     """Timed samples an arm."""
     threads: Count = 0
     """CPU threads; 0 takes one a core."""
+
+
+OWN_METRICS = frozenset({
+    "time", "time between plain kernels", "host time", "first call", "bandwidth", "arithmetic",
+    "arithmetic intensity", "share of read ceiling", "share of arithmetic ceiling",
+    "share of bound", "workspace", "peak memory", "energy", "error",
+})  # fmt: skip
+"""What kbtool measures or derives itself; a harness gives its metrics other names."""
 
 
 class Bound(NamedTuple):
@@ -75,6 +84,11 @@ class BenchmarkCase(Model):
     """Arm → how long it took to make the arm and to call it for the first time, in which a
     just-in-time compiler compiles or finds what it compiled before; outside the timed calls, and
     empty in older records."""
+    peak_bytes: dict[str, Bytes] = {}
+    """Arm → the most memory of the card that torch allocated during one call beyond what it held
+    before, outputs included; empty on the CPU and in older records."""
+    metrics: dict[str, dict[MetricName, FiniteValue]] = {}
+    """Arm → metric of the harness → its value. A metric that is not there is not known."""
     plain_us: Microseconds | None = None
     """What the plain kernel of ``between_us`` takes in a chain of its own."""
     sm_clock_mhz: HowMany | None = None
@@ -130,9 +144,24 @@ class BenchmarkResult(ResultBase):
     others_on_card: HowMany | None = None
     """The most other processes that held the card to compute, as asked before each case and after
     the last; null where there is no card or nobody tells."""
+    metrics: list[Metric] = []
+    """What the harness gives beside time."""
     cases: list[BenchmarkCase]
     not_reached: HowMany = 0
     """Cases that the step did not come to; more than 0 only where it did not end by itself."""
+
+    @model_validator(mode="after")
+    def _metrics_are_declared(self) -> Self:
+        names = [metric.name for metric in self.metrics]
+        if own := sorted(OWN_METRICS.intersection(names)):
+            raise ValueError(f"metric {own[0]!r} is kbtool's own: give it another name")
+        if len(set(names)) < len(names):
+            raise ValueError(f"a metric is declared twice: {', '.join(names)}")
+        for case in self.cases:
+            for arm, values in case.metrics.items():
+                if strange := sorted(values.keys() - set(names)):
+                    raise ValueError(f"case {case.name!r}, arm {arm!r}: no metric {strange[0]!r}")
+        return self
 
     @property
     def measured(self) -> tuple[str, list[str | None]]:

@@ -29,6 +29,7 @@ from kbtool.markdown.plot import Axis, Mark, Row, rows, timed
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.steps.base import Links, not_reached
+from kbtool.steps.benchmark import report
 from kbtool.steps.benchmark.report import slow_first_calls
 
 _MOST_ROWS = 60
@@ -74,6 +75,7 @@ def timed_beside(result: BenchmarkResult) -> str:
             _table(result, arms[1:]),
             bullets(_remarks(result)),
             _workspaces(result),
+            _metrics(result),
         ]
     )
 
@@ -235,6 +237,20 @@ def _workspaces(result: BenchmarkResult) -> str | None:
             else None,
         ]
     )
+
+
+def _metrics(result: BenchmarkResult) -> str | None:
+    """What was measured beside time: a row per case and metric, a column per arm."""
+    arms = list(dict.fromkeys(arm for case in result.cases for arm in case.arms))
+    lines = [
+        [inline(case.name), inline(name), inline(unit), better, *(values.get(a, "") for a in arms)]
+        for case in result.cases
+        for name, unit, better, values in report.beside_time(result, case)
+    ]
+    if not lines:
+        return None
+    header = ["Case", "Metric", "Unit", "Better", *map(inline, arms)]
+    return folded("Beside time, case by case", slim_table(header, lines, range(4, len(header))))
 
 
 def _timing(timing: Timing | None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from statistics import geometric_mean
 
 from kbtool.model.kernel import Kernel
-from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
+from kbtool.model.kinds.benchmark import OWN_METRICS, BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.words import many, significant
 from kbtool.steps.base import Table, not_reached
@@ -93,6 +93,7 @@ def report(
             parts.append(f"\n{name}")
         cases = [case for case in result.cases if case.case_set == name]
         parts.append(_times(result, cases, on_host))
+    parts += _beside_time(result)
     if len(sets) > 1:
         parts.append("")
     return [*parts, *remarks(result), headline(result)]
@@ -164,6 +165,40 @@ def _times(result: BenchmarkResult, cases: list[BenchmarkCase], on_host: bool) -
         "of ceiling" if result.arithmetic_gflop_s else "of read bandwidth",
     ]  # fmt: skip
     return Table(header, rows, set(range(1, len(header))))
+
+
+def beside_time(
+    result: BenchmarkResult, case: BenchmarkCase
+) -> list[tuple[str, str, str, dict[str, str]]]:
+    """Name, unit and better value of each metric of a case, and its values by arm."""
+    found = [
+        (
+            metric.name, metric.unit, metric.better,
+            {
+                arm: f"{values[metric.name]:.6g}"
+                for arm, values in case.metrics.items() if metric.name in values
+            },
+        )
+        for metric in result.metrics
+    ]  # fmt: skip
+    peaks = {arm: f"{value:,}" for arm, value in case.peak_bytes.items()}
+    return [one for one in (*found, ("peak memory", "B", "lower", peaks)) if one[3]]
+
+
+def _beside_time(result: BenchmarkResult) -> list[str | Table]:
+    """What the harness measures beside time; peak memory is on the run's page alone."""
+    arms = list(dict.fromkeys(arm for case in result.cases for arm in case.metrics))
+    rows = [
+        [case.name, f"{name} ({unit}, {better} is better)", *(values.get(a, "—") for a in arms)]
+        for case in result.cases
+        if case.metrics
+        for name, unit, better, values in beside_time(result, case)
+        if name not in OWN_METRICS
+    ]
+    if not rows:
+        return []
+    table = Table(["case", "metric", *arms], rows, set(range(2, 2 + len(arms))))
+    return ["\nbeside time, from the harness", table, ""]
 
 
 def remarks(result: BenchmarkResult) -> list[str]:
