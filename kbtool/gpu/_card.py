@@ -42,6 +42,17 @@ class Management:
         """The current SM clock."""
         return self._figure("nvmlDeviceGetClockInfo", _SM_CLOCK)
 
+    def energy_mj(self) -> int | None:
+        """Millijoules that the card has taken since the driver was loaded."""
+        if self._nvml is None:
+            return None
+        value = ctypes.c_ulonglong()
+        try:
+            ask = self._nvml.nvmlDeviceGetTotalEnergyConsumption
+        except AttributeError:  # an older driver
+            return None
+        return None if ask(self._handle, ctypes.byref(value)) else value.value
+
     def limits(self) -> dict[str, int | None]:
         """The maximum clocks and the power limit."""
         power = self._figure("nvmlDeviceGetPowerManagementLimit")

@@ -86,6 +86,8 @@ class Timed:
     """Arm → why its times do not count."""
     peak_bytes: dict[str, int] = field(default_factory=dict)
     """Arm → the most memory of the card that one call takes beyond what was held before."""
+    energy_j: dict[str, float] = field(default_factory=dict)
+    """Arm → joules of the card a call."""
 
 
 class Clock(Protocol):
@@ -307,6 +309,7 @@ def _time_case(
         first_call_us={arm: arms.first_call_us[arm] for arm in timed.timings},
         suspect=timed.suspect,
         peak_bytes=timed.peak_bytes,
+        energy_j=timed.energy_j,
         metrics=measured,
         plain_us=timed.plain_us,
         sm_clock_mhz=timed.sm_clock_mhz,

@@ -32,6 +32,8 @@ REPLAY_SECONDS = 1e-3
 """Target time of one replay: long compared with the overhead of a launch."""
 PROBE_CALLS = 16
 """Calls in the first graph, which estimates the time of a call."""
+ENERGY_SECONDS = 2.0
+"""How long an arm runs while its energy is measured."""
 _PROBES = 4
 _SPIN_CYCLES = 1_000_000
 """The card spins for half a millisecond before a replay, to give the host time to launch it."""
@@ -41,9 +43,10 @@ _HOST_CALLS = 50
 class CudaClock:
     """Times replayed graphs on the current card."""
 
-    def __init__(self, samples: int) -> None:
+    def __init__(self, samples: int, energy: bool = False) -> None:
         self.device = torch.device("cuda", torch.cuda.current_device())
         self._samples = samples
+        self._energy = energy
         card = torch.cuda.get_device_properties(self.device)
         self._card = str(card.uuid)
         self._management = Management(self._card)
@@ -144,7 +147,7 @@ class CudaClock:
             if round_number >= WARMUP_ROUNDS:
                 alone.append(of_plain)
         clock = self.sm_clock_mhz()
-        timings, outputs, drawn, peaks = {}, {}, {}, {}
+        timings, outputs, drawn, peaks, joules = {}, {}, {}, {}, {}
         for name, samples in in_chain.items():
             on_arm(name)
             outputs[name] = replays[name][0].fresh_output()
@@ -154,8 +157,33 @@ class CudaClock:
                     drawn[name] = [replays[name][0].output(), replays[name][0].fresh_output()]
             timings[name] = timing(samples, counts[name], _host_us(first[name]), between[name])
             peaks[name] = _peak_bytes(first[name])
+            if self._energy:
+                seconds = statistics.median(samples) * counts[name]
+                joules[name] = self._joules(replays[name][0], seconds)
         plain_us = timing(alone).median_us
-        return Timed(timings, absent, outputs, clock, plain_us, drawn, peak_bytes=peaks)
+        known = {name: found / counts[name] for name, found in joules.items() if found is not None}
+        return Timed(
+            timings, absent, outputs, clock, plain_us, drawn, peak_bytes=peaks, energy_j=known
+        )  # fmt: skip
+
+    def _joules(self, replay: _Replay, seconds: float) -> float | None:
+        """The card's energy for one replay, from its counter, which it updates some times a second;
+        ``None`` if it does not tell.
+
+        Args:
+            replay: runs for ``ENERGY_SECONDS``.
+            seconds: how long one replay takes.
+        """
+        times = math.ceil(ENERGY_SECONDS / seconds)
+        torch.cuda.synchronize()
+        before = self._management.energy_mj()
+        for _ in range(times):
+            replay.graph.replay()
+        torch.cuda.synchronize()
+        after = self._management.energy_mj()
+        if before is None or after is None or after <= before:
+            return None
+        return (after - before) / 1e3 / times
 
     def _plain(self) -> torch.Tensor:
         """A kernel that knows nothing of launches that overlap, and does next to nothing."""

@@ -56,6 +56,10 @@ int nvmlDeviceGetMaxClockInfo(void* handle, int type, unsigned* mhz) {
 int nvmlDeviceGetClockInfo(void* handle, int type, unsigned* mhz) {
   return handle == &the_card ? clock_of(type, mhz, 1755, 2619) : 1;
 }
+int nvmlDeviceGetTotalEnergyConsumption(void* handle, unsigned long long* millijoules) {
+  *millijoules = 5000000000ull;
+  return handle == &the_card ? POWER : 1;
+}
 int nvmlDeviceGetPowerManagementLimit(void* handle, unsigned* milliwatts) {
   *milliwatts = 700000;
   return POWER;
@@ -126,6 +130,17 @@ def test_the_current_clock_is_read_by_card(folder):
         " ('10111213-1415-1617-1819-1a1b1c1d1e1f', 'another')]))"
     )
     assert asked(folder / "both", code) == [1755, None]
+
+
+def test_the_energy_counter_is_read_by_card_and_unknown_where_the_card_does_not_tell(folder):
+    code = (
+        "import json; from kbtool.gpu._card import Management;"
+        " print(json.dumps([Management(card).energy_mj() for card in"
+        " ('10111213-1415-1617-1819-1a1b1c1d1e1f', 'another')]))"
+    )
+    assert asked(folder / "both", code) == [5_000_000_000, None]
+    assert asked(folder / "no-power", code) == [None, None]
+    assert asked(folder / "alone", code) == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -333,3 +333,48 @@ def test_the_peak_memory_of_an_arm_is_that_of_one_call_beyond_what_is_held(card)
     card.allocate(5000)
     peaks = CudaClock(5).time(lambda number: {name: call(name) for name in takes}, 1 << 20)
     assert peaks.peak_bytes == takes
+
+
+class Counter:
+    """NVML's energy counter of a card that takes 500 W while it works."""
+
+    def __init__(self, card: Card, watts: float = 500.0) -> None:
+        self.card, self.watts = card, watts
+
+    def sm_clock_mhz(self) -> int:
+        return 1980
+
+    def energy_mj(self) -> int | None:
+        return 7_000_000 + round(self.card.now * self.watts * 1e3)
+
+
+def test_energy_is_what_the_counter_adds_over_two_seconds_of_calls(card, monkeypatch):
+    monkeypatch.setattr(cuda_clock, "Management", lambda card_id: Counter(card))
+    arms = Arms(card, 1 << 20, short=(0.0, 10e-6), long=(0.0, 1000e-6))
+    found = CudaClock(5, energy=True).time(arms, 1 << 20).energy_j
+    counts = {"short": 53, "long": 1}
+    wanted = {
+        name: 500 * (START / counts[name] + seconds)
+        for name, seconds in (("short", 10e-6), ("long", 1000e-6))
+    }
+    assert set(found) == set(wanted)
+    for name, joules in wanted.items():
+        assert found[name] == pytest.approx(joules, rel=0.1)
+    assert card.now > 4
+
+
+def test_energy_that_a_card_does_not_tell_is_unknown_and_not_zero(card, monkeypatch):
+    for watts, told in ((0.0, 0), (500.0, None)):
+        counter = Counter(card, watts)
+        if told is None:
+            monkeypatch.setattr(counter, "energy_mj", lambda: None)
+        monkeypatch.setattr(cuda_clock, "Management", lambda card_id, counter=counter: counter)
+        arms = Arms(card, 1 << 20, one=(0.0, 10e-6))
+        assert CudaClock(5, energy=True).time(arms, 1 << 20).energy_j == {}
+
+
+def test_energy_is_not_measured_unless_it_is_asked_for(card, monkeypatch):
+    monkeypatch.setattr(cuda_clock, "Management", lambda card_id: Counter(card))
+    arms = Arms(card, 1 << 20, one=(0.0, 10e-6))
+    assert CudaClock(5).time(arms, 1 << 20).energy_j == {}
+    assert card.now < 1

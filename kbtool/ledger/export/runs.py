@@ -143,6 +143,8 @@ def _timed(
             yield Row(**row, **_metric("first call", "us", "lower", case.first_call_us[arm]))
         if arm in case.peak_bytes:
             yield Row(**row, **_metric("peak memory", "B", "lower", case.peak_bytes[arm]))
+        if arm in case.energy_j:
+            yield Row(**row, **_metric("energy", "J", "lower", case.energy_j[arm]))
         for own in result.metrics:
             if (value := case.metrics.get(arm, {}).get(own.name)) is not None:
                 yield Row(**row, **_metric(own.name, own.unit, own.better, value))

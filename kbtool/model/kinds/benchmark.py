@@ -33,6 +33,9 @@ class BenchmarkStep(StepBase):
     """Timed samples an arm."""
     threads: Count = 0
     """CPU threads; 0 takes one a core."""
+    energy: bool = False
+    """Whether to measure the energy of a call too, where the card tells it: two seconds more for
+    each arm of each case."""
 
 
 OWN_METRICS = frozenset({
@@ -87,6 +90,10 @@ class BenchmarkCase(Model):
     peak_bytes: dict[str, Bytes] = {}
     """Arm → the most memory of the card that torch allocated during one call beyond what it held
     before, outputs included; empty on the CPU and in older records."""
+    energy_j: dict[str, Annotated[float, Field(gt=0)]] = {}
+    """Arm → joules of the whole card a call, idle power included: what the card's own counter
+    (NVML) added over two seconds of calls in a chain, ÷ these calls. Empty where it was not asked
+    for or the card does not tell."""
     metrics: dict[str, dict[MetricName, FiniteValue]] = {}
     """Arm → metric of the harness → its value. A metric that is not there is not known."""
     plain_us: Microseconds | None = None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from statistics import geometric_mean
 
 from kbtool.model.kernel import Kernel
-from kbtool.model.kinds.benchmark import OWN_METRICS, BenchmarkCase, BenchmarkResult
+from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.words import many, significant
 from kbtool.steps.base import Table, not_reached
@@ -182,23 +182,26 @@ def beside_time(
         for metric in result.metrics
     ]  # fmt: skip
     peaks = {arm: f"{value:,}" for arm, value in case.peak_bytes.items()}
-    return [one for one in (*found, ("peak memory", "B", "lower", peaks)) if one[3]]
+    joules = {arm: f"{value:.4g}" for arm, value in case.energy_j.items()}
+    every = (*found, ("energy", "J", "lower", joules), ("peak memory", "B", "lower", peaks))
+    return [one for one in every if one[3]]
 
 
 def _beside_time(result: BenchmarkResult) -> list[str | Table]:
-    """What the harness measures beside time; peak memory is on the run's page alone."""
-    arms = list(dict.fromkeys(arm for case in result.cases for arm in case.metrics))
+    """What was asked for beside time; peak memory is on the run's page alone."""
+    arms = list(
+        dict.fromkeys(arm for case in result.cases for arm in (*case.metrics, *case.energy_j))
+    )
     rows = [
         [case.name, f"{name} ({unit}, {better} is better)", *(values.get(a, "—") for a in arms)]
         for case in result.cases
-        if case.metrics
         for name, unit, better, values in beside_time(result, case)
-        if name not in OWN_METRICS
+        if name != "peak memory"
     ]
     if not rows:
         return []
     table = Table(["case", "metric", *arms], rows, set(range(2, 2 + len(arms))))
-    return ["\nbeside time, from the harness", table, ""]
+    return ["\nbeside time", table, ""]
 
 
 def remarks(result: BenchmarkResult) -> list[str]:

@@ -46,7 +46,8 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
         return [
             f"time {many(len(cases), 'case')} of {step.case_sets},"
             f" {many(step.samples, 'sample')} per arm, {many(threads, 'thread')}{_named(step)},"
-            f" peers {step.peers}; refused unless this library passed validation",
+            f" peers {step.peers}{_with_energy(step)}; refused unless this library passed"
+            " validation",
             RULE,
         ]
 
@@ -73,6 +74,7 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
                 "seed": context.seed,
                 "threads": step.threads or context.machine.cores,
                 "samples": step.samples,
+                "energy": step.energy,
                 "variants": named,
                 "peers": _peers(step),
             },
@@ -184,6 +186,10 @@ class _Timing:
 def _peers(step: BenchmarkStep) -> list[str] | None:
     """The peers by name; ``None`` for all."""
     return None if step.peers == "all" else names_in(step.peers)
+
+
+def _with_energy(step: BenchmarkStep) -> str:
+    return ", and energy where the card tells it, 2 s an arm" if step.energy else ""
 
 
 def _named(step: BenchmarkStep) -> str:

@@ -13,6 +13,8 @@ class Benchmark(Task):
     """Time the operator, its variants and its peers on every case."""
 
     samples: int = 20
+    energy: bool = False
+    """Whether to measure energy too."""
     variants: list[str] = []
     """Variants to time, one arm each, besides the operator's own choice."""
     peers: list[str] | None = None
@@ -30,7 +32,7 @@ class Benchmark(Task):
         return benchmark(
             harness,
             self.cases,
-            clock_for(self.device, self.samples),
+            clock_for(self.device, self.samples, self.energy),
             sha256=self.sha256,
             threads=self.threads,
             seed=self.seed,
