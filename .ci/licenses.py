@@ -11,10 +11,10 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 HEAD = """\
 # Licences of dependencies
 
-What kbtool itself needs, and what its extras `mcp`, `parquet`, `site` and `kernels` add. Of
-`kernels` the table leaves out what torch, ninja and NumPy need themselves: it depends on the build
-of torch. The licences are those that the pinned versions state. `.venv/bin/python .ci/licenses.py`
-prints this file, and a test compares the two.
+What kbtool itself needs, and what its extras `mcp`, `parquet`, `site`, `mlflow` and `kernels` add.
+Of `kernels` the table leaves out what torch, ninja and NumPy need themselves: it depends on the
+build of torch. The licences are those that the pinned versions state. `.venv/bin/python
+.ci/licenses.py` prints this file, and a test compares the two.
 
 kbtool's wheel holds none of them. It holds one file of others, `iframe-worker.js` under
 `kbtool/site/assets/vendor/`, with its licence (MIT) beside it. The extra `nvcc` takes NVIDIA's
@@ -23,6 +23,9 @@ compiler, under terms of NVIDIA's own. The tests take packages of other licences
 
 | package | needed by | licence |
 |---|---|---|"""
+
+
+_ADDING = ("mcp", "parquet", "site", "mlflow")
 
 
 def licence(name: str) -> str:
@@ -41,7 +44,7 @@ def rows() -> dict[str, str]:
     """Package → kbtool or the extra that needs it, directly or not."""
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
     asked = {"kbtool": project["dependencies"]}
-    asked |= {name: project["optional-dependencies"][name] for name in ("mcp", "parquet", "site")}
+    asked |= {name: project["optional-dependencies"][name] for name in _ADDING}
     found: dict[str, str] = {}
     for extra, lines in asked.items():
         left = [(line, {""}) for line in lines]

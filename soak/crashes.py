@@ -100,6 +100,7 @@ READING = {
     "export beancount": "writes as export jsonl does",
     "export corpus": "writes as export jsonl does", "export focus": "writes as export jsonl does",
     "export runs": "writes as export jsonl does",
+    "export mlflow": "writes to MLflow's store only, which is no record",
     "export parquet": "writes as export jsonl does", "site serve": "does not end",
     "kernel compile": "writes to the build cache only, which is no record",
 }  # fmt: skip

@@ -30,6 +30,7 @@ Examples:
   kbtool export parquet -o costs.parquet          cost lines, for data frames
   kbtool export runs --format csv -o runs.csv     what runs measured: a row per case, arm, metric
   kbtool export corpus -o corpus.jsonl            what was tried, what failed, what worked
+  kbtool export mlflow --tracking-uri URI         the same figures as runs of MLflow
 
 \b
 All take --session, --since and --until as `kbtool costs` does. stderr says what is left out.
@@ -91,6 +92,18 @@ reason in why_not. Results of other kinds of step are not in it. Parquet needs p
 'kbtool[parquet]'. OpenMetrics is text for Prometheus and dashboards: a gauge per metric, the
 columns as labels, the run's start as the time, in seconds and bytes; a row's low and high are
 gauges too."""
+
+MLFLOW_EPILOG = """\b
+Examples:
+  kbtool export mlflow --tracking-uri http://localhost:5000
+  kbtool export mlflow --tracking-uri sqlite:///mlflow.db --experiment kernels --session last
+
+\b
+One run of MLflow per run that holds figures. Parameters: recipe, kernel, target, commit, problem,
+card, versions, and set.NAME for what was set. Metrics: CASE SET/CASE/ARM/METRIC in UNIT; a figure
+that does not count begins with "not counted/". A second export writes nothing twice: a run that is
+there with the same content is left alone, and one with another content is replaced. Needs MLflow's
+client: pip install 'kbtool[mlflow]'; for sqlite:/// and other databases pip install mlflow."""
 
 CORPUS_EPILOG = """\b
 Examples:
@@ -275,6 +288,50 @@ def corpus(
     from kbtool.ledger.export.corpus import corpus
 
     _export(ctx, selection, output, "record", corpus)
+
+
+@export.command(epilog=MLFLOW_EPILOG)
+@selection_options
+@click.option(
+    "--tracking-uri", metavar="URI", required=True, envvar="MLFLOW_TRACKING_URI",
+    show_envvar=True, help="Where MLflow keeps its runs: a server's address or a database.",
+)  # fmt: skip
+@click.option(
+    "--experiment", metavar="NAME", default="kbtool", show_default=True,
+    help="The experiment; made if there is none of that name.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.pass_context
+def mlflow(
+    ctx: click.Context, selection: Selection, tracking_uri: str, experiment: str, as_json: bool
+) -> None:
+    """Write what runs measured into MLflow."""
+    from kbtool.ledger.export.mlflow import export
+    from kbtool.model.errors import UsageError
+
+    if not experiment.strip():
+        raise UsageError("--experiment is empty; give it a name, or leave it out")
+    base = knowledge_base(ctx)
+    sessions, no_date = select_sessions(base, selection)
+    sent = export(base, sessions, tracking_uri, experiment)
+    warn_unreadable(base)
+    if as_json:
+        print_json({
+            "experiment": experiment, "written": sent.written, "replaced": sent.replaced,
+            "known": sent.known, "metrics": sent.metrics, "without_figures": sent.empty,
+            "undated": no_date,
+            "unreadable": sorted({finding.path for finding in base.findings}),
+        })  # fmt: skip
+    _say(
+        f"{many(len(sent.written), 'run')} written to experiment {experiment}, {len(sent.replaced)}"
+        f" replaced, {len(sent.known)} there already; {many(sent.metrics, 'metric')} sent"
+    )
+    if no_date:
+        _say(f"left out: {many(no_date, 'session')} without a date")
+    if sent.empty:
+        _say(f"left out: {many(sent.empty, 'run')} without a figure")
+    if base.findings:
+        ctx.exit(1)  # what was written lacks something
 
 
 def _refuse_terminal(output: Path | None, *, binary: bool) -> None:

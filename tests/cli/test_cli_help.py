@@ -43,7 +43,7 @@ OWN = [("init",), ("check",), ("migrate",), ("session",),
        ("recipes",), ("run-recipe",), ("recover",), ("costs",), ("status",), ("keep-or-stop",),
        ("schema",),
        ("export",), ("export", "focus"), ("export", "beancount"), ("export", "jsonl"),
-       ("export", "parquet"), ("export", "corpus")]  # fmt: skip
+       ("export", "parquet"), ("export", "corpus"), ("export", "mlflow")]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", OWN, ids=" ".join)
