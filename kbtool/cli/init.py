@@ -125,7 +125,7 @@ A lab notebook of kernel work, kept with kbtool.
     "--with",
     "with_",
     metavar="RECIPE",
-    help="A recipe that comes with kbtool, as split-k: with its kernel, and all kbtool's patterns.",
+    help="A recipe that comes with kbtool, as split-k: with kbtool's kernels and patterns.",
 )
 @json_option
 def init(folder: Path, with_: str | None, as_json: bool) -> None:
@@ -165,7 +165,7 @@ def init(folder: Path, with_: str | None, as_json: bool) -> None:
 def _files(folder: Path, with_: str | None) -> dict[str, bytes]:
     from kbtool.model.errors import UsageError
     from kbtool.store.format import FILE, with_format
-    from kbtool.store.packaged import kernel_with_patterns, recipes
+    from kbtool.store.packaged import kernels_with_patterns, recipes
     from kbtool.store.schema import FOLDER, modeline, schema_files
 
     name = folder.absolute().name or "knowledge base"
@@ -182,11 +182,9 @@ def _files(folder: Path, with_: str | None) -> dict[str, bytes]:
     if with_:
         known = recipes()
         if with_ not in known:
-            raise UsageError(
-                f"no recipe {with_!r} comes with kbtool; there is {', '.join(sorted(known))}"
-            )
+            raise UsageError(f"no recipe {with_!r} comes with kbtool; there is {', '.join(known)}")
         del files[_EXAMPLE]
-        files |= kernel_with_patterns(known[with_])
+        files |= kernels_with_patterns()
     if not any((folder / part).exists() for part in ("sessions", "patterns")):
         files[FILE] = with_format(None)  # records that are there may be of an earlier format
     return files | {f"{FOLDER}/{path}": text for path, text in schema_files().items()}

@@ -15,7 +15,7 @@ _HISTORY = re.compile(
     re.MULTILINE,
 )
 """What a pattern says of sessions and decisions, which are those of kbtool's own repository."""
-_RECIPE = re.compile(r"^  - name: (\S+)\n(?:    .*\n)*?    kernel: (\S+)\n", re.MULTILINE)
+_RECIPE = re.compile(r"^  - name: (\S+)\n(?:    .*\n)*?    kernel: ", re.MULTILINE)
 _EMPTY = re.compile(r"^\w+:\n(?!  )", re.MULTILINE)
 _ABOUT = frozenset((".md", ".svg"))
 """Files of a kernel that tell of measurements in kbtool's own repository."""
@@ -28,17 +28,17 @@ def packaged(folder: str) -> Path:
     return checkout if checkout.is_dir() else package / f"_{folder}"
 
 
-def recipes() -> dict[str, str]:
-    """Recipe that comes with kbtool → its kernel."""
-    texts = (path.read_text("utf-8") for path in sorted(packaged("patterns").glob("*.yaml")))
-    return {found[1]: found[2] for text in texts for found in _RECIPE.finditer(text)}
+def recipes() -> list[str]:
+    """The recipes that come with kbtool, with a kernel."""
+    texts = (path.read_text("utf-8") for path in packaged("patterns").glob("*.yaml"))
+    return sorted(found[1] for text in texts for found in _RECIPE.finditer(text))
 
 
-def kernel_with_patterns(kernel: str) -> dict[str, bytes]:
-    """The files of a kernel that comes with kbtool and all its patterns, for a knowledge base of
-    its own: file → content."""
+def kernels_with_patterns() -> dict[str, bytes]:
+    """The files of the kernels that come with kbtool and all its patterns, which refer to them, for
+    a knowledge base of its own: file → content."""
     found = {}
-    for path in _files(packaged("kernels") / kernel):
+    for path in _files(packaged("kernels")):
         if path.suffix not in _ABOUT:
             inside = path.relative_to(packaged("kernels")).as_posix()
             found[f"kernels/{inside}"] = path.read_bytes()

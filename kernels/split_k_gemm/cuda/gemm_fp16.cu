@@ -1,0 +1,9 @@
+#include "instances.cuh"
+
+namespace split_k_gemm::cuda {
+
+cudaError_t launch_fp16(const Params& p, const Cut& cut, cudaStream_t stream) {
+  return launch_for<__half>(p, cut, stream);
+}
+
+}  // namespace split_k_gemm::cuda
