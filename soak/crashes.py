@@ -44,6 +44,8 @@ Command = tuple[str, ...]
 
 _LOG = Path(__file__).parents[1] / "tests" / "fixtures" / "logs" / "bullets.md"
 
+_RESULTS = _LOG.parents[1] / "results" / "google-benchmark.json"
+
 WRITING: dict[str, tuple[Command, ...]] = {
     "init": (("init", "{root}/new"),),
     "session new": (("session", "new", "A new thing", "--at", "2025-01-05T09:00Z"),),
@@ -73,6 +75,7 @@ WRITING: dict[str, tuple[Command, ...]] = {
     "session close": (("session", "new", "Now"), ("session", "close", "{session}")),
     "session import": (("session", "import", "{elsewhere}", "--new", "From elsewhere"),),
     "import": (("import", str(_LOG)),),
+    "import-results": (("import-results", str(_RESULTS)),),
     "run-recipe": (("run-recipe", "hello"),),
     "recover": (("recover",),),
     "forget": (("forget", "look", "--reason", "not needed"),),

@@ -34,6 +34,7 @@ COMMANDS = {
     "forget": "kbtool.cli.forget",
     "session": "kbtool.cli.session",
     "import": "kbtool.cli.import_log",
+    "import-results": "kbtool.cli.import_results",
     "kernel": "kbtool.cli.kernel",
     "compare": "kbtool.cli.compare",
     "history": "kbtool.cli.history",

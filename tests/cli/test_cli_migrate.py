@@ -263,8 +263,8 @@ ARGUMENTS = {
     "session cost": ["gpu", "0.40", "--basis", "billed"], "session bug": ["B"],
     "session fix": ["b", "--commit", "none"], "session import": ["."], "compare": ["a", "b"],
     "keep-or-stop": ["--idle", "1 h"], "session show": ["a"], "search": ["x"],
-    "import": ["kbtool.yaml"], "init": ["."], "export parquet": ["--output", "x"],
-    "export mlflow": ["--tracking-uri", "file:x"],
+    "import": ["kbtool.yaml"], "import-results": ["kbtool.yaml"], "init": ["."],
+    "export parquet": ["--output", "x"], "export mlflow": ["--tracking-uri", "file:x"],
     "kernel new": ["x", "--like", "cpu"], "forget": ["look", "--reason", "x"],
 }  # fmt: skip
 

@@ -1,0 +1,154 @@
+"""What the readers of result files share."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from kbtool.model.errors import UsageError
+from kbtool.model.kernel import Case
+from kbtool.model.kinds.logged import Series
+from kbtool.model.metric import Better
+
+MOST_SAMPLES = 1_000
+"""Of more samples only median, quartiles and number are kept."""
+
+
+class ResultFileError(UsageError):
+    """A result file that cannot be taken in: where, why, and what to do."""
+
+
+class Part(BaseModel):
+    """A part of a file of another tool, of which kbtool reads some keys."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+M = TypeVar("M", bound=Part)
+
+
+@dataclass
+class Taken:
+    """What a result file holds."""
+
+    tool: str
+    version: str | None = None
+    measured_at: datetime | None = None
+    commit: str | None = None
+    machine: dict[str, str] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    """Entries without a value, each with its place and the reason."""
+    _series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
+
+    @property
+    def series(self) -> list[Series]:
+        """The metrics, in the order of the file."""
+        return list(self._series.values())
+
+    def add(
+        self,
+        place: str,
+        name: str,
+        unit: str,
+        better: Better,
+        values: Iterable[Any],
+        *,
+        benchmark: str | None = None,
+        case: Case | None = None,
+        quartiles: tuple[Any, Any] = (None, None),
+        samples: int | None = None,
+    ) -> None:
+        """Add values of a metric; those that are not finite are left out, and told.
+
+        Raises:
+            ResultFileError: the metric is none.
+        """
+        given = list(values)
+        finite = [number for value in given if (number := finite_of(value)) is not None]
+        if len(finite) < len(given):
+            wrong = next(value for value in given if finite_of(value) is None)
+            self.left_out.append(f"{place}: {name} is {wrong!s:.40}, which is no measurement")
+        if not finite:
+            return
+        low, high = (finite_of(one) for one in quartiles)
+        try:
+            made = Series(
+                name=name, unit=unit, better=better, benchmark=benchmark, case=case or {},
+                values=finite, low=low, high=high, samples=samples,
+            )  # fmt: skip
+        except ValidationError as error:
+            raise ResultFileError(f"{place}: {first_problem(error)}") from None
+        key = (name, benchmark or "", json.dumps(made.case, sort_keys=True))
+        before = self._series.get(key)
+        if before is not None:  # another sample of it
+            if before.unit != unit:
+                raise ResultFileError(f"{place}: {name} is in {before.unit} and in {unit}")
+            values_of_both = [*before.values, *made.values]
+            made = before.model_copy(update={"values": values_of_both, "low": None, "high": None})
+        self._series[key] = made
+
+    def shortened(self) -> list[Series]:
+        """The metrics, without more samples than a record keeps."""
+        return [_shortened(series) for series in self.series]
+
+
+def finite_of(value: Any) -> float | None:
+    """A number that can be compared and drawn; ``None`` of everything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _shortened(series: Series) -> Series:
+    if len(series.values) <= MOST_SAMPLES:
+        return series
+    low, high = series.quartiles
+    return series.model_copy(
+        update={"values": [series.median], "low": low, "high": high, "samples": series.count}
+    )
+
+
+def opened(kind: type[M], data: Any, place: str = "") -> M:
+    """The parts of a file that kbtool reads.
+
+    Raises:
+        ResultFileError: one is missing, or of another type.
+    """
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        raise ResultFileError(
+            f"{place}{first_problem(error)}: the file is cut off or of another version of the tool"
+        ) from None
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first problem, with its place."""
+    problem = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in problem["loc"])
+    said = problem["msg"].removeprefix("Value error, ")
+    return f"{place}: {said}" if place else said
+
+
+def refuse_later(tool: str, what: str, found: int, known: int) -> None:
+    """Raise if a file is of a later version than this kbtool reads."""
+    if found > known:
+        raise ResultFileError(
+            f"it has {what} {found} of {tool}, and this kbtool reads up to {known}: update kbtool,"
+            f" or write the file with an older {tool}"
+        )
+
+
+def known(machine: dict[str, Any]) -> dict[str, str]:
+    """What a file names of its machine, as text."""
+    return {name: str(value)[:200] for name, value in machine.items() if value not in (None, "")}

@@ -1,0 +1,190 @@
+"""Take result files of other tools into a session: each file is a run record, all or none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kbtool.checks.text_rules import TEXT_RULES
+from kbtool.model.kinds.logged import ImportResult
+from kbtool.model.run import MachineInfo, Run, StepRecord
+from kbtool.runner.journal import run_id, write_run
+from kbtool.runner.results import asv, google, nvbench, pytest_benchmark
+from kbtool.runner.results.base import ResultFileError, Taken
+from kbtool.runner.results.table import Columns
+from kbtool.runner.results.table import read as read_table
+from kbtool.store.document import DocumentError, read_bytes
+from kbtool.store.repository import repository_state
+from kbtool.store.sessions import slug
+from kbtool.store.tree import MAX_RUN_BYTES, KnowledgeBase
+
+_READERS = (pytest_benchmark, google, nvbench)
+_TOOLS = "nvbench, Google Benchmark, pytest-benchmark or asv"
+
+
+@dataclass(frozen=True)
+class File:
+    """A result file that was read."""
+
+    name: str
+    """As the caller named it."""
+    result: ImportResult
+    left_out: list[str]
+    seconds: float
+    known: str | None = None
+    """The run that holds this very file already."""
+
+
+def read_files(base: KnowledgeBase, paths: Sequence[Path], columns: Columns) -> list[File]:
+    """Read every file, and write nothing.
+
+    Args:
+        base: the knowledge base; a file that one of its runs holds already is known.
+        paths: the files.
+        columns: what the columns of CSV files are; ``unit`` is also that of other values that name
+            none.
+
+    Raises:
+        ResultFileError: one of them cannot be taken in.
+    """
+    here = {
+        result.sha256: entry.record.id
+        for entry in base.runs
+        if (result := entry.record.last(ImportResult)) is not None
+    }
+    return [_read(path, columns, here) for path in paths]
+
+
+def write_files(
+    base: KnowledgeBase, session: str, files: Iterable[File], machine: MachineInfo
+) -> list[tuple[Run, Path]]:
+    """Write a run record for each file that is not known. If one cannot be written, none stays.
+
+    Raises:
+        MachineError: a record could not be written.
+    """
+    written: list[tuple[Run, Path]] = []
+    repository = repository_state(base.root)
+    try:
+        for one in files:
+            if one.known is None:
+                written.append(write_run(base, _run(session, one, machine, repository)))
+    except BaseException:
+        for _, path in written:
+            path.unlink(missing_ok=True)
+        raise
+    return written
+
+
+def _run(session: str, one: File, machine: MachineInfo, repository: Any) -> Run:
+    now = datetime.now(UTC)
+    return Run(
+        id=run_id(now, slug(Path(one.result.file).stem, "results")),
+        session=session,
+        recipe=None,
+        pattern=None,
+        parameters={},
+        status="passed",
+        started=now,
+        ended=now,
+        machine=machine,
+        repository=repository,
+        steps=[
+            StepRecord(
+                id="import",
+                kind="import",
+                title=one.result.file,
+                status="passed",
+                started=now,
+                seconds=one.seconds,
+                expected_seconds=0,
+                expected_from="declared",
+                result=one.result,
+            )
+        ],
+    )
+
+
+def _read(path: Path, columns: Columns, here: dict[str, str]) -> File:
+    began = datetime.now(UTC)
+    try:
+        raw = read_bytes(path, str(path), MAX_RUN_BYTES)
+    except DocumentError as error:
+        raise ResultFileError(f"{path} {error.finding.message}") from None
+    digest = hashlib.sha256(raw).hexdigest()
+    try:
+        taken = _taken(path, raw, columns)
+        result = ImportResult(
+            tool=taken.tool, tool_version=taken.version, file=path.name, sha256=digest,
+            measured_at=taken.measured_at, commit=taken.commit, machine=taken.machine,
+            metrics=taken.shortened(),
+        )  # fmt: skip
+        _refuse_private(result)
+    except ResultFileError as error:
+        raise ResultFileError(f"{path}: {error}") from None
+    if not result.metrics:
+        why = f": {taken.left_out[0]}" if taken.left_out else ""
+        raise ResultFileError(f"{path} holds no finite value{why}; run the benchmark again")
+    seconds = round((datetime.now(UTC) - began).total_seconds(), 3)
+    return File(str(path), result, taken.left_out, seconds, here.get(digest))
+
+
+def _taken(path: Path, raw: bytes, columns: Columns) -> Taken:
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ResultFileError(f"byte {error.start} is not UTF-8; save it as UTF-8") from None
+    if path.suffix.lower() == ".csv" or (columns.value and not text.lstrip().startswith("{")):
+        return read_table(text, columns)
+    data = _json(text)
+    if asv.is_mine(data):
+        return asv.read(data, _beside(path), columns.unit)
+    for reader in _READERS:
+        if reader.is_mine(data):
+            found: Taken = reader.read(data)
+            return found
+    raise ResultFileError(
+        f"it is no result file of {_TOOLS}; it has the keys {', '.join(list(data)[:5]) or 'none'}."
+        " Write CSV and name its columns with --value, --unit and --case"
+    )
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        what = "it is cut off" if cut else f"it is no JSON ({error.msg})"
+        raise ResultFileError(
+            f"{where}: {what}: copy the file again, or run the tool again"
+        ) from None
+    except (RecursionError, ValueError) as error:
+        raise ResultFileError(f"it is no result file of {_TOOLS}: {error}") from None
+    if not isinstance(data, dict):
+        raise ResultFileError(f"it is no result file of {_TOOLS}: no JSON object")
+    return data
+
+
+def _beside(path: Path) -> dict[str, Any]:
+    """asv's ``benchmarks.json``, in the folder above the results of a machine."""
+    about = path.resolve().parent.parent / "benchmarks.json"
+    try:
+        data = json.loads(about.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _refuse_private(result: ImportResult) -> None:
+    """Refuse what ``check`` refuses in a record: an address, a secret, a path of a machine."""
+    text = json.dumps(result.model_dump(mode="json"), ensure_ascii=False, indent=1)
+    for rule in TEXT_RULES:
+        for finding in rule("", text):
+            line = text.splitlines()[finding.line - 1].strip()
+            raise ResultFileError(f"{line[:80]} {finding.message}; take it out of the file first")
