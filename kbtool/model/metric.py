@@ -13,7 +13,12 @@ from kbtool.model.base import MAX_ID, Model
 Better = Literal["lower", "higher", "neither"]
 """Which of two values is the better one."""
 
+LARGEST = 1e300
+"""The size of a value: the sum of a few larger ones would be infinite."""
+
 _UNIT = re.compile(r"(1|[^\W\d_][^\s/·*]*|[%×°][^\s/·*]*)([/·*][^\W\d_][^\s/·*]*)*")
+
+_NO_UNITS = {"nan", "inf", "infinity"}
 
 _WRITE = "write one, such as us, GB/s, J or 1/s; a pure number has the unit 1"
 
@@ -27,11 +32,7 @@ def _is_one_line(name: str) -> str:
 
 
 def _is_a_unit(unit: str) -> str:
-    if not (unit.isprintable() and _UNIT.fullmatch(unit)) or unit.lower() in {
-        "nan",
-        "inf",
-        "infinity",
-    }:
+    if not (unit.isprintable() and _UNIT.fullmatch(unit)) or unit.lower() in _NO_UNITS:
         raise ValueError(f"{unit!r} is no unit: {_WRITE}")
     return unit
 
@@ -40,13 +41,15 @@ def _is_finite(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError(f"{value} is no number: write 1 or 0")
     try:
-        finite = math.isfinite(float(value))
+        size = abs(float(value))
     except OverflowError:
-        raise ValueError("the number is beyond what a float holds (1e308)") from None
+        size = 10.0 * LARGEST
     except (TypeError, ValueError):
         return value  # Pydantic says what is wrong with it
-    if not finite:
+    if not math.isfinite(size):
         raise ValueError(f"{value!s:.20} is no measurement: leave the value out")
+    if size > LARGEST:
+        raise ValueError(f"the number is beyond {LARGEST:g}, of which no mean can be computed")
     return value
 
 

@@ -63,7 +63,7 @@ def test_what_is_not_finite_is_no_measurement(value):
 
 
 def test_a_number_beyond_floats_and_a_truth_value_are_refused():
-    assert refused(value=10**400) == "the number is beyond what a float holds (1e308)"
+    assert refused(value=10**400) == "the number is beyond 1e+300, of which no mean can be computed"
     assert refused(value=True) == "True is no number: write 1 or 0"
 
 
@@ -73,12 +73,12 @@ def test_a_name_is_one_line(name):
 
 
 @given(st.floats())
-def test_of_all_floats_the_finite_ones_are_taken_and_kept(value):
+def test_of_all_floats_those_that_a_mean_can_be_made_of_are_taken_and_kept(value):
     text = json.dumps({**FIELDS, "value": value})
-    if math.isfinite(value):
+    if abs(value) <= 1e300:
         assert MetricValue.model_validate_json(text).value == value
     else:
-        with pytest.raises(ValidationError, match="is no measurement"):
+        with pytest.raises(ValidationError, match=r"is no measurement|is beyond"):
             MetricValue.model_validate_json(text)
 
 

@@ -144,7 +144,7 @@ def test_of_any_file_the_finite_values_are_taken_and_the_first_other_entry_is_na
         values = Values(file)
         file.write_text(json.dumps(entries))
         values.read_file()
-    sound = [isinstance(one, dict) and abs(one["value"]) < float("inf") for one in entries]
+    sound = [isinstance(one, dict) and abs(one["value"]) <= 1e300 for one in entries]
     expected = Counter(
         (one["name"], one["value"]) for one, ok in zip(entries, sound, strict=True) if ok
     )

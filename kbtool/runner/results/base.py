@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from kbtool.model.errors import UsageError
 from kbtool.model.kernel import Case
 from kbtool.model.kinds.logged import Series
-from kbtool.model.metric import Better
+from kbtool.model.metric import LARGEST, Better
 
 MOST_SAMPLES = 1_000
 """Of more samples only median, quartiles and number are kept."""
@@ -106,7 +105,7 @@ def finite_of(value: Any) -> float | None:
         number = float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None
+    return number if abs(number) <= LARGEST else None
 
 
 def _shortened(series: Series) -> Series:
