@@ -127,6 +127,7 @@ def test_every_view_says_that_the_values_of_a_recipe_are_not_validated(second_ke
     assert "tokens/s 1830 1/s (n=8) [logged, not validated]" in shown
     (row,) = csv.DictReader(io.StringIO(kbtool("export", "runs", "--format", "csv", root=root).out))
     assert (row["origin"], row["recipe"], row["kind"]) == ("recipe", "shell", "command")
+    assert (row["name"], row["case"]) == ("n=8", "n=8")
     assert (row["counts"], row["why_not"]) == ("false", "logged, not validated")
     (path,) = root.glob("sessions/*/runs/*.json")
     assert Run.model_validate_json(path.read_bytes()).origin == "recipe"

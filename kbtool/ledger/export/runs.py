@@ -68,7 +68,7 @@ class Row:
     torch: str | None
     case_set: str | None
     name: str
-    """The case's name."""
+    """The case's name; its fields, where it has none."""
     case: str
     """Its fields, as ``--set case=`` takes them."""
     dtype: str | None
@@ -215,7 +215,7 @@ def _logged(run: Run, step: StepRecord, result: MetricsResult) -> Iterator[Row]:
             }  # fmt: skip
         low, high = series.quartiles
         yield Row(
-            **about, case_set=None, name=str(series.case.get("name") or ""),
+            **about, case_set=None, name=str(series.case.get("name") or about["case"]),
             arm=series.benchmark or "", role="imported" if taken else "logged",
             counts=False, why_not=result.unvalidated,
             **_metric(
