@@ -67,6 +67,27 @@ WRITING: dict[str, tuple[Command, ...]] = {
         ("session", "new", "Now"), ("session", "bug", "A fault", "--session", "{session}"),
         ("session", "fix", "a-fault", "a change", "--commit", "none", "--session", "{session}"),
     ),
+    "session hypothesis": (
+        ("session", "new", "Now"), ("session", "bug", "A fault"),
+        ("session", "hypothesis", "last", "a cause", "--session", "{session}"),
+    ),
+    "session measurement": (
+        ("session", "new", "Now"),
+        ("session", "measurement", "Latency", "ours=12.5us", "--session", "{session}"),
+    ),
+    "session decision": (
+        ("session", "new", "Now"), ("session", "decision", "Keep?", "no", "--or", "yes"),
+    ),
+    "session evidence": (
+        ("session", "new", "Now"),
+        ("session", "evidence", "P01", "applied", "it helped", "--session", "{session}"),
+    ),
+    "session plan": (("session", "new", "Now"), ("session", "plan", "Go on", "--step", "Go=1 h")),
+    "session step": (("session", "new", "Now"), ("session", "step", "Build", "--actual", "5 min")),
+    "session lesson": (("session", "new", "Now"), ("session", "lesson", "Look first.")),
+    "session add": (
+        ("session", "new", "Now"), ("session", "add", "note seen", "bug Wrong", "lesson Look."),
+    ),
     "session pause": (("session", "new", "Now"), ("session", "pause", "{session}")),
     "session resume": (
         ("session", "new", "Now"), ("session", "pause", "{session}"),

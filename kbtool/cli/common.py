@@ -24,10 +24,17 @@ json_option = click.option(
 )
 
 
+BASE = "kbtool.base"
+"""Where a command that runs others keeps the knowledge base for them, in ``ctx.meta``."""
+
+
 def knowledge_base(ctx: click.Context) -> KnowledgeBase:
     """The knowledge base that ``--root``, ``KBTOOL_ROOT`` or the current folder names."""
     from kbtool.store.tree import KnowledgeBase, find_root
 
+    shared: KnowledgeBase | None = ctx.meta.get(BASE)
+    if shared is not None:
+        return shared
     return KnowledgeBase(find_root(ctx.find_root().obj))
 
 

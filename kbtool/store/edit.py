@@ -1,4 +1,4 @@
-"""Edit a session: start, pause, resume and close it; add notes, costs, bugs and fixes.
+"""Edit a session: start, pause, resume and close it; add notes, costs, bugs and other facts.
 
 An edit changes only what it must in ``session.yaml`` and keeps every other character. The record
 must be valid before and after the edit. A lock makes concurrent commands wait for each other.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -22,7 +23,6 @@ from kbtool.store.load import validate
 from kbtool.store.lock import lock
 from kbtool.store.private import private_folder
 from kbtool.store.splice import Splice
-from kbtool.store.tree import load_record
 from kbtool.store.write import write_atomic
 
 _ORDER = list(Session.model_fields)
@@ -200,6 +200,69 @@ def add_measurement(path: Path, measurement: Fields) -> Session:
     return _read(path)
 
 
+def add_row(path: Path, measurement: str, row: Fields) -> Session:
+    """Add a row to a measurement of that id."""
+    with _edited(path, "measurement", None) as (edit, session):
+        at = _place_of(session, "measurements", measurement)
+        if any(row["id"] == known.id for known in session.measurements[at].rows):
+            raise UsageError(
+                f"measurement {measurement!r} of {session.id} already has a row {row['id']!r};"
+                " choose another --id"
+            )
+        edit.append_in("measurements", at, "rows", row)
+    return _read(path)
+
+
+def add_item(path: Path, key: str, item: Fields | str) -> Session:
+    """Add an item to a list of the record: decisions, evidence, plans, steps, lessons."""
+    with _edited(path, key, None) as (edit, session):
+        own = None if isinstance(item, str) else item.get("id")
+        if own is not None and any(own == known.id for known in getattr(session, key)):
+            raise UsageError(
+                f"{session.id} already has {own!r} under {key}; for a new one choose another --id"
+            )
+        edit.append(key, item, _ORDER)
+    return _read(path)
+
+
+def add_hypothesis(path: Path, bug: str, hypothesis: Fields) -> Session:
+    """Add a hypothesis to a bug of this session."""
+    with _edited(path, "hypothesis", None) as (edit, session):
+        at = _place_of(session, "bugs", bug)
+        if any(hypothesis["id"] == known.id for known in session.bugs[at].hypotheses):
+            raise UsageError(
+                f"bug {bug!r} already has a hypothesis {hypothesis['id']!r}; for a new one choose"
+                " another --id"
+            )
+        edit.append_in("bugs", at, "hypotheses", hypothesis)
+    return _read(path)
+
+
+def set_hypothesis(path: Path, bug: str, hypothesis: str, fields: Mapping[str, str]) -> Session:
+    """Change a hypothesis of a bug of this session: its verdict, its likelihood, its note."""
+    with _edited(path, "hypothesis", None) as (edit, session):
+        at = _place_of(session, "bugs", bug)
+        ids = [known.id for known in session.bugs[at].hypotheses]
+        for name, value in fields.items():
+            edit.set_at(["bugs", at, "hypotheses", ids.index(hypothesis)], name, value)
+    return _read(path)
+
+
+def decide(path: Path, decision: str, chosen: str, reason: str | None) -> Session:
+    """Choose an option of a decision that was left open."""
+    with _edited(path, "decision", None) as (edit, session):
+        at = _place_of(session, "decisions", decision)
+        edit.set_in("decisions", at, "chosen", chosen)
+        if reason is not None:
+            edit.set_in("decisions", at, "reason", reason)
+        edit.remove(["unknown", f"decisions.{decision}.chosen"])
+    return _read(path)
+
+
+def _place_of(session: Session, key: str, id_: str) -> int:
+    return next(at for at, one in enumerate(getattr(session, key)) if one.id == id_)
+
+
 def last_mark(session: Session) -> Instant | None:
     """The latest time in the record of a session; times without a zone do not count."""
     times = [session.started, session.ended]
@@ -216,14 +279,52 @@ def add_note(path: Path, text: str, now: datetime | None = None) -> str:
     entry = f"- {_moment(now)} {words}\n"
     notes = path.with_name("notes.md")
     with _locked(path):
-        before = notes.read_bytes() if notes.exists() else b"# Notes\n"
+        before = (_pending.get() or {}).get(notes)
+        if before is None:
+            before = notes.read_bytes() if notes.exists() else b"# Notes\n"
         # Markdown needs an empty line before a list, but not between its items.
         last = before.rstrip().rsplit(b"\n", 1)[-1]
         gap = "" if last.startswith((b"- ", b"  ")) else "\n"
         newline = b"\r\n" if b"\r\n" in before else b"\n"
         added = f"\n{gap}{entry}".encode().replace(b"\n", newline)
-        write_atomic(notes, before.rstrip(b"\r\n") + added)
+        _write(notes, before.rstrip(b"\r\n") + added)
     return entry.rstrip("\n")
+
+
+@contextlib.contextmanager
+def together(path: Path) -> Iterator[None]:
+    """Make all edits of the session at ``path`` in the block at once, or none if one is refused.
+
+    They are kept in memory until the block ends; other commands wait for it.
+    """
+    with _locked(path):
+        pending: dict[Path, bytes] = {}
+        token = _pending.set(pending)
+        try:
+            yield
+        finally:
+            _pending.reset(token)
+        for file, content in pending.items():
+            write_atomic(file, content)
+
+
+_pending: ContextVar[dict[Path, bytes] | None] = ContextVar("pending", default=None)
+"""What edits have written in ``together``, by file."""
+
+
+def _content(path: Path) -> bytes:
+    pending = _pending.get()
+    if pending is not None and path in pending:
+        return pending[path]
+    return read_bytes(path, _shown(path))
+
+
+def _write(path: Path, content: bytes) -> None:
+    pending = _pending.get()
+    if pending is None:
+        write_atomic(path, content)
+    else:
+        pending[path] = content
 
 
 @contextlib.contextmanager
@@ -234,7 +335,7 @@ def _edited(
     shown = _shown(path)
     with _locked(path):
         try:
-            document = parse(read_bytes(path, shown), shown)
+            document = parse(_content(path), shown)
         except DocumentError as error:
             raise _invalid([error.finding]) from None
         before = validate(document, Session)
@@ -250,7 +351,7 @@ def _edited(
         if isinstance(after := _validated(edit.text, shown), list):
             raise _invalid(after, "would be invalid after the change; nothing was written")
         if edit.text != document.text:
-            write_atomic(path, edit.text.encode())
+            _write(path, edit.text.encode())
 
 
 def _validated(text: str, shown: str) -> Session | list[Finding]:
@@ -274,16 +375,23 @@ def _set_known(edit: Splice, key: str, value: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
+    if _pending.get() is not None:  # ``together`` holds it
+        yield
+        return
     folder = private_folder(path.parents[2], "locks")
     with lock(folder / f"{path.parent.name}.lock", timeout=30):
         yield
 
 
 def _read(path: Path) -> Session:
-    loaded = load_record(path, _shown(path), Session)
+    shown = _shown(path)
+    try:
+        loaded = validate(parse(_content(path), shown), Session)
+    except DocumentError as error:
+        loaded = [error.finding]
     if isinstance(loaded, list):
         raise _invalid(loaded)
-    return loaded.record
+    return loaded
 
 
 def _invalid(findings: list[Finding], problem: str = "is invalid; correct it first") -> RecordError:

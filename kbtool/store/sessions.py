@@ -33,11 +33,12 @@ _HINTS = """\
 #   - {kind: gpu, basis: estimated, rate: 0.20 USD/h}
 #   - {kind: ai, amount: "0.40", basis: billed}
 
-# What was to take how long, and what it took.
+# What was to take how long, and what it took: `kbtool session step TITLE` adds one.
 # steps:
 #   - {id: build, title: Build it, target: 5 min, actual: 12 min, status: done}
 
-# Figures measured by hand; what kbtool measures is under runs/.
+# Figures measured by hand: `kbtool session measurement TITLE NAME=FIGURE` adds a row. What kbtool
+# measures is under runs/.
 # measurements:
 #   - id: latency
 #     title: Latency of one call
@@ -65,7 +66,7 @@ _HINTS = """\
 # commits:
 #   - {id: bound, sha: "0123abc", title: Bound the loop by the rows that are left}
 
-# What was decided, between which options, and why.
+# What was decided, between which options, and why: `kbtool session decision QUESTION` adds it.
 # decisions:
 #   - id: card
 #     question: Keep the card until tomorrow?
@@ -74,6 +75,7 @@ _HINTS = """\
 #     reason: nobody waits for it
 
 # What this session says of a pattern: discovered, applied, proved, contradicted, not_reproduced.
+# `kbtool session evidence` adds it.
 # evidence:
 #   - pattern: P01
 #     verdict: applied
@@ -84,11 +86,11 @@ _HINTS = """\
 # claims:
 #   - {id: card, says: Ten cents, stated: 0.10 USD, how: product, of: ["#costs.gpu.rate", 30 min]}
 
-# What a later session is to do.
+# What a later session is to do: `kbtool session plan TITLE` adds it.
 # plans:
 #   - {id: next, title: Merge on the card, target: 2 h, steps: [{id: merge, title: Write it}]}
 
-# What was learned, a sentence each.
+# What was learned, a sentence each: `kbtool session lesson TEXT` adds one.
 # lessons:
 #   - Reset the workspace before each call, not after.
 

@@ -15,7 +15,7 @@ import yaml
 
 from kbtool.model.errors import UsageError
 from kbtool.store.document import BOM, Document, DocumentError, parse
-from kbtool.store.dump import Fields, dump, flow, scalar
+from kbtool.store.dump import Data, Fields, dump, flow, scalar
 
 
 class Splice:
@@ -111,30 +111,70 @@ class Splice:
                 return None
         return None if self._find(node, str(path[-1])) is None else (node, data)
 
-    def append(self, key: str, item: Fields, order: Sequence[str]) -> None:
+    def append(self, key: str, item: Fields | str, order: Sequence[str]) -> None:
         """Add an item to a top-level list."""
-        self.data[key] = [*(self.data.get(key) or ()), dict(item)]
+        self.data[key] = [*(self.data.get(key) or ()), _plain(item)]
         found = self._find(self._node, key)
         if found is None:
             self._insert(self._place(key, order), f"{key}:\n{_entry(item, 2)}")
-            return
-        node = found[1]
+        else:
+            self._add_to(*found, item)
+
+    def append_in(self, key: str, at: int, name: str, item: Fields) -> None:
+        """Add an item to a list in one item of a top-level list."""
+        held = self.data[key][at]
+        held[name] = [*(held.get(name) or ()), _plain(item)]
+        found = self._find(self._node, key)
+        assert found is not None
+        holder = found[1].value[at]
+        there = self._find(holder, name)
+        if there is not None:
+            self._add_to(*there, item)
+        elif holder.flow_style:
+            end = holder.value[-1][1].end_mark.index
+            self._replace(end, end, f", {flow({name: [item]})[1:-1]}")
+        else:
+            margin = holder.value[0][0].start_mark.column
+            new = f"{' ' * margin}{name}:\n{_entry(item, margin + 2)}"
+            self._insert(self._after(holder), new)
+
+    def _add_to(self, key: Any, node: Any, item: Fields | str) -> None:
+        """Add an item to the list ``node``, the value of ``key``."""
+        margin = key.start_mark.column + 2
         if not isinstance(node, yaml.SequenceNode) or not node.value:
-            start = found[0].end_mark.index + 1
-            entry = _entry(item, 2).removesuffix("\n")
+            start = key.end_mark.index + 1
+            if self._in_braces(key):
+                self._replace(start, max(start, node.end_mark.index), f" [{_flow(item)}]")
+                return
+            entry = _entry(item, margin).removesuffix("\n")
             self._replace(start, max(start, node.end_mark.index), f"\n{entry}")
         elif node.flow_style:
             end = node.value[-1].end_mark.index
-            self._replace(end, end, f", {flow(item)}")
+            self._replace(end, end, f", {_flow(item)}")
         else:
             self._insert(self._after(node), _entry(item, node.start_mark.column))
 
+    def _in_braces(self, key: Any) -> bool:
+        """Whether a key stands on one line with other keys, in braces."""
+        before = self.text[self._line_start(key.start_mark.index) : key.start_mark.index]
+        return before.strip(" -") != ""
+
     def set_in(self, key: str, at: int, name: str, value: str) -> None:
         """Set a key of one item of a top-level list."""
-        self.data[key][at][name] = value
-        found = self._find(self._node, key)
-        assert found is not None
-        item = found[1].value[at]
+        self.set_at([key, at], name, value)
+
+    def set_at(self, path: Sequence[str | int], name: str, value: str) -> None:
+        """Set a key of the mapping at ``path``, which is there."""
+        item, data = self._node, self.data
+        for part in path:
+            if isinstance(part, int):
+                item = item.value[part]
+            else:
+                found = self._find(item, part)
+                assert found is not None
+                item = found[1]
+            data = data[part]  # type: ignore[index, call-overload, unused-ignore]
+        data[name] = value
         there = self._find(item, name)
         if there is not None:
             self._put(there[1], value)
@@ -203,8 +243,19 @@ class Splice:
         self._node = document.node
 
 
-def _entry(item: Fields, margin: int) -> str:
+def _plain(item: Fields | str) -> Data:
+    return item if isinstance(item, str) else dict(item)
+
+
+def _flow(item: Fields | str) -> str:
+    """``item`` as it stands in a list on one line."""
+    return flow({"x": item})[4:-1] if isinstance(item, str) else flow(item)
+
+
+def _entry(item: Fields | str, margin: int) -> str:
     """A list item: in braces if that fits on one line, else one key per line."""
+    if isinstance(item, str):
+        return f"{' ' * margin}- {scalar(item)}\n"
     line = f"{' ' * margin}- {flow(item)}\n"
     if len(line) <= _LINE:
         return line

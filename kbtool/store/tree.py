@@ -71,13 +71,25 @@ LAST = "last"
 """The newest run or session, wherever one is named."""
 
 
-def meant(name: str, ids: Iterable[str]) -> list[str]:
+def meant(name: str, ids: Iterable[str], *, inside: bool = False) -> list[str]:
     """The ids that a name can stand for: the one that it is; else those that begin with it; else
-    those that end with it, whole words."""
+    those that end with it, whole words.
+
+    Args:
+        name: as given.
+        ids: all that there are.
+        inside: whether, if there is none of these, a name of three letters or more stands for those
+            that hold it anywhere.
+    """
     known = list(ids) if name else []
     exact = [id_ for id_ in known if id_ == name]
-    begun = [id_ for id_ in known if id_.startswith(name)]
-    return exact or begun or [id_ for id_ in known if id_.endswith(f"-{name}")]
+    begun = exact or [id_ for id_ in known if id_.startswith(name)]
+    ended = begun or [id_ for id_ in known if id_.endswith(f"-{name}")]
+    held = inside and len(name) >= _WORD
+    return ended or [id_ for id_ in known if held and name in id_]
+
+
+_WORD = 3
 
 
 class KnowledgeBase:
@@ -213,15 +225,15 @@ class KnowledgeBase:
         return max(attempts, key=lambda entry: entry.record.attempt, default=None)
 
     def run_named(self, name: str) -> Entry[Run]:
-        """The last attempt of a run, by its id, the beginning or the end of one that no other run
-        has (3e62), or ``last``. Reads no other run.
+        """The last attempt of a run, by its id, a part of it that no other run has (3e62), or
+        ``last``. Reads no other run.
 
         Raises:
             NotFoundError: no run is meant, or more than one.
             RecordError: an attempt of it does not load.
         """
         ids = sorted(self._files_of_runs)
-        found = ids[-1:] if name == LAST else meant(name, ids)
+        found = ids[-1:] if name == LAST else meant(name, ids, inside=True)
         if len(found) > 1:
             some = ", ".join(found[:5])
             raise NotFoundError(f"{name!r} matches several runs: {some}; write more of the id")
@@ -282,7 +294,7 @@ class KnowledgeBase:
             return name
         labelled = [id_ for id_, label in labels.items() if label == name]
         newest = list(labels)[-1:] if name == LAST else []
-        for found in (labelled, newest, meant(name, labels)):
+        for found in (labelled, newest, meant(name, labels, inside=True)):
             if len(found) == 1:
                 return found[0]
             if found:

@@ -261,6 +261,9 @@ def test_what_is_left_is_listed_and_the_format_stays_until_it_is_done(kbtool, ro
 ARGUMENTS = {
     "run-recipe": ["look"], "session new": ["T"], "session start": ["a"], "session note": ["x"],
     "session cost": ["gpu", "0.40", "--basis", "billed"], "session bug": ["B"],
+    "session evidence": ["P01", "applied", "x"], "session decision": ["q"],
+    "session hypothesis": ["b", "x"], "session plan": ["x"], "session step": ["x"],
+    "session lesson": ["x"], "session measurement": ["x", "a=1"], "session add": ["note x"],
     "session fix": ["b", "--commit", "none"], "session import": ["."], "compare": ["a", "b"],
     "keep-or-stop": ["--idle", "1 h"], "session show": ["a"], "search": ["x"],
     "import": ["kbtool.yaml"], "import-results": ["kbtool.yaml"], "init": ["."],

@@ -134,7 +134,7 @@ def test_a_paused_session_ended_when_it_was_paused(base, kbtool):
 def test_commands_that_need_a_running_session_name_the_paused_one(base, kbtool):
     running(base, 2)
     kbtool("session", "pause", "--at", "90 min ago", root=base.root)
-    for arguments in (["pause"], ["close"], ["bug", "x"], ["show"]):
+    for arguments in (["pause"], ["close"], ["show"]):
         done = kbtool("session", *arguments, root=base.root)
         assert done.code == 2
         assert (
@@ -213,8 +213,8 @@ def test_a_run_without_session_is_refused_while_one_is_paused(base, git, kbtool)
     git("config", "user.name", "Bob")
     done = look(base, kbtool)
     assert done.code == 0
-    assert "the run gets a session of its own" in done.err
-    assert (runs(base, "mine"), runs(base, "look*")) == (1, 2)
+    assert "the run goes into the unsorted session of the day" in done.err
+    assert (runs(base, "mine"), runs(base, "look"), runs(base, "unsorted")) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(("status", "verb"), [("complete", "resume"), ("planned", "start")])

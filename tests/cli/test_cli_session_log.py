@@ -119,7 +119,7 @@ def test_a_fix_needs_shown_by_if_the_newest_validation_failed(base, git, kbtool)
         (["--shown-by", f"{probe}#steps.look"], "look looks at the machine and tests no code"),
         (["--shown-by", f"{failed}#status"], "is not a step of a run; write RUN#steps.ID"),
         (["--shown-by", f"{failed}#steps.none"], "--shown-by: .*none.* lists the runs"),
-        (["--shown-by", "20250101T080000Z-look#steps.check"], "there is no record .* lists the"),
+        (["--shown-by", "20250101T080000Z-look#steps.check"], "there is no run .* lists the"),
         (["--shown-by", "#fixes.f"], "is not a step of a run"),
         (["--shown-by", f"{passed}#steps.check", "--unconfirmed"], "--unconfirmed that none did"),
     ):

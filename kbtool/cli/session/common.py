@@ -122,6 +122,13 @@ def path_of(
     return base.root / entry.path, entry.record
 
 
+def current(base: KnowledgeBase, name: str | None) -> tuple[Path, Session]:
+    """The session that a fact goes into: of that name, or the running one, or where none runs the
+    paused one. The path of its record, and the record."""
+    pausing = not of_status(base, "running") and of_status(base, "paused")
+    return path_of(base, name, "paused" if pausing else "running", OPTION)
+
+
 def _moment(ctx: click.Context, option: click.Parameter, text: str | None) -> datetime | None:
     """The moment that ``--at`` names; refused if it is in the future."""
     from kbtool.model.errors import UsageError
@@ -207,11 +214,73 @@ def item_of(kind: type[Model], given: Fields) -> Fields:
     for key, text in item.items():
         if isinstance(text, str):
             refuse_prose(key, text)
+            if text and not text.strip():
+                raise UsageError(f"{key}: is empty")
     # As a document, so that the message is that of `kbtool check`.
     found = validate(parse(dump(item).encode(), ""), kind)
     if isinstance(found, list):
         raise UsageError(found[0].message)
     return item
+
+
+class ModelCommand(click.Command):
+    """A command with an option for every field of a model that has one value and no own option.
+
+    The fields are read when the options are needed; ``kbtool session --help`` imports no models.
+    """
+
+    model = ""
+    """The model, as MODULE:CLASS."""
+    in_the_file: frozenset[str] = frozenset()
+    """Fields that the command sets itself, or that are written in the file."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Its own options, and one for each field without an own option."""
+        import importlib
+
+        module, _, name = self.model.partition(":")
+        kind = getattr(importlib.import_module(module), name)
+        *own, help_option = super().get_params(ctx)
+        own_names = {param.name for param in own}
+        return [
+            *own,
+            *(
+                click.Option([f"--{field.replace('_', '-')}"], metavar="TEXT", help=about)
+                for field, about in single_fields(kind).items()
+                if field not in own_names | self.in_the_file
+            ),
+            help_option,
+        ]
+
+
+def keep(base: KnowledgeBase, record: Session) -> None:
+    """Let the knowledge base know a session as it is now; `kbtool session add` adds more to it."""
+    from kbtool.store.tree import Entry
+
+    known = base.sessions[record.id]
+    base.sessions[record.id] = Entry(known.path, record, known.document)
+
+
+def run_place(base: KnowledgeBase, text: str) -> str:
+    """A reference with the id of the run or the session written out: ``last#steps.validate``.
+
+    Raises:
+        NotFoundError: the run or the session is not there, or several are meant.
+    """
+    from kbtool.model.errors import NotFoundError
+
+    name, mark, path = text.partition("#")
+    if not name or name in base.sessions:
+        return text
+    try:
+        return f"{base.run_named(name).record.id}{mark}{path}"
+    except NotFoundError:
+        try:
+            return f"{base.session(name).record.id}{mark}{path}"
+        except NotFoundError:
+            raise NotFoundError(
+                f"there is no run and no session {name!r}; `kbtool session show` lists the runs"
+            ) from None
 
 
 def single_fields(kind: type[Model]) -> dict[str, str]:

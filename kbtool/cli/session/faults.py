@@ -11,12 +11,13 @@ import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json
 from kbtool.cli.session.common import (
-    OPTION,
+    ModelCommand,
+    current,
     item_of,
-    path_of,
+    keep,
     refuse_secrets,
+    run_place,
     session_option,
-    single_fields,
     warn_nameless,
 )
 
@@ -34,31 +35,12 @@ class NoErrorLines(Exception):  # noqa: N818 - no error of a program
     """No line of a text says what is wrong."""
 
 
-class BugCommand(click.Command):
-    """The command that adds a bug, with an option for every field of a bug that has one value.
+class BugCommand(ModelCommand):
+    """The command that adds a bug, with an option for every field of a bug that has one value."""
 
-    The fields are read when the options are needed; ``kbtool session --help`` imports no models.
-    """
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Its own options, and one for each field without an own option."""
-        from kbtool.model.bug import Bug
-
-        *own, help_option = super().get_params(ctx)
-        own_names = {param.name for param in own}
-        return [
-            *own,
-            *(
-                click.Option([f"--{name.replace('_', '-')}"], metavar="TEXT", help=about)
-                for name, about in single_fields(Bug).items()
-                if name not in own_names | _IN_THE_FILE
-            ),
-            help_option,
-        ]
-
-
-_IN_THE_FILE = {"status", "source", "error_text"}
-"""Fields set by `kbtool session fix` or in the file: an error message has several lines."""
+    model = "kbtool.model.bug:Bug"
+    # An error message has several lines; `kbtool session fix` sets the status.
+    in_the_file = frozenset(("status", "source", "error_text"))
 
 
 @click.command(
@@ -71,8 +53,8 @@ Examples:
   kbtool session bug "Undefined symbol" --from-explain build.log
 
 \b
-The bug stays open until `kbtool session fix` records its fix. Write its hypotheses and mutants
-in session.yaml, and correct mistakes there.""",
+The bug stays open until `kbtool session fix` records its fix; `kbtool session hypothesis` adds what
+it might be. Write its mutants in session.yaml, and correct mistakes there: kbtool session edit""",
 )
 @click.argument("title")
 @click.option("--symptom", metavar="TEXT", help="What was seen.")
@@ -156,7 +138,7 @@ def bug_added(
     from kbtool.store.edit import add_bug
     from kbtool.store.sessions import slug
 
-    path, record = path_of(base, name, "running", OPTION)
+    path, record = current(base, name)
     title, again = given["title"] or "", given.get("recurrence_of")
     fields = {
         **given,
@@ -168,7 +150,7 @@ def bug_added(
     item = item_of(Bug, {field: fields.get(field) for field in Bug.model_fields})
     if output is not None:
         item = {**item, "error_text": _error_in(base, output)}
-    add_bug(path, item)
+    keep(base, add_bug(path, item))
     return record, item
 
 
@@ -269,7 +251,7 @@ def fix_added(
     from kbtool.model.errors import UsageError
     from kbtool.store.edit import add_fix
 
-    path, record = path_of(base, name, "running", OPTION)
+    path, record = current(base, name)
     reference = _bug_named(base, record, bug)
     sha, subject = _commit(base.root, record, revision)
     description = subject if change is None else change.strip()
@@ -284,6 +266,7 @@ def fix_added(
                 "--shown-by says that a test passed, --unconfirmed that none did; give one"
             )
         confirmed = True
+        shown_by = [run_place(base, reference) for reference in shown_by]
     item = item_of(Fix, {
         "bug": reference,
         "change": description,
@@ -296,7 +279,7 @@ def fix_added(
         _refuse_unshown(base, shown_by)
     elif confirmed:
         _refuse_contradicted(base, record)
-    add_fix(path, item)
+    keep(base, add_fix(path, item))
     return record, item
 
 

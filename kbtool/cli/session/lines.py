@@ -9,11 +9,9 @@ import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json
 from kbtool.cli.session.common import (
-    OPTION,
     cost_line,
+    current,
     item_of,
-    of_status,
-    path_of,
     refuse_secrets,
     session_option,
 )
@@ -53,8 +51,7 @@ def noted(base: KnowledgeBase, name: str | None, text: str) -> tuple[Session, st
     paused one: the session, and the line."""
     from kbtool.store.edit import add_note
 
-    pausing = not of_status(base, "running") and of_status(base, "paused")
-    path, record = path_of(base, name, "paused" if pausing else "running", OPTION)
+    path, record = current(base, name)
     refuse_secrets(text)
     return record, add_note(path, text)
 
@@ -121,7 +118,7 @@ def cost(
     from kbtool.store.edit import add_cost
 
     base = knowledge_base(ctx)
-    path, record = path_of(base, name, "running", OPTION)
+    path, record = current(base, name)
     if amount is None and rate is None:
         raise UsageError("give AMOUNT, or --rate to derive it from")
     if basis is None and amount is not None:
