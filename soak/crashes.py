@@ -115,6 +115,7 @@ CACHING = {"check", "costs", "status"}
 """Commands that write caches only: of files that have been as they are for two seconds."""
 
 READING = {
+    "session edit": "writes once the editor has ended, as session note does",
     "recipes": "reads only", "session list": "reads only", "session show": "reads only",
     "compare": "with --measure it writes as run-recipe and session import do",
     "history": "reads only", "audit": "writes the caches that costs writes",

@@ -17,10 +17,11 @@ from kbtool.model.address import AddressError, figure_of, measuring_step, resolv
 from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
 from kbtool.model.session import Session
-from kbtool.store.document import DocumentError, read_bytes
+from kbtool.store.document import DocumentError, parse, read_bytes
+from kbtool.store.load import validate
 from kbtool.store.pool import in_processes
 from kbtool.store.read import MAX_RUN_BYTES
-from kbtool.store.scan import File
+from kbtool.store.scan import File, FileKind
 from kbtool.store.tree import Entry, load_record
 
 
@@ -58,6 +59,17 @@ def _load(root: str, file: File) -> Entry[Any] | None:
         return Entry(file.path, run, None)
     loaded = load_record(path, file.path, Session if file.kind == "session" else Pattern)
     return loaded if isinstance(loaded, Entry) else None
+
+
+def answers_in(path: str, kind: FileKind, raw: bytes, asked: Sequence[str]) -> dict[str, Found]:
+    """The values in a record whose content is given."""
+    try:
+        document = parse(raw, path)
+    except DocumentError:
+        return {one: look_up(None, one) for one in asked}
+    record = validate(document, Session if kind == "session" else Pattern)
+    entry = None if isinstance(record, list) else Entry(path, record, document)
+    return {one: look_up(entry, one) for one in asked}
 
 
 def look_up(entry: Entry[Any] | None, path: str) -> Found:

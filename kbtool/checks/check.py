@@ -38,6 +38,7 @@ def check_tree(
     cached: bool = True,
     jobs: int | None = None,
     runs: Mapping[str, bytes] | None = None,
+    texts: Mapping[str, bytes] | None = None,
 ) -> Report:
     """Every finding under ``root``.
 
@@ -46,18 +47,27 @@ def check_tree(
         cached: use and update the cache.
         jobs: number of processes. Default: chosen by the amount of work.
         runs: path → content of run records to check as if they were in the knowledge base.
+        texts: path → content of other files that are there, to check as if it were theirs.
     """
     with collector_off():
-        return _check(os.fspath(root), cached, jobs, runs or {})
+        return _check(os.fspath(root), cached, jobs, runs or {}, texts or {})
 
 
-def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes]) -> Report:
+def _check(
+    root: str,
+    cached: bool,
+    jobs: int | None,
+    runs: Mapping[str, bytes],
+    texts: Mapping[str, bytes],
+) -> Report:
     found = scan(root)
     cache = Cache(root, "check", _digest()) if cached else None
     facts: list[Facts] = []
     stamps: dict[str, Stamp] = {}
     new: list[File] = []
     for file in found.files:
+        if file.path in texts:
+            continue
         kept = cache.get(file.path, file.stamp) if cache else None
         if kept is None:
             new.append(file)
@@ -78,18 +88,30 @@ def _check(root: str, cached: bool, jobs: int | None, runs: Mapping[str, bytes])
             facts.append(Facts.from_json(path, value))
             if cache:
                 cache.put(path, stamp, value, read_at)
-    if runs:
+    if runs or texts:
         from kbtool.checks.examine import examine
 
         facts += [examine(path, "run", raw) for path, raw in runs.items()]
+        facts += [
+            examine(file.path, file.kind, texts[file.path])
+            for file in found.files
+            if file.path in texts
+        ]
     facts.sort(key=lambda item: item.path)
-    tree = Tree(root, found, facts)
+    tree = Tree(root, found, facts, texts=texts)
     questions = tree.questions()
     if questions:
-        from kbtool.checks.answers import answer_all
+        from kbtool.checks.answers import answer_all, answers_in
 
         by_path = {item.path: item for item in facts}
-        there = [File(path, by_path[path].kind, stamps.get(path, NO_STAMP)) for path in questions]
+        there = [
+            File(path, by_path[path].kind, stamps.get(path, NO_STAMP))
+            for path in questions
+            if path not in texts
+        ]
+        for path in questions.keys() & texts.keys():
+            answers = answers_in(path, by_path[path].kind, texts[path], questions[path])
+            by_path[path].answers.update(answers)
         for path, answers in answer_all(root, there, questions, jobs):
             by_path[path].answers.update(answers)
             tree.answered.add(path)

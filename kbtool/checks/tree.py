@@ -5,7 +5,7 @@ The rules see only facts. Values that links and figures refer to are already loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -33,6 +33,8 @@ class Tree:
     """Paths of the files whose facts gained answers in this check."""
     reread: dict[str, Document | None] = field(default_factory=dict)
     """The file that findings were last placed in."""
+    texts: Mapping[str, bytes] = field(default_factory=dict)
+    """Content that stands for that of files."""
 
     def __post_init__(self) -> None:
         by_kind = {"session": self.sessions, "pattern": self.patterns, "kernel": self.kernels}
@@ -58,7 +60,8 @@ class Tree:
         if path not in self.reread:
             self.reread.clear()
             try:
-                self.reread[path] = parse(read_bytes(Path(self.root, path), path), path)
+                raw = self.texts.get(path) or read_bytes(Path(self.root, path), path)
+                self.reread[path] = parse(raw, path)
             except DocumentError:  # it changed during the check: its findings have no line
                 self.reread[path] = None
         return self.reread[path]

@@ -374,6 +374,13 @@ def _set_known(edit: Splice, key: str, value: str) -> None:
 
 
 @contextlib.contextmanager
+def exclusively(path: Path) -> Iterator[None]:
+    """Let no other command edit the session at ``path`` meanwhile."""
+    with _locked(path):
+        yield
+
+
+@contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     if _pending.get() is not None:  # ``together`` holds it
         yield

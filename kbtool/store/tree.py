@@ -273,7 +273,7 @@ class KnowledgeBase:
         }
 
     def session(self, name: str) -> Entry[Session]:
-        """The session with this id, label, unambiguous beginning or end of an id, or ``last``, the
+        """The session with this id, label, a part of an id that no other has, or ``last``, the
         last in the order of the work.
 
         Raises:

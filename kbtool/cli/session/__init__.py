@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kbtool.cli.session.edit import edit
 from kbtool.cli.session.facts import decision, evidence, hypothesis, lesson, plan, step
 from kbtool.cli.session.faults import bug, fix
 from kbtool.cli.session.life import close, new, pause, resume, start
@@ -40,6 +41,6 @@ def session() -> None:
 
 for _command in (
     new, list_, show, start, pause, resume, close, note, cost, bug, hypothesis, fix, measurement,
-    decision, evidence, plan, step, lesson, add, import_,
+    decision, evidence, plan, step, lesson, add, edit, import_,
 ):  # fmt: skip
     session.add_command(_command)
