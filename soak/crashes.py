@@ -116,6 +116,7 @@ CACHING = {"check", "costs", "status"}
 
 READING = {
     "session edit": "writes once the editor has ended, as session note does",
+    "completion": "reads nothing of the knowledge base",
     "recipes": "reads only", "session list": "reads only", "session show": "reads only",
     "compare": "with --measure it writes as run-recipe and session import do",
     "history": "reads only", "audit": "writes the caches that costs writes",

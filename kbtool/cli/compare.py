@@ -14,6 +14,7 @@ from kbtool.cli.common import (
     print_table,
     warn_unreadable,
 )
+from kbtool.cli.complete import run_names
 
 if TYPE_CHECKING:
     from kbtool.ledger.timings.verdict import Comparison
@@ -82,8 +83,8 @@ class Percent(click.ParamType):  # type: ignore[type-arg]  # generic since click
 
 
 @click.command(epilog=EPILOG)
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="B")
+@click.argument("a", metavar="A", shell_complete=run_names)
+@click.argument("b", metavar="B", shell_complete=run_names)
 @click.option(
     "--fail-over", type=Percent(), metavar="PERCENT",
     help="Exit 1 if in one case or more B is slower by more than this, or wrong, or refused where A"

@@ -14,6 +14,7 @@ from kbtool.cli.common import (
     print_table,
     warn_unreadable,
 )
+from kbtool.cli.complete import session_names
 from kbtool.cli.selection import Selection, select_of, selection_options
 from kbtool.model.words import many
 
@@ -77,6 +78,8 @@ COLUMNS = ("minutes", "gpu", "ai", "engineer", "other", "total")
 def _groupings(
     ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[By, ...]:
+    if ctx.resilient_parsing:  # a shell that completes a name does not wait for the models
+        return ()
     from kbtool.ledger.rollup import BY
 
     names = tuple(part.strip() for text in texts for part in text.split(","))
@@ -104,6 +107,7 @@ def _groupings(
     "--compare",
     "earlier",
     metavar="ID|LABEL",
+    shell_complete=session_names,
     help="Add how much cheaper and shorter each session was than this one.",
 )
 @click.option(

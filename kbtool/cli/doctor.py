@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, print_json
+from kbtool.cli.complete import recipe_names
 from kbtool.cli.pasted import interpreter, pasted
 from kbtool.cli.recipe import bound_recipe, values_of
 
@@ -43,7 +44,8 @@ they can be put into an issue; the commands may name the path of Python.
 \b
 Exit status: 0 recipes of target cpu (with --for: the recipe) can start; 2 usage; 3 they cannot."""
 )
-@click.option("--for", "recipe", metavar="RECIPE", help="Say whether this recipe can start.")
+@click.option("--for", "recipe", metavar="RECIPE", shell_complete=recipe_names,
+              help="Say whether this recipe can start.")  # fmt: skip
 @click.option(
     "--set", "settings", metavar="NAME=VALUE", multiple=True,
     help="Set a parameter of the recipe; repeatable.",

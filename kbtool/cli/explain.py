@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json, warn_unreadable
+from kbtool.cli.complete import run_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -45,7 +46,13 @@ resembles in its words.
 Exit status: 0 something fits; 1 nothing does; 2 usage; 3 the file cannot be read."""
 )
 @click.argument("file", required=False, metavar="[FILE|-]")
-@click.option("--run", "run", metavar="RUN", help="Explain the failing steps of this run.")
+@click.option(
+    "--run",
+    "run",
+    metavar="RUN",
+    shell_complete=run_names,
+    help="Explain the failing steps of this run.",
+)
 @click.option("--words", metavar="TEXT", help="Explain this text.")
 @click.option(
     "--card",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json
+from kbtool.cli.complete import recipe_names
 from kbtool.model.words import many
 
 
@@ -18,7 +19,7 @@ The record of it, with the time and the reason, is under `forgotten:` in session
 pattern and the kernel stay; you may delete their files too, and `kbtool check` still passes. To
 undo it, restore the pattern with git and remove the entry.""",
 )
-@click.argument("recipe", metavar="RECIPE")
+@click.argument("recipe", metavar="RECIPE", shell_complete=recipe_names)
 @click.option("--reason", metavar="TEXT", required=True, help="Why it goes.")
 @json_option
 @click.pass_context

@@ -13,6 +13,7 @@ from kbtool.cli.common import (
     print_table,
     warn_unreadable,
 )
+from kbtool.cli.complete import kernel_names
 from kbtool.cli.kernel_new import new
 from kbtool.model.words import many
 
@@ -48,7 +49,7 @@ kernel.add_command(new)
 \b
 Exit status: 0 all compile, 1 one does not, 2 usage, 3 there is no nvcc."""
 )
-@click.argument("names", metavar="[KERNEL]...", nargs=-1)
+@click.argument("names", metavar="[KERNEL]...", nargs=-1, shell_complete=kernel_names)
 @click.option("--target", "targets", multiple=True, help="Only this target; repeatable.")
 @click.option(
     "--architecture",

@@ -50,6 +50,7 @@ COMMANDS = {
     "export": "kbtool.cli.export",
     "site": "kbtool.cli.site",
     "schema": "kbtool.cli.schema",
+    "completion": "kbtool.cli.complete",
 }
 """Command → the module that defines it, as a click command of that name, or ``import_``."""
 
@@ -159,7 +160,17 @@ def main(argv: list[str] | None = None) -> None:
     if argv is None:
         _read_as_utf8()
     _open_streams()
+    if argv is None and COMPLETING in os.environ:
+        from kbtool.cli.complete import answer
+
+        status = answer()
+        if status is not None:
+            sys.exit(status)
     sys.exit(run(argv))
+
+
+COMPLETING = "_KBTOOL_COMPLETE"
+"""The variable that a shell sets to ask for completions."""
 
 
 def _read_as_utf8() -> None:

@@ -13,6 +13,7 @@ from kbtool.cli.common import (
     print_table,
     warn_unreadable,
 )
+from kbtool.cli.complete import pattern_names
 from kbtool.cli.pasted import pasted
 from kbtool.model.words import many
 
@@ -56,7 +57,7 @@ _WHAT = ("saved_minutes", "lost_minutes", "money")
 
 
 @click.command(epilog=EPILOG)
-@click.argument("pattern", required=False, metavar="[PATTERN]")
+@click.argument("pattern", required=False, metavar="[PATTERN]", shell_complete=pattern_names)
 @json_option
 @click.option(
     "--csv", "as_csv", is_flag=True, default=False, help="Comma-separated, with a header."

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json, print_table
+from kbtool.cli.complete import recipe_names, run_names, session_or_new
 from kbtool.cli.recipe_output import headlines_of, minutes_of, print_plan, print_result
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def recipes(ctx: click.Context, as_json: bool) -> None:
 
 
 @click.command(name="run-recipe")
-@click.argument("name", metavar="RECIPE", required=False)
+@click.argument("name", metavar="RECIPE", required=False, shell_complete=recipe_names)
 @click.option(
     "--set",
     "settings",
@@ -116,6 +117,7 @@ def recipes(ctx: click.Context, as_json: bool) -> None:
     "--session",
     "session_name",
     metavar="ID",
+    shell_complete=session_or_new,
     help="The session to append the run to: its id, a part of it, its label, or last; 'new' makes"
     " one. Default: the running session, or the unsorted session of the day.",
 )
@@ -126,6 +128,7 @@ def recipes(ctx: click.Context, as_json: bool) -> None:
 @click.option(
     "--resume",
     metavar="RUN",
+    shell_complete=run_names,
     help="Continue this run at the first step that did not pass: its id, a part of it, or last.",
 )
 @click.option(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from kbtool.cli.complete import session_names
+
 if TYPE_CHECKING:
     from kbtool.model.session import Session
     from kbtool.model.session_costs import S
@@ -36,6 +38,7 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--session",
             "names",
             multiple=True,
+            shell_complete=session_names,
             metavar="ID|LABEL|A..B|A..|..B",
             help="Only this session, or those from A to B as `kbtool session list` orders them;"
             " repeatable.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbtool.cli.common import minutes_text
+from kbtool.cli.complete import session_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,11 @@ ARGUMENT, OPTION = "add its ID", "--session ID"
 def session_option(command: Any) -> Any:
     """Add ``--session`` to a command, which gets it as ``name``."""
     return click.option(
-        "--session", "name", metavar="ID|LABEL", help="The session, if not the running one."
+        "--session",
+        "name",
+        metavar="ID|LABEL",
+        shell_complete=session_names,
+        help="The session, if not the running one.",
     )(command)
 
 
@@ -233,11 +238,22 @@ class ModelCommand(click.Command):
     """The model, as MODULE:CLASS."""
     in_the_file: frozenset[str] = frozenset()
     """Fields that the command sets itself, or that are written in the file."""
+    _asked_for_options = False
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """The options, if one is begun."""
+        self._asked_for_options = incomplete.startswith("-")
+        return super().shell_complete(ctx, incomplete)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Its own options, and one for each field without an own option."""
+        """Its own options, and one for each field without an own option.
+
+        Not while a shell completes a name: it would wait for the models.
+        """
         import importlib
 
+        if ctx.resilient_parsing and not self._asked_for_options:
+            return super().get_params(ctx)
         module, _, name = self.model.partition(":")
         kind = getattr(importlib.import_module(module), name)
         *own, help_option = super().get_params(ctx)

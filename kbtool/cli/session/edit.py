@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json
+from kbtool.cli.complete import session_names
 from kbtool.cli.session.common import current
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ do not, the text is kept, and the next `kbtool session edit` goes on with it. Wh
 wrote into the record meanwhile is merged. Delete all text, or let the editor fail, to leave the
 record as it is."""
 )
-@click.argument("name", metavar="[ID|LABEL]", required=False)
+@click.argument("name", metavar="[ID|LABEL]", required=False, shell_complete=session_names)
 @click.option("--notes", is_flag=True, default=False, help="Edit notes.md of the session instead.")
 @click.option(
     "--discard",

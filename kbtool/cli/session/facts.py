@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json
+from kbtool.cli.complete import own_bug_names, pattern_names, session_names
 from kbtool.cli.session.common import (
     ModelCommand,
     current,
@@ -46,7 +47,7 @@ PATTERN is an id, or words of the title that only one pattern has. discovered: f
 here; applied: followed; proved: it paid, and --saved, --money or --shown-by shows it; contradicted:
 it was followed and failed; not_reproduced: a stated gain was sought and not found.""",
 )
-@click.argument("pattern", metavar="PATTERN")
+@click.argument("pattern", metavar="PATTERN", shell_complete=pattern_names)
 @click.argument("verdict", metavar="VERDICT", type=click.Choice(VERDICTS))
 @click.argument("note", metavar="NOTE")
 @click.option("--expected", is_flag=True, default=False,
@@ -172,7 +173,7 @@ Examples:
 \b
 BUG is the id of a bug of the session, or a part of it that only one has; last is the newest.""",
 )
-@click.argument("bug", metavar="BUG")
+@click.argument("bug", metavar="BUG", shell_complete=own_bug_names)
 @click.argument("statement", metavar="STATEMENT|ID")
 @click.option("--verdict", type=click.Choice(["open", "confirmed", "rejected"]),
               help="As it stands now. Default: open.")  # fmt: skip
@@ -235,7 +236,8 @@ Examples:
 """,
 )
 @click.argument("title", metavar="TITLE")
-@click.option("--for", "for_session", metavar="LABEL", help="The session that it is for.")
+@click.option("--for", "for_session", metavar="LABEL", shell_complete=session_names,
+              help="The session that it is for.")  # fmt: skip
 @click.option("--step", "steps", metavar="TITLE[=TIME]", multiple=True,
               help="A step, and the time planned for it; repeatable.")  # fmt: skip
 @click.option("--expect", "expected", metavar="TEXT", multiple=True,
@@ -282,6 +284,8 @@ Examples:
 """,
 )
 @click.argument("title", metavar="TITLE")
+@click.option("--pattern", metavar="PATTERN", shell_complete=pattern_names,
+              help="The pattern that it was done by: its two times count for it.")  # fmt: skip
 @click.option("--status", type=click.Choice(["done", "failed", "skipped", "unknown"]),
               help="How it ended. Default: done with --actual, else unknown.")  # fmt: skip
 @click.option("--id", metavar="ID", help="Its name for references; made of TITLE if not given.")

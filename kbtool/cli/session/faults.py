@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json
+from kbtool.cli.complete import bug_names
 from kbtool.cli.session.common import (
     ModelCommand,
     current,
@@ -66,6 +67,7 @@ it might be. Write its mutants in session.yaml, and correct mistakes there: kbto
     "--again",
     "recurrence_of",
     metavar="BUG",
+    shell_complete=bug_names,
     help="The earlier bug that recurs: ID or SESSION#bugs.ID.",
 )
 @click.option(
@@ -168,7 +170,7 @@ CHANGE defaults to the commit's subject. A bug of this session is then marked as
 give --unconfirmed because a test still shows it. --confirmed is refused if the session's newest
 validation found a kernel wrong; use --shown-by then. Correct mistakes in session.yaml."""
 )
-@click.argument("bug", metavar="BUG")
+@click.argument("bug", metavar="BUG", shell_complete=bug_names)
 @click.argument("change", required=False)
 @click.option(
     "--commit",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json
+from kbtool.cli.complete import session_names
 from kbtool.cli.session.common import (
     at_option,
     minutes,
@@ -126,7 +127,7 @@ Examples:
   kbtool session start N+8 --at 9:30
 """
 )
-@click.argument("name", metavar="ID|LABEL")
+@click.argument("name", metavar="ID|LABEL", shell_complete=session_names)
 @at_option
 @json_option
 @click.pass_context
@@ -151,7 +152,7 @@ Examples:
   kbtool session pause N+8 --at '20 min ago'
 """
 )
-@click.argument("name", metavar="[ID|LABEL]", required=False)
+@click.argument("name", metavar="[ID|LABEL]", required=False, shell_complete=session_names)
 @at_option
 @json_option
 @click.pass_context
@@ -171,7 +172,7 @@ Examples:
   kbtool session resume N+8 --at 13:30
 """
 )
-@click.argument("name", metavar="[ID|LABEL]", required=False)
+@click.argument("name", metavar="[ID|LABEL]", required=False, shell_complete=session_names)
 @at_option
 @json_option
 @click.pass_context
@@ -197,7 +198,7 @@ Examples:
 Commits on HEAD that git's user made during the session are recorded in it. `kbtool session resume`
 reopens a session that was closed too early. Correct a wrong time in session.yaml."""
 )
-@click.argument("name", metavar="[ID|LABEL]", required=False)
+@click.argument("name", metavar="[ID|LABEL]", required=False, shell_complete=session_names)
 @click.option("--outcome", help="What the session achieved.")
 @click.option(
     "--as",

@@ -13,6 +13,7 @@ from kbtool.cli.common import (
     print_table,
     warn_unreadable,
 )
+from kbtool.cli.complete import session_names
 from kbtool.cli.session.common import (
     bracketed,
     cost_line,
@@ -77,7 +78,7 @@ Examples:
 A bug's status is derived from the bugs and fixes of all sessions; if the session's own record says
 otherwise, both are shown. The last line lists the fields that are not shown."""
 )
-@click.argument("name", metavar="[ID|LABEL]", required=False)
+@click.argument("name", metavar="[ID|LABEL]", required=False, shell_complete=session_names)
 @json_option
 @click.pass_context
 def show(ctx: click.Context, name: str | None, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbtool.cli.common import json_option, knowledge_base, print_json
+from kbtool.cli.complete import session_names
 from kbtool.cli.pasted import pasted
 from kbtool.cli.session.common import refuse_title, run_summary
 
@@ -30,6 +31,7 @@ Exit status: 0 imported, or already here; 1 a run is refused and nothing was wri
     "--session",
     "name",
     metavar="ID|LABEL",
+    shell_complete=session_names,
     help="Import all of them into this session. Default: each into the session that it names.",
 )
 @click.option("--new", "title", metavar="TITLE", help="Create a session for them.")
