@@ -250,12 +250,13 @@ class Soak:
 
     def _leave_a_journal(self, root: Path) -> None:
         for number in range(1, 1000):
-            self._broken(root, ("run-recipe", "hello"), number, KILL)
-            if list(root.glob("sessions/*/runs/.*.journal")):
-                # What earlier kills left is not what a broken recover leaves.
-                for staged in root.rglob(".*.tmp"):
-                    shutil.rmtree(staged) if staged.is_dir() else staged.unlink()
-                return
+            # Each on a copy: the next run would go into the session that a killed one has made.
+            with self._copy("recover", root) as copy:
+                self._broken(copy, ("run-recipe", "hello"), number, KILL)
+                if list(copy.glob("sessions/*/runs/.*.journal")):
+                    shutil.rmtree(root)
+                    shutil.copytree(copy, root)
+                    return
         raise AssertionError("no kill leaves a journal")
 
     @contextmanager
