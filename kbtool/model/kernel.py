@@ -65,7 +65,7 @@ class Target(Model):
     """The library that they make, relative to the build folder."""
     device: Device | None = None
     """Where it runs. Default: cuda for a target of that name or with architectures, else cpu."""
-    packages: list[str] = []
+    packages: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]] = []
     """Installed packages that it needs, such as triton; their versions belong to its hash."""
     env: dict[str, str] = {}
     """Environment variables of the process that runs it."""
