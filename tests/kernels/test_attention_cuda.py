@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import subprocess
 import sys
@@ -101,6 +102,21 @@ def test_kbtool_validates_the_quick_cases(harness: Any, place: Place) -> None:
             )
         assert result.passed, f"{case['name']}: {result.message}"
         assert result.variant == place.variant
+
+
+@on_cuda
+def test_an_error_that_another_library_left_is_not_reported(
+    attention: Attention, harness: Any, place: Place
+) -> None:
+    inputs = inputs_of(harness, place, kind="splits")
+    runtime = ctypes.CDLL(f"libcudart.so.{str(torch.version.cuda).partition('.')[0]}")
+    try:
+        assert runtime.cudaSetDevice(10_000) != 0
+        assert runtime.cudaPeekAtLastError() != 0
+        call_of(attention, inputs)
+    finally:
+        runtime.cudaGetLastError()
+    torch.cuda.synchronize()
 
 
 @on_cuda

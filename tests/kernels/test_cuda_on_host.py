@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -30,12 +29,8 @@ Run = Callable[..., dict[str, Tensor]]
 
 def for_the_host(source: str) -> str:
     """CUDA source as ``host_cuda.h`` has it run: launches are calls, shared memory is static."""
-    source = re.sub(
-        r"([\w<>]+)<<<([^;]+?)>>>\((\w+)\);\s*return cudaGetLastError\(\);",
-        r"return host_cuda::launch(\1, \2, \3);",
-        source,
-    )
     for device, host in (
+        ("return launch_kernel(", "return host_cuda::launch("),
         ("extern __shared__", "extern"),
         ("__shared__", "static"),
         ("defined(__CUDACC__)", "1"),

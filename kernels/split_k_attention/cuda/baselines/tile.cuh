@@ -341,12 +341,23 @@ inline unsigned grid_of(int64_t work_units) {
   return static_cast<unsigned>(work_units < MAX_BLOCKS ? work_units : MAX_BLOCKS);
 }
 
+// The error of this launch alone: cudaGetLastError would also give one that another library left.
+template <class Params>
+cudaError_t launch_kernel(void (*kernel)(Params), unsigned blocks, unsigned threads, size_t shared_bytes,
+                          cudaStream_t stream, const Params& params) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, params);
+}
+
 template <class C, auto kernel>
 cudaError_t launch_tiles(const TileParams& tp, int64_t work_units, cudaStream_t stream) {
   const cudaError_t error = raise_limits<kernel>();
   if (error != cudaSuccess) return error;
-  kernel<<<grid_of(work_units), C::THREADS, C::SHARED_BYTES, stream>>>(tp);
-  return cudaGetLastError();
+  return launch_kernel(kernel, grid_of(work_units), C::THREADS, C::SHARED_BYTES, stream, tp);
 }
 
 }  // namespace kbtool::cuda

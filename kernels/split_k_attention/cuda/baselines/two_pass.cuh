@@ -169,8 +169,7 @@ cudaError_t launch_partial(const TileParams& tp, cudaStream_t stream) {
 
 template <class C>
 cudaError_t launch_rows(const SplitKParams& p, cudaStream_t stream) {
-  reduce_kernel<C><<<grid_of(p.B * p.H * p.Sq), C::THREADS, 0, stream>>>(p);
-  return cudaGetLastError();
+  return launch_kernel(reduce_kernel<C>, grid_of(p.B * p.H * p.Sq), C::THREADS, 0, stream, p);
 }
 
 template <class Element>
