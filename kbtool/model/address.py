@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from kbtool.model.base import Quantity
 from kbtool.model.cost import CostLine
 from kbtool.model.kinds.benchmark import BenchmarkCase
+from kbtool.model.kinds.logged import MetricsResult, Series
 from kbtool.model.kinds.timing import Timing
 from kbtool.model.measurement import Measurement
 from kbtool.model.run import Run, StepRecord
@@ -59,6 +60,7 @@ def resolve(record: BaseModel, path: str) -> Any:
     node: Any = record
     unit = ""
     table: Measurement | None = None
+    series: Series | None = None
     keys = path.split(".")
     while keys:
         if isinstance(node, Measurement):
@@ -75,8 +77,11 @@ def resolve(record: BaseModel, path: str) -> Any:
         if len(found) > 1:
             raise AddressError(f"{key!r} in {path!r} names {len(found)} items; give each an id")
         node, keys = found[0], keys[length:]
+        series = node if isinstance(node, Series) else series
         if table is not None and key in table.columns:
             unit = table.columns[key].unit
+        elif series is not None and key != "samples":
+            unit = _unit_of(series)
         else:
             unit = _unit_in(key) or unit
     return figure_in(node, unit)
@@ -88,6 +93,8 @@ def figure_in(node: Any, unit: str = "") -> Any:
         return None if node.amount is None else Quantity.of(node.amount, node.currency)
     if isinstance(node, Timing):
         node, unit = node.median_us, "us"
+    if isinstance(node, Series):
+        node, unit = node.median, _unit_of(node)
     if isinstance(node, (Decimal, int, float)) and not isinstance(node, bool):
         return Quantity(f"{node} {unit}".strip())
     return node
@@ -117,18 +124,24 @@ def figure_of(found: object, path: str) -> Quantity:
 
 
 def measuring_step(record: BaseModel, path: str, found: object) -> StepRecord | None:
-    """The step of a run that measured the time or rate ``found`` at ``path``, if it is such."""
+    """The step of a run that measured the time or rate ``found`` at ``path``, if it is such, or
+    that logged it."""
     if not isinstance(record, Run) or not isinstance(found, Quantity):
-        return None
-    if found.unit not in {"us", "GB/s"}:
         return None
     named = [s for s in record.steps if path.startswith(f"steps.{s.id}.") and s.result is not None]
     step = max(named, key=lambda step: len(step.id), default=None)
-    return step if step and step.result and step.result.measured is not None else None
+    if step is None or step.result is None:
+        return None
+    if isinstance(step.result, MetricsResult):
+        return step if step.result.metrics and not path.endswith(".exit_code") else None
+    timed = found.unit in {"us", "GB/s"} and step.result.measured is not None
+    return step if timed else None
 
 
 def unproved(record: Run, path: str, step: StepRecord) -> str | None:
     """Why a time that a step measured, which stands at ``path``, proves nothing; else ``None``."""
+    if isinstance(step.result, MetricsResult):
+        return step.result.unvalidated
     if step.result is not None and step.result.noise:
         return step.result.noise
     keys = path.split(".")
@@ -148,6 +161,11 @@ def unproved(record: Run, path: str, step: StepRecord) -> str | None:
 
 _UNITS = {"us": "us", "seconds": "s", "bytes": "B", "flops": "FLOP"}
 """How the name of a field of a run ends → its unit."""
+
+
+def _unit_of(series: Series) -> str:
+    """Its unit as a quantity has it: ``/s`` for 1/s, nothing for 1."""
+    return series.unit.removeprefix("1")
 
 
 def _unit_in(field: str) -> str:

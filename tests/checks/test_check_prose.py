@@ -208,6 +208,44 @@ def test_a_time_of_a_noisy_run_is_no_figure_outside_of_sessions(known):
     assert "take the figure from a quiet run, or say it in words" in found.message
 
 
+def logged(unit: str = "GB/s") -> str:
+    """The record of a run that a script made."""
+    metrics = [
+        {"name": "rate", "unit": unit, "better": "higher", "values": [10, 12]},
+        {"name": "energy", "unit": "J", "values": [3.5]},
+    ]
+    step = {**RUN["steps"][0], "id": "log", "kind": "log", "title": "bench.py",
+            "result": {"type": "log", "metrics": metrics}}  # fmt: skip
+    return sealed({**RUN, "id": "20250101T090900Z-bench", "recipe": None, "pattern": None,
+                   "steps": [step], "attempt": 1})  # fmt: skip
+
+
+@pytest.mark.parametrize(("unit", "said"), [("GB/s", "11 GB/s"), ("1/s", "11 /s"), ("1", "11")])
+def test_a_logged_value_is_no_figure_outside_of_sessions(known, unit, said):
+    run = known.run(logged(unit))
+    text = f"[{said}](figure:{run}#steps.log.rate) of [3.5 J](figure:{run}#steps.log.energy)"
+    record = Run.model_validate_json(logged(unit))
+    assert figure_at(record, "steps.log.rate").unit == said.removeprefix("11").strip()
+    assert figure_at(record, "steps.log.rate.values").low == 2  # a list is its number of items
+    known.write("sessions/2025-01-01-a/notes.md", text)
+    assert known.findings() == []
+    known.write("README.md", text)
+    found = known.findings()
+    assert [one.rule for one in found] == ["figure", "figure"]
+    assert all("proves nothing (logged, not validated)" in one.message for one in found)
+
+
+def test_a_claim_from_a_logged_value_is_undetermined(known):
+    run = known.run(logged())
+    known.session(
+        more="claims:\n  - {id: c, says: S, stated: 11 GB/s, how: same,"
+        f" of: ['{run}#steps.log.rate']}}\n"
+    )
+    (item,) = [item for item in audit(KnowledgeBase(known.root)).items if item.claim == "c"]
+    assert item.grade == "undetermined" and item.why
+    assert "proves nothing: logged, not validated" in item.why
+
+
 def test_a_refused_time_and_one_of_a_wrong_peer_are_no_figures(known):
     run = json.loads(another(1))
     first, second = run["steps"][1]["result"]["cases"]
