@@ -17,7 +17,7 @@ EPILOG = """\b
 Examples:
   kbtool audit                       claims that do not hold, each with its computation
   kbtool audit --grade decision      only claims whose correct figure changes a decision
-  kbtool audit --session N+7A --all  every claim of one session, those that hold too
+  kbtool audit --session last --all  every claim of one session, those that hold too
   kbtool audit --json | jq '.findings[] | select(.grade != "consistent")'
 
 \b

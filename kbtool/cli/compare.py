@@ -25,11 +25,11 @@ EPILOG = """\b
 Examples:
   kbtool compare best last                   was the newest run slower than the fastest commit?
   kbtool compare main HEAD --fail-over 3%    in CI: exit 1 if a case is slower by more than 3 %
-  kbtool compare 20261123T184810Z 20261123T190420Z
-  kbtool compare fused wgmma                 two variants, at the newest commit that timed both
+  kbtool compare RUN OTHER_RUN                 by a part of the id of each
+  kbtool compare ARM OTHER_ARM                 two variants, at the newest commit that timed both
   kbtool compare last last/sdpa              our kernel and a peer, in the newest run
   kbtool compare H100 H200 --markdown
-  kbtool compare main HEAD --measure split-k --pairs 5 --set case_sets=quick
+  kbtool compare main HEAD --measure RECIPE --pairs 5
 
 \b
 A and B are each

@@ -33,9 +33,9 @@ Examples:
   kbtool costs --by day --running           with the sum up to each day
   kbtool costs --by engineer,month          who worked, and what it cost, month by month
   kbtool costs --by pattern --per bug       the cost of each bug that was fixed
-  kbtool costs --session N..N+7A            from session N to session N+7A
-  kbtool costs --session N+5..              from one session on; ..N+3 up to one
-  kbtool costs --session N+4 --compare N    how much cheaper and shorter than N
+  kbtool costs --session FIRST..LAST        from one session to another
+  kbtool costs --session FIRST..            from one session on; ..LAST up to one
+  kbtool costs --session last --compare SESSION    how much cheaper and shorter than that one
   kbtool costs --since 2025-10-12 --csv > costs.csv
   kbtool costs --json | jq .total
 

@@ -29,7 +29,7 @@ WORKS = {
     epilog="""\b
 Examples:
   kbtool doctor                        what is missing here, and what can start
-  kbtool doctor --for peers            whether this recipe can start
+  kbtool doctor --for look             whether this recipe can start
   kbtool doctor --verbose              what is well too, with the paths of the tools
   kbtool doctor --json | jq '.checks[] | select(.level != "ok")'
 

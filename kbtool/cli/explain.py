@@ -29,7 +29,7 @@ _LONGEST_LINE = 200
 Examples:
   kbtool explain build.log             what its messages mean, and what to do
   ninja 2>&1 | kbtool explain          the same, of what a program prints
-  kbtool explain --run 20261121T161916Z-split-k-bb3c    the failing steps of a run
+  kbtool explain --run last              the failing steps of a run
   kbtool explain --words "my CUDA extension compiles for 80 minutes"
   ncu --csv --page raw ./app | kbtool explain -
 

@@ -60,7 +60,7 @@ kbtool's own sums, without tolerance. Amounts that no record states are left out
 JSONL_EPILOG = """\b
 Examples:
   kbtool export jsonl | jq 'select(.basis == "billed")'
-  kbtool export jsonl --session N+2.. -o lines.jsonl
+  kbtool export jsonl --session FIRST.. -o lines.jsonl
 
 \b
 Amounts are decimal text; null where no record states one."""

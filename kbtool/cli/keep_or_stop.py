@@ -13,12 +13,10 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  kbtool keep-or-stop --idle '12 h' --rate l4 --restart '10 min' --people '50 USD/h'
+  kbtool keep-or-stop --idle '12 h' --rate '0.20 USD/h' --restart '10 min' --people '50 USD/h'
   kbtool keep-or-stop --idle '2..8 h' --rate '2.50 USD/h' --restart '15 min' --people '90 USD/h' \\
       --preemption '10 %' --preemption-cost '40 USD'
-  kbtool keep-or-stop --idle N+7A#decisions.gpu-until-next.keep.time \\
-      --rate N+7A#decisions.gpu-until-next.keep.rate \\
-      --restart-cost N+7A#decisions.gpu-until-next.stop.context-loss
+  kbtool keep-or-stop --idle SESSION#decisions.ID.OPTION.FIGURE --rate '0.20 USD/h'
 
 \b
   restart = (people + rate) × minutes of the restart + other cost of a restart

@@ -30,7 +30,7 @@ EPILOG = """\b
 Examples:
   kbtool kernel new softcap --like triton            a kernel to begin with
   kbtool kernel compile                              every kernel, every architecture
-  kbtool kernel compile my_kernel --architecture sm_90a
+  kbtool kernel compile KERNEL --architecture sm_90a
   kbtool kernel compile --json | jq '.compiled[] | select(.error)'"""
 
 

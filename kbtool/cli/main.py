@@ -56,10 +56,13 @@ COMMANDS = {
 
 EPILOG = """\b
 Examples:
-  kbtool run-recipe split-k       build, validate and benchmark a kernel
+  kbtool run-recipe look          run a recipe: this one records what the machine has
   kbtool session new "Fix NaN"    start the record of a session
   kbtool check                    every problem in every record
   kbtool costs --by month         where money and time went
+
+\b
+In the examples of all commands, replace words in capitals by names of your own.
 
 \b
 Exit status: 0 done and passed; 1 a finding (a wrong kernel, a bad record);

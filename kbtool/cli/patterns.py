@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   kbtool patterns                    every pattern, the best standing first
-  kbtool patterns P08                one pattern: its evidence and step times, with path:line
+  kbtool patterns P01                one pattern: its evidence and step times, with path:line
   kbtool patterns --csv > patterns.csv
   kbtool patterns --json | jq '.patterns[] | select(.standing == "disputed") | .id'
 

@@ -171,10 +171,11 @@ def run_recipe(
 
     \b
     Examples:
-      kbtool run-recipe split-k
-      kbtool run-recipe split-k --set case_sets=quick --dry-run
-      kbtool run-recipe split-k --session N+8 --json > run.json
-      kbtool run-recipe split-k --session new
+      kbtool run-recipe look
+      kbtool run-recipe look --dry-run
+      kbtool run-recipe look --session last --json > run.json
+      kbtool run-recipe look --session new
+      kbtool run-recipe RECIPE --set NAME=VALUE        `kbtool recipes` lists both
       kbtool run-recipe --resume last                  or 3f9a, the end of the id
 
     The record goes to sessions/ID/runs/. Exit status: 0 passed, 1 a step failed, 2 usage,

@@ -23,9 +23,9 @@ Examples:
   kbtool session fix nan-in-the-last-tile --confirmed
   kbtool session lesson "Check S=4 first."
   kbtool session close --outcome "fixed; validated at 1e-3"
-  kbtool session import ~/from-the-card --session N+8
+  kbtool session import ~/from-the-card --session last
   kbtool session list --status running
-  kbtool session show N+7A
+  kbtool session show last
 
 \b
 Name a session by its id or a part of it, by its label, or as last. Without a name, a command takes

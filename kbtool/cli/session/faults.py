@@ -50,7 +50,7 @@ class BugCommand(ModelCommand):
 Examples:
   kbtool session bug "NaN in the last tile"
   kbtool session bug "NaN in the last tile" --symptom "the last 16 rows are NaN" --lost '40 min'
-  kbtool session bug "Undefined symbol again" --again N+7A#bugs.undefined-symbol
+  kbtool session bug "Undefined symbol again" --again SESSION#bugs.BUG
   kbtool session bug "Undefined symbol" --from-explain build.log
 
 \b
@@ -160,8 +160,8 @@ def bug_added(
     epilog="""\b
 Examples:
   kbtool session fix nan-in-the-last-tile --confirmed
-  kbtool session fix nan-in-the-last-tile --shown-by 20261123T110838Z-split-k-6ac5#steps.validate
-  kbtool session fix N+7A#bugs.undefined-symbol "link libcudart" --commit 0123abc
+  kbtool session fix nan-in-the-last-tile --shown-by last#steps.validate
+  kbtool session fix SESSION#bugs.BUG "link libcudart" --commit 0123abc
   kbtool session fix nan-in-the-last-tile "bound the loop" --commit none
 
 \b

@@ -123,8 +123,8 @@ def new(
 @click.command(
     epilog="""\b
 Examples:
-  kbtool session start N+8
-  kbtool session start N+8 --at 9:30
+  kbtool session start last
+  kbtool session start SESSION --at 9:30
 """
 )
 @click.argument("name", metavar="ID|LABEL", shell_complete=session_names)
@@ -149,7 +149,7 @@ def start(ctx: click.Context, name: str, at: datetime | None, as_json: bool) -> 
     epilog="""\b
 Examples:
   kbtool session pause
-  kbtool session pause N+8 --at '20 min ago'
+  kbtool session pause last --at '20 min ago'
 """
 )
 @click.argument("name", metavar="[ID|LABEL]", required=False, shell_complete=session_names)
@@ -169,7 +169,7 @@ def pause(ctx: click.Context, name: str | None, at: datetime | None, as_json: bo
     epilog="""\b
 Examples:
   kbtool session resume
-  kbtool session resume N+8 --at 13:30
+  kbtool session resume last --at 13:30
 """
 )
 @click.argument("name", metavar="[ID|LABEL]", required=False, shell_complete=session_names)
@@ -191,7 +191,7 @@ def resume(ctx: click.Context, name: str | None, at: datetime | None, as_json: b
     epilog="""\b
 Examples:
   kbtool session close --outcome "fixed; validated at 1e-3"
-  kbtool session close N+8 --at 2026-11-21T18:40    # if you forgot to close it
+  kbtool session close last --at 2026-11-21T18:40   # if you forgot to close it
   kbtool session close --as terminated --no-commits
 
 \b

@@ -60,9 +60,9 @@ def noted(base: KnowledgeBase, name: str | None, text: str) -> tuple[Session, st
     epilog="""\b
 Examples:
   kbtool session cost gpu 0.40 --basis billed --invoice 2026-118
-  kbtool session cost gpu --rate l4    # for as long as the session lasts
-  kbtool session cost engineer --rate '50 USD/h' --duration '90 min' --session N+7A
-  kbtool session cost gpu 0.36 --basis estimated --rate l4 --duration '107 min'
+  kbtool session cost gpu --rate '0.20 USD/h'    # for as long as the session lasts
+  kbtool session cost engineer --rate '50 USD/h' --duration '90 min' --session last
+  kbtool session cost gpu 0.36 --basis estimated --rate '0.20 USD/h' --duration '107 min'
 
 \b
 Without AMOUNT, the cost is an estimate: the rate times the duration, or times the session's time

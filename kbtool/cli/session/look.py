@@ -71,8 +71,8 @@ def list_(ctx: click.Context, status: str | None, as_json: bool) -> None:
     epilog="""\b
 Examples:
   kbtool session show
-  kbtool session show N+7A
-  kbtool session show N+7A --json | jq .session.bugs
+  kbtool session show last
+  kbtool session show SESSION --json | jq .session.bugs
 
 \b
 A bug's status is derived from the bugs and fixes of all sessions; if the session's own record says

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     "import",
     epilog="""\b
 Examples:
-  kbtool session import ~/from-the-card/sessions/2026-11-21-unsorted --session N+8
+  kbtool session import ~/from-the-card/sessions/2026-11-21-unsorted --session last
   kbtool session import runs/*.json --new "Sweep on the H100" --dry-run
   kbtool session import ../clone-on-the-card      each run into the session that it names
 
