@@ -279,3 +279,13 @@ def test_the_scripts_of_other_shells(kbtool, full, tmp_path, shell):
         done = subprocess.run([shell, "-c", asked_], env=shell_with_kbtool(tmp_path),
                               capture_output=True, text=True)  # fmt: skip
         assert done.stdout == "look\tLook\n", done
+    else:
+        # Without a line editor: what the function hands to the completion system.
+        asked_ = (
+            f"autoload -Uz compinit; compinit -u -D; source {tmp_path}/script\n"
+            '_describe() { print -rl -- "${(P@)3}" }\n'
+            "words=(kbtool run-recipe l); CURRENT=3; _kbtool_completion; print $_comps[kbtool]"
+        )
+        done = subprocess.run([shell, "-f", "-c", asked_], env=shell_with_kbtool(tmp_path),
+                              capture_output=True, text=True)  # fmt: skip
+        assert done.stdout == "look:Look\n_kbtool_completion\n", done
