@@ -68,7 +68,7 @@ def _forget(base: KnowledgeBase, name: str, reason: str, now: datetime) -> tuple
     if known is None and not runs:
         there = ", ".join(base.recipes()) or "none"
         raise NotFoundError(f"there is no recipe {name!r}, and no run of one; there is {there}")
-    patterns = dict.fromkeys(run.pattern for run in runs)
+    patterns = dict.fromkeys(run.pattern for run in runs if run.pattern is not None)
     kernels = dict.fromkeys(run.kernel for run in runs if run.kernel is not None)
     item: dict[str, Data] = {"recipe": name}
     if known is not None:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from kbtool.store.tree import KnowledgeBase
 
 ON_A_TERMINAL = frozenset(
-    ("vi", "vim", "nvim", "view", "nano", "pico", "micro", "helix", "hx", "joe", "ne", "ed", "ex",
-     "kak", "mcedit", "emacs", "sensible-editor", "editor")
+    ("vi", "vim", "nvim", "view", "nano", "pico", "micro", "helix", "hx", "joe", "ne", "kak",
+     "mcedit", "sensible-editor", "editor")
 )  # fmt: skip
 """Editors that need a terminal."""
 _USUAL = ("sensible-editor", "editor", "nano", "vi")
@@ -272,7 +272,7 @@ def _editor(shown: str) -> str:
             )
         return shlex.quote(found)
     words = given.split()
-    if not on_terminal and Path(words[0]).name in ON_A_TERMINAL and words[1:2] != ["-c"]:
+    if not on_terminal and Path(words[0]).name in ON_A_TERMINAL and "-es" not in words:
         raise MachineError(
             f"{words[0]} needs a terminal, and there is none: set EDITOR to one that does not"
             f" ('code --wait'), or {instead}"
