@@ -290,11 +290,14 @@ def _time_case(
     held |= wrong_on_unseen(harness, unseen, timed, held)
     own = {name: held[name] for name in library if name in held}
     declared = metrics_declared(harness)
-    measured = {
-        arm: found
-        for arm, output in timed.outputs.items()
-        if (found := metrics_of(harness, declared, inputs, arm, output))
-    }
+    try:
+        measured = {
+            arm: found
+            for arm, output in timed.outputs.items()
+            if (found := metrics_of(harness, declared, inputs, arm, output))
+        }
+    except HarnessError as error:
+        raise HarnessError(f"{error}, in {case_set}/{case['name']}") from None
     return BenchmarkCase(
         name=str(case["name"]),
         case_set=case_set,

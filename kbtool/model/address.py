@@ -5,7 +5,7 @@ without one by its kind, evidence by its pattern). Where a key is no field of a 
 and tables inside it are searched, so that ``rows`` and ``values`` need not be spelled out.
 
 In a run, what a step found is searched too, and a case goes by any words of its name that no other
-case has all of, joined by underscores: ``steps.benchmark.B=1_Sq=128.arms.fused``. What a record
+case has all of, joined by underscores: ``steps.benchmark.M=1_N=4096.arms.tiled``. What a record
 derives of itself has a name as well: ``steps.validate.cases_passed``.
 """
 

@@ -2,11 +2,11 @@
 
 A figure is a link whose target names the place that it comes from::
 
-    fused takes [5.56 µs](figure:RUN#steps.benchmark.B=1_Sq=128.arms.fused), which is
-    [3.7×](figure:ratio(RUN#steps.benchmark.B=1_Sq=128.arms.fa1,#steps.benchmark.…fused)) …
+    tiled takes [5.56 µs](figure:RUN#steps.benchmark.M=1_N=4096.arms.tiled), which is
+    [3.7×](figure:ratio(RUN#steps.benchmark.M=1_N=4096.arms.naive,#steps.benchmark.…tiled)) …
 
-or, as Markdown has it too, ``[5.56 µs][fused]`` or ``[5.56 µs]`` with a definition below:
-``[fused]: <figure:RUN#…>``. A target is an address, or an operation of claims (``how``) over
+or, as Markdown has it too, ``[5.56 µs][tiled]`` or ``[5.56 µs]`` with a definition below:
+``[tiled]: <figure:RUN#…>``. A target is an address, or an operation of claims (``how``) over
 targets. An address without a record is in the record named before it, at first in the one that the
 text belongs to.
 
