@@ -178,7 +178,7 @@ def test_pages_of_an_empty_site_say_what_is_missing(empty_site: Site) -> None:
         "kernels/index.html": "no kernels yet",
         "bugs/index.html": "No session's record names a bug",
         "costs.html": "No session's record has a cost line",
-        "recipes/index.html": "no recipes yet",
+        "recipes/index.html": "There are no recipes",
         "runs/index.html": "no recipe was run",
     }.items():
         assert words in empty_site.pages[page].text, page
