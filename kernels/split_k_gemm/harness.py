@@ -14,18 +14,19 @@ PEERS = ("torch", "compiled")
 BASELINE_ARM = "torch"
 
 _DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
-_PADDING = {"contiguous": 0, "padded": 8, "unaligned": 3}
+# Elements ahead of each row, and behind it.
+_GAPS = {"contiguous": (0, 0), "padded": (0, 8), "odd_rows": (0, 3), "unaligned": (1, 2)}
 
 
 def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> dict[str, Any]:
     """New inputs; what lies between padded rows is NaN."""
     generator = torch.Generator(device=device).manual_seed(seed)
-    dtype, fill, padding = _DTYPES[case["dtype"]], case["fill"], _PADDING[case["layout"]]
+    dtype, fill, (ahead, behind) = _DTYPES[case["dtype"]], case["fill"], _GAPS[case["layout"]]
     M, N, K = case["M"], case["N"], case["K"]
 
     def matrix(rows: int) -> Tensor:
-        stored = torch.full((rows, K + padding), math.nan, dtype=dtype, device=device)
-        values = stored[:, padding // 2 : padding // 2 + K]
+        stored = torch.full((rows, ahead + K + behind), math.nan, dtype=dtype, device=device)
+        values = stored[:, ahead : ahead + K]
         for part in values.split(max(1, (1 << 24) // max(K, 1))):
             part.copy_(torch.randn(part.shape, generator=generator, device=device))
         return values
@@ -131,6 +132,6 @@ def neighbours(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for step in (-1, 1):
             if case[field] + step >= 0:
                 yield {**case, field: case[field] + step}
-    for layout in _PADDING:
+    for layout in _GAPS:
         if layout != case["layout"]:
             yield {**case, "layout": layout}
