@@ -19,7 +19,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from kbtool.model.errors import MachineError
+from kbtool.model.errors import MachineError, UserError
 from kbtool.model.identity import Identity
 from kbtool.model.kinds.logged import LoggedValue, series_of
 from kbtool.model.run import Run, StepRecord
@@ -92,7 +92,9 @@ def run_id(now: datetime, name: str) -> str:
 
 
 def write_run(base: KnowledgeBase, run: Run) -> tuple[Run, Path]:
-    """Write the record of a run, whole. Returns it as written, and its path.
+    """Write the record of a run, whole, and let its session last until then, if that is over.
+    Returns it as written, and its path. The journal is removed after it: it is what `recover` has
+    if the process is killed between the two.
 
     Raises:
         MachineError: it could not be written; the message says where it is kept.
@@ -105,6 +107,9 @@ def write_run(base: KnowledgeBase, run: Run) -> tuple[Run, Path]:
         write_new(path, data)
     except OSError as error:
         raise MachineError(_kept_elsewhere(path, data, error)) from error
+    with contextlib.suppress(UserError, OSError):  # whoever asked for the run tells of it
+        session = base.root / "sessions" / run.session / "session.yaml"
+        end_run_session(session, run.started.astimezone(), run.ended.astimezone())
     return run, path
 
 

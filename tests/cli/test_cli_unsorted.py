@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 from knowledge import LOOK, RUN, Knowledge
 
+from kbtool.cli.main import run
 from kbtool.model.run import MachineInfo, RepositoryState
+from kbtool.model.session import Session
+from kbtool.store.edit import end_run_session
 from kbtool.store.sessions import unsorted_session
 from kbtool.store.tree import KnowledgeBase
 
@@ -64,8 +67,8 @@ def test_the_time_between_the_runs_is_not_counted(kbtool, looking):
     for stated, at in ((entry.started, began), (entry.ended, began + timedelta(minutes=10))):
         text = text.replace(stated.text, at.isoformat(), 1)
     path.write_text(text)
-    for run in path.parent.glob("runs/*.json"):
-        run.unlink()
+    for file in path.parent.glob("runs/*.json"):
+        file.unlink()
     ran(kbtool, looking)
     after = KnowledgeBase(looking.root).session(unsorted).record
     assert len(after.stretches) == 2 and after.minutes is not None
@@ -93,6 +96,21 @@ def test_an_unsorted_session_that_cannot_take_a_run_is_left_as_it_is(kbtool, loo
     for _ in range(2):
         assert ran(kbtool, looking)["session"] == f"{unsorted}-2"
     assert path.read_bytes() == before
+
+
+def test_a_run_has_a_journal_until_its_session_lasts_as_long(looking, monkeypatch, capsys):
+    # Killed between the two, a run would lie outside its session, and recover would not mend it.
+    ran_before = run(["--root", str(looking.root), "run-recipe", "look"])
+    seen = []
+
+    def end(path: Path, began: datetime, ended: datetime) -> Session:
+        runs = path.parent / "runs"
+        seen.append((len(list(runs.glob("[!.]*.json"))), len(list(runs.glob(".*.journal")))))
+        return end_run_session(path, began, ended)
+
+    monkeypatch.setattr("kbtool.runner.journal.end_run_session", end)
+    assert (ran_before, run(["--root", str(looking.root), "run-recipe", "look"])) == (0, 0)
+    assert seen == [(2, 1)]  # the record of this run is there, and its journal still is
 
 
 def test_another_session_of_a_like_name_takes_no_run(kbtool, looking):
