@@ -222,6 +222,31 @@ def test_openmetrics_keeps_any_text_in_a_label(text):
     assert {one["metric"] for one in labels} == {text, "Error", "error"}
 
 
+@pytest.mark.parametrize(
+    ("unit", "family", "value"),
+    [
+        ("\u00b5s", "kbtool_m_seconds", 12.5e-6),
+        ("\u03bcs", "kbtool_m_seconds", 12.5e-6),
+        ("\u00b5J", "kbtool_m_joules", 12.5e-6),
+        ("mW", "kbtool_m_watts", 12.5e-3),
+        ("MW", "kbtool_m_watts", 12.5e6),
+    ],
+)
+def test_openmetrics_scales_a_unit_with_a_prefix_to_its_base_unit(unit, family, value):
+    (row,) = rows_of(Run.model_validate_json(validated(0)))
+    found = families_of(openmetrics([replace(row, metric="m", unit=unit, value=12.5)]).decode())
+    assert found[family].samples[0].value == pytest.approx(value)
+
+
+def test_openmetrics_keeps_units_apart_that_differ_in_a_small_letter():
+    (row,) = rows_of(Run.model_validate_json(validated(0)))
+    row = replace(row, low=None, high=None)
+    alike = [replace(row, unit=unit, value=value) for unit, value in (("mK", 1.0), ("MK", 2.0))]
+    families = families_of(openmetrics(alike).decode()).values()
+    samples = [one for family in families for one in family.samples]
+    assert {one.labels["unit"]: one.value for one in samples} == {"mK": 1.0, "MK": 2.0}
+
+
 def test_shares_of_both_ceilings_and_of_the_bound_are_rows(base):
     run = next(e.record for e in base.runs if e.record.last(BenchmarkResult))
     raw_run = json.loads(run.model_dump_json())

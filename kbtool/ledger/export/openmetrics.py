@@ -2,7 +2,8 @@
 
 A metric and its unit are a family of gauges; ``low`` and ``high`` of a row are families of their
 own. Each sample has the time at which its run began. Units are the base units that OpenMetrics asks
-for: seconds, bytes, ratio.
+for: seconds, bytes, ratio. A sample in a unit that this module does not know has that unit as a
+label too, since names do not tell small letters from large ones.
 """
 
 from __future__ import annotations
@@ -25,9 +26,13 @@ _BASE = {
     "us": ("seconds", 1e6), "GB/s": ("bytes_per_second", 1e-9),
     "GFLOP/s": ("operations_per_second", 1e-9), "B": ("bytes", 1.0), "1": ("ratio", 1.0),
     "%": ("ratio", 100.0), "ms": ("seconds", 1e3), "ns": ("seconds", 1e9), "s": ("seconds", 1.0),
-    "J": ("joules", 1.0), "mJ": ("joules", 1e3), "W": ("watts", 1.0),
+    "J": ("joules", 1.0), "mJ": ("joules", 1e3), "uJ": ("joules", 1e6), "kJ": ("joules", 1e-3),
+    "W": ("watts", 1.0), "mW": ("watts", 1e3), "uW": ("watts", 1e6), "kW": ("watts", 1e-3),
+    "MW": ("watts", 1e-6),
 }  # fmt: skip
-"""Unit of a row → base unit, and how many of the row's make one of it."""
+"""Unit of a row → base unit, and how many of the row's make one of it. A micro is written u."""
+_MICRO = str.maketrans("\u00b5\u03bc", "uu")
+"""The micro sign, and the Greek letter."""
 
 Family = tuple[str, str, dict[str, tuple[float, float]]]
 """Unit, what it is, and labels → value and seconds since 1970."""
@@ -38,7 +43,10 @@ def openmetrics(rows: Sequence[Row]) -> bytes:
     families: dict[str, Family] = {}
     for row in rows:
         labels, when = _labels(row), row.started.timestamp()
-        unit, per_base = _BASE.get(row.unit, (_word(row.unit.replace("/", " per ")), 1.0))
+        known = _BASE.get(row.unit.translate(_MICRO))
+        unit, per_base = known or (_word(row.unit.replace("/", " per ")), 1.0)
+        if known is None:
+            labels += f',unit="{_escaped(row.unit)}"'
         for of, value in (("", row.value), (" low", row.low), (" high", row.high)):
             if value is not None:
                 name = f"kbtool_{_word(row.metric + of)}_{unit}"
