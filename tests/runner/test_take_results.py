@@ -8,6 +8,7 @@ import io
 import json
 import math
 import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from kbtool.model.kinds.logged import ImportResult, Series
 from kbtool.model.run import Run, digest_of_record
-from kbtool.runner.results.base import ResultFileError
+from kbtool.runner.results.base import ResultFileError, Taken
 from kbtool.runner.results.table import Columns
 from kbtool.runner.take_results import File, read_files
 from kbtool.store.tree import KnowledgeBase
@@ -161,6 +162,71 @@ def test_nvbench(root):
         "card": "A card", "compute_capability": "sm_90", "card_memory": "79.6 GiB",
     }  # fmt: skip
     assert (file.result.tool, file.result.tool_version) == ("nvbench", "0.1.0")
+
+
+def test_two_cards_of_one_name_are_two_cases(root, tmp_path):
+    def second_card(data: dict[str, Any]) -> None:
+        data["devices"].append({**data["devices"][0], "id": 1})
+        states = data["benchmarks"][0]["states"]
+        states.append({**states[0], "device": 1})
+
+    file = taken(root, changed(tmp_path, NVBENCH, second_card))
+    label = "copy Elements=16777216 T=F32 card=A card device="
+    assert metric(file, "cold/time/gpu/mean", f"{label}0").values == [2**-14]
+    assert metric(file, "cold/time/gpu/mean", f"{label}1").values == [2**-14]
+
+
+def google(root: Path, tmp_path: Path, *names: str) -> File:
+    entries = [{"name": name, "real_time": n} for n, name in enumerate(names, 1)]
+    path = tmp_path / "named.json"
+    path.write_text(json.dumps({"context": {}, "benchmarks": entries}))
+    return taken(root, path)
+
+
+def test_an_argument_that_a_google_benchmark_names_twice_keeps_both_values(root, tmp_path):
+    file = google(root, tmp_path, "a/n:1/n:2", "a/n:3/n:2")
+    assert metric(file, "time", "a/n:2 n=1").values == [1]
+    assert metric(file, "time", "a/n:2 n=3").values == [2]
+
+
+@pytest.mark.parametrize("value", ["--5", "\u00b2", "-", "9" * 5000])
+def test_an_argument_of_a_google_benchmark_that_is_no_number_is_text(root, tmp_path, value):
+    file = google(root, tmp_path, f"f/n:{value}")
+    assert metric(file, "time", f"f n={value}").case == {"n": value}
+
+
+@pytest.mark.parametrize("rounds", [(5, 7), (1, 1)])
+def test_two_medians_of_one_case_are_refused(root, tmp_path, rounds):
+    def twice(data: dict[str, Any]) -> None:
+        first = data["benchmarks"][0]
+        first["stats"].pop("data")
+        data["benchmarks"] = [{**first, "stats": {**first["stats"], "rounds": n}} for n in rounds]
+
+    with pytest.raises(ResultFileError, match=r"benchmarks.1 .*: time of one case is there twice"):
+        taken(root, changed(tmp_path, PYTEST, twice))
+
+
+def test_samples_of_one_case_in_two_entries_are_merged(root, tmp_path):
+    def twice(data: dict[str, Any]) -> None:
+        data["benchmarks"] = data["benchmarks"][:1] * 2
+
+    samples = json.loads(PYTEST.read_text())["benchmarks"][0]["stats"]["data"]
+    time = taken(root, changed(tmp_path, PYTEST, twice)).result.metrics[0]
+    assert time.values == samples * 2
+
+
+def test_a_value_costs_the_same_however_many_came_before_it():
+    def cost(before: int) -> float:
+        found = Taken("a tool")
+        found.add("", "t", "s", "lower", [1.0] * before)
+        began = time.process_time()
+        for _ in range(50):
+            found.add("", "t", "s", "lower", [2.0])
+        took = time.process_time() - began
+        assert found.series[0].count == before + 50
+        return took
+
+    assert min(cost(500_000) for _ in range(3)) < 20 * min(cost(1) for _ in range(3))
 
 
 CSV = "n,dtype,time,note\n8,fp16,1.5,a\n8,fp16,2.5,b\n16,bf16,3e0,\n"

@@ -134,7 +134,7 @@ def _add(taken: Taken, name: str, row: _Row, about: _About, unit: str | None) ->
         taken.add(
             f"{place}[{number}]", _METRICS.get(stated, kind), stated, better,
             samples or [value],
-            benchmark=name, case=case, quartiles=quartiles,
+            benchmark=name, case=case, quartiles=(None, None) if samples else quartiles,
             samples=repeat if isinstance(repeat, int) and repeat > 0 and not samples else None,
         )  # fmt: skip
 

@@ -43,12 +43,13 @@ class Taken:
     machine: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     """Entries without a value, each with its place and the reason."""
-    _series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
+    _found: dict[tuple[str, str, str], tuple[Series, list[float]]] = field(default_factory=dict)
+    """The first entry of each metric and case, and the values of all of them."""
 
     @property
     def series(self) -> list[Series]:
         """The metrics, in the order of the file."""
-        return list(self._series.values())
+        return [of.model_copy(update={"values": values}) for of, values in self._found.values()]
 
     def add(
         self,
@@ -66,7 +67,7 @@ class Taken:
         """Add values of a metric; those that are not finite are left out, and told.
 
         Raises:
-            ResultFileError: the metric is none.
+            ResultFileError: the metric is none, or it was added before and cannot be merged.
         """
         given = list(values)
         finite = [number for value in given if (number := finite_of(value)) is not None]
@@ -84,17 +85,24 @@ class Taken:
         except ValidationError as error:
             raise ResultFileError(f"{place}: {first_problem(error)}") from None
         key = (name, benchmark or "", json.dumps(made.case, sort_keys=True))
-        before = self._series.get(key)
-        if before is not None:  # another sample of it
-            if before.unit != unit:
-                raise ResultFileError(f"{place}: {name} is in {before.unit} and in {unit}")
-            values_of_both = [*before.values, *made.values]
-            made = before.model_copy(update={"values": values_of_both, "low": None, "high": None})
-        self._series[key] = made
+        before, values_before = self._found.setdefault(key, (made, []))
+        if before.unit != unit:
+            raise ResultFileError(f"{place}: {name} is in {before.unit} and in {unit}")
+        if values_before and (_summarises(before) or _summarises(made)):
+            raise ResultFileError(
+                f"{place}: {name} of one case is there twice, once without its samples: they make"
+                " no one figure; write the samples into the file, or give each a case of its own"
+            )
+        values_before += made.values
 
     def shortened(self) -> list[Series]:
         """The metrics, without more samples than a record keeps."""
         return [_shortened(series) for series in self.series]
+
+
+def _summarises(series: Series) -> bool:
+    """Whether the tool states what the samples say, and not the samples."""
+    return any(one is not None for one in (series.samples, series.low, series.high))
 
 
 def finite_of(value: Any) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Any
 
@@ -102,13 +103,14 @@ def read(data: dict[str, Any]) -> Taken:
 
 
 def _split(name: str) -> tuple[str, Case]:
-    """``sum/n:8/real_time`` → ``sum/real_time`` and ``n=8``: arguments that have names."""
+    """``sum/n:8/real_time`` → ``sum/real_time`` and ``n=8``: arguments that have names.
+    A second value of one name stays in the name of the benchmark."""
     case: Case = {}
     rest = []
     for part in name.split("/"):
         key, colon, value = part.partition(":")
-        if colon and key.isidentifier() and ":" not in value:
-            case[key] = int(value) if value.lstrip("-").isdigit() else value
+        if colon and key.isidentifier() and key not in case and ":" not in value:
+            case[key] = int(value) if re.fullmatch(r"-?\d{1,18}", value, re.ASCII) else value
         else:
             rest.append(part)
     return "/".join(rest), case

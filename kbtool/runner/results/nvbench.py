@@ -112,7 +112,7 @@ def read(data: dict[str, Any]) -> Taken:
                 continue
             case: Case = {axis.name: _value(axis) for axis in state.axis_values or ()}
             if len(cards) > 1 and state.device in cards:
-                case["card"] = cards[state.device].name
+                case |= {"card": cards[state.device].name, "device": state.device}
             _add(taken, place, one.name, case, state.summaries or [])
     return taken
 

@@ -86,7 +86,8 @@ def read(data: dict[str, Any]) -> Taken:
         taken.add(
             f"benchmarks.{number} ({one.name})", "time", "s", "lower", stats.data or [stats.median],
             benchmark=one.fullname.partition("[")[0], case=case,
-            quartiles=(stats.q1, stats.q3), samples=None if stats.data else stats.rounds,
+            quartiles=(None, None) if stats.data else (stats.q1, stats.q3),
+            samples=None if stats.data else stats.rounds,
         )  # fmt: skip
     return taken
 
