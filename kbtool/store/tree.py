@@ -224,16 +224,29 @@ class KnowledgeBase:
         attempts = filter(None, map(self._run_in, self._files_of_runs.get(id_, ())))
         return max(attempts, key=lambda entry: entry.record.attempt, default=None)
 
+    def _begun_last(self, ids: Sequence[str]) -> list[str]:
+        """The run that began last; an id holds the second, and runs of one second are read."""
+        second = [id_ for id_ in ids if id_.partition("-")[0] == ids[-1].partition("-")[0]]
+        if len(second) < 2:
+            return second
+        began = {
+            entry.record.id: entry.record.started
+            for id_ in second
+            for path in self._files_of_runs[id_]
+            if (entry := self._run_in(path))
+        }
+        return [max(began, key=began.__getitem__)] if began else second[-1:]
+
     def run_named(self, name: str) -> Entry[Run]:
         """The last attempt of a run, by its id, a part of it that no other run has (3e62), or
-        ``last``. Reads no other run.
+        ``last``. Reads no other run, unless it began in the same second.
 
         Raises:
             NotFoundError: no run is meant, or more than one.
             RecordError: an attempt of it does not load.
         """
         ids = sorted(self._files_of_runs)
-        found = ids[-1:] if name == LAST else meant(name, ids, inside=True)
+        found = self._begun_last(ids) if name == LAST else meant(name, ids, inside=True)
         if len(found) > 1:
             some = ", ".join(found[:5])
             raise NotFoundError(f"{name!r} matches several runs: {some}; write more of the id")

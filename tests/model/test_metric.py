@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from kbtool.model.base import Quantity
 from kbtool.model.metric import Metric, MetricValue
 from kbtool.model.units import unit_of
 
@@ -93,3 +94,14 @@ def test_a_unit_is_taken_as_it_is_or_refused(unit):
     assert unit.isprintable()
     assert " " not in unit
     unit_of(unit)
+
+
+@pytest.mark.parametrize("text", ["12,5us", "1,234 us", "12±1us", "1_234us"])
+def test_a_separator_does_not_begin_a_unit(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a quantity; write a number"):
+        Quantity(text)
+
+
+@pytest.mark.parametrize("text", ["12.5 us", "5 %", "1.5 ×", "3 µs", "0.20 USD/h", "7"])
+def test_what_is_written_without_one_is_a_quantity(text: str) -> None:
+    assert str(Quantity(text)) == text

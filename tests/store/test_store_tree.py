@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from knowledge import line_of
 
 from kbtool.model.errors import NotFoundError, RecordError
+from kbtool.model.run import digest_of_record
 from kbtool.store.tree import KnowledgeBase
+
+SOUND = Path(__file__).parents[2] / "soak" / "base"
 
 
 @pytest.mark.parametrize("name", ["2025-01-02-b", "2025-01-02", "N+2"])
@@ -32,3 +38,16 @@ def test_a_session_that_cannot_be_parsed_has_its_label_all_the_same(base):
     assert not known.patterns
     with pytest.raises(RecordError, match=r"session.yaml:4: yaml: "):
         known.session("N+2")
+
+
+def test_the_last_of_two_runs_of_one_second_is_the_one_that_began_later(base):
+    base.session("2025-01-02-b")
+    text = (SOUND / "sessions/2025-01-02-b/runs/20250102T090008Z-look-0008.json").read_text("utf-8")
+    record = {**json.loads(text), "taken_in": None}
+    for name, microseconds in (("aaaa", 900), ("bbbb", 100)):
+        record["id"] = f"20250102T090008Z-look-{name}"
+        record["started"] = f"2025-01-02T09:00:08.{microseconds:06}Z"
+        record["digest"] = digest_of_record(record)
+        base.run(json.dumps(record))
+    found = KnowledgeBase(base.root).run_named("last").record
+    assert found.id.endswith("-aaaa")
