@@ -28,7 +28,8 @@ Examples:
 
 \b
 Nothing in such a file was validated here, and every view says so. A file that a run holds already
-is not taken in twice. Exit status: 0 taken in; 2 a file cannot be taken in, and none was.""",
+is not taken in twice; CSV read with other columns is. Exit status: 0 taken in; 2 a file cannot be
+taken in, and none was.""",
 )
 @click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
@@ -100,6 +101,7 @@ def import_results(
             "files": [{
                 "file": one.name, "tool": one.result.tool, "version": one.result.tool_version,
                 "sha256": one.result.sha256, "machine": one.result.machine, "known": one.known,
+                "same_as": one.same_as,
                 "metrics": len(one.result.metrics), "left_out": one.left_out,
             } for one in found],
         })  # fmt: skip
@@ -123,6 +125,8 @@ def _say(one: File, dry_run: bool) -> None:
     if one.known:
         click.echo(f"kbtool: {one.name} is in run {one.known} already: not taken in again",
                    err=True)  # fmt: skip
+    elif one.same_as:
+        click.echo(f"kbtool: {one.name} holds the same as {one.same_as}: taken in once", err=True)
     for text in one.left_out[:_SHOWN]:
         click.echo(f"left out: {text}", err=True)
     if len(one.left_out) > _SHOWN:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from kbtool.model.run import MachineInfo, Run, StepRecord
 from kbtool.runner.journal import run_id, write_run
 from kbtool.runner.results import asv, google, nvbench, pytest_benchmark
 from kbtool.runner.results.base import ResultFileError, Taken
+from kbtool.runner.results.table import TOOL as CSV_TOOL
 from kbtool.runner.results.table import Columns
 from kbtool.runner.results.table import read as read_table
 from kbtool.store.document import DocumentError, read_bytes
@@ -37,7 +38,9 @@ class File:
     left_out: list[str]
     seconds: float
     known: str | None = None
-    """The run that holds this very file already."""
+    """The run that holds this very file already; of CSV, read in the same way."""
+    same_as: str | None = None
+    """The file before it that holds the same."""
 
 
 def read_files(base: KnowledgeBase, paths: Sequence[Path], columns: Columns) -> list[File]:
@@ -53,11 +56,17 @@ def read_files(base: KnowledgeBase, paths: Sequence[Path], columns: Columns) -> 
         ResultFileError: one of them cannot be taken in.
     """
     here = {
-        result.sha256: entry.record.id
+        _key(result): entry.record.id
         for entry in base.runs
         if (result := entry.record.last(ImportResult)) is not None
     }
-    return [_read(path, columns, here) for path in paths]
+    found: dict[str, File] = {}
+    files = []
+    for path in paths:
+        file = _read(path, columns, here)
+        first = found.setdefault(_key(file.result), file)
+        files.append(file if first is file else replace(file, same_as=first.name))
+    return files
 
 
 def write_files(
@@ -72,7 +81,7 @@ def write_files(
     repository = repository_state(base.root)
     try:
         for one in files:
-            if one.known is None:
+            if one.known is None and one.same_as is None:
                 written.append(write_run(base, _run(session, one, machine, repository)))
     except BaseException:
         for _, path in written:
@@ -131,7 +140,16 @@ def _read(path: Path, columns: Columns, here: dict[str, str]) -> File:
         why = f": {taken.left_out[0]}" if taken.left_out else ""
         raise ResultFileError(f"{path} holds no finite value{why}; run the benchmark again")
     seconds = round((datetime.now(UTC) - began).total_seconds(), 3)
-    return File(str(path), result, taken.left_out, seconds, here.get(digest))
+    return File(str(path), result, taken.left_out, seconds, here.get(_key(result)))
+
+
+def _key(result: ImportResult) -> str:
+    """What two results share that need one record only. A CSV file holds what its reader asks for:
+    other columns make another result of it."""
+    if result.tool != CSV_TOOL:
+        return result.sha256
+    metrics = [series.model_dump(mode="json") for series in result.metrics]
+    return f"{result.sha256} {json.dumps(metrics)}"
 
 
 def _taken(path: Path, raw: bytes, columns: Columns) -> Taken:

@@ -443,6 +443,32 @@ def test_every_view_says_that_nothing_was_validated_here(root, tmp_path, kbtool)
     assert f"{GOOGLE} is in run " in again.err and "already: not taken in again" in again.err
 
 
+def test_of_files_with_the_same_content_one_is_taken_in(root, tmp_path, kbtool):
+    copy = tmp_path / "copy.json"
+    copy.write_bytes(GOOGLE.read_bytes())
+    done = kbtool("import-results", str(GOOGLE), str(copy), str(PYTEST), root=root)
+    assert done.code == 0 and len(done.out.splitlines()) == 2
+    assert f"{copy} holds the same as {GOOGLE}: taken in once" in done.err
+
+
+def test_csv_is_taken_in_again_if_it_is_read_in_another_way(root, tmp_path, kbtool):
+    path = tmp_path / "sweep.csv"
+    path.write_text("n,m,time,mem\n8,1,1.5,64\n16,2,2.5,128\n")
+
+    def written(*columns: str) -> int:
+        done = kbtool("import-results", str(path), "--unit", "1", *columns, root=root)
+        assert done.code == 0, done.err
+        return len(done.out.splitlines())
+
+    assert written("--case", "n", "--value", "time") == 1
+    assert written("--case", "n", "--value", "time") == 0
+    assert written("--case", "n", "--value", "mem") == 1
+    assert written("--case", "n", "--value", "mem", "--metric", "time") == 1
+    assert written("--case", "n", "--case", "m", "--value", "time") == 1
+    assert written("--case", "n", "--case", "m", "--value", "time") == 0
+    assert len(list(root.glob("sessions/*/runs/*.json"))) == 4
+
+
 def test_all_files_are_taken_in_or_none(root, tmp_path, kbtool):
     cut = tmp_path / "cut.json"
     cut.write_text(GOOGLE.read_text()[:-20])
