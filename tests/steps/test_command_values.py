@@ -57,6 +57,28 @@ def test_lines_of_the_output_become_values_and_the_script_is_hashed(context):
     assert list(outcome.result.scripts) == ["bench.py"]
 
 
+@pytest.mark.parametrize("line", [f"\r 50%|##  |\r{LINE}", LINE.replace(" ", "\t", 1), LINE + "\r"])
+def test_a_line_after_a_progress_bar_or_with_a_tab_is_taken(context, line):
+    outcome = run(context, f"print({line!r})")
+    assert outcome.status == "passed"
+    assert metrics(outcome) == [("tokens/s", [1830], "1/s", {"n": 8})]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [f"\x1b[0m{LINE}", f"rank0: {LINE}", LINE.replace(" ", "", 1), f"{LINE}\r 50%|##  |",
+     f"50%|##  |{LINE}", f"{LINE}\r{LINE}"],
+)  # fmt: skip
+def test_a_mark_that_begins_no_line_fails_the_step_with_the_line(context, line):
+    outcome = run(context, f"print()\nprint({line!r})")
+    assert outcome.status == "failed"
+    assert outcome.message == (
+        "line 2 of the output: KBTOOL_RESULT must begin a line, with a space after it:"
+        f" {line!r:.200}"
+    )
+    assert metrics(outcome) == []
+
+
 def test_more_lines_than_the_tail_keeps_are_all_taken(context):
     outcome = run(context, f"for _ in range(1000): print({LINE!r})")
     assert metrics(outcome)[0][1] == [1830] * 1000

@@ -37,9 +37,16 @@ class Values:
     def line(self, text: str) -> None:
         """Take a line of output, if it is for kbtool."""
         self._lines += 1
-        mark, _, rest = text.strip().partition(" ")
-        if mark == MARK:
-            self._add_json(f"line {self._lines} of the output", rest)
+        if MARK not in text:
+            return
+        place = f"line {self._lines} of the output"
+        # A progress bar is written over: it stands before the last return.
+        before, _, last = text.strip().rpartition("\r")
+        mark, *rest = last.split(maxsplit=1) or [""]
+        if mark == MARK and MARK not in before:
+            self._add_json(place, rest[0] if rest else "")
+        else:
+            self._fault(f"{place}: {MARK} must begin a line, with a space after it: {text!r:.200}")
 
     def read_file(self) -> None:
         """Take the values of the JSON file; called after the command has ended."""
