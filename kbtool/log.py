@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from kbtool.checks.text_rules import WRITTEN_RULES, private
 from kbtool.cli.recipe import refuse_before, session_for, session_to_append_to
 from kbtool.gpu.build_plan import sha256_of
 from kbtool.gpu.probe import probe_machine
@@ -89,7 +90,8 @@ class SessionLog:
             case: the shape and settings that it was measured with.
 
         Raises:
-            UsageError: the value is not finite, there is no unit, or the metric has another one.
+            UsageError: the value is not finite, there is no unit, the metric has another one, or
+                there is an address or a secret in it, which no record may hold.
         """
         if self._process != os.getpid():
             raise UsageError(
@@ -104,6 +106,8 @@ class SessionLog:
                 {"name": name, "value": plain(value), "unit": unit, "better": better,
                  "case": fields}
             )  # fmt: skip
+            if (found := private(entry.model_dump(mode="json"), WRITTEN_RULES)) is not None:
+                raise ValueError(f"it {found[1]}")
             with self._lock:
                 self._values.add(entry)
                 if self._journal is None:
@@ -209,4 +213,7 @@ def _how(error: BaseException | None) -> tuple[RunStatus, str | None]:
         return "passed", None
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", "interrupted"
-    return "failed", f"{type(error).__name__}: {error}"[:1000]
+    message = f"{type(error).__name__}: {error}"[:1000]
+    if private(message, WRITTEN_RULES) is not None:
+        message = type(error).__name__
+    return "failed", message

@@ -6,9 +6,10 @@ The same rules apply to YAML, JSON and prose. Findings never print the whole sec
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from kbtool.checks.excuses import MACHINE_PATH
 from kbtool.model.control import CONTROL, holds
@@ -218,3 +219,16 @@ TEXT_RULES: tuple[Callable[[str, str], Iterator[Finding]], ...] = (
     paths,
     controls,
 )
+WRITTEN_RULES = tuple(rule for rule in TEXT_RULES if rule is not paths)
+"""What holds for the record of a run before it is written: paths are taken out as it is."""
+
+
+def private(
+    data: Any, rules: Iterable[Callable[[str, str], Iterator[Finding]]] = TEXT_RULES
+) -> tuple[str, str] | None:
+    """What these rules refuse in a JSON record that holds ``data``: the first line, and why."""
+    text = json.dumps(data, ensure_ascii=False, indent=1)
+    for rule in rules:
+        for finding in rule("", text):
+            return text.split("\n")[finding.line - 1].strip(), finding.message
+    return None

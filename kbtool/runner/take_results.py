@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kbtool.checks.text_rules import TEXT_RULES
+from kbtool.checks.text_rules import private
 from kbtool.model.kinds.logged import ImportResult
 from kbtool.model.run import MachineInfo, Run, StepRecord
 from kbtool.runner.journal import run_id, write_run
@@ -133,7 +133,9 @@ def _read(path: Path, columns: Columns, here: dict[str, str]) -> File:
             measured_at=taken.measured_at, commit=taken.commit, machine=taken.machine,
             metrics=taken.shortened(),
         )  # fmt: skip
-        _refuse_private(result)
+        if (found := private(result.model_dump(mode="json"))) is not None:
+            line, why = found
+            raise ResultFileError(f"{line[:80]} {why}; take it out of the file first")
     except ResultFileError as error:
         raise ResultFileError(f"{path}: {error}") from None
     if not result.metrics:
@@ -197,12 +199,3 @@ def _beside(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}
-
-
-def _refuse_private(result: ImportResult) -> None:
-    """Refuse what ``check`` refuses in a record: an address, a secret, a path of a machine."""
-    text = json.dumps(result.model_dump(mode="json"), ensure_ascii=False, indent=1)
-    for rule in TEXT_RULES:
-        for finding in rule("", text):
-            line = text.splitlines()[finding.line - 1].strip()
-            raise ResultFileError(f"{line[:80]} {finding.message}; take it out of the file first")

@@ -173,6 +173,7 @@ def test_ten_processes_without_a_session_share_the_one_of_the_day(base, kbtool):
         (KeyboardInterrupt(), "interrupted", "interrupted"),
         (SystemExit(3), "failed", "SystemExit: 3"),
         (SystemExit(0), "passed", None),
+        (ConnectionError("no route to 8.8.4.4"), "failed", "ConnectionError"),
     ],
 )
 def test_how_the_script_ended_is_recorded_with_what_it_had_logged(base, raised, status, message):
@@ -182,6 +183,16 @@ def test_how_the_script_ended_is_recorded_with_what_it_had_logged(base, raised, 
     (run,) = records(base)
     assert (run.status, run.steps[0].message) == (status, message)
     assert metrics(run)[0].values == [3.5]
+
+
+def test_a_path_in_a_case_or_an_error_is_taken_and_the_record_is_sound(base, kbtool):
+    with pytest.raises(OSError), package.session(root=base) as s:
+        s.log("energy", 3.5, unit="J", case={"model": "/home/somebody/model.bin"})
+        raise OSError("no /home/somebody/model.bin")
+    (run,) = records(base)
+    assert metrics(run)[0].case == {"model": "…/model.bin"}
+    assert run.steps[0].message == "OSError: no …/model.bin"
+    assert kbtool("check", root=base).code == 0
 
 
 @pytest.mark.parametrize(
@@ -195,6 +206,10 @@ def test_how_the_script_ended_is_recorded_with_what_it_had_logged(base, raised, 
         ({"value": True, "unit": "1"}, "value: True is no number"),
         ({"value": 1.0, "unit": "J", "better": "up"}, "better: Input should be 'lower', 'higher'"),
         ({"value": 1.0, "unit": "J", "case": {"x": object()}}, "case.x"),
+        (
+            {"value": 1.0, "unit": "J", "case": {"host": "8.8.4.4"}},
+            "log('m'): it holds the address of a machine (8.8.…)",
+        ),
     ],
 )
 def test_what_is_no_value_is_refused_and_the_others_stay(base, given, said):

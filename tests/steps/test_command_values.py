@@ -135,6 +135,25 @@ def test_a_file_that_holds_no_values_fails_the_step(context, written, said):
     assert said in outcome.message
 
 
+PRIVATE = json.dumps({**VALUE, "case": {"host": "8.8.4.4"}})
+
+
+@pytest.mark.parametrize("line", [f"KBTOOL_RESULT {PRIVATE}", f"8.8.4.4: {LINE}"])
+def test_a_line_with_an_address_fails_the_step_and_is_not_in_the_record(context, line):
+    outcome = run(context, f"print({line!r})\nprint({LINE!r})")
+    assert outcome.status == "failed" and outcome.message.startswith("line 1 of the output: ")
+    assert isinstance(outcome.result, CommandResult)
+    assert "8.8.4.4" not in outcome.result.model_dump_json() + outcome.message
+    assert outcome.result.output_tail.splitlines() == ["KBTOOL_RESULT …", LINE]
+    assert metrics(outcome) == [("tokens/s", [1830], "1/s", {"n": 8})]
+
+
+def test_an_entry_of_a_file_with_an_address_fails_the_step(context):
+    outcome = run(context, f"open('r.json', 'w').write({f'[{PRIVATE}]'!r})", results="r.json")
+    assert outcome.message.startswith("r.json, entry 1: it holds the address of a machine (8.8.…)")
+    assert (outcome.status, metrics(outcome)) == ("failed", [])
+
+
 def test_values_of_a_command_that_fails_are_kept(context):
     outcome = run(context, f"print({LINE!r})\nraise SystemExit(3)")
     assert (outcome.status, outcome.message) == ("failed", "python3 exited with 3, not 0")

@@ -15,7 +15,7 @@ from kbtool.model.kinds.logged import in_a_line
 from kbtool.model.run import StepStatus
 from kbtool.steps.base import Context, Links, Outcome, StepKind
 from kbtool.steps.command import page
-from kbtool.steps.command.values import Values
+from kbtool.steps.command.values import Values, without_private
 
 _TAIL = 40
 
@@ -74,7 +74,7 @@ class Command(StepKind[CommandStep, CommandResult]):
             return Outcome("unavailable", f"{step.run[0]}: {error.strerror}; install it")
         if not done.timed_out:
             values.read_file()
-        tail = "\n".join(done.output.splitlines()[-_TAIL:])
+        tail = "\n".join(map(without_private, done.output.splitlines()[-_TAIL:]))
         produced = {name: sha256_of(path) for name, path in produces.items() if path.is_file()}
         result = CommandResult(
             argv=step.run,

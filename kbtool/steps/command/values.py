@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from kbtool.checks.text_rules import WRITTEN_RULES, private
 from kbtool.model.kinds.logged import Collector, LoggedValue, Series
 
 MARK = "KBTOOL_RESULT"
@@ -46,7 +47,8 @@ class Values:
         if mark == MARK and MARK not in before:
             self._add_json(place, rest[0] if rest else "")
         else:
-            self._fault(f"{place}: {MARK} must begin a line, with a space after it: {text!r:.200}")
+            shown = without_private(f"{text!r:.200}")
+            self._fault(f"{place}: {MARK} must begin a line, with a space after it: {shown}")
 
     def read_file(self) -> None:
         """Take the values of the JSON file; called after the command has ended."""
@@ -80,7 +82,10 @@ class Values:
             self._fault(f"{place}: write an object like {_EXAMPLE}")
             return
         try:
-            self._collector.add(LoggedValue.model_validate(given))
+            value = LoggedValue.model_validate(given)
+            if (found := private(value.model_dump(mode="json"), WRITTEN_RULES)) is not None:
+                raise ValueError(f"it {found[1]}")
+            self._collector.add(value)
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]
             field = ".".join(str(part) for part in problem["loc"])
@@ -91,6 +96,13 @@ class Values:
 
     def _fault(self, problem: str) -> None:
         self.problem = self.problem or problem
+
+
+def without_private(line: str) -> str:
+    """A line of output as a record may hold it, if it has the mark."""
+    if MARK not in line or private(line, WRITTEN_RULES) is None:
+        return line
+    return f"{MARK} …"
 
 
 def _stamp(file: Path | None) -> int | None:
