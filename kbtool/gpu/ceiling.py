@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
 _ALSO = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
+_CANNOT = re.compile(
+    "not[ _](?:implemented|supported)|out of memory|can't allocate memory|alloc_failed",
+    re.IGNORECASE,
+)
+"""What torch and cuBLAS say where they have no product of a type, or no memory for it."""
 _FIRST = 256
 _AGAIN = 2
 """How many more products of the last size there are."""
@@ -32,7 +38,11 @@ def arithmetic(
         largest: the most rows.
 
     Returns:
-        ``None`` where torch multiplies no matrices of this type here.
+        ``None`` where torch multiplies no matrices of this type here, or there is no memory for
+        the smallest. If a larger one finds none, the best rate of those before it.
+
+    Raises:
+        RuntimeError: a product failed for another reason.
     """
     rows, best = _FIRST, 0.0
     try:
@@ -50,9 +60,10 @@ def arithmetic(
             rows *= 2
         for _ in range(_AGAIN):
             best = max(best, 2 * rows**3 / seconds(product) / 1e9)
-    except RuntimeError:
-        return None
-    return best
+    except RuntimeError as error:
+        if not _CANNOT.search(str(error)):
+            raise
+    return best or None
 
 
 def computes_in(case: Mapping[str, Any], inputs: Mapping[str, Any]) -> str | None:

@@ -568,6 +568,27 @@ def test_a_type_that_torch_does_not_multiply_has_no_arithmetic_ceiling(monkeypat
     assert CpuClock(5).arithmetic(torch.float32) is None
 
 
+@pytest.mark.parametrize("said", ["CUDA out of memory.", "CUBLAS_STATUS_ALLOC_FAILED when calling"])
+def test_without_memory_for_a_larger_product_the_best_so_far_counts(said):
+    took = iter([1e-4, 2e-4])
+
+    def seconds(call: Any) -> float:
+        if (one := next(took, None)) is None:
+            raise RuntimeError(said)
+        return one
+
+    rate = arithmetic(torch.float32, torch.device("cpu"), seconds, 5e-3, 4096)
+    assert rate == pytest.approx(2 * 512**3 / 2e-4 / 1e9)
+
+
+def test_another_error_of_a_product_is_told():
+    def seconds(call: Any) -> float:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        arithmetic(torch.float32, torch.device("cpu"), seconds, 5e-3, 4096)
+
+
 def test_this_processor_has_an_arithmetic_ceiling():
     assert (CpuClock(5).arithmetic(torch.float32) or 0) > 0.1
 

@@ -266,6 +266,12 @@ def test_shares_of_both_ceilings_and_of_the_bound_are_rows(base):
     assert ours["arithmetic intensity"] == pytest.approx(first["flops"] / first["bytes"])
     metrics = {row.metric for row in rows_of(run)}
     assert "arithmetic intensity" in metrics and "share of bound" not in metrics
+    first["flops"] = 0
+    of_none = {
+        row.metric for row in rows_of(Run.model_validate(raw_run))
+        if (row.case_set, row.name) == (first["case_set"], first["name"])
+    }  # fmt: skip
+    assert "share of bound" in of_none and "share of arithmetic ceiling" not in of_none
 
 
 def test_metrics_of_the_harness_and_peak_memory_are_rows(base):

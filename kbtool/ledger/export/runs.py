@@ -174,8 +174,9 @@ def _metrics(
         share = case.bytes / (timing.median_us * 1e3) / result.read_gb_s
         yield _metric("share of read ceiling", "1", "higher", share)
     if (rate := result.arithmetic_ceiling(case)) is not None and (bound := result.bound(case)):
-        share = case.flops / (timing.median_us * 1e3) / rate
-        yield _metric("share of arithmetic ceiling", "1", "higher", share)
+        if case.flops:
+            share = case.flops / (timing.median_us * 1e3) / rate
+            yield _metric("share of arithmetic ceiling", "1", "higher", share)
         yield _metric("share of bound", "1", "higher", bound.us / timing.median_us)
     if case.intensity is not None:
         yield _metric("arithmetic intensity", "FLOP/B", "neither", case.intensity)
