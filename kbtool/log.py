@@ -24,7 +24,7 @@ from kbtool.gpu.build_plan import sha256_of
 from kbtool.gpu.probe import probe_machine
 from kbtool.model.errors import MachineError, UsageError
 from kbtool.model.kinds.logged import Collector, LoggedValue, LogResult, Series, plain
-from kbtool.model.run import Run, RunStatus, StepRecord
+from kbtool.model.run import RepositoryState, Run, RunStatus, StepRecord
 from kbtool.model.words import many
 from kbtool.runner.clock import Clock
 from kbtool.runner.journal import Journal, journal_path, run_id, write_run
@@ -56,16 +56,18 @@ class SessionLog:
         Raises:
             UserError: there is no knowledge base, or no session that the values could go to.
         """
+        if self._process == os.getpid():
+            raise UsageError("kbtool.session: this one is open already; log to it, or make another")
         self._base = KnowledgeBase(find_root(self._root))
         session = session_to_append_to(self._base, self._name, force=False)
         if session is not None:
             refuse_before(self._base.session(session).record)
-        self._script, self._sha256 = _script(self._base.root)
+        self._script, self._sha256, self._inside = _script(self._base.root)
         self._machine = probe_machine()
         self._session = session or session_for(
             self._base, self._machine, self._name, f"Run of script {self._script}"
         )
-        self._repository = repository_state(self._base.root)
+        self._repository = self._state()
         self._clock = Clock()
         self._began = time.monotonic()
         self._process = os.getpid()
@@ -135,7 +137,7 @@ class SessionLog:
         self._process = None
         status, message = _how(error)
         with signals_ignored():
-            after = repository_state(self._base.root)
+            after = self._state()
             self._repository = self._repository.model_copy(
                 update={"changed_during_run": self._repository.changed_to(after)}
             )
@@ -149,7 +151,14 @@ class SessionLog:
             record = self._base.root / "sessions" / run.session / "session.yaml"
             end_run_session(record, run.started.astimezone(), run.ended.astimezone())
         logged = many(len(self._values), "value")
+        self._journal, self._values = None, Collector()
         print(f"kbtool: logged {logged}: {self._base.shown(path)}", file=sys.stderr)
+
+    def _state(self) -> RepositoryState:
+        """The commit of the script; unknown of one that is no file of the knowledge base."""
+        if not self._inside:
+            return RepositoryState()
+        return repository_state(self._base.root, self._script)
 
     def _begin(self) -> None:
         """Make the journal of the run."""
@@ -196,15 +205,15 @@ class SessionLog:
         )
 
 
-def _script(root: Path) -> tuple[str, str | None]:
-    """The script that Python was started with, and its SHA-256."""
+def _script(root: Path) -> tuple[str, str | None, bool]:
+    """The script that Python was started with, its SHA-256, and whether it is under ``root``."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     path = Path(file).resolve() if file else None
     if path is None or not path.is_file():
-        return INTERACTIVE, None
+        return INTERACTIVE, None, False
     inside = path.is_relative_to(root.resolve())
     name = path.relative_to(root.resolve()).as_posix() if inside else path.name
-    return name, sha256_of(path)
+    return name, sha256_of(path), inside
 
 
 def _how(error: BaseException | None) -> tuple[RunStatus, str | None]:

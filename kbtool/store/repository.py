@@ -37,14 +37,14 @@ def open_repository(root: Path) -> Any:
     return git_python().Repo(root, search_parent_directories=True, expand_vars=False)
 
 
-def repository_state(root: Path) -> RepositoryState:
-    """The state of the git repository that contains ``root``.
+def repository_state(root: Path, script: str | None = None) -> RepositoryState:
+    """The state of the git repository that contains ``root``, and ``script`` under it.
 
     A field is ``None`` if it is unknown: no git, no repository, no commit, a detached HEAD, or a
     folder that git refuses because it belongs to another user. Dirty means that a tracked file
-    differs from the commit, or that a file of a kernel or pattern is untracked, since runs depend
-    on these. Records of sessions and runs and the ledger do not count: runs use only their mutants,
-    and a run records every edit that it made.
+    differs from the commit, or that a file of a kernel or pattern, or the script, is untracked,
+    since runs depend on these. Records of sessions and runs and the ledger do not count: runs use
+    only their mutants, and a run records every edit that it made.
     """
     git = git_python()
     try:
@@ -52,7 +52,9 @@ def repository_state(root: Path) -> RepositoryState:
     except (git.GitError, OSError, ValueError):
         return RepositoryState()
     with repo:
-        return RepositoryState(commit=_commit(repo), branch=_branch(repo), dirty=_dirty(repo, root))
+        return RepositoryState(
+            commit=_commit(repo), branch=_branch(repo), dirty=_dirty(repo, root, script)
+        )
 
 
 def files_at(root: Path, commit: str, paths: Iterable[str]) -> dict[str, bytes | None] | None:
@@ -189,13 +191,13 @@ def _branch(repo: Any) -> str | None:
         return None
 
 
-def _dirty(repo: Any, root: Path) -> bool | None:
+def _dirty(repo: Any, root: Path, script: str | None) -> bool | None:
     import git
 
     if repo.bare or _commit(repo) is None:
         return None
     try:
-        return _changed(repo, root) or _untracked(repo, root)
+        return _changed(repo, root) or _untracked(repo, root, script)
     except (git.GitError, OSError, ValueError):  # git refuses the folder, or is not there
         return None
 
@@ -214,7 +216,8 @@ def _changed(repo: Any, root: Path) -> bool:
     )
 
 
-def _untracked(repo: Any, root: Path) -> bool:
+def _untracked(repo: Any, root: Path, script: str | None) -> bool:
     """Whether a file that runs may use is neither tracked nor ignored."""
-    folders = [str(Path(root).resolve() / name) for name in ("kernels", "patterns")]
+    names = ["kernels", "patterns", *([script] if script else [])]
+    folders = [str(Path(root).resolve() / name) for name in names]
     return bool(repo.git.ls_files("--others", "--exclude-standard", "--", *folders))

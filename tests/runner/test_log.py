@@ -325,3 +325,38 @@ def test_of_any_values_each_is_kept_once_under_its_metric_and_case_in_order(draw
             assert math.isfinite(one.median) and math.isfinite(low) and math.isfinite(high)
             slack = 1e-12 * max(map(abs, one.values))
             assert low - slack <= one.median <= high + slack
+
+
+def test_the_commit_is_that_of_the_script_or_unknown(base: Path, tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *identity, *arguments], cwd=base, check=True, capture_output=True)
+
+    code = 'import kbtool\nwith kbtool.session() as s:\n    s.log("t", 1, unit="ms")\n'
+    for path in (base / "bench.py", tmp_path / "bench.py"):
+        path.write_text(code)
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "empty")
+    env = {**os.environ, "KBTOOL_ROOT": str(base)}
+
+    def state(script: Path) -> tuple[bool, bool | None]:
+        before = {run.id for run in records(base)}
+        subprocess.run([sys.executable, str(script)], env=env, check=True, capture_output=True)
+        [run] = [run for run in records(base) if run.id not in before]
+        return run.repository.commit is not None, run.repository.dirty
+
+    assert state(base / "bench.py") == (True, True)  # untracked
+    git("add", "bench.py")
+    git("commit", "-q", "-m", "script")
+    assert state(base / "bench.py") == (True, False)
+    assert state(tmp_path / "bench.py") == (False, None)
+
+
+def test_a_session_can_be_opened_again_and_not_twice_at_once(base: Path) -> None:
+    again = package.session(root=base)
+    for value in (1, 2):
+        with again as s:
+            s.log("t", value, unit="ms")
+            with pytest.raises(UsageError, match="this one is open already"):
+                again.__enter__()
+    assert sorted(metrics(run)[0].values for run in records(base)) == [[1.0], [2.0]]
