@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from kbtool.model.kinds.logged import ImportResult, Series
 from kbtool.model.run import Run, digest_of_record
 from kbtool.runner.results.base import ResultFileError, Taken
-from kbtool.runner.results.table import Columns
+from kbtool.runner.results.table import Columns, _value
 from kbtool.runner.take_results import File, read_files
 from kbtool.store.tree import KnowledgeBase
 
@@ -268,6 +268,11 @@ def test_a_csv_file_that_cannot_be_read_says_where_and_what_to_do(
     with pytest.raises(ResultFileError) as error:
         taken(root, path, **columns)
     assert str(error.value).startswith(str(path)) and said in str(error.value)
+
+
+def test_cells_of_cases_that_are_written_differently_are_different_cases():
+    written = ["2.1", "2.10", "7", "007", "-0", "1.50", "x"]
+    assert [_value(text) for text in written] == [2.1, "2.10", 7, "007", "-0", "1.50", "x"]
 
 
 def test_a_value_that_is_not_finite_is_left_out_and_told(root, tmp_path):

@@ -80,7 +80,8 @@ def _number(text: str, place: str) -> float | None:
 
 
 def _value(text: str) -> Any:
-    """A cell of a case: a number where it is written as one."""
-    if re.fullmatch(r"-?\d{1,18}", text, re.ASCII):
-        return int(text)
-    return float(text) if re.fullmatch(r"-?\d{1,18}\.\d{1,18}", text, re.ASCII) else text
+    """A cell of a case: a number where it is written as that number is, so 2.10 stays a text."""
+    for number, form in ((int, r"-?\d{1,18}"), (float, r"-?\d{1,18}\.\d{1,18}")):
+        if re.fullmatch(form, text, re.ASCII) and str(number(text)) == text:
+            return number(text)
+    return text
