@@ -209,6 +209,28 @@ def test_notes_are_edited_and_checked_too(going):
     assert "- seen" in notes and "10.0.0.1" not in notes
 
 
+MARKED = "- tried:\n\n```sh\n#! /bin/sh\n#! kbtool: as its notes quote it\ntrue\n```\n"
+
+
+def test_lines_of_the_notes_that_begin_with_a_mark_are_kept(going):
+    notes = going.root / "sessions/2025-01-05-now/notes.md"
+    notes.write_text(MARKED)
+    done = edited(going, script(going, "true"), "--notes")
+    assert (done.returncode, notes.read_text()) == (0, MARKED), done.stderr
+    assert done.stdout.endswith("notes.md is as it was\n")
+    done = edited(going, script(going, 'echo "- seen" >> "$1"'), "--notes")
+    assert (done.returncode, notes.read_text()) == (0, f"{MARKED}- seen\n"), done.stderr
+
+
+def test_notes_that_begin_as_findings_do_are_as_they_were(going):
+    notes = going.root / "sessions/2025-01-05-now/notes.md"
+    notes.write_text("#! kbtool: line 3: schema\n")
+    done = edited(going, script(going, "true"), "--notes")
+    assert done.returncode == 0 and "is empty" not in done.stderr, done.stderr
+    assert done.stdout.endswith("notes.md is as it was\n")
+    assert notes.read_text() == "#! kbtool: line 3: schema\n"
+
+
 def test_two_edits_of_one_session_at_once_are_refused(going):
     kbtool = f'"{sys.executable}" -m kbtool session edit now 2> "{going.root}/said"'
     done = edited(going, script(going, f"{kbtool}\ntrue"))
@@ -279,7 +301,7 @@ def test_on_a_terminal_the_text_is_offered_again_with_what_is_wrong(going):
     assert record(going) == f"{before}outcome: fixed\n"  # without the lines on what was wrong
     saw = Path(f"{editor}.saw").read_text().splitlines()
     [line] = [line for line in saw if "schema: outcom: is not a key" in line]
-    number = int(line.removeprefix("#! line ").partition(":")[0])
+    number = int(line.removeprefix("#! kbtool: line ").partition(":")[0])
     assert saw[number - 1] == "outcom: fixed"
 
 

@@ -35,8 +35,8 @@ _USUAL = ("sensible-editor", "editor", "nano", "vi")
 """Editors that are tried, in this order, if neither variable is set."""
 _AT_ONCE_S = 1.0
 """An editor that ends within it was most likely started in the background."""
-_MARK = "#! "
-"""How the lines begin that say what was wrong; they are taken out again."""
+_MARK = "#! kbtool: "
+"""How the lines at the top begin that say what was wrong; they are taken out again."""
 
 
 class Draft(NamedTuple):
@@ -163,12 +163,14 @@ def _edit(base: KnowledgeBase, path: Path, draft: Draft, editor: str, *, discard
 
 
 def _text_of(draft: Draft) -> bytes:
-    """What the editor left, without the lines that say what was wrong."""
+    """What the editor left, without the lines at its top that say what was wrong."""
     try:
         text = draft.text.read_bytes()
     except FileNotFoundError:
         return b""
-    return re.sub(rb"^#! .*\n?", b"", text, flags=re.M)
+    if text == draft.origin.read_bytes():
+        return text
+    return re.sub(rb"\A(?:%s.*\n?)+" % re.escape(_MARK.encode()), b"", text)
 
 
 def _take(base: KnowledgeBase, path: Path, draft: Draft, text: bytes) -> list[Finding]:
@@ -234,7 +236,7 @@ def _merged(own: bytes, origin: bytes, theirs: bytes) -> bytes | None:
 
 def _with_findings(text: bytes, problems: list[Finding], shown: str) -> bytes:
     """The text, and before it in comments what is wrong, with the lines as they are then."""
-    said = ["nothing was written yet. Lines that begin so are taken out again."]
+    said = ["nothing was written yet. These lines are taken out again."]
     for one in problems:
         where = f"line {one.line + len(problems) + 1}" if one.path == shown else one.path
         said.append(f"{where}: {one.rule}: {' '.join(one.message.splitlines())}")
