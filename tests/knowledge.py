@@ -133,6 +133,16 @@ def validated(
     })  # fmt: skip
 
 
+def from_outside(kind: str = "log", minute: int = 9) -> str:
+    """The record of a run that a script or an import (kind ``import``) made, of one value."""
+    metrics = [{"name": "rate", "unit": "GB/s", "better": "higher", "values": [10, 12]}]
+    named = {"tool": "nvbench", "file": "b.json", "sha256": "ab" * 32} if kind == "import" else {}
+    step = {**RUN["steps"][0], "id": kind, "kind": kind, "title": "bench",
+            "result": {"type": kind, "metrics": metrics, **named}}  # fmt: skip
+    return sealed({**RUN, "id": f"20250101T09{minute:02}00Z-bench", "recipe": None,
+                   "pattern": None, "steps": [step], "attempt": 1})  # fmt: skip
+
+
 def sealed(run: dict[str, Any]) -> str:
     """A run record as its file holds it, with the digest that belongs to it."""
     return json.dumps({**run, "digest": digest_of_record(run)})

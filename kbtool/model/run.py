@@ -22,7 +22,7 @@ from kbtool.model.base import (
 from kbtool.model.identity import Identity
 from kbtool.model.kinds import StepResult
 from kbtool.model.kinds.base import Sha256
-from kbtool.model.kinds.logged import ImportResult
+from kbtool.model.kinds.logged import ImportResult, LogResult
 from kbtool.model.kinds.validate import ValidationResult, unvalidated
 
 T = TypeVar("T")
@@ -187,6 +187,13 @@ class Run(Model):
     def origin(self) -> Origin:
         """Where its figures come from."""
         return _ORIGINS.get(self.steps[0].kind, "recipe")
+
+    @property
+    def why_no_test(self) -> str | None:
+        """Why nothing in it tests code: a script or an import made it; ``None`` of a recipe's."""
+        if self.origin == "recipe":
+            return None
+        return (ImportResult if self.origin == "file" else LogResult).unvalidated
 
     @property
     def source(self) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from knowledge import KERNEL, LOOK, RUN, Knowledge, line_of, sealed, validated
+from knowledge import KERNEL, LOOK, RUN, Knowledge, from_outside, line_of, sealed, validated
 
 from kbtool.model.run import Run, digest_of, digest_of_record, taken_into
 from kbtool.store.tree import parse_run
@@ -214,6 +214,14 @@ EARLIER = {"started": "2025-01-01T09:00:00Z"}
         ([validated(0, passed=False, kernel="add")], "place: kernels/README.md", 0),
         ([validated(0), validated(1, passed=False)],
          "shown_by: ['20250101T090000Z-look#steps.check']", None),
+        # A value that nobody validated shows nothing.
+        ([validated(0, passed=False), from_outside()],
+         "shown_by: ['20250101T090900Z-bench#steps.log']", 0),
+        ([validated(0, passed=False), from_outside("import")],
+         "shown_by: ['20250101T090900Z-bench#steps.import']", 0),
+        ([validated(0), validated(1, passed=False), from_outside()],
+         "shown_by: ['20250101T090900Z-bench#steps.log',"
+         " '20250101T090000Z-look#steps.check']", None),
     ],
 )  # fmt: skip
 def test_a_fix_is_not_confirmed_while_the_newest_validation_fails(base, runs, fix, wrong):

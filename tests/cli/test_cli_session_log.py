@@ -8,7 +8,7 @@ import shlex
 from datetime import datetime, timedelta
 
 import pytest
-from knowledge import LOOK, RUN, sealed, validated
+from knowledge import LOOK, RUN, from_outside, sealed, validated
 
 from kbtool.store.tree import KnowledgeBase
 
@@ -109,6 +109,7 @@ def test_a_fix_needs_shown_by_if_the_newest_validation_failed(base, git, kbtool)
     passed = base.run(validated(0, kernel="add"))
     failed = base.run(validated(1, kernel="add", passed=False))
     probe = base.run(sealed({**RUN, "id": "20250101T090300Z-look", "attempt": 1}))
+    logged = base.run(from_outside())
     before = path.read_bytes()
     for arguments, said in (
         (
@@ -117,6 +118,7 @@ def test_a_fix_needs_shown_by_if_the_newest_validation_failed(base, git, kbtool)
         ),
         (["--shown-by", f"{failed}#steps.check"], "steps.check did not pass .failed.; name a step"),
         (["--shown-by", f"{probe}#steps.look"], "look looks at the machine and tests no code"),
+        (["--shown-by", f"{logged}#steps.log"], "logged, not validated, and tests no code; name"),
         (["--shown-by", f"{failed}#status"], "is not a step of a run; write RUN#steps.ID"),
         (["--shown-by", f"{failed}#steps.none"], "--shown-by: .*none.* lists the runs"),
         (["--shown-by", "20250101T080000Z-look#steps.check"], "there is no run .* lists the"),

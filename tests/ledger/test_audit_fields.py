@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from audited import ID, as_yaml, audited, claim, grades, report
-from knowledge import RUN, Knowledge, sealed, validated
+from knowledge import RUN, Knowledge, from_outside, sealed, validated
 
 from kbtool.ledger.claims.audit import audit
 from kbtool.ledger.claims.report import answer_of
@@ -286,6 +286,46 @@ def test_the_audit_and_the_ranking_judge_a_proof_alike(
         assert grade in edge.unproved and (item.finding or item.why) in edge.unproved
 
 
+COMMAND = {
+    **RUN["steps"][0], "id": "serve", "kind": "command",
+    "result": {"type": "command", "argv": ["serve"], "exit_code": 0, "output_tail": "", "metrics": [
+        {"name": "rate", "unit": "GB/s", "values": [10]}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("run", "place", "why"),
+    [
+        (from_outside(), "steps.log", "logged, not validated"),
+        (from_outside(), "steps.log.rate", "logged, not validated"),
+        (from_outside(), "status", "logged, not validated"),
+        (from_outside("import"), "steps.import", "taken in, not validated here"),
+        (sealed({**RUN, "steps": [COMMAND], "attempt": 1}), "steps.serve.rate",
+         "logged, not validated"),
+        (sealed({**RUN, "steps": [COMMAND], "attempt": 1}), "steps.serve", None),
+    ],
+    ids=["a script", "its value", "its run", "an import", "a value of a command", "a command"],
+)  # fmt: skip
+def test_a_value_that_nobody_validated_proves_no_pattern(
+    base: Knowledge, run: str, place: str, why: str | None
+) -> None:
+    base.pattern()
+    name = base.run(run)
+    proof = {"pattern": "P01", "verdict": "proved", "note": "n", "shown_by": [f"{name}#{place}"]}
+    told = [{**proof, "where": {"status": "passed"}}] if place.count(".") == 1 else []
+    for evidence in (*told, proof):
+        item = audited(base, evidence=[evidence])["evidence.P01.shown_by"]
+        assert item.grade == ("undetermined" if why else "consistent")
+        assert why is None or why in (item.why or "")
+    loaded = KnowledgeBase(base.root)
+    (account,) = accounts(
+        [entry.record for entry in loaded.patterns.values()],
+        [entry.record for entry in loaded.sessions.values()],
+        [entry.record for entry in loaded.runs],
+    )
+    assert account.standing == ("applied" if why else "proved")
+
+
 def test_a_claim_of_success_cannot_confirm_a_proof_by_a_failed_step(base: Knowledge) -> None:
     run = base.run(validated(0, passed=False))
     proof = {
@@ -336,9 +376,12 @@ def test_each_step_that_confirmed_a_fix_passed(base: Knowledge) -> None:
         (sealed({**RUN, "attempt": 1}), "look", None, "{} looks at the machine and tests no code"),
         (validated(0, kernel="add"), "check", "kernels/other/a.cu", "{} is of kernel add, and the"
          " fix of other"),
+        (from_outside(), "log", None, "{} is logged, not validated, and tests no code"),
+        (from_outside("import"), "import", None, "{} is taken in, not validated here, and tests no"
+         " code"),
         (validated(0, kernel="add"), "check", "kernels/add/a.cu", None),
     ],
-    ids=["a probe", "another kernel", "its kernel"],
+    ids=["a probe", "another kernel", "a script", "an import", "its kernel"],
 )  # fmt: skip
 def test_a_step_that_tests_something_else_confirms_no_fix(
     base: Knowledge, run: str, step: str, place: str | None, said: str | None

@@ -21,24 +21,31 @@ if TYPE_CHECKING:
 
 
 class Confirmed(NamedTuple):
-    """A fix marked as confirmed, without ``shown_by``."""
+    """A fix marked as confirmed."""
 
     location: Location
     kernel: str | None
     """That it was made in, if it says so."""
+    shown_by: list[str]
+    """The runs that are said to have shown it."""
 
 
 @fact("session", Confirmed)
 def confirmed(session: Session) -> Iterator[Confirmed]:
-    """Fixes of a session that are confirmed by its validations alone."""
+    """Fixes of a session that are confirmed."""
+    from kbtool.model.address import split_reference  # a check of unchanged files loads no model
+
     for at, fix in enumerate(session.fixes):
-        if fix.confirmed and not fix.shown_by:
-            yield Confirmed(["fixes", at, "confirmed"], fix.kernel)
+        if fix.confirmed:
+            runs = [split_reference(reference)[0] or "" for reference in fix.shown_by]
+            yield Confirmed(["fixes", at, "confirmed"], fix.kernel, runs)
 
 
 def confirmed_fixes_stand_validation(tree: Tree) -> Iterator[Finding]:
     """Where the newest verdict of a session's validations is that a kernel is wrong, a fix that a
-    test is said to have confirmed, of that kernel or of none, names what showed it."""
+    test is said to have confirmed, of that kernel or of none, names what showed it. A value that
+    a script logged or that was imported shows nothing."""
+    no_tests = {facts.id for facts in tree.runs if facts.run and facts.run["recipe"] is None}
     made: dict[str, list[Validation]] = {}
     for facts in tree.runs:
         if facts.run.get("verdicts"):
@@ -47,7 +54,9 @@ def confirmed_fixes_stand_validation(tree: Tree) -> Iterator[Finding]:
             made.setdefault(facts.run["session"], []).append(one)
     for id_, validations in made.items():
         session = tree.sessions.get(id_)
-        for location, kernel in confirmed.of(session) if session else ():
+        for location, kernel, shown_by in confirmed.of(session) if session else ():
+            if not no_tests.issuperset(shown_by):
+                continue
             wrong = still_wrong(validations, kernel)
             if session and wrong:
                 yield tree.at(

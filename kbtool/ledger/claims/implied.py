@@ -104,6 +104,8 @@ def shows_no_fix(records: Records, reference: str, fix: Fix | None = None) -> st
     if kind.prepares and not kind.judges:
         return f"{reference} looks at the machine and tests no code"
     run = records.run(reference)
+    if run and run.why_no_test:
+        return f"{reference} is {run.why_no_test}, and tests no code"
     if run and run.kernel and fix and fix.kernel and run.kernel != fix.kernel:
         return f"{reference} is of kernel {run.kernel}, and the fix of {fix.kernel}"
     return None

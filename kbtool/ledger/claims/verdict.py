@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 from kbtool.ledger.claims.arithmetic import has_fields, since
 from kbtool.ledger.claims.operands import Operands, Unknown, references
 from kbtool.ledger.claims.words import expression, shown, word_of
-from kbtool.model.address import AddressError, resolve, split_reference
+from kbtool.model.address import AddressError, measuring_step, resolve, split_reference
 from kbtool.model.base import Quantity
 from kbtool.model.bug import Bug
 from kbtool.model.claim import Derivation
+from kbtool.model.kinds.logged import MetricsResult
 from kbtool.model.measurement import Row
 
 
@@ -89,6 +90,9 @@ def _outcome(lookup: Operands, of: Sequence[Any], where: Mapping[str, str]) -> V
             value = value.model_copy(update={"status": word})
         when = lookup.records.when(name, lookup.own) if name else ""
         speaks = has_fields(value, where) if where else bears_out(value)
+        unvalidated = _unvalidated(lookup, operand, value)
+        if unvalidated:
+            speaks, word = None, unvalidated
         text = f"{shown(value)}, {word}" if word else shown(value)
         places = findings[speaks].setdefault((name or "", text, when), [])
         places.append(operand.removeprefix("#"))
@@ -99,6 +103,18 @@ def _outcome(lookup: Operands, of: Sequence[Any], where: Mapping[str, str]) -> V
         if findings[holds]:
             return Verdict(holds, _findings(findings[holds]))
     raise Unknown(f"neither borne out nor contradicted: {_findings(findings[None])}")
+
+
+def _unvalidated(lookup: Operands, reference: str, value: Any) -> str | None:
+    """Why what stands in a run is no result: a script, a command or another tool gave the value."""
+    run = lookup.records.run(reference)
+    if run is None:
+        return None
+    if run.why_no_test:
+        return run.why_no_test
+    step = measuring_step(run, split_reference(reference)[1], value)
+    found = step.result if step else None
+    return found.unvalidated if isinstance(found, MetricsResult) else None
 
 
 def _order(lookup: Operands, of: Sequence[Any]) -> Verdict:
