@@ -272,6 +272,13 @@ def test_facts_as_arguments_and_as_json(kbtool, going):
     ]  # fmt: skip
 
 
+def test_options_before_the_words_of_a_note_are_options(kbtool, going):
+    session(kbtool, going, "add", 'lesson --json "Wait less."', "note -5 % at S=4", "note - a")
+    assert record(going).lessons == ["Wait less."]
+    notes = (going.root / "sessions/2025-01-05-now/notes.md").read_text()
+    assert " -5 % at S=4\n" in notes and " - a\n" in notes, notes
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -283,6 +290,8 @@ def test_facts_as_arguments_and_as_json(kbtool, going):
         ("bug --help", "fact 13 (bug) asks for help"),
         ("note at 10.0.0.1", "fact 13 (note): the text"),
         ('note "-"', "fact 13 (note): - has no stdin of its own"),
+        ("note --at 10:00 'hung'", "fact 13 (note): No such option '--at'"),
+        ("lesson --session other x", "fact 13 (lesson): give --session once"),
         ("cost gpu", "fact 13 (cost): give AMOUNT, or --rate"),
     ],
 )

@@ -98,7 +98,7 @@ def _words(number: int, line: str) -> list[str]:
             f"fact {number}: {command!r} is none; a fact begins with {', '.join(FACTS)}; nothing"
             " was written"
         )
-    plain = command in {"note", "lesson"} and rest.strip()[:1] not in {"'", '"'}
+    plain = command in {"note", "lesson"} and not rest.strip().startswith(("'", '"', "--"))
     if plain:  # an apostrophe is no quote in it
         return [command, "--", rest.strip()] if rest.strip() else [command]
     try:
