@@ -19,8 +19,8 @@ def session(name: str | None = None, *, root: str | Path | None = None) -> Sessi
     ...     s.log("tokens/s", 1830, unit="1/s", better="higher", case={"batch": 8})
 
     Args:
-        name: the session, as ``run-recipe --session`` takes it. Default: the running one, else one
-            that is made for the script.
+        name: the session, as ``run-recipe --session`` takes it. Default: the running one, else the
+            unsorted session of the day.
         root: the knowledge base. Default: ``KBTOOL_ROOT``, else the nearest from this folder
             upwards.
     """
