@@ -7,6 +7,7 @@ import os
 import pty
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -251,6 +252,8 @@ class Terminal:
     def __init__(self, base: Knowledge, editor: str) -> None:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            # Whoever runs the tests may have ignored it: a shell does for what it runs behind.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             env = {**os.environ, "KBTOOL_ROOT": str(base.root), "EDITOR": editor,
                    "PYTHONPATH": str(REPOSITORY)}  # fmt: skip
             env.pop("VISUAL", None)
@@ -271,8 +274,11 @@ class Terminal:
     def answer(self, text: str) -> None:
         os.write(self.fd, text.encode())
 
-    def ended(self) -> int:
+    def ended(self, seconds: float = 60) -> int:
+        end = time.monotonic() + seconds
         while True:
+            if not select.select([self.fd], [], [], max(end - time.monotonic(), 0))[0]:
+                os.kill(self.pid, signal.SIGKILL)
             try:
                 if not (more := os.read(self.fd, 4096)):
                     break
