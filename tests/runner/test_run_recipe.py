@@ -683,7 +683,7 @@ def test_resume_without_an_id_is_refused(second_kernel_base, kbtool):
 def test_a_run_is_named_by_any_part_that_no_other_has(second_kernel_base, kbtool, way):
     for _ in range(2):
         kbtool(*shell("raise SystemExit(1)"), root=second_kernel_base)
-    first, last = runs_of(second_kernel_base)
+    first, last = sorted(runs_of(second_kernel_base), key=lambda run: run.started)
     wanted = {"id": first.id, "beginning": first.id[:-1], "end": first.id[-4:], "last": last.id}
     if way == "beginning" and last.id.startswith(wanted[way]):
         pytest.skip("both runs were drawn ids that differ in the last digit only")
