@@ -22,7 +22,7 @@ from kbtool.checks.text_rules import WRITTEN_RULES, private
 from kbtool.cli.recipe import refuse_before, session_for, session_to_append_to
 from kbtool.gpu.build_plan import sha256_of
 from kbtool.gpu.probe import probe_machine
-from kbtool.model.errors import MachineError, UsageError
+from kbtool.model.errors import MachineError, UsageError, first_problem
 from kbtool.model.kinds.logged import Collector, LoggedValue, LogResult, Series, plain
 from kbtool.model.run import RepositoryState, Run, RunStatus, StepRecord
 from kbtool.model.words import many
@@ -117,10 +117,7 @@ class SessionLog:
                 assert self._journal is not None
                 self._journal.value(entry)
         except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in problem["loc"])
-            said = problem["msg"].removeprefix("Value error, ")
-            raise UsageError(f"log({name!r}): {place + ': ' if place else ''}{said}") from None
+            raise UsageError(f"log({name!r}): {first_problem(error)}") from None
         except ValueError as error:
             raise UsageError(f"log({name!r}): {error}") from None
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from kbtool.model.errors import first_problem
 from kbtool.model.kinds.benchmark import OWN_METRICS
 from kbtool.model.metric import FiniteValue, Metric
 
@@ -155,10 +156,7 @@ def metrics_declared(harness: Harness) -> list[Metric]:
         try:
             found.append(Metric.model_validate({"name": name, **about}))
         except ValidationError as error:
-            why = error.errors()[0]
-            place = "".join(f"{part}: " for part in why["loc"])
-            said = why["msg"].removeprefix("Value error, ")
-            raise HarnessError(f"METRICS[{name!r}]: {place}{said}") from None
+            raise HarnessError(f"METRICS[{name!r}]: {first_problem(error)}") from None
         if name in OWN_METRICS:
             raise HarnessError(f"METRICS[{name!r}] is kbtool's own: give it another name")
     if found and not hasattr(harness, "metrics"):

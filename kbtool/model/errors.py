@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class UserError(Exception):
@@ -39,3 +42,11 @@ class RecordError(UserError):
 
     exit_code: ClassVar[int] = 1
     code: ClassVar[str] = "record"
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first problem, with its place."""
+    problem = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in problem["loc"])
+    said = problem["msg"].removeprefix("Value error, ")
+    return f"{place}: {said}" if place else said

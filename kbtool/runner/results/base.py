@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kbtool.model.errors import UsageError
+from kbtool.model.errors import UsageError, first_problem
 from kbtool.model.kernel import Case
 from kbtool.model.kinds.logged import Series
 from kbtool.model.metric import LARGEST, Better
@@ -137,14 +137,6 @@ def opened(kind: type[M], data: Any, place: str = "") -> M:
         raise ResultFileError(
             f"{place}{first_problem(error)}: the file is cut off or of another version of the tool"
         ) from None
-
-
-def first_problem(error: ValidationError) -> str:
-    """The first problem, with its place."""
-    problem = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in problem["loc"])
-    said = problem["msg"].removeprefix("Value error, ")
-    return f"{place}: {said}" if place else said
 
 
 def refuse_later(tool: str, what: str, found: int, known: int) -> None:

@@ -106,13 +106,7 @@ def gone(index: Index, name: str) -> str:
             f"<small>{at.link('Recipes', at.RECIPES, here)} › {code(name)}"
             f" · {code(f'sessions/{EXCUSES}')}</small>",
             *(_was_forgotten(index, one, here) for one in entries),
-            section(
-                "Runs", "runs",
-                run_rows(index, runs[:_NEWEST], here) if runs
-                else nothing("No data because the recipe was never run in this knowledge base."),
-                f"The newest {_NEWEST}; [every run]({at.relative(at.RUNS, here)})."
-                if len(runs) > _NEWEST else None,
-            ),
+            _runs_section(index, runs, here),
             backlinks(index, here),
         ]
     )  # fmt: skip
@@ -175,13 +169,7 @@ def page(index: Index, pattern: Pattern, recipe: Recipe) -> str:
                 f"To set one: {code('--set NAME=VALUE')}." if parameters else None,
             ),
             section("Steps", "steps", *steps(index, recipe, settings=True)),
-            section(
-                "Runs", "runs",
-                run_rows(index, runs[:_NEWEST], here) if runs
-                else nothing("No data because the recipe was never run in this knowledge base."),
-                f"The newest {_NEWEST}; [every run]({at.relative(at.RUNS, here)})."
-                if len(runs) > _NEWEST else None,
-            ),
+            _runs_section(index, runs, here),
             backlinks(index, here),
         ]
     )  # fmt: skip
@@ -189,6 +177,16 @@ def page(index: Index, pattern: Pattern, recipe: Recipe) -> str:
 
 _NEWEST = 50
 """How many runs a recipe's page lists."""
+
+
+def _runs_section(index: Index, runs: list[Run], here: str) -> str:
+    return section(
+        "Runs", "runs",
+        run_rows(index, runs[:_NEWEST], here) if runs
+        else nothing("No data because the recipe was never run in this knowledge base."),
+        f"The newest {_NEWEST}; [every run]({at.relative(at.RUNS, here)})."
+        if len(runs) > _NEWEST else None,
+    )  # fmt: skip
 
 
 _MACHINES = 3

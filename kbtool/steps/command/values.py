@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kbtool.checks.text_rules import WRITTEN_RULES, private
+from kbtool.model.errors import first_problem
 from kbtool.model.kinds.logged import Collector, LoggedValue, Series
 
 MARK = "KBTOOL_RESULT"
@@ -87,10 +88,7 @@ class Values:
                 raise ValueError(f"it {found[1]}")
             self._collector.add(value)
         except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            field = ".".join(str(part) for part in problem["loc"])
-            said = problem["msg"].removeprefix("Value error, ")
-            self._fault(f"{place}: {field + ': ' if field else ''}{said}")
+            self._fault(f"{place}: {first_problem(error)}")
         except ValueError as error:
             self._fault(f"{place}: {error}")
 
