@@ -13,6 +13,7 @@ import io
 import keyword
 import os
 import shutil
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -169,7 +170,10 @@ def main(argv: list[str] | None = None) -> None:
         status = answer()
         if status is not None:
             sys.exit(status)
-    sys.exit(run(argv))
+    status = run(argv)
+    # What was done is done: a second Ctrl-C must not change the status of the first.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(status)
 
 
 COMPLETING = "_KBTOOL_COMPLETE"

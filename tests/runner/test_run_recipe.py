@@ -707,6 +707,16 @@ def test_ctrl_c_between_two_steps_is_no_crash(second_kernel_base, monkeypatch):
     assert run.status == "interrupted"
 
 
+def test_a_second_ctrl_c_does_not_change_the_status_of_the_first():
+    code = (
+        "import atexit, os, signal; from kbtool.cli import main;"
+        " main.run = lambda argv: 4; atexit.register(os.kill, os.getpid(), signal.SIGINT);"
+        " main.main([])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (4, "")
+
+
 def test_a_run_that_is_resumed_later_stays_within_its_session(second_kernel_base, kbtool):
     assert kbtool(*shell("raise SystemExit(7)"), root=second_kernel_base).code == 1
     (run,) = runs_of(second_kernel_base)
