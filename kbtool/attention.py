@@ -38,6 +38,10 @@ def split_k_attention(
     scale: float | None = ...,
     num_splits: int | None = ...,
     kv_lengths: Tensor | None = ...,
+    block_table: Tensor | None = ...,
+    window: int | None = ...,
+    softcap: float | None = ...,
+    sinks: Tensor | None = ...,
     variant: str | None = ...,
     overlap: bool | None = ...,
     return_lse: Literal[False] = ...,
@@ -54,6 +58,10 @@ def split_k_attention(
     scale: float | None = ...,
     num_splits: int | None = ...,
     kv_lengths: Tensor | None = ...,
+    block_table: Tensor | None = ...,
+    window: int | None = ...,
+    softcap: float | None = ...,
+    sinks: Tensor | None = ...,
     variant: str | None = ...,
     overlap: bool | None = ...,
     return_lse: Literal[True],
@@ -69,6 +77,10 @@ def split_k_attention(
     scale: float | None = None,
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
+    block_table: Tensor | None = None,
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
     variant: str | None = None,
     overlap: bool | None = None,
     return_lse: bool = False,
@@ -97,6 +109,21 @@ def split_k_attention(
             device. Keys past the length never affect a result and may hold anything, even NaN. On
             CUDA the number of splits is chosen for ``Skv``; if lengths differ, the device divides
             the keys of long entries evenly.
+        block_table: Pages of each batch entry, ``(B, pages of an entry)``, int32, last stride 1.
+            ``k`` and ``v`` then hold pages, ``(pages, Hkv, page_size, D)`` by any strides:
+            transpose pages that are stored as ``(pages, page_size, Hkv, D)``. Key ``j`` of entry
+            ``b`` is key ``j % page_size`` of page ``block_table[b, j // page_size]``. Needs
+            ``kv_lengths``; ``Skv`` is pages of an entry times ``page_size``, a power of two up to
+            256. Entries may share pages. What lies past a length never affects a result: keys of
+            the last page may be NaN, and further entries of the table any number. The CPU checks
+            the entries that it reads; CUDA does not.
+        window: Most keys that a query sees, its own included: of those that ``causal`` lets it see,
+            the last ``window``. Needs ``causal=True``.
+        softcap: Replace each logit ``x`` (``scale`` included) by ``softcap * tanh(x / softcap)``;
+            in ``[1e-37, 2.3e38]``.
+        sinks: A logit for each query head that has no value, ``(H,)``, float32, contiguous:
+            ``exp(sink)`` is added to the sum that divides the output, and to the LSE. -inf is no
+            sink.
         variant: Name of the implementation: ``two_pass`` on the CPU; ``fa1``, ``two_pass`` or
             ``fused`` on CUDA, and ``wgmma`` on sm_90. Default: the fastest for the shapes and the
             device.
@@ -119,9 +146,9 @@ def split_k_attention(
     Raises:
         NotImplementedError: If a gradient is asked for, in reverse or in forward mode: the
             operator is for inference.
-        TypeError: If an argument is not a tensor, ``scale`` no float, ``num_splits`` no int,
-            ``variant`` no str, ``overlap`` neither a bool nor None, or ``causal`` or
-            ``return_lse`` no bool.
+        TypeError: If an argument is not a tensor, ``scale`` or ``softcap`` no float,
+            ``num_splits`` or ``window`` no int, ``variant`` no str, ``overlap`` neither a bool nor
+            None, or ``causal`` or ``return_lse`` no bool.
         ValueError: If an argument has a wrong shape, dtype, device or value; the message names
             the argument, what it takes and what it got.
         kbtool.model.errors.MachineError: there is no compiler, ninja or room to build; or ``q`` is
@@ -137,7 +164,8 @@ def split_k_attention(
         _check_card(q)
     made: Tensor | tuple[Tensor, Tensor] = _loaded[0](
         q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
-        variant=variant, overlap=overlap, return_lse=return_lse,
+        block_table=block_table, window=window, softcap=softcap, sinks=sinks, variant=variant,
+        overlap=overlap, return_lse=return_lse,
     )  # fmt: skip
     return made
 

@@ -5,6 +5,7 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -57,6 +58,25 @@ inline std::string device_of(const Tensor& t) {
   return text.str();
 }
 
+// The options of a call, as in the schema of split_k_attention.
+struct CallOptions {
+  bool causal = false;
+  std::optional<double> scale;
+  std::optional<int64_t> num_splits;
+  std::optional<Tensor> kv_lengths;
+  std::optional<Tensor> block_table;
+  std::optional<int64_t> window;
+  std::optional<double> softcap;
+  std::optional<Tensor> sinks;
+  std::optional<std::string> variant;
+  std::optional<bool> overlap;
+};
+
+// Keys of a batch entry by the shapes: Skv, or what the pages of an entry hold.
+inline int64_t num_keys(const Tensor& k, const CallOptions& options) {
+  return options.block_table.has_value() ? options.block_table->size(1) * k.size(2) : k.size(2);
+}
+
 // `first` is the name of `of`, on whose device `t` must be.
 inline void check_same_place(const char* name, const Tensor& t, const Tensor& of,
                              const char* first = "q") {
@@ -81,18 +101,25 @@ inline void check_size(const char* name, const char* dimension, int64_t got, int
   fail(name, " must have ", dimension, "=", wanted, " (", reason, "), got ", got);
 }
 
+constexpr int64_t MAX_PAGE_SIZE = 256;
+
 // Checks of q, k and v for every device. Element types and head dimensions: see each device's check.
-inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
+inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v, bool paged) {
   check_operand("q", "(B, H, Sq, D)", q, q);
-  check_operand("k", "(B, Hkv, Skv, D)", k, q);
-  check_operand("v", "(B, Hkv, Skv, D)", v, q);
+  const char* layout = paged ? "(pages, Hkv, page_size, D)" : "(B, Hkv, Skv, D)";
+  check_operand("k", layout, k, q);
+  check_operand("v", layout, v, q);
   if (q.size(3) < 1) fail("q must have D of at least 1, got shape ", text_of(shape_of(q)));
-  check_size("k", "B", k.size(0), q.size(0), "as q");
+  if (!paged) check_size("k", "B", k.size(0), q.size(0), "as q");
   check_size("k", "D", k.size(3), q.size(3), "as q");
-  check_size("v", "B", v.size(0), q.size(0), "as q");
+  check_size("v", paged ? "pages" : "B", v.size(0), k.size(0), paged ? "as k" : "as q");
   check_size("v", "Hkv", v.size(1), k.size(1), "as k");
-  check_size("v", "Skv", v.size(2), k.size(2), "as k");
+  check_size("v", paged ? "page_size" : "Skv", v.size(2), k.size(2), "as k");
   check_size("v", "D", v.size(3), q.size(3), "as q");
+  const int64_t page_size = k.size(2);
+  if (paged && (page_size < 1 || page_size > MAX_PAGE_SIZE || (page_size & (page_size - 1)) != 0)) {
+    fail("k must have a page_size that is a power of two, 1 to ", MAX_PAGE_SIZE, ", got ", page_size);
+  }
   const int64_t H = q.size(1);
   const int64_t Hkv = k.size(1);
   if (Hkv == 0 ? H != 0 : H % Hkv != 0) {
@@ -115,6 +142,55 @@ inline void check_lengths(const Tensor& lengths, const Tensor& q) {
   }
   if (lengths.dim() != 1 || lengths.size(0) != q.size(0)) {
     fail("kv_lengths must have shape (B,) = (", q.size(0), ",), got ", text_of(shape_of(lengths)));
+  }
+}
+
+// Which page each key is in. The CPU checks the entries in check_pages; CUDA cannot.
+inline void check_block_table(const Tensor& table, const Tensor& q) {
+  check_same_place("block_table", table, q);
+  if (table.scalar_type() != ScalarType::Int) {
+    fail("block_table must be Int, got ", type_of(table));
+  }
+  if (table.dim() != 2 || table.size(0) != q.size(0)) {
+    fail("block_table must have shape (B, pages of an entry), B=", q.size(0), ", got ",
+         text_of(shape_of(table)));
+  }
+  if (table.size(1) > 1 && table.stride(1) != 1) {
+    fail("block_table must have a last stride of 1, got strides ", text_of(strides_of(table)));
+  }
+}
+
+inline void check_sinks(const Tensor& sinks, const Tensor& q) {
+  check_same_place("sinks", sinks, q);
+  if (sinks.scalar_type() != ScalarType::Float || !sinks.is_contiguous()) {
+    fail("sinks must be a contiguous Float tensor, got ", type_of(sinks), " with strides ",
+         text_of(strides_of(sinks)));
+  }
+  if (sinks.dim() != 1 || sinks.size(0) != q.size(1)) {
+    fail("sinks must have shape (H,) = (", q.size(1), ",), got ", text_of(shape_of(sinks)));
+  }
+}
+
+constexpr double MAX_SCALE = 2.3e38;    // times log2(e), it still fits a float
+constexpr double MIN_SOFTCAP = 1.0e-37;  // its inverse still fits a float
+
+// Checks of the options for every device; q has 4 dimensions.
+inline void check_options(const Tensor& q, const CallOptions& options) {
+  check_num_splits(options.num_splits);
+  if (options.kv_lengths.has_value()) check_lengths(*options.kv_lengths, q);
+  if (options.block_table.has_value()) check_block_table(*options.block_table, q);
+  if (options.sinks.has_value()) check_sinks(*options.sinks, q);
+  // Each comparison is also false for NaN.
+  if (options.scale.has_value() && !(std::fabs(*options.scale) <= MAX_SCALE)) {
+    fail("scale must lie in [-2.3e38, 2.3e38], got ", *options.scale);
+  }
+  if (options.softcap.has_value() &&
+      !(*options.softcap >= MIN_SOFTCAP && *options.softcap <= MAX_SCALE)) {
+    fail("softcap must lie in [1e-37, 2.3e38], got ", *options.softcap);
+  }
+  if (options.window.has_value()) {
+    if (*options.window < 1) fail("window must be at least 1, got ", *options.window);
+    if (!options.causal) fail("window must come with causal=True, got causal=False");
   }
 }
 

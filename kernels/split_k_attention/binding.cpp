@@ -21,6 +21,7 @@
 
 namespace {
 
+using kbtool::CallOptions;
 using kbtool::fail;
 using kbtool::ScalarType;
 using kbtool::Tensor;
@@ -102,6 +103,22 @@ std::vector<int64_t> read_lengths(const Tensor& lengths, int64_t Skv) {
   return valid;
 }
 
+// Entries of pages whose keys no row sees are not looked at.
+void check_pages(const kbtool::SplitKParams& p) {
+  for (int64_t b = 0; b < p.B; ++b) {
+    const int64_t valid = p.kv_lengths[b];
+    const int64_t first = kbtool::first_visible_key(p.window, 0, p.Sq, valid) / p.page_size;
+    const int64_t end = kbtool::ceil_div(valid, p.page_size);
+    for (int64_t i = first; i < end; ++i) {
+      const int32_t page = p.block_table[b * p.block_table_stride + i];
+      if (page < 0 || page >= p.num_pages) {
+        fail("block_table must lie in [0, pages of k) = [0, ", p.num_pages, "), got ", page, " at (", b,
+             ", ", i, ")");
+      }
+    }
+  }
+}
+
 struct Cpu {
   static constexpr const char* VARIANTS = "two_pass";
 
@@ -114,45 +131,50 @@ struct Cpu {
     explicit Guard(const Tensor&) {}
   };
 
-  static void check(const Tensor& q) { check_type("q", q.scalar_type()); }
+  static void check(const Tensor& q, const CallOptions& options) {
+    check_type("q", q.scalar_type());
+    if (options.window.has_value()) fail("window is not supported on the CPU yet");
+    if (options.softcap.has_value()) fail("softcap is not supported on the CPU yet");
+    if (options.sinks.has_value()) fail("sinks are not supported on the CPU yet");
+  }
 
   static std::string variants(const Tensor&) { return VARIANTS; }
 
-  static Plan plan(const Tensor& q, const Tensor& k, const Tensor&, std::optional<int64_t> num_splits,
-                   const std::optional<std::string>& variant, bool, std::optional<bool>) {
-    if (variant.has_value() && *variant != VARIANTS) kbtool::fail_variant(*variant, VARIANTS, q);
+  static Plan plan(const Tensor& q, const Tensor& k, const Tensor&, const CallOptions& options) {
+    if (options.variant.has_value() && *options.variant != VARIANTS) {
+      kbtool::fail_variant(*options.variant, VARIANTS, q);
+    }
     const int64_t tiles =
         q.size(0) * k.size(1) * kbtool::cpu::query_tiles(q.size(1), k.size(1), q.size(2));
-    const int64_t splits = num_splits.value_or(kbtool::choose_num_splits(
-        tiles, k.size(2), kbtool::cpu::NOMINAL_WORKERS, kbtool::cpu::MIN_KEYS));
+    const int64_t splits = options.num_splits.value_or(kbtool::choose_num_splits(
+        tiles, num_keys(k, options), kbtool::cpu::NOMINAL_WORKERS, kbtool::cpu::MIN_KEYS));
     const int64_t rows = q.size(0) * q.size(1) * q.size(2);
     return {splits, splits == 1 ? 0 : splits * rows * (q.size(3) + 2)};
   }
 
-  static int64_t most_workspace(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
-                                const std::optional<std::string>& variant) {
-    return plan(q, k, k, num_splits, variant, false, std::nullopt).workspace_numel;
+  static int64_t most_workspace(const Tensor& q, const Tensor& k, const CallOptions& options) {
+    return plan(q, k, k, options).workspace_numel;
   }
 
-  static Plan partial_plan(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
-                           const std::optional<std::string>& variant) {
-    return plan(q, k, k, num_splits, variant, false, std::nullopt);
+  static Plan partial_plan(const Tensor& q, const Tensor& k, const CallOptions& options) {
+    return plan(q, k, k, options);
   }
 
-  static void run(kbtool::SplitKParams p, const Tensor& q, const std::optional<Tensor>& kv_lengths,
+  static void run(kbtool::SplitKParams p, const Tensor& q, const CallOptions& options,
                   const Plan& plan, float* workspace) {
     if (plan.num_splits > 1) kbtool::place_partials(p, workspace);
-    partial(p, q, kv_lengths, plan);
+    partial(p, q, options, plan);
     if (plan.num_splits > 1) merge_pass(p, kernels_for(q.scalar_type()));
   }
 
-  static void partial(kbtool::SplitKParams p, const Tensor& q,
-                      const std::optional<Tensor>& kv_lengths, const Plan&) {
+  static void partial(kbtool::SplitKParams p, const Tensor& q, const CallOptions& options,
+                      const Plan&) {
     std::vector<int64_t> lengths;
-    if (kv_lengths.has_value()) {
-      lengths = read_lengths(*kv_lengths, p.Skv);
+    if (options.kv_lengths.has_value()) {
+      lengths = read_lengths(*options.kv_lengths, p.Skv);
       p.kv_lengths = lengths.data();
     }
+    if (p.block_table != nullptr) check_pages(p);
     partial_pass(p, kernels_for(q.scalar_type()));
   }
 
@@ -182,18 +204,22 @@ int64_t split_k_attention_num_splits(int64_t tiles, int64_t kv_length, int64_t w
 STABLE_TORCH_LIBRARY(kbtool, m) {
   m.def(
       "split_k_attention(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None, "
-      "int? num_splits=None, Tensor? kv_lengths=None, str? variant=None, bool? overlap=None) "
+      "int? num_splits=None, Tensor? kv_lengths=None, Tensor? block_table=None, int? window=None, "
+      "float? softcap=None, Tensor? sinks=None, str? variant=None, bool? overlap=None) "
       "-> (Tensor, Tensor)");
   m.def(
       "split_k_attention_out(Tensor q, Tensor k, Tensor v, *, bool causal=False, "
-      "float? scale=None, int? num_splits=None, Tensor? kv_lengths=None, str? variant=None, "
-      "bool? overlap=None, Tensor(a!) out, Tensor(b!) lse, Tensor(c!) workspace) -> ()");
+      "float? scale=None, int? num_splits=None, Tensor? kv_lengths=None, "
+      "Tensor? block_table=None, int? window=None, float? softcap=None, Tensor? sinks=None, "
+      "str? variant=None, bool? overlap=None, Tensor(a!) out, Tensor(b!) lse, "
+      "Tensor(c!) workspace) -> ()");
   m.def(
-      "split_k_attention_plan(Tensor q, Tensor k, *, int? num_splits=None, str? variant=None) "
-      "-> (int, int)");
+      "split_k_attention_plan(Tensor q, Tensor k, *, int? num_splits=None, "
+      "Tensor? block_table=None, int? window=None, str? variant=None) -> (int, int)");
   m.def(
       "split_k_attention_partial(Tensor q, Tensor k, Tensor v, *, bool causal=False, "
-      "float? scale=None, int? num_splits=None, Tensor? kv_lengths=None, str? variant=None) "
+      "float? scale=None, int? num_splits=None, Tensor? kv_lengths=None, "
+      "Tensor? block_table=None, int? window=None, float? softcap=None, str? variant=None) "
       "-> (Tensor, Tensor, Tensor)");
   m.def(
       "split_k_attention_merge(Tensor o, Tensor m, Tensor l, *, ScalarType dtype) "

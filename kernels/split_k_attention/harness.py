@@ -61,13 +61,19 @@ _BLOCK = {"cpu": 1 << 17, "cuda": _NUMBERS_AT_A_TIME}
 
 def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> dict[str, Any]:
     """Fresh inputs of a case; keys and values past the valid length are NaN, or infinite where the
-    case says so."""
+    case says so.
+
+    A case with a ``page_size`` also has ``k_pages``, ``v_pages`` and a ``block_table``, which the
+    operator gets. Its ``k`` and ``v`` are the same keys and values in their order, for the
+    reference and all else.
+    """
     generator = torch.Generator(device=device).manual_seed(seed)
     dtype = _DTYPES[case.get("dtype", "float16")]
     layout = case.get("layout", "bhsd")
     fill = case.get("fill", "random")
     B, H, Hkv, Sq, Skv, D = _sizes(case)
-    lengths = case.get("kv_lengths")
+    page_size = case.get("page_size")
+    lengths = case.get("kv_lengths") if page_size is None else _lengths(case)
 
     def values(*shape: int) -> Tensor:
         if fill == "large_logits":
@@ -106,6 +112,10 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
     if fill == "inf_value":
         v[0, 0, Skv // 2], v[0, 0, Skv // 2, ::3] = math.inf, -math.inf
         v[0, 0, Skv // 3, ::2] = math.inf
+    if page_size is not None:
+        for b, pages in enumerate(_shared_pages(case)):
+            for t in (k, v):
+                t[b, :, : pages * page_size] = t[0, :, : pages * page_size]
     beyond = math.inf if fill == "inf_beyond" else math.nan
     if layout == "expanded":
         k, v = (t[:1, :1].contiguous().expand(B, Hkv, Skv, D) for t in (k, v))
@@ -116,7 +126,11 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         for b, length in enumerate(lengths):
             k[b, :, length:] = beyond
             v[b, :, length:] = beyond
-    if layout == "mixed":
+    paged: dict[str, Tensor] = {}
+    if page_size is not None:
+        paged = _pages(case, k, v, beyond, generator)
+        q = _stored_as("bhds" if layout == "mixed" else layout, q)
+    elif layout == "mixed":
         q, v = _stored_as("bhds", q), _stored_as("bshd", v)
     elif layout not in {"expanded", "far_batch_out", "far_queries_out"}:
         q, k, v = (_stored_as(layout, t) for t in (q, k, v))
@@ -133,12 +147,72 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         else torch.tensor(
             lengths, dtype=getattr(torch, case.get("kv_lengths_dtype", "int32")), device=device
         ),
+        "block_table": None,
+        **paged,
     }
 
 
 def _sizes(case: Mapping[str, Any]) -> tuple[int, int, int, int, int, int]:
     B, H, Hkv, Sq, Skv = (int(case.get(name, 1)) for name in ("B", "H", "Hkv", "Sq", "Skv"))
     return B, H, Hkv, Sq, Skv, int(case.get("D", 64))
+
+
+def _lengths(case: Mapping[str, Any]) -> list[int]:
+    """The number of valid keys of each batch entry."""
+    given = case.get("kv_lengths")
+    B, _, _, _, Skv, _ = _sizes(case)
+    return [Skv] * B if given is None else [int(length) for length in given]
+
+
+# How pages, (pages, Hkv, page_size, D), are stored.
+_PAGE_LAYOUTS = {"nhd": "bshd", "hnd": "bhsd"}
+_NO_PAGE = (-1, 2**31 - 1, -(2**31))
+
+
+def _shared_pages(case: Mapping[str, Any]) -> list[int]:
+    """How many pages, from its start, each batch entry shares with the others."""
+    shared, size = case.get("shared_prefix", 0), case["page_size"]
+    return [min(shared, length) // size for length in _lengths(case)]
+
+
+def _pages(
+    case: Mapping[str, Any], k: Tensor, v: Tensor, beyond: float, generator: torch.Generator
+) -> dict[str, Tensor]:
+    """The same keys and values in pages, which lie in a drawn order among pages that nobody uses.
+
+    Those are full of ``beyond``, as are ``k`` and ``v`` past a length. Past a length the table,
+    part of a wider one, names them or pages that do not exist.
+    """
+    _, Hkv, Skv, D = k.shape
+    size, shared = int(case["page_size"]), _shared_pages(case)
+    columns = -(-Skv // size)
+    used = [-(-length // size) for length in _lengths(case)]
+    of_all = max(shared, default=0)
+    count = of_all + sum(used) - sum(shared)
+    drawn = torch.randperm(count + count // 4 + 2, generator=generator, device=k.device).int()
+    common, own = drawn[:of_all], drawn[of_all:count]
+    wrong = torch.cat([drawn.new_tensor(_NO_PAGE), drawn[count:]])
+    wide = wrong[torch.arange(k.shape[0] * (columns + 3), device=k.device) % len(wrong)]
+    table = wide.view(-1, columns + 3)[:, 1 : columns + 1]
+    for row, all_pages, shared_pages in zip(table, used, shared, strict=True):
+        row[:shared_pages] = common[:shared_pages]
+        row[shared_pages:all_pages], own = own.split(
+            [all_pages - shared_pages, len(own) - all_pages + shared_pages]
+        )
+    layout, page_layout = case.get("layout", "bhsd"), case.get("page_layout", "nhd")
+    layouts = [_PAGE_LAYOUTS[page_layout]] * 2
+    if layout == "mixed":
+        layouts = [_PAGE_LAYOUTS[name] for name in ("nhd", "hnd")]
+    elif layout not in {"bhsd", "bshd"}:
+        layouts = [layout] * 2
+    made = {"block_table": table}
+    for name, t, stored in zip(("k_pages", "v_pages"), (k, v), layouts, strict=True):
+        pool = t.new_full((len(drawn), Hkv, size, D), beyond)
+        padded = torch.nn.functional.pad(t, (0, 0, 0, columns * size - Skv), value=beyond)
+        for pages, row, n in zip(padded, table, used, strict=True):
+            pool[row[:n].long()] = pages.view(Hkv, columns, size, D)[:, :n].transpose(0, 1)
+        made[name] = _stored_as(stored, pool)
+    return made
 
 
 def _stored_as(layout: str, t: Tensor) -> Tensor:
@@ -426,6 +500,7 @@ def _visible(inputs: Mapping[str, Any], length: int, rows: slice | None = None) 
 
 _MOST_COLUMNS = 256
 _MOST_SPLITS = 1024
+_PAGE_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _STRIDES = ("bhsd", "bshd", "bhds", "sliced", "offset", "padded", "padded_rows", "mixed")
 
 
@@ -463,6 +538,10 @@ def neighbours(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for other in _STRIDES:
             if other != layout:
                 yield {**case, "layout": other}
+    if page_size := case["page_size"]:
+        for other_size in {page_size // 2, page_size * 2} & set(_PAGE_SIZES):
+            yield {**case, "page_size": other_size}
+        yield {**case, "page_layout": "hnd" if case["page_layout"] == "nhd" else "nhd"}
 
 
 # ---- the operator under test ----
@@ -472,7 +551,7 @@ def call(
     inputs: Mapping[str, Any], *, variant: str | None = None, poison: bool = True
 ) -> dict[str, Tensor]:
     """Runs the operator; with ``poison``, on outputs and a workspace that were filled with NaN."""
-    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    q, k, v = _operands(inputs)
     options = _options(inputs) | {"variant": variant}
     if not poison:
         out, lse = torch.ops.kbtool.split_k_attention(q, k, v, **options)
@@ -496,10 +575,15 @@ def call(
 
 def workspace_bytes(inputs: Mapping[str, Any], variant: str | None = None) -> int:
     """Memory for partial states, in float32."""
-    _, numel = torch.ops.kbtool.split_k_attention_plan(
-        inputs["q"], inputs["k"], num_splits=inputs["num_splits"], variant=variant
-    )
-    return int(numel) * torch.float32.itemsize
+    return _plan(inputs, variant)[1] * torch.float32.itemsize
+
+
+def _plan(inputs: Mapping[str, Any], variant: str | None) -> tuple[int, int]:
+    """The number of splits, and the floats of workspace."""
+    q, k, _ = _operands(inputs)
+    given = {name: inputs[name] for name in ("num_splits", "block_table")}
+    splits, numel = torch.ops.kbtool.split_k_attention_plan(q, k, **given, variant=variant)
+    return splits, numel
 
 
 def variants(device: torch.device) -> list[str]:
@@ -508,8 +592,18 @@ def variants(device: torch.device) -> list[str]:
     return names.split(",")
 
 
+def _operands(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v as the operator takes them."""
+    if inputs["block_table"] is None:
+        return inputs["q"], inputs["k"], inputs["v"]
+    return inputs["q"], inputs["k_pages"], inputs["v_pages"]
+
+
+_OPTIONS = ("causal", "scale", "num_splits", "kv_lengths", "block_table")
+
+
 def _options(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: inputs[name] for name in ("causal", "scale", "num_splits", "kv_lengths")}
+    return {name: inputs[name] for name in _OPTIONS}
 
 
 # ---- the operator's parts, each alone ----
@@ -523,23 +617,20 @@ def parts(inputs: Mapping[str, Any], variant: str | None) -> dict[str, Callable[
     The states that the partial pass returns are merged in float64. The reduction gets states that
     were computed in float64, for as many splits as the operator would take.
     """
-    q, k = inputs["q"], inputs["k"]
+    q, k, v = _operands(inputs)
     if q.device.type != "cpu" and variant != "two_pass":
         return {}
 
     def partial_pass() -> _Results:
         states = torch.ops.kbtool.split_k_attention_partial(
-            q, k, inputs["v"], **_options(inputs), variant=variant
+            q, k, v, **_options(inputs), variant=variant
         )
         merged = _merged(*(state.double() for state in states))
         out = {"out": merged["out"].to(q.dtype), "lse": merged["lse"].float()}
         return out, reference(inputs), baseline(inputs)
 
     def reduction() -> _Results:
-        count, _ = torch.ops.kbtool.split_k_attention_plan(
-            q, k, num_splits=inputs["num_splits"], variant=variant
-        )
-        states = _states(inputs, max(count, 1))
+        states = _states(inputs, max(_plan(inputs, variant)[0], 1))
         out, lse = torch.ops.kbtool.split_k_attention_merge(*states, dtype=q.dtype)
         torchs = _merged(*states)
         torchs["out"] = torchs["out"].to(q.dtype)
@@ -598,7 +689,7 @@ def arms(
 ) -> dict[str, Callable[[], Any] | str]:
     """An arm for the library's own choice and for each of ``variants`` and ``peers``: the call to
     time, or why it does not take these inputs here."""
-    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    q, k, v = _operands(inputs)
     options = _options(inputs)
     ours = torch.ops.kbtool.split_k_attention.default
     timed: dict[str, Callable[[], Any] | str] = {SUBJECT: lambda: ours(q, k, v, **options)}
@@ -678,10 +769,9 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
 
 def work(case: Mapping[str, Any]) -> dict[str, int]:
     """Least bytes to move and operations to do: visible keys only, each key and value read once."""
-    B, H, Hkv, Sq, Skv, D = _sizes(case)
+    B, H, Hkv, Sq, _, D = _sizes(case)
     size = _DTYPES[case.get("dtype", "float16")].itemsize
-    given = case.get("kv_lengths")
-    lengths = [Skv] * B if given is None else [int(length) for length in given]
+    lengths = _lengths(case)
 
     def pairs(length: int) -> int:
         if not case.get("causal", False):
@@ -694,6 +784,9 @@ def work(case: Mapping[str, Any]) -> dict[str, int]:
         stored_kv = max(lengths, default=0) if Sq and Hkv else 0
     else:
         stored_kv = Hkv * keys
+        if case.get("page_size") is not None and Sq:
+            shared = _shared_pages(case)
+            stored_kv -= Hkv * case["page_size"] * (sum(shared) - max(shared, default=0))
     rows = B * H * Sq
     return {
         "bytes": size * D * (2 * rows + 2 * stored_kv) + 4 * rows,

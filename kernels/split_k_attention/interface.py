@@ -22,6 +22,8 @@ __all__ = ["split_k_attention"]
 
 MAX_NUM_SPLITS = 1024
 _MAX_SCALE = 2.3e38
+_MIN_SOFTCAP = 1e-37
+_PAGE_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _DTYPES_ON_CUDA = (torch.float16, torch.bfloat16)
 _MAX_HEAD_DIM_ON_CUDA = 256
@@ -31,11 +33,15 @@ def _fail(message: str) -> NoReturn:
     raise ValueError(f"split_k_attention: {message}")
 
 
-def _check_numbers(scale: Any, num_splits: Any) -> None:
+def _check_numbers(scale: Any, num_splits: Any, window: Any, softcap: Any) -> None:
     if scale is not None and not -_MAX_SCALE <= scale <= _MAX_SCALE:
         _fail(f"scale must lie in [-2.3e38, 2.3e38], got {_shown(scale)}")
     if num_splits is not None and not 1 <= num_splits <= MAX_NUM_SPLITS:
         _fail(f"num_splits must lie in [1, {MAX_NUM_SPLITS}], got {_shown(num_splits)}")
+    if window is not None and not 1 <= window < 2**63:
+        _fail(f"window must be at least 1 and fit 64 bits, got {_shown(window)}")
+    if softcap is not None and not _MIN_SOFTCAP <= softcap <= _MAX_SCALE:
+        _fail(f"softcap must lie in [1e-37, 2.3e38], got {_shown(softcap)}")
 
 
 def _shown(number: Any) -> str:
@@ -70,17 +76,43 @@ def _check_traced(
     k: Tensor,
     v: Tensor,
     *,
+    causal: bool = False,
     scale: float | None = None,
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
+    block_table: Tensor | None = None,
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
     **others: str | bool | None,
 ) -> None:
     """Check everything that is known about the arguments while tracing.
 
-    ``variant`` is checked when the call runs: which there are depends on the card. ``causal`` and
-    ``overlap`` take every value that the schema lets through.
+    ``variant`` is checked when the call runs: which there are depends on the card. ``overlap``
+    takes every value that the schema lets through.
     """
-    _check_devices("q", q, k=k, v=v, kv_lengths=kv_lengths)
+    _check_devices("q", q, k=k, v=v, kv_lengths=kv_lengths, block_table=block_table, sinks=sinks)
+    _check_operands(q, k, v, paged=block_table is not None)
+    if kv_lengths is not None:
+        if kv_lengths.dtype not in (torch.int32, torch.int64):
+            _fail(f"kv_lengths must be torch.int32 or torch.int64, got {kv_lengths.dtype}")
+        if kv_lengths.shape != q.shape[:1]:
+            got = tuple(kv_lengths.shape)
+            _fail(f"kv_lengths must have shape (B,) = ({q.shape[0]},), got {got}")
+    if block_table is not None:
+        _check_block_table(block_table, q)
+        if kv_lengths is None:
+            _fail("kv_lengths must come with block_table, got None")
+    if sinks is not None:
+        _check_shape("sinks", sinks, torch.float32, q.shape[1:2])
+        if not sinks.is_contiguous():
+            _fail(f"sinks must be contiguous, got strides {sinks.stride()}")
+    _check_numbers(scale, num_splits, window, softcap)
+    if window is not None and not causal:
+        _fail("window must come with causal=True, got causal=False")
+
+
+def _check_operands(q: Tensor, k: Tensor, v: Tensor, *, paged: bool) -> None:
     for name, t in (("q", q), ("k", k), ("v", v)):
         if t.dim() != 4:
             _fail(f"{name} must have 4 dimensions, got {t.dim()}: {tuple(t.shape)}")
@@ -92,17 +124,22 @@ def _check_traced(
     if q.device.type == "cuda" and q.shape[3] > _MAX_HEAD_DIM_ON_CUDA:
         _fail(f"q must have D in [1, {_MAX_HEAD_DIM_ON_CUDA}] on CUDA, got {tuple(q.shape)}")
     shapes = f"got {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
-    if k.shape != v.shape or k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
-        _fail(f"k and v must have one shape, and B and D of q, {shapes}")
+    if k.shape != v.shape or k.shape[3] != q.shape[3] or not (paged or k.shape[0] == q.shape[0]):
+        _fail(f"k and v must have one shape, and {'D' if paged else 'B and D'} of q, {shapes}")
     if q.shape[1] % k.shape[1] if k.shape[1] else q.shape[1]:
         _fail(f"the heads of q must be a multiple of the heads of k and v, {shapes}")
-    if kv_lengths is not None:
-        if kv_lengths.dtype not in (torch.int32, torch.int64):
-            _fail(f"kv_lengths must be torch.int32 or torch.int64, got {kv_lengths.dtype}")
-        if kv_lengths.shape != q.shape[:1]:
-            got = tuple(kv_lengths.shape)
-            _fail(f"kv_lengths must have shape (B,) = ({q.shape[0]},), got {got}")
-    _check_numbers(scale, num_splits)
+    if paged and k.shape[2] not in _PAGE_SIZES:
+        _fail(f"k must have a page_size that is a power of two, 1 to 256, got {k.shape[2]}")
+
+
+def _check_block_table(block_table: Tensor, q: Tensor) -> None:
+    if block_table.dtype != torch.int32:
+        _fail(f"block_table must be torch.int32, got {block_table.dtype}")
+    if block_table.dim() != 2 or block_table.shape[0] != q.shape[0]:
+        got = tuple(block_table.shape)
+        _fail(f"block_table must have shape (B, pages of an entry), B={q.shape[0]}, got {got}")
+    if block_table.shape[1] > 1 and block_table.stride(1) != 1:
+        _fail(f"block_table must have a last stride of 1, got strides {block_table.stride()}")
 
 
 # ---- what the operators return, without running them ----
@@ -180,7 +217,7 @@ def _fake_split_k_attention_merge(
 
 
 def _fake_split_k_attention_plan(
-    q: Tensor, k: Tensor, *, num_splits: int | None = None, variant: str | None = None
+    q: Tensor, k: Tensor, **options: Any
 ) -> tuple[int | SymInt, int | SymInt]:
     raise NotImplementedError(
         "split_k_attention_plan answers with the numbers of a real device and cannot be traced; "
@@ -281,17 +318,24 @@ def _check_types(
     scale: object,
     num_splits: object,
     kv_lengths: object,
+    block_table: object,
+    window: object,
+    softcap: object,
+    sinks: object,
     variant: object,
     overlap: object,
     return_lse: object,
 ) -> None:
-    for name, value in (("q", q), ("k", k), ("v", v), ("kv_lengths", kv_lengths)):
+    for name, value in (
+        ("q", q), ("k", k), ("v", v),
+        ("kv_lengths", kv_lengths), ("block_table", block_table), ("sinks", sinks),
+    ):  # fmt: skip
         if isinstance(value, Tensor):
             if value.layout is not torch.strided:
                 raise ValueError(
                     f"split_k_attention: {name} must be a dense tensor, got {value.layout}"
                 )
-        elif value is not None or name != "kv_lengths":
+        elif value is not None or name in {"q", "k", "v"}:
             raise TypeError(
                 f"split_k_attention: {name} must be a tensor, got {type(value).__name__}"
             )
@@ -306,8 +350,12 @@ def _check_types(
         _check_type("scale", scale, "a float", float, Real, SymFloat, SymInt)
     if num_splits is not None:
         _check_type("num_splits", num_splits, "an int", int, Integral, SymInt)
+    if window is not None:
+        _check_type("window", window, "an int", int, Integral, SymInt)
+    if softcap is not None:
+        _check_type("softcap", softcap, "a float", float, Real, SymFloat, SymInt)
     # The dispatcher accepts numbers of at most 64 bits.
-    _check_numbers(scale, num_splits)
+    _check_numbers(scale, num_splits, window, softcap)
     if variant is not None:
         _check_type("variant", variant, "a str", str, str)
 
@@ -321,6 +369,10 @@ def split_k_attention(
     scale: float | None = None,
     num_splits: int | None = None,
     kv_lengths: Tensor | None = None,
+    block_table: Tensor | None = None,
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
     variant: str | None = None,
     overlap: bool | None = None,
     return_lse: bool = False,
@@ -330,17 +382,21 @@ def split_k_attention(
     Arguments, results and errors are those of ``kbtool.attention.split_k_attention``, which builds
     and loads the library first.
     """
-    _check_types(q, k, v, causal, scale, num_splits, kv_lengths, variant, overlap, return_lse)
+    _check_types(
+        q, k, v, causal, scale, num_splits, kv_lengths, block_table, window, softcap, sinks,
+        variant, overlap, return_lse,
+    )  # fmt: skip
     # Autograd's kernel takes half as long as a launch and only checks for gradients, so skip it.
     # Not under a compiler, which skips it by itself, and not under torch.func's transforms, where
     # only Autograd's kernel sees tangents.
     eager = not torch.compiler.is_compiling() and forward_ad._current_level < 0
     if eager:
-        _refuse_gradient(q, k, v)
+        _refuse_gradient(q, k, v, sinks)
     below = torch._C._AutoDispatchBelowAutograd() if eager else nullcontext()
     with below:
         out, lse = _operator(
             q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
-            variant=variant, overlap=overlap,
+            block_table=block_table, window=window, softcap=softcap, sinks=sinks, variant=variant,
+            overlap=overlap,
         )  # fmt: skip
     return (out, lse) if return_lse else out

@@ -2,16 +2,15 @@
 //
 //   struct Plan                             with num_splits and workspace_numel, in floats
 //   Guard(const Tensor& q)                  makes the device current while it lives
-//   check(const Tensor& q)                  checks element type and head dimension
+//   check(q, options)                       checks element type and head dimension, and refuses
+//                                           options that the device does not take
 //   variants(const Tensor& q)               the names of its variants, separated by commas
-//   plan(q, k, v, num_splits, variant, lengths, overlap)  the plan of a call. lengths: whether it has
-//                                           kv_lengths; overlap: whether to launch early (PDL), or
-//                                           no value if the planner decides
-//   most_workspace(q, k, num_splits, variant)  floats that are enough for a call with kv_lengths and
+//   plan(q, k, v, options)                  the plan of a call
+//   most_workspace(q, k, options)           floats that are enough for a call with kv_lengths and
 //                                           without, whatever the layout of v
-//   partial_plan(q, k, num_splits, variant) the plan of a call of `partial`
-//   run(p, q, lengths, plan, workspace)     attention: fills p.out and p.lse
-//   partial(p, q, lengths, plan)            pass 1 alone: fills p.partial_*
+//   partial_plan(q, k, options)             the plan of a call of `partial`
+//   run(p, q, options, plan, workspace)     attention: fills p.out and p.lse
+//   partial(p, q, options, plan)            pass 1 alone: fills p.partial_*
 //   merge(p, type, o)                       pass 2 alone: fills p.out and p.lse from p.partial_*
 #pragma once
 
@@ -39,74 +38,84 @@ inline void set_outputs(SplitKParams& p, const Tensor& out, const Tensor& lse) {
   p.lse_stride = {lse.stride(0), lse.stride(1), lse.stride(2)};
 }
 
-constexpr double MAX_SCALE = 2.3e38;  // times log2(e), it still fits a float
-
 template <class Device>
 class Operators {
  public:
-  static std::tuple<Tensor, Tensor> attention(Tensor q, Tensor k, Tensor v, bool causal,
-                                              std::optional<double> scale,
-                                              std::optional<int64_t> num_splits,
-                                              std::optional<Tensor> kv_lengths,
-                                              std::optional<std::string> variant,
-                                              std::optional<bool> overlap) {
-    check_call(q, k, v, num_splits, kv_lengths);
+  static std::tuple<Tensor, Tensor> attention(
+      Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> scale,
+      std::optional<int64_t> num_splits, std::optional<Tensor> kv_lengths,
+      std::optional<Tensor> block_table, std::optional<int64_t> window,
+      std::optional<double> softcap, std::optional<Tensor> sinks,
+      std::optional<std::string> variant, std::optional<bool> overlap) {
+    const CallOptions options = {causal,  scale, num_splits, kv_lengths, block_table, window,
+                                 softcap, sinks, variant,    overlap};
+    check_call(q, k, v, options);
     const typename Device::Guard guard(q);
-    const typename Device::Plan plan =
-        Device::plan(q, k, v, num_splits, variant, kv_lengths.has_value(), overlap);
+    const typename Device::Plan plan = Device::plan(q, k, v, options);
     Tensor out = torch::stable::new_empty(q, shape_of(q));
     Tensor lse = torch::stable::new_empty(q, rows_of(q), ScalarType::Float);
     std::optional<Tensor> workspace;
     if (plan.workspace_numel > 0) {
       workspace = torch::stable::new_empty(q, {plan.workspace_numel}, ScalarType::Float);
     }
-    run(q, k, v, causal, scale, kv_lengths, plan, out, lse, workspace);
+    run(q, k, v, options, plan, out, lse, workspace);
     return {out, lse};
   }
 
   static void attention_out(Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> scale,
                             std::optional<int64_t> num_splits, std::optional<Tensor> kv_lengths,
+                            std::optional<Tensor> block_table, std::optional<int64_t> window,
+                            std::optional<double> softcap, std::optional<Tensor> sinks,
                             std::optional<std::string> variant, std::optional<bool> overlap,
                             Tensor out, Tensor lse, Tensor workspace) {
-    check_call(q, k, v, num_splits, kv_lengths);
+    const CallOptions options = {causal,  scale, num_splits, kv_lengths, block_table, window,
+                                 softcap, sinks, variant,    overlap};
+    check_call(q, k, v, options);
     const typename Device::Guard guard(q);
-    const typename Device::Plan plan =
-        Device::plan(q, k, v, num_splits, variant, kv_lengths.has_value(), overlap);
+    const typename Device::Plan plan = Device::plan(q, k, v, options);
     check_output("out", out, q, q.scalar_type(), shape_of(q));
     check_output("lse", lse, q, ScalarType::Float, rows_of(q));
     check_workspace(workspace, q, plan.workspace_numel);
-    run(q, k, v, causal, scale, kv_lengths, plan, out, lse, workspace);
+    run(q, k, v, options, plan, out, lse, workspace);
   }
 
   static std::tuple<int64_t, int64_t> attention_plan(Tensor q, Tensor k,
                                                      std::optional<int64_t> num_splits,
+                                                     std::optional<Tensor> block_table,
+                                                     std::optional<int64_t> window,
                                                      std::optional<std::string> variant) {
-    check_call(q, k, k, num_splits, std::nullopt);
+    CallOptions options;
+    options.causal = true;  // as a window needs it; the plan is the same
+    options.num_splits = num_splits;
+    options.block_table = block_table;
+    options.window = window;
+    options.variant = variant;
+    check_call(q, k, k, options);
     const typename Device::Guard guard(q);
-    const typename Device::Plan plan =
-        Device::plan(q, k, k, num_splits, variant, false, std::nullopt);
-    return {plan.num_splits, Device::most_workspace(q, k, num_splits, variant)};
+    return {Device::plan(q, k, k, options).num_splits, Device::most_workspace(q, k, options)};
   }
 
-  static std::tuple<Tensor, Tensor, Tensor> partial(Tensor q, Tensor k, Tensor v, bool causal,
-                                                    std::optional<double> scale,
-                                                    std::optional<int64_t> num_splits,
-                                                    std::optional<Tensor> kv_lengths,
-                                                    std::optional<std::string> variant) {
-    check_call(q, k, v, num_splits, kv_lengths);
+  static std::tuple<Tensor, Tensor, Tensor> partial(
+      Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> scale,
+      std::optional<int64_t> num_splits, std::optional<Tensor> kv_lengths,
+      std::optional<Tensor> block_table, std::optional<int64_t> window,
+      std::optional<double> softcap, std::optional<std::string> variant) {
+    const CallOptions options = {causal,  scale,        num_splits, kv_lengths,  block_table, window,
+                                 softcap, std::nullopt, variant,    std::nullopt};
+    check_call(q, k, v, options);
     const typename Device::Guard guard(q);
-    const typename Device::Plan plan = Device::partial_plan(q, k, num_splits, variant);
+    const typename Device::Plan plan = Device::partial_plan(q, k, options);
     std::vector<int64_t> shape = {plan.num_splits, q.size(0), q.size(1), q.size(2)};
     Tensor m = torch::stable::new_empty(q, shape, ScalarType::Float);
     Tensor l = torch::stable::new_empty(q, shape, ScalarType::Float);
     shape.push_back(q.size(3));
     Tensor o = torch::stable::new_empty(q, shape, ScalarType::Float);
-    SplitKParams p = params(q, k, v, causal, scale);
+    SplitKParams p = params(q, k, v, options);
     p.num_splits = plan.num_splits;
     p.partial_o = static_cast<float*>(o.mutable_data_ptr());
     p.partial_m = static_cast<float*>(m.mutable_data_ptr());
     p.partial_l = static_cast<float*>(l.mutable_data_ptr());
-    if (o.numel() > 0) Device::partial(p, q, kv_lengths, plan);
+    if (o.numel() > 0) Device::partial(p, q, options, plan);
     return {o, m, l};
   }
 
@@ -147,22 +156,20 @@ class Operators {
 
  private:
   static void check_call(const Tensor& q, const Tensor& k, const Tensor& v,
-                         std::optional<int64_t> num_splits,
-                         const std::optional<Tensor>& kv_lengths) {
-    check_operands(q, k, v);
-    Device::check(q);
-    check_num_splits(num_splits);
-    if (kv_lengths.has_value()) check_lengths(*kv_lengths, q);
+                         const CallOptions& options) {
+    check_operands(q, k, v, options.block_table.has_value());
+    check_options(q, options);
+    Device::check(q, options);
   }
 
-  static SplitKParams params(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                             std::optional<double> scale) {
+  static SplitKParams params(const Tensor& q, const Tensor& k, const Tensor& v,
+                             const CallOptions& options) {
     SplitKParams p{};
     p.B = q.size(0);
     p.H = q.size(1);
     p.Hkv = k.size(1);
     p.Sq = q.size(2);
-    p.Skv = k.size(2);
+    p.Skv = num_keys(k, options);
     p.D = q.size(3);
     p.q = q.const_data_ptr();
     p.k = k.const_data_ptr();
@@ -170,26 +177,35 @@ class Operators {
     p.q_stride = strides4(q);
     p.k_stride = strides4(k);
     p.v_stride = strides4(v);
-    const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(p.D)));
-    if (!(std::fabs(factor) <= MAX_SCALE)) {  // also true for NaN
-      fail("scale must lie in [-2.3e38, 2.3e38], got ", factor);
+    p.scale = static_cast<float>(
+        options.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.D))));
+    p.causal = options.causal;
+    // No valid key lies before a window of Skv keys.
+    p.window = options.window.value_or(p.Skv) < p.Skv ? *options.window : 0;
+    p.softcap = static_cast<float>(options.softcap.value_or(0.0));
+    if (options.sinks.has_value()) {
+      p.sinks = static_cast<const float*>(options.sinks->const_data_ptr());
     }
-    p.scale = static_cast<float>(factor);
-    p.causal = causal;
+    if (options.block_table.has_value()) {
+      if (!options.kv_lengths.has_value()) fail("kv_lengths must come with block_table, got None");
+      p.block_table = static_cast<const int32_t*>(options.block_table->const_data_ptr());
+      p.block_table_stride = options.block_table->stride(0);
+      p.num_pages = k.size(0);
+      p.page_size = k.size(2);
+    }
     return p;
   }
 
-  static void run(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                  std::optional<double> scale, const std::optional<Tensor>& kv_lengths,
+  static void run(const Tensor& q, const Tensor& k, const Tensor& v, const CallOptions& options,
                   const typename Device::Plan& plan, const Tensor& out, const Tensor& lse,
                   const std::optional<Tensor>& workspace) {
-    SplitKParams p = params(q, k, v, causal, scale);
+    SplitKParams p = params(q, k, v, options);
     p.num_splits = plan.num_splits;
     set_outputs(p, out, lse);
     float* floats = plan.workspace_numel > 0
                         ? static_cast<float*>(workspace->mutable_data_ptr())
                         : nullptr;
-    if (lse.numel() > 0) Device::run(p, q, kv_lengths, plan, floats);
+    if (lse.numel() > 0) Device::run(p, q, options, plan, floats);
   }
 };
 

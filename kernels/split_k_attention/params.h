@@ -22,8 +22,8 @@ struct Strides3 {
 
 struct SplitKParams {
   const void* q;  // [B, H, Sq, D]
-  const void* k;  // [B, Hkv, Skv, D]
-  const void* v;  // [B, Hkv, Skv, D]
+  const void* k;  // [B, Hkv, Skv, D], or [num_pages, Hkv, page_size, D] with a block_table
+  const void* v;  // as k
   void* out;      // [B, H, Sq, D], the element type of q
   float* lse;     // [B, H, Sq], natural log
 
@@ -34,8 +34,17 @@ struct SplitKParams {
 
   const int64_t* kv_lengths;  // [B], each in [0, Skv]; null when every key is valid
 
+  // Key j of entry b is key j % page_size of page block_table[b * block_table_stride + j / page_size].
+  // Pages may be shared. Entries of pages that no row sees may hold anything and must not be read.
+  const int32_t* block_table;  // [B, pages of an entry], null: k and v are not paged
+  int64_t block_table_stride;  // from entry to entry
+  int64_t page_size;           // keys of a page, a power of two
+  int64_t num_pages;
+
+  const float* sinks;  // [H], a logit of each head that has no value, contiguous; null: none
+
   Strides4 q_stride;
-  Strides4 k_stride;
+  Strides4 k_stride;  // batch: from page to page if there is a block_table
   Strides4 v_stride;
   Strides4 out_stride;
   Strides3 lse_stride;
@@ -44,12 +53,14 @@ struct SplitKParams {
   int64_t H;    // query heads, a multiple of Hkv
   int64_t Hkv;  // key and value heads
   int64_t Sq;
-  int64_t Skv;
+  int64_t Skv;  // with a block_table: pages of an entry * page_size
   int64_t D;
 
   int64_t num_splits;
+  int64_t window;  // keys that a row sees at most, 0: all; needs causal
   float scale;
-  bool causal;  // bottom-right: row i sees keys j <= i + (valid keys) - Sq
+  float softcap;  // a logit x becomes softcap * tanh(x / softcap) before it is masked; 0: none
+  bool causal;    // bottom-right: row i sees keys j <= i + (valid keys) - Sq
 };
 
 static_assert(std::is_trivially_copyable_v<SplitKParams>,
@@ -63,14 +74,27 @@ inline void place_partials(SplitKParams& p, float* workspace) {
   p.partial_l = p.partial_m + states;
 }
 
-// Keys that row i of the queries sees, out of the valid keys of its batch entry.
 #if defined(__CUDACC__)
-__host__ __device__
+#define KBTOOL_PARAMS_FUNCTION __host__ __device__ inline
+#else
+#define KBTOOL_PARAMS_FUNCTION inline
 #endif
-inline int64_t visible_keys(bool causal, int64_t i, int64_t Sq, int64_t valid) {
+
+// Row i of the queries sees the keys [first_visible_key, visible_keys) of its batch entry, of which
+// `valid` keys are valid. Without a window the first is key 0.
+KBTOOL_PARAMS_FUNCTION int64_t visible_keys(bool causal, int64_t i, int64_t Sq, int64_t valid) {
   if (!causal) return valid;
   const int64_t seen = i + 1 + valid - Sq;
   return seen < 0 ? 0 : seen;  // i < Sq, so never more than valid
 }
+
+KBTOOL_PARAMS_FUNCTION int64_t first_visible_key(int64_t window, int64_t i, int64_t Sq,
+                                                 int64_t valid) {
+  if (window == 0) return 0;
+  const int64_t hidden = i + 1 + valid - Sq - window;
+  return hidden < 0 ? 0 : hidden;
+}
+
+#undef KBTOOL_PARAMS_FUNCTION
 
 }  // namespace kbtool

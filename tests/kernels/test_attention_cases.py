@@ -19,7 +19,16 @@ from attention_rule import (
     violation,
 )
 
-SETS = ("quick", "seeds", "seeds_benchmark", "decode", "split_sweep", "edges")
+SETS = (
+    "quick",
+    "seeds",
+    "seeds_benchmark",
+    "decode",
+    "split_sweep",
+    "edges",
+    "paged",
+    "serving",
+)
 CASES = [
     pytest.param(place.values[0], case, id=f"{place.id}, {name}: {case['name']}", marks=place.marks)
     for place in PLACES

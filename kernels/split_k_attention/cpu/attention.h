@@ -54,12 +54,13 @@ inline int64_t scratch_numel(const SplitKParams& p) { return ScratchLayout(p).nu
 
 // Copies rows into fp32 with unit stride, padded with zeros to D_pad: how the kernel reads what it
 // cannot read in place.
-template <class Element>
-void pack_rows(const Element* source,  // [rows, D] by strides
-               int64_t row_stride, int64_t dim_stride, int64_t rows, int64_t D, int64_t D_pad,
+template <class Rows>
+void pack_rows(const Rows& source,  // [rows, D] by strides
+               int64_t dim_stride, int64_t rows, int64_t D, int64_t D_pad,
                float* packed) {  // [rows, D_pad]
+  using Element = typename Rows::Element;
   for (int64_t row = 0; row < rows; ++row) {
-    const Element* from = source + row * row_stride;
+    const Element* from = source.row(row);
     float* to = packed + row * D_pad;
     for (int64_t d = 0; d < D_pad; d += LANES) {
       if (dim_stride == 1 && d + LANES <= D) {
@@ -76,10 +77,10 @@ void pack_rows(const Element* source,  // [rows, D] by strides
 }
 
 // A block as the kernel reads it: in place, or packed.
-template <class Element>
+template <class Rows>
 struct Block {
   bool packed;
-  BlockRows<Element> in_place;
+  Rows in_place;
   BlockRows<float> copy;
 
   template <class Body>
@@ -139,7 +140,7 @@ class PartialItem {
     const int64_t begin = std::min(split * keys_per_split, seen_by_tile);
     const int64_t end = std::min(begin + keys_per_split, seen_by_tile);
     for (int64_t key0 = begin; key0 < end; key0 += BLOCK_KV) {
-      attend_block(key0, std::min(BLOCK_KV, end - key0), key0 + BLOCK_KV >= end);
+      attend_keys(key0, end);
     }
     if (p.partial_o == nullptr) {
       store_output();
@@ -171,7 +172,8 @@ class PartialItem {
     for (int64_t row = 0; row < rows; ++row) {
       const Element* source = static_cast<const Element*>(p.q) + batch * p.q_stride.batch +
                               head(row) * p.q_stride.head + query(row) * p.q_stride.seq;
-      pack_rows(source, 0, p.q_stride.dim, 1, p.D, D_pad, q_tile + row * D_pad);
+      pack_rows(BlockRows<Element>{source, 0, nullptr}, p.q_stride.dim, 1, p.D, D_pad,
+                q_tile + row * D_pad);
     }
     std::fill(q_tile + rows * D_pad, q_tile + padded * D_pad, 0.0f);
     std::fill(o_tile, o_tile + padded * D_pad, 0.0f);
@@ -179,24 +181,56 @@ class PartialItem {
     std::fill(l_tile, l_tile + padded, 0.0f);
   }
 
-  Block<Element> read_block(const void* base,  // [B, Hkv, Skv, D] by strides
-                            const Strides4& stride, int64_t key0, int64_t keys, bool last,
-                            float* packed) const {  // [BLOCK_KV, D_pad]
+  // The block that starts at key0, of the keys before `end`.
+  void attend_keys(int64_t key0, int64_t end) {
+    const int64_t keys = std::min(BLOCK_KV, end - key0);
+    if (p.block_table == nullptr) {
+      const bool last = keys == end - key0;
+      attend_block(key0, keys, rows_at(p.k, p.k_stride, key0, last),
+                   rows_at(p.v, p.v_stride, key0, last));
+    } else {
+      const Element *k_rows[2 * BLOCK_KV], *v_rows[2 * BLOCK_KV];
+      attend_block(key0, keys, paged_rows_at(p.k, p.k_stride, key0, end, k_rows),
+                   paged_rows_at(p.v, p.v_stride, key0, end, v_rows));
+    }
+  }
+
+  BlockRows<Element> rows_at(const void* base,  // [B, Hkv, Skv, D] by strides
+                             const Strides4& stride, int64_t key0, bool last) const {
     const Element* source = static_cast<const Element*>(base) + batch * stride.batch +
                             head_kv * stride.head + key0 * stride.seq;
+    return {source, stride.seq, last ? nullptr : source + BLOCK_KV * stride.seq};
+  }
+
+  PagedRows<Element> paged_rows_at(const void* base,  // [num_pages, Hkv, page_size, D] by strides
+                                   const Strides4& stride, int64_t key0, int64_t end,
+                                   const Element** found) const {  // [2 * BLOCK_KV]
+    const int32_t* pages = p.block_table + batch * p.block_table_stride;
+    const Element* source = static_cast<const Element*>(base) + head_kv * stride.head;
+    const int page_bits = __builtin_ctzll(p.page_size);
+    for (int64_t i = 0; i < 2 * BLOCK_KV; ++i) {
+      // Past the end the last key is found again: the table may hold anything there.
+      const int64_t key = std::min(key0 + i, end - 1);
+      const int64_t page = pages[key >> page_bits];
+      found[i] = source + page * stride.batch + (key & (p.page_size - 1)) * stride.seq;
+    }
+    return {found, key0 + BLOCK_KV < end ? found + BLOCK_KV : nullptr};
+  }
+
+  template <class Rows>
+  Block<Rows> read_block(const Rows& source, int64_t dim_stride, int64_t keys,
+                         float* packed) const {  // [BLOCK_KV, D_pad]
     // Widening once pays when more than two groups of rows read the block.
     const bool reread = sizeof(Element) < sizeof(float) && rows > 2 * ROW_GROUP;
-    if (stride.dim == 1 && p.D == D_pad && !reread) {
-      const Element* next = last ? nullptr : source + BLOCK_KV * stride.seq;
-      return {false, {source, stride.seq, next}, {}};
-    }
-    pack_rows(source, stride.seq, stride.dim, keys, p.D, D_pad, packed);
+    if (dim_stride == 1 && p.D == D_pad && !reread) return {false, source, {}};
+    pack_rows(source, dim_stride, keys, p.D, D_pad, packed);
     return {true, {}, {packed, D_pad, nullptr}};
   }
 
-  void attend_block(int64_t key0, int64_t keys, bool last) {
-    auto k = read_block(p.k, p.k_stride, key0, keys, last, k_packed);
-    auto v = read_block(p.v, p.v_stride, key0, keys, last, v_packed);
+  template <class Rows>
+  void attend_block(int64_t key0, int64_t keys, const Rows& k_rows, const Rows& v_rows) {
+    auto k = read_block(k_rows, p.k_stride.dim, keys, k_packed);
+    auto v = read_block(v_rows, p.v_stride.dim, keys, v_packed);
     for (int64_t row = 0; row < rows; row += ROW_GROUP) {
       const int64_t left = rows - row;
       if (left >= 3) {
@@ -210,9 +244,9 @@ class PartialItem {
     }
   }
 
-  template <int ROWS>
-  void attend_rows(int64_t row, int64_t key0, int64_t keys, const Block<Element>& k,
-                   const Block<Element>& v) {
+  template <int ROWS, class Rows>
+  void attend_rows(int64_t row, int64_t key0, int64_t keys, const Block<Rows>& k,
+                   const Block<Rows>& v) {
     int32_t seen[ROWS];
     for (int r = 0; r < ROWS; ++r) {
       // Rows past the tile are padding. They see the same keys as the last row.

@@ -24,13 +24,30 @@ struct RowStates {
   float alpha[ROWS];  // the weight of what was accumulated before the present block
 };
 
-// A block of keys or of values. `next` is the block after it, or null: it is prefetched row by row while
-// this block is computed, so that the memory is never idle.
-template <class Element>
+// The rows of a block of keys or of values, [keys, D_pad]. `next` is the block after it, or null: it is
+// prefetched row by row while this block is computed, so that the memory is never idle.
+template <class T>
 struct BlockRows {
-  const Element* rows;  // [keys, D_pad]
+  using Element = T;
+  const Element* rows;
   int64_t stride;
-  const Element* next;  // [keys, D_pad]
+  const Element* next;
+
+  const Element* row(int64_t key) const { return rows + key * stride; }
+  const Element* next_row(int64_t key) const { return next + key * stride; }
+  BlockRows after(int64_t keys) const { return {row(keys), stride, nullptr}; }
+};
+
+// The same for rows that lie in pages.
+template <class T>
+struct PagedRows {
+  using Element = T;
+  const Element* const* rows;  // [keys]
+  const Element* const* next;  // [BLOCK_KV]
+
+  const Element* row(int64_t key) const { return rows[key]; }
+  const Element* next_row(int64_t key) const { return next[key]; }
+  PagedRows after(int64_t keys) const { return {rows + keys, nullptr}; }
 };
 
 // Prefetches into the L2 cache: the few miss buffers of L1 would limit a core to a third of its
@@ -43,20 +60,20 @@ inline void prefetch_row(const Element* row, int64_t D_pad) {
 
 // logits[key][row] = q[row] . k[key] * scale. D_pad is D rounded up to LANES. Columns past D are 0 in
 // q and k; k is read in place only if D needs no padding.
-template <int ROWS, class Element>
+template <int ROWS, class Rows>
 void compute_logits(const float* q,  // [ROWS, D_pad]
-                    const BlockRows<Element>& k, int64_t keys, int64_t D_pad, float scale,
+                    const Rows& k, int64_t keys, int64_t D_pad, float scale,
                     float* logits) {  // [BLOCK_KV, ROWS]
   constexpr int KEYS = LANES / ROWS;
   for (int64_t key0 = 0; key0 < keys; key0 += KEYS) {
     if (k.next != nullptr) {
-      for (int j = 0; j < KEYS; ++j) prefetch_row(k.next + (key0 + j) * k.stride, D_pad);
+      for (int j = 0; j < KEYS; ++j) prefetch_row(k.next_row(key0 + j), D_pad);
     }
-    const Element* k_row[KEYS];
+    const typename Rows::Element* k_row[KEYS];
 #pragma GCC unroll 16
     for (int j = 0; j < KEYS; ++j) {
       // Past the end the last key is read again; the softmax drops those lanes.
-      k_row[j] = k.rows + std::min(key0 + j, keys - 1) * k.stride;
+      k_row[j] = k.row(std::min(key0 + j, keys - 1));
     }
     Vec acc[LANES] = {};
     for (int64_t d = 0; d < D_pad; d += LANES) {
@@ -121,28 +138,29 @@ void online_softmax(float* logits,               // [BLOCK_KV, ROWS], weights on
 }
 
 // What a block adds to o: weights [keys, ROWS] and values.
-template <class Element>
+template <class Rows>
 struct Weighted {
   const float* weights;
   int64_t weight_stride;
-  BlockRows<Element> v;
+  Rows v;
   int64_t keys;
 };
 
 // VECS vectors of columns from d: o = o * alpha + weights . v, the keys in order.
-template <int ROWS, int VECS, class Element>
-inline void accumulate_columns(const Weighted<Element>& block, int64_t d, int64_t D_pad,
+template <int ROWS, int VECS, class Rows>
+inline void accumulate_columns(const Weighted<Rows>& block, int64_t d, int64_t D_pad,
                                const float* alpha,  // [ROWS]
                                float* o) {          // [ROWS, D_pad]
   Vec acc[ROWS][VECS] = {};
   for (int64_t key = 0; key < block.keys; ++key) {
     if (d == 0 && block.v.next != nullptr) {
-      prefetch_row(block.v.next + key * block.v.stride, D_pad);
+      prefetch_row(block.v.next_row(key), D_pad);
     }
+    const auto* v_row = block.v.row(key) + d;
     Vec v_rmem[VECS];
 #pragma GCC unroll 8
     for (int i = 0; i < VECS; ++i) {
-      v_rmem[i] = load(block.v.rows + key * block.v.stride + d + i * LANES);
+      v_rmem[i] = load(v_row + i * LANES);
     }
 #pragma GCC unroll 4
     for (int r = 0; r < ROWS; ++r) {
@@ -162,8 +180,8 @@ inline void accumulate_columns(const Weighted<Element>& block, int64_t d, int64_
 }
 
 // The columns from d on, as many vectors at a time as there are registers for.
-template <int ROWS, int VECS, class Element>
-inline void accumulate_from(const Weighted<Element>& block, int64_t d, int64_t D_pad,
+template <int ROWS, int VECS, class Rows>
+inline void accumulate_from(const Weighted<Rows>& block, int64_t d, int64_t D_pad,
                             const float* alpha,  // [ROWS]
                             float* o) {          // [ROWS, D_pad]
   for (; d + VECS * LANES <= D_pad; d += VECS * LANES) {
@@ -174,8 +192,8 @@ inline void accumulate_from(const Weighted<Element>& block, int64_t d, int64_t D
 
 // Adds a block to l and o. l is summed as if it were a column of ones, in the order of o: over
 // V = 1 the two are equal to the last bit.
-template <int ROWS, class Element>
-void accumulate(const Weighted<Element>& block, int64_t D_pad,
+template <int ROWS, class Rows>
+void accumulate(const Weighted<Rows>& block, int64_t D_pad,
                 const float* alpha,  // [ROWS]
                 float* l,            // [ROWS]
                 float* o) {          // [ROWS, D_pad]
@@ -193,18 +211,18 @@ void accumulate(const Weighted<Element>& block, int64_t D_pad,
 // The values of one block. Rows of a tile see a common run of keys and then, on a causal diagonal,
 // a few more each; those are added row by row, so a value that a row does not see cannot reach it
 // even as 0 * NaN.
-template <int ROWS, class Element>
+template <int ROWS, class Rows>
 void accumulate_seen(const float* weights,  // [BLOCK_KV, ROWS]
                      const int32_t (&seen)[ROWS],
-                     const BlockRows<Element>& v, int64_t D_pad, RowStates<ROWS>& state) {
+                     const Rows& v, int64_t D_pad, RowStates<ROWS>& state) {
   const int32_t common = seen[0];  // rows are query-major: the first sees fewest
-  accumulate<ROWS>(Weighted<Element>{weights, ROWS, v, common}, D_pad, state.alpha, state.l,
+  accumulate<ROWS>(Weighted<Rows>{weights, ROWS, v, common}, D_pad, state.alpha, state.l,
                    state.o);
   const float unchanged = 1.0f;
   for (int r = 1; r < ROWS; ++r) {
     if (seen[r] == common) continue;
-    const BlockRows<Element> more{v.rows + common * v.stride, v.stride, nullptr};
-    const Weighted<Element> block{weights + common * ROWS + r, ROWS, more, seen[r] - common};
+    const Weighted<Rows> block{weights + common * ROWS + r, ROWS, v.after(common),
+                               seen[r] - common};
     accumulate<1>(block, D_pad, &unchanged, state.l + r, state.o + r * D_pad);
   }
 }

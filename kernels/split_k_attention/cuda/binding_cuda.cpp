@@ -23,6 +23,7 @@ extern "C" int32_t aoti_torch_get_current_cuda_stream(int32_t device_index, void
 
 namespace {
 
+using kbtool::CallOptions;
 using kbtool::fail;
 using kbtool::ScalarType;
 using kbtool::SplitKParams;
@@ -96,6 +97,13 @@ kbtool::cuda::CounterPool& counter_pool() {
   return *pool;
 }
 
+void check_options(const CallOptions& options) {
+  if (options.block_table.has_value()) fail("block_table is not supported on CUDA yet");
+  if (options.window.has_value()) fail("window is not supported on CUDA yet");
+  if (options.softcap.has_value()) fail("softcap is not supported on CUDA yet");
+  if (options.sinks.has_value()) fail("sinks are not supported on CUDA yet");
+}
+
 struct Cuda {
   using Plan = kbtool::cuda::Plan;
 
@@ -104,10 +112,11 @@ struct Cuda {
     torch::stable::accelerator::DeviceGuard guard;
   };
 
-  static void check(const Tensor& q) {
+  static void check(const Tensor& q, const CallOptions& options) {
     if (!q.is_cuda()) fail("q must be on a CUDA device, got ", kbtool::device_of(q));
     element_type("q", q.scalar_type());
     check_head_dim("q", q, q.size(3));
+    check_options(options);
   }
 
   static std::string variants(const Tensor& q) {
@@ -118,14 +127,11 @@ struct Cuda {
     return text.str();
   }
 
-  static Plan plan(const Tensor& q, const Tensor& k, const Tensor& v,
-                   std::optional<int64_t> num_splits, const std::optional<std::string>& variant,
-                   bool lengths, std::optional<bool> overlap) {
-    return plan(q, with_layout(sizes_of(q, k, lengths), k, v), num_splits, variant, overlap);
+  static Plan plan(const Tensor& q, const Tensor& k, const Tensor& v, const CallOptions& options) {
+    return plan(q, with_layout(sizes_of(q, k, options.kv_lengths.has_value()), k, v), options);
   }
 
-  static int64_t most_workspace(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
-                                const std::optional<std::string>& variant) {
+  static int64_t most_workspace(const Tensor& q, const Tensor& k, const CallOptions& options) {
     int64_t most = 0;
     for (const bool lengths : {false, true}) {
       const Sizes best = with_layout(sizes_of(q, k, lengths), k, k);  // v unknown: the sizes below cover worse layouts
@@ -136,24 +142,23 @@ struct Cuda {
       Sizes odd_ends = best;  // rows of an odd number of columns, which TMA reads
       odd_ends.by_element = true;
       for (const Sizes& sizes : {best, unaligned, odd, odd_ends}) {
-        most = std::max(most, plan(q, sizes, num_splits, variant, std::nullopt).workspace_numel);
+        most = std::max(most, plan(q, sizes, options).workspace_numel);
       }
     }
     return most;
   }
 
   // Only two_pass leaves its states in memory: it is the default here.
-  static Plan partial_plan(const Tensor& q, const Tensor& k, std::optional<int64_t> num_splits,
-                           const std::optional<std::string>& variant) {
-    if (variant.has_value() && parse(*variant, q) != Variant::two_pass) {
+  static Plan partial_plan(const Tensor& q, const Tensor& k, const CallOptions& options) {
+    if (options.variant.has_value() && parse(*options.variant, q) != Variant::two_pass) {
       fail("variant must be two_pass, the only one with a partial pass of its own, got '",
-           *variant, "'");
+           *options.variant, "'");
     }
-    return kbtool::cuda::make_plan(Variant::two_pass, sizes_of(q, k, false), num_splits.value_or(0),
-                                   card_of(q));
+    return kbtool::cuda::make_plan(Variant::two_pass, sizes_of(q, k, false),
+                                   options.num_splits.value_or(0), card_of(q));
   }
 
-  static void run(const SplitKParams& p, const Tensor& q, const std::optional<Tensor>& kv_lengths,
+  static void run(const SplitKParams& p, const Tensor& q, const CallOptions& options,
                   const Plan& plan, float* workspace) {
     if (const auto past = reinterpret_cast<uintptr_t>(workspace) % 16; past != 0) {
       fail("workspace must start at a multiple of 16 bytes, got one that starts ", past, " past it");
@@ -164,15 +169,15 @@ struct Cuda {
       check_cuda(counter_pool().take(q.get_device_index(), stream, plan.num_counters, &counters),
                  "allocating counters");
     }
-    check_cuda(kbtool::cuda::launch(p, element_type("q", q.scalar_type()), lengths_of(kv_lengths),
+    check_cuda(kbtool::cuda::launch(p, element_type("q", q.scalar_type()), lengths_of(options.kv_lengths),
                                     plan, workspace, counters, stream),
                "launching the kernel");
   }
 
-  static void partial(const SplitKParams& p, const Tensor& q,
-                      const std::optional<Tensor>& kv_lengths, const Plan&) {
+  static void partial(const SplitKParams& p, const Tensor& q, const CallOptions& options,
+                      const Plan&) {
     check_cuda(kbtool::cuda::launch_partial(p, element_type("q", q.scalar_type()),
-                                            lengths_of(kv_lengths), stream_of(q)),
+                                            lengths_of(options.kv_lengths), stream_of(q)),
                "launching the partial kernel");
   }
 
@@ -183,16 +188,15 @@ struct Cuda {
   }
 
  private:
-  static Plan plan(const Tensor& q, const Sizes& sizes, std::optional<int64_t> num_splits,
-                   const std::optional<std::string>& variant, std::optional<bool> overlap) {
+  static Plan plan(const Tensor& q, const Sizes& sizes, const CallOptions& options) {
     const Card card = card_of(q);
-    const int64_t splits = num_splits.value_or(0);
-    const Variant chosen = variant.has_value()
-                               ? parse(*variant, q)
+    const int64_t splits = options.num_splits.value_or(0);
+    const Variant chosen = options.variant.has_value()
+                               ? parse(*options.variant, q)
                                : kbtool::cuda::default_variant(sizes, splits, card);
     Plan made = kbtool::cuda::make_plan(chosen, sizes, splits, card);
-    if (overlap.has_value() && card.max_cluster > 1) {  // sm_90 introduced clusters and early launch
-      made.fused.early_launch = *overlap;
+    if (options.overlap.has_value() && card.max_cluster > 1) {  // sm_90 introduced clusters and early launch
+      made.fused.early_launch = *options.overlap;
     }
     if (made.fused.output_tiles > 0) {  // of fused or wgmma
       const int64_t rows = sizes.H / sizes.Hkv * sizes.Sq;

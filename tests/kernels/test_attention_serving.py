@@ -1,0 +1,226 @@
+"""What serving engines ask of attention: keys and values in pages."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from attention_rule import CPU, MANIFEST, Place, check, same_bits
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+Attention = Callable[..., Any]
+OPS = torch.ops.kbtool
+PAGE_SIZES = [int(size) for size in MANIFEST.case_fields["page_size"].choices]
+TABLE = [[2, 0, 7], [1, -1, 2**31 - 1]]
+
+
+def paged_call(**change: Any) -> dict[str, Any]:
+    """A call of two entries of 10 and 3 keys in pages of 4."""
+    given = {
+        "q": torch.randn(2, 4, 3, 16),
+        "k": torch.randn(3, 2, 4, 16),
+        "v": torch.randn(3, 2, 4, 16),
+        "kv_lengths": torch.tensor([8, 3]),
+        "block_table": torch.tensor(TABLE, dtype=torch.int32),
+    }
+    return {**given, **change}
+
+
+def fake(call: dict[str, Any]) -> dict[str, Any]:
+    with FakeTensorMode() as mode:
+        return {k: mode.from_tensor(v) if isinstance(v, Tensor) else v for k, v in call.items()}
+
+
+@pytest.mark.parametrize("num_splits", [1, 3])
+def test_pages_change_no_bit(harness: Any, place: Place, num_splits: int) -> None:
+    sizes = {"B": 3, "H": 4, "Hkv": 2, "Sq": 3, "Skv": 512, "D": 64, "causal": True}
+    case = sizes | {"kv_lengths": [512, 0, 257], "num_splits": num_splits, "shared_prefix": 256}
+    for dtype in place.dtypes:
+        of = case | {"dtype": str(dtype).removeprefix("torch.")}
+        for size in PAGE_SIZES:
+            inputs = harness.make_inputs(of | {"page_size": size}, device=CPU, seed=1)
+            paged = harness.call(inputs)
+            plain = harness.call(inputs | {"block_table": None})
+            assert same_bits(paged["out"], plain["out"]) and same_bits(paged["lse"], plain["lse"])
+
+
+@pytest.mark.parametrize("fill", ["random", "inf_beyond"])
+@pytest.mark.parametrize("page_layout", ["nhd", "hnd"])
+def test_unused_pages_and_slots_of_the_inputs_are_poisoned(
+    harness: Any, fill: str, page_layout: str
+) -> None:
+    case = {"B": 3, "H": 2, "Hkv": 2, "Skv": 70, "D": 8, "kv_lengths": [70, 0, 33], "page_size": 16,
+            "shared_prefix": 40, "page_layout": page_layout, "fill": fill}  # fmt: skip
+    inputs = harness.make_inputs(case, device=CPU, seed=0)
+    table, pages, keys = inputs["block_table"], inputs["k_pages"], inputs["k"]
+    assert pages.transpose(1, 2).is_contiguous() == (page_layout == "nhd")
+    assert table[0, :2].tolist() == table[2, :2].tolist()
+    used = {*table[0].tolist(), *table[2, :3].tolist()}
+    assert len(used) == 6 < len(pages) and used != set(range(6))
+    assert not any(page in used for page in [*table[1].tolist(), *table[2, 3:].tolist()])
+    for b, length in ((0, 70), (2, 33)):
+        row = pages[table[b, : -(-length // 16)].long()].transpose(0, 1).flatten(1, 2)
+        assert torch.equal(row[:, :length], keys[b, :, :length])
+        assert not row[:, length:].isfinite().any()
+    assert not pages[[page for page in range(len(pages)) if page not in used]].isfinite().any()
+
+
+def test_drawn_paged_calls_are_within_tolerance(harness: Any, place: Place) -> None:
+    draw = random.Random(20281)
+    for seed in range(120):
+        B, Hkv, Skv = draw.randint(1, 4), draw.randint(1, 3), draw.randint(1, 400)
+        case = {
+            "B": B,
+            "H": Hkv * draw.randint(1, 5),
+            "Hkv": Hkv,
+            "Sq": draw.choice([1, 1, 2, 7, 40]),
+            "Skv": Skv,
+            "D": draw.choice([64, 80, 96, 128, 256, draw.randint(1, 130)]),
+            "dtype": str(draw.choice(place.dtypes)).removeprefix("torch."),
+            "causal": draw.random() < 0.5,
+            "layout": draw.choice(["bhsd", "bhsd", "bhds", "sliced", "offset", "mixed"]),
+            "kv_lengths": [draw.choice([0, 1, Skv, draw.randint(0, Skv)]) for _ in range(B)],
+            "kv_lengths_dtype": draw.choice(["int32", "int64"]),
+            "page_size": draw.choice(PAGE_SIZES),
+            "page_layout": draw.choice(["nhd", "hnd"]),
+            "shared_prefix": draw.choice([0, draw.randint(0, Skv)]),
+            "num_splits": draw.choice([None, draw.randint(1, 9)]),
+        }
+        check(harness, harness.make_inputs(case, device=CPU, seed=seed))
+
+
+def test_a_paged_call_passes_opcheck(interface: Any) -> None:
+    call = paged_call()
+    operands = [call.pop(name) for name in ("q", "k", "v")]
+    torch.library.opcheck(OPS.split_k_attention.default, operands, call)
+    torch.library.opcheck(OPS.split_k_attention_partial.default, operands, call | {"num_splits": 2})
+    buffers = {
+        "out": torch.zeros(2, 4, 3, 16),
+        "lse": torch.zeros(2, 4, 3),
+        "workspace": torch.zeros(0),
+    }
+    torch.library.opcheck(
+        OPS.split_k_attention_out.default, operands, call | buffers | {"num_splits": 1}
+    )
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_paged_call_compiles_as_one_graph(attention: Attention, backend: str) -> None:
+    torch.compiler.reset()
+
+    def attend(**call: Any) -> Tensor:
+        out: Tensor = attention(**call, causal=True)
+        return out * 2
+
+    call = paged_call()
+    compiled = torch.compile(attend, fullgraph=True, backend=backend)
+    assert same_bits(compiled(**call), attend(**call))
+
+
+def test_the_states_of_pages_are_those_of_the_keys(harness: Any, place: Place) -> None:
+    case = {"B": 2, "H": 4, "Hkv": 2, "Sq": 2, "Skv": 64, "dtype": "float32", "page_size": 8,
+            "kv_lengths": [64, 9]}  # fmt: skip
+    inputs = harness.make_inputs(case, device=CPU, seed=0)
+    given = {"kv_lengths": inputs["kv_lengths"], "num_splits": 3}
+    paged = OPS.split_k_attention_partial(
+        inputs["q"],
+        inputs["k_pages"],
+        inputs["v_pages"],
+        block_table=inputs["block_table"],
+        **given,
+    )
+    plain = OPS.split_k_attention_partial(inputs["q"], inputs["k"], inputs["v"], **given)
+    assert all(map(same_bits, paged, plain))
+
+
+def test_a_paged_plan_counts_the_keys_of_the_table(interface: Any) -> None:
+    q, keys = torch.empty(1, 1, 1, 64), torch.empty(1, 1, 4096, 64)
+    pages, table = torch.empty(1, 1, 16, 64), torch.zeros(1, 256, dtype=torch.int32)
+    plain = OPS.split_k_attention_plan(q, keys)
+    assert OPS.split_k_attention_plan(q, pages, block_table=table) == plain
+    assert plain[0] > 1
+
+
+# ---- errors ----
+
+BAD_TABLES: list[tuple[dict[str, Any], str]] = [
+    ({"kv_lengths": None}, "kv_lengths must come with block_table, got None"),
+    ({"block_table": torch.tensor(TABLE)}, r"block_table must be .*[iI]nt.*, got .*(Long|int64)"),
+    ({"block_table": torch.zeros(3, 3).int()}, r"block_table must have shape .*B=2, got \(3, 3\)"),
+    ({"block_table": torch.zeros(2).int()}, r"block_table must have shape .*, got \(2"),
+    (
+        {"block_table": torch.zeros(3, 2).int().T},
+        r"block_table must have a last stride of 1, got strides \(1, 2\)",
+    ),
+    *(
+        (
+            {"k": torch.zeros(3, 2, size, 16), "v": torch.zeros(3, 2, size, 16)},
+            f"k must have a page_size that is a power of two, 1 to 256, got {size}",
+        )
+        for size in (0, 3, 48, 512)
+    ),
+    ({"k": torch.zeros(4, 2, 4, 16)}, "(v must have pages=4|k and v must have one shape)"),
+    ({"v": torch.zeros(3, 2, 8, 16)}, "(v must have page_size=4|k and v must have one shape)"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_TABLES)
+def test_wrong_pages_are_refused_when_run_and_when_traced(
+    attention: Attention, change: dict[str, Any], message: str
+) -> None:
+    for call in (paged_call(**change), fake(paged_call(**change))):
+        with pytest.raises(ValueError, match=message):
+            attention(**call)
+
+
+@pytest.mark.parametrize("page", [-1, 3, 2**31 - 1, -(2**31)])
+def test_a_page_that_does_not_exist_is_refused_on_the_cpu(attention: Attention, page: int) -> None:
+    table = torch.tensor(TABLE, dtype=torch.int32)
+    table[0, 1] = page
+    message = rf"block_table must lie in \[0, pages of k\) = \[0, 3\), got {page} at \(0, 1\)"
+    with pytest.raises(ValueError, match=message):
+        attention(**paged_call(block_table=table))
+    attention(**paged_call(block_table=table, kv_lengths=torch.tensor([4, 3])))
+
+
+def test_lengths_beyond_the_table_are_refused_on_the_cpu(attention: Attention) -> None:
+    with pytest.raises(ValueError, match=r"kv_lengths must lie in \[0, Skv\] = \[0, 12\], got 13"):
+        attention(**paged_call(kv_lengths=torch.tensor([8, 13])))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"block_table": [[1]]}, TypeError, "block_table must be a tensor, got list"),
+        ({"sinks": 1.0}, TypeError, "sinks must be a tensor, got float"),
+        ({"window": True}, TypeError, "window must be an int, got bool True"),
+        ({"window": 2.0}, TypeError, "window must be an int, got float 2.0"),
+        ({"window": 0}, ValueError, "window must be at least 1 .*, got 0"),
+        ({"window": 2**70}, ValueError, "window must .* fit 64 bits, got an int of 71 bits"),
+        ({"window": 4, "causal": False}, ValueError, "window must come with causal=True"),
+        ({"softcap": "1"}, TypeError, "softcap must be a float, got str '1'"),
+        ({"softcap": 0.0}, ValueError, r"softcap must lie in \[1e-37, 2.3e38\], got 0.0"),
+        ({"softcap": -1.0}, ValueError, "softcap must lie in .*, got -1.0"),
+        ({"softcap": math.nan}, ValueError, "softcap must lie in .*, got nan"),
+        ({"softcap": math.inf}, ValueError, "softcap must lie in .*, got inf"),
+        ({"sinks": torch.zeros(4).half()}, ValueError, "sinks must be .*, got .*(Half|float16)"),
+        ({"sinks": torch.zeros(3)}, ValueError, r"sinks must have shape \(.*4,\), got \(3"),
+        ({"sinks": torch.zeros(1, 4)}, ValueError, r"sinks must have shape .*, got \(1, 4\)"),
+        ({"sinks": torch.zeros(8)[::2]}, ValueError, r"sinks must .*contiguous.* strides \(2"),
+        ({"sinks": torch.zeros(4, device="meta")}, ValueError, "sinks must be on the device of q"),
+    ],
+)
+def test_wrong_options_of_servers_are_refused(
+    attention: Attention, given: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    call = paged_call(**{"causal": True, **given})
+    with pytest.raises(error, match=message):
+        attention(**call)
+    if error is ValueError and "meta" not in str(given):
+        with pytest.raises(error, match=message):
+            attention(**fake(call))
