@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kbtool.log import SessionLog
+    from kbtool.runner.log import SessionLog
 
 __version__ = "0.1.0"
 
@@ -24,6 +24,6 @@ def session(name: str | None = None, *, root: str | Path | None = None) -> Sessi
         root: the knowledge base. Default: ``KBTOOL_ROOT``, else the nearest from this folder
             upwards.
     """
-    from kbtool.log import SessionLog
+    from kbtool.runner.log import SessionLog
 
     return SessionLog(name, root)

@@ -174,8 +174,8 @@ def _measured(
     """Run the recipe on both commits in turn."""
     import time
 
-    from kbtool.cli.recipe import session_to_append_to
     from kbtool.model.errors import NotFoundError
+    from kbtool.runner.destination import session_to_append_to
     from kbtool.runner.pairs import measure_pairs
     from kbtool.store.history import commit_named
 
@@ -213,7 +213,7 @@ def _measured(
         (first, second),
         [recipe, *(f"--set={setting}" for setting in settings)],
         pairs=pairs,
-        session=session_to_append_to(base, None, force=False),
+        session=session_to_append_to(base, None),
         title=f"{names[1]} beside {names[0]}, measured in turn",
         tell=tell,
     )

@@ -73,8 +73,8 @@ def import_results(
     Each file becomes a run record: metrics with units, the tool and its version, the machine and
     commit that the file names, its name and SHA-256. All files are taken in, or none.
     """
-    from kbtool.cli.recipe import refuse_before, session_for, session_to_append_to
     from kbtool.gpu.probe import probe_machine
+    from kbtool.runner.destination import destination
     from kbtool.runner.results.table import Columns
     from kbtool.runner.take_results import read_files, write_files
     from kbtool.store.edit import end_run_session
@@ -83,12 +83,9 @@ def import_results(
     found = read_files(base, files, Columns(value, case, unit, better, metric))
     written = []
     if not dry_run and any(one.known is None for one in found):
-        session = session_to_append_to(base, session_name, force=False)
-        if session is not None:
-            refuse_before(base.session(session).record)
         machine = probe_machine()
         title = f"Results of {found[0].result.file}"
-        session = session or session_for(base, machine, session_name, title)
+        session = destination(base, machine, session_name, title)
         written = write_files(base, session, found, machine)
         record = base.root / "sessions" / session / "session.yaml"
         end_run_session(
@@ -110,8 +107,9 @@ def import_results(
         _say(one, dry_run)
     for path in paths:
         click.echo(path)
-    if paths:
-        click.echo(pasted("next: `kbtool session show`, `kbtool export runs`"), err=True)
+    if written:
+        session = written[0][0].session
+        click.echo(pasted(f"next: `kbtool session show {session}`, `kbtool export runs`"), err=True)
 
 
 def _say(one: File, dry_run: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from kbtool.model.pattern import Pattern
     from kbtool.model.recipe import Recipe
-    from kbtool.model.run import MachineInfo
-    from kbtool.model.session import Session
     from kbtool.runner.clock import Clock
     from kbtool.store.tree import KnowledgeBase
 
@@ -32,11 +30,6 @@ EXIT_CODES = {
     "interrupted": 4,
     "crashed": 70,
 }
-
-NEW = "new"
-"""The value of ``--session`` that creates a session for the run."""
-_SET = timedelta(minutes=1)
-"""A clock that is off by less was not set: `kbtool check` accepts as much."""
 
 
 @click.command()
@@ -186,6 +179,7 @@ def run_recipe(
     from kbtool.ledger.headline import as_json as as_json_of
     from kbtool.model.errors import UsageError
     from kbtool.runner.clock import Clock
+    from kbtool.runner.destination import refuse_before, session_for, session_to_append_to
     from kbtool.runner.engine import Job, execute, plan, preflight, refuse_in_vain
     from kbtool.runner.progress import reporter
     from kbtool.runner.resume import resume as resume_run
@@ -342,99 +336,19 @@ def _first_problem(error: ValueError) -> str:
     return str(error)
 
 
-def session_to_append_to(base: KnowledgeBase, name: str | None, *, force: bool) -> str | None:
-    """The id of the session to append to; ``None`` where none is open, or a new one is wanted.
-
-    Raises:
-        UsageError: the session is not open, or several could be meant.
-    """
-    from kbtool.cli.session.common import OPTION, of_status, only
-    from kbtool.cli.session.history import engineer
-    from kbtool.model.errors import UsageError
-
-    if name == NEW:
-        return None
-    if name is not None:
-        given = base.session(name).record
-        if given.status in ("running", "paused") or force:
-            return given.id
-        verb = "start" if given.status == "planned" else "resume"
-        raise UsageError(
-            f"{given.id} is {given.status}: `kbtool session {verb} {given.id}` opens it, --session"
-            f" {NEW} makes one for this run, and --force appends the run to it as it is"
-        )
-    running = only(base, "running", f"{OPTION}, or --session {NEW}")
-    if running is not None:
-        return running.record.id
-    paused = [entry.record for entry in of_status(base, "paused")]
-    if paused:
-        names = ", ".join(record.id for record in paused)
-        which = names if len(paused) == 1 else "ID"
-        choice = (
-            f"`kbtool session resume {which}` continues it, --session {which} appends the run to"
-            f" it as it is, --session {NEW} makes one for this run"
-        )
-        me = engineer(base.root)
-        if me is not None and me in {record.engineer for record in paused}:
-            raise UsageError(f"paused: {names}. Say where the run goes: {choice}")
-        # They may be other people's sessions: no reason to stop the run.
-        click.echo(f"kbtool: paused: {names}; the run goes into the unsorted session of the day."
-                   f" {choice}", err=True)  # fmt: skip
-    return None
-
-
-def refuse_before(session: Session) -> None:
-    """Raise if the system clock says that the session has not begun: the run would lie outside."""
-    from kbtool.model.errors import UsageError
-
-    now = datetime.now().astimezone()
-    began = session.started
-    if began is not None and began.zoned and now < began.at - _SET:
-        raise UsageError(
-            f"the clock says {now.isoformat(timespec='seconds')}, before the start of {session.id},"
-            f" {began}: set the clock, correct the record, or begin a run with --session {NEW}"
-        )
-
-
 def _tell_if_set(clock: Clock) -> None:
     """Say so if the system clock was set while the run went on."""
+    from kbtool.runner.destination import CLOCK_SET
     from kbtool.runner.progress import seconds
 
     by = clock.set_by()
-    if abs(by) > _SET:
+    if abs(by) > CLOCK_SET:
         where = "forward" if by > timedelta() else "back"
         click.echo(
             f"kbtool: the system clock was set {where} by {seconds(abs(by.total_seconds()))} during"
             " the run; its times go on from its start",
             err=True,
         )
-
-
-def session_for(
-    base: KnowledgeBase,
-    machine: MachineInfo,
-    name: str | None,
-    title: str,
-    objective: str | None = None,
-) -> str:
-    """The id of a session for a run that ``session_to_append_to`` found none for: with ``new`` one
-    of its own, with this title; else that of the day's stray runs, one for each machine."""
-    from kbtool.store.repository import repository_state
-    from kbtool.store.sessions import create_session, unsorted_session
-
-    repository = repository_state(base.root)
-    if name != NEW:
-        return unsorted_session(base, machine, repository).record.id
-    # Complete from the start, so that other commands do not take it for an engineer's session.
-    entry = create_session(
-        base,
-        status="complete",
-        title=title,
-        objective=objective,
-        machine=machine,
-        repository=repository,
-    )
-    return entry.record.id
 
 
 def _recover(base: KnowledgeBase) -> tuple[list[Path], list[Path], list[Path]]:

@@ -27,9 +27,10 @@ from kbtool.runner.journal import SUFFIX, file_stem
 from kbtool.store.document import DocumentError, read_bytes
 from kbtool.store.lock import lock
 from kbtool.store.private import private_folder
+from kbtool.store.read import MAX_RUN_BYTES
 from kbtool.store.repository import files_at
 from kbtool.store.sessions import create_session, remove_session, slug
-from kbtool.store.tree import MAX_RUN_BYTES, KnowledgeBase, open_run
+from kbtool.store.tree import KnowledgeBase, open_run
 from kbtool.store.write import write_new
 
 

@@ -26,6 +26,7 @@ from kbtool.model.run import Run, StepRecord
 from kbtool.runner.places import without_own_paths
 from kbtool.store.edit import end_run_session
 from kbtool.store.lock import claimed
+from kbtool.store.read import MAX_RUN_BYTES
 from kbtool.store.tree import KnowledgeBase
 from kbtool.store.write import open_new, write_atomic, write_new
 
@@ -99,9 +100,8 @@ def write_run(base: KnowledgeBase, run: Run) -> tuple[Run, Path]:
     Raises:
         MachineError: it could not be written; the message says where it is kept.
     """
-    run = without_own_paths(run, base.root).sealed()
+    run, data = _file(base, run)
     path = base.root / "sessions" / run.session / "runs" / f"{file_stem(run.id, run.attempt)}.json"
-    data = run.model_dump_json(indent=1).encode() + b"\n"
     try:
         path.parent.mkdir(exist_ok=True)
         write_new(path, data)
@@ -111,6 +111,22 @@ def write_run(base: KnowledgeBase, run: Run) -> tuple[Run, Path]:
         session = base.root / "sessions" / run.session / "session.yaml"
         end_run_session(session, run.started.astimezone(), run.ended.astimezone())
     return run, path
+
+
+def _file(base: KnowledgeBase, run: Run) -> tuple[Run, bytes]:
+    """A run as its record has it, and the file of it.
+
+    Raises:
+        MachineError: no command could read a file of that size.
+    """
+    run = without_own_paths(run, base.root).sealed()
+    data = run.model_dump_json(indent=1).encode() + b"\n"
+    if len(data) > MAX_RUN_BYTES:
+        raise MachineError(
+            f"run {run.id} has {len(data):,} bytes; a run record has at most {MAX_RUN_BYTES:,}: log"
+            " fewer values, or means of many"
+        )
+    return run, data
 
 
 def _kept_elsewhere(path: Path, data: bytes, error: OSError) -> str:
@@ -144,15 +160,15 @@ def recover(
                 continue
             try:
                 found = _run_from(path)
-            except (ValueError, LookupError, TypeError) as error:
+                run, data = _file(base, found) if found else (None, b"")
+            except (ValueError, LookupError, TypeError, MachineError) as error:
                 why = str(error).partition(" [type=")[0].splitlines()[-1].strip()
                 on_unsound(path, why.removeprefix("Value error, "))
                 continue
-            if found is not None:
-                run = without_own_paths(found, base.root).sealed()
+            if run is not None:
                 target = path.with_name(f"{file_stem(run.id, run.attempt)}.json")
                 with contextlib.suppress(FileExistsError):
-                    write_new(target, run.model_dump_json(indent=1).encode() + b"\n")
+                    write_new(target, data)
                     written.append(target)
                 _end_session(base, run)
             path.unlink(missing_ok=True)

@@ -12,17 +12,19 @@ from typing import Any
 
 from kbtool.checks.text_rules import private
 from kbtool.model.kinds.logged import ImportResult
-from kbtool.model.run import MachineInfo, Run, StepRecord
+from kbtool.model.run import MachineInfo, RepositoryState, Run
 from kbtool.runner.journal import run_id, write_run
+from kbtool.runner.one_step import one_step_run
 from kbtool.runner.results import asv, google, nvbench, pytest_benchmark
 from kbtool.runner.results.base import ResultFileError, Taken
 from kbtool.runner.results.table import TOOL as CSV_TOOL
 from kbtool.runner.results.table import Columns
 from kbtool.runner.results.table import read as read_table
 from kbtool.store.document import DocumentError, read_bytes
+from kbtool.store.read import MAX_RUN_BYTES
 from kbtool.store.repository import repository_state
 from kbtool.store.sessions import slug
-from kbtool.store.tree import MAX_RUN_BYTES, KnowledgeBase
+from kbtool.store.tree import KnowledgeBase
 
 _READERS = (pytest_benchmark, google, nvbench)
 _TOOLS = "nvbench, Google Benchmark, pytest-benchmark or asv"
@@ -90,33 +92,13 @@ def write_files(
     return written
 
 
-def _run(session: str, one: File, machine: MachineInfo, repository: Any) -> Run:
+def _run(session: str, one: File, machine: MachineInfo, repository: RepositoryState) -> Run:
     now = datetime.now(UTC)
-    return Run(
-        id=run_id(now, slug(Path(one.result.file).stem, "results")),
-        session=session,
-        recipe=None,
-        pattern=None,
-        parameters={},
-        status="passed",
-        started=now,
-        ended=now,
-        machine=machine,
-        repository=repository,
-        steps=[
-            StepRecord(
-                id="import",
-                kind="import",
-                title=one.result.file,
-                status="passed",
-                started=now,
-                seconds=one.seconds,
-                expected_seconds=0,
-                expected_from="declared",
-                result=one.result,
-            )
-        ],
-    )
+    name = one.result.file
+    return one_step_run(
+        run_id(now, slug(Path(name).stem, "results")), session, name, one.result,
+        machine=machine, repository=repository, started=now, ended=now, seconds=one.seconds,
+    )  # fmt: skip
 
 
 def _read(path: Path, columns: Columns, here: dict[str, str]) -> File:
@@ -130,8 +112,8 @@ def _read(path: Path, columns: Columns, here: dict[str, str]) -> File:
         taken = _taken(path, raw, columns)
         result = ImportResult(
             tool=taken.tool, tool_version=taken.version, file=path.name, sha256=digest,
-            measured_at=taken.measured_at, commit=taken.commit, machine=taken.machine,
-            metrics=taken.shortened(),
+            measured_at=taken.measured_at, commit=taken.commit, dirty=taken.dirty,
+            machine=taken.machine, metrics=taken.shortened(),
         )  # fmt: skip
         if (found := private(result.model_dump(mode="json"))) is not None:
             line, why = found
@@ -141,7 +123,7 @@ def _read(path: Path, columns: Columns, here: dict[str, str]) -> File:
     if not result.metrics:
         why = f": {taken.left_out[0]}" if taken.left_out else ""
         raise ResultFileError(f"{path} holds no finite value{why}; run the benchmark again")
-    seconds = round((datetime.now(UTC) - began).total_seconds(), 3)
+    seconds = (datetime.now(UTC) - began).total_seconds()
     return File(str(path), result, taken.left_out, seconds, here.get(_key(result)))
 
 

@@ -72,7 +72,9 @@ class Imported(ResultKind[ImportResult]):
             "Tool": f"{inline(result.tool)} {inline(result.tool_version or '')}".strip(),
             "File": f"{code(result.file)}, SHA-256 {code(result.sha256[:12])}",
             "Measured": instant(result.measured_at) if result.measured_at else None,
-            "Commit": code(result.commit) if result.commit else None,
+            "Commit": code(result.commit) + (", and changes" if result.dirty else "")
+            if result.commit
+            else None,
             **{f"Its machine: {name}": inline(text) for name, text in result.machine.items()},
         }
         known = [[inline(name), text] for name, text in facts.items() if text]

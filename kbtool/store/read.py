@@ -9,6 +9,7 @@ from kbtool.model.finding import Finding
 from kbtool.store.scan import Stamp, stamp_of
 
 MAX_RUN_BYTES = 64 << 20
+"""Size limit of a run record."""
 
 
 def read_stamped(root: str, path: str, limit: int) -> tuple[bytes, Stamp] | Finding:

@@ -9,20 +9,24 @@ from kbtool.model.errors import NotFoundError
 from kbtool.store.format import format_of
 
 
-def find_root(explicit: str | os.PathLike[str] | None = None) -> Path:
+def find_root(explicit: str | os.PathLike[str] | None = None, naming: str = "--root DIR") -> Path:
     """The root of the knowledge base: ``explicit``, else ``KBTOOL_ROOT``, else searched upwards.
+
+    Args:
+        explicit: the root, if the caller was given one.
+        naming: how the caller is given one, for messages.
 
     Raises:
         NotFoundError: no knowledge base was found.
         MachineError: its format is newer than this version of kbtool.
         RecordError: its ``kbtool.yaml`` states no format.
     """
-    root = _found(explicit)
+    root = _found(explicit, naming)
     format_of(root)
     return root
 
 
-def _found(explicit: str | os.PathLike[str] | None) -> Path:
+def _found(explicit: str | os.PathLike[str] | None, naming: str) -> Path:
     given = explicit or os.environ.get("KBTOOL_ROOT")
     if given:
         root = Path(given).absolute()
@@ -37,7 +41,7 @@ def _found(explicit: str | os.PathLike[str] | None) -> Path:
             return folder
     raise NotFoundError(
         "no knowledge base in this folder or above: one has the folders sessions/ and"
-        " patterns/. Change to one, pass --root DIR, or set KBTOOL_ROOT"
+        f" patterns/. Change to one, pass {naming}, or set KBTOOL_ROOT"
     )
 
 

@@ -35,6 +35,7 @@ from kbtool.store.load import validate
 from kbtool.store.packaged import SYMPTOMS, packaged
 from kbtool.store.parsed import files_at, parse_all
 from kbtool.store.pool import WORTH_A_POOL, collector_off
+from kbtool.store.read import MAX_RUN_BYTES
 from kbtool.store.root import find_root, is_root
 from kbtool.store.scan import EXCUSES, LEDGER, FileKind
 from kbtool.store.session_costs import session_costs_in
@@ -52,8 +53,6 @@ __all__ = [
 ]
 
 R = TypeVar("R", bound=Model)
-
-MAX_RUN_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -20,10 +21,12 @@ from knowledge import RUN
 from pydantic import ValidationError
 
 import kbtool as package
-from kbtool import log
-from kbtool.model.errors import UsageError
+from kbtool.model.errors import MachineError, UsageError, UserError
 from kbtool.model.kinds.logged import Collector, LoggedValue, LogResult, Series
 from kbtool.model.run import MachineInfo, Run, digest_of_record
+from kbtool.runner import log
+from kbtool.runner.journal import recover
+from kbtool.store.tree import KnowledgeBase
 
 MACHINE = MachineInfo(python="3", kbtool="0", os="L", cpu="A processor", cores=1)
 
@@ -185,12 +188,11 @@ def test_how_the_script_ended_is_recorded_with_what_it_had_logged(base, raised, 
     assert metrics(run)[0].values == [3.5]
 
 
-def test_a_path_in_a_case_or_an_error_is_taken_and_the_record_is_sound(base, kbtool):
+def test_a_path_in_an_error_is_taken_and_the_record_is_sound(base, kbtool):
     with pytest.raises(OSError), package.session(root=base) as s:
-        s.log("energy", 3.5, unit="J", case={"model": "/home/somebody/model.bin"})
+        s.log("energy", 3.5, unit="J")
         raise OSError("no /home/somebody/model.bin")
     (run,) = records(base)
-    assert metrics(run)[0].case == {"model": "…/model.bin"}
     assert run.steps[0].message == "OSError: no …/model.bin"
     assert kbtool("check", root=base).code == 0
 
@@ -210,6 +212,10 @@ def test_a_path_in_a_case_or_an_error_is_taken_and_the_record_is_sound(base, kbt
             {"value": 1.0, "unit": "J", "case": {"host": "8.8.4.4"}},
             "log('m'): it holds the address of a machine (8.8.…)",
         ),
+        (
+            {"value": 1.0, "unit": "J", "case": {"model": "/home/somebody/model.bin"}},
+            "log('m'): it holds a path of a machine (/home/somebody/model.bin): write it relative",
+        ),
     ],
 )
 def test_what_is_no_value_is_refused_and_the_others_stay(base, given, said):
@@ -220,6 +226,40 @@ def test_what_is_no_value_is_refused_and_the_others_stay(base, given, said):
     assert said in str(error.value)
     (run,) = records(base)
     assert [(one.name, one.values) for one in metrics(run)] == [("other", [1.0])]
+
+
+def test_a_record_that_no_command_could_read_is_not_written(base, kbtool, monkeypatch):
+    monkeypatch.setattr("kbtool.runner.journal.MAX_RUN_BYTES", 4000)
+    size = r"run \S+ has [5-9],\d{3} bytes; a run record has at most 4,000: log fewer values, or"
+    with pytest.raises(MachineError, match=size), package.session(root=base) as s:
+        for value in range(400):
+            s.log("energy", value, unit="J")
+    assert records(base) == []
+    (journal,) = base.glob("sessions/*/runs/.*.journal")
+    unsound: list[str] = []
+    assert recover(KnowledgeBase(base), lambda path, why: unsound.append(why)) == []
+    assert re.match(size, unsound[0]) and journal.exists()
+    monkeypatch.undo()
+    recover(KnowledgeBase(base))
+    assert len(metrics(records(base)[0])[0].values) == 400
+
+
+def test_messages_name_what_a_script_has_and_no_options(base, kbtool, monkeypatch):
+    monkeypatch.chdir(base.parent)
+    with pytest.raises(UserError) as error, package.session():
+        pass
+    assert "pass root=DIR, or set KBTOOL_ROOT" in str(error.value)
+    for number in (1, 2):
+        kbtool("session", "new", f"Tune {number}", "--planned", root=base)
+    with pytest.raises(UserError) as error, package.session("tune-1", root=base):
+        pass
+    assert 'opens it, kbtool.session("new") makes one for this run' in str(error.value)
+    for path in base.glob("sessions/*/session.yaml"):
+        path.write_text(path.read_text().replace("status: planned", "status: running"))
+    with pytest.raises(UserError) as error, package.session(root=base):
+        pass
+    assert 'say which: kbtool.session("ID"), or kbtool.session("new")' in str(error.value)
+    assert "--" not in str(error.value)
 
 
 def test_a_metric_keeps_its_unit(base):

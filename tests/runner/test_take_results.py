@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtool.model.kinds.logged import ImportResult, Series
+from kbtool.model.kinds.logged import ImportResult, Series, described
 from kbtool.model.run import Run, digest_of_record
 from kbtool.runner.results.base import ResultFileError, Taken
 from kbtool.runner.results.table import Columns, _value
@@ -108,6 +108,16 @@ def test_pytest_benchmark(root):
     assert (file.result.machine["cores"], file.result.commit) == ("2", None)
 
 
+@pytest.mark.parametrize("dirty", [True, False, None])
+def test_a_commit_with_changes_is_taken_in_as_such(root, tmp_path, kbtool, dirty):
+    commit = {"id": "3fd2444d" * 5, "dirty": dirty}
+    path = changed(tmp_path, PYTEST, lambda d: d.update(commit_info=commit))
+    assert taken(root, path).result.dirty is dirty
+    kbtool("import-results", str(path), root=root)
+    rows = json.loads(f"[{','.join(kbtool('export', 'runs', root=root).out.splitlines())}]")
+    assert {(row["commit"], row["dirty"]) for row in rows} == {("3fd2444d" * 5, dirty)}
+
+
 def test_of_many_samples_median_quartiles_and_number_are_kept(root, tmp_path):
     drawn = [math.sin(n) + 2 for n in range(1001)]
     path = changed(tmp_path, PYTEST, lambda d: d["benchmarks"][0]["stats"].update(data=drawn))
@@ -162,6 +172,27 @@ def test_nvbench(root):
         "card": "A card", "compute_capability": "sm_90", "card_memory": "79.6 GiB",
     }  # fmt: skip
     assert (file.result.tool, file.result.tool_version) == ("nvbench", "0.1.0")
+
+
+def test_what_an_nvbench_states_is_named_as_it_names_it(root):
+    said = described(
+        metric(taken(root, NVBENCH), "cold/time/gpu/mean", "copy Elements=16777216 T=F32")
+    )
+    assert said == "cold/time/gpu/mean 6.10352e-05 s (copy Elements=16777216 T=F32, of 512 samples)"
+
+
+def test_a_summary_of_nvbench_is_taken_in_or_told(root, tmp_path):
+    def add(data: dict[str, Any]) -> None:
+        value = [{"name": "value", "type": "float64", "value": "1.5e9"}]
+        data["benchmarks"][0]["states"][0]["summaries"] += [
+            {"tag": "nv/cold/sm_clock_rate/mean", "hint": "frequency", "data": value},
+            {"tag": "my/warmth", "hint": "temperature", "data": value},
+        ]
+
+    file = taken(root, changed(tmp_path, NVBENCH, add))
+    (clock,) = (one for one in file.result.metrics if one.name == "cold/sm_clock_rate/mean")
+    assert (clock.values, clock.unit, clock.better) == ([1.5e9], "Hz", "neither")
+    assert file.left_out[0].endswith("my/warmth has the hint 'temperature', whose unit is unknown")
 
 
 def test_two_cards_of_one_name_are_two_cases(root, tmp_path):
@@ -255,6 +286,12 @@ def test_csv_with_columns_named_on_the_command_line(root, tmp_path):
         (CSV[:-7], {"value": "time", "unit": "us"}, "line 4: 2 cells under 4 columns: the file is"),
         (CSV + '8,"fp', {"value": "time", "unit": "us"}, "the file is cut off"),
         (CSV + "8,fp16,fast,\n", {"value": "time", "unit": "us"}, "line 5: 'fast' is no number"),
+        (
+            CSV + "8,fp16,1.25,",
+            {"value": "time", "unit": "us"},
+            "line 5: no line ends here: the file",
+        ),
+        ("n\n12", {"value": "n", "unit": "1"}, "is cut off; if it is whole, end its last line"),
         ("n,n\n1,2\n", {"value": "n", "unit": "1"}, "line 1: more than one column 'n'"),
         ("n\nnan\n", {"value": "n", "unit": "1"}, "no finite value: line 2: n is nan, which is no"),
         ("", {"value": "n", "unit": "1"}, "line 1: no column 'n'"),
@@ -289,6 +326,7 @@ LATER: list[tuple[Path, Callable[[dict[str, Any]], object], str]] = [
     (GOOGLE, lambda d: d["context"].update(json_schema_version=2),
      "JSON schema version 2 of Google Benchmark, and this kbtool reads up to 1: update kbtool"),
     (PYTEST, lambda d: d.update(version="6.0.0"), "version 6 of pytest-benchmark"),
+    (PYTEST, lambda d: d.update(version="1" + "0" * 400), "version 100000000000000000 of pytest"),
     (ASV, lambda d: d.update(version=3), "results version 3 of asv"),
     (NVBENCH, lambda d: d["meta"]["version"]["json"].update(major=2), "file version 2 of nvbench"),
     (ASV, lambda d: d.update(version=1), "`asv update` makes it 2"),
@@ -325,9 +363,41 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-HOSTILE = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.just(
-    [[]]
-) | st.just({"a": {}})  # fmt: skip
+HUGE = (10**400, -(10**400), 2**63, "9" * 5000, "1e999", "1" + "0" * 400, "²", "nan", math.inf)
+HOSTILE = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+    | st.sampled_from([*HUGE, [[]], {"a": {}}])
+)  # fmt: skip
+
+
+def taken_or_refused(found: dict[str, Any]) -> File | None:
+    with TemporaryDirectory() as folder:
+        base = Path(folder)
+        for name in ("sessions", "patterns"):
+            (base / name).mkdir()
+        path = base / "results.json"
+        path.write_text(json.dumps(found))
+        try:
+            return taken(base, path)
+        except ResultFileError as error:
+            assert str(error).startswith(f"{path}: ") or "holds no finite value" in str(error)
+            assert len(str(error)) < len(str(path)) + 400
+            return None
+
+
+@pytest.mark.parametrize("source", ALL, ids=lambda p: p.stem)
+def test_a_huge_number_in_any_place_is_taken_in_or_refused_in_words(source):
+    raw = source.read_text()
+    for place in places(json.loads(raw)):
+        for value in HUGE:
+            found = node = json.loads(raw)
+            for key in place[:-1]:
+                node = node[key]
+            node[place[-1]] = value
+            file = taken_or_refused(found)
+            if file is not None:
+                result = file.result
+                assert ImportResult.model_validate_json(result.model_dump_json()) == result
 
 
 @given(st.data())
@@ -343,17 +413,9 @@ def test_a_file_with_any_value_in_any_place_is_taken_in_or_refused_in_words(data
         node[place[-1]] = data.draw(HOSTILE)
     else:
         del node[place[-1]]
-    with TemporaryDirectory() as folder:
-        base = Path(folder)
-        for name in ("sessions", "patterns"):
-            (base / name).mkdir()
-        path = base / "results.json"
-        path.write_text(json.dumps(found))
-        try:
-            file = taken(base, path)
-        except ResultFileError as error:
-            assert str(error).startswith(f"{path}: ") or "holds no finite value" in str(error)
-            return
+    file = taken_or_refused(found)
+    if file is None:
+        return
     assert all(math.isfinite(v) for one in file.result.metrics for v in one.values)
     assert ImportResult.model_validate_json(file.result.model_dump_json()) == file.result
 
@@ -480,6 +542,12 @@ def test_all_files_are_taken_in_or_none(root, tmp_path, kbtool):
     done = kbtool("import-results", str(PYTEST), str(cut), root=root)
     assert done.code == 2 and "cut.json: line" in done.err
     assert list(root.glob("sessions/*/runs/*")) == []
+
+
+def test_the_session_that_they_went_to_is_named_though_none_runs(root, kbtool):
+    done = kbtool("import-results", str(GOOGLE), root=root)
+    (session,) = (path.name for path in root.glob("sessions/*-unsorted"))
+    assert f"session show {session}`" in done.err.splitlines()[-1]
 
 
 def test_a_dry_run_writes_nothing(root, kbtool):

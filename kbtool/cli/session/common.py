@@ -41,6 +41,7 @@ def named(
 ) -> Entry[Session]:
     """The session of that name, or without one the session of that status (see ``only``)."""
     from kbtool.model.errors import UsageError
+    from kbtool.store.current import of_status, only
 
     if name is not None:
         return base.session(name)
@@ -59,61 +60,6 @@ def named(
                      " list`)")  # fmt: skip
 
 
-def only(base: KnowledgeBase, status: str, how: str) -> Entry[Session] | None:
-    """The session of that status that belongs to git's user.name, or to nobody.
-
-    Args:
-        base: the knowledge base.
-        status: what it has to be.
-        how: how to name another one, for the message.
-
-    Returns:
-        ``None`` if there is none.
-
-    Raises:
-        UsageError: there are several, or it is another engineer's.
-        RecordError: a session does not load, and its text states that status.
-    """
-    from kbtool.cli.session.history import engineer
-    from kbtool.model.errors import RecordError, UsageError
-
-    unsound = base.unsound_of_status(status)
-    if unsound is not None:
-        raise RecordError(
-            f"a session that says it is {status} does not load; correct it, or say which session"
-            f" you mean: {how}\n  {unsound}"
-        )
-    there = of_status(base, status)
-    if not there:
-        return None
-    me = engineer(base.root)
-    own = [entry for entry in there if me is not None and entry.record.engineer == me]
-    if len(own) == 1:
-        return own[0]
-    names = ", ".join(_whose(entry.record) for entry in there)
-    if len(there) > 1:
-        raise UsageError(f"more than one session is {status}: {names}; say which: {how}")
-    if me is not None and there[0].record.engineer is not None:
-        raise UsageError(
-            f"the session that is {status} is another's: {names}, and git's user.name is {me}; say"
-            f" which you mean: {how}, or begin your own: kbtool session new TITLE"
-        )
-    return there[0]
-
-
-def of_status(base: KnowledgeBase, status: str) -> list[Entry[Session]]:
-    """The sessions of that status; one transcribed from an old log cannot be continued."""
-    return [
-        entry
-        for entry in base.sessions.values()
-        if entry.record.status == status and entry.record.origin not in ("log", "mention")
-    ]
-
-
-def _whose(record: Session) -> str:
-    return record.id if record.engineer is None else f"{record.id} ({record.engineer})"
-
-
 def path_of(
     base: KnowledgeBase, name: str | None, status: str, how: str = ARGUMENT
 ) -> tuple[Path, Session]:
@@ -130,6 +76,8 @@ def path_of(
 def current(base: KnowledgeBase, name: str | None) -> tuple[Path, Session]:
     """The session that a fact goes into: of that name, or the running one, or where none runs the
     paused one. The path of its record, and the record."""
+    from kbtool.store.current import of_status
+
     pausing = not of_status(base, "running") and of_status(base, "paused")
     return path_of(base, name, "paused" if pausing else "running", OPTION)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from kbtool.cli.session.history import Made
     from kbtool.model.session import Session
+    from kbtool.store.authors import Made
     from kbtool.store.dump import Fields
     from kbtool.store.tree import KnowledgeBase
 
@@ -369,8 +369,8 @@ def _bug_named(base: KnowledgeBase, own: Session, text: str) -> str:
 
 def _commit(root: Path, record: Session, revision: str | None) -> tuple[str | None, str | None]:
     """The commit that ``--commit`` names, and its subject; ``None`` for what is unknown."""
-    from kbtool.cli.session.history import find_commit
     from kbtool.model.errors import UsageError
+    from kbtool.store.authors import find_commit
 
     if revision == "none":
         return None, None

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from kbtool.cli.session.history import Made
     from kbtool.model.session import Session
+    from kbtool.store.authors import Made
     from kbtool.store.tree import KnowledgeBase
 
 LONGEST_HOURS = 24
@@ -72,9 +72,9 @@ def new(
     as_json: bool,
 ) -> None:
     """Create a session: a record with the machine and the commit, and a file for notes."""
-    from kbtool.cli.session.history import engineer as who_works
     from kbtool.gpu.probe import probe_machine
     from kbtool.model.errors import UsageError
+    from kbtool.store.authors import engineer as who_works
     from kbtool.store.repository import repository_state
     from kbtool.store.sessions import create_session
 
@@ -301,7 +301,7 @@ def _commits(base: KnowledgeBase, record: Session, at: datetime | None) -> list[
     """The commits that git shows for a session that ends now and that its record lacks."""
     from datetime import datetime
 
-    from kbtool.cli.session.history import commits_between
+    from kbtool.store.authors import commits_between
 
     begun = record.started
     if begun is None or not begun.zoned:

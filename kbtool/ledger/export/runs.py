@@ -208,7 +208,7 @@ def _logged(run: Run, step: StepRecord, result: MetricsResult) -> Iterator[Row]:
         elif taken is not None:
             # What it was measured on is what the file says, and not the machine that read it.
             about |= {
-                "artifact": taken.sha256, "commit": taken.commit, "dirty": None,
+                "artifact": taken.sha256, "commit": taken.commit, "dirty": taken.dirty,
                 "started": taken.measured_at or run.started,
                 "card": taken.machine.get("card"), "cpu": taken.machine.get("cpu"),
                 "driver": taken.machine.get("driver"), "cuda": taken.machine.get("cuda"),

@@ -31,7 +31,7 @@ class Series(Metric):
     case: Case = {}
     """What it was measured on: the shape and settings."""
     values: Annotated[list[FiniteValue], Field(min_length=1)]
-    """Every value; the only one, or the one that the tool states, where it kept no samples."""
+    """Every value; where the tool kept no samples the one that it states, a mean or a median."""
     low: FiniteValue | None = None
     """The 25th percentile, where the tool states it and kept no samples."""
     high: FiniteValue | None = None
@@ -47,7 +47,7 @@ class Series(Metric):
 
     @property
     def median(self) -> float:
-        """The median of the values."""
+        """The median of the values; of a single one, that one."""
         return statistics.median(self.values)
 
     @property
@@ -148,6 +148,8 @@ class ImportResult(MetricsResult):
     """When it was measured; null where the file does not say, or names no zone."""
     commit: Commit | None = None
     """The commit that was measured; null where the file does not say."""
+    dirty: bool | None = None
+    """Whether files differed from the commit; null where the file does not say."""
     machine: dict[str, str] = {}
     """The machine that the file names, by its own names: cpu, cores, os, card."""
 
@@ -160,8 +162,9 @@ class ImportResult(MetricsResult):
 def described(series: Series) -> str:
     """A metric and its value in a few words: ``tokens/s 1830 1/s (batch=8)``."""
     unit = "" if series.unit == "1" else f" {series.unit}"
-    many = f", median of {series.count}" if series.count > 1 else ""
-    about = ", ".join(filter(None, (series.label, many.removeprefix(", "))))
+    stated = f"of {series.samples} samples" if series.samples else ""
+    many = f"median of {series.count}" if len(series.values) > 1 else stated
+    about = ", ".join(filter(None, (series.label, many)))
     return f"{series.name} {series.median:.6g}{unit}" + (f" ({about})" if about else "")
 
 

@@ -17,7 +17,15 @@ from pydantic import Field
 
 from kbtool.model.kernel import Case
 from kbtool.model.metric import Better
-from kbtool.runner.results.base import Part, ResultFileError, Taken, known, opened, refuse_later
+from kbtool.runner.results.base import (
+    Count,
+    Part,
+    ResultFileError,
+    Taken,
+    known,
+    opened,
+    refuse_later,
+)
 
 TOOL = "asv"
 _FORMAT = 2
@@ -39,11 +47,10 @@ class _Machine(Part):
 
 class _File(Part):
     commit_hash: str
-    date: int | None = None
     params: _Machine
     result_columns: list[str]
     results: dict[str, list[Any]]
-    version: int
+    version: Count
 
 
 class _Row(Part):

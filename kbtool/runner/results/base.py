@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kbtool.model.errors import UsageError, first_problem
 from kbtool.model.kernel import Case
@@ -31,6 +31,9 @@ class Part(BaseModel):
 
 M = TypeVar("M", bound=Part)
 
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+"""A whole number in a file. One beyond it counts nothing, and has no place in a float."""
+
 
 @dataclass
 class Taken:
@@ -41,6 +44,7 @@ class Taken:
     measured_at: datetime | None = None
     commit: str | None = None
     machine: dict[str, str] = field(default_factory=dict)
+    dirty: bool | None = None
     left_out: list[str] = field(default_factory=list)
     """Entries without a value, each with its place and the reason."""
     _found: dict[tuple[str, str, str], tuple[Series, list[float]]] = field(default_factory=dict)
@@ -143,8 +147,8 @@ def refuse_later(tool: str, what: str, found: int, known: int) -> None:
     """Raise if a file is of a later version than this kbtool reads."""
     if found > known:
         raise ResultFileError(
-            f"it has {what} {found} of {tool}, and this kbtool reads up to {known}: update kbtool,"
-            f" or write the file with an older {tool}"
+            f"it has {what} {found!s:.20} of {tool}, and this kbtool reads up to {known}: update"
+            f" kbtool, or write the file with an older {tool}"
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import AwareDatetime
 
 from kbtool.model.kernel import Case
-from kbtool.runner.results.base import Part, Taken, known, opened, refuse_later
+from kbtool.runner.results.base import Count, Part, Taken, known, opened, refuse_later
 
 TOOL = "Google Benchmark"
 _SCHEMA = 1
@@ -26,10 +26,10 @@ _NO_COUNTERS = {
 class _Context(Part):
     date: AwareDatetime | None = None
     host_name: str | None = None
-    num_cpus: int | None = None
-    mhz_per_cpu: int | None = None
+    num_cpus: Count | None = None
+    mhz_per_cpu: Count | None = None
     library_version: str | None = None
-    json_schema_version: int = _SCHEMA
+    json_schema_version: Count = _SCHEMA
 
 
 class _Benchmark(Part):
@@ -37,8 +37,8 @@ class _Benchmark(Part):
     run_name: str | None = None
     run_type: str = "iteration"
     aggregate_name: str | None = None
-    repetitions: int | None = None
-    threads: int | None = None
+    repetitions: Count | None = None
+    threads: Count | None = None
     label: str | None = None
     error_occurred: bool = False
     error_message: str | None = None

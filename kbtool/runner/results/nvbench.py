@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from pydantic import Field
 
 from kbtool.model.kernel import Case
 from kbtool.model.metric import Better
-from kbtool.runner.results.base import Part, ResultFileError, Taken, known, opened, refuse_later
+from kbtool.runner.results.base import (
+    Count,
+    Part,
+    ResultFileError,
+    Taken,
+    known,
+    opened,
+    refuse_later,
+)
 
 TOOL = "nvbench"
 _MAJOR = 1
 
 _HINTS: dict[str | None, tuple[str, Better]] = {
     "duration": ("s", "lower"), "item_rate": ("items/s", "higher"), "byte_rate": ("B/s", "higher"),
-    "bytes": ("B", "neither"), "percentage": ("1", "neither"), None: ("1", "neither"),
+    "bytes": ("B", "neither"), "percentage": ("1", "neither"), "frequency": ("Hz", "neither"),
+    None: ("1", "neither"),
 }  # fmt: skip
 """What a summary is, by its hint → unit and which is better. A percentage is written as a share."""
 
@@ -41,7 +51,7 @@ class _Axis(Part):
 
 class _State(Part):
     name: str
-    device: int | None = None
+    device: Count | None = None
     axis_values: list[_Axis] | None = None
     summaries: list[_Summary] | None = None
     is_skipped: bool = False
@@ -54,15 +64,15 @@ class _Benchmark(Part):
 
 
 class _Device(Part):
-    id: int
+    id: Count
     name: str
-    sm_version: int | None = None
-    global_memory_size: int | None = None
+    sm_version: Count | None = None
+    global_memory_size: Count | None = None
 
 
 class _Version(Part):
     string: str
-    major: int
+    major: Count
 
 
 class _Versions(Part):
@@ -121,12 +131,17 @@ def _add(taken: Taken, place: str, benchmark: str, case: Case, summaries: list[_
     values = {summary.tag: _number(summary, place) for summary in summaries}
     for summary in summaries:
         value = values[summary.tag]
-        if summary.hide or summary.hint not in _HINTS or value is None:
+        if summary.hide or summary.hint == "sample_size" or value is None:
+            continue
+        if summary.hint not in _HINTS:
+            taken.left_out.append(
+                f"{place}: {summary.tag} has the hint {summary.hint!r:.40}, whose unit is unknown"
+            )
             continue
         unit, better = _HINTS[summary.hint]
         group = "/".join(summary.tag.split("/")[:2])
         count = values.get(f"{group}/sample_size")
-        samples = int(count) if isinstance(count, float) and count >= 1 else None
+        samples = int(count) if count is not None and 1 <= count < inf else None
         name = summary.tag.removeprefix("nv/")
         taken.add(place, name, unit, better, [value], benchmark=benchmark, case=case,
                   samples=samples)  # fmt: skip
@@ -138,7 +153,7 @@ def _number(summary: _Summary, place: str) -> float | None:
         if datum.name == "value" and datum.type in {"int64", "float64"}:
             try:
                 return float(datum.value)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 raise ResultFileError(
                     f"{place}, {summary.tag}: {str(datum.value)[:40]!r} is no number"
                 ) from None

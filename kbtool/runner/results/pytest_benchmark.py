@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kbtool.model.kernel import Case
-from kbtool.runner.results.base import Part, Taken, known, opened, refuse_later
+from kbtool.runner.results.base import Count, Part, Taken, known, opened, refuse_later
 
 TOOL = "pytest-benchmark"
 _MAJOR = 5
@@ -15,7 +15,7 @@ _MAJOR = 5
 
 class _Cpu(Part):
     brand_raw: str | None = None
-    count: int | None = None
+    count: Count | None = None
 
 
 class _Machine(Part):
@@ -29,13 +29,14 @@ class _Machine(Part):
 
 class _Commit(Part):
     id: str | None = None
+    dirty: bool | None = None
 
 
 class _Stats(Part):
     median: float
     q1: float | None = None
     q3: float | None = None
-    rounds: int
+    rounds: Count
     data: list[float] = []
 
 
@@ -62,8 +63,8 @@ def is_mine(data: dict[str, Any]) -> bool:
 
 def read(data: dict[str, Any]) -> Taken:
     """What the file holds: the time of each benchmark."""
-    major = str(data.get("version", "")).partition(".")[0]
-    refuse_later(TOOL, "version", int(major) if major.isdigit() else 0, _MAJOR)
+    major = re.match(r"[0-9]{1,18}", str(data.get("version", "")))
+    refuse_later(TOOL, "version", int(major[0]) if major else 0, _MAJOR)
     file = opened(_File, data)
     info = file.machine_info
     machine = {
@@ -75,6 +76,7 @@ def read(data: dict[str, Any]) -> Taken:
     taken = Taken(
         TOOL, file.version, _moment(file.datetime),
         commit if re.fullmatch("[0-9a-f]{7,40}", commit) else None, known(machine),
+        dirty=file.commit_info.dirty,
     )  # fmt: skip
     for number, one in enumerate(file.benchmarks):
         fields = {**(one.params or {}), **one.extra_info}

@@ -67,6 +67,11 @@ def read(text: str, columns: Columns) -> Taken:
             )  # fmt: skip
     except csv.Error as error:
         raise ResultFileError(f"line {rows.line_num}: {error}: the file is cut off") from None
+    if not text.endswith(("\n", "\r")):
+        raise ResultFileError(
+            f"line {rows.line_num}: no line ends here: the file is cut off; if it is whole, end its"
+            " last line"
+        )
     return taken
 
 

@@ -84,7 +84,7 @@ class Values:
             return
         try:
             value = LoggedValue.model_validate(given)
-            if (found := private(value.model_dump(mode="json"), WRITTEN_RULES)) is not None:
+            if (found := private(value.model_dump(mode="json"))) is not None:
                 raise ValueError(f"it {found[1]}")
             self._collector.add(value)
         except ValidationError as error:

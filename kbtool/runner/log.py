@@ -19,15 +19,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from kbtool.checks.text_rules import WRITTEN_RULES, private
-from kbtool.cli.recipe import refuse_before, session_for, session_to_append_to
 from kbtool.gpu.build_plan import sha256_of
 from kbtool.gpu.probe import probe_machine
 from kbtool.model.errors import MachineError, UsageError, first_problem
 from kbtool.model.kinds.logged import Collector, LoggedValue, LogResult, Series, plain
-from kbtool.model.run import RepositoryState, Run, RunStatus, StepRecord
+from kbtool.model.run import RepositoryState, Run, RunStatus
 from kbtool.model.words import many
 from kbtool.runner.clock import Clock
+from kbtool.runner.destination import destination
 from kbtool.runner.journal import Journal, journal_path, run_id, write_run
+from kbtool.runner.one_step import one_step_run
 from kbtool.runner.signals import signals_ignored
 from kbtool.store.edit import end_run_session
 from kbtool.store.repository import repository_state
@@ -35,6 +36,8 @@ from kbtool.store.root import find_root
 from kbtool.store.sessions import slug
 from kbtool.store.tree import KnowledgeBase
 
+NAMING = 'kbtool.session("{}")'
+"""How a script names a session, for messages."""
 INTERACTIVE = "interactive Python"
 """What stands for the script where Python reads none from a file."""
 
@@ -58,15 +61,11 @@ class SessionLog:
         """
         if self._process == os.getpid():
             raise UsageError("kbtool.session: this one is open already; log to it, or make another")
-        self._base = KnowledgeBase(find_root(self._root))
-        session = session_to_append_to(self._base, self._name, force=False)
-        if session is not None:
-            refuse_before(self._base.session(session).record)
+        self._base = KnowledgeBase(find_root(self._root, "root=DIR"))
         self._script, self._sha256, self._inside = _script(self._base.root)
         self._machine = probe_machine()
-        self._session = session or session_for(
-            self._base, self._machine, self._name, f"Run of script {self._script}"
-        )
+        title = f"Run of script {self._script}"
+        self._session = destination(self._base, self._machine, self._name, title, NAMING)
         self._repository = self._state()
         self._clock = Clock()
         self._began = time.monotonic()
@@ -93,7 +92,8 @@ class SessionLog:
 
         Raises:
             UsageError: the value is not finite, there is no unit, the metric has another one, or
-                there is an address or a secret in it, which no record may hold.
+                there is an address, a secret or a path of a machine in it, which no record may
+                hold.
         """
         if self._process != os.getpid():
             raise UsageError(
@@ -108,7 +108,7 @@ class SessionLog:
                 {"name": name, "value": plain(value), "unit": unit, "better": better,
                  "case": fields}
             )  # fmt: skip
-            if (found := private(entry.model_dump(mode="json"), WRITTEN_RULES)) is not None:
+            if (found := private(entry.model_dump(mode="json"))) is not None:
                 raise ValueError(f"it {found[1]}")
             with self._lock:
                 self._values.add(entry)
@@ -174,31 +174,18 @@ class SessionLog:
             self._journal = journal
 
     def _run(self, status: RunStatus, metrics: list[Series], message: str | None) -> Run:
-        return Run(
-            id=self._id,
-            session=self._session,
-            recipe=None,
-            pattern=None,
-            parameters={},
-            status=status,
-            started=self._clock.started,
-            ended=self._clock.now(),
+        return one_step_run(
+            self._id,
+            self._session,
+            self._script,
+            LogResult(sha256=self._sha256, metrics=metrics),
             machine=self._machine,
             repository=self._repository,
-            steps=[
-                StepRecord(
-                    id="log",
-                    kind="log",
-                    title=self._script,
-                    status=status,
-                    started=self._clock.started,
-                    seconds=round(time.monotonic() - self._began, 3),
-                    expected_seconds=0,
-                    expected_from="declared",
-                    message=message,
-                    result=LogResult(sha256=self._sha256, metrics=metrics),
-                )
-            ],
+            started=self._clock.started,
+            ended=self._clock.now(),
+            seconds=time.monotonic() - self._began,
+            status=status,
+            message=message,
         )
 
 
