@@ -77,6 +77,13 @@ inline int64_t num_keys(const Tensor& k, const CallOptions& options) {
   return options.block_table.has_value() ? options.block_table->size(1) * k.size(2) : k.size(2);
 }
 
+// Keys of a batch entry that some of so many neighbouring queries may see.
+inline int64_t num_keys_seen(const Tensor& k, const CallOptions& options, int64_t queries) {
+  const int64_t keys = num_keys(k, options);
+  if (!options.window.has_value()) return keys;
+  return std::min(keys, std::min(keys, *options.window) + std::max<int64_t>(queries, 1) - 1);
+}
+
 // `first` is the name of `of`, on whose device `t` must be.
 inline void check_same_place(const char* name, const Tensor& t, const Tensor& of,
                              const char* first = "q") {

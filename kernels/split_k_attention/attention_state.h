@@ -47,6 +47,15 @@ KBTOOL_HOST_DEVICE float merge_weighted(const MergeWeights& w, float a, float b)
   return w.a == 1.0f ? fmaf(b, w.b, a) : fmaf(a, w.a, b);
 }
 
+// An attention sink is one more logit, without a value: the state (sink, 1, 0). Merges it into m and l of a
+// row whose splits are merged, and returns the factor for its o. A sink of -inf changes nothing.
+KBTOOL_HOST_DEVICE float merge_sink(float sink, float& m, float& l) {
+  const MergeWeights w = merge_weights(m, sink);
+  m = w.m;
+  l = merge_weighted(w, l, 1.0f);
+  return w.a;
+}
+
 KBTOOL_HOST_DEVICE float normalised(float o, float l) { return l == 0.0f ? 0.0f : o / l; }
 
 KBTOOL_HOST_DEVICE float log_sum_exp(float m, float l) {

@@ -131,12 +131,7 @@ struct Cpu {
     explicit Guard(const Tensor&) {}
   };
 
-  static void check(const Tensor& q, const CallOptions& options) {
-    check_type("q", q.scalar_type());
-    if (options.window.has_value()) fail("window is not supported on the CPU yet");
-    if (options.softcap.has_value()) fail("softcap is not supported on the CPU yet");
-    if (options.sinks.has_value()) fail("sinks are not supported on the CPU yet");
-  }
+  static void check(const Tensor& q, const CallOptions&) { check_type("q", q.scalar_type()); }
 
   static std::string variants(const Tensor&) { return VARIANTS; }
 
@@ -144,10 +139,11 @@ struct Cpu {
     if (options.variant.has_value() && *options.variant != VARIANTS) {
       kbtool::fail_variant(*options.variant, VARIANTS, q);
     }
+    const int64_t queries = std::min(q.size(2), kbtool::cpu::BLOCK_M);  // of a tile, at most
     const int64_t tiles =
         q.size(0) * k.size(1) * kbtool::cpu::query_tiles(q.size(1), k.size(1), q.size(2));
     const int64_t splits = options.num_splits.value_or(kbtool::choose_num_splits(
-        tiles, num_keys(k, options), kbtool::cpu::NOMINAL_WORKERS, kbtool::cpu::MIN_KEYS));
+        tiles, num_keys_seen(k, options, queries), kbtool::cpu::NOMINAL_WORKERS, kbtool::cpu::MIN_KEYS));
     const int64_t rows = q.size(0) * q.size(1) * q.size(2);
     return {splits, splits == 1 ? 0 : splits * rows * (q.size(3) + 2)};
   }

@@ -60,8 +60,8 @@ _BLOCK = {"cpu": 1 << 17, "cuda": _NUMBERS_AT_A_TIME}
 
 
 def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> dict[str, Any]:
-    """Fresh inputs of a case; keys and values past the valid length are NaN, or infinite where the
-    case says so.
+    """Fresh inputs of a case; keys and values past the valid length, or before every window, are
+    NaN, or infinite where the case says so.
 
     A case with a ``page_size`` also has ``k_pages``, ``v_pages`` and a ``block_table``, which the
     operator gets. Its ``k`` and ``v`` are the same keys and values in their order, for the
@@ -117,15 +117,16 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
             for t in (k, v):
                 t[b, :, : pages * page_size] = t[0, :, : pages * page_size]
     beyond = math.inf if fill == "inf_beyond" else math.nan
+    firsts = _first_keys(case)
     if layout == "expanded":
         k, v = (t[:1, :1].contiguous().expand(B, Hkv, Skv, D) for t in (k, v))
-        if lengths is not None:  # one storage for all: only what no entry sees may be poisoned
+        for t in (k, v):  # one storage for all: only what no entry sees may be poisoned
+            t[0, 0, : min(firsts, default=0)] = beyond
+            t[0, 0, max(_lengths(case), default=Skv) :] = beyond
+    else:
+        for b, (first, length) in enumerate(zip(firsts, _lengths(case), strict=True)):
             for t in (k, v):
-                t[0, 0, max(lengths) :] = beyond
-    elif lengths is not None:
-        for b, length in enumerate(lengths):
-            k[b, :, length:] = beyond
-            v[b, :, length:] = beyond
+                t[b, :, :first] = t[b, :, length:] = beyond
     paged: dict[str, Tensor] = {}
     if page_size is not None:
         paged = _pages(case, k, v, beyond, generator)
@@ -148,8 +149,23 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
             lengths, dtype=getattr(torch, case.get("kv_lengths_dtype", "int32")), device=device
         ),
         "block_table": None,
+        "window": case.get("window"),
+        "softcap": case.get("softcap"),
+        "sinks": _sinks(case, generator),
         **paged,
     }
+
+
+def _sinks(case: Mapping[str, Any], generator: torch.Generator) -> Tensor | None:
+    kind = case.get("sinks")
+    if kind is None:
+        return None
+    sinks = torch.randn(_sizes(case)[1], generator=generator, device=generator.device)
+    if kind == "large":  # beside logits of 1 or so: most of the sum, and nothing of it
+        sinks = torch.where(sinks > 0, 6.0, -30.0)  # more, and float16 would not hold the output
+    if kind in {"nan", "minus_inf"}:
+        sinks[::2] = math.nan if kind == "nan" else -math.inf
+    return sinks
 
 
 def _sizes(case: Mapping[str, Any]) -> tuple[int, int, int, int, int, int]:
@@ -162,6 +178,13 @@ def _lengths(case: Mapping[str, Any]) -> list[int]:
     given = case.get("kv_lengths")
     B, _, _, _, Skv, _ = _sizes(case)
     return [Skv] * B if given is None else [int(length) for length in given]
+
+
+def _first_keys(case: Mapping[str, Any]) -> list[int]:
+    """The first key of each batch entry that a query sees; 0 without a window."""
+    lengths, window = _lengths(case), case.get("window")
+    Sq = _sizes(case)[3]
+    return [0 if window is None else max(0, length - Sq + 1 - window) for length in lengths]
 
 
 # How pages, (pages, Hkv, page_size, D), are stored.
@@ -180,12 +203,13 @@ def _pages(
 ) -> dict[str, Tensor]:
     """The same keys and values in pages, which lie in a drawn order among pages that nobody uses.
 
-    Those are full of ``beyond``, as are ``k`` and ``v`` past a length. Past a length the table,
-    part of a wider one, names them or pages that do not exist.
+    Those are full of ``beyond``, as are ``k`` and ``v`` past a length. Past a length and before a
+    window the table, part of a wider one, names them or pages that do not exist.
     """
     _, Hkv, Skv, D = k.shape
     size, shared = int(case["page_size"]), _shared_pages(case)
     columns = -(-Skv // size)
+    skipped = [first // size for first in _first_keys(case)]
     used = [-(-length // size) for length in _lengths(case)]
     of_all = max(shared, default=0)
     count = of_all + sum(used) - sum(shared)
@@ -194,11 +218,9 @@ def _pages(
     wrong = torch.cat([drawn.new_tensor(_NO_PAGE), drawn[count:]])
     wide = wrong[torch.arange(k.shape[0] * (columns + 3), device=k.device) % len(wrong)]
     table = wide.view(-1, columns + 3)[:, 1 : columns + 1]
-    for row, all_pages, shared_pages in zip(table, used, shared, strict=True):
-        row[:shared_pages] = common[:shared_pages]
-        row[shared_pages:all_pages], own = own.split(
-            [all_pages - shared_pages, len(own) - all_pages + shared_pages]
-        )
+    for row, first, shared_pages, end in zip(table, skipped, shared, used, strict=True):
+        taken, own = own.tensor_split([end - shared_pages])
+        row[first:end] = torch.cat([common[:shared_pages], taken])[first:]
     layout, page_layout = case.get("layout", "bhsd"), case.get("page_layout", "nhd")
     layouts = [_PAGE_LAYOUTS[page_layout]] * 2
     if layout == "mixed":
@@ -209,8 +231,9 @@ def _pages(
     for name, t, stored in zip(("k_pages", "v_pages"), (k, v), layouts, strict=True):
         pool = t.new_full((len(drawn), Hkv, size, D), beyond)
         padded = torch.nn.functional.pad(t, (0, 0, 0, columns * size - Skv), value=beyond)
-        for pages, row, n in zip(padded, table, used, strict=True):
-            pool[row[:n].long()] = pages.view(Hkv, columns, size, D)[:, :n].transpose(0, 1)
+        for keys, row, first, end in zip(padded, table, skipped, used, strict=True):
+            pages = keys.view(Hkv, columns, size, D).transpose(0, 1)
+            pool[row[first:end].long()] = pages[first:end]
         made[name] = _stored_as(stored, pool)
     return made
 
@@ -256,14 +279,14 @@ def _stored_as(layout: str, t: Tensor) -> Tensor:
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     """Attention in float64 with an exact softmax; shares nothing with the implementation."""
-    q, Hkv = inputs["q"], inputs["k"].shape[1]
-    out = torch.zeros(q.shape, dtype=torch.float64, device=q.device)
-    lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float64, device=q.device)
+    Hkv = inputs["k"].shape[1]
+    out, lse = _without_keys(inputs, torch.float64, torch.float64)
     for part, scores, _, values in _scores(inputs, torch.float64):
-        _rows(lse, Hkv, part).copy_(scores.logsumexp(dim=-1))
-        some = ~(scores == -math.inf).all(dim=-1, keepdim=True)
+        logits, n = _with_sinks(inputs, part, scores), scores.shape[-1]
+        _rows(lse, Hkv, part).copy_(logits.logsumexp(dim=-1))
+        some = ~(logits == -math.inf).all(dim=-1, keepdim=True)
         finite = _finite(values)
-        made = torch.where(some, _weighted(scores.softmax(dim=-1), finite), 0)
+        made = torch.where(some, _weighted(logits.softmax(dim=-1)[..., :n], finite), 0)
         if finite is not values:
             # Apart from the sums: a matrix product would multiply hidden ones by 0, giving NaN.
             seen = (scores > -math.inf).double()
@@ -279,8 +302,9 @@ def error_scale(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     """The size of the terms that each element is a sum of, before anything cancels.
 
     LSE, ``(B, H, Sq)``: logits are float32. By Cauchy-Schwarz no partial sum of a logit's products
-    exceeds ``|scale| |q| |k|``, so the logit may be off by one unit of that. The LSE may be off by
-    as much as it moves when every logit does. For a row that sees one key that is the one logit.
+    exceeds ``|scale| |q| |k|``, so the logit may be off by one unit of that. A softcap lets less of
+    it through, and rounds the logit four times. The LSE may be off by as much as it moves when
+    every logit does. For a row that sees one key that is the one logit.
 
     Output, ``(B, H, Sq, D)``: a sum of weights times values. Each product is rounded relative to
     its own size, and these errors add up as squares do, to ``sqrt(sum w² v²)``. For a row that sees
@@ -301,10 +325,17 @@ def error_scale(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         norms = [keys[:, block].double().norm(dim=-1) for block in _blocks(keys)]
         of_keys = _finite(torch.cat(norms, dim=-1))
         delta = float32.eps * scale * _rows(lengths, Hkv, part)[..., None] * of_keys[..., None, :]
+        if inputs["softcap"] is not None:
+            capped = _finite(scores)
+            delta *= 1 - (capped / inputs["softcap"]).square()
+            delta += 4 * float32.eps * capped.abs()
         # Rows that see no key are NaN, of which 0 is stored.
-        log_weights = scores.log_softmax(dim=-1)
+        with_sinks = _with_sinks(inputs, part, scores).log_softmax(dim=-1)
+        log_weights = with_sinks[..., : scores.shape[-1]]
         moved_logits = log_weights + delta
-        _rows(of_lse, Hkv, part).copy_(_finite(moved_logits.logsumexp(dim=-1) / float32.eps))
+        moved_sinks = with_sinks[..., scores.shape[-1] :]
+        moved_lse = torch.cat([moved_logits, moved_sinks], dim=-1).logsumexp(dim=-1)
+        _rows(of_lse, Hkv, part).copy_(_finite(moved_lse / float32.eps))
 
         weights, finite, n = log_weights.exp(), _finite(values), values.shape[-2]
         moves = (moved_logits.clamp(max=0).exp() * -torch.expm1(-delta)).square()
@@ -382,9 +413,33 @@ def _scores(
             for block in _blocks(keys[some]):
                 scores[..., block] = queries @ keys[some, block].to(dtype).mT
             scores *= scale
+            if (softcap := inputs["softcap"]) is not None:
+                scores.div_(softcap).tanh_().mul_(softcap)
             if inputs["causal"]:
                 scores.masked_fill_(~_visible(inputs, length, part.rows), -math.inf)
             yield part, scores, keys[some], values[some]
+
+
+def _with_sinks(inputs: Mapping[str, Any], part: _Part, scores: Tensor) -> Tensor:
+    """The logits of some rows and then that of the sink, if there is one."""
+    q, sinks = inputs["q"], inputs["sinks"]
+    if sinks is None:
+        return scores
+    of_rows = sinks.to(scores.dtype)[:, None].expand(q.shape[:3])
+    return torch.cat([scores, _rows(of_rows, inputs["k"].shape[1], part)[..., None]], dim=-1)
+
+
+def _without_keys(
+    inputs: Mapping[str, Any], dtype: torch.dtype, lse_dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Output and LSE of rows that see no key."""
+    q, sinks = inputs["q"], inputs["sinks"]
+    out = torch.zeros(q.shape, dtype=dtype, device=q.device)
+    lse = torch.full(q.shape[:3], -math.inf, dtype=lse_dtype, device=q.device)
+    if sinks is not None:
+        lse[...] = sinks[:, None]
+        out[lse.isnan()] = math.nan
+    return out, lse
 
 
 def _blocks(t: Tensor) -> Iterator[slice]:
@@ -407,7 +462,9 @@ def _weighted(weights: Tensor, values: Tensor) -> Tensor:
 def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     """What torch makes of the same inputs: its attention in their dtype, its LSE in float32.
 
-    The error of this against :func:`reference` is the yardstick of the error of ours.
+    The error of this against :func:`reference` is the yardstick of the error of ours. Torch's
+    attention takes neither softcap nor sinks. With either it is what models compute without a
+    kernel: softmax in float32, weights rounded to the type of the values.
     """
     q, k, v = (_contiguous(inputs[name]) for name in ("q", "k", "v"))
     if not _is_finite(v):
@@ -415,11 +472,12 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     scale = _scale(inputs)
     Hkv, Sq = k.shape[1], q.shape[2]
     group = q.shape[1] // Hkv if Hkv else 1
-    out = torch.zeros_like(q)
-    lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float32, device=q.device)
+    out, lse = _without_keys(inputs, q.dtype, torch.float32)
+    eager = inputs["softcap"] is not None or inputs["sinks"] is not None
 
     def attend(entries: slice, keys: Tensor, visible: Tensor) -> Tensor:
-        values, masked = v[entries, :, : keys.shape[2]], inputs["causal"] and keys.shape[2] != Sq
+        values = v[entries, :, : keys.shape[2]]
+        masked = inputs["causal"] and (keys.shape[2] != Sq or inputs["window"] is not None)
         if masked and group > 1:
             # With a mask and grouped heads torch would hold all logits.
             keys, values = (t.repeat_interleave(group, dim=1) for t in (keys, values))
@@ -436,7 +494,7 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         return made.masked_fill(~visible.any(dim=-1, keepdim=True), 0)
 
     for entries, length in _equal_lengths(inputs):
-        if length == 0 or q.numel() == 0:
+        if length == 0 or q.numel() == 0 or eager:
             continue
         keys, visible = k[entries, :, :length], _visible(inputs, length)
         out[entries] = attend(entries, keys, visible)
@@ -449,8 +507,12 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
             again = attend(entries, torch.where(finite, keys, 0), visible)
             out[entries] = torch.where(seen[..., None], out[entries], again)
     for part, scores, keys, values in _scores(inputs, torch.float32):
-        of_lse, made = scores.logsumexp(dim=-1), _rows(out, Hkv, part)
+        logits, made = _with_sinks(inputs, part, scores), _rows(out, Hkv, part)
+        of_lse = logits.logsumexp(dim=-1)
         _rows(lse, Hkv, part).copy_(of_lse)
+        if eager:
+            weights = logits.softmax(dim=-1)[..., : scores.shape[-1]].to(q.dtype)
+            made.copy_(_weighted(weights.float(), torch.where(values.isnan(), 0, values)))
         if not _is_finite(values):
             # Apart from the sums: in a matrix product hidden NaNs count too, as 0 times NaN.
             visible = _visible(inputs, keys.shape[1], part.rows).float()
@@ -493,7 +555,11 @@ def _visible(inputs: Mapping[str, Any], length: int, rows: slice | None = None) 
     of = slice(0, Sq) if rows is None else rows
     queries = torch.arange(of.start, of.stop, device=q.device)[:, None] % Sq
     keys = torch.arange(length, device=q.device)
-    return keys <= queries + (length - Sq if inputs["causal"] else length)
+    if not inputs["causal"]:
+        return keys < queries + length
+    last = queries + length - Sq
+    window = length if inputs["window"] is None else inputs["window"]
+    return (keys <= last) & (keys > last - window)
 
 
 # ---- cases beside a listed one ----
@@ -527,6 +593,8 @@ def neighbours(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**case, "H": H // Hkv * (Hkv + step), "Hkv": Hkv + step}
         if H // Hkv + step > 0:
             yield {**case, "H": H + step * Hkv}
+        if case["window"] is not None and case["window"] + step > 0:
+            yield {**case, "window": case["window"] + step}
         if splits is not None and 0 < splits + step <= _MOST_SPLITS:
             yield {**case, "num_splits": splits + step}
         if lengths:
@@ -581,7 +649,7 @@ def workspace_bytes(inputs: Mapping[str, Any], variant: str | None = None) -> in
 def _plan(inputs: Mapping[str, Any], variant: str | None) -> tuple[int, int]:
     """The number of splits, and the floats of workspace."""
     q, k, _ = _operands(inputs)
-    given = {name: inputs[name] for name in ("num_splits", "block_table")}
+    given = {name: inputs[name] for name in ("num_splits", "block_table", "window")}
     splits, numel = torch.ops.kbtool.split_k_attention_plan(q, k, **given, variant=variant)
     return splits, numel
 
@@ -599,7 +667,9 @@ def _operands(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
     return inputs["q"], inputs["k_pages"], inputs["v_pages"]
 
 
-_OPTIONS = ("causal", "scale", "num_splits", "kv_lengths", "block_table")
+_OPTIONS = (
+    "causal", "scale", "num_splits", "kv_lengths", "block_table", "window", "softcap", "sinks",
+)  # fmt: skip
 
 
 def _options(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -615,16 +685,18 @@ def parts(inputs: Mapping[str, Any], variant: str | None) -> dict[str, Callable[
     """The partial pass and the reduction, if the variant has them as separate operators.
 
     The states that the partial pass returns are merged in float64. The reduction gets states that
-    were computed in float64, for as many splits as the operator would take.
+    were computed in float64, for as many splits as the operator would take. Sinks are no part of
+    either: a call applies them when its splits are merged.
     """
+    inputs = {**inputs, "sinks": None}
+    options = _options(inputs)
+    del options["sinks"]
     q, k, v = _operands(inputs)
     if q.device.type != "cpu" and variant != "two_pass":
         return {}
 
     def partial_pass() -> _Results:
-        states = torch.ops.kbtool.split_k_attention_partial(
-            q, k, v, **_options(inputs), variant=variant
-        )
+        states = torch.ops.kbtool.split_k_attention_partial(q, k, v, **options, variant=variant)
         merged = _merged(*(state.double() for state in states))
         out = {"out": merged["out"].to(q.dtype), "lse": merged["lse"].float()}
         return out, reference(inputs), baseline(inputs)
@@ -697,9 +769,14 @@ def arms(
         timed[variant] = _tried(functools.partial(ours, q, k, v, **options, variant=variant))
     if peers:
         _clear_past_lengths(inputs)
+    ours_alone = [name for name in ("window", "softcap", "sinks") if inputs[name] is not None]
     for peer in peers:
-        empty = q.numel() == 0 or k.numel() == 0
-        timed[peer] = "there is nothing to attend to" if empty else _PEERS.PEERS[peer](inputs)
+        if q.numel() == 0 or k.numel() == 0:
+            timed[peer] = "there is nothing to attend to"
+        elif ours_alone:
+            timed[peer] = f"is not called with {' and '.join(ours_alone)}"
+        else:
+            timed[peer] = _PEERS.PEERS[peer](inputs)
     return timed
 
 
@@ -771,22 +848,25 @@ def work(case: Mapping[str, Any]) -> dict[str, int]:
     """Least bytes to move and operations to do: visible keys only, each key and value read once."""
     B, H, Hkv, Sq, _, D = _sizes(case)
     size = _DTYPES[case.get("dtype", "float16")].itemsize
-    lengths = _lengths(case)
+    lengths, window = _lengths(case), case.get("window")
 
     def pairs(length: int) -> int:
         if not case.get("causal", False):
             return Sq * length
-        seeing = min(Sq, length)  # the last rows of a bottom-right mask see length, length - 1, …
-        return seeing * length - seeing * (seeing - 1) // 2
+        # The last rows of a bottom-right mask see length, length - 1, … keys, or a window of them.
+        seen = range(length, max(length - Sq, 0), -1)
+        return sum(seen) if window is None else sum(min(keys, window) for keys in seen)
 
-    keys = sum(lengths) if Sq else 0
+    seen = [range(*ends) for ends in zip(_first_keys(case), lengths, strict=True)] if Sq else []
+    keys = sum(map(len, seen))
     if case.get("layout") == "expanded":
-        stored_kv = max(lengths, default=0) if Sq and Hkv else 0
+        stored_kv = max(map(len, seen), default=0) if Hkv else 0
     else:
         stored_kv = Hkv * keys
         if case.get("page_size") is not None and Sq:
-            shared = _shared_pages(case)
-            stored_kv -= Hkv * case["page_size"] * (sum(shared) - max(shared, default=0))
+            ends = [pages * case["page_size"] for pages in _shared_pages(case)]
+            shared = [of[: max(0, end - of.start)] for of, end in zip(seen, ends, strict=True)]
+            stored_kv -= Hkv * (sum(map(len, shared)) - len(set().union(*shared)))
     rows = B * H * Sq
     return {
         "bytes": size * D * (2 * rows + 2 * stored_kv) + 4 * rows,

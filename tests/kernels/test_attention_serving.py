@@ -1,4 +1,4 @@
-"""What serving engines ask of attention: keys and values in pages."""
+"""What serving engines ask of attention: pages, sliding windows, softcap, attention sinks."""
 
 from __future__ import annotations
 
@@ -70,35 +70,160 @@ def test_unused_pages_and_slots_of_the_inputs_are_poisoned(
     assert not pages[[page for page in range(len(pages)) if page not in used]].isfinite().any()
 
 
-def test_drawn_paged_calls_are_within_tolerance(harness: Any, place: Place) -> None:
-    draw = random.Random(20281)
-    for seed in range(120):
-        B, Hkv, Skv = draw.randint(1, 4), draw.randint(1, 3), draw.randint(1, 400)
-        case = {
-            "B": B,
-            "H": Hkv * draw.randint(1, 5),
-            "Hkv": Hkv,
-            "Sq": draw.choice([1, 1, 2, 7, 40]),
-            "Skv": Skv,
-            "D": draw.choice([64, 80, 96, 128, 256, draw.randint(1, 130)]),
-            "dtype": str(draw.choice(place.dtypes)).removeprefix("torch."),
-            "causal": draw.random() < 0.5,
-            "layout": draw.choice(["bhsd", "bhsd", "bhds", "sliced", "offset", "mixed"]),
-            "kv_lengths": [draw.choice([0, 1, Skv, draw.randint(0, Skv)]) for _ in range(B)],
-            "kv_lengths_dtype": draw.choice(["int32", "int64"]),
-            "page_size": draw.choice(PAGE_SIZES),
-            "page_layout": draw.choice(["nhd", "hnd"]),
-            "shared_prefix": draw.choice([0, draw.randint(0, Skv)]),
-            "num_splits": draw.choice([None, draw.randint(1, 9)]),
-        }
-        check(harness, harness.make_inputs(case, device=CPU, seed=seed))
+def drawn_case(draw: random.Random, place: Place) -> dict[str, Any]:
+    B, Hkv, Skv = draw.randint(1, 4), draw.randint(1, 3), draw.randint(1, 400)
+    case = {
+        "B": B,
+        "H": Hkv * draw.randint(1, 5),
+        "Hkv": Hkv,
+        "Sq": draw.choice([1, 1, 2, 7, 40]),
+        "Skv": Skv,
+        "D": draw.choice([64, 80, 96, 128, 256, draw.randint(1, 130)]),
+        "dtype": str(draw.choice(place.dtypes)).removeprefix("torch."),
+        "causal": draw.random() < 0.7,
+        "layout": draw.choice(["bhsd", "bhsd", "bhds", "sliced", "offset", "mixed"]),
+        "kv_lengths": [draw.choice([0, 1, Skv, draw.randint(0, Skv)]) for _ in range(B)],
+        "kv_lengths_dtype": draw.choice(["int32", "int64"]),
+        "num_splits": draw.choice([None, draw.randint(1, 9)]),
+        "softcap": draw.choice([None, 0.3, 3.0, 50.0]),
+        "sinks": draw.choice([None, "random", "large", "minus_inf", "nan"]),
+        "fill": draw.choice(["random", "random", "inf_beyond", "v_one"]),
+    }
+    if draw.random() < 0.6:
+        case["page_size"] = draw.choice(PAGE_SIZES)
+        case["page_layout"] = draw.choice(["nhd", "hnd"])
+        case["shared_prefix"] = draw.choice([0, draw.randint(0, Skv)])
+    if case["causal"] and draw.random() < 0.6:
+        case["window"] = draw.choice([1, 2, Skv, draw.randint(1, Skv + 9), draw.randint(1, 30)])
+    return case
 
 
-def test_a_paged_call_passes_opcheck(interface: Any) -> None:
-    call = paged_call()
+@pytest.mark.parametrize("seed", range(6))
+def test_drawn_calls_are_within_tolerance(harness: Any, place: Place, seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(50):
+        case = drawn_case(draw, place)
+        try:
+            check(harness, harness.make_inputs(case, device=CPU, seed=draw.getrandbits(31)))
+        except AssertionError as error:
+            raise AssertionError(f"{case}: {error}") from None
+
+
+# ---- identities: the options written another way ----
+
+
+@pytest.mark.parametrize("num_splits", [1, 3])
+@pytest.mark.parametrize("window", [1, 63, 64, 130])
+def test_a_window_of_one_query_is_its_last_keys(
+    attention: Attention, place: Place, window: int, num_splits: int
+) -> None:
+    given = {"causal": True, "num_splits": num_splits, "return_lse": True}
+    for dtype in place.dtypes:
+        q, k, v = (torch.randn(2, h, s, 64).to(dtype) for h, s in ((4, 1), (2, 300), (2, 300)))
+        made = attention(q, k, v, **given, window=window)
+        last = attention(q, k[:, :, -window:], v[:, :, -window:], **given)
+        assert all(map(same_bits, made, last))
+
+
+def test_a_window_masks_all_but_the_keys_of_each_query(attention: Attention) -> None:
+    q, k, v = torch.randn(1, 1, 5, 8), torch.randn(1, 1, 9, 8), torch.eye(9, 9)[None, None, :, :8]
+    out, lse = attention(q, k, v, causal=True, window=3, return_lse=True)
+    for i in range(5):
+        seen = range(i + 9 - 5 - 2, i + 9 - 5 + 1)  # j > i + valid - Sq - window
+        logits = (k[0, 0, seen].double() @ q[0, 0, i].double()) / 8**0.5
+        weights = torch.zeros(9, dtype=torch.float64)
+        weights[seen] = logits.softmax(0)
+        torch.testing.assert_close(out[0, 0, i].double(), weights[:8], atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(lse[0, 0, i].double(), logits.logsumexp(0), atol=1e-6, rtol=1e-5)
+
+
+def test_what_hides_nothing_and_caps_nothing_changes_no_bit(
+    attention: Attention, place: Place
+) -> None:
+    for dtype in place.dtypes:
+        q, k, v = (torch.randn(2, h, s, 64).to(dtype) for h, s in ((4, 7), (2, 300), (2, 300)))
+        plain = attention(q, k, v, causal=True, return_lse=True, num_splits=3)
+        for window in (300, 2**62, 2**63 - 1):
+            given = {"window": window, "sinks": torch.full((4,), -math.inf), "num_splits": 3}
+            made = attention(q, k, v, causal=True, return_lse=True, **given)
+            assert all(map(same_bits, made, plain))
+
+
+@pytest.mark.parametrize("num_splits", [1, 5])
+def test_a_sink_adds_to_the_sum_and_once(attention: Attention, num_splits: int) -> None:
+    q, k, v = torch.randn(2, 4, 3, 64), torch.randn(2, 2, 90, 64), torch.randn(2, 2, 90, 64)
+    sinks = torch.tensor([-2.0, 0.0, 3.0, 60.0])
+    given = {"kv_lengths": torch.tensor([90, 0]), "num_splits": num_splits, "return_lse": True}
+    plain, plain_lse = attention(q, k, v, **given)
+    out, lse = attention(q, k, v, **given, sinks=sinks)
+    expected_lse = torch.logaddexp(plain_lse.double(), sinks[:, None].double())
+    torch.testing.assert_close(lse.double(), expected_lse, atol=2e-6, rtol=2e-6)
+    factor = (plain_lse.double() - expected_lse).exp()[..., None]
+    torch.testing.assert_close(out.double(), plain.double() * factor, atol=1e-7, rtol=1e-5)
+    assert (out[1] == 0).all() and torch.equal(lse[1], sinks[:, None].expand(4, 3))
+
+
+@pytest.mark.parametrize("softcap", [1e-37, 0.01, 1.0, 50.0, 2.3e38])
+def test_softcap_caps_the_logit_after_the_scale(attention: Attention, softcap: float) -> None:
+    q, k, v = torch.randn(2, 2, 3, 16), torch.randn(2, 2, 70, 16), torch.randn(2, 2, 70, 16)
+    logits = q.double() @ k.double().mT * 0.7
+    capped = (logits / softcap).tanh() * softcap
+    out, lse = attention(q, k, v, scale=0.7, softcap=softcap, return_lse=True)
+    torch.testing.assert_close(lse.double(), capped.logsumexp(-1), atol=2e-6, rtol=2e-6)
+    expected = capped.softmax(-1) @ v.double()
+    torch.testing.assert_close(out.double(), expected, atol=2e-6, rtol=2e-5)
+
+
+def test_the_tanh_of_softcap_is_within_a_few_units_in_the_last_place(attention: Attention) -> None:
+    # One key, so the LSE is its logit. Both sides of where the polynomial ends, small and large.
+    logits = torch.cat(
+        [torch.logspace(-6, 2, 3000), torch.linspace(0.6, 0.65, 500), torch.tensor([0.625, 88.0])]
+    )
+    logits = torch.cat([logits, -logits])
+    q = logits.view(1, 1, -1, 1)
+    _, lse = attention(q, torch.ones(1, 1, 1, 1), torch.ones(1, 1, 1, 1), scale=1.0, softcap=1.0,
+                       return_lse=True)  # fmt: skip
+    exact = logits.double().tanh()
+    ulps = (lse[0, 0].double() - exact).abs() / exact.abs() / 2**-23
+    assert ulps.max() < 3
+
+
+def test_a_window_is_planned_as_its_keys(interface: Any) -> None:
+    q, k = torch.empty(1, 8, 1, 64), torch.empty(1, 1, 1, 64).expand(1, 1, 131072, 64)
+    window = OPS.split_k_attention_plan(q, k, window=1024)
+    assert window == OPS.split_k_attention_plan(q, k[:, :, :1024])
+    assert window[0] < OPS.split_k_attention_plan(q, k)[0]
+    assert OPS.split_k_attention_plan(q, k, window=2**63 - 1) == OPS.split_k_attention_plan(q, k)
+
+
+def test_pages_before_a_window_are_not_read(attention: Attention) -> None:
+    k = torch.full((8, 2, 4, 16), math.nan)
+    k[3:5] = 1.0
+    table = torch.tensor([[-1, 2**31 - 1, -7, 4], [2**31 - 1, -1, 3, -5]], dtype=torch.int32)
+    given = {"kv_lengths": torch.tensor([15, 11]), "block_table": table, "causal": True}
+    out = attention(torch.ones(2, 4, 2, 16), k, k, window=2, **given)
+    assert out.isfinite().all()
+    with pytest.raises(ValueError, match=r"block_table must lie .*, got 2147483647 at \(0, 1\)"):
+        attention(torch.ones(2, 4, 2, 16), k, k, window=7, **given)
+
+
+# ---- torch ----
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"causal": True, "window": 3},
+    {"softcap": 20.0},
+    {"sinks": torch.randn(4)},
+    {"causal": True, "window": 3, "softcap": 20.0, "sinks": torch.randn(4)},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "pages")
+def test_a_paged_call_passes_opcheck(interface: Any, options: dict[str, Any]) -> None:
+    call = paged_call(**options)
     operands = [call.pop(name) for name in ("q", "k", "v")]
     torch.library.opcheck(OPS.split_k_attention.default, operands, call)
-    torch.library.opcheck(OPS.split_k_attention_partial.default, operands, call | {"num_splits": 2})
     buffers = {
         "out": torch.zeros(2, 4, 3, 16),
         "lse": torch.zeros(2, 4, 3),
@@ -107,6 +232,8 @@ def test_a_paged_call_passes_opcheck(interface: Any) -> None:
     torch.library.opcheck(
         OPS.split_k_attention_out.default, operands, call | buffers | {"num_splits": 1}
     )
+    call.pop("sinks", None)
+    torch.library.opcheck(OPS.split_k_attention_partial.default, operands, call | {"num_splits": 2})
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -114,10 +241,10 @@ def test_a_paged_call_compiles_as_one_graph(attention: Attention, backend: str) 
     torch.compiler.reset()
 
     def attend(**call: Any) -> Tensor:
-        out: Tensor = attention(**call, causal=True)
+        out: Tensor = attention(**call, causal=True, window=5, softcap=20.0)
         return out * 2
 
-    call = paged_call()
+    call = paged_call(sinks=torch.randn(4))
     compiled = torch.compile(attend, fullgraph=True, backend=backend)
     assert same_bits(compiled(**call), attend(**call))
 
@@ -144,6 +271,13 @@ def test_a_paged_plan_counts_the_keys_of_the_table(interface: Any) -> None:
     plain = OPS.split_k_attention_plan(q, keys)
     assert OPS.split_k_attention_plan(q, pages, block_table=table) == plain
     assert plain[0] > 1
+
+
+def test_a_gradient_of_sinks_is_refused(attention: Attention) -> None:
+    sinks = torch.randn(4, requires_grad=True)
+    for call in (attention, OPS.split_k_attention):
+        with pytest.raises(NotImplementedError, match="no gradient"):
+            call(**paged_call(sinks=sinks))
 
 
 # ---- errors ----

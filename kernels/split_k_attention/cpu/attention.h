@@ -97,10 +97,11 @@ struct Block {
 template <class Element>
 void store_row(const SplitKParams& p, int64_t batch, int64_t head, int64_t query, float m, float l,
                const float* o) {  // [D]
+  const float weight = p.sinks == nullptr ? 1.0f : merge_sink(p.sinks[head], m, l);
   Element* out = static_cast<Element*>(p.out) + batch * p.out_stride.batch +
                  head * p.out_stride.head + query * p.out_stride.seq;
   for (int64_t d = 0; d < p.D; ++d) {
-    store_scalar(out + d * p.out_stride.dim, normalised(o[d], l));
+    store_scalar(out + d * p.out_stride.dim, normalised(o[d] * weight, l));
   }
   p.lse[batch * p.lse_stride.batch + head * p.lse_stride.head + query * p.lse_stride.seq] =
       log_sum_exp(m, l);
@@ -135,12 +136,13 @@ class PartialItem {
   void run() {
     load_queries();
     // The keys that any row of this tile sees are cut evenly: no split is left with masked keys.
-    const int64_t seen_by_tile = seen_keys(rows - 1);
+    const int64_t first = first_seen_key(0);
+    const int64_t seen_by_tile = seen_keys(rows - 1) - first;
     const int64_t keys_per_split = ceil_div(seen_by_tile, p.num_splits);
     const int64_t begin = std::min(split * keys_per_split, seen_by_tile);
     const int64_t end = std::min(begin + keys_per_split, seen_by_tile);
-    for (int64_t key0 = begin; key0 < end; key0 += BLOCK_KV) {
-      attend_keys(key0, end);
+    for (int64_t key0 = first + begin; key0 < first + end; key0 += BLOCK_KV) {
+      attend_keys(key0, first + end);
     }
     if (p.partial_o == nullptr) {
       store_output();
@@ -165,6 +167,9 @@ class PartialItem {
   int64_t head(int64_t row) const { return head_kv * group + (row0 + row) % group; }
   int64_t seen_keys(int64_t row) const {
     return visible_keys(p.causal, query(row), p.Sq, valid);
+  }
+  int64_t first_seen_key(int64_t row) const {
+    return first_visible_key(p.window, query(row), p.Sq, valid);
   }
 
   void load_queries() {
@@ -247,19 +252,24 @@ class PartialItem {
   template <int ROWS, class Rows>
   void attend_rows(int64_t row, int64_t key0, int64_t keys, const Block<Rows>& k,
                    const Block<Rows>& v) {
-    int32_t seen[ROWS];
+    const auto in_block = [&](int64_t key) {
+      return static_cast<int32_t>(std::clamp<int64_t>(key - key0, 0, keys));
+    };
+    SeenKeys<ROWS> seen;
     for (int r = 0; r < ROWS; ++r) {
       // Rows past the tile are padding. They see the same keys as the last row.
-      const int64_t of_row = seen_keys(std::min(row + r, rows - 1)) - key0;
-      seen[r] = static_cast<int32_t>(std::clamp<int64_t>(of_row, 0, keys));
+      const int64_t of_row = std::min(row + r, rows - 1);
+      seen.first[r] = in_block(first_seen_key(of_row));
+      seen.end[r] = in_block(seen_keys(of_row));
     }
-    const int64_t needed = seen[ROWS - 1];
+    const int64_t needed = seen.first[0] < seen.end[ROWS - 1] ? seen.end[ROWS - 1] : 0;
     if (needed == 0) return;
 
     RowStates<ROWS> state{m_tile + row, l_tile + row, o_tile + row * D_pad, {}};
     k.read([&](const auto& block) {
       compute_logits<ROWS>(q_tile + row * D_pad, block, needed, D_pad, p.scale, logits);
     });
+    if (p.softcap > 0.0f) cap_logits<ROWS>(logits, needed, p.softcap);
     online_softmax<ROWS>(logits, seen, needed, state);
     v.read([&](const auto& block) { accumulate_seen<ROWS>(logits, seen, block, D_pad, state); });
   }

@@ -162,4 +162,20 @@ inline Vec exp_nonpositive(Vec x) {
   return (x < SMALLEST) ? Vec{} : result;
 }
 
+// tanh(x), within 3 ulp; NaN for NaN.
+inline Vec tanh(Vec x) {
+  constexpr float SMALL = 0.625f;  // below, the odd polynomial of Cephes' tanhf
+  const Vec square = x * x;
+  Vec p = splat(-5.70498872745e-3f);
+  p = p * square + 2.06390887954e-2f;
+  p = p * square - 5.37397155531e-2f;
+  p = p * square + 1.33314422036e-1f;
+  p = p * square - 3.33332819422e-1f;
+  const Vec small = p * square * x + x;
+  const Vec magnitude = (x < 0.0f) ? -x : x;
+  const Vec e = exp_nonpositive(magnitude * -2.0f);
+  const Vec large = (1.0f - e) / (1.0f + e);
+  return (magnitude < SMALL) ? small : ((x < 0.0f) ? -large : large);
+}
+
 }  // namespace kbtool::cpu

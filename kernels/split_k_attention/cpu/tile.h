@@ -58,6 +58,13 @@ inline void prefetch_row(const Element* row, int64_t D_pad) {
   for (int64_t d = 0; d < D_pad; d += LINE) __builtin_prefetch(row + d, 0, 2);
 }
 
+// Keys of a block that each row sees: [first, end). Rows are query-major, so neither decreases.
+template <int ROWS>
+struct SeenKeys {
+  int32_t first[ROWS];
+  int32_t end[ROWS];
+};
+
 // logits[key][row] = q[row] . k[key] * scale. D_pad is D rounded up to LANES. Columns past D are 0 in
 // q and k; k is read in place only if D needs no padding.
 template <int ROWS, class Rows>
@@ -91,6 +98,13 @@ void compute_logits(const float* q,  // [ROWS, D_pad]
   }
 }
 
+template <int ROWS>
+void cap_logits(float* logits, int64_t keys, float softcap) {  // [BLOCK_KV, ROWS]
+  for (int64_t i = 0; i < keys * ROWS; i += LANES) {
+    store(logits + i, tanh(load(logits + i) / softcap) * softcap);
+  }
+}
+
 template <int STRIDE, int ROWS>
 inline Vec max_over_keys(Vec x) {
   if constexpr (STRIDE >= ROWS) {
@@ -103,15 +117,15 @@ inline Vec max_over_keys(Vec x) {
 // Turns logits into weights exp(logit - m) against the new maximum; a key that a row does not see
 // weighs 0 whatever its logit was.
 template <int ROWS>
-void online_softmax(float* logits,               // [BLOCK_KV, ROWS], weights on return
-                    const int32_t (&seen)[ROWS],  // keys of this block that each row sees
-                    int64_t keys, RowStates<ROWS>& state) {
+void online_softmax(float* logits,  // [BLOCK_KV, ROWS], weights on return
+                    const SeenKeys<ROWS>& seen, int64_t keys, RowStates<ROWS>& state) {
   constexpr int KEYS = LANES / ROWS;
   const Vec hidden = splat(-__builtin_inff());
-  IntVec seen_lanes, key_of_lane;
+  IntVec first_of_lane, end_of_lane, key_of_lane;
   Vec m_old;
   for (int i = 0; i < LANES; ++i) {
-    seen_lanes[i] = seen[i % ROWS];
+    first_of_lane[i] = seen.first[i % ROWS];
+    end_of_lane[i] = seen.end[i % ROWS];
     key_of_lane[i] = i / ROWS;
     m_old[i] = state.m[i % ROWS];
   }
@@ -119,7 +133,8 @@ void online_softmax(float* logits,               // [BLOCK_KV, ROWS], weights on
   Vec m_new = m_old;
   for (int64_t key0 = 0; key0 < keys; key0 += KEYS) {
     Vec x = load(logits + key0 * ROWS);
-    x = (key_of_lane + static_cast<int32_t>(key0) < seen_lanes) ? x : hidden;
+    const IntVec key = key_of_lane + static_cast<int32_t>(key0);
+    x = ((key >= first_of_lane) & (key < end_of_lane)) ? x : hidden;
     store(logits + key0 * ROWS, x);
     m_new = max_logit(m_new, x);
   }
@@ -208,22 +223,26 @@ void accumulate(const Weighted<Rows>& block, int64_t D_pad,
   accumulate_from<ROWS, VECS>(block, 0, D_pad, alpha, o);
 }
 
-// The values of one block. Rows of a tile see a common run of keys and then, on a causal diagonal,
-// a few more each; those are added row by row, so a value that a row does not see cannot reach it
-// even as 0 * NaN.
+// The values of one block. Rows of a tile see a common run of keys. On a causal diagonal some see a few
+// more after it, and at the start of a window before it; those are added row by row, so a value that a row
+// does not see cannot reach it even as 0 * NaN.
 template <int ROWS, class Rows>
 void accumulate_seen(const float* weights,  // [BLOCK_KV, ROWS]
-                     const int32_t (&seen)[ROWS],
-                     const Rows& v, int64_t D_pad, RowStates<ROWS>& state) {
-  const int32_t common = seen[0];  // rows are query-major: the first sees fewest
-  accumulate<ROWS>(Weighted<Rows>{weights, ROWS, v, common}, D_pad, state.alpha, state.l,
-                   state.o);
+                     const SeenKeys<ROWS>& seen, const Rows& v, int64_t D_pad,
+                     RowStates<ROWS>& state) {
+  const int32_t first = seen.first[ROWS - 1];
+  const int32_t end = std::max(first, seen.end[0]);
+  const Weighted<Rows> common{weights + first * ROWS, ROWS, first == 0 ? v : v.after(first), end - first};
+  accumulate<ROWS>(common, D_pad, state.alpha, state.l, state.o);
   const float unchanged = 1.0f;
-  for (int r = 1; r < ROWS; ++r) {
-    if (seen[r] == common) continue;
-    const Weighted<Rows> block{weights + common * ROWS + r, ROWS, v.after(common),
-                               seen[r] - common};
+  const auto add = [&](int r, int32_t from, int32_t to) {
+    if (from >= to) return;
+    const Weighted<Rows> block{weights + from * ROWS + r, ROWS, v.after(from), to - from};
     accumulate<1>(block, D_pad, &unchanged, state.l + r, state.o + r * D_pad);
+  };
+  for (int r = 0; r < ROWS; ++r) {
+    add(r, seen.first[r], std::min(first, seen.end[r]));
+    add(r, end, seen.end[r]);
   }
 }
 
