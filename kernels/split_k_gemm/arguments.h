@@ -38,8 +38,14 @@ inline void check_matrix(const char* name, const char* shape, const Tensor& t) {
   }
 }
 
-// Checks x and w and makes the output; `most` is the greatest number of splits that the device takes.
-inline Params checked(const Tensor& x, const Tensor& w, std::optional<int64_t> num_splits, int64_t most,
+// What a device takes at most.
+struct Limits {
+  int64_t splits;
+  int64_t rows;  // of x
+};
+
+// Checks x and w and makes the output.
+inline Params checked(const Tensor& x, const Tensor& w, std::optional<int64_t> num_splits, Limits most,
                       Tensor* out) {
   check_matrix("x", "(M, K)", x);
   check_matrix("w", "(N, K)", w);
@@ -51,8 +57,11 @@ inline Params checked(const Tensor& x, const Tensor& w, std::optional<int64_t> n
   if (x.size(1) != w.size(1)) {
     fail("w must have K=" + std::to_string(x.size(1)) + " (as x), got " + std::to_string(w.size(1)));
   }
-  if (num_splits && (*num_splits < 1 || *num_splits > most)) {
-    fail("num_splits must lie in [1, " + std::to_string(most) + "], got " + std::to_string(*num_splits));
+  if (num_splits && (*num_splits < 1 || *num_splits > most.splits)) {
+    fail("num_splits must lie in [1, " + std::to_string(most.splits) + "], got " + std::to_string(*num_splits));
+  }
+  if (x.size(0) > most.rows) {
+    fail("x must have at most " + std::to_string(most.rows) + " rows, got " + std::to_string(x.size(0)));
   }
   *out = torch::stable::new_empty(x, {x.size(0), w.size(0)});
   return {x.const_data_ptr(), w.const_data_ptr(), out->mutable_data_ptr(), x.size(0), w.size(0), x.size(1),

@@ -13,7 +13,7 @@ using split_k_gemm::Tensor;
 Tensor on_cpu(const Tensor& x, const Tensor& w, std::optional<int64_t> num_splits) {
   Tensor out = x;
   const split_k_gemm::Params p =
-      split_k_gemm::checked(x, w, num_splits, split_k_gemm::cpu::MAX_SPLITS, &out);
+      split_k_gemm::checked(x, w, num_splits, {split_k_gemm::cpu::MAX_SPLITS, INT64_MAX}, &out);
   split_k_gemm::cpu::gemm(p, x.scalar_type() == ScalarType::Half,
                           num_splits.value_or(split_k_gemm::cpu::choose_splits(p)));
   return out;

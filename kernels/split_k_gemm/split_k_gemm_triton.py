@@ -10,6 +10,7 @@ from torch import Tensor
 
 _ROWS = 16  # of x in a tile: the least that tl.dot takes
 _MOST_SPLITS = 32
+_MOST_ROWS = 65535 * _ROWS  # blocks along z, in which the tiles of x are counted
 _LIBRARY = torch.library.Library("split_k_gemm", "FRAGMENT")
 
 
@@ -40,7 +41,7 @@ def _partial(
 @triton.jit
 def _add(partial, out, elements, splits, BLOCK: tl.constexpr):
     """out[i] = sum of partial[split, i], in the order of the splits."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < elements
     total = tl.zeros((BLOCK,), tl.float32)
     for _ in range(splits):
@@ -58,7 +59,7 @@ def split_k_gemm(x: Tensor, w: Tensor, *, num_splits: int | None = None) -> Tens
         num_splits: ranges of k that are summed apart. Default: as many as fill the card.
 
     Raises:
-        ValueError: shapes, types or strides do not fit.
+        ValueError: shapes, types, strides, devices or ``num_splits`` do not fit.
     """
     if x.dim() != 2 or w.dim() != 2 or x.shape[1] != w.shape[1]:
         raise ValueError(
@@ -71,23 +72,30 @@ def split_k_gemm(x: Tensor, w: Tensor, *, num_splits: int | None = None) -> Tens
         )
     if any(t.shape[1] > 1 and t.stride(1) != 1 for t in (x, w)):
         raise ValueError("split_k_gemm: x and w must have contiguous rows")
+    if x.device != w.device:
+        raise ValueError("split_k_gemm: x and w must be on one device")
+    if num_splits is not None and not 1 <= num_splits <= _MOST_SPLITS:
+        raise ValueError(
+            f"split_k_gemm: num_splits must lie in [1, {_MOST_SPLITS}], got {num_splits}"
+        )
     (M, K), N = x.shape, w.shape[0]
+    if M > _MOST_ROWS:
+        raise ValueError(f"split_k_gemm: x must have at most {_MOST_ROWS} rows, got {M}")
     out = x.new_empty(M, N)
     if out.numel() == 0:
         return out
     BN, BK = 64, 128
     tiles = triton.cdiv(N, BN)
     splits = num_splits or _splits(tiles, K, x.device)
-    if not 1 <= splits <= _MOST_SPLITS:
-        raise ValueError(f"split_k_gemm: num_splits must lie in [1, {_MOST_SPLITS}], got {splits}")
     k_of_split = triton.cdiv(triton.cdiv(K, splits), BK) * BK
     partial = out if splits == 1 else x.new_empty((splits, M, N), dtype=torch.float32)
-    _partial[(tiles, splits, triton.cdiv(M, _ROWS))](
-        x, w, partial, M, N, K, x.stride(0), w.stride(0), k_of_split,
-        BM=_ROWS, BN=BN, BK=BK, num_warps=4, num_stages=5,
-    )  # fmt: skip
-    if splits > 1:
-        _add[(triton.cdiv(M * N, 256),)](partial, out, M * N, splits, BLOCK=256, num_warps=2)
+    with torch.cuda.device_of(x):  # Triton runs on the current card
+        _partial[(tiles, splits, triton.cdiv(M, _ROWS))](
+            x, w, partial, M, N, K, x.stride(0), w.stride(0), k_of_split,
+            BM=_ROWS, BN=BN, BK=BK, num_warps=4, num_stages=5,
+        )  # fmt: skip
+        if splits > 1:
+            _add[(triton.cdiv(M * N, 256),)](partial, out, M * N, splits, BLOCK=256, num_warps=2)
     return out
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import pytest
 import torch
@@ -91,3 +93,29 @@ def test_arguments_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises((ValueError, RuntimeError), match=message):
         gemm.split_k_gemm(x, w, num_splits=splits)
+
+
+@pytest.fixture
+def triton_gemm(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The Triton module with a stand-in for Triton: what it checks, it checks before a launch."""
+    language = mock.MagicMock(constexpr=int)
+    monkeypatch.setitem(sys.modules, "triton", mock.MagicMock(language=language))
+    monkeypatch.setitem(sys.modules, "triton.language", language)
+    monkeypatch.setattr(torch.library, "Library", lambda *_: mock.MagicMock())
+    return load_module(FOLDER / "split_k_gemm_triton.py", "split_k_gemm_triton_checked")
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "splits", "message"),
+    [
+        (zeros(2, 4), zeros(5, 4), 0, r"num_splits must lie in \[1, 32\], got 0"),
+        (zeros(0, 4), zeros(5, 4), 33, "got 33"),
+        (zeros(1, 4).expand(1_048_561, 4), zeros(5, 4), None, "at most 1048560 rows, got 1048561"),
+        (zeros(2, 4), zeros(5, 4).to("meta"), None, "x and w must be on one device"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_before_triton_is_asked(
+    triton_gemm: ModuleType, x: torch.Tensor, w: torch.Tensor, splits: int | None, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        triton_gemm.split_k_gemm(x, w, num_splits=splits)

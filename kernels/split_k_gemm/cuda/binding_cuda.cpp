@@ -41,7 +41,7 @@ int multiprocessors_of(int device) {
 Tensor on_cuda(const Tensor& x, const Tensor& w, std::optional<int64_t> num_splits) {
   using namespace split_k_gemm::cuda;
   Tensor out = x;
-  const split_k_gemm::Params p = split_k_gemm::checked(x, w, num_splits, MAX_SPLITS, &out);
+  const split_k_gemm::Params p = split_k_gemm::checked(x, w, num_splits, {MAX_SPLITS, MAX_ROWS}, &out);
   if (p.M == 0 || p.N == 0) return out;
   const int device = x.get_device_index();
   torch::stable::accelerator::DeviceGuard guard(device);

@@ -10,6 +10,7 @@
 namespace split_k_gemm::cuda {
 
 constexpr int MAX_SPLITS = 8;  // the blocks of a portable cluster
+constexpr int64_t MAX_ROWS = 65535 * 16;  // blocks along z, of 16 rows of x each
 
 // The order in which a row's terms are added follows from `splits` and `warps`, and these from N and K: the
 // bits of a row do not depend on the other rows.
