@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +142,17 @@ def test_a_store_that_refuses_is_said(small):
     os.environ.pop("MLFLOW_ALLOW_FILE_STORE", None)
     with pytest.raises(MachineError, match="MLflow's store refused: "):
         send(small, "file:///dev/null/x")
+
+
+def test_a_server_that_is_down_is_said_at_once_and_not_after_minutes(small):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        uri = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        begun = time.monotonic()
+        with pytest.raises(MachineError, match=f"no MLflow server answers at {uri}: start it, or"):
+            send(small, uri)
+    assert time.monotonic() - begun < 60
+    assert not {"MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_HTTP_REQUEST_TIMEOUT"} & set(os.environ)
 
 
 def test_a_database_without_its_driver_is_said_with_what_to_install(small, monkeypatch):

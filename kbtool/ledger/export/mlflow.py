@@ -7,11 +7,12 @@ interrupted export left, is made again. The tag ``kbtool.content`` is set last a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,8 @@ _STATUS = {"passed": "FINISHED", "noisy": "FINISHED", "interrupted": "KILLED"}
 _DATABASES = ("sqlite:", "postgresql", "mysql", "mssql")
 _AT_ONCE = 1000
 """Metrics in one request, the most that MLflow takes; of parameters it takes a tenth."""
+_FIRST = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+"""Of the first request, which shows whether there is a server."""
 _LONGEST_KEY = 250
 _LONGEST_VALUE = 500
 
@@ -78,10 +81,30 @@ def export(base: KnowledgeBase, sessions: Sequence[Session], uri: str, experimen
     chosen = {session.id for session in sessions}
     last = {entry.record.id: entry.record for entry in base.runs if entry.record.session in chosen}
     try:
-        return _export(MlflowClient(tracking_uri=uri), experiment, list(last.values()))
+        client = MlflowClient(tracking_uri=uri)
+        with _soon():
+            client.get_experiment_by_name(experiment)
+        return _export(client, experiment, list(last.values()))
     except (MlflowException, ModuleNotFoundError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if isinstance(error.__context__, OSError):  # what its HTTP client raised
+            raise MachineError(
+                f"no MLflow server answers at {uri}: start it, or correct --tracking-uri ({first})"
+            ) from None
         raise MachineError(f"MLflow's store refused: {first}") from None
+
+
+@contextlib.contextmanager
+def _soon() -> Iterator[None]:
+    """Meanwhile the client gives up after seconds, where nobody set how long it waits: by itself it
+    asks a server that is down eight times, for four minutes."""
+    ours = {name: value for name, value in _FIRST.items() if name not in os.environ}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            del os.environ[name]
 
 
 def _export(client: MlflowClient, experiment: str, runs: Sequence[Run]) -> Sent:
