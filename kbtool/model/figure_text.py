@@ -11,7 +11,8 @@ from kbtool.model.units import Unit, name_of, same_kind, unit_of
 
 
 def text_of(figure: Figure, like: Quantity) -> str:
-    """What comes out, in the unit of the claim, with two digits more than it has."""
+    """What comes out, in the unit of the claim, with two digits more than it has; with a plus where
+    the claim has one."""
     unit = unit_of(like.unit)
     if not same_kind(unit, figure.unit):
         unit, name = Unit(Fraction(1), figure.unit.physical, ()), name_of(figure.unit)
@@ -21,8 +22,9 @@ def text_of(figure: Figure, like: Quantity) -> str:
         max(0, -exponent_of(number)) for number in (like.low, like.high) if number is not None
     ]
     kept = max(places)
+    plus = "+" if like.text.lstrip("~<>= ").startswith("+") else ""
     ends = [
-        _decimal(span.at / unit.scale, kept, kept + 2)
+        plus * (span.at > 0) + _decimal(span.at / unit.scale, kept, kept + 2)
         for span in ((figure.low, figure.high) if figure.is_range else (figure.low,))
     ]
     text = f"{_relation(figure)}{'..'.join(ends)}"

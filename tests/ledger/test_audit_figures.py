@@ -205,6 +205,9 @@ def test_what_comes_out_is_shown_with_two_digits_more_in_the_unit_of_the_claim()
     assert text_of(derived("sum", "5..10 s", "7 s"), Quantity("1 s")) == "12..17 s"
     assert text_of(derived("sum", "5+ s", "7 s"), Quantity("1 s")) == ">= 12 s"
     assert text_of(derived("same", "0.000004"), Quantity("1")) == "0.000004"
+    assert text_of(derived("sum", "90 min", "9 min"), Quantity("+95 min")) == "+99 min"
+    assert text_of(derived("sum", "-5..-1 s", "3 s"), Quantity("~+1..+2 s")) == "-2..+2 s"
+    assert text_of(derived("difference", "1 s", "1 s"), Quantity("+1 s")) == "0 s"
     assert text_of(derived("difference", "1 USD", "2.5 USD"), Quantity(">0 USD")) == "-1.5 USD"
     assert margin_of(derived("ratio", "1.0 s", "3.0 s"), Quantity("0.5")) == "0.311 and 0.356"
     assert margin_of(derived("sum", "1 s", "3 s"), Quantity("5 s")) is None

@@ -96,7 +96,7 @@ def test_a_unit_is_taken_as_it_is_or_refused(unit):
     unit_of(unit)
 
 
-@pytest.mark.parametrize("text", ["12,5us", "1,234 us", "12±1us", "1_234us"])
+@pytest.mark.parametrize("text", ["12,5us", "1,234 us", "12±1us", "1_234us", "1.234.567us"])
 def test_a_separator_does_not_begin_a_unit(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity; write a number"):
         Quantity(text)
