@@ -181,5 +181,8 @@ class Symptoms(Model):
     signs: Annotated[Expression, AfterValidator(_expression)] | None = None
     """What a text has that may be of this tool. A symptom that no line matches is shown for a text
     that resembles it only if the text has one of these; without it, for any."""
+    prints: Annotated[Expression, AfterValidator(_expression)] | None = None
+    """What a line has that shows that this tool printed it: its name as a prefix, or a form that is
+    its own. Such a line is a general message of no other tool, and resembles none of another."""
     symptoms: Annotated[list[KnownSymptom], Field(min_length=1)]
     """What it prints."""

@@ -120,8 +120,9 @@ def seen(
         text: in blocks.
         architectures: what it is known to be about, beside what it says itself.
     """
+    tools = list(catalogue)
     known = [
-        *(_Known(one, None, tool.id) for tool in catalogue for one in tool.symptoms),
+        *(_Known(one, None, tool.id) for tool in tools for one in tool.symptoms),
         *(_Known(one, pattern, None) for pattern in patterns for one in pattern.symptoms),
     ]
 
@@ -149,7 +150,9 @@ def seen(
     fitting = [
         match
         for match in matches
-        if _fits_card(match, result.architectures) and not ELSEWHERE.search(match.line)
+        if _fits_card(match, result.architectures)
+        and _fits_tool(match, tools)
+        and not ELSEWHERE.search(match.line)
     ]
     result.matches = _each_pattern_once(sorted(fitting, key=_rank))
     return result
@@ -185,6 +188,25 @@ def _each_pattern_once(matches: Sequence[Match]) -> list[Match]:
             known.add(key)
             found.append(match)
     return found
+
+
+def _fits_tool(match: Match, catalogue: Sequence[Symptoms]) -> bool:
+    """Whether a line may be the message that a symptom describes: what another tool printed is no
+    message that only sounds like one of this tool."""
+    if not (isinstance(match.symptom, KnownSymptom) and match.symptom.general):
+        return True
+    tools = printed_by(catalogue, match.line)
+    return not tools or match.tool in tools
+
+
+def printed_by(catalogue: Iterable[Symptoms], text: str) -> set[str]:
+    """The tools that printed a text, as far as its lines show it."""
+    lines = text.splitlines()
+    return {
+        tool.id
+        for tool in catalogue
+        if tool.prints and any(found_in(tool.prints, line) for line in lines)
+    }
 
 
 def _fits_card(match: Match, architectures: set[str]) -> bool:

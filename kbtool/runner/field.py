@@ -24,6 +24,7 @@ FIELD = re.compile(
   | (?i:\bkernels?\b(?!\ of\b|:))
   | __(?:host|device|global|shared|constant)__|\.cuh?\b|transformer.engine|torch_extensions
   | (?i:\bnvhpc\b|nvc\+\+|\bld:)
+  | NCCL|\bTriton[A-Z]|\btl\.\w|\bc10\b|\baten::|\bautograd\b
   | \bcl\.exe|\bLNK\d{4}\b|\bMSB\d{4}\b|\bCU_|\bcu[A-Z][A-Za-z]+|\bGLIBC(?:XX)?_
   | \bCXXABI_|\bg(?:cc|\+\+)-?\d*\b
   | (?i:\b(?:shared|local|global|constant)\ memory|bank\ conflicts?|spill\w*

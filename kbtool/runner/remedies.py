@@ -14,8 +14,8 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.prose import plain
 from kbtool.model.session import Session
 from kbtool.model.symptom import KnownSymptom, Symptoms, filled
-from kbtool.runner.explain import Match, Seen, fits_cards, reports_error, seen
-from kbtool.runner.field import is_of_the_field
+from kbtool.runner.explain import Match, Seen, fits_cards, printed_by, reports_error, seen
+from kbtool.runner.field import ELSEWHERE, is_of_the_field
 from kbtool.runner.resemble import Found, Words, words
 from kbtool.store.packaged import SYMPTOMS
 from kbtool.store.tree import KnowledgeBase
@@ -26,6 +26,13 @@ LEAST_SHARE_OF_ERROR = 0.15
 """The same of a symptom, for a line that reports an error: such lines have names of one's own,
 which no record has."""
 LEAST_WORDS = 2
+LEAST_SCORE_OF_ERROR = 8.0
+"""A symptom that shares only common words with such a line (failed, kernel, error) has less."""
+LEAST_SHARE_ELSEWHERE, LEAST_SCORE_ELSEWHERE = 0.4, 25.0
+"""The same for a line that has no name of the field: the wording alone has to show it."""
+OF_ANOTHER_TOOL = 0.8
+"""Of what a text resembles, the best names a tool. A record that is not of that tool needs so much
+of its score: messages of two tools seldom have one cause."""
 FIRST = 3
 """So many are shown first. A line that matched keeps a place there."""
 LONGEST_QUESTION = 600
@@ -165,18 +172,20 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
     lines = [line for line in found.errors if reports_error(line)]
     questions = list(dict.fromkeys([start, *lines] if short else lines))[:_LINES]
     about = start if short else "\n".join(lines)
-    if not is_of_the_field(about):
+    if ELSEWHERE.search(about):
         return []
-    records = words_of(base, sessions=False)
+    tools = base.catalogue.values()
+    is_known = is_of_the_field(about) or bool(printed_by(tools, about))
+    possible = {tool.id for tool in tools if _may_be_of(tool, about)}
     best: dict[str, Found[_Record]] = {}
     for question in questions:
+        printed = printed_by(tools, question)
+        candidates = possible & printed if printed else possible
         is_error = reports_error(question)
-        for hit in records.find(question):
-            tool = hit.item.tool
-            least = LEAST_SHARE_OF_ERROR if tool and is_error else LEAST_SHARE
-            if hit.share < least or len(set(hit.shared)) < LEAST_WORDS:
+        for hit in words_of(base, sessions=False).find(question):
+            if hit.item.tool and hit.item.tool not in candidates:
                 continue
-            if tool and not _may_be_of(base.catalogue[tool], about):
+            if not _is_near(hit, is_error=is_error, is_known=is_known):
                 continue
             known = best.get(hit.item.id)
             if known is None or known.score < hit.score:
@@ -186,8 +195,28 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
         hit.item.fit().model_copy(update={"shared": hit.shared})
         for hit in ordered
         if hit.item.fit is not None
+        and (
+            hit.item.tool == ordered[0].item.tool or hit.score >= OF_ANOTHER_TOOL * ordered[0].score
+        )
     ]
     return [fit for fit in fits if fits_cards(fit.architectures, found.architectures)]
+
+
+def _is_near(hit: Found[_Record], *, is_error: bool, is_known: bool) -> bool:
+    """Whether a record has enough of a question.
+
+    Args:
+        hit: the record, and what it has.
+        is_error: the question is a line that reports an error.
+        is_known: it is of the field, or a tool of the catalogue printed it.
+    """
+    if len(set(hit.shared)) < LEAST_WORDS:
+        return False
+    if not (is_error and hit.item.tool):
+        return is_known and hit.share >= LEAST_SHARE
+    if not is_known:
+        return hit.share >= LEAST_SHARE_ELSEWHERE and hit.score >= LEAST_SCORE_ELSEWHERE
+    return hit.share >= LEAST_SHARE_OF_ERROR and hit.score >= LEAST_SCORE_OF_ERROR
 
 
 def _may_be_of(tool: Symptoms, text: str) -> bool:

@@ -370,8 +370,9 @@ def merged(packaged: Iterable[Symptoms], own: Mapping[str, Symptoms]) -> dict[st
         title = added.title if added else tool.title
         listed = [*kept, *(added.symptoms if added else ())]
         signs = (added and added.signs) or tool.signs
+        prints = (added and added.prints) or tool.prints
         found[tool.id] = Symptoms.model_construct(
-            id=tool.id, title=title, signs=signs, symptoms=listed
+            id=tool.id, title=title, signs=signs, prints=prints, symptoms=listed
         )
     return found | {tool: record for tool, record in own.items() if tool not in found}
 

@@ -87,7 +87,9 @@ def test_the_catalogue_of_kbtool_is_there_in_any_knowledge_base(base, kbtool, lo
     assert found.fits[0].name == "nvcc/unknown-option"
     # P08 of kbtool's own repository is no pattern of this one.
     done = kbtool("explain", "--json", log("undefined reference to `f'"), root=base.root)
-    assert [fit["patterns"] for fit in json.loads(done.out)["fits"]] == [[]]
+    fits = json.loads(done.out)["fits"]
+    assert fits[0]["name"] == "linker/undefined-reference"
+    assert [fit["patterns"] for fit in fits] == [[]] * len(fits)
 
 
 def test_a_symptom_of_the_knowledge_base_replaces_one_of_kbtool(base, kbtool, log):
@@ -176,6 +178,33 @@ def test_a_problem_in_plain_words_finds_the_pattern(kbtool):
     fits = Explanation.model_validate_json(done.out).fits
     assert "P08" in [pattern.id for fit in fits[:3] for pattern in fit.patterns]
     assert {fit.how for fit in fits} == {"resemblance"}
+
+
+def names_of(kbtool, text):
+    done = kbtool("explain", "--words", text, "--json", root=ROOT)
+    return [fit.name for fit in Explanation.model_validate_json(done.out).fits]
+
+
+def test_a_line_that_names_its_tool_resembles_only_symptoms_of_that_tool(kbtool):
+    text = (
+        "nvcc error: internal error: assertion failed in the backend of the compiler while it"
+        " compiled memory.hpp"
+    )
+    tools = {name.split("/")[0] for name in names_of(kbtool, text)}
+    assert tools == {"nvcc"}
+
+
+def test_common_words_alone_resemble_nothing(kbtool):
+    assert names_of(kbtool, "job.py: GPU job 7 failed: status: error") == []
+
+
+def test_a_wording_that_only_the_catalogue_has_needs_no_name_of_the_field(kbtool):
+    text = (
+        "gradcheck error: jacobian mismatch between numerical and analytical for output 0 with"
+        " respect to input 1"
+    )
+    assert names_of(kbtool, text)[:1] == ["numerics/gradcheck"]
+    assert names_of(kbtool, "matrix error: output 0 differs with respect to input 1") == []
 
 
 def test_search_finds_records_by_stems_and_synonyms(base, kbtool):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from kbtool.model.symptom import KnownSymptom, Value, filled
+from kbtool.model.symptom import KnownSymptom, Symptoms, Value, filled
 
 KNOWN = {
     "id": "spills",
@@ -50,4 +50,8 @@ def test_what_is_refused():
         values={"bytes": {"before": " bytes spill stores", "at_most": "3"}}
     )
     assert "say where the number stands" in problem(values={"bytes": {"at_least": "3"}})
+    with pytest.raises(ValueError, match="is no regular expression"):
+        Symptoms.model_validate(
+            {"id": "tool", "title": "A tool", "prints": "tool (", "symptoms": [KNOWN]}
+        )
     assert "is no architecture" in problem(architectures=["Hopper"])

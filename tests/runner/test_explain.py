@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kbtool.model.symptom import Symptoms
-from kbtool.runner.explain import blocks_of, matching, seen
+from kbtool.model.symptom import KnownSymptom, Symptoms
+from kbtool.runner.explain import blocks_of, matching, printed_by, seen
 from kbtool.store.tree import KnowledgeBase
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +67,21 @@ def test_advice_for_other_cards_than_the_text_names_is_left_out(tool):
     assert names("sm_80\nwgmma serialised for 'sm_90a'", tool) == ["serial"]
 
 
+def test_a_line_of_one_tool_is_no_general_message_of_another(tool):
+    other = Symptoms.model_validate(
+        {"id": "ld", "title": "A linker", "prints": "^ld: ",
+         "symptoms": [{"id": "failed", "title": "Failed", "match": "error:", "general": True,
+                       "example": "ld: error: x", "source": "ld", "advice": "Read it."}]}
+    )  # fmt: skip
+
+    def found(text):
+        return [match.name for match in seen([], [tool, other], [text]).matches]
+
+    assert found(b"ld: error: x") == ["ld/failed"]
+    assert found(b"as: error: x") == ["ld/failed", "tool/any"]
+    assert found(b"ld: error: undefined reference to `f'") == ["tool/undefined", "ld/failed"]
+
+
 def test_nul_bytes_bytes_that_are_no_text_and_colours_do_not_hide_a_message(tool):
     assert names(b"\0\xff\xfe build stopped \0", tool) == ["stopped"]
     assert names("\x1b[01;31m\x1b[Kundefined\x1b[m\x1b[K reference to `f'", tool) == ["undefined"]
@@ -116,6 +131,15 @@ def test_each_pattern_is_named_once_by_its_best_symptom():
     assert [(match.name, match.number) for match in found] == [("P08/undefined-symbol", 1)]
 
 
+def own_general(base: KnowledgeBase) -> dict[str, KnownSymptom]:
+    return {
+        f"{tool.id}/{symptom.id}": symptom
+        for tool in base.catalogue.values()
+        for symptom in tool.symptoms
+        if symptom.general
+    }
+
+
 def test_the_catalogue_of_this_repository_is_sound():
     base = KnowledgeBase(ROOT)
     assert base.catalogue.keys() == base.symptoms.keys()
@@ -130,6 +154,13 @@ def test_the_catalogue_of_this_repository_is_sound():
         if name not in {m.name for m in matching([], example, base.catalogue.values())}
     ]
     assert missed == []
+    hidden = [
+        name
+        for name, symptom in own_general(base).items()
+        if (printed := printed_by(base.catalogue.values(), symptom.example))
+        and name.split("/")[0] not in printed
+    ]
+    assert hidden == []  # a general symptom is shown for no line that only other tools print
 
 
 def test_a_log_of_ten_megabytes_takes_a_moment():
