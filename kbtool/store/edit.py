@@ -159,22 +159,28 @@ _PAUSE = timedelta(minutes=1)
 """The longest time between two runs that is no pause."""
 
 
-def add_cost(path: Path, line: Fields) -> Session:
-    """Add a cost line, with the keys of the record."""
-    with _edited(path, "cost", None) as (edit, _):
-        edit.append("costs", line, _ORDER)
+def add_item(path: Path, key: str, item: Fields | str) -> Session:
+    """Add an item to a list of the record, with the keys of the record."""
+    with _edited(path, key, None) as (edit, session):
+        own = None if isinstance(item, str) else item.get("id")
+        if own is not None and any(own == known.id for known in getattr(session, key)):
+            raise UsageError(
+                f"{session.id} already has {own!r} under {key}; for a new one choose another --id"
+            )
+        edit.append(key, item, _ORDER)
     return _read(path)
 
 
-def add_bug(path: Path, bug: Fields) -> Session:
-    """Add a bug, with the keys of the record."""
-    with _edited(path, "bug", None) as (edit, session):
-        if any(bug["id"] == known.id for known in session.bugs):
+def add_inside(path: Path, key: str, id_: str, inner: str, item: Fields) -> Session:
+    """Add an item to a list of an item: a hypothesis to a bug, a row to a measurement."""
+    with _edited(path, key, None) as (edit, session):
+        at = _place_of(session, key, id_)
+        if any(item["id"] == known.id for known in getattr(getattr(session, key)[at], inner)):
             raise UsageError(
-                f"{session.id} already has a bug {bug['id']!r}. For a new bug choose another --id;"
-                f" to add to this one, edit sessions/{session.id}/session.yaml"
+                f"{key}.{id_} of {session.id} already has {item['id']!r} under {inner}; for a new"
+                " one choose another --id"
             )
-        edit.append("bugs", bug, _ORDER)
+        edit.append_in(key, at, inner, item)
     return _read(path)
 
 
@@ -186,55 +192,6 @@ def add_fix(path: Path, fix: Fields) -> Session:
             for at, bug in enumerate(session.bugs):
                 if fix["bug"] == f"#bugs.{bug.id}" and bug.status != "fixed":
                     edit.set_in("bugs", at, "status", "fixed")
-    return _read(path)
-
-
-def add_measurement(path: Path, measurement: Fields) -> Session:
-    """Add a table of measurements, with the keys of the record."""
-    with _edited(path, "measurement", None) as (edit, session):
-        if any(measurement["id"] == known.id for known in session.measurements):
-            raise UsageError(
-                f"{session.id} already has a measurement {measurement['id']!r}; choose another id"
-            )
-        edit.append("measurements", measurement, _ORDER)
-    return _read(path)
-
-
-def add_row(path: Path, measurement: str, row: Fields) -> Session:
-    """Add a row to a measurement of that id."""
-    with _edited(path, "measurement", None) as (edit, session):
-        at = _place_of(session, "measurements", measurement)
-        if any(row["id"] == known.id for known in session.measurements[at].rows):
-            raise UsageError(
-                f"measurement {measurement!r} of {session.id} already has a row {row['id']!r};"
-                " choose another --id"
-            )
-        edit.append_in("measurements", at, "rows", row)
-    return _read(path)
-
-
-def add_item(path: Path, key: str, item: Fields | str) -> Session:
-    """Add an item to a list of the record: decisions, evidence, plans, steps, lessons."""
-    with _edited(path, key, None) as (edit, session):
-        own = None if isinstance(item, str) else item.get("id")
-        if own is not None and any(own == known.id for known in getattr(session, key)):
-            raise UsageError(
-                f"{session.id} already has {own!r} under {key}; for a new one choose another --id"
-            )
-        edit.append(key, item, _ORDER)
-    return _read(path)
-
-
-def add_hypothesis(path: Path, bug: str, hypothesis: Fields) -> Session:
-    """Add a hypothesis to a bug of this session."""
-    with _edited(path, "hypothesis", None) as (edit, session):
-        at = _place_of(session, "bugs", bug)
-        if any(hypothesis["id"] == known.id for known in session.bugs[at].hypotheses):
-            raise UsageError(
-                f"bug {bug!r} already has a hypothesis {hypothesis['id']!r}; for a new one choose"
-                " another --id"
-            )
-        edit.append_in("bugs", at, "hypotheses", hypothesis)
     return _read(path)
 
 

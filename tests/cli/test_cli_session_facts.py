@@ -143,7 +143,7 @@ def test_a_hypothesis_is_added_to_a_bug_and_judged(kbtool, going, more):
     for arguments, said in (
         (["none", "x"], "there is no bug 'none' in 2025-01-05-now; it has nan"),
         (["nan", "merge"], "say what became of merge"),
-        (["nan", "The tail is read"], "already has a hypothesis"),
+        (["nan", "The tail is read"], "under hypotheses; for a new one"),
         (["nan", "merge", "--verdict", "likely"], "'likely' is not one of"),
     ):
         assert said in session(kbtool, going, "hypothesis", *arguments, code=2)
@@ -210,7 +210,7 @@ def test_a_measurement_gets_a_row_a_call(kbtool, going):
         (["Latency", "ours=1us", "--case", "S"], "write NAME=VALUE"),
         (["known", "ours=1ms", "--case", "S=1"], "is in us, not in ms"),
         (["known", "theirs=1us", "--case", "S=1"], "has no column 'theirs'; it has ours"),
-        (["known", "ours=1us", "--case", "S=4"], "already has a row 's4'"),
+        (["known", "ours=1us", "--case", "S=4"], "already has 's4' under rows"),
         (["known", "ours=1us", "--case", "S=1", "--kind", "memory"], "leave out --kind"),
         (["Latency", "ours=1us", "--subject", "theirs"], "subject"),
     ],

@@ -78,7 +78,7 @@ def test_a_bug_of_an_earlier_session_is_found_by_its_id(base, git, kbtool):
         (["bug", " "], "title"),
         (["bug", "one\ntwo"], "more than one line"),
         (["bug", "ssh 10.0.0.1"], "the text"),
-        (["bug", "T", "--id", "tail"], "has a bug 'tail'. For a new bug choose another --id"),
+        (["bug", "T", "--id", "tail"], "has 'tail' under bugs; for a new one choose another --id"),
         (["bug", "T", "--again", "none"], "there is no bug 'none'; 2025-01-01-a has tail"),
         (["fix", "none", "c"], "there is no bug 'none'; 2025-01-01-a has tail"),
         (["fix", "B#bugs.none", "c"], "there is no bug 'B#bugs.none'; 2025-01-02-b has race, two"),

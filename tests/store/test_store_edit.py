@@ -16,9 +16,8 @@ from kbtool.model.errors import RecordError, UsageError
 from kbtool.model.session import Session
 from kbtool.store.document import parse
 from kbtool.store.edit import (
-    add_bug,
-    add_cost,
     add_fix,
+    add_item,
     add_note,
     close_session,
     end_run_session,
@@ -112,13 +111,13 @@ def test_a_cost_is_added_and_nothing_else(tmp_path, name):
     before = path.read_bytes().decode()
     many = len(parse(before.encode(), "x").data.get("costs") or [])
     line = {"kind": "gpu", "amount": "0.40", "basis": "billed", "note": "a, b: {c} # d"}
-    record = add_cost(path, line)
+    record = add_item(path, "costs", line)
     assert len(record.costs) == many + 1
     assert str(record.costs[-1].amount) == "0.40"
     removed, added = changed(before, path.read_bytes().decode())
     assert len(removed) <= 1, removed
     assert len(added) <= 2, added
-    add_cost(path, {"kind": "ai", "amount": "1", "basis": "claimed"})
+    add_item(path, "costs", {"kind": "ai", "amount": "1", "basis": "claimed"})
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.parent.name)
@@ -191,8 +190,8 @@ def test_a_bug_and_its_fix_are_added_and_nothing_else(tmp_path, name):
     path = write(tmp_path, ODD[name])
     before = path.read_bytes().decode()
     long = "the last 16 rows, or so; are NaN {x} # when the length is no multiple of 64: always"
-    add_bug(path, {**BUG, "symptom": long})
-    add_bug(path, {**BUG, "id": "second"})
+    add_item(path, "bugs", {**BUG, "symptom": long})
+    add_item(path, "bugs", {**BUG, "id": "second"})
     record = add_fix(path, {"bug": "#bugs.tail", "change": "bound it"})
     assert [(bug.id, bug.status) for bug in record.bugs] == [("tail", "fixed"), ("second", "open")]
     assert record.bugs[0].symptom == long
@@ -202,14 +201,14 @@ def test_a_bug_and_its_fix_are_added_and_nothing_else(tmp_path, name):
     assert removed == []
     assert [line.strip() for line in added[:3]] == ["bugs:", "- id: tail", "title: The tail"]
     assert max(map(len, added)) <= 100
-    with pytest.raises(UsageError, match=r"has a bug 'tail'\. For a new bug choose another --id"):
-        add_bug(path, BUG)
+    with pytest.raises(UsageError, match="has 'tail' under bugs; for a new one"):
+        add_item(path, "bugs", BUG)
     assert path.read_bytes().decode() == after
 
 
 def test_a_fix_that_a_test_refutes_leaves_its_bug_open(tmp_path):
     path = write(tmp_path, PLAIN)
-    add_bug(path, BUG)
+    add_item(path, "bugs", BUG)
     fix = {"bug": "#bugs.tail", "change": "c"}
     assert add_fix(path, {**fix, "confirmed": "false"}).bugs[0].status == "open"
     assert add_fix(path, {**fix, "confirmed": "true"}).bugs[0].status == "fixed"
@@ -274,7 +273,7 @@ def test_a_change_that_would_make_it_unsound_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"is before 2026-01-02T09:00\+01:00, the latest time"):
         close_session(path, NOW - timedelta(days=1))  # the end before the start
     with pytest.raises(RecordError, match="nothing was written"):
-        add_cost(path, {"kind": "gpu", "amount": "a lot", "basis": "billed"})
+        add_item(path, "costs", {"kind": "gpu", "amount": "a lot", "basis": "billed"})
     assert path.read_bytes() == before
 
 
@@ -316,11 +315,11 @@ def test_notes_are_added_line_by_line(tmp_path):
 ADD = """
 import sys
 from pathlib import Path
-from kbtool.store.edit import add_cost, add_note
+from kbtool.store.edit import add_item, add_note
 path = Path(sys.argv[1])
 for number in range(10):
     id_ = f"c{sys.argv[2]}-{number}"
-    add_cost(path, {"kind": "gpu", "id": id_, "amount": "1", "basis": "billed"})
+    add_item(path, "costs", {"kind": "gpu", "id": id_, "amount": "1", "basis": "billed"})
     add_note(path, f"{sys.argv[2]} {number}")
 """
 

@@ -150,7 +150,7 @@ def add_measurement(
     """Add a table of figures that another tool measured to the running session. What kbtool can
     measure itself is not typed: run_recipe writes a run. Give figures as they were printed."""
     from kbtool.model.measurement import Measurement
-    from kbtool.store.edit import add_measurement as add
+    from kbtool.store.edit import add_item
     from kbtool.store.sessions import slug
 
     path, record = path_of(base, session, "running", OPTION)
@@ -179,7 +179,7 @@ def add_measurement(
     }
     refuse_secrets(*_texts(given))
     item = item_of(Measurement, given)
-    add(path, item)
+    add_item(path, "measurements", item)
     return _written(record.id, f"measurements.{item['id']}", item)
 
 

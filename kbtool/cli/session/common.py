@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbtool.cli.common import minutes_text
+from kbtool.cli.common import minutes_text, print_json
 from kbtool.cli.complete import session_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from kbtool.model.base import Model
     from kbtool.model.cost import CostLine
     from kbtool.model.run import Run
     from kbtool.model.session import Session
-    from kbtool.store.dump import Fields
+    from kbtool.store.dump import Data, Fields
     from kbtool.store.tree import Entry, KnowledgeBase
 
 ARGUMENT, OPTION = "add its ID", "--session ID"
@@ -184,7 +185,7 @@ class ModelCommand(click.Command):
 
     model = ""
     """The model, as MODULE:CLASS."""
-    in_the_file: frozenset[str] = frozenset()
+    in_the_file: frozenset[str] = frozenset(("source",))
     """Fields that the command sets itself, or that are written in the file."""
     _asked_for_options = False
 
@@ -223,6 +224,32 @@ def keep(base: KnowledgeBase, record: Session) -> None:
 
     known = base.sessions[record.id]
     base.sessions[record.id] = Entry(known.path, record, known.document)
+
+
+def added(base: KnowledgeBase, name: str | None, key: str, item: Fields | str) -> Session:
+    """The session after ``item`` was added to its list ``key``."""
+    from kbtool.store.edit import add_item
+
+    path, _ = current(base, name)
+    record = add_item(path, key, item)
+    keep(base, record)
+    return record
+
+
+def tell(record: Session, place: str, item: Fields, as_json: bool, said: str) -> None:
+    """Say what was added at a place of the record."""
+    if not as_json:
+        click.echo(f"{record.id}: {said}")
+        return
+    path = f"sessions/{record.id}/session.yaml"
+    reference = f"{record.id}#{place}"
+    print_json({"session": record.id, "path": path, "reference": reference, "added": item})
+
+
+def in_order(kind: type[Model], /, given: Mapping[str, Data], **own: Data) -> dict[str, Data]:
+    """The values of a model's fields in its order; ``own`` wins over ``given``."""
+    values: dict[str, Data] = {**given, **own}
+    return {name: values.get(name) for name in kind.model_fields}
 
 
 def run_place(base: KnowledgeBase, text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,16 +11,18 @@ from kbtool.cli.common import json_option, knowledge_base, print_json
 from kbtool.cli.complete import own_bug_names, pattern_names, session_names
 from kbtool.cli.session.common import (
     ModelCommand,
+    added,
     current,
+    in_order,
     item_of,
     keep,
     refuse_prose,
     run_place,
     session_option,
+    tell,
 )
 
 if TYPE_CHECKING:
-    from kbtool.model.base import Model
     from kbtool.model.session import Session
     from kbtool.store.dump import Data, Fields
     from kbtool.store.tree import KnowledgeBase
@@ -32,7 +34,6 @@ class EvidenceCommand(ModelCommand):
     """The command that adds evidence, with an option for every field that has one value."""
 
     model = "kbtool.model.session:Evidence"
-    in_the_file = frozenset(("source",))
 
 
 @click.command(
@@ -76,19 +77,18 @@ def evidence(
     for reference in shown:
         _refuse_nothing(base, record, reference)
     item = item_of(Evidence, {
-        **_in_order(Evidence, given, pattern=_pattern(base, given["pattern"] or "")),
+        **in_order(Evidence, given, pattern=_pattern(base, given["pattern"] or "")),
         "expected": "true" if expected else None,
         "shown_by": shown or None,
     })  # fmt: skip
-    record = _added(base, name, "evidence", item)
-    _tell(record, "evidence", item, as_json, f"evidence: {item['pattern']} {item['verdict']}")
+    record = added(base, name, "evidence", item)
+    tell(record, "evidence", item, as_json, f"evidence: {item['pattern']} {item['verdict']}")
 
 
 class DecisionCommand(ModelCommand):
     """The command that adds a decision."""
 
     model = "kbtool.model.decision:Decision"
-    in_the_file = frozenset(("source",))
 
 
 @click.command(
@@ -145,22 +145,21 @@ def decision(
             {"id": slug(text, f"option-{number}"), "title": text.strip()}
             for number, text in enumerate(titles, 1)
         ]
-        fields = _in_order(
+        fields = in_order(
             Decision, given, id=given["id"] or slug(question, "decision"), question=question,
             options=options or None,
             chosen=None if chosen is None else slug(chosen, "option-1"),
         )  # fmt: skip
         item = item_of(Decision, fields)
-        after = _added(base, name, "decisions", item)
+        after = added(base, name, "decisions", item)
     choice = item.get("chosen") or "open"
-    _tell(after, "decisions", item, as_json, f"decision {item['id']}: {choice}")
+    tell(after, f"decisions.{item['id']}", item, as_json, f"decision {item['id']}: {choice}")
 
 
 class HypothesisCommand(ModelCommand):
     """The command that adds or judges a hypothesis."""
 
     model = "kbtool.model.bug:Hypothesis"
-    in_the_file = frozenset(("source",))
 
 
 @click.command(
@@ -187,7 +186,7 @@ def hypothesis(
     """Add what a bug might be; with the ID of a hypothesis, say what became of it."""
     from kbtool.model.bug import Hypothesis
     from kbtool.model.errors import UsageError
-    from kbtool.store.edit import add_hypothesis, set_hypothesis
+    from kbtool.store.edit import add_inside, set_hypothesis
     from kbtool.store.sessions import slug
 
     base = knowledge_base(ctx)
@@ -211,19 +210,18 @@ def hypothesis(
         item: Fields = one.model_dump(mode="json", exclude_defaults=True)
     else:
         own_id = given["id"] or slug(statement, "hypothesis")
-        fields = _in_order(Hypothesis, given, id=own_id, statement=statement)
+        fields = in_order(Hypothesis, given, id=own_id, statement=statement)
         item = item_of(Hypothesis, fields)
-        after = add_hypothesis(path, own, item)
+        after = add_inside(path, "bugs", own, "hypotheses", item)
     keep(base, after)
     said = f"hypothesis {item['id']} of {own}: {item.get('verdict', 'open')}"
-    _tell(after, f"bugs.{own}.hypotheses", item, as_json, said)
+    tell(after, f"bugs.{own}.hypotheses.{item['id']}", item, as_json, said)
 
 
 class PlanCommand(ModelCommand):
     """The command that adds a plan."""
 
     model = "kbtool.model.decision:Plan"
-    in_the_file = frozenset(("source",))
 
 
 @click.command(
@@ -258,21 +256,20 @@ def plan(
     title = (given["title"] or "").strip()
     for text in (*steps, *expected):
         refuse_prose("plan", text)
-    fields = _in_order(
+    fields = in_order(
         Plan, given, id=given["id"] or slug(title, "plan"), title=title,
         steps=[_planned(text, at) for at, text in enumerate(steps, 1)] or None,
         expected=list(expected) or None,
     )  # fmt: skip
     item = item_of(Plan, fields)
-    record = _added(base, name, "plans", item)
-    _tell(record, "plans", item, as_json, f"plan {item['id']}: {item['title']}")
+    record = added(base, name, "plans", item)
+    tell(record, f"plans.{item['id']}", item, as_json, f"plan {item['id']}: {item['title']}")
 
 
 class StepCommand(ModelCommand):
     """The command that adds a step."""
 
     model = "kbtool.model.session:Step"
-    in_the_file = frozenset(("source",))
 
 
 @click.command(
@@ -299,13 +296,13 @@ def step(ctx: click.Context, /, name: str | None, as_json: bool, **given: str | 
 
     base = knowledge_base(ctx)
     title = (given["title"] or "").strip()
-    fields = _in_order(Step, given, id=given["id"] or slug(title, "step"), title=title)
+    fields = in_order(Step, given, id=given["id"] or slug(title, "step"), title=title)
     fields["status"] = given["status"] or ("done" if given.get("actual") else None)
     if given.get("pattern"):
         fields["pattern"] = _pattern(base, str(given["pattern"]))
     item = item_of(Step, fields)
-    record = _added(base, name, "steps", item)
-    _tell(record, "steps", item, as_json, f"step {item['id']}: {item['title']}")
+    record = added(base, name, "steps", item)
+    tell(record, f"steps.{item['id']}", item, as_json, f"step {item['id']}: {item['title']}")
 
 
 @click.command(
@@ -326,38 +323,12 @@ def lesson(ctx: click.Context, text: str, name: str | None, as_json: bool) -> No
     if not text.strip():
         raise UsageError("the lesson is empty")
     refuse_prose("lesson", text)
-    record = _added(base, name, "lessons", text.strip())
+    record = added(base, name, "lessons", text.strip())
     if as_json:
         print_json({"session": record.id, "path": f"sessions/{record.id}/session.yaml",
                     "lesson": text.strip()})  # fmt: skip
     else:
         click.echo(f"{record.id}: lesson: {text.strip()}")
-
-
-def _in_order(kind: type[Model], given: dict[str, str | None], **own: Data) -> dict[str, Data]:
-    """The values of a model's fields in its order; ``own`` wins over ``given``."""
-    values: dict[str, Data] = {**given, **own}
-    return {name: values.get(name) for name in kind.model_fields}
-
-
-def _added(base: KnowledgeBase, name: str | None, key: str, item: Fields | str) -> Session:
-    """The session after ``item`` was added to its list ``key``."""
-    from kbtool.store.edit import add_item
-
-    path, _ = current(base, name)
-    record = add_item(path, key, item)
-    keep(base, record)
-    return record
-
-
-def _tell(record: Session, place: str, item: Fields, as_json: bool, said: str) -> None:
-    if not as_json:
-        click.echo(f"{record.id}: {said}")
-        return
-    own: Any = item.get("id")
-    reference = f"{record.id}#{place}" + (f".{own}" if own else "")
-    path = f"sessions/{record.id}/session.yaml"
-    print_json({"session": record.id, "path": path, "reference": reference, "added": item})
 
 
 def _refuse_nothing(base: KnowledgeBase, record: Session, reference: str) -> None:

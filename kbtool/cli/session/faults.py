@@ -13,7 +13,9 @@ from kbtool.cli.common import json_option, knowledge_base, print_json
 from kbtool.cli.complete import bug_names
 from kbtool.cli.session.common import (
     ModelCommand,
+    added,
     current,
+    in_order,
     item_of,
     keep,
     refuse_secrets,
@@ -41,7 +43,7 @@ class BugCommand(ModelCommand):
 
     model = "kbtool.model.bug:Bug"
     # An error message has several lines; `kbtool session fix` sets the status.
-    in_the_file = frozenset(("status", "source", "error_text"))
+    in_the_file = ModelCommand.in_the_file | {"status", "error_text"}
 
 
 @click.command(
@@ -137,23 +139,22 @@ def bug_added(
         NoErrorLines: no line of ``output`` says what is wrong.
     """
     from kbtool.model.bug import Bug
-    from kbtool.store.edit import add_bug
     from kbtool.store.sessions import slug
 
-    path, record = current(base, name)
+    _, record = current(base, name)
     title, again = given["title"] or "", given.get("recurrence_of")
-    fields = {
-        **given,
-        "id": given.get("id") or slug(title, "bug"),
-        "title": title.strip(),
-        "status": "open",
-        "recurrence_of": again and _bug_named(base, record, again),
-    }
-    item = item_of(Bug, {field: fields.get(field) for field in Bug.model_fields})
+    fields = in_order(
+        Bug,
+        given,
+        id=given.get("id") or slug(title, "bug"),
+        title=title.strip(),
+        status="open",
+        recurrence_of=again and _bug_named(base, record, again),
+    )
+    item = item_of(Bug, fields)
     if output is not None:
         item = {**item, "error_text": _error_in(base, output)}
-    keep(base, add_bug(path, item))
-    return record, item
+    return added(base, name, "bugs", item), item
 
 
 @click.command(

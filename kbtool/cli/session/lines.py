@@ -115,7 +115,7 @@ def cost(
     from kbtool.model.cost import CostLine
     from kbtool.model.errors import UsageError
     from kbtool.model.price import currency_of
-    from kbtool.store.edit import add_cost
+    from kbtool.store.edit import add_item
 
     base = knowledge_base(ctx)
     path, record = current(base, name)
@@ -155,7 +155,7 @@ def cost(
             raise UsageError(f"--rate: {problem}")
     line = item_of(CostLine, given)
     # Read back: the amount of an open line follows from the session's time.
-    added = add_cost(path, line).costs[-1]
+    added = add_item(path, "costs", line).costs[-1]
     if as_json:
         cost_ = added.model_dump(mode="json", exclude_none=True)
         print_json({"session": record.id, "path": base.shown(path), "cost": cost_})

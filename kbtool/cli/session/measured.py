@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kbtool.cli.common import json_option, knowledge_base, print_json
+from kbtool.cli.common import json_option, knowledge_base
 from kbtool.cli.session.common import (
     ModelCommand,
     current,
+    in_order,
     item_of,
     keep,
     refuse_prose,
     session_option,
+    tell,
 )
 
 if TYPE_CHECKING:
     from kbtool.model.measurement import Measurement
-    from kbtool.store.dump import Data, Fields
 
 KINDS = ("benchmark", "correctness", "memory", "build", "other")
 
@@ -27,7 +28,7 @@ class MeasurementCommand(ModelCommand):
     """The command that adds a row of a measurement."""
 
     model = "kbtool.model.measurement:Measurement"
-    in_the_file = frozenset(("source", "validated"))
+    in_the_file = ModelCommand.in_the_file | {"validated"}
 
 
 @click.command(
@@ -63,7 +64,7 @@ def measurement(
 ) -> None:  # fmt: skip
     """Add figures that another tool measured: a row of a table, a column for each NAME."""
     from kbtool.model.measurement import Measurement, Row
-    from kbtool.store.edit import add_measurement, add_row
+    from kbtool.store.edit import add_inside, add_item
     from kbtool.store.sessions import slug
 
     base = knowledge_base(ctx)
@@ -85,28 +86,23 @@ def measurement(
     })  # fmt: skip
     if known is not None:
         _refuse_other(known, numbers, {**given, "validated": validated, "id": None})
-        after = add_row(path, known.id, line)
+        after = add_inside(path, "measurements", known.id, "rows", line)
     else:
-        values: dict[str, Data] = {
-            **given,
-            "id": own,
-            "title": title.strip(),
-            "kind": given["kind"] or "benchmark",
-            "validated": None if validated is None else str(validated).lower(),
-            "columns": {key: {"title": key, "unit": unit} for key, (_, unit) in numbers.items()},
-            "rows": [line],
-        }
-        fields: Fields = {key: values.get(key) for key in Measurement.model_fields}
-        after = add_measurement(path, item_of(Measurement, fields))
+        fields = in_order(
+            Measurement,
+            given,
+            id=own,
+            title=title.strip(),
+            kind=given["kind"] or "benchmark",
+            validated=None if validated is None else str(validated).lower(),
+            columns={key: {"title": key, "unit": unit} for key, (_, unit) in numbers.items()},
+            rows=[line],
+        )
+        after = add_item(path, "measurements", item_of(Measurement, fields))
     keep(base, after)
-    if as_json:
-        print_json({
-            "session": record.id, "path": f"sessions/{record.id}/session.yaml",
-            "reference": f"{record.id}#measurements.{own}", "added": line,
-        })  # fmt: skip
-        return
     shown = ", ".join(f"{key} {number} {unit}".strip() for key, (number, unit) in numbers.items())
-    click.echo(f"{record.id}: measurement {own}, {line['id']}: {shown}")
+    said = f"measurement {own}, {line['id']}: {shown}"
+    tell(after, f"measurements.{own}", line, as_json, said)
 
 
 def _known(measurements: list[Measurement], id_: str) -> Measurement | None:
