@@ -35,7 +35,7 @@ class Model(BaseModel):
     """Base of every record model: unknown keys refused, immutable, docstrings are the help."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, str_max_length=MAX_TEXT
+        extra="forbid", frozen=True, allow_inf_nan=False, str_max_length=MAX_TEXT, defer_build=True
     )
 
     @classmethod

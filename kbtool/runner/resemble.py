@@ -112,20 +112,26 @@ class Words(Generic[T]):
             self._items.append(item)
             self._counts.append(counts)
         self._where: dict[str, list[int]] = {}
-        for place, counted in enumerate(self._counts):
-            for stem in counted:
-                self._where.setdefault(stem, []).append(place)
+        """Word → the documents that have it, for words that were asked for."""
         sizes = [sum(counted.values()) for counted in self._counts]
         self._sizes = sizes
         self._mean = sum(sizes) / len(sizes) if sizes else 1.0
 
     def knows(self, stem: str) -> bool:
         """Whether a document has the word, or a synonym of it."""
-        return stem in self._where or any(other in self._where for other in _alike(stem))
+        return any(self._places(word) for word in (stem, *_alike(stem)))
+
+    def _places(self, stem: str) -> list[int]:
+        """The documents that have a word. Most words are never asked for, so there is no index."""
+        if stem not in self._where:
+            self._where[stem] = [
+                place for place, counts in enumerate(self._counts) if stem in counts
+            ]
+        return self._where[stem]
 
     def rarity(self, stem: str) -> float:
         """What a word says of a document: the rarer, the more."""
-        count = len(self._where.get(stem, ()))
+        count = len(self._places(stem))
         return math.log(1 + (len(self._items) - count + 0.5) / (count + 0.5))
 
     def find(self, query: str) -> list[Found[T]]:
@@ -140,7 +146,7 @@ class Words(Generic[T]):
         for stem in asked:
             best: dict[int, tuple[float, float]] = {}
             for word, factor in [(stem, 1.0), *((other, _SYNONYM) for other in _alike(stem))]:
-                for place in self._where.get(word, ()):
+                for place in self._places(word):
                     count = self._counts[place][word]
                     length = 1 - _LENGTH + _LENGTH * self._sizes[place] / self._mean
                     gain = count * (_SATURATION + 1) / (count + _SATURATION * length)
