@@ -21,7 +21,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from kbtool.model.kernel import Kernel
 
-__all__ = ["split_k_attention"]
+__all__ = ["merge", "split_k_attention"]
 
 _KERNEL = "split_k_attention"
 _BUILD_SECONDS = 600.0
@@ -161,8 +161,8 @@ def split_k_attention(
     """
     _load()
     if _not_served:
-        _check_card(q)
-    made: Tensor | tuple[Tensor, Tensor] = _loaded[0](
+        _check_card(q, "q")
+    made: Tensor | tuple[Tensor, Tensor] = _loaded["split_k_attention"](
         q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
         block_table=block_table, window=window, softcap=softcap, sinks=sinks, variant=variant,
         overlap=overlap, return_lse=return_lse,
@@ -170,18 +170,63 @@ def split_k_attention(
     return made
 
 
-_loaded: list[Callable[..., Any]] = []
-"""The operator's Python function, once the library is loaded."""
+@overload
+def merge(
+    out: Tensor, lse: Tensor, *, dtype: torch.dtype | None = ..., return_lse: Literal[False] = ...
+) -> Tensor: ...
+
+
+@overload
+def merge(
+    out: Tensor, lse: Tensor, *, dtype: torch.dtype | None = ..., return_lse: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
+
+
+def merge(
+    out: Tensor, lse: Tensor, *, dtype: torch.dtype | None = None, return_lse: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Attention over all keys, from what calls over parts of the keys returned.
+
+    For a prefix that many queries share and attend to in one call, and for keys that lie on several
+    devices. Each key must be in one part only, and sinks be given to the call of one part only.
+
+    Args:
+        out: Outputs of the parts, ``(S, B, H, Sq, D)``, of 1 to 1024 parts; float32, float16 or
+            bfloat16 (on CUDA, see ``dtype``). Any strides.
+        lse: Their LSEs, ``(S, B, H, Sq)``, natural log, float32. Any strides. A part whose LSE is
+            -inf counts for nothing, whatever its output holds.
+        dtype: Of the result; that of ``out`` by default. CUDA makes float16 and bfloat16.
+        return_lse: Also return the LSE over all keys.
+
+    Returns:
+        The output, ``(B, H, Sq, D)``, contiguous, merged in float32 in a fixed order: the same bits
+        each time. With ``return_lse`` also the LSE, ``(B, H, Sq)``. Where every part has an LSE of
+        -inf, the output is 0 and the LSE -inf.
+
+    Raises:
+        The errors of :func:`split_k_attention`, for the same reasons.
+    """
+    _load()
+    if _not_served:
+        _check_card(out, "out")
+    made: Tensor | tuple[Tensor, Tensor] = _loaded["merge"](
+        out, lse, dtype=dtype, return_lse=return_lse
+    )
+    return made
+
+
+_loaded: dict[str, Callable[..., Any]] = {}
+"""The functions of the interface by name, once the library is loaded."""
 _not_served: dict[int, str] = {}
 """Card that the library was not built for → the reason, once the library is loaded."""
 
 
-def _check_card(q: object) -> None:
-    if isinstance(q, Tensor) and q.is_cuda:
+def _check_card(t: object, name: str) -> None:
+    if isinstance(t, Tensor) and t.is_cuda:
         from kbtool.model.errors import MachineError
 
-        if q.device.index in _not_served:
-            raise MachineError(f"split_k_attention: q is on {_not_served[q.device.index]}")
+        if t.device.index in _not_served:
+            raise MachineError(f"split_k_attention: {name} is on {_not_served[t.device.index]}")
 
 
 # torch.compile runs this while it traces, instead of tracing into the build.
@@ -211,7 +256,7 @@ def _load() -> bool:
             torch.ops.load_library(str(plan.library))  # type: ignore[no-untyped-call]
             module = load_module(folder / interface, f"kbtool_interface_{_KERNEL}")
             _not_served.update(not_served)
-            _loaded.append(getattr(module, _KERNEL))
+            _loaded.update({name: getattr(module, name) for name in __all__})
     return True
 
 

@@ -2,7 +2,7 @@
 
 Import it after the built library was loaded with ``torch.ops.load_library``: it tells torch what
 the operators return without running them (for ``torch.compile`` and fake tensors) and offers
-:func:`split_k_attention`, the function that users call.
+:func:`split_k_attention` and :func:`merge`, the functions that users call.
 """
 
 import reprlib
@@ -15,7 +15,7 @@ import torch
 from torch import SymBool, SymFloat, SymInt, Tensor
 from torch.autograd import forward_ad
 
-__all__ = ["split_k_attention"]
+__all__ = ["merge", "split_k_attention"]
 
 
 # ---- the library's argument checks, for tracing, where the library does not run ----
@@ -400,3 +400,36 @@ def split_k_attention(
             overlap=overlap,
         )  # fmt: skip
     return (out, lse) if return_lse else out
+
+
+def merge(
+    out: Tensor, lse: Tensor, *, dtype: torch.dtype | None = None, return_lse: bool = False
+) -> Any:
+    """Merge outputs over parts of the keys, by the library that is loaded.
+
+    Arguments, results and errors are those of ``kbtool.attention.merge``.
+    """
+    for name, t in (("out", out), ("lse", lse)):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"merge: {name} must be a tensor, got {type(t).__name__}")
+    if out.dim() != 5 or out.dtype not in _DTYPES:
+        raise ValueError(
+            "merge: out must be (S, B, H, Sq, D) of float32, float16 or bfloat16, got"
+            f" {tuple(out.shape)} of {out.dtype}"
+        )
+    if lse.shape != out.shape[:4] or lse.dtype != torch.float32:
+        raise ValueError(
+            f"merge: lse must be torch.float32 of shape {tuple(out.shape[:4])}, got {lse.dtype} of"
+            f" shape {tuple(lse.shape)}"
+        )
+    if lse.device != out.device:
+        raise ValueError(
+            f"merge: lse must be on the device of out ({out.device}), got {lse.device}"
+        )
+    # A normalised output is a state with a sum of 1, relative to the LSE.
+    some = lse != -torch.inf
+    states = torch.where(some[..., None], out.float(), 0)
+    merged, merged_lse = torch.ops.kbtool.split_k_attention_merge.default(
+        states.contiguous(), lse.contiguous(), some.float().contiguous(), dtype=dtype or out.dtype
+    )
+    return (merged, merged_lse) if return_lse else merged

@@ -39,7 +39,7 @@ def built(monkeypatch: pytest.MonkeyPatch, interface: Any) -> list[tuple[str, st
 
     monkeypatch.setattr(kbtool.gpu.build_plan, "plan_build", plan_build)
     monkeypatch.setattr(kbtool.gpu.build, "build", lambda plan, timeout: None)
-    monkeypatch.setattr(attention, "_loaded", [])
+    monkeypatch.setattr(attention, "_loaded", {})
     monkeypatch.setattr(attention, "_not_served", {})
     return asked
 
