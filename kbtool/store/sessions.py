@@ -146,8 +146,10 @@ def create_session(
     """
     now = now or datetime.now().astimezone()
     name = slug(title) if name is None else name
-    # A short title without a letter that an id allows is the label itself.
+    # A short title without a letter that an id allows is the label itself, if that is free.
     short = title if name == _NO_NAME and _SHORT.fullmatch(title) else None
+    if short and any(entry.record.label == short for entry in base.sessions.values()):
+        short = None
     # Validate before the folder is made: a name may lead elsewhere.
     wanted = f"{now:%Y-%m-%d}-{name}"
     given: dict[str, str | None] = {

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -92,6 +92,14 @@ def test_the_commented_examples_of_a_new_session_are_valid(base):
 def test_the_engineer_is_recorded_if_known(base):
     assert create(base, engineer="M. C.").record.engineer == "M. C."
     assert create(base).record.engineer is None
+    assert base.findings() == []
+
+
+@pytest.mark.parametrize("title", ["日本語", "Fix the NaN"])
+def test_a_title_on_two_days_makes_two_sound_sessions(base, title):
+    first = create(base, title=title)
+    again = create(base, title=title, now=NOW + timedelta(days=1))
+    assert first.record.id[11:] == again.record.id[11:]
     assert base.findings() == []
 
 
