@@ -39,7 +39,7 @@ def delete(base: Knowledge) -> None:
 def test_check_says_how_to_keep_the_runs_of_a_recipe_that_was_deleted(ran):
     delete(ran)
     said = [finding.message for finding in ran.findings() if finding.path.endswith(".json")]
-    hint = "; if recipe 'add' was deleted on purpose: `kbtool forget add`"
+    hint = "; if recipe 'add' was deleted on purpose: `kbtool forget add --reason WHY`"
     assert said == 2 * [
         f"names kernel add, which does not exist{hint}",
         f"names pattern P91, which does not exist{hint}",

@@ -99,7 +99,9 @@ def runs_name_what_is_there(tree: Tree) -> Iterator[Finding]:
         was_of_it = gone.pattern_of(recipe, run["pattern"])
         known = {run["pattern"]} if was_of_it else set()
         missing = {run["pattern"], *run["matched"]} - tree.patterns.keys() - known
-        hint = f"; if recipe {recipe!r} was deleted on purpose: `kbtool forget {recipe}`"
+        hint = (
+            f"; if recipe {recipe!r} was deleted on purpose: `kbtool forget {recipe} --reason WHY`"
+        )
         for id_ in sorted(missing - gone.patterns | missing & {run["pattern"]}):
             deleted = hint if id_ == run["pattern"] else ""
             message = f"names pattern {id_}, which does not exist{deleted}"
