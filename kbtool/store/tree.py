@@ -306,6 +306,8 @@ class KnowledgeBase:
             return name
         labelled = [id_ for id_, label in labels.items() if label == name]
         newest = list(labels)[-1:] if name == LAST else []
+        if name == LAST and not labelled:  # else a fact would go into the one before it
+            self._refuse_invalid(name, labels, lambda id_, _: [id_] > newest)
         for found in (labelled, newest, meant(name, labels, inside=True)):
             if len(found) == 1:
                 return found[0]
@@ -314,12 +316,17 @@ class KnowledgeBase:
                 raise NotFoundError(
                     f"{name!r} matches several sessions: {names}; write more of the id"
                 )
-        unsound = self._invalid_session(
-            labels, lambda id_, path: id_.startswith(name) or name == _value_in(path, "label")
+        self._refuse_invalid(
+            name, labels, lambda id_, path: id_.startswith(name) or name == _value_in(path, "label")
         )
+        raise NotFoundError(f"there is no session {name!r}; see `kbtool session list`")
+
+    def _refuse_invalid(
+        self, name: str, loaded: Collection[str], meant: Callable[[str, Path], bool]
+    ) -> None:
+        unsound = self._invalid_session(loaded, meant)
         if unsound is not None:
             raise RecordError(f"session {name!r} does not load; correct it first:\n  {unsound}")
-        raise NotFoundError(f"there is no session {name!r}; see `kbtool session list`")
 
     def unsound_of_status(self, status: str) -> Finding | None:
         """The first finding of a session that does not load and states this status."""

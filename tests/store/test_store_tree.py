@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from knowledge import line_of
+from knowledge import SESSION_LINE, line_of
 
 from kbtool.model.errors import NotFoundError, RecordError
 from kbtool.model.run import digest_of_record
@@ -38,6 +38,17 @@ def test_a_session_that_cannot_be_parsed_has_its_label_all_the_same(base):
     assert not known.patterns
     with pytest.raises(RecordError, match=r"session.yaml:4: yaml: "):
         known.session("N+2")
+
+
+def test_a_last_session_that_does_not_load_is_not_the_one_before_it(base):
+    base.session("2025-01-02-b")
+    base.write("sessions/2025-01-01-a/session.yaml", SESSION_LINE + "id: [")
+    assert KnowledgeBase(base.root).session("last").record.id == "2025-01-02-b"
+    base.write("sessions/2025-01-03-c/session.yaml", SESSION_LINE + "id: [")
+    with pytest.raises(
+        RecordError, match=r"session 'last' does not load; correct it first:\n .*-c/"
+    ):
+        KnowledgeBase(base.root).session("last")
 
 
 def test_the_last_of_two_runs_of_one_second_is_the_one_that_began_later(base):
