@@ -114,7 +114,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 		{ echo "kbtool needs Python 3.11 or newer; set one with: make PYTHON=python3.12 ..." >&2; exit 3; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --editable '.[kernels,mcp,mlflow,site,dev]'
+		--constraint constraints.txt --editable '.[kernels,mcp,mlflow,site,transformers,dev]'
 	@touch $@
 
 # An environment of its own: the validator takes no NumPy 2, and NumPy 1 no Python after 3.12, which
