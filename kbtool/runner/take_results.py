@@ -177,7 +177,7 @@ def _beside(path: Path) -> dict[str, Any]:
     """asv's ``benchmarks.json``, in the folder above the results of a machine."""
     about = path.resolve().parent.parent / "benchmarks.json"
     try:
-        data = json.loads(about.read_text("utf-8"))
-    except (OSError, ValueError):
+        data = json.loads(read_bytes(about, str(about), MAX_RUN_BYTES))
+    except (DocumentError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}

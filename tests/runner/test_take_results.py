@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import math
+import shutil
 import statistics
 import time
 from collections.abc import Callable
@@ -155,6 +156,15 @@ def test_asv_without_its_list_of_benchmarks_needs_a_unit_for_what_is_tracked(roo
     assert metric(file, "track", "speed.Sums.track_length param1=10 param2=list").unit == "elements"
 
 
+@pytest.mark.parametrize("written", ["[" * 100_000, "{", "[1]", "\udcff", "9" * 5000])
+def test_a_list_of_asv_that_is_none_is_as_if_it_were_not_there(root, tmp_path, written):
+    folder = tmp_path / "results"
+    shutil.copytree(ASV.parents[1], folder)
+    (folder / "benchmarks.json").write_bytes(written.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ResultFileError, match="no unit; keep benchmarks"):
+        taken(root, folder / "machine" / ASV.name)
+
+
 def test_nvbench(root):
     file = taken(root, NVBENCH)
     label = "copy Elements=16777216 T=F32"
@@ -292,6 +302,8 @@ def test_csv_with_columns_named_on_the_command_line(root, tmp_path):
             "line 5: no line ends here: the file",
         ),
         ("n\n12", {"value": "n", "unit": "1"}, "is cut off; if it is whole, end its last line"),
+        ("n\n1_000\n", {"value": "n", "unit": "1"}, "line 2: '1_000' is no number; write digits"),
+        ("n\n٣\n", {"value": "n", "unit": "1"}, "line 2: '٣' is no number; write digits only"),
         ("n,n\n1,2\n", {"value": "n", "unit": "1"}, "line 1: more than one column 'n'"),
         ("n\nnan\n", {"value": "n", "unit": "1"}, "no finite value: line 2: n is nan, which is no"),
         ("", {"value": "n", "unit": "1"}, "line 1: no column 'n'"),

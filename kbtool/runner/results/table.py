@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
@@ -78,10 +79,11 @@ def read(text: str, columns: Columns) -> Taken:
 def _number(text: str, place: str) -> float | None:
     if not text.strip():
         return None
-    try:
-        return float(text)
-    except ValueError:
-        raise ResultFileError(f"{place}: {text[:40]!r} is no number; write digits only") from None
+    # Python takes 1_000 and the digits of every script.
+    with contextlib.suppress(ValueError):
+        if text.isascii() and "_" not in text:
+            return float(text)
+    raise ResultFileError(f"{place}: {text[:40]!r} is no number; write digits only")
 
 
 def _value(text: str) -> Any:
