@@ -152,6 +152,7 @@ def seen(
         for match in matches
         if _fits_card(match, result.architectures)
         and _fits_tool(match, tools)
+        and not _is_said_better(match, matches, tools)
         and not ELSEWHERE.search(match.line)
     ]
     result.matches = _each_pattern_once(sorted(fitting, key=_rank))
@@ -197,6 +198,26 @@ def _fits_tool(match: Match, catalogue: Sequence[Symptoms]) -> bool:
         return True
     tools = printed_by(catalogue, match.line)
     return not tools or match.tool in tools
+
+
+def _is_said_better(match: Match, matches: Iterable[Match], catalogue: Sequence[Symptoms]) -> bool:
+    """Whether a general warning is on a line that its tool does not show as its own, and of which
+    another tool's symptom tells the cause."""
+    symptom = match.symptom
+    if not (isinstance(symptom, KnownSymptom) and symptom.general and symptom.role == "warning"):
+        return False
+    return match.tool not in printed_by(catalogue, match.line) and any(
+        other.number == match.number and other.tool != match.tool and says_just_this(other)
+        for other in matches
+    )
+
+
+def says_just_this(match: Match) -> bool:
+    """Whether a match names the cause, and not only its kind."""
+    symptom = match.symptom
+    return not isinstance(symptom, KnownSymptom) or (
+        symptom.role == "cause" and not symptom.general
+    )
 
 
 def printed_by(catalogue: Iterable[Symptoms], text: str) -> set[str]:

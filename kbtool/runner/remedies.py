@@ -14,7 +14,15 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.prose import plain
 from kbtool.model.session import Session
 from kbtool.model.symptom import KnownSymptom, Symptoms, filled
-from kbtool.runner.explain import Match, Seen, fits_cards, printed_by, reports_error, seen
+from kbtool.runner.explain import (
+    Match,
+    Seen,
+    fits_cards,
+    printed_by,
+    reports_error,
+    says_just_this,
+    seen,
+)
 from kbtool.runner.field import ELSEWHERE, is_of_the_field
 from kbtool.runner.resemble import Found, Words, words
 from kbtool.store.packaged import SYMPTOMS
@@ -76,7 +84,7 @@ def explain(
     found = seen(patterns, base.catalogue.values(), _noting(text, beginning), architectures)
     bugs = list(_bugs_with_errors(base)) if found.matches else []
     fits = [_matched(base, match, bugs) for match in found.matches]
-    if not any(map(_says_just_this, found.matches)):
+    if not any(map(says_just_this, found.matches)):
         start = b"".join(beginning).decode("utf-8", "replace")
         known = {fit.name for fit in fits}
         near = [fit for fit in _resembling(base, start, found) if fit.name not in known]
@@ -155,14 +163,6 @@ def _bug(session: Session, bug: Bug) -> FittingBug:
         title=bug.title,
         status=bug.status,
         fixes=[fix.change for fix in session.fixes if fix.bug in own],
-    )
-
-
-def _says_just_this(match: Match) -> bool:
-    """Whether a match names the cause, and not only its kind."""
-    symptom = match.symptom
-    return not isinstance(symptom, KnownSymptom) or (
-        symptom.role == "cause" and not symptom.general
     )
 
 

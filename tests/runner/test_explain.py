@@ -82,6 +82,20 @@ def test_a_line_of_one_tool_is_no_general_message_of_another(tool):
     assert found(b"ld: error: undefined reference to `f'") == ["tool/undefined", "ld/failed"]
 
 
+def test_a_general_warning_is_left_out_where_another_tool_names_the_cause(tool):
+    other = Symptoms.model_validate(
+        {"id": "torch", "title": "A library",
+         "symptoms": [{"id": "failed", "title": "Failed", "match": "Error:", "general": True,
+                       "role": "warning", "example": "Error: x", "source": "torch",
+                       "advice": "Read it."}]}
+    )  # fmt: skip
+    text = b"Error: undefined reference to `f'\nError: y"
+    assert [match.name for match in seen([], [tool, other], [text]).matches] == ["tool/undefined"]
+    assert [match.name for match in seen([], [tool, other], [b"Error: y"]).matches] == [
+        "torch/failed"
+    ]
+
+
 def test_nul_bytes_bytes_that_are_no_text_and_colours_do_not_hide_a_message(tool):
     assert names(b"\0\xff\xfe build stopped \0", tool) == ["stopped"]
     assert names("\x1b[01;31m\x1b[Kundefined\x1b[m\x1b[K reference to `f'", tool) == ["undefined"]
