@@ -27,6 +27,8 @@ os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
 
 OPTIONAL = {"anyio", "mcp"}
 """What the extra ``mcp`` installs: ``kbtool mcp`` without it says so."""
+NO_COMMAND = ("kbtool.gpu", "kbtool.attention", "kbtool.integrations", "kbtool.__main__")
+"""No command imports these, or only in a worker; most import torch, which cannot load twice."""
 START = [sys.executable, "-m", worker.__name__]
 """How kbtool starts a worker."""
 PATH = [path for path in sys.path if path and path not in os.environ["PYTHONPATH"].split(":")]
@@ -47,7 +49,7 @@ def _of_workers() -> dict[str, ModuleType]:
 WORKERS = _of_workers()
 importlib.import_module("commands")
 for module in pkgutil.walk_packages(kbtool.__path__, "kbtool."):
-    if not module.name.startswith(("kbtool.gpu", "kbtool.attention", "kbtool.__main__")):
+    if not module.name.startswith(NO_COMMAND):
         try:
             importlib.import_module(module.name)
         except ModuleNotFoundError as error:
