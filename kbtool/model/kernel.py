@@ -32,7 +32,7 @@ class Variant(Model):
     architectures: list[str] = []
     """CUDA architectures whose builds have it; all of the target's where empty."""
     not_taken: dict[str, list[str]] = {}
-    """Case field → values that it does not take, beside those of the target."""
+    """Case field → values that it does not take, `*` for any; beside those of the target."""
 
 
 class Specialisation(Model):
@@ -83,7 +83,8 @@ class Target(Model):
     link_flags: list[str] = []
     """Flags of the linker, beyond the builder's own."""
     not_taken: dict[str, list[str]] = {}
-    """Case field → values that this target does not take; such cases are left out, and counted."""
+    """Case field → values that this target does not take, `*` for any; such cases are left out, and
+    counted."""
     variants: dict[Slug, Variant] = {}
     """The versions that can be asked for by name, simplest first."""
     specialisations: dict[Slug, Specialisation] = {}
@@ -107,7 +108,7 @@ class Target(Model):
         if variant is not None:
             refusals.append(self.variants[variant].not_taken)
         return all(str(case.get(field)) in values for field, values in self.only.items()) and all(
-            str(case.get(field)) not in values
+            str(case.get(field)) not in values and not ("*" in values and field in case)
             for refused in refusals
             for field, values in refused.items()
         )
