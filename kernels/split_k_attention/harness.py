@@ -23,6 +23,7 @@ from kbtool.gpu.harness import load_module
 _PEERS = load_module(Path(__file__).with_name("peers.py"), "kbtool_split_k_attention_peers")
 
 SUBJECT = "split_k"
+CONTIGUOUS = "contiguous"  # the same call, of keys and values that do not lie in pages
 BASELINE_ARM = "sdpa"
 PEERS = (
     "sdpa",
@@ -37,6 +38,7 @@ PEERS = (
     "flashinfer_batch",
     "flashinfer_xqa",
     "flex",
+    CONTIGUOUS,
 )
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -129,7 +131,7 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
                 t[b, :, :first] = t[b, :, length:] = beyond
     paged: dict[str, Tensor] = {}
     if page_size is not None:
-        paged = _pages(case, k, v, beyond, generator)
+        paged = _pages(case, k, v, beyond)
         q = _stored_as("bhds" if layout == "mixed" else layout, q)
     elif layout == "mixed":
         q, v = _stored_as("bhds", q), _stored_as("bshd", v)
@@ -198,10 +200,9 @@ def _shared_pages(case: Mapping[str, Any]) -> list[int]:
     return [min(shared, length) // size for length in _lengths(case)]
 
 
-def _pages(
-    case: Mapping[str, Any], k: Tensor, v: Tensor, beyond: float, generator: torch.Generator
-) -> dict[str, Tensor]:
+def _pages(case: Mapping[str, Any], k: Tensor, v: Tensor, beyond: float) -> dict[str, Tensor]:
     """The same keys and values in pages, which lie in a drawn order among pages that nobody uses.
+    The order is the same for each seed, so that other values can be written to the same pages.
 
     Those are full of ``beyond``, as are ``k`` and ``v`` past a length. Past a length and before a
     window the table, part of a wider one, names them or pages that do not exist.
@@ -213,7 +214,8 @@ def _pages(
     used = [-(-length // size) for length in _lengths(case)]
     of_all = max(shared, default=0)
     count = of_all + sum(used) - sum(shared)
-    drawn = torch.randperm(count + count // 4 + 2, generator=generator, device=k.device).int()
+    order = torch.Generator().manual_seed(count)
+    drawn = torch.randperm(count + count // 4 + 2, generator=order).int().to(k.device)
     common, own = drawn[:of_all], drawn[of_all:count]
     wrong = torch.cat([drawn.new_tensor(_NO_PAGE), drawn[count:]])
     wide = wrong[torch.arange(k.shape[0] * (columns + 3), device=k.device) % len(wrong)]
@@ -773,6 +775,11 @@ def arms(
     for peer in peers:
         if q.numel() == 0 or k.numel() == 0:
             timed[peer] = "there is nothing to attend to"
+        elif peer == CONTIGUOUS and inputs["block_table"] is None:
+            timed[peer] = "is for pages"
+        elif peer == CONTIGUOUS:
+            rows = (q, inputs["k"], inputs["v"])
+            timed[peer] = functools.partial(ours, *rows, **{**options, "block_table": None})
         elif ours_alone:
             timed[peer] = f"is not called with {' and '.join(ours_alone)}"
         else:

@@ -34,15 +34,6 @@ struct SplitKParams {
 
   const int64_t* kv_lengths;  // [B], each in [0, Skv]; null when every key is valid
 
-  // Key j of entry b is key j % page_size of page block_table[b * block_table_stride + j / page_size].
-  // Pages may be shared. Entries of pages that no row sees may hold anything and must not be read.
-  const int32_t* block_table;  // [B, pages of an entry], null: k and v are not paged
-  int64_t block_table_stride;  // from entry to entry
-  int64_t page_size;           // keys of a page, a power of two
-  int64_t num_pages;
-
-  const float* sinks;  // [H], a logit of each head that has no value, contiguous; null: none
-
   Strides4 q_stride;
   Strides4 k_stride;  // batch: from page to page if there is a block_table
   Strides4 v_stride;
@@ -57,10 +48,20 @@ struct SplitKParams {
   int64_t D;
 
   int64_t num_splits;
-  int64_t window;  // keys that a row sees at most, 0: all; needs causal
   float scale;
+  bool causal;  // bottom-right: row i sees keys j <= i + (valid keys) - Sq
+
+  // What only some calls have comes last: a kernel that starts waits for each line of its parameters.
+  int64_t window;  // keys that a row sees at most, 0: all; needs causal
   float softcap;  // a logit x becomes softcap * tanh(x / softcap) before it is masked; 0: none
-  bool causal;    // bottom-right: row i sees keys j <= i + (valid keys) - Sq
+  // Key j of entry b is key j % page_size of page block_table[b * block_table_stride + j / page_size].
+  // Pages may be shared. Entries of pages that no row sees may hold anything and must not be read.
+  const int32_t* block_table;  // [B, pages of an entry], null: k and v are not paged
+  int64_t block_table_stride;  // from entry to entry
+  int64_t page_size;           // keys of a page, a power of two
+  int64_t num_pages;
+
+  const float* sinks;  // [H], a logit of each head that has no value, contiguous; null: none
 };
 
 static_assert(std::is_trivially_copyable_v<SplitKParams>,

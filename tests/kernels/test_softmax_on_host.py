@@ -48,7 +48,7 @@ extern "C" void merged(int count, const float* logits, const float* values, floa
         return make_float4(values[i] * exp2_fast(fmaf(logits[i] - base.before, c, -base.after)),
                            0, 0, 0);
       });
-  out[0] = Quotient(all.l)(all.o.x);
+  out[0] = all.l == 0 ? 0 : all.o.x / all.l;
   out[1] = log_sum_exp_scaled(all.m, all.l, c, static_cast<double>(c) * std::log(2.0));
 }
 """

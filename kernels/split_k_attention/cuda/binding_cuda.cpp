@@ -73,22 +73,40 @@ KvLengths lengths_of(const std::optional<Tensor>& lengths) {
           lengths->scalar_type() == ScalarType::Long};
 }
 
-Sizes sizes_of(const Tensor& q, const Tensor& k, bool lengths) {
-  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), lengths, false, false};
+// What a plan is made for; a window leaves fewer keys to cut.
+Sizes sizes_of(const Tensor& q, const Tensor& k, const CallOptions& options, bool lengths) {
+  Sizes sizes{};
+  sizes.B = q.size(0);
+  sizes.H = q.size(1);
+  sizes.Hkv = k.size(1);
+  sizes.Sq = q.size(2);
+  sizes.Skv = kbtool::num_keys(k, options);
+  const bool window = options.window.has_value() && *options.window < sizes.Skv;
+  if (window) sizes.Skv = std::min(sizes.Skv, *options.window + std::max<int64_t>(sizes.Sq - 1, 0));
+  sizes.D = q.size(3);
+  sizes.lengths = lengths;
+  sizes.paged = options.block_table.has_value();
+  sizes.options = window || options.softcap.has_value();
+  return sizes;
 }
 
-Sizes with_layout(Sizes sizes, const Tensor& k, const Tensor& v) {
+Sizes with_layout(Sizes sizes, const Tensor& k, const Tensor& v, const CallOptions& options) {
   SplitKParams p{};
-  p.B = sizes.B;
+  p.B = k.size(0);
   p.Hkv = sizes.Hkv;
-  p.Skv = sizes.Skv;
+  p.Skv = kbtool::num_keys(k, options);
   p.D = sizes.D;
   p.k = k.const_data_ptr();
   p.v = v.const_data_ptr();
   p.k_stride = kbtool::strides4(k);
   p.v_stride = kbtool::strides4(v);
+  if (sizes.paged) {
+    p.block_table = static_cast<const int32_t*>(options.block_table->const_data_ptr());
+    p.page_size = k.size(2);
+    p.num_pages = k.size(0);
+  }
   sizes.tma = kbtool::cuda::tma_reads(p);
-  sizes.by_element = kbtool::cuda::copy_width(p) == kbtool::cuda::ELEMENT_BYTES;
+  sizes.by_element = kbtool::cuda::copies_by_element(p);
   return sizes;
 }
 
@@ -97,11 +115,16 @@ kbtool::cuda::CounterPool& counter_pool() {
   return *pool;
 }
 
-void check_options(const CallOptions& options) {
-  if (options.block_table.has_value()) fail("block_table is not supported on CUDA yet");
-  if (options.window.has_value()) fail("window is not supported on CUDA yet");
-  if (options.softcap.has_value()) fail("softcap is not supported on CUDA yet");
-  if (options.sinks.has_value()) fail("sinks are not supported on CUDA yet");
+// fa1 and two_pass are baselines, for plain calls.
+void check_options(const CallOptions& options, Variant variant) {
+  if (variant == Variant::fused || variant == Variant::wgmma) return;
+  const auto refuse = [&](const char* name, bool given) {
+    if (given) fail(name, " must be left out for variant ", kbtool::cuda::name_of(variant), "; fused takes it");
+  };
+  refuse("block_table", options.block_table.has_value());
+  refuse("window", options.window.has_value());
+  refuse("softcap", options.softcap.has_value());
+  refuse("sinks", options.sinks.has_value());
 }
 
 struct Cuda {
@@ -112,11 +135,10 @@ struct Cuda {
     torch::stable::accelerator::DeviceGuard guard;
   };
 
-  static void check(const Tensor& q, const CallOptions& options) {
+  static void check(const Tensor& q, const CallOptions&) {
     if (!q.is_cuda()) fail("q must be on a CUDA device, got ", kbtool::device_of(q));
     element_type("q", q.scalar_type());
     check_head_dim("q", q, q.size(3));
-    check_options(options);
   }
 
   static std::string variants(const Tensor& q) {
@@ -128,13 +150,14 @@ struct Cuda {
   }
 
   static Plan plan(const Tensor& q, const Tensor& k, const Tensor& v, const CallOptions& options) {
-    return plan(q, with_layout(sizes_of(q, k, options.kv_lengths.has_value()), k, v), options);
+    return plan(q, k, with_layout(sizes_of(q, k, options, options.kv_lengths.has_value()), k, v, options), options);
   }
 
   static int64_t most_workspace(const Tensor& q, const Tensor& k, const CallOptions& options) {
     int64_t most = 0;
     for (const bool lengths : {false, true}) {
-      const Sizes best = with_layout(sizes_of(q, k, lengths), k, k);  // v unknown: the sizes below cover worse layouts
+      // v is unknown: the sizes below cover worse layouts.
+      const Sizes best = with_layout(sizes_of(q, k, options, lengths), k, k, options);
       Sizes unaligned = best;
       unaligned.tma = false;
       Sizes odd = unaligned;
@@ -142,7 +165,7 @@ struct Cuda {
       Sizes odd_ends = best;  // rows of an odd number of columns, which TMA reads
       odd_ends.by_element = true;
       for (const Sizes& sizes : {best, unaligned, odd, odd_ends}) {
-        most = std::max(most, plan(q, sizes, options).workspace_numel);
+        most = std::max(most, plan(q, k, sizes, options).workspace_numel);
       }
     }
     return most;
@@ -154,7 +177,8 @@ struct Cuda {
       fail("variant must be two_pass, the only one with a partial pass of its own, got '",
            *options.variant, "'");
     }
-    return kbtool::cuda::make_plan(Variant::two_pass, sizes_of(q, k, false),
+    check_options(options, Variant::two_pass);
+    return kbtool::cuda::make_plan(Variant::two_pass, sizes_of(q, k, options, false),
                                    options.num_splits.value_or(0), card_of(q));
   }
 
@@ -188,12 +212,13 @@ struct Cuda {
   }
 
  private:
-  static Plan plan(const Tensor& q, const Sizes& sizes, const CallOptions& options) {
+  static Plan plan(const Tensor& q, const Tensor& k, const Sizes& sizes, const CallOptions& options) {
     const Card card = card_of(q);
     const int64_t splits = options.num_splits.value_or(0);
     const Variant chosen = options.variant.has_value()
                                ? parse(*options.variant, q)
                                : kbtool::cuda::default_variant(sizes, splits, card);
+    check_options(options, chosen);
     Plan made = kbtool::cuda::make_plan(chosen, sizes, splits, card);
     if (options.overlap.has_value() && card.max_cluster > 1) {  // sm_90 introduced clusters and early launch
       made.fused.early_launch = *options.overlap;
@@ -204,9 +229,9 @@ struct Cuda {
         fail("q must have H / Hkv * Sq of at most ", kbtool::cuda::MAX_BLOCKS, " for variant ",
              kbtool::cuda::name_of(chosen), ", got ", rows);
       }
-      if (sizes.Skv > kbtool::cuda::MAX_KEYS) {
+      if (const int64_t keys = kbtool::num_keys(k, options); keys > kbtool::cuda::MAX_KEYS) {
         fail("k must have Skv of at most ", kbtool::cuda::MAX_KEYS, " for variant ",
-             kbtool::cuda::name_of(chosen), ", got ", sizes.Skv);
+             kbtool::cuda::name_of(chosen), ", got ", keys);
       }
     }
     const int64_t most = kbtool::cuda::max_splits(made.fused, sizes);  // 2^31 - 1 for the others

@@ -15,9 +15,13 @@
   X(kernel, fp16, 64) X(kernel, fp16, 128) X(kernel, fp16, 256) \
   X(kernel, bf16, 64) X(kernel, bf16, 128) X(kernel, bf16, 256)
 
-// F(X, kernel). _unaligned: some row of k or v cannot be copied 16 bytes at a time.
-#define KBTOOL_KERNELS(F, X) \
-  F(X, fused) F(X, fused_unaligned) F(X, ragged) F(X, ragged_unaligned) F(X, wgmma)
+// F(X, kernel). _unaligned: some row of k or v cannot be copied 16 bytes at a time. _paged: k and v lie in pages.
+// _options: the call has a window or softcap, which fused_unaligned takes too.
+#define KBTOOL_KERNELS(F, X)                                    \
+  F(X, fused) F(X, fused_unaligned) F(X, fused_paged)           \
+  F(X, fused_options) F(X, fused_paged_options)                 \
+  F(X, ragged) F(X, ragged_unaligned) F(X, ragged_paged)        \
+  F(X, wgmma)
 
 #define KBTOOL_INSTANCES(X) KBTOOL_KERNELS(KBTOOL_TYPES_AND_WIDTHS, X)
 

@@ -60,7 +60,7 @@ Plan make_plan(Variant variant, const Sizes& sizes, int64_t splits, const Card& 
     }
     case Variant::fused:
     case Variant::wgmma:
-      plan.fused = variant == Variant::wgmma && sizes.tma ? plan_wgmma(sizes, splits, card)
+      plan.fused = variant == Variant::wgmma && sizes.tma && !sizes.options ? plan_wgmma(sizes, splits, card)
                                                           : plan_fused(sizes, splits, card);
       plan.num_splits = plan.fused.num_splits;
       plan.workspace_numel = plan.fused.workspace_numel(sizes);

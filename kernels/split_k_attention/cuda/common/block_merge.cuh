@@ -5,6 +5,7 @@
 #include "async_copy.cuh"
 #include "work_unit.cuh"
 #include "cluster.cuh"
+#include "finished_row.cuh"
 #include "mma.cuh"
 #include "softmax.cuh"
 
@@ -37,7 +38,7 @@ __device__ __forceinline__ void store_output(const FusedParams& fp, const RowInd
   using Traits = ElementTraits<Element>;
   const Strides4& stride = fp.p.out_stride;
   Element* out = output_at<Element>(fp, index, column);
-  const Quotient by_sum(state.l);
+  const Quotient by_sum(fp, index.head, state.m, state.l);
   const float values[4] = {by_sum(state.o.x), by_sum(state.o.y), by_sum(state.o.z),
                            by_sum(state.o.w)};
   const int left = static_cast<int>(fp.p.D) - column;
@@ -56,7 +57,7 @@ __device__ __forceinline__ void store_lse(const FusedParams& fp, const RowIndex&
                                           const StateChunk& state) {
   const Strides3& stride = fp.p.lse_stride;
   fp.p.lse[index.batch * stride.batch + index.head * stride.head + index.query * stride.seq] =
-      log_sum_exp_scaled(state.m, state.l, fp.c, fp.magnitude);
+      lse_of_row(fp, index.head, state.m, state.l);
 }
 
 // Workspace: o [clusters_per_tile, B, H, Sq, D], m and l [num_splits, B, H, Sq]. Each block of a cluster

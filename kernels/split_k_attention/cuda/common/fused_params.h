@@ -12,8 +12,9 @@
 
 namespace kbtool::cuda {
 
+constexpr int PIECE_KEYS = 16;  // key blocks are multiples of it
+
 struct FusedParams {
-  SplitKParams p;
   KvLengths lengths;
   unsigned* counters;      // [output_tiles, cluster_size]; of fused and ragged
   FastDivisor splits;
@@ -35,8 +36,13 @@ struct FusedParams {
   int copy_width;          // bytes of one copy of a row of k or v: 16, 8, 4 or 2
   bool q_aligned;          // rows of q are copied 16 bytes at a time
   float q_factor;          // 1, -1 for a negative scale, 0 for a scale of 0: then c stays positive
-  float c;                 // |scale| * log2(e)
-  double magnitude;        // |scale|
+  float c;                 // factor of q.k, or of its tanh, in the exponent of base 2: |scale| or softcap, times log2(e)
+  double magnitude;        // |scale| or softcap
+  SplitKParams p;
+  // Of pages and of softcap, which few calls have: see SplitKParams.
+  int page_shift;          // log2 of the keys of a page
+  int piece_keys;          // keys, of a multiple of it on, that lie in one page: PIECE_KEYS, fewer if pages are smaller
+  float tanh_factor;       // |scale| / softcap, of q.k under the tanh
 };
 
 KBTOOL_INSTANCES(KBTOOL_DECLARE_INSTANCE)

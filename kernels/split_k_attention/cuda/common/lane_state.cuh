@@ -4,6 +4,7 @@
 
 #include "work_unit.cuh"
 #include "mma.cuh"
+#include "pages.cuh"
 #include "softmax.cuh"
 
 namespace kbtool::cuda {
@@ -29,15 +30,22 @@ struct LaneState {
   }
 };
 
-// A row sees the first `seen` keys of the block.
-template <int TILES>
-__device__ __forceinline__ void mask_logits(float (&s)[TILES][4], const int (&seen)[2], int lane) {
+// The keys that each of a lane's two rows sees.
+template <class Count>
+struct SeenKeys {
+  Count first[2];  // the window's first key; not used without options
+  Count end[2];
+};
+
+// A row sees the keys [first, end) of the block.
+template <bool WINDOW, int TILES>
+__device__ __forceinline__ void mask_logits(float (&s)[TILES][4], const SeenKeys<int>& seen, int lane) {
 #pragma unroll
   for (int tile = 0; tile < TILES; ++tile) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int key = tile * 8 + lane % 4 * 2 + i % 2;
-      if (key >= seen[i / 2]) s[tile][i] = -CUDART_INF_F;
+      if (key >= seen.end[i / 2] || (WINDOW && key < seen.first[i / 2])) s[tile][i] = -CUDART_INF_F;
     }
   }
 }
@@ -120,25 +128,24 @@ __device__ __forceinline__ void rescale_output(LaneState<C>& state, const float 
 // from global memory again: it is rare.
 template <class C>
 __device__ __forceinline__ void add_non_finite(const FusedParams& fp, const WorkUnit& at,
-                                               int64_t key0, const int64_t (&seen_by_row)[2],
+                                               int64_t key0, const SeenKeys<int64_t>& seen,
                                                int lane, LaneState<C>& state) {
   using Element = typename C::Element;
   const Strides4& stride = fp.p.v_stride;
   const int64_t end = min(key0 + C::BLOCK_KV, at.key_end - at.key_begin);
-  const Element* v =  // [keys of the split, D]
-      static_cast<const Element*>(fp.p.v) + at.batch * stride.batch + at.head_kv * stride.head +
-      at.key_begin * stride.seq;
 #pragma unroll 1
   for (int64_t key = key0; key < end; ++key) {
+    const Element* v = kv_row<Element>(fp, fp.p.v, stride, at.batch, at.head_kv, at.key_begin + key);
 #pragma unroll
     for (int column = 0; column < C::D / 4; ++column) {
       const int dim = column / 2 * 8 + lane % 4 * 2 + column % 2;
       if (dim >= fp.p.D) continue;
-      const float x = C::Traits::to_float(v[key * stride.seq + dim * stride.dim]);
+      const float x = C::Traits::to_float(v[dim * stride.dim]);
       if (isfinite(x)) continue;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        if (key < seen_by_row[half]) state.o[column / 2][half * 2 + column % 2] += x;
+        const bool sees = key < seen.end[half] && (!C::OPTIONS || key >= seen.first[half]);
+        if (sees) state.o[column / 2][half * 2 + column % 2] += x;
       }
     }
   }

@@ -25,15 +25,33 @@ inline uint64_t alignment_bits(const void* base, const Strides4& stride, int64_t
   return bits;
 }
 
+// The outermost and the sequence dimension of k and v: batch entries and their keys or, with a block table, pages and
+// the keys of a page.
+inline int64_t kv_entries(const SplitKParams& p) { return p.block_table == nullptr ? p.B : p.num_pages; }
+inline int64_t kv_rows(const SplitKParams& p) { return p.block_table == nullptr ? p.Skv : p.page_size; }
+
 // The widest copy, in bytes, that all rows of k and v can be cut into: 16, 8, 4 or 2 (one element).
 inline int copy_width(const SplitKParams& p) {
   if (p.D > 1 && (p.k_stride.dim != 1 || p.v_stride.dim != 1)) return ELEMENT_BYTES;
-  const uint64_t bits = alignment_bits(p.k, p.k_stride, p.B, p.Hkv, p.Skv, p.D) |
-                        alignment_bits(p.v, p.v_stride, p.B, p.Hkv, p.Skv, p.D);
+  const uint64_t bits = alignment_bits(p.k, p.k_stride, kv_entries(p), p.Hkv, kv_rows(p), p.D) |
+                        alignment_bits(p.v, p.v_stride, kv_entries(p), p.Hkv, kv_rows(p), p.D);
   for (const int width : {16, 8, 4}) {
     if (bits % width == 0) return width;
   }
   return ELEMENT_BYTES;
+}
+
+// Whether the paged kernels take k and v: 16 bytes at a time, and 32 bits hold the bytes from page to page and from row to
+// row. The unaligned ones take any pages.
+inline bool pages_are_regular(const SplitKParams& p) {
+  const auto fits = [](int64_t elements) { return elements >= 0 && elements * ELEMENT_BYTES < int64_t{1} << 32; };
+  return copy_width(p) == 16 && fits(p.k_stride.batch) && fits(p.k_stride.seq) && fits(p.v_stride.batch) &&
+         fits(p.v_stride.seq);
+}
+
+// Rows in pages are copied 16 bytes at a time or element by element.
+inline bool copies_by_element(const SplitKParams& p) {
+  return p.block_table == nullptr ? copy_width(p) == ELEMENT_BYTES : !pages_are_regular(p);
 }
 
 // Whether rows of q are copied 16 bytes at a time, or else element by element.
@@ -41,15 +59,20 @@ inline bool q_is_aligned(const SplitKParams& p) {
   return p.q_stride.dim == 1 && alignment_bits(p.q, p.q_stride, p.B, p.H, p.Sq, p.D) % 16 == 0;
 }
 
-// Whether TMA can read this k or v, [B, Hkv, Skv, D] by strides. If Skv or Hkv is 1, its stride is not used and may be
-// anything. The batch stride must be valid even if B is 1, so that one entry is planned as it is in a larger batch. If
-// the stride of batch entries or heads is 0, the tensor map has one index for all of them.
+constexpr int64_t LEAST_TMA_PAGE = 16;  // keys; smaller pages would need too many requests for each key block
+
+// Whether TMA can read this k or v, [B, Hkv, Skv, D] or [pages, Hkv, page_size, D] by strides. If Skv or Hkv is 1, its
+// stride is not used and may be anything. The batch stride must be valid even if B is 1, so that one entry is planned
+// as it is in a larger batch. If the stride of batch entries or heads is 0, the tensor map has one index for all of
+// them; that of pages must not be 0, since the page after the last one stands for "no page".
 inline bool tma_reads(const void* base, const Strides4& stride, const SplitKParams& p) {
   constexpr int64_t MAX_SIZE = int64_t{1} << 31;  // coordinates are 32 bits with a sign
-  if (p.Skv == 0 || stride.dim != 1 || reinterpret_cast<uintptr_t>(base) % 16 != 0) return false;
+  const int64_t rows = kv_rows(p);
+  if (rows == 0 || kv_entries(p) == 0 || stride.dim != 1 || reinterpret_cast<uintptr_t>(base) % 16 != 0) return false;
+  if (p.block_table != nullptr && (rows < LEAST_TMA_PAGE || stride.batch == 0)) return false;
   const auto valid = [](int64_t elements) { return elements >= 0 && elements * ELEMENT_BYTES % 16 == 0; };
-  return p.Skv <= MAX_SIZE && p.Hkv <= MAX_SIZE && p.B <= MAX_SIZE &&
-         (p.Skv == 1 || (stride.seq > 0 && valid(stride.seq))) && (p.Hkv == 1 || valid(stride.head)) &&
+  return rows <= MAX_SIZE && p.Hkv <= MAX_SIZE && kv_entries(p) < MAX_SIZE &&
+         (rows == 1 || (stride.seq > 0 && valid(stride.seq))) && (p.Hkv == 1 || valid(stride.head)) &&
          valid(stride.batch);
 }
 

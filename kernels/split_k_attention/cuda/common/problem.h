@@ -29,6 +29,8 @@ struct Sizes {
   bool lengths;  // each batch entry has its own number of valid keys, which only the device knows
   bool tma;      // k and v lie so that TMA can read them (layout.h)
   bool by_element;  // rows of k and v are copied element by element (layout.h)
+  bool paged;       // k and v lie in pages
+  bool options;     // a window or softcap: only fused takes them. Skv is then what a window leaves of it
 
   int64_t rows() const { return B * H * Sq; }
   int64_t rows_of_kv_head() const { return Hkv == 0 ? 0 : H / Hkv * Sq; }

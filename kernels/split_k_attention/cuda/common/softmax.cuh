@@ -60,18 +60,6 @@ __device__ __forceinline__ float weight_of(float m, float c, const Base& base) {
   return exp2_fast(scaled(m - base.before, c) - base.after);
 }
 
-// Divides by the sum of weights. A row without visible keys gives 0, also where 0 * NaN made its weighted
-// sum NaN.
-class Quotient {
- public:
-  explicit __device__ __forceinline__ Quotient(float l) : none_(l == 0.0f), inverse_(1.0f / l) {}
-  __device__ __forceinline__ float operator()(float o) const { return none_ ? 0.0f : o * inverse_; }
-
- private:
-  bool none_;
-  float inverse_;
-};
-
 // The state of one row over four columns.
 struct StateChunk {
   float m;
@@ -150,7 +138,7 @@ __device__ __forceinline__ StateChunk merge_global_states(int count, float c, co
 
 // ln of the sum of exp(logit), in double: beside a logit of 10^4 a float has no digits left for ln(l). l is
 // split into exponent and a fraction near 1, where logf is accurate to 1e-8.
-__device__ __forceinline__ float log_sum_exp_scaled(float m, float l, float c, double scale) {
+__device__ __forceinline__ double log_sum_exp_scaled(float m, float l, float c, double scale) {
   if (m == CUDART_INF_F) return m;  // its l is NaN, from inf - inf
   if (l == 0.0f) return -CUDART_INF_F;
   if (l != l) return l;
@@ -164,9 +152,8 @@ __device__ __forceinline__ float log_sum_exp_scaled(float m, float l, float c, d
   const Base base = base_of(m, c);
   const double rounding =
       base.before == 0.0f ? static_cast<double>(base.after) - static_cast<double>(m) * c : 0.0;
-  return static_cast<float>(static_cast<double>(m) * scale +
-                            ((static_cast<double>(exponent >> 23) + rounding) * LN_2 +
-                             static_cast<double>(logf(fraction))));
+  return static_cast<double>(m) * scale + ((static_cast<double>(exponent >> 23) + rounding) * LN_2 +
+                                           static_cast<double>(logf(fraction)));
 }
 
 }  // namespace kbtool::cuda

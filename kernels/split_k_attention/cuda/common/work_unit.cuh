@@ -52,6 +52,11 @@ __device__ __forceinline__ int64_t seen_keys(const FusedParams& fp, const WorkUn
   return visible_keys(fp.p.causal, fp.heads_per_kv.divide(at.row0 + row), fp.p.Sq, at.valid);
 }
 
+// The first of them, which a window may hide keys before.
+__device__ __forceinline__ int64_t first_seen_key(const FusedParams& fp, const WorkUnit& at, int row) {
+  return first_visible_key(fp.p.window, fp.heads_per_kv.divide(at.row0 + row), fp.p.Sq, at.valid);
+}
+
 // First and last row that the block's key copies serve, relative to its own first row. The copies of paired
 // blocks serve both tiles; block 0 of a pair has the later one.
 template <class C>
@@ -90,7 +95,10 @@ __device__ __forceinline__ WorkUnit locate(const FusedParams& fp) {
   // The keys that any row of the tile sees are cut evenly, in whole key blocks.
   const int64_t seen = seen_keys(fp, at, last_row_of_pair<C>(fp, at));
   if constexpr (C::INTERLEAVED_KEYS) {
-    at.key_begin = static_cast<int64_t>(at.split) * C::BLOCK_KV;
+    int64_t first = 0;
+    // Not before the page of the first key that any row sees: the block table need not have a page there.
+    if constexpr (C::OPTIONS) first = first_seen_key(fp, at, 0) & -int64_t{fp.piece_keys};
+    at.key_begin = first + static_cast<int64_t>(at.split) * C::BLOCK_KV;
     at.key_end = seen;
     at.key_step = fp.splits.divisor;
     return at;

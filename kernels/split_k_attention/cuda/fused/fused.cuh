@@ -12,6 +12,8 @@
 //   3. if a tile has several clusters: their states, through the workspace. The last block to arrive merges.
 #pragma once
 
+#include <type_traits>
+
 #include "../common/block.cuh"
 
 namespace kbtool::cuda {
@@ -25,13 +27,18 @@ namespace kbtool::cuda {
 #define KBTOOL_FUSED_KEY_WARPS 4
 #endif
 
-template <class Element_, int D_, int ROW_WARPS_, bool ALIGNED_>
+// How k and v lie: rows that copy 16 bytes at a time, or not; pages of such rows.
+enum class KvLayout { aligned, unaligned, paged };
+
+template <class Element_, int D_, int ROW_WARPS_, KvLayout LAYOUT, bool OPTIONS_>
 struct FusedConfig {
   using Element = Element_;
   using Traits = ElementTraits<Element>;
   static constexpr int D = D_;  // compiled head dimension; the actual one may be smaller
   static constexpr int ROW_WARPS = ROW_WARPS_;
-  static constexpr bool ALIGNED = ALIGNED_;  // rows of k and v copy 16 bytes at a time
+  static constexpr bool ALIGNED = LAYOUT != KvLayout::unaligned;  // rows of k and v copy 16 bytes at a time
+  static constexpr bool PAGED = LAYOUT == KvLayout::paged;
+  static constexpr bool OPTIONS = OPTIONS_;  // the call may have a window or softcap
   // Key blocks go to the splits in turn, so that all splits read neighbouring keys at the same time: 1 to 1.5 %
   // faster if keys and values have 64 MB or more (H200).
   static constexpr bool INTERLEAVED_KEYS = true;
@@ -157,8 +164,8 @@ __device__ __forceinline__ void add_product(float (&sum)[4], const uint32_t (&a)
 
 template <class C, bool FALLBACK>
 __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], uint32_t k_tile,
-                                             uint32_t v_tile, bool masked, const int (&seen)[2],
-                                             const bool (&exists)[2], float c, int lane,
+                                             uint32_t v_tile, bool masked, const SeenKeys<int>& seen,
+                                             const bool (&exists)[2], const FusedParams& fp, int lane,
                                              LaneState<C>& state) {
   using Traits = typename C::Traits;
   constexpr int TILES = C::BLOCK_KV / 8;
@@ -175,10 +182,19 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
       add_product<Traits>(s[pair * 2 + 1], q[step], k[2], k[3]);
     }
   }
-  if (masked) mask_logits(s, seen, lane);
+  if constexpr (C::OPTIONS) {
+    if (fp.p.softcap > 0) {
+#pragma unroll
+      for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) s[tile][i] = tanhf(s[tile][i] * fp.tanh_factor);
+      }
+    }
+  }
+  if (masked) mask_logits<C::OPTIONS>(s, seen, lane);
 
   float alpha[2];
-  online_softmax<FALLBACK>(s, c, state, alpha);
+  online_softmax<FALLBACK>(s, fp.c, state, alpha);
   rescale_output(state, alpha, exists);
 
 #pragma unroll
@@ -208,24 +224,21 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
                                              LaneState<C>& state) {
   const uint32_t ring = shared_address(region);
   const int thread = row_warp * 32 + lane;
-  const TileCopier<C> k_copier(fp, fp.p.k, fp.p.k_stride, at, thread);
-  const TileCopier<C> v_copier(fp, fp.p.v, fp.p.v_stride, at, thread);
   const int64_t keys = at.key_end - at.key_begin;
   const int64_t step = static_cast<int64_t>(at.key_step) * C::BLOCK_KV;  // to the next group's block
   const int64_t stride = C::KEY_WARPS * step;                            // to this group's next
 
   state.clear();
+  int64_t key0 = key_warp * step;
+  std::conditional_t<C::PAGED, PagedCopier<C>, ContiguousCopier<C>> copier(fp, at, thread, key0, stride);
   const auto start_copy = [&](int64_t key0, int stage) {
     if (key0 < keys) {
       const int count = static_cast<int>(min(static_cast<int64_t>(C::BLOCK_KV), keys - key0));
-      const uint32_t tile = ring + stage * C::STAGE_BYTES;
-      k_copier.copy(tile, key0, count);
-      v_copier.copy(tile + C::TILE_BYTES, key0, count);
+      copier.copy(ring + stage * C::STAGE_BYTES, key0, count);
     }
     commit_copies();
   };
 
-  int64_t key0 = key_warp * step;
   // The queries pass through the ring's last stages, which get their first keys after that.
   constexpr int FIRST_STAGES = C::STAGES - C::QUERY_STAGES;
   const uint32_t q_tile = ring + FIRST_STAGES * C::STAGE_BYTES;
@@ -250,16 +263,21 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
   const bool exists[2] = {row_warp * 16 + lane / 4 < at.rows,
                           row_warp * 16 + 8 + lane / 4 < at.rows};
 
-  // Number of keys, counted from key_begin, that each of the lane's two rows sees; and the smallest number in
-  // the warp. Rows past the tile's end are computed too and dropped.
-  int64_t seen_by_row[2];
+  // The keys, counted from key_begin, that each of the lane's two rows sees; and those that all rows of the warp see,
+  // [first_of_all, seen_by_all). Rows past the tile's end are computed too and dropped.
+  SeenKeys<int64_t> seen_by_row;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = min(row_warp * 16 + half * 8 + lane / 4, at.rows - 1);
-    seen_by_row[half] = min(seen_keys(fp, at, row), at.key_end) - at.key_begin;
+    seen_by_row.end[half] = min(seen_keys(fp, at, row), at.key_end) - at.key_begin;
+    if constexpr (C::OPTIONS) seen_by_row.first[half] = first_seen_key(fp, at, row) - at.key_begin;
   }
   const int64_t seen_by_all =
       min(seen_keys(fp, at, min(row_warp * 16, at.rows - 1)), at.key_end) - at.key_begin;
+  int64_t first_of_all = 0;
+  if constexpr (C::OPTIONS) {
+    first_of_all = first_seen_key(fp, at, min(row_warp * 16 + 15, at.rows - 1)) - at.key_begin;
+  }
 
   int stage = 0;
   // A group of one warp stops after its own keys. Larger groups all run the same number of rounds (group_sync).
@@ -276,16 +294,19 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
     }
     if (key0 < keys) {
       const uint32_t tile = ring + stage * C::STAGE_BYTES;
-      const bool masked = key0 + C::BLOCK_KV > seen_by_all;
-      int seen[2] = {C::BLOCK_KV, C::BLOCK_KV};
+      const bool masked = key0 + C::BLOCK_KV > seen_by_all || (C::OPTIONS && key0 < first_of_all);
+      SeenKeys<int> seen = {{0, 0}, {C::BLOCK_KV, C::BLOCK_KV}};
       if (masked) {
+        const auto in_block = [&](int64_t key) {
+          return static_cast<int>(max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), key - key0)));
+        };
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          seen[half] = static_cast<int>(
-              max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_by_row[half] - key0)));
+          seen.end[half] = in_block(seen_by_row.end[half]);
+          if constexpr (C::OPTIONS) seen.first[half] = in_block(seen_by_row.first[half]);
         }
       }
-      attend_block<C, FALLBACK>(q, tile, tile + C::TILE_BYTES, masked, seen, exists, fp.c, lane,
+      attend_block<C, FALLBACK>(q, tile, tile + C::TILE_BYTES, masked, seen, exists, fp, lane,
                                state);
       if constexpr (FALLBACK) {
         if (zeroed) add_non_finite<C>(fp, at, key0, seen_by_row, lane, state);
@@ -312,13 +333,13 @@ __device__ __noinline__ void attend_fallback(const FusedParams& fp, const WorkUn
   store_group_state<C>(at, region, ml, row_warp, lane, state);
 }
 
-// Whether a row of the warp has had large logits or, under a causal mask, has a non-finite output, which may come
-// from a key that the row does not see.
+// Whether a row of the warp has had large logits or, under a causal mask or a window, has a non-finite output, which
+// may come from a key that the row does not see.
 template <class C>
 __device__ __forceinline__ bool warp_needs_fallback(const FusedParams& fp, const WorkUnit& at,
                                            int row_warp, int lane, const LaneState<C>& state) {
   bool needed[2] = {state.needs_fallback[0], state.needs_fallback[1]};
-  if (fp.p.causal && fp.p.Sq > 1) {
+  if (fp.p.causal && (fp.p.Sq > 1 || (C::OPTIONS && fp.p.window > 0))) {
     float zero[2] = {0.0f, 0.0f};  // NaN once a non-finite value is multiplied by 0
 #pragma unroll
     for (int tile = 0; tile < C::D / 8; ++tile) {
@@ -374,21 +395,21 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
 // ---- launches ----
 
 // Calls launch(C{}), where C is the configuration for `row_warps` warps of 16 rows.
-template <class Element, int D, bool ALIGNED, class Launch>
+template <class Element, int D, KvLayout LAYOUT, bool OPTIONS, class Launch>
 cudaError_t with_fused_config(int row_warps, const Launch& launch) {
   switch (row_warps) {
     case 1:
-      return launch(FusedConfig<Element, D, 1, ALIGNED>{});
+      return launch(FusedConfig<Element, D, 1, LAYOUT, OPTIONS>{});
     case 2:
-      return launch(FusedConfig<Element, D, 2, ALIGNED>{});
+      return launch(FusedConfig<Element, D, 2, LAYOUT, OPTIONS>{});
     default:
-      return launch(FusedConfig<Element, D, 4, ALIGNED>{});
+      return launch(FusedConfig<Element, D, 4, LAYOUT, OPTIONS>{});
   }
 }
 
-template <class Element, int D, bool ALIGNED = true>
+template <class Element, int D, KvLayout LAYOUT = KvLayout::aligned, bool OPTIONS = false>
 cudaError_t launch_fused(const FusedParams& fp, int row_warps, cudaStream_t stream) {
-  return with_fused_config<Element, D, ALIGNED>(row_warps, [&](auto config) {
+  return with_fused_config<Element, D, LAYOUT, OPTIONS>(row_warps, [&](auto config) {
     using C = decltype(config);
     return launch_blocks<C, fused_kernel<C>>(fp, stream);
   });
@@ -396,7 +417,22 @@ cudaError_t launch_fused(const FusedParams& fp, int row_warps, cudaStream_t stre
 
 template <class Element, int D>
 cudaError_t launch_fused_unaligned(const FusedParams& fp, int row_warps, cudaStream_t stream) {
-  return launch_fused<Element, D, false>(fp, row_warps, stream);
+  return launch_fused<Element, D, KvLayout::unaligned, true>(fp, row_warps, stream);
+}
+
+template <class Element, int D>
+cudaError_t launch_fused_paged(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return launch_fused<Element, D, KvLayout::paged>(fp, row_warps, stream);
+}
+
+template <class Element, int D>
+cudaError_t launch_fused_options(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return launch_fused<Element, D, KvLayout::aligned, true>(fp, row_warps, stream);
+}
+
+template <class Element, int D>
+cudaError_t launch_fused_paged_options(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return launch_fused<Element, D, KvLayout::paged, true>(fp, row_warps, stream);
 }
 
 }  // namespace kbtool::cuda

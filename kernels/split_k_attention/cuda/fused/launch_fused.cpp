@@ -10,10 +10,19 @@
 namespace kbtool::cuda {
 namespace {
 
-FusedKernel kernel_of(const FusedPlan& plan, bool aligned) {
+FusedKernel kernel_of(const FusedPlan& plan, const SplitKParams& p) {
+  const bool paged = p.block_table != nullptr && pages_are_regular(p);
+  const bool aligned = p.block_table == nullptr && copy_width(p) == 16;
   if (plan.wgmma) return FusedKernel::wgmma;
-  if (plan.ragged_blocks > 0) return aligned ? FusedKernel::ragged : FusedKernel::ragged_unaligned;
-  return aligned ? FusedKernel::fused : FusedKernel::fused_unaligned;
+  if (plan.ragged_blocks > 0) {
+    return paged ? FusedKernel::ragged_paged : aligned ? FusedKernel::ragged : FusedKernel::ragged_unaligned;
+  }
+  if (p.window > 0 || p.softcap > 0) {
+    return paged     ? FusedKernel::fused_paged_options
+           : aligned ? FusedKernel::fused_options
+                     : FusedKernel::fused_unaligned;
+  }
+  return paged ? FusedKernel::fused_paged : aligned ? FusedKernel::fused : FusedKernel::fused_unaligned;
 }
 
 // A call whose blocks fit a grid.
@@ -21,7 +30,7 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
                         const FusedPlan& plan, float* workspace, unsigned* counters,
                         cudaStream_t stream) {
   // A single key's stride may be anything, and disabled copies of later keys form addresses from it.
-  if (p.Skv == 1) p.k_stride.seq = p.v_stride.seq = 0;
+  if (kv_rows(p) == 1) p.k_stride.seq = p.v_stride.seq = 0;
   const int64_t rows = p.H / p.Hkv * p.Sq;
   if (plan.ragged_blocks > 0) {
     p.partial_o = workspace;
@@ -52,6 +61,11 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
   fp.merge_lanes = static_cast<uint8_t>(plan.merge_lanes);
   fp.early_launch = plan.early_launch;
   fp.trigger_dependents = plan.trigger_dependents;
+  fp.piece_keys = PIECE_KEYS;
+  if (p.block_table != nullptr) {
+    while ((int64_t{1} << fp.page_shift) < p.page_size) ++fp.page_shift;
+    fp.piece_keys = static_cast<int>(std::min<int64_t>(PIECE_KEYS, p.page_size));
+  }
   fp.copy_width = copy_width(p);
   fp.q_aligned = q_is_aligned(p);
 
@@ -60,20 +74,29 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
   fp.c = static_cast<float>(magnitude * LOG2_E);
   fp.q_factor = p.scale < 0 ? -1.0f : 1.0f;
   fp.magnitude = magnitude;
+  if (p.softcap > 0) {
+    fp.tanh_factor = static_cast<float>(magnitude / p.softcap);
+    fp.magnitude = p.softcap;
+    fp.c = static_cast<float>(p.softcap * LOG2_E);
+  }
   if (fp.c == 0.0f) {  // every logit is 0
     fp.q_factor = 0.0f;
     fp.c = static_cast<float>(LOG2_E);
   }
-  return run_instance(find_instance(kernel_of(plan, fp.copy_width == 16), type, p.D), fp, plan.row_units,
-                      stream);
+  return run_instance(find_instance(kernel_of(plan, p), type, p.D), fp,
+                      plan.row_units, stream);
 }
 
 // Batch entries [first, first + count) of a call.
 SplitKParams entries_of(SplitKParams p, int64_t first, int64_t count) {
   const auto bytes = [&](const Strides4& stride) { return first * stride.batch * ELEMENT_BYTES; };
   p.q = static_cast<const char*>(p.q) + bytes(p.q_stride);
-  p.k = static_cast<const char*>(p.k) + bytes(p.k_stride);
-  p.v = static_cast<const char*>(p.v) + bytes(p.v_stride);
+  if (p.block_table != nullptr) {
+    p.block_table += first * p.block_table_stride;
+  } else {
+    p.k = static_cast<const char*>(p.k) + bytes(p.k_stride);
+    p.v = static_cast<const char*>(p.v) + bytes(p.v_stride);
+  }
   p.out = static_cast<char*>(p.out) + bytes(p.out_stride);
   if (p.lse != nullptr) p.lse += first * p.lse_stride.batch;
   p.B = count;

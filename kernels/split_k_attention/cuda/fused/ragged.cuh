@@ -191,9 +191,9 @@ __global__ void __launch_bounds__(C::THREADS)
 
 static_assert(MAX_RAGGED_ENTRIES * sizeof(RaggedEntry) <= 1920, "beside the tiles in 99 KB");
 
-template <class Element, int D, bool ALIGNED = true>
+template <class Element, int D, KvLayout LAYOUT = KvLayout::aligned>
 cudaError_t launch_ragged(const FusedParams& fp, int row_warps, cudaStream_t stream) {
-  return with_fused_config<Element, D, ALIGNED>(row_warps, [&](auto config) {
+  return with_fused_config<Element, D, LAYOUT, false>(row_warps, [&](auto config) {
     using C = decltype(config);
     const cudaError_t error = raise_limits<ragged_kernel<C>>();
     if (error != cudaSuccess) return error;
@@ -204,7 +204,12 @@ cudaError_t launch_ragged(const FusedParams& fp, int row_warps, cudaStream_t str
 
 template <class Element, int D>
 cudaError_t launch_ragged_unaligned(const FusedParams& fp, int row_warps, cudaStream_t stream) {
-  return launch_ragged<Element, D, false>(fp, row_warps, stream);
+  return launch_ragged<Element, D, KvLayout::unaligned>(fp, row_warps, stream);
+}
+
+template <class Element, int D>
+cudaError_t launch_ragged_paged(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return launch_ragged<Element, D, KvLayout::paged>(fp, row_warps, stream);
 }
 
 }  // namespace kbtool::cuda

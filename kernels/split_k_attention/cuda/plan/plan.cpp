@@ -64,7 +64,7 @@ FusedPlan plan_wgmma(const Sizes& sizes, int64_t splits, const Card& card) {
 
 bool wgmma_is_faster(const Sizes& whole, int64_t splits, const Card& card) {
   const Sizes sizes = sizes_to_cut(whole, splits);
-  if (!card.has_wgmma() || !sizes.tma) return false;
+  if (!card.has_wgmma() || !sizes.tma || sizes.options) return false;
   if (sizes.rows_of_kv_head() <= ROWS_PER_WARP) return wgmma_decodes_faster(sizes, card);
   const FusedPlan fused = cut_fused(sizes, splits, card);
   return fused.ragged_blocks == 0 && wgmma_cost_us(cut_wgmma(sizes, splits, card), sizes, card) <

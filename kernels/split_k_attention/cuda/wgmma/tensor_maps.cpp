@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "../common/layout.h"
 
 namespace kbtool::cuda {
@@ -29,10 +31,10 @@ bool attach_context() {
   return cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;
 }
 
-bool make_map(const void* base,  // [B, Hkv, Skv, D] by strides
+bool make_map(const void* base,  // [B, Hkv, Skv, D], or [pages, Hkv, page_size, D], by strides
               const Strides4& stride, const SplitKParams& p, ElementType type, int box_keys,
               CUtensorMap* map) {
-  const int64_t sizes[4] = {p.D, p.Skv, p.Hkv, p.B};
+  const int64_t sizes[4] = {p.D, kv_rows(p), p.Hkv, kv_entries(p)};
   const int64_t elements[3] = {stride.seq, stride.head, stride.batch};
   cuuint64_t dims[4] = {static_cast<cuuint64_t>(p.D)};
   cuuint64_t strides[3];
@@ -60,6 +62,7 @@ bool make_map(const void* base,  // [B, Hkv, Skv, D] by strides
 
 bool make_tensor_maps(const SplitKParams& p, ElementType type, int box_keys, TensorMaps* maps) {
   if (encoder() == nullptr || !tma_reads(p)) return false;
+  if (p.block_table != nullptr) box_keys = static_cast<int>(std::min<int64_t>(box_keys, p.page_size));
   return make_map(p.k, p.k_stride, p, type, box_keys, &maps->k) &&
          make_map(p.v, p.v_stride, p, type, box_keys, &maps->v);
 }

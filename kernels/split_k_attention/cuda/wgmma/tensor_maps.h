@@ -8,7 +8,8 @@
 
 namespace kbtool::cuda {
 
-// k and v as [B, Hkv, Skv, D], read in boxes of `box_keys` keys and 64 columns with the 128-byte swizzle;
+// k and v as [B, Hkv, Skv, D] or [pages, Hkv, page_size, D], read in boxes of `box_keys` keys (of a page, if that is
+// smaller) and 64 columns with the 128-byte swizzle;
 // elements outside the tensor are 0. Batch entries or heads with a stride of 0 have one index in the map.
 struct TensorMaps {
   CUtensorMap k;

@@ -27,6 +27,7 @@ struct WgmmaConfig {
   static constexpr int D = D_;  // compiled head dimension; the actual one may be smaller
   static constexpr int WARPGROUPS = WARPGROUPS_;
   static constexpr bool INTERLEAVED_KEYS = false;
+  static constexpr bool OPTIONS = false;
   static constexpr bool SMALL_RING = SMALL_RING_;
   static constexpr bool PAIRED = PAIRED_;
   static constexpr int BLOCKS = SMALL_RING ? 2 : 1;  // per multiprocessor
@@ -149,7 +150,50 @@ __device__ __forceinline__ int64_t keys_seen_by_all(const FusedParams& fp, const
   return seen == fp.p.Skv ? ALL : seen - at.key_begin;
 }
 
-// Producer: one thread requests the copies, the other warps scan values for NaN and infinity.
+// The producer warp's requests if k and v lie in pages: each lane requests one TMA box of a key block. A box is no
+// taller than a page. Lanes look up the pages of a key block while the one before it is copied.
+template <class C>
+__device__ __forceinline__ void request_pages(const FusedParams& fp, const TensorMaps& maps, const WorkUnit& at,
+                                              const Ring<C>& ring, int lane, int64_t blocks, int64_t first_scanned) {
+  if constexpr (!C::PAIRED) {
+    constexpr int PANELS = C::D / 64;
+    const Pages pages(fp, at.batch);
+    const int box_keys = min(C::TMA_BOX_KEYS, pages.size());
+    const int requests = C::BLOCK_KV / box_keys * PANELS;
+    const int panel = lane % PANELS;
+    const int first = lane / PANELS * box_keys;  // key of the lane's box, counted from the block's first
+    const auto look_up = [&](int64_t block) {
+      const int64_t key = at.key_begin + block * C::BLOCK_KV + first;
+      // After the last page lies nothing, and TMA copies zeros: keys past the end need no page.
+      return key < at.key_end ? pages.of(key) : static_cast<int>(fp.p.num_pages);
+    };
+    RingPosition<C> position;
+    wait_for_earlier_kernel();
+    trigger_dependent_launch(fp);
+    int page = look_up(0);
+#pragma unroll 1
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int stage = position.stage;
+      const int inside = pages.inside(at.key_begin + block * C::BLOCK_KV + first);
+      const auto copy_tile = [&](const CUtensorMap& map, const Strides4& stride, uint32_t tile, uint32_t full) {
+        if (lane == 0) barrier_arrive_expect_bytes(full, C::TILE_BYTES);
+        __syncwarp();  // the barrier expects the bytes before any arrive
+        const int head = stride.head == 0 ? 0 : static_cast<int>(at.head_kv);
+        const uint32_t to = tile + (panel * C::BLOCK_KV + first) * 128;
+        if (lane < requests) tma_copy(to, map, panel * 64, inside, head, page, full);
+      };
+      barrier_wait(ring.keys_free(stage), position.parity ^ 1);
+      copy_tile(maps.k, fp.p.k_stride, ring.keys(stage), ring.keys_full(stage));
+      barrier_wait(ring.values_free(stage), position.parity ^ 1);
+      copy_tile(maps.v, fp.p.v_stride, ring.values(stage),
+                block < first_scanned ? ring.values_full(stage) : ring.values_landed(stage));
+      page = block + 1 < blocks ? look_up(block + 1) : 0;
+      position.advance();
+    }
+  }
+}
+
+// Producer: one thread (with pages, one warp) requests the copies, the other warps scan values for NaN and infinity.
 template <class C>
 __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps& maps,
                                         const WorkUnit& at, const Ring<C>& ring,
@@ -173,6 +217,10 @@ __device__ __forceinline__ void produce(const FusedParams& fp, const TensorMaps&
       fence_async_proxy();
       barrier_arrive(ring.values_scanned(stage));
     }
+    return;
+  }
+  if (fp.p.block_table != nullptr) {
+    request_pages<C>(fp, maps, at, ring, thread, blocks, first_scanned);
     return;
   }
   if (thread > 0) return;
@@ -327,13 +375,13 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
   const uint32_t q = ring.base + warp / 4 * (64 * 128);  // this warpgroup's rows of each panel
   const int first_row = warp * 16;
 
-  int64_t seen_by_row[2];
+  SeenKeys<int64_t> seen_by_row;
   bool exists[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = first_row + half * 8 + lane / 4;
     exists[half] = row < at.rows;
-    seen_by_row[half] =
+    seen_by_row.end[half] =
         min(seen_keys(fp, at, min(row, at.rows - 1)), at.key_end) - at.key_begin;
   }
   const int64_t seen_by_all =
@@ -346,13 +394,13 @@ __device__ __forceinline__ void consume(const FusedParams& fp, const WorkUnit& a
   // `plain`: every row sees all of this key block and of the one before it; of paired blocks, every row of both tiles.
   const auto block_softmax = [&](int64_t key0, auto plain) {
     if (!plain && key0 + C::BLOCK_KV > seen_by_all) {
-      int seen[2];
+      SeenKeys<int> seen;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        seen[half] = static_cast<int>(
-            max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_by_row[half] - key0)));
+        seen.end[half] = static_cast<int>(
+            max(int64_t{0}, min(static_cast<int64_t>(C::BLOCK_KV), seen_by_row.end[half] - key0)));
       }
-      mask_logits(s, seen, lane);
+      mask_logits<false>(s, seen, lane);
     }
     online_softmax<true>(s, fp.c, state, alpha);
   };
@@ -462,8 +510,9 @@ __device__ __forceinline__ void store_finished_rows(const FusedParams& fp, const
   };
   warpgroup_sync(warp / 4);
   for_each_row(at, warp, lane, state, [&](int row, int half, float l) {
-    const Quotient by_sum(l);
-    if (lane % 4 == 0) store_lse(fp, row_index(fp, at, row), {state.m[half], l, {}});
+    const RowIndex index = row_index(fp, at, row);
+    const Quotient by_sum(fp, index.head, state.m[half], l);
+    if (lane % 4 == 0) store_lse(fp, index, {state.m[half], l, {}});
 #pragma unroll
     for (int tile = 0; tile < C::D / 8; ++tile) {
       const float* o = state.o[tile] + half * 2;

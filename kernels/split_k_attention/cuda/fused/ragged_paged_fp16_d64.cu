@@ -1,0 +1,3 @@
+#include "ragged.cuh"
+
+KBTOOL_DEFINE_INSTANCE(ragged_paged, fp16, 64)
