@@ -114,21 +114,8 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
     if fill == "inf_value":
         v[0, 0, Skv // 2], v[0, 0, Skv // 2, ::3] = math.inf, -math.inf
         v[0, 0, Skv // 3, ::2] = math.inf
-    if page_size is not None:
-        for b, pages in enumerate(_shared_pages(case)):
-            for t in (k, v):
-                t[b, :, : pages * page_size] = t[0, :, : pages * page_size]
     beyond = math.inf if fill == "inf_beyond" else math.nan
-    firsts = _first_keys(case)
-    if layout == "expanded":
-        k, v = (t[:1, :1].contiguous().expand(B, Hkv, Skv, D) for t in (k, v))
-        for t in (k, v):  # one storage for all: only what no entry sees may be poisoned
-            t[0, 0, : min(firsts, default=0)] = beyond
-            t[0, 0, max(_lengths(case), default=Skv) :] = beyond
-    else:
-        for b, (first, length) in enumerate(zip(firsts, _lengths(case), strict=True)):
-            for t in (k, v):
-                t[b, :, :first] = t[b, :, length:] = beyond
+    k, v = _hide_unseen(case, k, v, beyond)
     paged: dict[str, Tensor] = {}
     if page_size is not None:
         paged = _pages(case, k, v, beyond)
@@ -187,6 +174,34 @@ def _first_keys(case: Mapping[str, Any]) -> list[int]:
     lengths, window = _lengths(case), case.get("window")
     Sq = _sizes(case)[3]
     return [0 if window is None else max(0, length - Sq + 1 - window) for length in lengths]
+
+
+def _hide_unseen(
+    case: Mapping[str, Any], k: Tensor, v: Tensor, beyond: float
+) -> tuple[Tensor, Tensor]:
+    """Keys and values with ``beyond`` where no query of an entry sees them, expanded and with a
+    shared prefix if the case asks for it."""
+    firsts, lengths = _first_keys(case), _lengths(case)
+    if case.get("layout") == "expanded":
+        k, v = (t[:1, :1].contiguous().expand(t.shape) for t in (k, v))
+        for t in (k, v):  # one storage for all: only what no entry sees
+            t[0, 0, : min(firsts, default=0)] = beyond
+            t[0, 0, max(lengths, default=k.shape[2]) :] = beyond
+        return k, v
+    if case.get("page_size") is not None:
+        shared = _shared_pages(case)
+        for b, pages in enumerate(shared):
+            for t in (k, v):
+                t[b, :, : pages * case["page_size"]] = t[0, :, : pages * case["page_size"]]
+        # What one entry does not see of a shared page, another may.
+        of_all = min(
+            (first for first, pages in zip(firsts, shared, strict=True) if pages), default=0
+        )
+        firsts = [of_all if pages else first for first, pages in zip(firsts, shared, strict=True)]
+    for b, (first, length) in enumerate(zip(firsts, lengths, strict=True)):
+        for t in (k, v):
+            t[b, :, :first] = t[b, :, length:] = beyond
+    return k, v
 
 
 # How pages, (pages, Hkv, page_size, D), are stored.

@@ -70,6 +70,15 @@ def test_unused_pages_and_slots_of_the_inputs_are_poisoned(
     assert not pages[[page for page in range(len(pages)) if page not in used]].isfinite().any()
 
 
+def test_a_shared_page_holds_what_any_entry_sees(harness: Any) -> None:
+    case = {"B": 2, "Sq": 2, "Skv": 80, "dtype": "float32", "causal": True, "window": 76,
+            "kv_lengths": [75, 80], "page_size": 8, "shared_prefix": 65}  # fmt: skip
+    inputs = harness.make_inputs(case, device=CPU, seed=0)
+    assert inputs["block_table"][0, 0] == inputs["block_table"][1, 0]
+    assert inputs["k_pages"][inputs["block_table"][0, 0]].isfinite().all()
+    check(harness, inputs)
+
+
 def drawn_case(draw: random.Random, place: Place) -> dict[str, Any]:
     B, Hkv, Skv = draw.randint(1, 4), draw.randint(1, 3), draw.randint(1, 400)
     case = {
