@@ -14,8 +14,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+from kbtool.model.errors import MachineError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -228,6 +232,9 @@ def shared(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """The results of ``work`` on each of ``items``, in order; in forks of this process if faster.
 
     Other effects of ``work`` are lost.
+
+    Raises:
+        MachineError: one of the forks was killed.
     """
     processes = min(len(items) // _WORTH_A_FORK, _processors())
     if processes < 2 or "fork" not in multiprocessing.get_all_start_methods():
@@ -237,8 +244,14 @@ def shared(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     gc.collect()
     gc.freeze()  # garbage collection in a fork would touch, and so copy, all memory
     try:
-        with multiprocessing.get_context("fork").Pool(processes) as pool:
-            return pool.map(_called, range(len(items)), chunksize=8)
+        # Not multiprocessing's own pool: it waits for ever for a process that was killed.
+        with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
+            return list(pool.map(_called, range(len(items)), chunksize=8))
+    except BrokenProcessPool:
+        raise MachineError(
+            "a process that rendered pages was killed: is there too little memory? Build the site"
+            " again"
+        ) from None
     finally:
         gc.unfreeze()
 
