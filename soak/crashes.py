@@ -39,6 +39,8 @@ from kbtool.store.cache import SETTLED_NS
 BASE = Path(__file__).parent / "base"
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
 KILL = 0
+HANGS = 300
+"""Seconds after which a command counts as one that hangs."""
 
 Command = tuple[str, ...]
 
@@ -198,7 +200,10 @@ class Soak:
         start = self.start(point.command)
         with self._copy(point.command, start.root) as root:
             command = self._filled(start.command, root)
-            done, _ = self._broken(root, command, point.number, point.error)
+            try:
+                done, _ = self._broken(root, command, point.number, point.error)
+            except subprocess.TimeoutExpired:
+                return [f"it has not ended after {HANGS} s"]
             now = snapshot(root)
             found = [
                 f"{path} is neither as before nor as after"
@@ -303,7 +308,7 @@ def _undrawn(text: str) -> str:
 def _kbtool(root: Path, command: Command, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "kbtool", "--root", str(root), *command],
-        cwd=root, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300,
+        cwd=root, env={**os.environ, **environment}, capture_output=True, text=True, timeout=HANGS,
     )  # fmt: skip
 
 

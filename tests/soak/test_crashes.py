@@ -62,6 +62,15 @@ def test_the_caches_of_a_command_are_broken_too(soak, command):
     assert soak.faults(Point(command, soak.start(command).operations, KILL)) == []
 
 
+def test_a_command_that_hangs_is_a_fault(soak, monkeypatch):
+    def hang(root: Path, command: crashes.Command, **environment: str):
+        raise subprocess.TimeoutExpired("kbtool", crashes.HANGS)
+
+    soak.start("schema")
+    monkeypatch.setattr(crashes, "_kbtool", hang)
+    assert soak.faults(Point("schema", 1, KILL)) == ["it has not ended after 300 s"]
+
+
 TORN = """
 from pathlib import Path
 path = Path("sessions/2025-01-02-b/session.yaml")
