@@ -122,6 +122,8 @@ _PLAIN_CODE = frozenset(
         "plain",
         "plaintext",
         "none",
+        "csv",
+        "tsv",
         "yaml",
         "sh-session",
     )
@@ -310,7 +312,9 @@ def _fence(
     if language not in _PLAIN_CODE and not (language in _SHELL and has_prompt):
         blocks.code |= {at + 1 for at in inside}
         return
-    table = _aligned(source, inside, headings, blocks)
+    table = _aligned(source, inside, headings, blocks) or _separated(
+        source, inside, headings, blocks
+    )
     is_code = False
     for at in inside:
         raw = source[at]
@@ -373,6 +377,35 @@ def _aligned(
     return frozenset(range(rule - 1, rule + 1 + len(rows)))
 
 
+_TITLE = re.compile(r"\s*\"?[^\W\d][\w ./()\[\]%#-]{0,40}\"?\s*")
+_NUMBER = re.compile(r"\s*\"?[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?\s?[^\W\d]{0,8}%?\"?\s*")
+
+
+def _separated(
+    source: list[str], inside: range, headings: tuple[str, ...], blocks: Blocks
+) -> frozenset[int]:
+    """Read comma-separated values, which are all of a block: a line of titles, then rows of as many
+    cells with a number; the lines that it takes."""
+    for sign in (";", "\t", ","):
+        rows = [source[at].split(sign) for at in inside if source[at].strip()]
+        if len(rows) < 3 or len(rows) < len(inside) or len(rows[0]) < 3:
+            continue
+        if {len(row) for row in rows} != {len(rows[0])} or not all(map(_TITLE.fullmatch, rows[0])):
+            continue
+        if not all(any(map(_NUMBER.fullmatch, row)) for row in rows[1:]):
+            continue
+        if max(len(source[at]) for at in inside) > MAX_LINE:
+            continue
+        header, *cells = [[plain(text.strip().strip('"')) for text in row] for row in rows]
+        table = tuple(
+            tuple(Cell(text, at + 1) for text in row)
+            for at, row in zip(inside[1:], cells, strict=True)
+        )
+        blocks.parts.append(Table(inside.start + 1, tuple(header), table, headings, blocks.last))
+        return frozenset(inside)
+    return frozenset()
+
+
 def _spans(raw: str) -> list[tuple[int, int, str]]:
     """The parts of a line between two spaces or more: where they begin and end, and the text."""
     return [(m.start(), m.end(), m[0]) for m in re.finditer(r"\S+(?: \S+)*", raw)]
@@ -392,6 +425,8 @@ def _paragraph(
         table = _aligned(source, range(first - 1, first - 1 + len(raw)), headings, blocks)
         if table:
             return
+    if not items and _separated(source, range(first - 1, first - 1 + len(raw)), headings, blocks):
+        return
     texts = [plain(line) for line in raw]
     lead, ordinal = items[-1] if items else ("", "")
     kind: Kind = "item" if items else "text"

@@ -144,10 +144,17 @@ _KEY_UNITS = {"ns": "ns", "us": "us", "usec": "us", "ms": "ms", "msec": "ms", "s
               "mhz": "MHz", "ghz": "GHz", "pct": "%", "percent": "%", "usd": "USD", "eur": "EUR",
               "gbp": "GBP", "chf": "CHF", "jpy": "JPY", "gb_s": "GB/s", "gib_s": "GiB/s",
               "tb_s": "TB/s", "watts": "W", "joules": "J", "w": "W"}  # fmt: skip
+_KEY_UNITS |= {
+    f"{code.lower()}_per_{hour}": f"{code}/h"
+    for code in ("USD", "EUR", "GBP")
+    for hour in ("h", "hour")
+}
 """The unit at the end of a name, as in ``latency_us: 12.5``. ``min`` is the least as often."""
 _TAKES_TIME = re.compile(r"(?i)time|elapsed|duration|latency|wall|build|compil|took|total|wait")
 _POWER = re.compile(r"(?i)power|watt|draw")
 _BYTES_PER_SECOND = re.compile(r"(?i)bandwidth|throughput|\bbw\b")
+_DEVIATION = re.compile(r"(?i)\b(?:err|diff|dev|desv|tol|fehler|abweich|écart|scart|resid)\w*")
+"""What a number with a negative power and no unit is of."""
 _NUMBERED = re.compile(
     r"(?:pattern|session|bug|step|phase|option|priority|pass|line|lines|section|stage|table|case"
     r"|checkpoint|figure|issue|version|python|cuda|pytorch|week|day|level|v|#|page|chapter|attempt)"
@@ -280,6 +287,11 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
             rf"(?i:(?<![\w-])(?P<name>{METRIC}))(?:\s*(?:=|:|is|was|of|at)\s*|\s+|\s*(?=[<>~≈≤≥]))"
             rf"{_RELATION}(?P<low>-?{n})(?:{_DASH}(?P<high>{n}))?(?![\w%×/]|[.,:'’]\d|\s?(?:×|%|±|·))"
         ),
+        # the error was 2.1e-3 where 5e-3 is allowed
+        "power": re.compile(
+            rf"{_RELATION}{before}(?P<low>\d+(?:[{',' if comma else '.'}]\d+)?[eE]-\d{{1,3}})"
+            r"(?![\w%×/]|[.,]\d|\s?(?:×|%|±|·|[nuµm]?s\b))"
+        ),
         # (target: < 0.1): without the sign it may be anything
         "target": re.compile(
             r"(?i:(?<![\w-])(?P<name>target|threshold|bound))\s*:?\s*(?P<rel><=|>=|≤|≥|<|>)\s*"
@@ -338,6 +350,9 @@ def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterat
     if form in _MONEY:
         unit = _currency(groups.get("symbol") or groups.get("code") or "", style)
         unit = unit and f"{unit}{_per(groups.get('per'))}"
+    elif form == "power":
+        of = _DEVIATION.search(text[:start])
+        name, unit = (of[0], "") if of else ("", None)
     elif name:
         unit = ""
     elif form == "key":

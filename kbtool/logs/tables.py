@@ -169,10 +169,16 @@ _LAST_WORD = re.compile(
 """A unit that no other word is: "before us", "gain %"."""
 
 
+_FACTOR = re.compile(r"(?i)(?:speed[\s_-]?up|factor)(?:[\s_-]*[(\[]?\s?[x×]\s?[)\]]?)?")
+"""A title of numbers that compare two figures."""
+
+
 def _unit_of_title(title: str) -> str | None:
     """The unit that a column names in its title: ``Latency (ms)``, ``time [us]``."""
     found = re.search(r"(?:[(\[,]|^)\s*(?:in )?([^\s()\[\],]+)\s*[)\]]?$", title)
     last = _LAST_WORD.search(title)
+    if _FACTOR.fullmatch(title):
+        return "×"
     if last:
         return unit_of(last[1])
     if found:

@@ -184,6 +184,8 @@ def test_the_log_is_kept_and_cited_within_its_lines(base):
         ("environ 1 204,5 Go/s, 12,5 ms", ["~1204.5 GB/s", "12.5 ms"]),
         ("höchstens 2,5 Stunden, 40 s", ["<=2.5 h", "40 s"]),
         ("ビルドは42秒、約3分、500円以内", ["42 s", "~3 min", "<=500 JPY"]),
+        ("El error fue de 2,1e-3; el límite, 5e-3; 3,5 ms", ["2.1e-3", "5e-3", "3.5 ms"]),
+        ("rate_usd_per_hour: 1.006, price_eur_per_h=0.9", ["1.006 USD/h", "0.9 EUR/h"]),
         # No figures: names, products, settings, shapes, versions, ratios.
         ("FA-2 on SM89, S=128, 64×64 tiles, Pattern 8 tests, N+4 report", []),
         ("CUDA 12.1 and 12 × $3", ["3 USD"]),
@@ -199,6 +201,7 @@ def test_the_log_is_kept_and_cited_within_its_lines(base):
         ("[ 42%] Building", []),
         ("10分割、3時間半", []),
         ("it is 3 faster, and 5m long", []),
+        ("tag 4e-12 of the tree", []),
     ],
 )
 def test_figures_of_a_line(text, found):
@@ -336,6 +339,30 @@ def test_a_table_that_is_set_with_spaces(base, tmp_path):
         ("B=1 S=4 D=8", "0.000004", "0.022202", "pass"),
         ("B=1 S=64 D=8", "0.000008", "0.193604", "fail"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("fence", ["", "```csv\n"])
+@pytest.mark.parametrize(("sign", "point"), [(",", "."), (";", ","), ("\t", ".")])
+def test_a_table_of_separated_values(base, tmp_path, fence, sign, point):
+    rows = [["kernel", "rows", "before_us", "gain %", "speedup"],
+            ["quant", "2048", f"55{point}1", f"25{point}6", f"1{point}34"],
+            ["quant", "8192", f"209{point}7", f"24{point}3", f"1{point}32"]]  # fmt: skip
+    text = "\n".join(sign.join(row) for row in rows)
+    end = "\n```" if fence else ""
+    log = a_log(
+        tmp_path, f"# Session 5\n\nIt took 3{point}5 h.\n\n## Results\n\n{fence}{text}{end}\n"
+    )
+    [table] = drafted(base, log).measurements
+    assert [column.unit for column in table.columns.values()] == ["us", "%", "×"]
+    assert [(row.case["rows"], *map(str, row.values.values())) for row in table.rows] == [
+        ("2048", "55.1", "25.6", "1.34"),
+        ("8192", "209.7", "24.3", "1.32"),
+    ]
+
+
+def test_a_sentence_with_commas_is_no_table(base, tmp_path):
+    text = "one, two, three\nfour, five, 6\nseven, eight, nine"
+    assert drafted(base, a_log(tmp_path, f"# Session 5\n\n{text}\n")).measurements == []
 
 
 def test_a_block_of_two_cases_is_no_row(base, tmp_path):
