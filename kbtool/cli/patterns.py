@@ -196,6 +196,7 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
             f"{gain['path']}:1: {gain['ablation']}: without the technique a call takes"
             f" {gain['ratio']} times as long, on {gain['machine']};"
             f" {gain['cases_that_gain']} of {many(len(gain['cases']), 'case')} gain"
+            + (f": none any more, {gain['gained_in']} showed a gain" if gain["gained_in"] else "")
         )
     if pattern.ablations:
         command = f"kbtool run-recipe ablate --set patterns={pattern.id}"
@@ -250,12 +251,16 @@ def _evidence(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:
 
 def _gains(base: KnowledgeBase, account: Account) -> list[dict[str, Any]]:
     """The newest quiet measurement of each ablation on each machine."""
-    from kbtool.ledger.worth import newest, worth_json, worths
+    from kbtool.ledger.worth import gained_before, newest, worth_json, worths
 
     paths = {(e.record.session, e.record.id, e.record.attempt): e.path for e in base.runs}
     found = worths(entry.record for entry in base.runs).get(account.pattern.id, [])
     return [
-        worth_json(worth) | {"path": paths[worth.run.session, worth.run.id, worth.run.attempt]}
+        worth_json(worth)
+        | {
+            "gained_in": before.run.id if (before := gained_before(found, worth)) else None,
+            "path": paths[worth.run.session, worth.run.id, worth.run.attempt],
+        }
         for worth in newest(found)
     ]
 

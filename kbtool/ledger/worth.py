@@ -26,6 +26,11 @@ class Worth:
         return (self.result.target != "cpu" and machine.card) or machine.cpu
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether it was measured, and no other process disturbed it."""
+        return self.one.verdict == "measured" and not self.one.noise
+
+    @property
     def gains(self) -> int:
         """In how many cases each round shows a gain."""
         return sum(case.effect == "gains" for case in self.one.cases)
@@ -62,9 +67,33 @@ def newest(of_pattern: Iterable[Worth]) -> list[Worth]:
     """
     first: dict[tuple[str, str], Worth] = {}
     for worth in of_pattern:
-        if worth.one.verdict == "measured" and not worth.one.noise:
+        if worth.is_quiet:
             first.setdefault((worth.one.ablation.id, worth.machine), worth)
     return list(first.values())
+
+
+def gained_before(of_pattern: Iterable[Worth], worth: Worth) -> Worth | None:
+    """If ``worth`` shows no gain, the last measurement before it that did: of the same ablation, on
+    the same machine, in cases that ``worth`` has too.
+
+    Args:
+        of_pattern: what :func:`worths` gives of a pattern, the newest first.
+        worth: a measurement of it.
+    """
+    if worth.gains or not worth.is_quiet:
+        return None
+    own = {case.case for case in worth.one.cases}
+    return next(
+        (
+            other
+            for other in of_pattern
+            if other.run.started < worth.run.started
+            and (other.one.ablation.id, other.machine) == (worth.one.ablation.id, worth.machine)
+            and other.is_quiet
+            and own & {case.case for case in other.one.cases if case.effect == "gains"}
+        ),
+        None,
+    )
 
 
 def in_short(of_pattern: Iterable[Worth]) -> str:
@@ -75,13 +104,16 @@ def in_short(of_pattern: Iterable[Worth]) -> str:
     Args:
         of_pattern: what :func:`worths` gives of a pattern, the newest first.
     """
+    of_pattern = list(of_pattern)
     best: dict[str, Worth] = {}
     for worth in newest(of_pattern):
         known = best.get(worth.machine)
         if known is None or (worth.one.gain or 0) > (known.one.gain or 0):
             best[worth.machine] = worth
     return ", ".join(
-        f"{worth.one.gain:.2f}× {machine}" if worth.gains else f"{worth.verdict} {machine}"
+        f"{worth.one.gain:.2f}× {machine}"
+        if worth.gains
+        else f"{'none any more' if gained_before(of_pattern, worth) else worth.verdict} {machine}"
         for machine, worth in best.items()
     )
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kbtool.cli.main import run as kbtool
-from kbtool.ledger.worth import Worth, newest, worths
+from kbtool.ledger.worth import Worth, gained_before, in_short, newest, worths
 from kbtool.model.kinds.ablate import AblateResult, AblationCase, AblationResult
 from kbtool.model.run import Run
 from kbtool.steps.ablate.report import headline, report
@@ -204,6 +204,33 @@ def test_the_newest_quiet_measurement_on_each_machine_counts():
     assert [(worth.machine, worth.one.gain) for worth in newest(found)] == [
         ("another", pytest.approx(1.3)), ("a CPU", pytest.approx(1.2))
     ]  # fmt: skip
+
+
+def test_a_gain_that_the_newest_run_no_longer_shows_is_named():
+    old = run_of(result(one("slow", timed((10, 12)))), "1")
+    new = run_of(result(one("slow", timed((10, 10)))), "2")
+    found = worths([old, new])["P01"]
+    assert gained_before(found, found[0]).run is old
+    assert in_short(found) == "none any more a CPU"
+    again = worths([old, new, run_of(result(one("slow", timed((10, 12)))), "3")])["P01"]
+    assert in_short(again) == "1.20× a CPU"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        run_of(result(one("slow", timed((10, 12)))), "1", cpu="another"),
+        run_of(result(one("fast", timed((10, 12)))), "1"),
+        run_of(result(one("slow", timed((10, 12)), noise="others")), "1"),
+        run_of(result(one("slow", timed((10, 10)))), "1"),
+        run_of(result(one("slow", timed((10, 12)).model_copy(update={"case": "s/b"}))), "1"),
+    ],
+    ids=["another machine", "another ablation", "noisy", "no gain", "another case"],
+)
+def test_what_was_measured_otherwise_proves_no_lost_gain(before):
+    new = run_of(result(one("slow", timed((10, 10)))), "2")
+    found = worths([before, new])["P01"]
+    assert gained_before(found, found[0]) is None
 
 
 def test_a_run_on_a_card_is_of_the_card():

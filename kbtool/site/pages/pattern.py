@@ -16,7 +16,7 @@ from kbtool.ledger.patterns import (
     saving_text,
     time_text,
 )
-from kbtool.ledger.worth import in_short, newest
+from kbtool.ledger.worth import gained_before, in_short, newest
 from kbtool.markdown.escape import block, code, inline, prose
 from kbtool.markdown.figures import many
 from kbtool.markdown.markup import (
@@ -288,7 +288,7 @@ def _worth(index: Index, pattern: Pattern, here: str) -> str:
         [
             code(worth.one.ablation.id),
             inline(worth.machine),
-            chip(worth.verdict),
+            chip("none any more" if gained_before(found, worth) else worth.verdict),
             factor(worth.one.gain),
             f"{worth.gains} of {len(worth.one.cases)}" if worth.one.cases else "",
             "newest" if id(worth) in newest_of else "",
