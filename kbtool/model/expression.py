@@ -65,6 +65,17 @@ class Finder:
         self._always = [place for place in places if not self._demands[place]]
         """Those that demand no text: each line is compared with them."""
         rest = [place for place in places if self._demands[place]]
+        self._texts = [
+            [(text, place) for text in self._demands[place] if not _DIGIT.search(text)]
+            for place in places
+        ]
+        self._numbers = [
+            (text, place) for place in rest for text in self._demands[place] if _DIGIT.search(text)
+        ]
+        self._any_number = _any_text(frozenset(text for text, _ in self._numbers))
+        self._near: dict[str, list[int]] = {}
+        """Line without its numbers → the expressions of whose texts without a digit it has one.
+        Logs repeat a line with other numbers."""
         self._groups = [rest[start : start + _GROUP] for start in range(0, len(rest), _GROUP)]
         self._of_groups = [self._any_of(group) for group in self._groups]
         self._any = self._any_of(rest)
@@ -80,18 +91,36 @@ class Finder:
                 self._try(self._always, number, line)
 
     def _look(self, number: int, line: str, small: str) -> None:
-        found = False
+        key = _NUMBER.sub("0", small)
+        near = self._near.get(key)
+        if near is None:
+            near = self._near_of(small)
+            if len(key) <= _KEPT_LENGTH and len(self._near) < _KEPT_LINES:
+                self._near[key] = near
+        if self._any_number.isinstance_python(small):
+            near = [*near, *(place for text, place in self._numbers if text in small)]
+            near = list(dict.fromkeys(near))
+        hits = self._try([place for place in near if place not in self.found], number, line)
+        if not hits:
+            return
         for nth, group in enumerate(self._groups):
-            if not self._of_groups[nth].isinstance_python(small):
-                continue
-            near = [place for place in group if any(text in small for text in self._demands[place])]
-            hits = self._try(near, number, line)
-            if hits:
+            if not hits.isdisjoint(group):
                 self._groups[nth] = [place for place in group if place not in hits]
                 self._of_groups[nth] = self._any_of(self._groups[nth])
-                found = True
-        if found:
-            self._any = self._any_of([place for group in self._groups for place in group])
+        self._any = self._any_of([place for group in self._groups for place in group])
+
+    def _near_of(self, small: str) -> list[int]:
+        """The expressions that demand a text without a digit that a line has."""
+        return list(
+            dict.fromkeys(
+                place
+                for nth, group in enumerate(self._groups)
+                if self._of_groups[nth].isinstance_python(small)
+                for of_group in group
+                for text, place in self._texts[of_group]
+                if text in small
+            )
+        )
 
     def _try(self, places: list[int], number: int, line: str) -> set[int]:
         """Compare a line with expressions; those that find it."""
@@ -121,6 +150,9 @@ def _any_text(texts: frozenset[str]) -> SchemaValidator:
 
 
 _GROUP = 16
+_KEPT_LINES, _KEPT_LENGTH = 4096, 512
+_DIGIT = re.compile(r"\d")
+_NUMBER = re.compile(r"\d+")
 _LEAST = 3
 _COMMON = frozenset(("nvcc", "cicc", "ptxas", "cc1plus", "cudafe++", "cuda", "build", "compil"))
 """Texts that any line of a log of a build may hold."""

@@ -66,3 +66,29 @@ def test_lines_of_nested_repeats_take_linear_time():
     finder.feed([(1, "a" * 200_000 + "word " * 40_000 + "x" * 200_000)])
     assert time.monotonic() - started < 5
     assert finder.found == {}
+
+
+def test_a_line_that_differs_in_its_numbers_is_looked_at_again():
+    finder = Finder(["used 255 registers", "used \\d+ bytes", "sm_90a", "error 7\\b"])
+    lines = [
+        "used 1 registers",
+        "used 255 registers",
+        "used 3 bytes: sm_80",
+        "used 4 bytes: sm_90a",
+        "error 70",
+        "error 7",
+    ]
+    finder.feed(enumerate(lines, 1))
+    assert finder.found == {
+        0: (2, "used 255 registers"),
+        1: (3, "used 3 bytes: sm_80"),
+        2: (4, "used 4 bytes: sm_90a"),
+        3: (6, "error 7"),
+    }
+
+
+def test_an_expression_sees_a_line_once():
+    seen = []
+    finder = Finder(["a1b|a2b|ab"], lambda place, line: bool(seen.append(line)))
+    finder.feed([(1, "a1b a2b ab")])
+    assert seen == ["a1b a2b ab"]
