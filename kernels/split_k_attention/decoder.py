@@ -11,6 +11,7 @@ import json
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -160,7 +161,7 @@ def run(model: Decoder, batch: int, keys: int) -> None:
     graphs = {}
     for name, attention in attentions(caches).items():
         try:
-            graphs[name] = captured(lambda of=attention: model.step(tokens, keys - 1, of))
+            graphs[name] = captured(partial(model.step, tokens, keys - 1, attention))
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
             print(f"{name} does not run {batch} x {keys}: {reason}", file=sys.stderr)
