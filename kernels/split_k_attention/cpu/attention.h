@@ -141,8 +141,10 @@ class PartialItem {
     const int64_t keys_per_split = ceil_div(seen_by_tile, p.num_splits);
     const int64_t begin = std::min(split * keys_per_split, seen_by_tile);
     const int64_t end = std::min(begin + keys_per_split, seen_by_tile);
-    for (int64_t key0 = first + begin; key0 < first + end; key0 += BLOCK_KV) {
-      attend_keys(key0, first + end);
+    if (p.block_table == nullptr) {
+      attend_keys(first + begin, first + end);
+    } else {
+      attend_pages(first + begin, first + end);
     }
     if (p.partial_o == nullptr) {
       store_output();
@@ -186,17 +188,12 @@ class PartialItem {
     std::fill(l_tile, l_tile + padded, 0.0f);
   }
 
-  // The block that starts at key0, of the keys before `end`.
-  void attend_keys(int64_t key0, int64_t end) {
-    const int64_t keys = std::min(BLOCK_KV, end - key0);
-    if (p.block_table == nullptr) {
+  void attend_keys(int64_t begin, int64_t end) {
+    for (int64_t key0 = begin; key0 < end; key0 += BLOCK_KV) {
+      const int64_t keys = std::min(BLOCK_KV, end - key0);
       const bool last = keys == end - key0;
       attend_block(key0, keys, rows_at(p.k, p.k_stride, key0, last),
                    rows_at(p.v, p.v_stride, key0, last));
-    } else {
-      const Element *k_rows[2 * BLOCK_KV], *v_rows[2 * BLOCK_KV];
-      attend_block(key0, keys, paged_rows_at(p.k, p.k_stride, key0, end, k_rows),
-                   paged_rows_at(p.v, p.v_stride, key0, end, v_rows));
     }
   }
 
@@ -207,19 +204,44 @@ class PartialItem {
     return {source, stride.seq, last ? nullptr : source + BLOCK_KV * stride.seq};
   }
 
-  PagedRows<Element> paged_rows_at(const void* base,  // [num_pages, Hkv, page_size, D] by strides
-                                   const Strides4& stride, int64_t key0, int64_t end,
-                                   const Element** found) const {  // [2 * BLOCK_KV]
+  void attend_pages(int64_t begin, int64_t end) {
+    const Element* k_rows[2][BLOCK_KV];  // of this block, and of the next
+    const Element* v_rows[2][BLOCK_KV];
+    if (begin < end) {
+      find_rows(p.k, p.k_stride, begin, end, k_rows[0]);
+      find_rows(p.v, p.v_stride, begin, end, v_rows[0]);
+    }
+    int now = 0;
+    for (int64_t key0 = begin; key0 < end; key0 += BLOCK_KV, now ^= 1) {
+      const int64_t next0 = key0 + BLOCK_KV;
+      const bool last = next0 >= end;
+      if (!last) {
+        find_rows(p.k, p.k_stride, next0, end, k_rows[now ^ 1]);
+        find_rows(p.v, p.v_stride, next0, end, v_rows[now ^ 1]);
+      }
+      attend_block(key0, std::min(BLOCK_KV, end - key0),
+                   PagedRows<Element>{k_rows[now], last ? nullptr : k_rows[now ^ 1]},
+                   PagedRows<Element>{v_rows[now], last ? nullptr : v_rows[now ^ 1]});
+    }
+  }
+
+  void find_rows(const void* base,  // [num_pages, Hkv, page_size, D] by strides
+                 const Strides4& stride, int64_t key0, int64_t end,
+                 const Element** found) const {  // [BLOCK_KV]
     const int32_t* pages = p.block_table + batch * p.block_table_stride;
     const Element* source = static_cast<const Element*>(base) + head_kv * stride.head;
     const int page_bits = __builtin_ctzll(p.page_size);
-    for (int64_t i = 0; i < 2 * BLOCK_KV; ++i) {
-      // Past the end the last key is found again: the table may hold anything there.
-      const int64_t key = std::min(key0 + i, end - 1);
+    const int64_t keys = std::min(BLOCK_KV, end - key0);
+    for (int64_t i = 0; i < keys;) {
+      const int64_t key = key0 + i;
       const int64_t page = pages[key >> page_bits];
-      found[i] = source + page * stride.batch + (key & (p.page_size - 1)) * stride.seq;
+      const int64_t slot = key & (p.page_size - 1);
+      const Element* row = source + page * stride.batch + slot * stride.seq;
+      const int64_t stop = std::min(keys, i + p.page_size - slot);
+      for (; i < stop; ++i, row += stride.seq) found[i] = row;
     }
-    return {found, key0 + BLOCK_KV < end ? found + BLOCK_KV : nullptr};
+    // The table may hold anything past the end, so what is prefetched there is the last key.
+    std::fill(found + keys, found + BLOCK_KV, found[keys - 1]);
   }
 
   template <class Rows>
