@@ -23,7 +23,9 @@ from kbtool.gpu.harness import load_module
 _PEERS = load_module(Path(__file__).with_name("peers.py"), "kbtool_split_k_attention_peers")
 
 SUBJECT = "split_k"
-CONTIGUOUS = "contiguous"  # the same call, of keys and values that do not lie in pages
+CONTIGUOUS = (
+    "contiguous"  # of PEERS, a literal: the same call, of keys and values that do not lie in pages
+)
 BASELINE_ARM = "sdpa"
 PEERS = (
     "sdpa",
@@ -38,7 +40,7 @@ PEERS = (
     "flashinfer_batch",
     "flashinfer_xqa",
     "flex",
-    CONTIGUOUS,
+    "contiguous",
 )
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -342,9 +344,9 @@ def error_scale(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         norms = [keys[:, block].double().norm(dim=-1) for block in _blocks(keys)]
         of_keys = _finite(torch.cat(norms, dim=-1))
         delta = float32.eps * scale * _rows(lengths, Hkv, part)[..., None] * of_keys[..., None, :]
-        if inputs["softcap"] is not None:
+        if inputs.get("softcap") is not None:
             capped = _finite(scores)
-            delta *= 1 - (capped / inputs["softcap"]).square()
+            delta *= 1 - (capped / inputs.get("softcap")).square()
             delta += 4 * float32.eps * capped.abs()
         # Rows that see no key are NaN, of which 0 is stored.
         with_sinks = _with_sinks(inputs, part, scores).log_softmax(dim=-1)
@@ -430,7 +432,7 @@ def _scores(
             for block in _blocks(keys[some]):
                 scores[..., block] = queries @ keys[some, block].to(dtype).mT
             scores *= scale
-            if (softcap := inputs["softcap"]) is not None:
+            if (softcap := inputs.get("softcap")) is not None:
                 scores.div_(softcap).tanh_().mul_(softcap)
             if inputs["causal"]:
                 scores.masked_fill_(~_visible(inputs, length, part.rows), -math.inf)
@@ -439,7 +441,7 @@ def _scores(
 
 def _with_sinks(inputs: Mapping[str, Any], part: _Part, scores: Tensor) -> Tensor:
     """The logits of some rows and then that of the sink, if there is one."""
-    q, sinks = inputs["q"], inputs["sinks"]
+    q, sinks = inputs["q"], inputs.get("sinks")
     if sinks is None:
         return scores
     of_rows = sinks.to(scores.dtype)[:, None].expand(q.shape[:3])
@@ -450,7 +452,7 @@ def _without_keys(
     inputs: Mapping[str, Any], dtype: torch.dtype, lse_dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """Output and LSE of rows that see no key."""
-    q, sinks = inputs["q"], inputs["sinks"]
+    q, sinks = inputs["q"], inputs.get("sinks")
     out = torch.zeros(q.shape, dtype=dtype, device=q.device)
     lse = torch.full(q.shape[:3], -math.inf, dtype=lse_dtype, device=q.device)
     if sinks is not None:
@@ -490,11 +492,11 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     Hkv, Sq = k.shape[1], q.shape[2]
     group = q.shape[1] // Hkv if Hkv else 1
     out, lse = _without_keys(inputs, q.dtype, torch.float32)
-    eager = inputs["softcap"] is not None or inputs["sinks"] is not None
+    eager = inputs.get("softcap") is not None or inputs.get("sinks") is not None
 
     def attend(entries: slice, keys: Tensor, visible: Tensor) -> Tensor:
         values = v[entries, :, : keys.shape[2]]
-        masked = inputs["causal"] and (keys.shape[2] != Sq or inputs["window"] is not None)
+        masked = inputs["causal"] and (keys.shape[2] != Sq or inputs.get("window") is not None)
         if masked and group > 1:
             # With a mask and grouped heads torch would hold all logits.
             keys, values = (t.repeat_interleave(group, dim=1) for t in (keys, values))
@@ -575,7 +577,7 @@ def _visible(inputs: Mapping[str, Any], length: int, rows: slice | None = None) 
     if not inputs["causal"]:
         return keys < queries + length
     last = queries + length - Sq
-    window = length if inputs["window"] is None else inputs["window"]
+    window = length if inputs.get("window") is None else inputs.get("window")
     return (keys <= last) & (keys > last - window)
 
 
@@ -666,7 +668,7 @@ def workspace_bytes(inputs: Mapping[str, Any], variant: str | None = None) -> in
 def _plan(inputs: Mapping[str, Any], variant: str | None) -> tuple[int, int]:
     """The number of splits, and the floats of workspace."""
     q, k, _ = _operands(inputs)
-    given = {name: inputs[name] for name in ("num_splits", "block_table", "window")}
+    given = {name: inputs.get(name) for name in ("num_splits", "block_table", "window")}
     splits, numel = torch.ops.kbtool.split_k_attention_plan(q, k, **given, variant=variant)
     return splits, numel
 
@@ -679,7 +681,7 @@ def variants(device: torch.device) -> list[str]:
 
 def _operands(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
     """q, k and v as the operator takes them."""
-    if inputs["block_table"] is None:
+    if inputs.get("block_table") is None:
         return inputs["q"], inputs["k"], inputs["v"]
     return inputs["q"], inputs["k_pages"], inputs["v_pages"]
 
@@ -690,7 +692,7 @@ _OPTIONS = (
 
 
 def _options(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: inputs[name] for name in _OPTIONS}
+    return {name: inputs.get(name) for name in _OPTIONS}
 
 
 # ---- the operator's parts, each alone ----
@@ -786,11 +788,11 @@ def arms(
         timed[variant] = _tried(functools.partial(ours, q, k, v, **options, variant=variant))
     if peers:
         _clear_past_lengths(inputs)
-    ours_alone = [name for name in ("window", "softcap", "sinks") if inputs[name] is not None]
+    ours_alone = [name for name in ("window", "softcap", "sinks") if inputs.get(name) is not None]
     for peer in peers:
         if q.numel() == 0 or k.numel() == 0:
             timed[peer] = "there is nothing to attend to"
-        elif peer == CONTIGUOUS and inputs["block_table"] is None:
+        elif peer == CONTIGUOUS and inputs.get("block_table") is None:
             timed[peer] = "is for pages"
         elif peer == CONTIGUOUS:
             rows = (q, inputs["k"], inputs["v"])

@@ -196,7 +196,7 @@ def test_flashinfer_fa2_is_an_arm_only_if_flashinfer_would_pick_newer_kernels(
 
 def test_the_harness_names_every_peer_that_there_is(harness):
     """It does so once more, in a literal that a plan reads."""
-    assert list(harness.PEERS) == list(harness._PEERS.PEERS)
+    assert list(harness.PEERS) == [*harness._PEERS.PEERS, harness.CONTIGUOUS]
     assert peers_named_in(FOLDER / "harness.py") == list(harness.PEERS)
 
 
@@ -211,15 +211,15 @@ def test_flex_attention_is_compiled_for_every_shape(harness, monkeypatch):
         return graph.forward
 
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=counting))
+    config = torch._dynamo.config
     limits = ("recompile_limit", "accumulated_recompile_limit")
-    for name in limits:
-        monkeypatch.setattr(torch._dynamo.config, name, getattr(torch._dynamo.config, name))
     module = harness._PEERS
     module._compiled_flex.cache_clear()
-    compiled = module._compiled_flex()
-    for keys in range(1, 11):
-        q, k, v = (torch.randn(1, 2, 16 * keys, 16) for _ in range(3))
-        compiled(q, k, v)
+    with config.patch({name: getattr(config, name) for name in limits}):
+        compiled = module._compiled_flex()
+        for keys in range(1, 11):
+            q, k, v = (torch.randn(1, 2, 16 * keys, 16) for _ in range(3))
+            compiled(q, k, v)
     module._compiled_flex.cache_clear()
     torch._dynamo.reset()
     assert len(graphs) == 10

@@ -559,6 +559,7 @@ def test_the_build_without_wide_vectors_is_right_too(tmp_path: Path) -> None:
         "-std=c++17",
         "-O2",
         "-march=x86-64",
+        "-fvisibility=hidden",
         "-fPIC",
         "-shared",
         "-Wall",
