@@ -201,7 +201,10 @@ def _is_derived(node: BaseModel, key: str) -> bool:
 def _has_words(item: object, key: str) -> bool:
     """Whether the name of a case has every word of ``key``."""
     name = getattr(item, "name", None)
-    return isinstance(name, str) and " " in name and set(key.split("_")) <= set(name.split())
+    if not isinstance(name, str) or " " not in name:
+        return False
+    # A word may hold underscores itself: page_size=16.
+    return set(key.split("_")) <= set("_".join(name.split()).split("_"))
 
 
 def _known(node: Any) -> str:
