@@ -427,7 +427,7 @@ def test_the_example_passes_in_an_editor(kbtool, tmp_path):
 
 def test_init_names_the_recipes_that_come_with_kbtool(kbtool, tmp_path):
     done = kbtool("init", str(tmp_path / "new"), "--with", "nothing")
-    assert done.code == 2 and "there is ablate, cheats, minimise" in done.err
+    assert done.code == 2 and "there is ablate, cheats, decoder, minimise" in done.err
     assert not (tmp_path / "new").exists()
 
 
