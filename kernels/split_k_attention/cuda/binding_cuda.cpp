@@ -81,7 +81,9 @@ Sizes sizes_of(const Tensor& q, const Tensor& k, const CallOptions& options, boo
   sizes.Hkv = k.size(1);
   sizes.Sq = q.size(2);
   sizes.Skv = kbtool::num_keys(k, options);
-  const bool window = options.window.has_value() && *options.window < sizes.Skv;
+  // With splits given, a row's bits must not depend on the width of a table: then a window counts that hides nothing.
+  const bool window =
+      options.window.has_value() && (*options.window < sizes.Skv || options.num_splits.has_value());
   if (window) sizes.Skv = std::min(sizes.Skv, *options.window + std::max<int64_t>(sizes.Sq - 1, 0));
   sizes.D = q.size(3);
   sizes.lengths = lengths;
