@@ -111,7 +111,9 @@ def split_k_attention(
             the keys of long entries evenly.
         block_table: Pages of each batch entry, ``(B, pages of an entry)``, int32, last stride 1.
             ``k`` and ``v`` then hold pages, ``(pages, Hkv, page_size, D)`` by any strides:
-            transpose pages that are stored as ``(pages, page_size, Hkv, D)``. Key ``j`` of entry
+            transpose pages that are stored as ``(pages, page_size, Hkv, D)``. A forgotten transpose
+            may give wrong results without an error if ``page_size`` divides ``H`` and ``Hkv`` is a
+            power of two. Key ``j`` of entry
             ``b`` is key ``j % page_size`` of page ``block_table[b, j // page_size]``. Needs
             ``kv_lengths``; ``Skv`` is pages of an entry times ``page_size``, a power of two up to
             256. Entries may share pages. What lies past a length never affects a result: keys of

@@ -110,6 +110,13 @@ inline void check_size(const char* name, const char* dimension, int64_t got, int
 
 constexpr int64_t MAX_PAGE_SIZE = 256;
 
+// For errors that a forgotten transpose of the pages may be behind.
+inline const char* layout_hint(bool paged) {
+  return paged ? "; with a block_table, k and v are (pages, Hkv, page_size, D): call .transpose(1, 2) on"
+                 " pages stored as (pages, page_size, Hkv, D)"
+               : "";
+}
+
 // Checks of q, k and v for every device. Element types and head dimensions: see each device's check.
 inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v, bool paged) {
   check_operand("q", "(B, H, Sq, D)", q, q);
@@ -125,12 +132,14 @@ inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v, bo
   check_size("v", "D", v.size(3), q.size(3), "as q");
   const int64_t page_size = k.size(2);
   if (paged && (page_size < 1 || page_size > MAX_PAGE_SIZE || (page_size & (page_size - 1)) != 0)) {
-    fail("k must have a page_size that is a power of two, 1 to ", MAX_PAGE_SIZE, ", got ", page_size);
+    fail("k must have a page_size that is a power of two, 1 to ", MAX_PAGE_SIZE, ", got ", page_size,
+         layout_hint(paged));
   }
   const int64_t H = q.size(1);
   const int64_t Hkv = k.size(1);
   if (Hkv == 0 ? H != 0 : H % Hkv != 0) {
-    fail("the heads of q must be a multiple of the heads of k and v, got H=", H, " and Hkv=", Hkv);
+    fail("the heads of q must be a multiple of the heads of k and v, got H=", H, " and Hkv=", Hkv,
+         layout_hint(paged));
   }
 }
 
@@ -156,14 +165,15 @@ inline void check_lengths(const Tensor& lengths, const Tensor& q) {
 inline void check_block_table(const Tensor& table, const Tensor& q) {
   check_same_place("block_table", table, q);
   if (table.scalar_type() != ScalarType::Int) {
-    fail("block_table must be Int, got ", type_of(table));
+    fail("block_table must be torch.int32, got ", type_of(table), "; call .int() on it");
   }
   if (table.dim() != 2 || table.size(0) != q.size(0)) {
     fail("block_table must have shape (B, pages of an entry), B=", q.size(0), ", got ",
          text_of(shape_of(table)));
   }
   if (table.size(1) > 1 && table.stride(1) != 1) {
-    fail("block_table must have a last stride of 1, got strides ", text_of(strides_of(table)));
+    fail("block_table must have a last stride of 1, got strides ", text_of(strides_of(table)),
+         "; call .contiguous() on it");
   }
 }
 
@@ -193,7 +203,7 @@ inline void check_options(const Tensor& q, const CallOptions& options) {
   }
   if (options.softcap.has_value() &&
       !(*options.softcap >= MIN_SOFTCAP && *options.softcap <= MAX_SCALE)) {
-    fail("softcap must lie in [1e-37, 2.3e38], got ", *options.softcap);
+    fail("softcap must lie in [1e-37, 2.3e38], got ", *options.softcap, "; None is no softcap");
   }
   if (options.window.has_value()) {
     if (*options.window < 1) fail("window must be at least 1, got ", *options.window);

@@ -89,7 +89,7 @@ void merge_pass(const kbtool::SplitKParams& p, const kbtool::cpu::Kernels& kerne
                 });
 }
 
-std::vector<int64_t> read_lengths(const Tensor& lengths, int64_t Skv) {
+std::vector<int64_t> read_lengths(const Tensor& lengths, int64_t Skv, bool paged) {
   const bool is_32bit = lengths.scalar_type() == ScalarType::Int;
   std::vector<int64_t> valid(lengths.size(0));
   for (size_t b = 0; b < valid.size(); ++b) {
@@ -97,7 +97,8 @@ std::vector<int64_t> read_lengths(const Tensor& lengths, int64_t Skv) {
     valid[b] = is_32bit ? static_cast<const int32_t*>(lengths.const_data_ptr())[at]
                         : static_cast<const int64_t*>(lengths.const_data_ptr())[at];
     if (valid[b] < 0 || valid[b] > Skv) {
-      fail("kv_lengths must lie in [0, Skv] = [0, ", Skv, "], got ", valid[b], " at ", b);
+      fail("kv_lengths must lie in [0, Skv] = [0, ", Skv, "], got ", valid[b], " at ", b,
+           kbtool::layout_hint(paged));
     }
   }
   return valid;
@@ -167,7 +168,7 @@ struct Cpu {
                       const Plan&) {
     std::vector<int64_t> lengths;
     if (options.kv_lengths.has_value()) {
-      lengths = read_lengths(*options.kv_lengths, p.Skv);
+      lengths = read_lengths(*options.kv_lengths, p.Skv, p.block_table != nullptr);
       p.kv_lengths = lengths.data();
     }
     if (p.block_table != nullptr) check_pages(p);

@@ -41,7 +41,7 @@ def _check_numbers(scale: Any, num_splits: Any, window: Any, softcap: Any) -> No
     if window is not None and not 1 <= window < 2**63:
         _fail(f"window must be at least 1 and fit 64 bits, got {_shown(window)}")
     if softcap is not None and not _MIN_SOFTCAP <= softcap <= _MAX_SCALE:
-        _fail(f"softcap must lie in [1e-37, 2.3e38], got {_shown(softcap)}")
+        _fail(f"softcap must lie in [1e-37, 2.3e38], got {_shown(softcap)}; None is no softcap")
 
 
 def _shown(number: Any) -> str:
@@ -112,6 +112,13 @@ def _check_traced(
         _fail("window must come with causal=True, got causal=False")
 
 
+_LAYOUT_HINT = (
+    "; with a block_table, k and v are (pages, Hkv, page_size, D): call .transpose(1, 2) on pages"
+    " stored as (pages, page_size, Hkv, D)"
+)
+"""For errors that a forgotten transpose of the pages may be behind."""
+
+
 def _check_operands(q: Tensor, k: Tensor, v: Tensor, *, paged: bool) -> None:
     for name, t in (("q", q), ("k", k), ("v", v)):
         if t.dim() != 4:
@@ -123,23 +130,25 @@ def _check_operands(q: Tensor, k: Tensor, v: Tensor, *, paged: bool) -> None:
         _fail(f"q must have D of at least 1, got shape {tuple(q.shape)}")
     if q.device.type == "cuda" and q.shape[3] > _MAX_HEAD_DIM_ON_CUDA:
         _fail(f"q must have D in [1, {_MAX_HEAD_DIM_ON_CUDA}] on CUDA, got {tuple(q.shape)}")
+    hint = _LAYOUT_HINT if paged else ""
     shapes = f"got {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
     if k.shape != v.shape or k.shape[3] != q.shape[3] or not (paged or k.shape[0] == q.shape[0]):
         _fail(f"k and v must have one shape, and {'D' if paged else 'B and D'} of q, {shapes}")
     if q.shape[1] % k.shape[1] if k.shape[1] else q.shape[1]:
-        _fail(f"the heads of q must be a multiple of the heads of k and v, {shapes}")
+        _fail(f"the heads of q must be a multiple of the heads of k and v, {shapes}{hint}")
     if paged and k.shape[2] not in _PAGE_SIZES:
-        _fail(f"k must have a page_size that is a power of two, 1 to 256, got {k.shape[2]}")
+        _fail(f"k must have a page_size that is a power of two, 1 to 256, got {k.shape[2]}{hint}")
 
 
 def _check_block_table(block_table: Tensor, q: Tensor) -> None:
     if block_table.dtype != torch.int32:
-        _fail(f"block_table must be torch.int32, got {block_table.dtype}")
+        _fail(f"block_table must be torch.int32, got {block_table.dtype}; call .int() on it")
     if block_table.dim() != 2 or block_table.shape[0] != q.shape[0]:
         got = tuple(block_table.shape)
         _fail(f"block_table must have shape (B, pages of an entry), B={q.shape[0]}, got {got}")
     if block_table.shape[1] > 1 and block_table.stride(1) != 1:
-        _fail(f"block_table must have a last stride of 1, got strides {block_table.stride()}")
+        got = f"{block_table.stride()}; call .contiguous() on it"
+        _fail(f"block_table must have a last stride of 1, got strides {got}")
 
 
 # ---- what the operators return, without running them ----
