@@ -152,7 +152,9 @@ struct Cuda {
   }
 
   static Plan plan(const Tensor& q, const Tensor& k, const Tensor& v, const CallOptions& options) {
-    return plan(q, k, with_layout(sizes_of(q, k, options, options.kv_lengths.has_value()), k, v, options), options);
+    // A plan of pages is asked for without the lengths that its call has.
+    const bool lengths = options.kv_lengths.has_value() || options.block_table.has_value();
+    return plan(q, k, with_layout(sizes_of(q, k, options, lengths), k, v, options), options);
   }
 
   static int64_t most_workspace(const Tensor& q, const Tensor& k, const CallOptions& options) {
