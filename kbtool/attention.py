@@ -108,7 +108,7 @@ def split_k_attention(
             other values are refused on the CPU and clamped on CUDA, where the values stay on the
             device. Keys past the length never affect a result and may hold anything, even NaN. On
             CUDA the number of splits is chosen for ``Skv``; if lengths differ, the device divides
-            the keys of long entries evenly.
+            the keys of long entries evenly, unless there is a ``window`` or ``softcap``.
         block_table: Pages of each batch entry, ``(B, pages of an entry)``, int32, last stride 1.
             ``k`` and ``v`` then hold pages, ``(pages, Hkv, page_size, D)`` by any strides:
             transpose pages that are stored as ``(pages, page_size, Hkv, D)``. A forgotten transpose
