@@ -346,6 +346,38 @@ def test_wrong_pages_are_refused_when_run_and_when_traced(
             attention(**call)
 
 
+NOT_PARTIAL = {"block_table": torch.zeros(2, 3).int(), "window": 4, "softcap": 1.0}
+
+
+def partial_call(name: str, dtype: torch.dtype, variant: str | None = None) -> dict[str, Any]:
+    q, k = torch.zeros(2, 4, 3, 16, dtype=dtype), torch.zeros(2, 2, 4, 16, dtype=dtype)
+    given = {"q": q, "k": k, "v": k, "causal": True, "num_splits": 2, "variant": variant}
+    return paged_call(**given, **{"block_table": None, name: NOT_PARTIAL[name]})
+
+
+@on_cuda
+@pytest.mark.parametrize("name", NOT_PARTIAL)
+def test_a_partial_pass_on_cuda_takes_plain_calls_alone(
+    interface: Any, place: Place, name: str
+) -> None:
+    call = partial_call(name, place.dtype, place.variant)
+    call = {k: v.to("cuda") if isinstance(v, Tensor) else v for k, v in call.items()}
+    with pytest.raises(ValueError, match=f"{name} must be left out of split_k_attention_partial"):
+        OPS.split_k_attention_partial(**call)
+
+
+@pytest.mark.parametrize("name", NOT_PARTIAL)
+def test_a_partial_pass_on_cuda_is_refused_where_it_is_traced(interface: Any, name: str) -> None:
+    call = partial_call(name, torch.float16)
+    with FakeTensorMode():
+        call = {
+            k: torch.empty(v.shape, dtype=v.dtype, device="cuda") if isinstance(v, Tensor) else v
+            for k, v in call.items()
+        }
+    with pytest.raises(ValueError, match=f"{name} must be left out of split_k_attention_partial"):
+        OPS.split_k_attention_partial(**call)
+
+
 @pytest.mark.parametrize("page", [-1, 3, 2**31 - 1, -(2**31)])
 def test_a_page_that_does_not_exist_is_refused_on_the_cpu(attention: Attention, page: int) -> None:
     table = torch.tensor(TABLE, dtype=torch.int32)

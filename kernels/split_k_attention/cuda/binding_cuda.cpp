@@ -117,11 +117,10 @@ kbtool::cuda::CounterPool& counter_pool() {
   return *pool;
 }
 
-// fa1 and two_pass are baselines, for plain calls.
-void check_options(const CallOptions& options, Variant variant) {
-  if (variant == Variant::fused || variant == Variant::wgmma) return;
+// fa1 and two_pass are baselines, for plain calls. `what` says which call is to be plain.
+void check_plain(const CallOptions& options, const std::string& what) {
   const auto refuse = [&](const char* name, bool given) {
-    if (given) fail(name, " must be left out for variant ", kbtool::cuda::name_of(variant), "; fused takes it");
+    if (given) fail(name, " must be left out ", what);
   };
   refuse("block_table", options.block_table.has_value());
   refuse("window", options.window.has_value());
@@ -177,11 +176,12 @@ struct Cuda {
 
   // Only two_pass leaves its states in memory: it is the default here.
   static Plan partial_plan(const Tensor& q, const Tensor& k, const CallOptions& options) {
+    check_plain(options,
+                "of split_k_attention_partial on CUDA, which takes no pages, window or softcap");
     if (options.variant.has_value() && parse(*options.variant, q) != Variant::two_pass) {
       fail("variant must be two_pass, the only one with a partial pass of its own, got '",
            *options.variant, "'");
     }
-    check_options(options, Variant::two_pass);
     return kbtool::cuda::make_plan(Variant::two_pass, sizes_of(q, k, options, false),
                                    options.num_splits.value_or(0), card_of(q));
   }
@@ -222,7 +222,9 @@ struct Cuda {
     const Variant chosen = options.variant.has_value()
                                ? parse(*options.variant, q)
                                : kbtool::cuda::default_variant(sizes, splits, card);
-    check_options(options, chosen);
+    if (chosen != Variant::fused && chosen != Variant::wgmma) {
+      check_plain(options, std::string("for variant ") + kbtool::cuda::name_of(chosen) + "; fused takes it");
+    }
     Plan made = kbtool::cuda::make_plan(chosen, sizes, splits, card);
     if (options.overlap.has_value() && card.max_cluster > 1) {  // sm_90 introduced clusters and early launch
       made.fused.early_launch = *options.overlap;
