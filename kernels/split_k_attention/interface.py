@@ -318,12 +318,19 @@ for _name in (
 _operator = torch.ops.kbtool.split_k_attention.default
 
 
-def _check_type(name: str, value: object, wanted: str, plain: type, *others: type) -> None:
+def _check_type(
+    name: str,
+    value: object,
+    wanted: str,
+    plain: type,
+    *others: type,
+    function: str = "split_k_attention",
+) -> None:
     # A bool is an int in Python.
     if type(value) is plain or (isinstance(value, others) and not isinstance(value, bool)):
         return
     got = f"{type(value).__name__} {reprlib.repr(value)}"
-    raise TypeError(f"split_k_attention: {name} must be {wanted}, got {got}")
+    raise TypeError(f"{function}: {name} must be {wanted}, got {got}")
 
 
 def _check_types(
@@ -428,10 +435,20 @@ def merge(
     for name, t in (("out", out), ("lse", lse)):
         if not isinstance(t, Tensor):
             raise TypeError(f"merge: {name} must be a tensor, got {type(t).__name__}")
+        if t.layout is not torch.strided:
+            raise ValueError(f"merge: {name} must be a dense tensor, got {t.layout}")
+    if dtype is not None:
+        _check_type("dtype", dtype, "a torch.dtype or None", torch.dtype, function="merge")
+    _check_type("return_lse", return_lse, "a bool", bool, SymBool, function="merge")
     if out.dim() != 5 or out.dtype not in _DTYPES:
         raise ValueError(
             "merge: out must be (S, B, H, Sq, D) of float32, float16 or bfloat16, got"
             f" {tuple(out.shape)} of {out.dtype}"
+        )
+    if not 1 <= out.shape[0] <= MAX_NUM_SPLITS or out.shape[4] < 1:
+        raise ValueError(
+            f"merge: out must have S in [1, {MAX_NUM_SPLITS}] and D of at least 1, got shape"
+            f" {tuple(out.shape)}"
         )
     if lse.shape != out.shape[:4] or lse.dtype != torch.float32:
         raise ValueError(

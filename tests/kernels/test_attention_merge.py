@@ -128,7 +128,8 @@ def test_merging_compiles_as_one_graph(merge: Merge, backend: str) -> None:
     compiled = torch.compile(merge, fullgraph=True, backend=backend)
     outs, lses = torch.randn(2, 3, 2, 1, 8), torch.randn(2, 3, 2, 1)
     lses[0, 0] = -math.inf
-    made, expected = (call(outs, lses, return_lse=True) for call in (compiled, merge))
+    given = {"dtype": torch.bfloat16, "return_lse": True}
+    made, expected = (call(outs, lses, **given) for call in (compiled, merge))
     assert all(map(same_bits, made, expected))
 
 
@@ -151,6 +152,27 @@ def test_the_public_function_is_the_same(merge: Merge, monkeypatch: pytest.Monke
         ({"lse": torch.zeros(2, 1, 4)}, ValueError, r"lse must be .* \(2, 1, 4, 3\), got .*\(2, 1"),
         ({"lse": torch.zeros(2, 1, 4, 3).half()}, ValueError, "lse must be .*, got torch.float16"),
         ({"lse": torch.zeros(2, 1, 4, 3, device="meta")}, ValueError, "must be on the device of"),
+        (
+            {"out": torch.zeros(2, 1, 4, 3, 16).to_sparse()},
+            ValueError,
+            "merge: out must be a dense",
+        ),
+        ({"lse": torch.zeros(2, 1, 4, 3).to_sparse()}, ValueError, "merge: lse must be a dense"),
+        *(
+            (
+                {"out": torch.zeros(S, 1, 4, 3, D), "lse": torch.zeros(S, 1, 4, 3)},
+                ValueError,
+                rf"merge: out must have S in \[1, 1024\] and D of at .* got .*\({S}, .* {D}\)",
+            )
+            for S, D in ((0, 16), (1025, 16), (2, 0))
+        ),
+        (
+            {"dtype": "float16"},
+            TypeError,
+            "merge: dtype must be a torch.dtype.*, got str 'float16'",
+        ),
+        ({"return_lse": "yes"}, TypeError, "merge: return_lse must be a bool, got str 'yes'"),
+        ({"return_lse": None}, TypeError, "merge: return_lse must be a bool, got NoneType None"),
         ({"dtype": torch.float64}, ValueError, "dtype must be .*, got (Double|torch.float64)"),
     ],
 )
