@@ -32,6 +32,24 @@ SMALL = {
     "tie_word_embeddings": False,
 }
 MOE = {"num_local_experts": 4, "num_experts_per_tok": 2}
+# Of models that choose keys by an index.
+INDEXED = {
+    **{key: size for key, size in SMALL.items() if key != "head_dim"},
+    "num_key_value_heads": 4,
+    "moe_intermediate_size": 32,
+    "n_routed_experts": 4,
+    "n_group": 1,
+    "topk_group": 1,
+    "num_experts_per_tok": 2,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "qk_nope_head_dim": 8,
+    "index_topk": 4,
+    "index_head_dim": 16,
+    "index_n_heads": 2,
+}
 # Family → class, what differs from SMALL, and what Transformers computes it with.
 FAMILIES: dict[str, tuple[str, dict[str, Any], str]] = {
     "llama, GQA": ("Llama", {}, "sdpa"),
@@ -139,20 +157,155 @@ def test_another_mask_than_a_causal_one_is_sdpas(calls: list[Tensor]) -> None:
     mask = integration.make_mask(**given, mask_function=chunks)
     assert torch.equal(mask, sdpa_mask(**given, mask_function=chunks))
     assert mask[0, 0, 0].tolist() == [False] * 8 + [True] * 3
-    lengths = integration.make_mask(**given)
-    assert lengths.dtype == torch.int32 and lengths.flatten().tolist() == [11, 11]
+    check_attention(calls, mask, of_the_operator=False)
 
 
-def test_a_batch_of_one_head_dimension_for_values_is_sdpas(calls: list[Tensor]) -> None:
-    q, k, v = torch.randn(2, 4, 1, 32), torch.randn(2, 2, 9, 32), torch.randn(2, 2, 9, 16)
-    module: Any = torch.nn.Module()
-    module.num_key_value_groups = 2
-    lengths = torch.tensor([5, 5], dtype=torch.int32).view(2, 1, 1, 1)
-    out, _ = integration.attend(module, q, k, v, lengths, scaling=0.2)
+def decoding_mask(**change: Any) -> Tensor:
+    """The mask of one query over the first 5 keys of a static cache of 9, for two entries."""
+    given = {"batch_size": 2, "q_length": 1, "kv_length": 9, "q_offset": 4}
+    return integration.make_mask(**{**given, "allow_is_causal_skip": False, **change})
+
+
+def check_attention(
+    calls: list[Tensor], mask: Tensor, *, of_the_operator: bool, columns: int = 32
+) -> None:
+    q = torch.randn(2, 4, 1, 32)
+    k, v = torch.randn(2, 2, mask.shape[3], 32), torch.randn(2, 2, mask.shape[3], columns)
+    out, _ = integration.attend(module_of(groups=2), q, k, v, mask, scaling=0.2)
     expected = torch.nn.functional.scaled_dot_product_attention(
-        q, k[:, :, :5], v[:, :, :5], scale=0.2, enable_gqa=True
+        q, k, v, mask, scale=0.2, enable_gqa=True
     )
     torch.testing.assert_close(out, expected.transpose(1, 2))
+    assert len(calls) == of_the_operator
+
+
+def module_of(groups: int) -> Any:
+    module: Any = torch.nn.Module()
+    module.num_key_value_groups = groups
+    return module
+
+
+def test_a_causal_mask_is_the_operators(calls: list[Tensor]) -> None:
+    mask = decoding_mask()
+    assert mask[0, 0, 0].tolist() == [True] * 5 + [False] * 4
+    check_attention(calls, mask, of_the_operator=True)
+
+
+def test_values_of_another_head_dimension_are_sdpas(calls: list[Tensor]) -> None:
+    check_attention(calls, decoding_mask(), of_the_operator=False, columns=16)
+
+
+@pytest.mark.parametrize("inference_mode", [False, True])
+def test_a_mask_edited_in_place_is_sdpas(calls: list[Tensor], inference_mode: bool) -> None:
+    with torch.inference_mode(inference_mode):
+        mask = decoding_mask(batch_size=1)
+        mask[:, :, :, 1:3] = False
+        check_attention(calls, mask, of_the_operator=False)
+
+
+def test_columns_that_a_2d_mask_lacks_are_masked(calls: list[Tensor]) -> None:
+    mask = decoding_mask(attention_mask=torch.ones(2, 3, dtype=torch.bool))
+    assert mask[0, 0, 0].tolist() == [True] * 3 + [False] * 6
+    check_attention(calls, mask, of_the_operator=False)
+
+
+def test_a_window_is_that_of_the_mask(calls: list[Tensor]) -> None:
+    from transformers.masking_utils import sliding_window_causal_mask_function
+
+    mask = decoding_mask(mask_function=sliding_window_causal_mask_function(3), local_size=3)
+    assert mask[0, 0, 0].tolist() == [False] * 2 + [True] * 3 + [False] * 4
+    check_attention(calls, mask, of_the_operator=True)
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_mask_made_before_a_compiled_step(calls: list[Tensor], edited: bool) -> None:
+    from transformers.masking_utils import sliding_window_causal_mask_function
+
+    torch.compiler.reset()
+    q, k = torch.randn(2, 4, 1, 32), torch.randn(2, 2, 9, 32)
+    hidden = torch.arange(9) == 3
+    mask = decoding_mask(mask_function=sliding_window_causal_mask_function(3), local_size=3)
+
+    def step(mask: Tensor) -> Tensor:
+        mask = mask & ~hidden if edited else mask
+        return integration.attend(module_of(groups=2), q, k, k, mask)[0]
+
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        q, k, k, mask & ~hidden if edited else mask, enable_gqa=True
+    )
+    out = torch.compile(step, fullgraph=True, backend="eager")(mask)
+    torch.testing.assert_close(out, expected.transpose(1, 2))
+    assert len(calls) == (not edited)
+
+
+@pytest.mark.parametrize("cache", ["static", "dynamic"])
+def test_a_model_that_edits_the_mask_gives_the_same_tokens(cache: str) -> None:
+    config = transformers.DogeConfig(**{**SMALL, "keep_window_size": 8})
+    torch.manual_seed(7)
+    model = transformers.DogeForCausalLM(config).eval()
+    tokens, logits = tokens_and_scores(model, "sdpa", cache)
+    ours, our_logits = tokens_and_scores(model, integration.NAME, cache)
+    assert torch.equal(ours, tokens)
+    torch.testing.assert_close(our_logits, logits)
+
+
+def test_a_model_that_adds_columns_to_the_mask_gives_the_same_logits() -> None:
+    config = transformers.DeepseekV4Config(
+        **{**INDEXED, "num_key_value_heads": 1, "sliding_window": 8, "head_dim": 16}
+    )
+    torch.manual_seed(7)
+    model = transformers.DeepseekV4ForCausalLM(config).eval()
+    logits = [decoded(model, implementation) for implementation in ("eager", integration.NAME)]
+    torch.testing.assert_close(logits[1], logits[0])
+
+
+def decoded(model: Any, implementation: str) -> Tensor:
+    """The logits of one token after a prefill."""
+    model.set_attn_implementation(implementation)
+    ids = torch.arange(2, 44).view(2, 21)
+    with torch.no_grad():
+        cache = model(ids[:, :20], use_cache=True).past_key_values
+        logits: Tensor = model(ids[:, 20:], past_key_values=cache).logits
+    return logits
+
+
+def test_a_model_with_an_option_that_the_operator_lacks_is_refused(calls: list[Tensor]) -> None:
+    model = transformers.DeepseekV32ForCausalLM(transformers.DeepseekV32Config(**INDEXED)).eval()
+    with pytest.raises(ValueError, match=r"DeepseekV32Attention passes `indices`.*sdpa or eager"):
+        decoded(model, integration.NAME)
+    assert not calls
+
+
+def test_a_position_bias_with_sinks_is_refused(calls: list[Tensor]) -> None:
+    q = torch.randn(2, 4, 1, 32)
+    with pytest.raises(ValueError, match="passes `position_bias`"):
+        integration.attend(
+            module_of(groups=1), q, q, q, None, s_aux=torch.zeros(4), position_bias=q @ q.mT
+        )
+
+
+@pytest.mark.parametrize("trained", ["k_proj", "v_proj", "sinks"])
+def test_a_part_of_a_model_still_trains(calls: list[Tensor], trained: str) -> None:
+    model = model_of("gpt-oss, sinks and window").train()
+    model.set_attn_implementation(integration.NAME)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(trained in name)
+    ids = torch.randint(2, SMALL["vocab_size"], (2, 9))
+    model(ids, labels=ids).loss.backward()
+    assert all((p.grad is not None) == (trained in name) for name, p in model.named_parameters())
+
+
+@pytest.mark.parametrize(("dtype", "columns"), [(torch.float32, 64), (torch.float16, 320)])
+def test_what_the_operator_lacks_on_cuda_is_sdpas(
+    calls: list[Tensor], dtype: torch.dtype, columns: int
+) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        q = torch.empty(2, 4, 1, columns, dtype=dtype, device="cuda")
+        k = torch.empty(2, 2, 9, columns, dtype=dtype, device="cuda")
+        out, _ = integration.attend(module_of(groups=2), q, k, k, None)
+    assert out.shape == (2, 1, 4, columns)
     assert not calls
 
 
