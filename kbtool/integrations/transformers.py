@@ -177,6 +177,7 @@ _HARMLESS = {
     *TransformersKwargs.__annotations__,
     "sliding_window",  # in the mask
     "cache_position",
+    "deterministic",  # of ModernBERT, for FlashAttention
     "use_cache",
 }
 """Options that SDPA passes over without a change of the result."""

@@ -276,6 +276,13 @@ def test_a_model_with_an_option_that_the_operator_lacks_is_refused(calls: list[T
     assert not calls
 
 
+def test_options_of_other_implementations_are_passed_over(calls: list[Tensor]) -> None:
+    q = torch.randn(2, 4, 1, 32)
+    given = {"deterministic": False, "use_cache": True, "sliding_window": 9, "indices": None}
+    integration.attend(module_of(groups=1), q, q, q, None, **given)
+    assert len(calls) == 1
+
+
 def test_a_position_bias_with_sinks_is_refused(calls: list[Tensor]) -> None:
     q = torch.randn(2, 4, 1, 32)
     with pytest.raises(ValueError, match="passes `position_bias`"):
