@@ -288,9 +288,7 @@ def _pages(root: Path) -> int:
     return 0
 
 
-def _run(
-    root: Path, command: Sequence[str], faults: list[str], limit: float | None = None
-) -> int | None:
+def _run(root: Path, command: Sequence[str], faults: list[str], limit: float = SLOW) -> int | None:
     """Run a command in this process; its exit status, ``None`` after an exception."""
     from kbtool.cli import main
 
@@ -320,7 +318,7 @@ def _run(
 
 
 def _timed(
-    what: str, call: Callable[[], int], faults: list[str], limit: float | None = None
+    what: str, call: Callable[[], int], faults: list[str], limit: float = SLOW
 ) -> int | None:
     """What a call returns, ``None`` after an exception; what went wrong is added to ``faults``."""
     began = time.process_time()
@@ -333,7 +331,7 @@ def _timed(
         file = Path(last.filename).name
         faults.append(f"{what}: {type(error).__name__} at {file}:{last.lineno}: {said}")
     spent = time.process_time() - began
-    if spent > (SLOW if limit is None else limit):
+    if spent > limit:
         faults.append(f"{what}: takes {spent:.1f} CPU seconds")
     return code
 

@@ -220,4 +220,6 @@ def _summary(counts: dict[str, int], findings: int) -> str:
 def _printable(text: str) -> str:
     """``text`` without characters that a terminal cannot show: control characters, not UTF-8."""
     shown = text.encode("utf-8", "backslashreplace").decode()
+    if shown.isprintable():
+        return shown
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)

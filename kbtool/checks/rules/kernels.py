@@ -226,12 +226,21 @@ def manifests_name_files(tree: Tree) -> Iterator[Finding]:
     """Every file that a kernel's manifest names is there, inside the kernel's own folder."""
     for facts in tree.kernels.values():
         folder = os.path.realpath(os.path.join(tree.root, os.path.dirname(facts.path)))  # noqa: PTH118, PTH120
+        problems: dict[str, tuple[str, str] | None] = {}
         for location, path in files.of(facts):
-            if not _stays(folder, path):
-                yield tree.at(facts, location, "path", _LEAVES.format(path, "kernel's folder"))
-            elif not os.path.isfile(os.path.join(folder, path)):  # noqa: PTH113, PTH118
-                message = f"there is no file {path!r} in the kernel's folder"
-                yield tree.at(facts, location, "manifest", message)
+            if path not in problems:
+                problems[path] = _not_there(folder, path)
+            if (problem := problems[path]) is not None:
+                yield tree.at(facts, location, *problem)
+
+
+def _not_there(folder: str, path: str) -> tuple[str, str] | None:
+    """Rule and message of a file that is not in the kernel's folder."""
+    if not _stays(folder, path):
+        return "path", _LEAVES.format(path, "kernel's folder")
+    if not os.path.isfile(os.path.join(folder, path)):  # noqa: PTH113, PTH118
+        return "manifest", f"there is no file {path!r} in the kernel's folder"
+    return None
 
 
 def manifests_list_what_is_included(tree: Tree) -> Iterator[Finding]:
@@ -239,12 +248,12 @@ def manifests_list_what_is_included(tree: Tree) -> Iterator[Finding]:
     that target: a build is named by a hash of what the manifest lists."""
     for facts in tree.kernels.values():
         folder = os.path.join(tree.root, os.path.dirname(facts.path))  # noqa: PTH118, PTH120
+        real_folder = os.path.realpath(folder)
         for target in offers.of(facts).get("targets", ()):
-            listed = {
-                os.path.normpath(path): path
-                for location, path in files.of(facts)
-                if location[:2] == ["targets", target] and _stays(os.path.realpath(folder), path)
-            }
+            named = dict.fromkeys(
+                path for location, path in files.of(facts) if location[:2] == ["targets", target]
+            )
+            listed = {os.path.normpath(path): path for path in named if _stays(real_folder, path)}
             for name, path in listed.items():
                 try:
                     with open(os.path.join(folder, path), "rb") as file:  # noqa: PTH118, PTH123
