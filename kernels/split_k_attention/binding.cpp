@@ -132,7 +132,7 @@ struct Cpu {
     explicit Guard(const Tensor&) {}
   };
 
-  static void check(const Tensor& q, const CallOptions&) { check_type("q", q.scalar_type()); }
+  static void check(const Tensor& q) { check_type("q", q.scalar_type()); }
 
   static std::string variants(const Tensor&) { return VARIANTS; }
 

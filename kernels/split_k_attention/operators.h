@@ -2,8 +2,7 @@
 //
 //   struct Plan                             with num_splits and workspace_numel, in floats
 //   Guard(const Tensor& q)                  makes the device current while it lives
-//   check(q, options)                       checks element type and head dimension, and refuses
-//                                           options that the device does not take
+//   check(const Tensor& q)                  checks element type and head dimension
 //   variants(const Tensor& q)               the names of its variants, separated by commas
 //   plan(q, k, v, options)                  the plan of a call
 //   most_workspace(q, k, options)           floats that are enough for a call with kv_lengths and
@@ -30,6 +29,14 @@ inline Strides4 strides4(const Tensor& t) {
 }
 
 inline std::vector<int64_t> rows_of(const Tensor& q) { return {q.size(0), q.size(1), q.size(2)}; }
+
+inline void set_pages(SplitKParams& p, const Tensor& k, const CallOptions& options) {
+  if (!options.block_table.has_value()) return;
+  p.block_table = static_cast<const int32_t*>(options.block_table->const_data_ptr());
+  p.block_table_stride = options.block_table->stride(0);
+  p.num_pages = k.size(0);
+  p.page_size = k.size(2);
+}
 
 inline void set_outputs(SplitKParams& p, const Tensor& out, const Tensor& lse) {
   p.out = out.mutable_data_ptr();
@@ -159,7 +166,7 @@ class Operators {
                          const CallOptions& options) {
     check_operands(q, k, v, options.block_table.has_value());
     check_options(q, options);
-    Device::check(q, options);
+    Device::check(q);
   }
 
   static SplitKParams params(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -186,13 +193,10 @@ class Operators {
     if (options.sinks.has_value()) {
       p.sinks = static_cast<const float*>(options.sinks->const_data_ptr());
     }
-    if (options.block_table.has_value()) {
-      if (!options.kv_lengths.has_value()) fail("kv_lengths must come with block_table, got None");
-      p.block_table = static_cast<const int32_t*>(options.block_table->const_data_ptr());
-      p.block_table_stride = options.block_table->stride(0);
-      p.num_pages = k.size(0);
-      p.page_size = k.size(2);
+    if (options.block_table.has_value() && !options.kv_lengths.has_value()) {
+      fail("kv_lengths must come with block_table, got None");
     }
+    set_pages(p, k, options);
     return p;
   }
 

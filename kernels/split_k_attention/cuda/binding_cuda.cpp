@@ -81,13 +81,13 @@ Sizes sizes_of(const Tensor& q, const Tensor& k, const CallOptions& options, boo
   sizes.Hkv = k.size(1);
   sizes.Sq = q.size(2);
   sizes.Skv = kbtool::num_keys(k, options);
-  // With splits given, a row's bits must not depend on the width of a table: then a window counts that hides nothing.
-  const bool window =
-      options.window.has_value() && (*options.window < sizes.Skv || options.num_splits.has_value());
-  if (window) sizes.Skv = std::min(sizes.Skv, *options.window + std::max<int64_t>(sizes.Sq - 1, 0));
+  const bool hides = options.window.has_value() && *options.window < sizes.Skv;
+  if (hides) sizes.Skv = std::min(sizes.Skv, *options.window + std::max<int64_t>(sizes.Sq - 1, 0));
   sizes.D = q.size(3);
   sizes.lengths = lengths;
   sizes.paged = options.block_table.has_value();
+  // With splits given, a row's bits must not depend on the width of a table: then a window counts that hides nothing.
+  const bool window = hides || (options.window.has_value() && options.num_splits.has_value());
   sizes.options = window || options.softcap.has_value();
   return sizes;
 }
@@ -102,11 +102,7 @@ Sizes with_layout(Sizes sizes, const Tensor& k, const Tensor& v, const CallOptio
   p.v = v.const_data_ptr();
   p.k_stride = kbtool::strides4(k);
   p.v_stride = kbtool::strides4(v);
-  if (sizes.paged) {
-    p.block_table = static_cast<const int32_t*>(options.block_table->const_data_ptr());
-    p.page_size = k.size(2);
-    p.num_pages = k.size(0);
-  }
+  kbtool::set_pages(p, k, options);
   sizes.tma = kbtool::cuda::tma_reads(p);
   sizes.by_element = kbtool::cuda::copies_by_element(p);
   return sizes;
@@ -136,7 +132,7 @@ struct Cuda {
     torch::stable::accelerator::DeviceGuard guard;
   };
 
-  static void check(const Tensor& q, const CallOptions&) {
+  static void check(const Tensor& q) {
     if (!q.is_cuda()) fail("q must be on a CUDA device, got ", kbtool::device_of(q));
     element_type("q", q.scalar_type());
     check_head_dim("q", q, q.size(3));

@@ -41,8 +41,8 @@ inline int copy_width(const SplitKParams& p) {
   return ELEMENT_BYTES;
 }
 
-// Whether the paged kernels take k and v: 16 bytes at a time, and 32 bits hold the bytes from page to page and from row to
-// row. The unaligned ones take any pages.
+// Whether the paged kernels take k and v: rows copy 16 bytes at a time, and 32 bits hold the bytes from page to page
+// and from row to row. The unaligned kernels take any pages.
 inline bool pages_are_regular(const SplitKParams& p) {
   const auto fits = [](int64_t elements) { return elements >= 0 && elements * ELEMENT_BYTES < int64_t{1} << 32; };
   return copy_width(p) == 16 && fits(p.k_stride.batch) && fits(p.k_stride.seq) && fits(p.v_stride.batch) &&

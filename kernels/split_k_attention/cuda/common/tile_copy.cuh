@@ -262,7 +262,8 @@ class PagedCopier {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       constexpr int ROWS_OF_PIECE = ROWS / PIECES;
-      copy_row(tile, row_ + i * STEP, keys, pieces[i / ROWS_OF_PIECE] + i % ROWS_OF_PIECE * STEP * static_cast<uint64_t>(source.row_bytes));
+      const uint64_t rows = i % ROWS_OF_PIECE * STEP;
+      copy_row(tile, row_ + i * STEP, keys, pieces[i / ROWS_OF_PIECE] + rows * source.row_bytes);
     }
   }
 

@@ -76,8 +76,8 @@ inline FusedPlan cut_wgmma(const Sizes& sizes, int64_t splits, const Card& card)
       few_rows && sizes.D > 64 && sizes.D <= 128 && plan.blocks() > card.multiprocessors;
   // H200: 35.7 us instead of 36.4 for 64 queries of 32 heads over 16k keys, where L2 is otherwise asked for
   // each byte twice. Prefill gains nothing.
-  plan.paired = plan.separate_merge() && !sizes.paged && two_warpgroups && plan.tiles_per_head % 2 == 0 && card.clusters[2] > 0 &&
-                plan.output_tiles <= FEW_WAVES * card.multiprocessors;
+  plan.paired = plan.separate_merge() && !sizes.paged && two_warpgroups && plan.tiles_per_head % 2 == 0 &&
+                card.clusters[2] > 0 && plan.output_tiles <= FEW_WAVES * card.multiprocessors;
   return plan;
 }
 
