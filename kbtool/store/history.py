@@ -23,7 +23,8 @@ def changed_since_commit(root: str, pattern: str) -> list[str]:
 
 
 def commits_known(root: str, commits: Iterable[str]) -> Mapping[str, bool]:
-    """Commit → whether the repository has it; empty without a repository or in a shallow clone.
+    """Commit → whether a branch, a tag or HEAD has it, so that a clone would have it too; empty
+    without a repository or in a shallow clone.
 
     Args:
         root: a folder of a git repository.
@@ -33,15 +34,19 @@ def commits_known(root: str, commits: Iterable[str]) -> Mapping[str, bool]:
     if not wanted or _git(root, "rev-parse", "--is-shallow-repository") != "false\n":
         return {}
     queries = "".join(f"{commit}^{{commit}}\n" for commit in wanted)
-    found = _git(root, "cat-file", "--batch-check=%(objecttype)", given=queries)
+    found = _git(root, "cat-file", "--batch-check=%(objectname)", given=queries)
     if found is None:
         return {}
-    answers = found.splitlines()
+    objects = dict(zip(wanted, found.splitlines(), strict=True))
     # An ambiguous abbreviation exists.
-    return {
-        commit: not answer.endswith(" missing")
-        for commit, answer in zip(wanted, answers, strict=True)
-    }
+    here = {commit for commit, answer in objects.items() if not answer.endswith(" missing")}
+    whole = {commit: answer for commit, answer in objects.items() if " " not in answer}
+    left = _git(
+        root, "rev-list", "--stdin", "--not", "--exclude=refs/stash", "--all",
+        given="".join(f"{commit}\n" for commit in whole.values()),
+    )  # fmt: skip
+    behind = set((left or "").split())
+    return {commit: commit in here and whole.get(commit) not in behind for commit in wanted}
 
 
 def branches(root: str) -> set[str]:

@@ -37,8 +37,9 @@ def test_a_commit_that_its_branch_cannot_have_had_is_a_finding(base, git, cached
     (found,) = base.findings(cached=cached)
     assert (found.rule, found.line) == ("commit", line_of(path, "repository"))
     assert found.message == (
-        f"there is no commit {NOWHERE[:12]} in this repository, although branch main is here:"
-        " correct it, or fetch it; if the history was rewritten, name the commit that it became"
+        f"no branch or tag of this repository has commit {NOWHERE[:12]}, although branch main is"
+        " here: correct it, or fetch it; if the history was rewritten, name the commit that it"
+        " became"
     )
     # A commit that comes later is looked for again.
     session(base, git("rev-parse", "HEAD"))
@@ -57,13 +58,29 @@ def test_a_branch_of_a_remote_is_here_too(base, git):
     assert [found.rule for found in base.findings()] == ["commit"]
 
 
-def test_a_commit_that_a_rewritten_history_left_behind_is_known(base, git):
+def test_a_commit_that_a_rewritten_history_left_behind_is_a_finding(base, git):
+    """It lies in this repository still, but a clone, as continuous integration makes, lacks it."""
     old = git("rev-parse", "HEAD")
     git("commit", "--quiet", "--amend", "--allow-empty", "--message", "amended")
-    assert old not in git("rev-list", "--all").split()
     for commit in (old, old[:9]):
         session(base, commit)
-        assert base.findings() == []
+        assert [found.rule for found in base.findings()] == ["commit"]
+    git("tag", "kept", old)
+    assert base.findings() == []
+
+
+@pytest.mark.parametrize("where", ["stash", "detached"])
+def test_what_is_only_stashed_is_left_behind_but_head_counts(base, git, where):
+    (base.root / "a.txt").write_text("one")
+    git("add", "a.txt")
+    if where == "stash":
+        git("stash", "--quiet")
+        session(base, git("rev-parse", "stash@{0}"))
+    else:
+        git("checkout", "--quiet", "--detach")
+        git("commit", "--quiet", "--message", "detached")
+        session(base, git("rev-parse", "HEAD"))
+    assert [found.rule for found in base.findings()] == ["commit"] * (where == "stash")
 
 
 def test_in_a_shallow_clone_a_commit_may_lie_before_its_begin(base, git, tmp_path):

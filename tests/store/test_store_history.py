@@ -34,6 +34,10 @@ def test_commits_known_finds_commits_and_nothing_else(tmp_path):
         head: True, head[:7]: True, "deadbee": False, blob: False, "f" * 40: False,
     }  # fmt: skip
     assert commits_known(str(root), []) == {}
+    git(root, "commit", "--quiet", "--amend", "-m", "amended")
+    assert commits_known(str(root), [head, head[:7]]) == {head: False, head[:7]: False}
+    git(root, "tag", "kept", head)
+    assert commits_known(str(root), [head, head[:7]]) == {head: True, head[:7]: True}
 
 
 def test_in_a_shallow_clone_or_without_git_commits_are_unknown(tmp_path, monkeypatch):

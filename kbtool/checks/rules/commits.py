@@ -30,11 +30,11 @@ def checked_out(session: Session) -> Iterator[CheckedOut]:
 
 
 def sessions_name_commits_of_their_branch(tree: Tree) -> Iterator[Finding]:
-    """Where the repository has the branch that a session names, it has the commit too.
+    """Where the repository has the branch that a session names, a branch or tag has the commit.
 
     Nothing is said of a branch that is not here, in a shallow clone, and without git. A commit that
-    a rewritten history left behind is there as long as git keeps it. Of runs, whose records nobody
-    can correct, `kbtool check --history` says which commits are missing.
+    a rewritten history left behind may still lie in this repository, but no clone has it. Of runs,
+    whose records nobody can correct, `kbtool check --history` says which commits are missing.
     """
     named = [(facts, one) for facts in tree.sessions.values() for one in checked_out.of(facts)]
     if not named:
@@ -48,7 +48,7 @@ def sessions_name_commits_of_their_branch(tree: Tree) -> Iterator[Finding]:
         if one.branch in here:
             yield tree.at(
                 facts, one.location, "commit",
-                f"there is no commit {one.commit[:12]} in this repository, although branch"
+                f"no branch or tag of this repository has commit {one.commit[:12]}, although branch"
                 f" {one.branch} is here: correct it, or fetch it; if the history was rewritten,"
                 " name the commit that it became",
             )  # fmt: skip
