@@ -125,6 +125,10 @@ _PLAIN_CODE = frozenset(
         "csv",
         "tsv",
         "yaml",
+        "json",
+        "jsonl",
+        "toml",
+        "ini",
         "sh-session",
     )
 )
@@ -281,11 +285,15 @@ def _table(token: Token, source: list[str], headings: tuple[str, ...], blocks: B
         return
     first, end = token.map
     blocks.long += [at + 1 for at in range(first, end) if len(source[at]) > MAX_LINE]
-    if len(source[first]) > MAX_LINE:
-        return
+    if len(source[first]) <= MAX_LINE:
+        _rows(range(first, min(end, len(source))), source, headings, blocks)
+
+
+def _rows(lines: range, source: list[str], headings: tuple[str, ...], blocks: Blocks) -> None:
+    first = lines.start
     rows = [
         tuple(Cell(plain(cell), at + 1, sign_of(cell)) for cell in _cells(source[at]))
-        for at in range(first + 2, min(end, len(source)))
+        for at in lines[2:]
         if len(source[at]) <= MAX_LINE
     ]
     header = tuple(plain(cell) for cell in _cells(source[first]))
@@ -312,8 +320,10 @@ def _fence(
     if language not in _PLAIN_CODE and not (language in _SHELL and has_prompt):
         blocks.code |= {at + 1 for at in inside}
         return
-    table = _aligned(source, inside, headings, blocks) or _separated(
-        source, inside, headings, blocks
+    table = (
+        _aligned(source, inside, headings, blocks)
+        or _separated(source, inside, headings, blocks)
+        or _piped(source, inside, headings, blocks)
     )
     is_code = False
     for at in inside:
@@ -347,12 +357,11 @@ def _aligned(
 ) -> frozenset[int]:
     """Read a table set with spaces, with a rule below its header; the lines that it takes."""
     rule = next((at for at in inside if _RULE.match(source[at]) and at - 1 in inside
-                 and not _RULE.match(source[at - 1]) and source[at - 1].strip()), None)  # fmt: skip
+                 and not _RULE.match(source[at - 1])
+                 and len(_spans(source[at - 1])) > 1), None)  # fmt: skip
     if rule is None or len(source[rule - 1]) > MAX_LINE:
         return frozenset()
     titles = _spans(source[rule - 1])
-    if len(titles) < 2:
-        return frozenset()
     columns = [(m.start(), m.end()) for m in re.finditer(r"[─━=-]+", source[rule])]
     if len(columns) == len(titles):
         titles = [(min(a, c), max(b, d), text)
@@ -404,6 +413,24 @@ def _separated(
         blocks.parts.append(Table(inside.start + 1, tuple(header), table, headings, blocks.last))
         return frozenset(inside)
     return frozenset()
+
+
+_PIPED_RULE = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)+\s*(?::?-+:?\s*)?")
+
+
+def _piped(
+    source: list[str], inside: range, headings: tuple[str, ...], blocks: Blocks
+) -> frozenset[int]:
+    """Read the first table of Markdown in a block; the lines that it takes."""
+    rule = next((at for at in inside if _PIPED_RULE.fullmatch(source[at]) and at - 1 in inside
+                 and "|" in source[at - 1]), None)  # fmt: skip
+    if rule is None:
+        return frozenset()
+    end = next((at for at in range(rule + 1, inside.stop) if "|" not in source[at]), inside.stop)
+    if max(len(source[at]) for at in range(rule - 1, end)) > MAX_LINE:
+        return frozenset()
+    _rows(range(rule - 1, end), source, headings, blocks)
+    return frozenset(range(rule - 1, end))
 
 
 def _spans(raw: str) -> list[tuple[int, int, str]]:

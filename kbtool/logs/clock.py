@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import date
 
 _NAMES = (
-    "jan january januar jänner janvier enero", "feb february februar février fevrier febrero",
-    "mar march märz mars marzo", "apr april avril abril", "may mai mayo",
-    "jun june juni juin junio", "jul july juli juillet julio", "aug august août aout agosto",
-    "sep sept september septembre septiembre", "oct october oktober octobre octubre",
-    "nov november novembre noviembre", "dec december dezember décembre decembre diciembre",
+    "jan january januar jänner janvier enero gennaio",
+    "feb february februar février fevrier febrero febbraio", "mar march märz mars marzo",
+    "apr april avril abril aprile", "may mai mayo maggio", "jun june juni juin junio giugno",
+    "jul july juli juillet julio luglio", "aug august août aout agosto",
+    "sep sept september septembre septiembre settembre",
+    "oct october oktober octobre octubre ottobre", "nov november novembre noviembre",
+    "dec december dezember décembre decembre diciembre dicembre",
 )  # fmt: skip
 _MONTHS = {name: at for at, names in enumerate(_NAMES, 1) for name in names.split()}
 _MONTH = rf"(?P<month>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})(?!\w)\.?"

@@ -65,10 +65,11 @@ _OTHER_TIMES = {"Stunde": "h", "Stunden": "h", "Std.": "h", "Std": "h", "Minuten
                 "Min.": "min", "Sekunde": "s", "Sekunden": "s", "Sek.": "s", "Tage": "days",
                 "heure": "h", "heures": "h", "seconde": "s", "secondes": "s", "jours": "days",
                 "hora": "h", "horas": "h", "minuto": "min", "minutos": "min", "segundo": "s",
-                "segundos": "s", "時間": "h", "分": "min", "秒": "s", "ミリ秒": "ms",
-                "マイクロ秒": "us", "小时": "h", "分钟": "min"}  # fmt: skip
-"""Units of time in German, French, Spanish, Japanese and Chinese."""
-_NOUNS = (
+                "segundos": "s", "ora": "h", "ore": "h", "minuti": "min", "secondo": "s",
+                "secondi": "s", "giorni": "days", "時間": "h", "分": "min", "秒": "s",
+                "ミリ秒": "ms", "マイクロ秒": "us", "小时": "h", "分钟": "min"}  # fmt: skip
+"""Units of time in German, French, Spanish, Italian, Japanese and Chinese."""
+NOUNS = (
     "lines", "files", "tests", "configs", "configurations", "cases", "checks", "sessions",
     "patterns", "steps", "bugs", "fixes", "commits", "insertions", "deletions", "iterations",
     "iters", "runs", "samples", "warps", "warpgroups", "threads", "blocks", "CTAs", "SMs",
@@ -78,8 +79,9 @@ _NOUNS = (
     "words", "issues", "elements", "rows", "columns", "phases", "tasks", "items", "scenarios",
     "techniques", "templates", "modules", "symbols", "instructions", "cycles", "spills", "repeats",
     "repetitions", "trials", "days", "weeks", "tensors", "parameters", "requests",
-    "batches", "layers", "experts", "passed", "failed", "skipped",
+    "batches", "layers", "experts", "mismatches", "switches", "passed", "failed", "skipped",
 )  # fmt: skip
+_NOUN_OF = {noun.lower(): noun for noun in NOUNS}
 METRIC = (
     r"(?:(?:max(?:imum)?|mean|avg|average|rel(?:ative)?|abs(?:olute)?|min(?:imum)?|largest|numerical)"
     r"[ _-])*(?:diff(?:erence)?|err(?:or)?|mae|mse|rmse|speed-?up|tol(?:erance)?|atol|rtol"
@@ -87,24 +89,31 @@ METRIC = (
 )
 _RELATIONS = {
     "~": ("about", "approximately", "approx.", "approx", "around", "roughly", "circa", "ca.",
-          "etwa", "rund", "ungefähr", "zirka", "environ", "à peu près", "aproximadamente", "unos",
-          "約", "およそ"),
-    "<": ("fewer than", "less than", "under", "below", "weniger als", "unter", "moins de",
-          "menos de"),
-    ">": ("more than", "over", "above", "mehr als", "über", "plus de", "más de"),
-    ">=": ("at least", "no less than", "mindestens", "au moins", "al menos"),
-    "<=": ("at most", "no more than", "up to", "höchstens", "maximal", "bis zu", "au plus",
-           "jusqu'à", "hasta"),
+          "nearly", "almost", "close to", "etwa", "rund", "ungefähr", "zirka", "environ",
+          "à peu près", "près de", "presque", "aproximadamente", "alrededor de", "casi", "unos",
+          "unas", "quasi", "all'incirca", "約", "およそ", "ほぼ", "约", "大约", "大概"),
+    "<": ("fewer than", "less than", "under", "just under", "below", "weniger als", "unter",
+          "knapp", "moins de", "menos de", "meno di", "sotto i", "不到", "少于", "低于"),
+    ">": ("more than", "over", "just over", "above", "mehr als", "über", "gut", "plus de",
+          "más de", "più di", "oltre", "超过"),
+    ">=": ("at least", "no less than", "a minimum of", "mindestens", "au moins", "al menos",
+           "almeno", "至少"),
+    "<=": ("at most", "no more than", "up to", "as much as", "a maximum of", "höchstens",
+           "maximal", "bis zu", "au plus", "au maximum", "jusqu'à", "hasta", "como máximo",
+           "fino a", "al massimo", "最多"),
 }  # fmt: skip
 _COUNTS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
            "ten": 10, "eleven": 11, "twelve": 12}  # fmt: skip
-_COUNT = f"(?P<count>(?i:{'|'.join(_COUNTS)}|half an?))"
-_SIGNS = {"≈": "~", "≃": "~", "≤": "<=", "≥": ">="}
+_COUNTED_OUT = "|".join(_COUNTS)
+_OF_TIME = "(?:second|minute|hour|day|week)"
+_SIGNS = {"≈": "~", "≃": "~", "≤": "<=", "≥": ">=", "⩽": "<=", "⩾": ">="}
 _RELATION_OF = {word: sign for sign, words in _RELATIONS.items() for word in words}
 _AFTER = {"以内": "<=", "以下": "<=", "以上": ">=", "未満": "<"}
 """What Japanese says after a figure of it."""
+_JOINED = "|".join(word for word in _RELATION_OF if word[0] >= "\u3040")
+"""Words of Japanese and Chinese, which stand before a number without a space."""
 _RELATION = (
-    r"(?P<rel>~|≈|≃|<=|(?<![-=])>=|≤|≥|<|(?<![-=])>|約|およそ"
+    rf"(?P<rel>~|≈|≃|<=|(?<![-=])>=|[≤≥⩽⩾]|<|(?<![-=])>|{_JOINED}"
     rf"|\b(?i:{'|'.join(map(re.escape, _RELATION_OF))})\s)?\s*"
 )
 _DASH = r"\s*(?:-|–|—|−|〜|～|\.\.\.?|to(?=\s)|bis(?=\s))\s*"
@@ -112,25 +121,36 @@ _SYMBOLS = r"US\$|CA\$|A\$|C\$|NZ\$|HK\$|S\$|\$|€|£|₹|¥|￥"
 _CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SGD|HKD|SEK|NOK|DKK|PLN|KRW|BRL|TWD|CZK"
 _NOT_MONEY = frozenset(("CTA", "SMS"))
 _PER = (
-    r"(?:\s*/\s*|\s+per\s+|\s+an?\s+|\s+pro\s+|\s+par\s+|\s+por\s+)(?:GPU-?)?(?P<per>hours?|hrs?|h"
-    r"|min(?:ute)?s?|sec(?:ond)?s?|s|days?|Stunde|Std\.?|heure|hora|Minute|Tag|jour|時間)"
+    r"(?:\s*/\s*|\s+per\s+|\s+an?\s+|\s+pro\s+|\s+par\s+|\s+por\s+|\s+all')(?:GPU-?)?(?P<per>hours?|hrs?|h"
+    r"|min(?:ute)?s?|sec(?:ond)?s?|s|days?|Stunde|Std\.?|heure|hora|ora|Minute|Tag|jour|時間)"
     r"(?![^\W\d_])"
 )
 _DAYS = ("day", "Tag", "jour")
+_NO_MORE = r"(?!\s?/\s?[^\W\d_]|\s?(?:[kKM]|bn|hundred|thousand|[mb]illion|Mio|mila|mille|mil)\b)"
+"""After an amount: not by what no word for a time names, and not a multiple of it."""
 _END = "(?![A-Za-z0-9_])"
 """The end of a unit; Japanese and Chinese go on without a space."""
-_COUNTED = "|".join(f"{n[:-1]}s?" if n[-1] == "s" and n[-2] != "s" else n for n in _NOUNS)
+_COUNTED = "|".join(f"{n[:-1]}s?" if n[-1] == "s" and n[-2] != "s" else n for n in NOUNS)
+_FOREIGN_NOUNS = {
+    "Tests": "tests", "Läufe": "runs", "Läufen": "runs", "Zeilen": "lines", "Blöcke": "blocks",
+    "Blöcken": "blocks", "Fälle": "cases", "Fällen": "cases", "Dateien": "files",
+    "lignes": "lines", "fichiers": "files", "blocs": "blocks", "essais": "trials",
+    "registres": "registers", "líneas": "lines", "archivos": "files", "bloques": "blocks",
+    "hilos": "threads", "pruebas": "tests", "casos": "cases", "registros": "registers",
+    "righe": "lines", "blocchi": "blocks", "casi": "cases", "registri": "registers",
+}  # fmt: skip
+"""What is counted in German, French, Spanish and Italian."""
 _UNIT = (
     r"(?P<unit>(?:"
     r"[kMG]?(?:iter|it|req|tok(?:en)?|sample|call|launch|step|query|querie|op)(?:s|es)?/s(?:ec)?"
     r"|[kKMGTP]i?B/s|[kMGTP]?FLOPS|[kMGTP]?FLOPs?/s|[kMGTP]FLOP|[kKMGTP]i?B|bytes?|[kMG]Hz"
     r"|per ?cent|-?fold|(?:nano|micro|milli)?seconds?|minutes?|hours?|days|[kM]?Wh?|[km]?J"
-    rf"|(?P<noun>{_COUNTED})){_END}"
-    r"|%|°C|×(?!\s?[\d$€£])|x\b(?!\s?[\d$€£])"
+    rf"|(?P<noun>{_COUNTED}|{'|'.join(_FOREIGN_NOUNS)})){_END}"
+    r"|%|°C|(?:×|x\b)(?!\s?(?:[\d$€£]|(?:NVIDIA |Tesla |RTX )?[A-Z]{1,2}\d|GPUs?\b))"
     r"|times(?=\s(?:as|faster|slower|the|more|less|better|worse)\b)"
     r"|(?:ns|us|µs|μs|usec|ms|msec|s|secs?|mins?|h|hrs?)(?![\w%])"
     r"|(?:" + "|".join(re.escape(w) for w in _OTHER_TIMES if w[0] < "一") + r")(?!\w)"
-    r"|ミリ秒|マイクロ秒|時間(?!半)|小时(?!半)|分钟|分(?![のか割類岐布之])|秒)"
+    r"|ミリ秒|マイクロ秒|時間(?!半)|小时(?!半)|分钟|分(?:(?=かか)|(?![のか割類岐布之]))|秒)"
 )  # fmt: skip
 _OCTETS = r"(?P<unit>[KkMGT]o(?:/s)?)\b"
 """Bytes in French; only where the report has decimal commas."""
@@ -153,7 +173,8 @@ _KEY_UNITS |= {
 _TAKES_TIME = re.compile(r"(?i)time|elapsed|duration|latency|wall|build|compil|took|total|wait")
 _POWER = re.compile(r"(?i)power|watt|draw")
 _BYTES_PER_SECOND = re.compile(r"(?i)bandwidth|throughput|\bbw\b")
-_DEVIATION = re.compile(r"(?i)\b(?:err|diff|dev|desv|tol|fehler|abweich|écart|scart|resid)\w*")
+DEVIATION = r"\b(?:err|diff|dev|desv|tol|fehler|abweich|écart|scart|resid)\w*"
+_DEVIATION = re.compile(f"(?i){DEVIATION}")
 """What a number with a negative power and no unit is of."""
 _NUMBERED = re.compile(
     r"(?:pattern|session|bug|step|phase|option|priority|pass|line|lines|section|stage|table|case"
@@ -161,12 +182,22 @@ _NUMBERED = re.compile(
     r"\s*\Z",
     re.IGNORECASE,
 )
+_NAMED = re.compile(
+    r"(?:\b(?!(?i:all|only|both|total|these|the)\s)(?:[A-Z]{2,}|(?<=[a-z,;] )[A-Z][\w+-]*)"
+    r"|\b(?i:kernel|variant|config(?:uration)?|thread|warp(?:group)?|block|tile|CTA|SM|stage|split"
+    r"|GPU|card|head|layer|row|column|batch|size|shape|width|depth|model|node|rank|worker|device))\s\Z"
+)
+"""Before a number that is part of a name: RTX 4090, kernel 2. What follows it is not counted."""
 _EACH = re.compile(r"\b(?i:every|each|per)\s\Z")
 _LONGER = re.compile(
     r"(?i)(?:took|takes?|taking|needs?|lasted|for|of|is|was|were|costs?|at|by|to|with|has"
     r"|have|had|just|well|slightly|still)\s*\Z"
 )
 """Before "over 3 hours": it took more. "Averaged over 3 hours" is a stretch of time."""
+_ALONG = re.compile(
+    r"(?i)(?:\b(?:mean|averaged?|median|geomean|sum|max(?:imum)?|min(?:imum)?)|\d\s?[a-zµ%×/]{0,6})\s\Z"
+)
+"""Before "over 64 cases": it is along how many, and no bound."""
 
 
 def habits(text: str) -> Habits:
@@ -195,7 +226,7 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
     # Not within a word, a version, a date or a longer number; Japanese has no spaces.
     before = (
         r"(?<![^\W\u3040-\u30ff\u3400-\u9fff])(?<![.,/^#@+×$€£¥₹\\-])(?<![$€£¥₹]\s)(?<!\d[:'’])"
-        r"(?<!±)(?<!±\s)"
+        r"(?<!\d±)(?<!\d±\s)(?<!\d\s±)(?<!\d\s±\s)(?<![≪≫≠≲≳])(?<![≪≫≠≲≳]\s)"
     )
     unit = f"(?:{_UNIT}|{_OCTETS.replace('<unit>', '<octets>')})" if comma else _UNIT
     spread = rf"(?:\s?(?:±|\+/-)\s?{n})?"
@@ -204,17 +235,18 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         # $0.80-1.20/hr
         "symbol": re.compile(
             rf"{_RELATION}(?P<symbol>(?<![\w$−-])(?:{_SYMBOLS}))\s?(?P<low>{n})(?P<open>\+)?"
-            rf"(?:{_DASH}(?:{_SYMBOLS})?\s?(?P<high>{n}))?{whole}(?:{_PER})?"
+            rf"(?:{_DASH}(?:{_SYMBOLS})?\s?(?P<high>{n}))?{whole}(?:{_PER})?{_NO_MORE}"
         ),
         # 12.50 EUR per hour, 12,50 €
         "amount": re.compile(
             rf"{_RELATION}{before}(?P<low>{n})(?P<open>\+)?(?:{_DASH}(?P<high>{n}))?\s?"
-            rf"(?P<code>(?:{_CODES})\b|[€£₹円元])(?:{_PER})?(?P<after>以内|以下|以上|未満)?"
+            rf"(?P<code>(?:{_CODES})\b|[€£₹円元])(?:{_PER})?{_NO_MORE}"
+            r"(?P<after>以内|以下|以上|未満)?"
         ),
         # EUR 12.50
         "code": re.compile(
             rf"{_RELATION}\b(?P<code>{_CODES})\s?(?P<low>{n})(?P<open>\+)?"
-            rf"(?:{_DASH}(?P<high>{n}))?{whole}(?:{_PER})?"
+            rf"(?:{_DASH}(?P<high>{n}))?{whole}(?:{_PER})?{_NO_MORE}"
         ),
         # 1 hour 47 minutes, 2h15m, 0m12.3s
         "compound": re.compile(
@@ -226,18 +258,26 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
             r"|(?<=\s)[0-5]\d(?![\w%°]|[.,'’-]\d|\s?[^\W\d])))(?:[\s,]*(?:and\s)?"
             r"(?P<seconds>\d+(?:\.\d+)?)\s?(?:s|sec(?:ond)?s?)\b)?"
             r"|(?P<minutes2>\d+)\s?(?:min(?:ute)?s?|m)[\s,]*(?:and\s)?"
-            r"(?P<seconds2>\d+(?:\.\d+)?)\s?(?:s|sec(?:ond)?s?)\b)"
+            r"(?P<seconds2>\d+(?:\.\d+)?)\s?(?:s|sec(?:ond)?s?)\b"
+            # 5 min 30
+            r"|(?P<minutes4>\d+)\s?min\s(?P<seconds4>[0-5]\d)(?![\w%°]|[.,'’:/-]\d|\s?[^\W_]))"
         ),
-        # wall=00:12:41
+        # wall=00:12:41, elapsed: 3:10 h
         "watch": re.compile(
-            r"(?i:\b(?:elapsed|wall(?:[ _-]?time)?|duration|took|real|run[ _-]?time|total[ _]time))"
-            r"\s*[=:]?\s*(?P<hours>\d{1,3}):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d(?:\.\d+)?)(?![\w:])"
+            r"(?i:\b(?:elapsed|wall(?:[ _-]?time)?|duration|took|real|(?:run|net|total)[ _-]?time"
+            r"|dauer|durée|duración|durata))\s*[=:]?\s*(?P<hours>\d{1,3}):(?P<minutes>[0-5]\d)"
+            r"(?::(?P<seconds>[0-5]\d(?:\.\d+)?)(?![\w:])|\s?(?:h|hrs?|hours|Std\.?|Stunden)\b)"
         ),
-        # two days, half an hour
+        # two days, half an hour, an hour and a half, one to two hours, a day or two
         "words": re.compile(
-            rf"{_RELATION}\b{_COUNT}"
-            r"\s(?P<unit>(?:second|minute|hour|day|week)s?)\b"
+            rf"{_RELATION}(?i:\b(?:(?P<many>an?|one|{_COUNTED_OUT})\s(?:(?P<unit>{_OF_TIME})\sand\sa\shalf"
+            rf"|and\sa\shalf\s(?P<unit2>{_OF_TIME})s)"
+            rf"|(?P<low>one|{_COUNTED_OUT})(?:\s(?:to|or)\s|\s?[-–]\s?)(?P<high>{_COUNTED_OUT})"
+            rf"\s(?P<unit3>{_OF_TIME})s|an?\s(?P<unit4>{_OF_TIME})\sor\s(?P<two>two)"
+            rf"|(?P<count>{_COUNTED_OUT}|half\san?)\s(?P<unit5>{_OF_TIME})s?)\b)"
         ),
+        # 7¾ h
+        "fraction": re.compile(rf"{_RELATION}(?<![\w.,/])(?P<low>\d*)(?P<part>[¼½¾])\s?{_UNIT}"),
         # 5 min – 10 min
         "range": re.compile(
             rf"{_RELATION}{before}(?P<low>{n})\s?(?P<unit>ns|us|µs|ms|s|sec|min|h|hr|hours|%|GB|MB|KB|×|x)"
@@ -247,6 +287,8 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         "between": re.compile(
             rf"\b(?i:between|zwischen|entre)\s(?P<low>{n})\s(?:and|und|et|y)\s(?P<high>{n})\s?{_UNIT}"
         ),
+        # 16 or 32 threads: two figures
+        "or": re.compile(rf"{before}(?P<first>{n})\s(?:or|oder|ou|o)\s(?P<second>{n})\s?{_UNIT}"),
         # from 412 to 651 GB/s: two figures, unless it ranges
         "from": re.compile(
             rf"(?<!range\s)(?<!ranges\s)(?<!ranged\s)(?<!varies\s)\b(?i:from|von|de)\s(?P<first>{n})"
@@ -261,6 +303,11 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
             r"(?<![\w./-])(?P<first>\d+)\s?(?:/|of(?: the)?\s|out of\s)\s?(?P<second>\d+)\s"
             rf"(?:[a-z][\w-]*\s)?{_UNIT}"
         ),
+        # 2 cases of 96
+        "share2": re.compile(
+            rf"(?<![\w./-])(?P<first>\d+)\s{_UNIT}\s(?:out of|of|von|sur|de|su)\s(?P<second>\d+)"
+            r"(?![\w%/:-]|[.,]\d|\s?(?:%|×|[^\W\d_]+s\b|[num]?s\b|h\b|min\b|[kKMGT]i?B))"
+        ),
         # 15.1 / 19.8 ms
         "pair": re.compile(
             rf"{before}(?P<first>{n})\s/\s(?P<second>{n})\s?(?P<unit>ns|us|µs|ms|GB/s|TFLOPS)(?![\w/])"
@@ -273,8 +320,18 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         ),
         # 11 operational patterns
         "described": re.compile(
-            rf"{_RELATION}{before}(?P<low>\d+)(?P<gap>\s)(?!to\b|of\b|and\b|or\b|in\b|is\b|are\b|min\b|s\b)"
-            rf"[A-Za-z][\w-]*\s{_UNIT}"
+            rf"{_RELATION}{before}(?P<low>\d+)(?P<gap>\s)(?!to\b|of\b|and\b|or\b|in\b|is\b|are\b|min\b|s\b"
+            rf"|hundred|thousand|[mbtr]+illion|dozen|[kM]\b)[A-Za-z][\w-]*\s{_UNIT}"
+        ),
+        # cases=180, Tests: 96
+        "tally": re.compile(
+            rf"(?i:(?<![\w-])(?:[a-z]+_)*(?P<noun>(?P<unit>{'|'.join(NOUNS)})))(?:\s?=\s?|:\s+(?=\d+\s*(?:\Z|[;)]|,\s)))"
+            r"(?P<low>\d+)(?![\w%/:×-]|[.,]\d|\s?(?:×|%|[num]?s\b|min\b|h\b|[kKMGT]i?B))"
+        ),
+        # a factor of 1.73
+        "factor": re.compile(
+            r"(?i:\b(?<!is )(?:an?|overall|total) (?P<factor>factor|Faktor)(?: of)?)[\s.:=]+"
+            rf"(?P<low>{n})(?P<unit>)(?![\w%/]|[.,:'’]\d|\s?(?:×|%|±|·))"
         ),
         # latency_us: 142.7, "build_seconds": 74
         "key": re.compile(
@@ -284,12 +341,19 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         ),
         # max_diff < 0.1, max difference: 4.72 (target: < 0.1)
         "metric": re.compile(
-            rf"(?i:(?<![\w-])(?P<name>{METRIC}))(?:\s*(?:=|:|is|was|of|at)\s*|\s+|\s*(?=[<>~≈≤≥]))"
+            rf"(?i:(?<![\w-])(?P<name>{METRIC}))\"?(?:\s*(?:=|:|is|was|of|at)\s*|\s+|\s*(?=[<>~≈≤≥]))"
             rf"{_RELATION}(?P<low>-?{n})(?:{_DASH}(?P<high>{n}))?(?![\w%×/]|[.,:'’]\d|\s?(?:×|%|±|·))"
         ),
         # the error was 2.1e-3 where 5e-3 is allowed
         "power": re.compile(
-            rf"{_RELATION}{before}(?P<low>\d+(?:[{',' if comma else '.'}]\d+)?[eE]-\d{{1,3}})"
+            rf"{_RELATION}{before}(?P<low>\d+(?:[{',' if comma else '.'}]\d+)?(?:[eE]-\d{{1,3}}"
+            r"|\s?[×·]\s?10(?:\^\s?\{?[-−–]\d{1,3}\}?|⁻[⁰¹²³⁴⁵⁶⁷⁸⁹]+)))"
+            r"(?![\w%×/]|[.,]\d|\s?(?:×|%|±|·|[nuµm]?s\b))"
+        ),
+        # (6.4 ± 0.3)e-13
+        "bracket": re.compile(
+            rf"\((?P<low>\d+(?:[{',' if comma else '.'}]\d+)?)\s?(?:±|\+/-)\s?{n}\)"
+            r"(?P<times>[eE]-\d{1,3}|\s?[×·]\s?10(?:\^\s?\{?[-−–]\d{1,3}\}?|⁻[⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
             r"(?![\w%×/]|[.,]\d|\s?(?:×|%|±|·|[nuµm]?s\b))"
         ),
         # (target: < 0.1): without the sign it may be anything
@@ -301,15 +365,18 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
 
 
 _MONEY = frozenset(("symbol", "amount", "code"))
-_PROGRESS = re.compile(r"\[\s*\d{1,3}\s?%\]")
-"""What pytest, CMake and ninja print while they work."""
+_PRINTED = re.compile(
+    r"\[\s*\d{1,3}\s?%\]"
+    r"|\A\s*(?:[(\[]\d+ rows?(?: [x×] \d+ columns?)?[)\]]|\d+ rows? (?:in set|selected).*)\s*\Z"
+)
+"""What is of no work: how far pytest, CMake and ninja are, how many rows a client printed."""
 
 
 def figures(text: str, style: Habits) -> list[Stated]:
     """The figures in ``text``, in their order. A number without a unit is none."""
-    if not re.search(rf"\d|\b{_COUNT}\s", text):
+    if not re.search(rf"[\d¼½¾]|(?i:{_OF_TIME})", text):
         return []
-    text = _PROGRESS.sub(lambda found: " " * len(found[0]), narrow(text))
+    text = _PRINTED.sub(lambda found: " " * len(found[0]), narrow(text))
     taken: list[Stated] = []
     covered = bytearray(len(text))
     if style.comma is None and re.search(r"\d,\d", text):
@@ -325,6 +392,7 @@ def figures(text: str, style: Habits) -> list[Stated]:
 
 def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterator[Stated]:
     groups = found.groupdict()
+    unit: str | None
     start, end = found.span()
     start += len(found[0]) - len(found[0].lstrip())
     relation = _AFTER.get(groups.get("after") or "") or _relation(groups.get("rel"))
@@ -334,53 +402,92 @@ def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterat
         yield from _compound(found, relation, start, end)
         return
     if form == "watch":
-        seconds = 3600 * int(groups["hours"]) + 60 * int(groups["minutes"])
-        yield Stated(start, end, f"{seconds + Decimal(groups['seconds'])} s", "s")
+        minutes = 60 * Decimal(groups["hours"]) + Decimal(groups["minutes"])
+        unit = "s" if groups["seconds"] else "min"
+        length = 60 * minutes + Decimal(groups["seconds"]) if unit == "s" else minutes
+        yield Stated(start, end, f"{length} {unit}", unit)
         return
     if form == "words":
         over = (groups["rel"] or "").strip().lower() == "over"
         if (over and _stretch("days", _ahead(text, start))) or _EACH.search(_ahead(text, start)):
             return
-        yield _worded(groups["count"].lower(), groups["unit"].lower(), relation, start, end)
+        yield from _worded(groups, relation, start, end)
+        return
+    if form == "fraction":
+        unit = _plain_unit(found, text)
+        many = Decimal(groups["low"] or 0) + _PARTS[groups["part"]]
+        if unit:
+            yield Stated(start, end, f"{relation}{many} {unit}", unit)
         return
     if is_cut(text, found.start("low" if "low" in groups else "first"), comma=bool(style.comma)):
         return
     name = groups.get("name") or ""
-    unit: str | None
     if form in _MONEY:
         unit = _currency(groups.get("symbol") or groups.get("code") or "", style)
         unit = unit and f"{unit}{_per(groups.get('per'))}"
-    elif form == "power":
+    elif form in {"power", "bracket"}:
         of = _DEVIATION.search(text[:start])
         name, unit = (of[0], "") if of else ("", None)
     elif name:
         unit = ""
+    elif form == "factor":
+        unit = "×"
     elif form == "key":
         unit = _unit_of_key(groups["key"], groups["unit"])
     else:
         unit = _plain_unit(found, text)
     if unit is None:
         return
-    if (groups.get("rel") or "").strip().lower() == "over" and _stretch(unit, _ahead(text, start)):
+    if form == "arrow" and not _is_change(found, text):
         return
+    if form == "share2" and not groups["noun"]:
+        return
+    if (
+        form == "share"
+        and unit in TIMES
+        and "/" in found[0]
+        and groups["second"] in {"2", "3", "4"}
+    ):
+        return  # 1/2 h
+    if (groups.get("rel") or "").strip().lower() == "over" and _stretch(unit, _ahead(text, start)):
+        if not _ALONG.search(_ahead(text, start)):
+            return
+        relation = ""
     if "first" in groups:
         half = found.start("second")
         yield from _quantity("", groups["first"], None, unit, "", start, half, style)
         yield from _quantity("", groups["second"], None, unit, "", half, end, style)
         return
-    low = groups["low"]
+    low = groups["low"] + (groups.get("times") or "")
     if groups.get("sign") in {"−", "-"}:
         low = f"-{low}"
     opened = bool(groups.get("open") or groups.get("open2") or groups.get("open3"))
     yield from _quantity(relation, low, groups.get("high"), unit, name, start, end, style, opened)
 
 
-def _worded(count: str, unit: str, relation: str, start: int, end: int) -> Stated:
-    name = TIMES.get(unit.removesuffix("s")) or f"{unit.removesuffix('s')}s"
-    if count not in _COUNTS:  # half an hour
-        halved = {"h": ("30", "min"), "min": ("30", "s")}.get(name, ("0.5", name))
-        return Stated(start, end, f"{relation}{halved[0]} {halved[1]}", halved[1])
-    return Stated(start, end, f"{relation}{_COUNTS[count]} {name}", name)
+_PARTS = {"¼": Decimal("0.25"), "½": Decimal("0.5"), "¾": Decimal("0.75")}
+
+
+def _worded(groups: dict[str, str | None], relation: str, start: int, end: int) -> Iterator[Stated]:
+    said = {name: (text or "").lower() for name, text in groups.items()}
+    written = next(
+        said[name] for name in ("unit", "unit2", "unit3", "unit4", "unit5") if said[name]
+    )
+    unit = TIMES.get(written) or f"{written}s"
+    if said["many"]:
+        many = f"{_COUNTS.get(said['many'], 1)}.5"
+    elif said["low"]:
+        low, high = _COUNTS.get(said["low"], 1), _COUNTS[said["high"]]
+        if low >= high:
+            return
+        many = f"{low}..{high}"
+    elif said["two"]:
+        many = "1..2"
+    elif said["count"] in _COUNTS:
+        many = str(_COUNTS[said["count"]])
+    else:  # half an hour
+        many, unit = {"h": ("30", "min"), "min": ("30", "s")}.get(unit, ("0.5", unit))
+    yield Stated(start, end, f"{relation}{many} {unit}", unit)
 
 
 def _ahead(text: str, position: int) -> str:
@@ -412,9 +519,15 @@ def _plain_unit(found: re.Match[str], text: str) -> str | None:
         low = groups.get("low") or "0"
         if _NUMBERED.search(_ahead(text, found.start())):
             return None
-        if not re.fullmatch(r"[\d,'’]+", low) or text[first - 1 :][:1] == "=":
+        if not re.fullmatch(r"[\d,'’]+|\d(?:\.\d+)?[eE]\+?\d+", low) or (
+            text[first - 1 :][:1] == "=" and "first" not in groups and found.start("unit") > first
+        ):
             return None  # S=64 tests, an error of 0.2
-    if re.search(r"\d\s?[×x]\s\Z|\d\sin\s\Z", _ahead(text, first)):
+        if _NAMED.search(_ahead(text, first)):
+            return None  # RTX 4090 cards, kernel 2 runs
+        if f"{written}s" in NOUNS and groups.get("gap") == " " and low != "1":
+            return None  # the 128 case
+    if re.search(r"\d\s?[×x]\s\Z|(?<![\w.,])1\sin\s\Z", _ahead(text, first)):
         return None  # 16 x 16 tiles, 1 in 5 runs
     if written == "s" and re.match(r"\sof\b", text[found.end() :]) and not groups.get("gap"):
         return None  # 100s of files
@@ -422,6 +535,22 @@ def _plain_unit(found: re.Match[str], text: str) -> str | None:
         return None
     per = groups.get("per")
     return f"{unit}{per}" if per else unit
+
+
+_ARROW = re.compile(r"\d\s*(?:→|->|=>)\s*\d")
+_CHANGES = re.compile(
+    r"(?i)time|latenc|duration|took|build|compil|bandwidth|throughput|memory|speed|power|traffic"
+    r"|usage|occupancy|median|mean|average|p\d\d|total|from|fell|rose|drop|went|goes|grow"
+    r"|grew|shr[aiu]nk|increas|decreas|improve|reduc|raised|cut|faster|slower|now|was"
+)
+
+
+def _is_change(found: re.Match[str], text: str) -> bool:
+    """Whether "67 → 3 min" is a change of one figure, and not what follows from a size of 67."""
+    before = text[: found.start()]
+    if len(_ARROW.findall(text)) > 1 or before.endswith("="):
+        return False
+    return not re.search(r"\w", before) or _CHANGES.search(before) is not None
 
 
 def _stretch(unit: str, before: str) -> bool:
@@ -444,8 +573,9 @@ def _quantity(
 
 def _compound(found: re.Match[str], relation: str, start: int, end: int) -> Iterator[Stated]:
     groups = found.groupdict()
-    if groups["minutes2"] is not None:
-        seconds = Decimal(groups["minutes2"]) * 60 + Decimal(groups["seconds2"])
+    if groups["hours"] is None:
+        seconds = Decimal(groups["minutes2"] or groups["minutes4"]) * 60
+        seconds += Decimal(groups["seconds2"] or groups["seconds4"])
         yield Stated(start, end, f"{relation}{seconds} s", "s")
         return
     minutes = Decimal(groups["hours"]) * 60 + Decimal(groups["minutes"] or groups["minutes3"])
@@ -479,7 +609,8 @@ def unit_of(text: str) -> str:
     if re.fullmatch(r"[KkMGT]o(?:/s)?", text):
         return text.replace("o", "B")
     return (TIMES.get(text) or TIMES.get(text.removesuffix("s"))
-            or _OTHER_TIMES.get(text) or text)  # fmt: skip
+            or _OTHER_TIMES.get(text) or _FOREIGN_NOUNS.get(text)
+            or _NOUN_OF.get(text.lower()) or text)  # fmt: skip
 
 
 def is_name(text: str, position: int) -> bool:

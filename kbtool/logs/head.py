@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from kbtool.logs import words
 from kbtool.logs.blocks import Line
-from kbtool.logs.clock import Clock, with_colons
+from kbtool.logs.clock import Clock, days, with_colons
 from kbtool.logs.draft import Left
 from kbtool.logs.figures import Stated
 from kbtool.logs.reader import Reader
@@ -26,12 +26,12 @@ def read_head(reader: Reader) -> str:
     instants: dict[str, list[tuple[Line, Clock]]] = {}
     statuses: list[str] = []
     for line in reader.blocks.lines:
-        if line.kind == "heading" or not line.key or not line.value:
+        if line.kind == "heading" or not line.value:
             continue
-        field = _field_of(reader, line)
-        if field is None:
+        key, value = _key_of(reader, line)
+        field = key and _field_of(reader, line, key)
+        if not field:
             continue
-        value = line.value
         if field in {"duration", "budget_time", "budget_money", "budget_both"}:
             _quantities(reader, line, field, stated)
         times = reader.clocks(with_colons(value) if field in {"started", "ended"} else value)
@@ -73,19 +73,33 @@ def _from_to(reader: Reader, instants: dict[str, list[tuple[Line, Clock]]]) -> N
     for line in reader.blocks.lines:
         if line.kind == "text" and reader.is_header(line) and not reader.of_another(line.text):
             times = reader.clocks(line.text)
-            if len(times) == 2 and _UNTIL.fullmatch(line.text[times[0].end : times[1].start]):
+            if len(times) != 2:
+                continue
+            between = line.text[times[0].end : times[1].start]
+            for first, last, _ in reversed(days(between)):
+                between = between[:first] + between[last:]
+            if _UNTIL.fullmatch(between):
                 found.append((line, times))
     if len(found) == 1:
         [(line, (start, end))] = found
         instants["started"], instants["ended"] = [(line, start)], [(line, end)]
 
 
-_UNTIL = re.compile(r"\s*(?:to|until|till|bis|à|–|—|-|→|->)\s*")
+_UNTIL = re.compile(r"\s*(?:to|until|till|bis|à|a|alle|–|—|-|→|->)\s*")
 
 
-def _field_of(reader: Reader, line: Line) -> str | None:
+def _key_of(reader: Reader, line: Line) -> tuple[str, str]:
+    """The key of a line and what it is of; of "until 15:50 GMT" too, which has no colon."""
+    if line.key:
+        return line.key, line.value
+    times = reader.clocks(line.text)
+    if len(times) != 1 or re.search(r"[^\W\d_]{5,}", line.text[times[0].end :]):
+        return "", ""
+    return line.text[: times[0].start].strip(), line.text[times[0].start :]
+
+
+def _field_of(reader: Reader, line: Line, key: str) -> str | None:
     """The field that the key of a line names, where the line speaks of this session."""
-    key = line.key
     # "Session N+7A Paused": the session's own name in the key says nothing more.
     if reader.label:
         key = re.sub(rf"(?i)\bsession {re.escape(reader.label)}\b\s*", "", key).strip() or key
@@ -104,7 +118,7 @@ def _field_of(reader: Reader, line: Line) -> str | None:
         f"{line.lead} {line.text}" if line.kind == "item" else line.text
     ):
         return None
-    if line.kind == "item" and line.depth > 1:
+    if line.kind == "item" and line.depth > 1 and not words.TIMES.match(line.lead.rstrip(": ")):
         return None
     return field
 

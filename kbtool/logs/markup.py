@@ -1,18 +1,20 @@
-"""Reports in Org and reStructuredText, as the Markdown that says the same on the same lines."""
+"""Org, reStructuredText and drawn tables, as the Markdown that says the same on the same lines."""
 
 from __future__ import annotations
 
 import re
 
 _ORG = re.compile(r"#\+[A-Za-z_]+:")
-_ORG_TABLE_RULE = re.compile(r"(\s*)\|(?:-+\+)*-+\|\s*")
 _FIELD = re.compile(r":([A-Za-z][\w -]{0,40}):(\s+\S.*)")
 _ADORNED = re.compile(r"([=\-~^\"'*+#`_:.])\1{2,}\s*")
+_BORDER = re.compile(r"\s*[+|┌├└┏┡┣┗╔╠╚╭╰╞╟]?(?:[-─━═=]+[+┬┼┴┳╇╋┻╪╤╧╦╬╩])+[-─━═=]+\S?\s*")
+_BAR = re.compile("[|│┃║]")
 
 
 def as_markdown(source: list[str]) -> list[str]:
-    """Lines of Org and of reStructuredText as Markdown; other lines stay as they are."""
+    """Lines of Org, reStructuredText and drawn tables as Markdown; others stay as they are."""
     is_org = any(_ORG.match(line) for line in source[:20])
+    source = _drawn(source)
     made = []
     for at, line in enumerate(source):
         if is_org:
@@ -29,12 +31,34 @@ def as_markdown(source: list[str]) -> list[str]:
     return made
 
 
+def _drawn(source: list[str]) -> list[str]:
+    """Tables as Org, psql and MySQL draw them: with ``+`` or lines where columns cross."""
+    made = list(source)
+    at = 0
+    while at < len(source):
+        end = at
+        while end < len(source) and (_BORDER.fullmatch(source[end]) or _BAR.search(source[end])):
+            end += 1
+        borders = {n: source[n] for n in range(at, end) if _BORDER.fullmatch(source[n])}
+        header = next((n for n in range(at, end) if n not in borders), end)
+        if header + 1 in borders:
+            # A border that begins with a column: psql writes no bar before the first.
+            is_open = re.match(r"\s*[-─━═=]", source[header + 1])
+            for n in range(at, end):
+                if n not in borders:
+                    made[n] = _BAR.sub("|", f"|{source[n]}" if is_open else source[n].strip())
+                elif n == header + 1:
+                    made[n] = "|---" * (len(_BAR.findall(made[header].rstrip().rstrip("|")))) + "|"
+                else:
+                    made[n] = "| |" if header < n < end - 1 else ""
+        at = max(end, at + 1)
+    return made
+
+
 def _org(line: str) -> str:
     heading = re.match(r"(\*+) (.*)", line)
     if heading:
         return f"#{'#' * len(heading[1])} {heading[2]}"  # the title is the first level
-    if _ORG_TABLE_RULE.fullmatch(line):
-        return line.replace("+", "|")
     keyword = re.match(r"#\+(TITLE|DATE|AUTHOR):\s*(.*)", line, re.IGNORECASE)
     if keyword:
         name = keyword[1].lower()

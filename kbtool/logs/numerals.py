@@ -10,7 +10,11 @@ _TEN = (
     r"(?:\s?[×·*x]\s?10(?:\^?\s?\{?[-+−–]?\d{1,3}\}?(?![\d.,])|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)"
     r"|[eE][+-]?\d+)?"
 )  # fmt: skip
-POINT = rf"(?:\d{{1,3}}(?:[,'’{_THIN}]\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?{_TEN})"
+POINT = (
+    rf"(?:\d{{1,3}}(?:[,'’{_THIN}]\d{{3}})+(?:\.\d+)?"
+    rf"|\d{{1,2}}(?:,\d{{2}})+,\d{{3}}(?:\.\d+)?|\d+(?:\.\d+)?{_TEN})"
+)
+"""With the groups of India too: 1,20,000."""
 COMMA = rf"(?:\d{{1,3}}(?:[. '’{_THIN}]\d{{3}})+(?:,\d+)?|\d+(?:,\d+)?{_TEN})"
 _SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 _WIDE = str.maketrans("０１２３４５６７８９．，％：　", "0123456789.,%: ")
@@ -26,7 +30,8 @@ def digits(text: str, *, comma: bool) -> str:
     head, times, power = re.match(
         r"(.*?)(?:(\s?[×·*x]\s?10|[eE])\^?\s?\{?([-+−–]?\d+|[⁻⁺⁰¹²³⁴⁵⁶⁷⁸⁹]+)\}?)?\Z", text
     ).groups()  # type: ignore[union-attr]
-    head = re.sub(rf"['’{_THIN}]|{'[. ]' if comma else ','}(?=\d{{3}})", "", head)
+    between = r"[. ](?=\d{3})" if comma else ","
+    head = re.sub(rf"['’{_THIN}]|{between}", "", head)
     head = head.replace(",", ".")
     if not times:
         return head

@@ -8,7 +8,7 @@ from typing import Any
 from kbtool.logs import words
 from kbtool.logs.blocks import Cell, Line, Table
 from kbtool.logs.draft import Names, slug
-from kbtool.logs.figures import METRIC, Stated, unit_of
+from kbtool.logs.figures import DEVIATION, METRIC, NOUNS, Stated, unit_of
 from kbtool.logs.numerals import whole
 from kbtool.logs.reader import Reader, plain_title
 
@@ -22,7 +22,7 @@ _RATE = re.compile(r"(?i)\b(?:rate|per hour|hourly)\b|/h\b|/hr\b")
 _TIME = re.compile(r"(?i)\b(?:duration|time|hours)\b")
 _SESSION = re.compile(r"(?i)(?:session|sitting|run)s?\b")
 _STATUS = re.compile(r"(?i)\b(?:status|result|verdict|pass|ok|correct\w*)\b")
-_UNITLESS = re.compile(rf"(?i)\b{METRIC}\b")
+_UNITLESS = re.compile(rf"(?i)\b{METRIC}\b|{DEVIATION}")
 
 
 def read_tables(reader: Reader) -> None:
@@ -169,8 +169,20 @@ _LAST_WORD = re.compile(
 """A unit that no other word is: "before us", "gain %"."""
 
 
-_FACTOR = re.compile(r"(?i)(?:speed[\s_-]?up|factor)(?:[\s_-]*[(\[]?\s?[x×]\s?[)\]]?)?")
+_FACTOR = re.compile(
+    r"(?i)(?:speed[\s_-]?up|fa[ck]tor|ratio|beschleunigung|facteur|accélération|aceleración|fattore"
+    r"|加速比|倍率)(?:[\s_-]*[(\[]?\s?[x×]\s?[)\]]?)?"
+)
 """A title of numbers that compare two figures."""
+
+
+_TALLY = re.compile(
+    r"(?i)(?:# ?|no\. (?:of )?|number of |total )?(iterations|iters|samples|runs|calls|launches"
+    r"|failures|errors|mismatches|registers|spills|cycles|instructions|passed|failed|skipped"
+    r"|warnings)"
+)
+"""A title of whole numbers: what was counted, and not what was set."""
+_COUNTED = re.compile(rf"(?i)(?:# ?|no\. (?:of )?|number of |total )?({'|'.join(NOUNS)})")
 
 
 def _unit_of_title(title: str) -> str | None:
@@ -249,30 +261,39 @@ def _measurement(reader: Reader, table: Table) -> None:
     reader.draft.add("measurements", data, {table.number, *(row[0].line for row in rows)})
 
 
+def unit_of_row(label: str) -> str | None:
+    """The unit of the numbers of a row that its label names: ``Latency (ms)``, ``Tests``."""
+    counted = _COUNTED.fullmatch(label)
+    return unit_of(counted[1]) if counted else _unit_of_title(label)
+
+
 def _unit_of_column(reader: Reader, title: str, cells: list[Cell]) -> str | None:
     """The unit of all figures of a column; ``None`` if it holds none, or several."""
-    units, bare = set(), 0
+    units, numbers = set(), 0
     for cell in cells:
         if words.MISSING.match(cell.text):
             continue
         first = _leading(reader, cell)
         if first is not None and first.number and not first.is_money and not first.is_rate:
             units.add(first.unit)
-        elif _bare(reader, cell) is not None:
-            bare += 1
+        elif bare(reader, cell) is not None:
+            numbers += 1
         elif first is None:
             return None
     named = _unit_of_title(title)
-    if not units and bare:
+    if not units and numbers:
         if named is not None:
             return named
+        counted = _TALLY.fullmatch(title)
+        if counted and all((bare(reader, cell) or "0").isdecimal() for cell in cells):
+            return unit_of(counted[1])
         return "" if _UNITLESS.search(title) else None
-    if len(units) == 1 and not bare:
+    if len(units) == 1 and not numbers:
         return units.pop()
     return None
 
 
-def _bare(reader: Reader, cell: Cell) -> str | None:
+def bare(reader: Reader, cell: Cell) -> str | None:
     """The number that is all that a cell holds."""
     if reader.style.comma is None:
         return None
@@ -284,10 +305,10 @@ def _number(reader: Reader, cell: Cell, unit: str) -> str | None:
     if first is not None and first.unit == unit and first.number:
         reader.place(cell, first)
         return first.number
-    bare = _bare(reader, cell)
-    if bare is not None:
+    number = bare(reader, cell)
+    if number is not None:
         reader.whole.add(id(cell))
-    return bare
+    return number
 
 
 def _kind(table: Table, columns: dict[int, str]) -> str:

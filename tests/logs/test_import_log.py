@@ -186,13 +186,45 @@ def test_the_log_is_kept_and_cited_within_its_lines(base):
         ("ビルドは42秒、約3分、500円以内", ["42 s", "~3 min", "<=500 JPY"]),
         ("El error fue de 2,1e-3; el límite, 5e-3; 3,5 ms", ["2.1e-3", "5e-3", "3.5 ms"]),
         ("rate_usd_per_hour: 1.006, price_eur_per_h=0.9", ["1.006 USD/h", "0.9 EUR/h"]),
+        ("one to two hours, a day or two", ["1..2 h", "1..2 days"]),
+        ("an hour and a half, two and a half days", ["1.5 h", "2.5 days"]),
+        ("it ran for 7¾ h, then ½ h", ["7.75 h", "0.5 h"]),
+        ("16 or 32 threads", ["16 threads", "32 threads"]),
+        ("5 min 30, and 5 min of 30", ["330 s", "5 min"]),
+        ("Elapsed: 3:10 h, net time: 3:05 h", ["190 min", "185 min"]),
+        ("nearly 3 h, just under 2 ms, a minimum of 4 GB", ["~3 h", "<2 ms", ">=4 GB"]),
+        ("fino a 0,8 %, oltre 3,5 ore a 0,60 €/ora", ["<=0.8 %", ">3.5 h", "0.60 EUR/h"]),
+        ("约3分钟，至少2小时", ["~3 min", ">=2 h"]),
+        ("テストは約3分かかった", ["~3 min"]),
+        ("₹1,20,000 in 1,234.5 ms", ["120000 INR", "1234.5 ms"]),
+        ("its spread is ±1.5 %, 2.31 ± 0.02 ms", ["1.5 %", "2.31 ms"]),
+        ("residual: 4.1 × 10^-13, 3.0·10⁻²", ["4.1e-13", "3.0e-2"]),
+        ("residual: (6.4 ± 0.3)e-13", ["6.4e-13"]),
+        ("a factor of 1.73, overall factor .... 1.85", ["1.73 ×", "1.85 ×"]),
+        ('"speedup": 2.31, "latency_p99_us": 159.3', ["2.31", "159.3 us"]),
+        ("cases=180 q_tiles=2, gpus=4; Tests: 96", ["180 cases", "2 tiles", "4 GPUs", "96 tests"]),
+        ("2 cases of 96 were wrong, 3 tests of 4 ms", ["2 cases", "96 cases", "3 tests", "4 ms"]),
+        ("1.2e9 parameters, 48 Tests, 256 hilos", ["1.2e9 parameters", "48 tests", "256 threads"]),
+        ("geomean over 60 shapes, 11.5 h over 3 days", ["60 shapes", "11.5 h", "3 days"]),
+        ("Test 7 configs, run ALL 96 tests", ["7 configs", "96 tests"]),
+        ("Build time 67 → 3 min", ["67 min", "3 min"]),
         # No figures: names, products, settings, shapes, versions, ratios.
         ("FA-2 on SM89, S=128, 64×64 tiles, Pattern 8 tests, N+4 report", []),
         ("CUDA 12.1 and 12 × $3", ["3 USD"]),
         ("10-5 min is no range", []),
         ("1 048 576 bytes: the middle of a number is none", []),
         ("16 x 16 tiles, 2 x 4 GB, 1 in 5 runs, 100s of files", []),
-        ("a mean over 64 cases and over 3 hours", []),
+        ("a mean over 64 cases and over 3 hours", ["64 cases"]),
+        ("Odd head dims: 80 → 31 µs, 96 → 30 µs", ["31 us", "30 us"]),
+        ("batch 64 → 31 µs", ["31 us"]),
+        ("the 128 case, RTX 4090 cards, kernel 2 runs", []),
+        ("a node of 8x H100, or 2x GPUs", []),
+        ("3 million rows, $3 million, $5/run", []),
+        ("an unroll factor of 4, 64 is a factor of 128", []),
+        ("tiles=64x64, runs=3/4, Tests: 412 or so", []),
+        ("≪ 3 ms, 1/2 h", []),
+        ("(3 rows)", []),
+        ("[3 rows x 5 columns]", []),
         ("n_h: 8, hidden_w: 64 and gbps: 12", []),
         ("every two hours, averaged over two days, one day", []),
         ("¥ 620: of Japan or of China", []),
@@ -282,6 +314,106 @@ def test_reports_in_other_habits(monkeypatch):
     wrong = [figure for score in scores for figure in score.wrong]
     assert wrong == []
     assert missed <= 0.05 * sum(score.stated for score in scores)
+
+
+NESTED = """\
+# S 6, 3 Feb 2026
+
+* When
+  * from 13:05 GMT
+  * until 15:50 GMT
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NESTED,
+        "# S 6\n\nRun from 2026-02-03 13:05 UTC to 2026-02-03 15:50 UTC.\n",
+        "# S 6\n\nopened: 2026-02-03T13:05:00Z\nclosed: 2026-02-03T15:50:00Z\n",
+        "# S 6, 3 febbraio 2026\n\n**Inizio:** 13:05 UTC\n**Fine:** 15:50 UTC\n",
+    ],
+)
+def test_from_when_until_when_in_other_shapes(base, tmp_path, text):
+    session = drafted(base, a_log(tmp_path, text))
+    assert [str(at.at)[:16] for at in (session.started, session.ended)] == [
+        "2026-02-03 13:05", "2026-02-03 15:50",
+    ]  # fmt: skip
+
+
+def test_until_when_of_something_else_is_no_end(base, tmp_path):
+    text = "# S 6, 3 Feb 2026\n\n- until 15:50 GMT the card was rented\n- A\n  - from 13:05 GMT\n"
+    session = drafted(base, a_log(tmp_path, text))
+    assert (session.started, session.ended) == (None, None)
+
+
+PSQL = """\
+ hidden |  old us | gain
+--------+---------+------
+   1024 |     6.8 | 25 %
+        |    15.9 | 30 %
+(2 rows)
+"""
+MYSQL = """\
++--------+--------+------+
+| hidden | old us | gain |
++--------+--------+------+
+|   1024 |    6.8 | 25 % |
++--------+--------+------+
+|        |   15.9 | 30 % |
++--------+--------+------+
+"""
+FENCED = """\
+```
+| hidden | old us | gain |
+|--------|-------:|------|
+|   1024 |    6.8 | 25 % |
+|        |   15.9 | 30 % |
+```
+"""
+
+
+@pytest.mark.parametrize("text", [PSQL, MYSQL, FENCED])
+def test_a_table_as_a_client_draws_it(base, tmp_path, text):
+    session = drafted(base, a_log(tmp_path, f"# S 6\n\n## Results\n\n{text}\nThen 3 ms.\n"))
+    [table] = session.measurements
+    assert [column.unit for column in table.columns.values()] == ["us", "%"]
+    assert [{**row.case, **{k: str(v) for k, v in row.values.items()}} for row in table.rows] == [
+        {"hidden": "1024", "old-us": "6.8", "gain": "25"}, {"old-us": "15.9", "gain": "30"},
+    ]  # fmt: skip
+    assert list(stated(session).values()) == ["3 ms"]
+
+
+def test_a_row_whose_label_has_the_unit(base, tmp_path):
+    log = a_log(
+        tmp_path,
+        "# S 6\n\n## Results\n\n| | old | new |\n|---|---|---|\n| Latency (ms) | 3.2 | 2.9 |\n"
+        "| Total tests | 12 | 1.5 |\n| Grade | 4 | 5 |\n",
+    )
+    assert stated(drafted(base, log)) == {
+        "Latency (ms): old: 3.2 [7]": "3.2 ms",
+        "Latency (ms): new: 2.9 [7]": "2.9 ms",
+        "Total tests: old: 12 [8]": "12 tests",  # and not 1.5 tests
+    }
+
+
+def test_columns_whose_titles_are_words(base, tmp_path):
+    log = a_log(
+        tmp_path,
+        "# S 6\n\n## Ergebnisse\n\n| n | Faktor | residual | Iterations | Runs |\n"
+        "|---|---|---|---|---|\n"
+        "| 16 | 4.2 | 1.2e-6 | 380112 | 0.5 |\n",
+    )
+    [table] = drafted(base, log).measurements
+    assert {name: column.unit for name, column in table.columns.items()} == {
+        "faktor": "×", "residual": "", "iterations": "iterations",
+    }  # fmt: skip
+
+
+def test_json_holds_figures(base, tmp_path):
+    fence = "`" * 3
+    text = f'# S 6\n\n{fence}json\n{{\n  "latency_us": 142.7,\n  "width": 8\n}}\n{fence}\n'
+    assert list(stated(drafted(base, a_log(tmp_path, text))).values()) == ["142.7 us"]
 
 
 def test_a_dollar_of_several_countries_is_not_placed(base, tmp_path):
