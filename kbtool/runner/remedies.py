@@ -176,11 +176,12 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
         return []
     tools = base.catalogue.values()
     is_known = is_of_the_field(about) or bool(printed_by(tools, about))
-    possible = {tool.id for tool in tools if _may_be_of(tool, about)}
     best: dict[str, Found[_Record]] = {}
     for question in questions:
-        printed = printed_by(tools, question)
-        candidates = possible & printed if printed else possible
+        signed = about if is_known else question  # a line of no known field has to say it itself
+        candidates = {tool.id for tool in tools if _may_be_of(tool, signed)}
+        if printed := printed_by(tools, question):
+            candidates &= printed
         is_error = reports_error(question)
         for hit in words_of(base, sessions=False).find(question):
             if hit.item.tool and hit.item.tool not in candidates:
