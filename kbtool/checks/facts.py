@@ -14,7 +14,7 @@ Location = list[str | int]
 
 BUG_ROLES = frozenset(("fix", "recurrence", "bugs"))
 """Links that must lead to a bug."""
-SESSION_ROLES = frozenset(("follows", "stated_in", "since"))
+SESSION_ROLES = frozenset(("follows", "stated_in", "since", "lesson"))
 """Links that must name a session."""
 PATTERN_ROLES = frozenset(
     (

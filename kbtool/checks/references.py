@@ -65,6 +65,8 @@ def _links(data: dict[str, Any], kind: FileKind) -> Iterator[Ref]:
         for index, older in _items(data, "supersedes"):
             yield _raw("supersedes", ["supersedes", index, "pattern"], older.get("pattern"))
             yield _raw("since", ["supersedes", index, "since"], older.get("since"))
+        for index, lesson in _items(data, "lessons"):
+            yield _raw("lesson", ["lessons", index, "session"], lesson.get("session"))
         for role in ("stated_in", "related", "needs", "conflicts", "bugs"):
             targets = data.get(role)
             for index, target in enumerate(targets if isinstance(targets, list) else ()):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kbtool.ledger.patterns import Account, Span, TimedStep
+    from kbtool.model.pattern import Pattern
     from kbtool.store.tree import KnowledgeBase
 
 EPILOG = """\b
@@ -85,6 +88,10 @@ def patterns(ctx: click.Context, pattern: str | None, as_json: bool, as_csv: boo
         shown = [account_json(account, rank) for rank, account in enumerate(ranked, first)]
         if pattern is not None:
             shown[0] |= {
+                "path": base.patterns[ranked[0].pattern.id].path,
+                "record": ranked[0].pattern.model_dump(mode="json", exclude_defaults=True),
+                "places": _places(base, ranked[0].pattern),
+                "lessons": _lessons(base, ranked[0].pattern),
                 "evidence": _evidence(base, ranked[0]),
                 "steps": _steps(base, ranked[0]),
                 "gains": _gains(base, ranked[0]),
@@ -174,10 +181,13 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
     pattern = account.pattern
     click.echo(f"{pattern.id} {pattern.title}: {account.standing} (rank {rank})")
     click.echo(f"{STANDINGS[account.standing]}")
+    _print_text(base, pattern)
     for older in pattern.supersedes:
         click.echo(f"supersedes {older.pattern} since {older.since}")
     if account.superseded_by:
         click.echo(f"superseded by {', '.join(account.superseded_by)}")
+    for lesson in _lessons(base, pattern):
+        click.echo(f"{lesson['path']}:{lesson['line']}: taught by the lesson: {lesson['lesson']}")
     for reference in pattern.bugs:
         click.echo(f"taught by {reference}")
     if pattern.decisions:
@@ -223,6 +233,58 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
             f"{step['path']}:{step['line']}: step {timed.step}: planned"
             f" {time_text(timed.planned)}, took {time_text(timed.took)}: {counts}"
         )
+
+
+def _print_text(base: KnowledgeBase, pattern: Pattern) -> None:
+    """What the pattern says."""
+    click.echo(f"record: {base.patterns[pattern.id].path}")
+    for title, text in (("problem", pattern.problem), ("solution", pattern.solution)):
+        if text:
+            click.echo(f"{title}: {' '.join(text.split())}")
+    for rule in pattern.rules:
+        click.echo(f"rule: {' '.join(rule.text.split())}")
+    for title, items in (("when to use", pattern.when_to_use), ("when not", pattern.when_not)):
+        for item in items or ():
+            click.echo(f"{title}: {' '.join(item.split())}")
+    if pattern.code:
+        click.echo("code:\n" + indent(pattern.code.rstrip("\n"), "  "))
+    for place in _places(base, pattern):
+        click.echo(f"{place['path']}:{place['line'] or 1}: stands here")
+    if pattern.no_places:
+        click.echo(f"in no source: {pattern.no_places}")
+
+
+def _places(base: KnowledgeBase, pattern: Pattern) -> list[dict[str, object]]:
+    """Where the pattern stands: path from the root, the line, and the text there."""
+    from kbtool.store.sources import kernel_file, line_of, repository_file
+
+    found: list[dict[str, object]] = []
+    for place in pattern.places:
+        if place.kernel is None:
+            path, text = place.file, repository_file(base, place.file)
+        elif (entry := base.kernels.get(place.kernel)) is not None:
+            path = posixpath.join(posixpath.dirname(entry.path), place.file)
+            text = kernel_file(base, place.kernel, place.file)
+        else:
+            continue  # check says that there is no such kernel
+        found.append({"path": path, "line": line_of(place.text, text), "text": place.text})
+    return found
+
+
+def _lessons(base: KnowledgeBase, pattern: Pattern) -> list[dict[str, object]]:
+    """The lessons that became the pattern, each with its path and line."""
+    return [
+        {
+            "session": one.session,
+            "lesson": " ".join(lesson.split()),
+            "path": entry.path,
+            "line": entry.document.line(["lessons", number]) if entry.document else 1,
+        }
+        for one in pattern.lessons
+        if (entry := base.sessions.get(one.session)) is not None
+        for number, lesson in enumerate(entry.record.lessons)
+        if one.is_in(lesson)
+    ]
 
 
 def _evidence(base: KnowledgeBase, account: Account) -> list[dict[str, object]]:

@@ -54,14 +54,27 @@ class Rule(Cited):
 
 
 class Place(Model):
-    """Where the pattern stands in an attached kernel."""
+    """Where the pattern stands in the sources."""
 
-    kernel: KernelId
-    """The kernel."""
+    kernel: KernelId | None = None
+    """The kernel; none for a file of the repository that is no kernel's."""
     file: Text
-    """The file, inside the kernel's folder."""
+    """The file, inside the kernel's folder; without a kernel, from the root of the repository."""
     text: Text
     """A text that stands there exactly once: `kbtool check` holds the pattern to it."""
+
+
+class Learned(Model):
+    """A lesson of a session that became the pattern."""
+
+    session: SessionId
+    """The session."""
+    text: Text
+    """Words that stand in exactly one of its lessons: `kbtool check` holds the pattern to them."""
+
+    def is_in(self, lesson: str) -> bool:
+        """Whether the words stand in a lesson, however either breaks its lines."""
+        return " ".join(self.text.split()) in " ".join(lesson.split())
 
 
 class Supersession(Cited):
@@ -103,6 +116,8 @@ class Pattern(Model):
     """Patterns that do not go together with it: more of one is less of the other."""
     bugs: list[Reference] = []
     """Faults that taught it: SESSION#bugs.ID; the way back is derived."""
+    lessons: list[Learned] = []
+    """Lessons of sessions that became it; the way back is derived."""
     decisions: list[Annotated[int, Field(ge=1, le=9999)]] = []
     """Numbers of the decisions that it came from or that rest on it: 26 is docs/adr/0026-*.md; the
     way back is derived."""
@@ -119,7 +134,9 @@ class Pattern(Model):
     code: Text | None = None
     """The smallest code that shows it."""
     places: list[Place] = []
-    """Where it stands in an attached kernel."""
+    """Where it stands in the sources."""
+    no_places: Annotated[str, Field(min_length=1)] | None = None
+    """Why it stands in no source."""
     symptoms: list[Symptom] = []
     """What one sees when it applies."""
     claims: list[Claim] = []
@@ -145,6 +162,12 @@ class Pattern(Model):
     def _not_itself(self) -> Self:
         if self.id in {older.pattern for older in self.supersedes}:
             raise ValueError(f"{self.id} cannot supersede itself")
+        return self
+
+    @model_validator(mode="after")
+    def _has_places_or_none(self) -> Self:
+        if self.places and self.no_places is not None:
+            raise ValueError("no_places says why it stands in no source, and places says where")
         return self
 
     @model_validator(mode="after")

@@ -123,6 +123,11 @@ def tag_page(tag: str) -> str:
     return f"tags/{_name(tag)}/index.md"
 
 
+def lesson_place(session: str, number: int) -> str:
+    """The place of a session's lesson of this number, from 1."""
+    return f"{session_page(session)}#lessons.{number}"
+
+
 def cases_page(kernel: str) -> str:
     """The page of a kernel's targets and cases."""
     return f"kernels/{_name(kernel)}/cases.md"

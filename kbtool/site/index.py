@@ -166,15 +166,27 @@ class Index:
 
     @cached_property
     def became(self) -> dict[str, list[Pattern]]:
-        """Page of a bug or of a decision → the patterns that it became."""
+        """Page of a bug or of a decision, or place of a lesson → the patterns that it became."""
         found: dict[str, list[Pattern]] = defaultdict(list)
         for pattern in self.patterns.values():
             for reference in pattern.bugs:
                 found[at.bug_page(*bug_at(reference, ""))].append(pattern)
+            for place in self.lessons_of(pattern):
+                found[place].append(pattern)
             for number in pattern.decisions:
                 if number in self.decisions:
                     found[self.decisions[number][0]].append(pattern)
         return found
+
+    def lessons_of(self, pattern: Pattern) -> dict[str, tuple[Session, str]]:
+        """The place of each lesson that became a pattern → its session, and the lesson."""
+        return {
+            at.lesson_place(session.id, number): (session, lesson)
+            for one in pattern.lessons
+            if (session := self.sessions.get(one.session))
+            for number, lesson in enumerate(session.lessons, 1)
+            if one.is_in(lesson)
+        }
 
     @cached_property
     def terms(self) -> Terms:
@@ -473,6 +485,9 @@ class Index:
         for reference in pattern.bugs:
             yield page, at.bug_page(*bug_at(reference, "")), "pattern that it became"
             yield at.bug_page(*bug_at(reference, "")), page, "fault that taught it"
+        for lesson in self.lessons_of(pattern):
+            yield page, lesson, "pattern that a lesson became"
+            yield lesson, page, "lesson that taught it"
         for session_id in pattern.stated_in:
             yield page, at.session_page(session_id), "pattern described here"
         for recipe in pattern.recipes:

@@ -197,7 +197,7 @@ def backlinks(index: Index, page: str) -> str:
 
 
 def patterns_of(index: Index, page: str) -> str:
-    """The patterns that a bug or a decision became."""
+    """The patterns that a bug, a decision or a lesson became."""
     return ", ".join(
         index.link(at.pattern_page(pattern.id), page) for pattern in index.became.get(page, ())
     )

@@ -9,7 +9,8 @@ from pathlib import Path
 SYMPTOMS = "symptoms"
 """The folder of the catalogue of symptoms, under the root of a knowledge base."""
 _HISTORY = re.compile(
-    r"^(?:bugs|stated_in|decisions|claims|rests_on|supersedes):.*\n(?:[ -].*\n)*"
+    r"^(?:bugs|lessons|stated_in|decisions|claims|rests_on|supersedes):.*\n(?:[ -].*\n)*"
+    r"|^  - file:.*\n(?:    .*\n)*"  # a place outside of the kernels
     r"|^  claims\..*\n(?:    .*\n)*"  # why a claim lacks a field
     r"|^  - name:.*\n(?:    .*\n)*?.*\bsessions/.*\n(?:    .*\n)*",  # a recipe
     re.MULTILINE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+from pathlib import Path
 
 from kbtool.model.kernel import Kernel
 from kbtool.store.tree import KnowledgeBase
@@ -20,7 +21,22 @@ def kernel_file(base: KnowledgeBase, kernel: str, path: str) -> str | None:
     entry = base.kernels.get(kernel)
     if entry is None or "\0" in path:
         return None
-    folder = (base.root / entry.path).parent.resolve()
+    return _inside((base.root / entry.path).parent, path)
+
+
+def repository_file(base: KnowledgeBase, path: str) -> str | None:
+    """The text of ``path`` below the root; ``None`` if it does not exist or is not text."""
+    return None if "\0" in path else _inside(base.root, path)
+
+
+def line_of(find: str, text: str | None) -> int | None:
+    """The line of a text where what is to be found begins; ``None`` if it is not in it."""
+    place = text.find(find) if text is not None else -1
+    return text.count("\n", 0, place) + 1 if text is not None and place >= 0 else None
+
+
+def _inside(folder: Path, path: str) -> str | None:
+    folder = folder.resolve()
     try:
         file = (folder / path).resolve()
         if not file.is_relative_to(folder) or not file.is_file():

@@ -391,3 +391,58 @@ def test_a_validator_that_fails_is_a_finding_of_its_record(base, monkeypatch):
     assert rules == {
         (f"sessions/{name}/session.yaml", "fault") for name in ("2025-01-01-a", "2025-01-02-b")
     }
+
+
+def test_a_pattern_comes_from_lessons_that_are_there(base):
+    base.session(more="lessons: [Look first., Look twice., It waits.]\n")
+    path = base.pattern(
+        more="""\
+lessons:
+  - {session: 2025-01-01-a, text: "Look\\n first."}
+  - {session: 2025-01-01-a, text: Look}
+  - {session: 2025-01-01-a, text: Wait less.}
+  - {session: 2025-01-09-x, text: Wait.}
+"""
+    )
+    for _ in range(2):  # the second time, facts come from the cache
+        assert [(f.rule, f.line, f.message) for f in base.findings(cached=True)] == [
+            ("link", line_of(path, "text: Look}"),
+             "these words stand in 2 lessons of 2025-01-01-a; quote one of its lessons"),
+            ("link", line_of(path, "Wait less."),
+             "these words stand in no lesson of 2025-01-01-a; quote one of its lessons"),
+            ("link", line_of(path, "2025-01-09-x"), "there is no session '2025-01-09-x'"),
+        ]  # fmt: skip
+
+
+def test_a_pattern_stands_in_files_of_kernels_and_of_the_repository(base):
+    base.kernel()
+    base.write("kernels/add/add.cpp", "one two one\n")
+    base.write("bench/time.py", "warm = 3\n")
+    path = base.pattern(
+        more="""\
+places:
+  - {kernel: add, file: add.cpp, text: two}
+  - {kernel: add, file: add.cpp, text: one}
+  - {kernel: sub, file: add.cpp, text: two}
+  - {file: bench/time.py, text: warm}
+  - {file: bench/time.py, text: cold}
+  - {file: ../time.py, text: warm}
+"""
+    )
+    found = [(f.rule, f.line, f.message.partition(";")[0]) for f in base.findings()]
+    assert found == [
+        ("place", line_of(path, "text: one"),
+         "add.cpp: the text to find stands in lines 1, 1: 'one'"),
+        ("place", line_of(path, "kernel: sub"), "there is no kernel 'sub'"),
+        ("place", line_of(path, "text: cold"), "bench/time.py: the text to find is gone: 'cold'"),
+        ("path", line_of(path, "../time.py"), "'../time.py' leaves the repository"),
+    ]  # fmt: skip
+
+
+def test_a_pattern_stands_somewhere_or_says_why_not(base):
+    base.write("a.py", "x\n")
+    path = base.pattern(more="no_places: It was taken out.\n")
+    assert base.findings() == []
+    path.write_text(path.read_text() + "places: [{file: a.py, text: x}]\n")
+    (finding,) = base.findings()
+    assert "no_places says why it stands in no source, and places says where" in finding.message

@@ -138,3 +138,38 @@ def test_a_proof_that_its_step_does_not_bear_out_counts_as_applied(base, kbtool)
         assert f": A {verdict}: N" in text
         said = f"  stated as proved, but the audit finds it inconsistent: {run}#steps.check"
         assert (said in text) == (verdict == "applied")
+
+
+def test_one_pattern_is_shown_with_its_text_its_places_and_its_lessons(base, kbtool):
+    base.session(more="lessons: [Look first., Wait less.]\n")
+    base.kernel()
+    base.write("kernels/add/add.cpp", "int a;\nint b;\n")
+    base.write("bench.py", "a\nb\n")
+    base.pattern(
+        more="""\
+code: |-
+  look();
+  wait();
+lessons: [{session: 2025-01-01-a, text: Wait}]
+places:
+  - {kernel: add, file: add.cpp, text: int b;}
+  - {file: bench.py, text: b}
+"""
+    )
+    base.pattern("P02", "no_places: It was taken out.\n")
+    line = line_of(base.root / "sessions/2025-01-01-a/session.yaml", "Wait less.")
+    told = kbtool("patterns", "P01", root=base.root).out
+    for expected in (
+        "record: patterns/P01.yaml\nproblem: Something goes wrong.\nsolution: Do otherwise.\n",
+        "when to use: always\nwhen not: never\ncode:\n  look();\n  wait();\n",
+        "kernels/add/add.cpp:2: stands here\nbench.py:2: stands here\n",
+        f"sessions/2025-01-01-a/session.yaml:{line}: taught by the lesson: Wait less.\n",
+    ):
+        assert expected in told
+    (one,) = json.loads(kbtool("patterns", "P01", "--json", root=base.root).out)["patterns"]
+    assert (one["path"], one["record"]["solution"]) == ("patterns/P01.yaml", "Do otherwise.")
+    assert one["places"][1] == {"path": "bench.py", "line": 2, "text": "b"}
+    assert [(lesson["lesson"], lesson["line"]) for lesson in one["lessons"]] == [
+        ("Wait less.", line)
+    ]
+    assert "in no source: It was taken out.\n" in kbtool("patterns", "P02", root=base.root).out

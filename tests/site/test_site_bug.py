@@ -183,6 +183,47 @@ def test_a_bug_a_decision_and_the_pattern_that_they_became_lead_to_each_other(ro
     assert files["adr/0027-other.md"] == b"# 0027: Another\n"
 
 
+def test_a_lesson_and_the_pattern_that_it_became_lead_to_each_other(root):
+    change(root, FIRST, lessons=["Look <first>.", "Wait."])
+    path = root / "patterns/p01.yaml"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({**fields, "lessons": [{"session": FIRST, "text": "first"}]}))
+    index = index_of(root)
+    made = unescape(pattern.page(index, index.patterns["P01"]))
+    assert "Look <first>. ([words about label 0: " in part(made, "lessons")
+    assert f"](../sessions/{FIRST}.md#lessons.1))" in part(made, "lessons")
+    listed = part(unescape(session.page(index, index.sessions[FIRST])), "lessons").splitlines()
+    assert [line for line in listed if "](../patterns/P01.md)" in line] == [
+        line for line in listed if "lessons.1" in line and "Look <first>. Became [P01" in line
+    ]
+    assert any("Wait." in line for line in listed)
+    sources = {mention.source for mention in index.mentions[at.pattern_page("P01")]}
+    assert f"{at.session_page(FIRST)}#lessons.1" in sources
+    mentioned = {mention.why for mention in index.mentions[at.session_page(FIRST)]}
+    assert "pattern that a lesson became" in mentioned
+
+
+def test_a_pattern_shows_the_line_of_each_place_or_why_there_is_none(root):
+    (root / "bench.py").write_text("a\n\nwarm\n")
+    source = root / "kernels/copy/README.md"
+    source.write_text("x\ny\n")
+    path = root / "patterns/p01.yaml"
+    fields = {key: one for key, one in json.loads(path.read_text()).items() if key != "places"}
+    places = [
+        {"file": "bench.py", "text": "warm"}, {"kernel": "copy", "file": "README.md", "text": "y"}
+    ]  # fmt: skip
+    for more, told in (
+        ({"places": places}, ("`bench.py`, line 3:", "`README.md`, line 2:")),
+        ({"no_places": "It was <taken> out."}, ("In no source: It was <taken> out.",)),
+    ):
+        path.write_text(json.dumps({**fields, **more}))
+        index = index_of(root)
+        made = unescape(pattern.page(index, index.patterns["P01"]))
+        text = re.sub("</?code>", "`", part(made, "code"))
+        for words in told:
+            assert words in text
+
+
 def test_a_bug_and_what_judged_its_hypotheses_lead_to_each_other(root):
     run = next(iter(index_of(root).runs.values()))[-1]
     path = root / "sessions" / FIRST / "session.yaml"

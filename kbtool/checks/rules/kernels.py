@@ -133,10 +133,10 @@ def ablations(pattern: Pattern) -> Iterator[AblationFacts]:
 
 
 class PlaceFacts(NamedTuple):
-    """A place in a kernel where a pattern stands."""
+    """A place in the sources where a pattern stands."""
 
     location: Location
-    kernel: str
+    kernel: str | None
     file: str
     text: str
 
@@ -320,17 +320,19 @@ def ablations_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
 
 
 def places_are_there(tree: Tree) -> Iterator[Finding]:
-    """The text that a pattern names occurs exactly once in its file of the kernel's folder."""
+    """The text that a pattern names occurs exactly once in its file of the kernel's folder, or of
+    the repository."""
     for facts in tree.patterns.values():
         for place in places.of(facts):
-            kernel = tree.kernels.get(place.kernel)
-            if kernel is None:
+            kernel = tree.kernels.get(place.kernel) if place.kernel is not None else None
+            if kernel is None and place.kernel is not None:
                 known = ", ".join(sorted(tree.kernels)) or "none"
                 message = f"there is no kernel {place.kernel!r}; the kernels are {known}"
                 yield tree.at(facts, [*place.location, "kernel"], "place", message)
                 continue
-            folder = os.path.join(tree.root, os.path.dirname(kernel.path))  # noqa: PTH118, PTH120
-            if problem := _not_once(folder, place.file, place.text):
+            folder = os.path.join(tree.root, os.path.dirname(kernel.path if kernel else ""))  # noqa: PTH118, PTH120
+            whose = "kernel's folder" if kernel else "repository"
+            if problem := _not_once(folder, place.file, place.text, whose):
                 key, rule, message = problem
                 key = "text" if key == "find" else key
                 yield tree.at(facts, [*place.location, key], rule or "place", message)
@@ -347,14 +349,16 @@ def cheats_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
                 yield tree.at(facts, [*cheat.location, key], rule or "cheat", message)
 
 
-def _not_once(folder: str, path: str, text: str) -> tuple[str, str | None, str] | None:
-    """Why ``text`` does not stand exactly once in a file of a kernel's folder, or ``None``.
+def _not_once(
+    folder: str, path: str, text: str, whose: str = "kernel's folder"
+) -> tuple[str, str | None, str] | None:
+    """Why ``text`` does not stand exactly once in a file of a folder, or ``None``.
 
     Returns:
         ``file`` or ``find``, whichever is wrong; the rule, if it is not the caller's; the message.
     """
     if not _stays(os.path.realpath(folder), path):
-        return "file", "path", _LEAVES.format(path, "kernel's folder")
+        return "file", "path", _LEAVES.format(path, whose)
     try:
         with open(os.path.join(folder, path), encoding="utf-8") as file:  # noqa: PTH118, PTH123
             edited(file.read(), text, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtool.checks.excuses import Forgotten
 from kbtool.checks.facts import BUG_ROLES, PATTERN_ROLES, SESSION_ROLES, Facts, Location, Ref, fact
@@ -14,12 +14,34 @@ from kbtool.model.finding import Finding
 
 if TYPE_CHECKING:
     from kbtool.model.pattern import Pattern
+    from kbtool.model.session import Session
 
 
 @fact("pattern", empty=[])
 def decisions(pattern: Pattern) -> list[int]:
     """The numbers of a pattern's decisions."""
     return pattern.decisions
+
+
+@fact("session", empty=[])
+def lessons(session: Session) -> list[str]:
+    """What a session learned."""
+    return session.lessons
+
+
+class LearnedFacts(NamedTuple):
+    """A lesson that a pattern names."""
+
+    location: Location
+    session: str
+    text: str
+
+
+@fact("pattern", LearnedFacts)
+def learned(pattern: Pattern) -> Iterator[LearnedFacts]:
+    """The lessons that became a pattern."""
+    for place, one in enumerate(pattern.lessons):
+        yield LearnedFacts(["lessons", place, "text"], one.session, one.text)
 
 
 def links_lead_somewhere(tree: Tree) -> Iterator[Finding]:
@@ -49,6 +71,21 @@ def decisions_are_written_down(tree: Tree) -> Iterator[Finding]:
             if number not in written:
                 message = f"there is no decision {number}: no docs/adr/{number:04}-*.md"
                 yield tree.at(facts, ["decisions", place], "link", message)
+
+
+def lessons_are_there(tree: Tree) -> Iterator[Finding]:
+    """The words of a lesson that a pattern names stand in exactly one lesson of its session."""
+    for facts in tree.patterns.values():
+        for one in learned.of(facts):
+            session = tree.sessions.get(one.session)
+            if session is None or not session.valid:
+                continue  # another finding says so
+            words = " ".join(one.text.split())
+            count = sum(words in " ".join(lesson.split()) for lesson in lessons.of(session))
+            if count != 1:
+                among = f"{count} lessons" if count else "no lesson"
+                message = f"these words stand in {among} of {one.session}; quote one of its lessons"
+                yield tree.at(facts, one.location, "link", message)
 
 
 def sessions_follow_in_a_line(tree: Tree) -> Iterator[Finding]:
@@ -241,6 +278,7 @@ def _cycles(edges: Mapping[str, list[str]]) -> Iterator[list[str]]:
 RULES: tuple[Rule, ...] = (
     links_lead_somewhere,
     decisions_are_written_down,
+    lessons_are_there,
     sessions_follow_in_a_line,
     patterns_supersede_in_a_line,
     superseded_patterns_rest,

@@ -18,7 +18,7 @@ from kbtool.site import addresses as at
 from kbtool.site.index import BugCase, Index
 from kbtool.site.parts import section
 from kbtool.steps.mutants.report import verdict
-from kbtool.store.sources import kernel_file, kernel_paths
+from kbtool.store.sources import kernel_file, kernel_paths, line_of
 
 
 def edits(index: Index, case: BugCase, here: str) -> str:
@@ -99,16 +99,10 @@ def file_link(index: Index, kernel_id: str, edit: Mutant | Edit, here: str) -> s
     known = kernel_paths(kernel).values() if kernel else ()
     if not any(edit.file in paths for paths in known):
         return name
-    line = line_of(edit, kernel_file(index.base, kernel_id, edit.file))
+    line = line_of(edit.find, kernel_file(index.base, kernel_id, edit.file))
     if line is None:
         return name
     return at.link(name, at.source_page(kernel_id, edit.file, line), here)
-
-
-def line_of(edit: Mutant | Edit, text: str | None) -> int | None:
-    """The line of a file where an edit begins; ``None`` if it is not in the file."""
-    place = text.find(edit.find) if text is not None else -1
-    return text.count("\n", 0, place) + 1 if text is not None and place >= 0 else None
 
 
 def _killers(index: Index, mutant: Mutant) -> str:

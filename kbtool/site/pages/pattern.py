@@ -55,7 +55,9 @@ from kbtool.site.parts import (
     unknowns,
     why_unknown,
 )
+from kbtool.site.text.quoted import line
 from kbtool.steps.ablate.report import factor
+from kbtool.store.sources import kernel_file, line_of, repository_file
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -144,6 +146,7 @@ def page(index: Index, pattern: Pattern) -> str:
             link(_rules(pattern)),
             link(_list(pattern, "When to use it", "when_to_use")),
             link(_list(pattern, "When not", "when_not")),
+            link(_lessons(index, pattern, here)),
             _symptoms(index, pattern, here),
             _in_code(index, pattern, here),
             _worth(index, pattern, here),
@@ -215,6 +218,15 @@ def _expected(account: Account) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def _lessons(index: Index, pattern: Pattern, here: str) -> str:
+    """The lessons that became it, each with its session."""
+    rows = [
+        f"{line(index, lesson, session.id, here)} ({index.link(place, here)})"
+        for place, (session, lesson) in index.lessons_of(pattern).items()
+    ]
+    return section("Lessons that became it", "lessons", bullets(rows) if rows else None)
+
+
 def _stated(pattern: Pattern, title: str, name: str) -> str:
     text = getattr(pattern, name)
     if text is None:
@@ -269,12 +281,20 @@ def _symptoms(index: Index, pattern: Pattern, here: str) -> str:
 
 
 def _in_code(index: Index, pattern: Pattern, here: str) -> str:
-    """The smallest code that shows it, and where it stands in a kernel."""
-    places = []
+    """The smallest code that shows it, and where it stands in the sources, or why in none."""
+    shown = [block(pattern.code)] if pattern.code else []
     for place in pattern.places:
         edit = Edit(file=place.file, find=place.text, put="")
-        places += [f"In {file_link(index, place.kernel, edit, here)}:", block(place.text)]
-    return section("In code", "code", block(pattern.code) if pattern.code else None, *places)
+        if place.kernel is None:
+            name, text = code(place.file), repository_file(index.base, place.file)
+        else:
+            name = file_link(index, place.kernel, edit, here)
+            text = kernel_file(index.base, place.kernel, place.file)
+        line_number = line_of(place.text, text)
+        shown += [f"In {name}{f', line {line_number}' if line_number else ''}:", block(place.text)]
+    if pattern.no_places:
+        shown.append(f"In no source: {inline(pattern.no_places)}")
+    return section("In code", "code", *shown)
 
 
 def _worth(index: Index, pattern: Pattern, here: str) -> str:

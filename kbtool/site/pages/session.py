@@ -42,6 +42,7 @@ from kbtool.site.parts import (
     evidence_cells,
     fixed_place,
     page_title,
+    patterns_of,
     section,
     session_cell,
     unknowns,
@@ -127,7 +128,7 @@ def page(index: Index, session: Session) -> str:
             section(
                 "Lessons",
                 "lessons",
-                link(bullets(line(index, lesson, session.id, here) for lesson in session.lessons)),
+                link(bullets(_lessons(index, session, here))),
             ),
             unknowns(session),
             link(_notes(index, session)),
@@ -135,6 +136,15 @@ def page(index: Index, session: Session) -> str:
             backlinks(index, here),
         ]
     )
+
+
+def _lessons(index: Index, session: Session, here: str) -> Iterator[str]:
+    """Each lesson, with the patterns that it became."""
+    for number, lesson in enumerate(session.lessons, 1):
+        place = at.lesson_place(session.id, number)
+        became = patterns_of(index, place)
+        told = anchor(place.partition("#")[2]) + line(index, lesson, session.id, here)
+        yield f"{told} Became {became}." if became else told
 
 
 def _summary(index: Index, session: Session, here: str) -> str:

@@ -15,9 +15,8 @@ from kbtool.site import addresses as at
 from kbtool.site.html import divide
 from kbtool.site.index import Index
 from kbtool.site.pages.base import Page, Pages, Source
-from kbtool.site.pages.mutants import line_of
 from kbtool.site.parts import page_title
-from kbtool.store.sources import kernel_file, kernel_paths
+from kbtool.store.sources import kernel_file, kernel_paths, line_of
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -76,7 +75,7 @@ def page(index: Index, kernel: Kernel, path: str, text: str) -> str:
 def _put_back(index: Index, kernel: Kernel, path: str, text: str, here: str) -> str | None:
     """The edits of this file that put a bug back, by line."""
     edits = (
-        (line_of(mutant, text), mutant.id, case)
+        (line_of(mutant.find, text), mutant.id, case)
         for case in index.bugs.values()
         for mutant in case.bug.mutants
         if (mutant.kernel, mutant.file) == (kernel.id, path)
