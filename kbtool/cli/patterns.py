@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -246,28 +245,32 @@ def _print_text(base: KnowledgeBase, pattern: Pattern) -> None:
     for title, items in (("when to use", pattern.when_to_use), ("when not", pattern.when_not)):
         for item in items or ():
             click.echo(f"{title}: {' '.join(item.split())}")
+    for sign in pattern.signs:
+        click.echo(f"sign: {' '.join(sign.split())}")
     if pattern.code:
         click.echo("code:\n" + indent(pattern.code.rstrip("\n"), "  "))
     for place in _places(base, pattern):
-        click.echo(f"{place['path']}:{place['line'] or 1}: stands here")
+        stood = f"stood here in commit {place['commit']}" if place["commit"] else "stands here"
+        click.echo(f"{place['path']}:{place['line'] or 1}: {stood}")
     if pattern.no_places:
         click.echo(f"in no source: {pattern.no_places}")
 
 
 def _places(base: KnowledgeBase, pattern: Pattern) -> list[dict[str, object]]:
     """Where the pattern stands: path from the root, the line, and the text there."""
-    from kbtool.store.sources import kernel_file, line_of, repository_file
+    from kbtool.store.sources import line_of, place_file
 
     found: list[dict[str, object]] = []
     for place in pattern.places:
-        if place.kernel is None:
-            path, text = place.file, repository_file(base, place.file)
-        elif (entry := base.kernels.get(place.kernel)) is not None:
-            path = posixpath.join(posixpath.dirname(entry.path), place.file)
-            text = kernel_file(base, place.kernel, place.file)
-        else:
-            continue  # check says that there is no such kernel
-        found.append({"path": path, "line": line_of(place.text, text), "text": place.text})
+        path, text = place_file(base, place)
+        found.append(
+            {
+                "path": path,
+                "commit": place.commit,
+                "line": line_of(place.text, text),
+                "text": place.text,
+            }
+        )
     return found
 
 

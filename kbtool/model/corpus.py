@@ -81,8 +81,8 @@ class CorpusSession(Output):
 @keeps(
     Pattern,
     "id title summary stated_status supersedes related needs conflicts bugs lessons problem"
-    " solution rules when_to_use when_not code places no_places symptoms recipes ablations"
-    " not_ablated tags sources",
+    " solution rules when_to_use when_not code places no_places signs symptoms recipes"
+    " ablations not_ablated tags sources",
 )
 class CorpusPattern(Output):
     """A lesson, with its recipes: the procedure as executable steps."""

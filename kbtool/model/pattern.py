@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from kbtool.model.ablation import Ablation
 from kbtool.model.base import (
     Cited,
+    Commit,
     HowMany,
     KernelId,
     Model,
@@ -56,6 +57,8 @@ class Rule(Cited):
 class Place(Model):
     """Where the pattern stands in the sources."""
 
+    commit: Commit | None = None
+    """The commit whose file it is, where it was taken out since; without it the file of today."""
     kernel: KernelId | None = None
     """The kernel; none for a file of the repository that is no kernel's."""
     file: Text
@@ -137,8 +140,10 @@ class Pattern(Model):
     """Where it stands in the sources."""
     no_places: Annotated[str, Field(min_length=1)] | None = None
     """Why it stands in no source."""
+    signs: list[Text] = []
+    """What one sees when it applies and no tool prints: a metric, a shape, a difference."""
     symptoms: list[Symptom] = []
-    """What one sees when it applies."""
+    """What tools print when it applies."""
     claims: list[Claim] = []
     """Figures stated of it."""
     recipes: list[Recipe] = []

@@ -326,7 +326,7 @@ def _texts(pattern: Pattern) -> list[tuple[str, float]]:
         (" ".join(pattern.tags), 2),
         (pattern.problem or "", 1),
         (pattern.solution or "", 1),
-        (" ".join(pattern.when_to_use or ()), 1),
+        (" ".join([*(pattern.when_to_use or ()), *pattern.signs]), 1),
         *((f"{one.example} {one.advice or ''}", 1) for one in pattern.symptoms),
         *((rule.text, 0.5) for rule in pattern.rules),
         *((f"{recipe.title} {recipe.about or ''}", 0.5) for recipe in pattern.recipes),

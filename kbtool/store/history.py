@@ -49,6 +49,17 @@ def commits_known(root: str, commits: Iterable[str]) -> Mapping[str, bool]:
     return {commit: commit in here and whole.get(commit) not in behind for commit in wanted}
 
 
+def file_at(root: str, commit: str, path: str) -> str | None:
+    """The text of a file in a commit; ``None`` if it has none, or git does not know.
+
+    Args:
+        root: a folder of a git repository.
+        commit: its id.
+        path: of the file, relative to ``root``.
+    """
+    return _git(root, "show", "--end-of-options", f"{commit}:./{path}")
+
+
 def branches(root: str) -> set[str]:
     """The branches of the repository and of its remotes, without the names of the remotes."""
     found = _git(root, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes") or ""

@@ -10,7 +10,7 @@ SYMPTOMS = "symptoms"
 """The folder of the catalogue of symptoms, under the root of a knowledge base."""
 _HISTORY = re.compile(
     r"^(?:bugs|lessons|stated_in|decisions|claims|rests_on|supersedes):.*\n(?:[ -].*\n)*"
-    r"|^  - file:.*\n(?:    .*\n)*"  # a place outside of the kernels
+    r"|^  - (?:file|commit):.*\n(?:    .*\n)*"  # a place outside of the kernels
     r"|^  claims\..*\n(?:    .*\n)*"  # why a claim lacks a field
     r"|^  - name:.*\n(?:    .*\n)*?.*\bsessions/.*\n(?:    .*\n)*",  # a recipe
     re.MULTILINE,

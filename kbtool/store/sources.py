@@ -7,6 +7,8 @@ import posixpath
 from pathlib import Path
 
 from kbtool.model.kernel import Kernel
+from kbtool.model.pattern import Place
+from kbtool.store.history import file_at
 from kbtool.store.tree import KnowledgeBase
 
 MAX_BYTES = 1 << 20
@@ -24,9 +26,19 @@ def kernel_file(base: KnowledgeBase, kernel: str, path: str) -> str | None:
     return _inside((base.root / entry.path).parent, path)
 
 
-def repository_file(base: KnowledgeBase, path: str) -> str | None:
-    """The text of ``path`` below the root; ``None`` if it does not exist or is not text."""
-    return None if "\0" in path else _inside(base.root, path)
+def place_file(base: KnowledgeBase, place: Place) -> tuple[str, str | None]:
+    """The file where a pattern stands: its path from the root, and its text if it is there."""
+    path = place.file
+    if place.kernel is not None:
+        entry = base.kernels.get(place.kernel)
+        if entry is None:
+            return path, None
+        path = posixpath.join(posixpath.dirname(entry.path), path)
+    if place.commit is not None:
+        return path, file_at(str(base.root), place.commit, path)
+    if place.kernel is not None:
+        return path, kernel_file(base, place.kernel, place.file)
+    return path, None if "\0" in path else _inside(base.root, path)
 
 
 def line_of(find: str, text: str | None) -> int | None:

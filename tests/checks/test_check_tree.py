@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import importlib
+import shutil
 import subprocess
 import sys
 
@@ -437,6 +438,42 @@ places:
         ("place", line_of(path, "text: cold"), "bench/time.py: the text to find is gone: 'cold'"),
         ("path", line_of(path, "../time.py"), "'../time.py' leaves the repository"),
     ]  # fmt: skip
+
+
+def test_a_pattern_stood_in_a_file_of_a_commit(base):
+    def git(*arguments: str) -> str:
+        own = ["git", "-C", str(base.root), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+        return subprocess.run(
+            [*own, *arguments], check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    base.kernel()
+    base.write("kernels/add/add.cpp", "split();\n")
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "split")
+    commit = git("rev-parse", "HEAD")
+    base.write("kernels/add/add.cpp", "")
+    path = base.pattern(
+        more=f"""\
+places:
+  - {{commit: {commit}, kernel: add, file: add.cpp, text: split}}
+  - {{commit: {commit[:12]}, file: kernels/add/add.cpp, text: split}}
+  - {{commit: {commit}, kernel: add, file: add.cpp, text: merge}}
+  - {{commit: {commit}, kernel: add, file: none.cpp, text: split}}
+  - {{commit: 0123abc, kernel: add, file: add.cpp, text: split}}
+"""
+    )
+    at = f"commit {commit[:12]}"
+    assert [(f.rule, f.line, f.message.partition(";")[0]) for f in base.findings()] == [
+        ("place", line_of(path, "text: merge"),
+         f"add.cpp of {at}: the text to find is gone: 'merge'"),
+        ("place", line_of(path, "none.cpp"), f"{at} has no file 'none.cpp'"),
+        ("place", line_of(path, "0123abc"),
+         "no branch or tag of this repository has commit 0123abc"),
+    ]  # fmt: skip
+    shutil.rmtree(base.root / ".git")
+    assert base.findings() == []  # nobody knows
 
 
 def test_a_pattern_stands_somewhere_or_says_why_not(base):

@@ -147,6 +147,7 @@ def test_one_pattern_is_shown_with_its_text_its_places_and_its_lessons(base, kbt
     base.write("bench.py", "a\nb\n")
     base.pattern(
         more="""\
+signs: [The card idles.]
 code: |-
   look();
   wait();
@@ -161,14 +162,15 @@ places:
     told = kbtool("patterns", "P01", root=base.root).out
     for expected in (
         "record: patterns/P01.yaml\nproblem: Something goes wrong.\nsolution: Do otherwise.\n",
-        "when to use: always\nwhen not: never\ncode:\n  look();\n  wait();\n",
+        "when to use: always\nwhen not: never\nsign: The card idles.\n",
+        "\ncode:\n  look();\n  wait();\n",
         "kernels/add/add.cpp:2: stands here\nbench.py:2: stands here\n",
         f"sessions/2025-01-01-a/session.yaml:{line}: taught by the lesson: Wait less.\n",
     ):
         assert expected in told
     (one,) = json.loads(kbtool("patterns", "P01", "--json", root=base.root).out)["patterns"]
     assert (one["path"], one["record"]["solution"]) == ("patterns/P01.yaml", "Do otherwise.")
-    assert one["places"][1] == {"path": "bench.py", "line": 2, "text": "b"}
+    assert one["places"][1] == {"path": "bench.py", "commit": None, "line": 2, "text": "b"}
     assert [(lesson["lesson"], lesson["line"]) for lesson in one["lessons"]] == [
         ("Wait less.", line)
     ]

@@ -214,6 +214,10 @@ def test_a_pattern_shows_the_line_of_each_place_or_why_there_is_none(root):
     ]  # fmt: skip
     for more, told in (
         ({"places": places}, ("`bench.py`, line 3:", "`README.md`, line 2:")),
+        (
+            {"places": [{"commit": "0123abc", "file": "old.py", "text": "warm"}]},
+            ("`old.py` of commit `0123abc`, taken out since:",),
+        ),
         ({"no_places": "It was <taken> out."}, ("In no source: It was <taken> out.",)),
     ):
         path.write_text(json.dumps({**fields, **more}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -136,6 +136,7 @@ class PlaceFacts(NamedTuple):
     """A place in the sources where a pattern stands."""
 
     location: Location
+    commit: str | None
     kernel: str | None
     file: str
     text: str
@@ -145,7 +146,7 @@ class PlaceFacts(NamedTuple):
 def places(pattern: Pattern) -> Iterator[PlaceFacts]:
     """Where a pattern stands."""
     for index, one in enumerate(pattern.places):
-        yield PlaceFacts(["places", index], one.kernel, one.file, one.text)
+        yield PlaceFacts(["places", index], one.commit, one.kernel, one.file, one.text)
 
 
 class CheatFacts(NamedTuple):
@@ -320,22 +321,54 @@ def ablations_edit_what_is_there(tree: Tree) -> Iterator[Finding]:
 
 
 def places_are_there(tree: Tree) -> Iterator[Finding]:
-    """The text that a pattern names occurs exactly once in its file of the kernel's folder, or of
-    the repository."""
-    for facts in tree.patterns.values():
-        for place in places.of(facts):
-            kernel = tree.kernels.get(place.kernel) if place.kernel is not None else None
-            if kernel is None and place.kernel is not None:
-                known = ", ".join(sorted(tree.kernels)) or "none"
-                message = f"there is no kernel {place.kernel!r}; the kernels are {known}"
-                yield tree.at(facts, [*place.location, "kernel"], "place", message)
-                continue
-            folder = os.path.join(tree.root, os.path.dirname(kernel.path if kernel else ""))  # noqa: PTH118, PTH120
+    """The text that a pattern names occurs exactly once in its file of the kernel's folder or of
+    the repository, as it is or as it was in a commit. In a shallow clone and without git nothing
+    is said of commits."""
+    every = [(facts, place) for facts in tree.patterns.values() for place in places.of(facts)]
+    past = [place.commit for _, place in every if place.commit is not None]
+    known: Mapping[str, bool] = {}
+    if past:
+        from kbtool.store.history import commits_known
+
+        known = commits_known(tree.root, past)
+    for facts, place in every:
+        kernel = tree.kernels.get(place.kernel) if place.kernel is not None else None
+        if kernel is None and place.kernel is not None:
+            names = ", ".join(sorted(tree.kernels)) or "none"
+            message = f"there is no kernel {place.kernel!r}; the kernels are {names}"
+            yield tree.at(facts, [*place.location, "kernel"], "place", message)
+            continue
+        folder = os.path.dirname(kernel.path) if kernel else ""  # noqa: PTH120
+        if place.commit is not None:
+            problem = _not_once_in(tree.root, known, folder, place)
+        else:
             whose = "kernel's folder" if kernel else "repository"
-            if problem := _not_once(folder, place.file, place.text, whose):
-                key, rule, message = problem
-                key = "text" if key == "find" else key
-                yield tree.at(facts, [*place.location, key], rule or "place", message)
+            problem = _not_once(os.path.join(tree.root, folder), place.file, place.text, whose)  # noqa: PTH118
+        if problem:
+            key, rule, message = problem
+            key = "text" if key == "find" else key
+            yield tree.at(facts, [*place.location, key], rule or "place", message)
+
+
+def _not_once_in(
+    root: str, known: Mapping[str, bool], folder: str, place: PlaceFacts
+) -> tuple[str, str | None, str] | None:
+    """Why a text does not stand exactly once in a file of a commit, or ``None``."""
+    from kbtool.store.history import file_at
+
+    commit = place.commit or ""
+    if commit not in known:
+        return None
+    if not known[commit]:
+        return "commit", None, f"no branch or tag of this repository has commit {commit[:12]}"
+    text = file_at(root, commit, f"{folder}/{place.file}" if folder else place.file)
+    if text is None:
+        return "file", None, f"commit {commit[:12]} has no file {place.file!r}"
+    try:
+        edited(text, place.text, "")
+    except ValueError as error:
+        return "find", None, f"{place.file} of commit {commit[:12]}: {error}"
+    return None
 
 
 def cheats_edit_what_is_there(tree: Tree) -> Iterator[Finding]:

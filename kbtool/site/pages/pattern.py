@@ -57,7 +57,7 @@ from kbtool.site.parts import (
 )
 from kbtool.site.text.quoted import line
 from kbtool.steps.ablate.report import factor
-from kbtool.store.sources import kernel_file, line_of, repository_file
+from kbtool.store.sources import line_of, place_file
 
 
 def _pages(source: Source) -> Iterator[Page]:
@@ -264,7 +264,7 @@ def _lost(index: Index, pattern: Pattern, here: str) -> list[str]:
 
 
 def _symptoms(index: Index, pattern: Pattern, here: str) -> str:
-    shown = []
+    shown: list[str | None] = [bullets(map(inline, pattern.signs))]
     for symptom in pattern.symptoms:
         bugs = [case for case, match in index.showing(pattern) if match.symptom is symptom]
         shown += [
@@ -285,13 +285,13 @@ def _in_code(index: Index, pattern: Pattern, here: str) -> str:
     shown = [block(pattern.code)] if pattern.code else []
     for place in pattern.places:
         edit = Edit(file=place.file, find=place.text, put="")
-        if place.kernel is None:
-            name, text = code(place.file), repository_file(index.base, place.file)
-        else:
+        name = code(place.file)
+        if place.commit is not None:
+            name += f" of commit {code(place.commit[:12])}, taken out since"
+        elif place.kernel is not None:
             name = file_link(index, place.kernel, edit, here)
-            text = kernel_file(index.base, place.kernel, place.file)
-        line_number = line_of(place.text, text)
-        shown += [f"In {name}{f', line {line_number}' if line_number else ''}:", block(place.text)]
+        number = line_of(place.text, place_file(index.base, place)[1])
+        shown += [f"In {name}{f', line {number}' if number else ''}:", block(place.text)]
     if pattern.no_places:
         shown.append(f"In no source: {inline(pattern.no_places)}")
     return section("In code", "code", *shown)
