@@ -11,6 +11,11 @@ from kbtool.model.kinds.ablate import AblateResult, AblationResult
 from kbtool.model.run import Run
 
 
+def machine_of(run: Run, target: str) -> str:
+    """The card of a run, or of a target for processors its processor."""
+    return (target != "cpu" and run.machine.card) or run.machine.cpu
+
+
 @dataclass(frozen=True)
 class Worth:
     """One ablation in one run."""
@@ -22,8 +27,7 @@ class Worth:
     @property
     def machine(self) -> str:
         """The card that it ran on, or the processor."""
-        machine = self.run.machine
-        return (self.result.target != "cpu" and machine.card) or machine.cpu
+        return machine_of(self.run, self.result.target)
 
     @property
     def is_quiet(self) -> bool:

@@ -280,6 +280,30 @@ def test_figures_are_shown_without_noughts():
     assert [shown(Decimal(x)) for x in figures] == ["2", "0", "1,234.6", "0"]
 
 
+def test_each_pattern_of_this_repository_says_all_that_a_stranger_needs():
+    """Problem, solution, when and when not, what one sees, code, and where it stands."""
+    base = KnowledgeBase(REPOSITORY)
+    named = {
+        id_ for known in base.catalogue.values() for one in known.symptoms for id_ in one.patterns
+    }
+    lacking = {
+        f"{one.id} {what}"
+        for one in (entry.record for entry in base.patterns.values())
+        for what, there in {
+            "problem": one.problem,
+            "solution": one.solution,
+            "when_to_use": one.when_to_use,
+            "when_not": one.when_not,
+            "signs or symptoms": one.signs or one.symptoms or one.id in named,
+            "code": one.code or one.places or one.recipes,
+            "places or no_places": one.places or one.no_places,
+            "ablations or not_ablated": one.number <= 16 or one.ablations or one.not_ablated,
+        }.items()
+        if not there
+    }
+    assert lacking == set()
+
+
 def test_the_transcribed_logs_give_the_figures_computed_by_hand():
     """What the transcribed logs come to, by hand from the logs."""
     base = KnowledgeBase(REPOSITORY)

@@ -228,6 +228,23 @@ def test_a_pattern_shows_the_line_of_each_place_or_why_there_is_none(root):
             assert words in text
 
 
+def test_a_pattern_shows_whether_validation_finds_its_bugs_put_back(root):
+    path = root / "patterns/p01.yaml"
+    fields = json.loads(path.read_text())
+    bugs = [f"{LAST}#bugs.nan", f"{LAST}#bugs.odd_.x", "2025-01-01-gone#bugs.nan"]
+    path.write_text(json.dumps({**fields, "bugs": bugs}))
+    index = index_of(root)
+    run = index.judged["put-back"].run
+    made = unescape(pattern.page(index, index.patterns["P01"]))
+    (row,) = [line for line in part(made, "put-back").splitlines() if ".md)" in line]
+    assert f"../bugs/{LAST}/nan.md)" in row and "1 of 1" in row
+    assert run.machine.cpu in row and f"[{run.id}](../runs/{run.session}/{run.id}.md)" in row
+    assert run.machine.cpu in card(made, "Seen on")
+    path.write_text(json.dumps({**fields, "bugs": bugs[1:2]}))
+    index = index_of(root)
+    assert "{#put-back}" not in pattern.page(index, index.patterns["P01"])
+
+
 def test_a_bug_and_what_judged_its_hypotheses_lead_to_each_other(root):
     run = next(iter(index_of(root).runs.values()))[-1]
     path = root / "sessions" / FIRST / "session.yaml"

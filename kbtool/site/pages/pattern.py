@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from kbtool.ledger.faults import bug_at
@@ -16,7 +16,7 @@ from kbtool.ledger.patterns import (
     saving_text,
     time_text,
 )
-from kbtool.ledger.worth import gained_before, in_short, newest
+from kbtool.ledger.worth import gained_before, in_short, machine_of, newest
 from kbtool.markdown.escape import block, code, inline, prose
 from kbtool.markdown.figures import many
 from kbtool.markdown.markup import (
@@ -35,7 +35,7 @@ from kbtool.markdown.markup import (
 from kbtool.model.ablation import Edit
 from kbtool.model.pattern import Pattern
 from kbtool.site import addresses as at
-from kbtool.site.index import Index
+from kbtool.site.index import BugCase, Index, Judged
 from kbtool.site.pages.base import Page, Pages, Source
 from kbtool.site.pages.bug import lost_in_all
 from kbtool.site.pages.mutants import change, file_link
@@ -152,6 +152,7 @@ def page(index: Index, pattern: Pattern) -> str:
             _worth(index, pattern, here),
             _recipes(index, pattern, here),
             _evidence(index, pattern, here),
+            _put_back(index, pattern, here),
             _superseding(index, pattern, here),
             _step_times(index, pattern, here),
             claims(index, pattern),
@@ -179,7 +180,10 @@ def _summary(index: Index, pattern: Pattern, here: str) -> str:
         for number in pattern.decisions
         if number in index.decisions
     ]
-    machines = {worth.machine for worth in index.worths.get(pattern.id, ())}
+    machines = {inline(worth.machine) for worth in index.worths.get(pattern.id, ())}
+    for reference in pattern.bugs:
+        if case := index.bugs.get(bug_at(reference, "")):
+            machines.update(_machines(_judged(index, case)))
     account = index.accounts[pattern.id]
     saved, lost = account.claimed("saved"), account.claimed("lost")
     timed = account.timed()
@@ -201,7 +205,7 @@ def _summary(index: Index, pattern: Pattern, here: str) -> str:
             ("Does not go together with", patterns(pattern.conflicts)),
             ("Taught by bugs", ", ".join(bugs)),
             ("Decisions", ", ".join(decisions)),
-            ("Measured on", ", ".join(map(inline, sorted(machines)))),
+            ("Seen on", ", ".join(sorted(machines))),
             ("Described in", stated),
         ]
     )
@@ -379,6 +383,37 @@ def _evidence(index: Index, pattern: Pattern, here: str) -> str:
             more,
         ]
     return section("Evidence", "evidence", *blocks)
+
+
+def _put_back(index: Index, pattern: Pattern, here: str) -> str:
+    """Whether validation found the edits that put its bugs back, in the newest run of each."""
+    rows = []
+    for reference in pattern.bugs:
+        case = index.bugs.get(bug_at(reference, ""))
+        judged = _judged(index, case) if case else []
+        if case and judged:
+            found = sum(one.one.verdict == "killed" for one in judged)
+            runs = dict.fromkeys(one.run.id for one in judged)
+            rows.append(
+                [
+                    index.link(case.page, here),
+                    f"{found} of {len(judged)}",
+                    ", ".join(_machines(judged)),
+                    ", ".join(index.link(index.run_page(run) or run, here) for run in runs),
+                ]
+            )
+    header = ["Bug put back", "Edits that validation found", "Machine", "Newest runs"]
+    return section("Bugs put back", "put-back", stacked_table(header, rows, {1}) if rows else None)
+
+
+def _judged(index: Index, case: BugCase) -> list[Judged]:
+    names = (mutant.id for mutant in case.bug.mutants)
+    return [index.judged[name] for name in names if name in index.judged]
+
+
+def _machines(judged: Iterable[Judged]) -> list[str]:
+    names = {machine_of(one.run, one.one.mutant.target) for one in judged}
+    return [inline(name) for name in sorted(names)]
 
 
 def _superseding(index: Index, pattern: Pattern, here: str) -> str:
