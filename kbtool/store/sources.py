@@ -29,6 +29,8 @@ def kernel_file(base: KnowledgeBase, kernel: str, path: str) -> str | None:
 def place_file(base: KnowledgeBase, place: Place) -> tuple[str, str | None]:
     """The file where a pattern stands: its path from the root, and its text if it is there."""
     path = place.file
+    if "\0" in path:
+        return path, None
     if place.kernel is not None:
         entry = base.kernels.get(place.kernel)
         if entry is None:
@@ -38,7 +40,7 @@ def place_file(base: KnowledgeBase, place: Place) -> tuple[str, str | None]:
         return path, file_at(str(base.root), place.commit, path)
     if place.kernel is not None:
         return path, kernel_file(base, place.kernel, place.file)
-    return path, None if "\0" in path else _inside(base.root, path)
+    return path, _inside(base.root, path)
 
 
 def line_of(find: str, text: str | None) -> int | None:

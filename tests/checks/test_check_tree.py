@@ -462,6 +462,7 @@ places:
   - {{commit: {commit}, kernel: add, file: add.cpp, text: merge}}
   - {{commit: {commit}, kernel: add, file: none.cpp, text: split}}
   - {{commit: 0123abc, kernel: add, file: add.cpp, text: split}}
+  - {{commit: {commit}, file: ../add.cpp, text: split}}
 """
     )
     at = f"commit {commit[:12]}"
@@ -471,9 +472,10 @@ places:
         ("place", line_of(path, "none.cpp"), f"{at} has no file 'none.cpp'"),
         ("place", line_of(path, "0123abc"),
          "no branch or tag of this repository has commit 0123abc"),
+        ("path", line_of(path, "../add"), "'../add.cpp' leaves the repository"),
     ]  # fmt: skip
     shutil.rmtree(base.root / ".git")
-    assert base.findings() == []  # nobody knows
+    assert {f.rule for f in base.findings()} == {"path"}  # of commits nobody knows
 
 
 def test_a_pattern_stands_somewhere_or_says_why_not(base):

@@ -356,6 +356,8 @@ def _not_once_in(
     """Why a text does not stand exactly once in a file of a commit, or ``None``."""
     from kbtool.store.history import file_at
 
+    if not _stays(os.path.realpath(os.path.join(root, folder)), place.file):  # noqa: PTH118
+        return "file", "path", _LEAVES.format(place.file, "repository")
     commit = place.commit or ""
     if commit not in known:
         return None
