@@ -22,6 +22,8 @@ FOCUS_PYTHON ?= python3.12
 # One more than cores, at most eight: tests of the browser mostly wait.
 PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
 export NO_MKDOCS_2_WARNING := 1
+# Hundreds of processes import the same modules: without byte code each would compile them.
+unexport PYTHONDONTWRITEBYTECODE
 
 # What a branch adds; of main itself, or where there is no main, all commits that are here.
 define HISTORY
@@ -40,14 +42,15 @@ endef
 help:
 	@sed -n '/^[^#]/q; s/^# //p' Makefile
 
-run: $(VENV)/.ready
-	$(BIN)/kbtool run-recipe split-k
+# Half of the samples that the recipe takes by default: a first look, in half of the time.
+run: $(VENV)/.runs
+	$(BIN)/kbtool run-recipe split-k --set samples=10
 
 test: lint unit cuda
 
 # The mark slow is what is left out; pyproject.toml says which tests have it.
 test-quick: lint
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(PROCESSES) -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n $(PROCESSES) -m "not slow and not gpu"
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -59,9 +62,8 @@ lint: $(VENV)/.ready
 	$(BIN)/python -m kbtool audit --grade inconsistent --grade decision >/dev/null
 	$(BIN)/python -m kbtool schema --check
 
-# Hundreds of processes import the same modules: without bytecode each would compile them.
 unit: $(VENV)/.ready
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(PROCESSES)
+	$(BIN)/python -m pytest -n $(PROCESSES)
 
 coverage: $(VENV)/.ready
 	$(BIN)/python -m pytest -n $(PROCESSES) --cov --cov-report=term
@@ -81,10 +83,10 @@ soak: $(VENV)/.ready
 	$(BIN)/python -m soak.crashes
 	$(BIN)/python -m soak.writers
 
-site: $(VENV)/.ready
+site: $(VENV)/.runs
 	$(BIN)/python -m kbtool site build
 
-serve: $(VENV)/.ready
+serve: $(VENV)/.runs
 	$(BIN)/python -m kbtool site serve
 
 pythons:
@@ -108,13 +110,20 @@ otava: $(OTAVA)/.ready
 clean:
 	rm -rf $(VENV) $(FOCUS) $(OTAVA) $(AUDIT) .venv-pythons .kbtool site dist .mypy_cache .ruff_cache .pytest_cache
 
-# Made again whenever what it installs has changed.
-$(VENV)/.ready: pyproject.toml constraints.txt
+# Made again whenever what they install has changed.
+PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
+
+# What the README's commands need, but the tests. Byte code is left to the first import: compiling all
+# of torch takes longer than installing it.
+$(VENV)/.runs: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "kbtool needs Python 3.11 or newer; set one with: make PYTHON=python3.12 ..." >&2; exit 3; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --editable '.[kernels,mcp,mlflow,site,transformers,dev]'
+	$(PIP_INSTALL) --no-compile --editable '.[kernels,mcp,parquet,site]'
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.runs
+	$(PIP_INSTALL) --quiet --editable '.[kernels,mcp,mlflow,site,transformers,dev]'
 	@touch $@
 
 # An environment of its own: the validator takes no NumPy 2, and NumPy 1 no Python after 3.12, which

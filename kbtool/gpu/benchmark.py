@@ -37,7 +37,7 @@ from kbtool.gpu.unseen import Unseen
 from kbtool.gpu.validate import case_seed
 from kbtool.model.kernel import without_name
 from kbtool.model.kinds.benchmark import BenchmarkCase, BenchmarkResult
-from kbtool.model.kinds.timing import Timing
+from kbtool.model.kinds.timing import Timing, noise_reason
 from kbtool.model.kinds.validate import OutputError
 
 Calls = Mapping[str, Callable[[], Any] | str]
@@ -64,6 +64,8 @@ UNSEEN = (
     " copied when the clock stops, and a case is refused if calls on unseen values take longer"
 )
 """The part of a protocol that says how kept results are found."""
+_PATIENCE_SECONDS = 10.0
+"""How long a benchmark goes on whatever else the machine does: a burst of work may end."""
 
 
 @dataclass
@@ -206,8 +208,10 @@ def benchmark(
             machine.measure_arithmetic(result.computes_in)
             results.append(result)
             on_case(len(results), of([result]))
+            if machine.is_too_busy(len(results) / len(cases)):
+                break
         machine.measure()
-    return of(results)
+    return of(results).model_copy(update={"not_reached": len(cases) - len(results)})
 
 
 class _Machine:
@@ -216,6 +220,7 @@ class _Machine:
     def __init__(self, clock: Clock, known: BenchmarkResult | None) -> None:
         """Start to watch; ``known`` is what an earlier process measured of the same run."""
         self._clock = clock
+        self._began = perf_counter()
         self._others = OtherProcesses()
         self._others_before = known.others_busy if known else None
         self._on_card = known.others_on_card if known else None
@@ -245,6 +250,18 @@ class _Machine:
             self.measure_arithmetic("float32")
             rate = self._arithmetic["float32"]
         self._arithmetic[dtype] = more(rate, self._clock.arithmetic(of))
+
+    def is_too_busy(self, done: float) -> bool:
+        """Whether the whole run will be noisy even if the machine is quiet from now on.
+
+        Args:
+            done: the share of the cases that are timed. The others may take twice as long each.
+        """
+        if perf_counter() - self._began < _PATIENCE_SECONDS:
+            return False
+        share = self._others.share()
+        at_least = None if share is None else share * done / 2
+        return noise_reason(more(self._others_before, at_least), self._on_card) is not None
 
     def fields(self) -> dict[str, Any]:
         """The fields of a result about the machine, as measured so far."""

@@ -7,11 +7,13 @@ in which something was replaced has no result.
 from __future__ import annotations
 
 import functools
+import gc
 import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import is_
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -65,11 +67,12 @@ class Originals:
         _keep_manual_seed()
         own = [module for name, module in sys.modules.items() if name.startswith("kbtool.")]
         self._members = [
-            (vars(owner), name, value, _body(value))
+            (vars(owner), name, value)
             for owner in (*_OTHERS, *own, *_classes(own))
             for name, value in vars(owner).items()
             if _counts(name, value)
         ]
+        self._bodies = [_Bodies(value for _, _, value in self._members)]
         self._operators = _operators()
         self._settings = {name: read() for name, read in _SETTINGS.items()}
 
@@ -77,20 +80,23 @@ class Originals:
         """Take note of the harness's functions that say what is right, and of those they call."""
         members = vars(harness)
         found = {
-            (name, id(members)): (members, name, members[name], _body(members[name]))
+            (name, id(members)): (members, name, members[name])
             for name in _PROBLEM
             if name in members
         }
         for name in _PROBLEM:
             _add_called(members.get(name), found)
         self._members += found.values()
+        self._bodies.append(_Bodies(value for _, _, value in found.values()))
 
     def replaced(self) -> str | None:
         """The name of something that is not as it was, or ``None``."""
-        for members, name, value, body in self._members:
-            if members.get(name) is not value or _body(value) != body:
-                owner = members.get("__qualname__", members.get("__name__", ""))
-                return f"{members.get('__module__', '')}.{owner}.{name}".strip(".")
+        for members, name, value in self._members:
+            if members.get(name) is not value:
+                return _name_of(members, name)
+        for bodies in self._bodies:
+            if function := bodies.changed():
+                return f"{function.__module__}.{function.__qualname__}"
         for name, registered in _operators().items():
             if registered != self._operators[name]:
                 return f"torch's operator aten::{name}"
@@ -98,6 +104,40 @@ class Originals:
             if read() != self._settings[name]:
                 return name
         return None
+
+
+class _Bodies:
+    """What functions written in Python do: another function's body can be put into one.
+
+    Each read of a part of a body calls every audit hook, and after each case there are thousands to
+    read. So one call asks for all that the functions refer to; parts are read if that differs.
+    """
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        functions = {value for value in values if isinstance(value, FunctionType)}
+        self._parts = {function: _parts(function) for function in functions}
+        # The one part that can be changed in place.
+        keywords = (function.__kwdefaults__ for function in functions)
+        self._keywords = [(one, dict(one)) for one in keywords if one]
+        self._referents = gc.get_referents(*self._parts)
+
+    def changed(self) -> FunctionType | None:
+        """A function with another body than it had, or ``None``."""
+        for one, before in self._keywords:
+            if one != before:
+                return next(f for f in self._parts if f.__kwdefaults__ is one)
+        now = gc.get_referents(*self._parts)
+        if len(now) != len(self._referents) or not all(map(is_, now, self._referents)):
+            for function, parts in self._parts.items():
+                if _parts(function) != parts:
+                    return function
+            self._referents = now  # torch noted something at a function of its own
+        return None
+
+
+def _parts(function: FunctionType) -> tuple[Any, ...]:
+    parts = (function.__code__, function.__defaults__, function.__kwdefaults__)
+    return tuple(part for part in parts if part is not None)
 
 
 def _keep_manual_seed() -> None:
@@ -129,11 +169,10 @@ def _classes(modules: list[ModuleType]) -> list[type]:
     ]
 
 
-def _body(value: Any) -> tuple[Any, ...] | None:
-    """What a function written in Python does; another function's body can be put into it."""
-    if not isinstance(value, FunctionType):
-        return None
-    return value.__code__, value.__defaults__, value.__kwdefaults__
+def _name_of(members: Mapping[str, Any], name: str) -> str:
+    """A member of a module or class, with the names of these."""
+    owner = members.get("__qualname__", members.get("__name__", ""))
+    return f"{members.get('__module__', '')}.{owner}.{name}".strip(".")
 
 
 def _add_called(function: Any, found: dict[tuple[str, int], Any]) -> None:
@@ -144,7 +183,7 @@ def _add_called(function: Any, found: dict[tuple[str, int], Any]) -> None:
     for name in _names(function.__code__):
         called = members.get(name)
         if isinstance(called, FunctionType) and (name, id(members)) not in found:
-            found[name, id(members)] = (members, name, called, _body(called))
+            found[name, id(members)] = (members, name, called)
             if called.__globals__ is members:
                 _add_called(called, found)
 

@@ -399,6 +399,30 @@ def test_the_most_who_shared_the_card_are_recorded_and_the_clock_after_each_case
     assert timed(Clock(1.0, 1980)).others_on_card is None
 
 
+@pytest.mark.parametrize(
+    ("share", "on_card", "patience", "timed_cases"),
+    [
+        (0.05, 0, 0, 2),  # the limit of a whole run
+        (0.21, 0, 0, 1),  # a quarter of it, were the rest quiet, is over the limit
+        (0.19, 0, 0, 2),  # this much can even out
+        (0.21, 0, 999, 2),  # a burst may end
+        (None, 0, 0, 2),  # the system does not tell
+        (0.0, 1, 0, 1),
+    ],
+)
+def test_a_benchmark_stops_once_no_quiet_rest_can_mend_it(
+    monkeypatch, share, on_card, patience, timed_cases
+):
+    monkeypatch.setattr(OtherProcesses, "share", lambda self: share)
+    monkeypatch.setattr(benchmarks, "_PATIENCE_SECONDS", patience)
+    result = timed(Clock(1.0, 1980, others=[on_card] * 3))
+    assert len(result.cases) == timed_cases
+    assert result.not_reached == 2 - timed_cases
+    if timed_cases == 1:
+        assert result.step_status == "noisy"
+        assert headline(result).startswith("1 of 2 cases timed; noisy: other processes ")
+
+
 def test_the_cpu_clock_calls_each_arm_once_more_with_nan_in_the_output():
     """Arms that write to memory of their own: one does, one only did while it was timed."""
     honest, lazy = torch.empty(3), torch.empty(3)

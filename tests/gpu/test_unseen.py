@@ -116,7 +116,11 @@ def reference(inputs: Any) -> Any:
     return helper(inputs)
 
 
-def helper(inputs: Any) -> Any:
+def helper(inputs: Any, factor: int = 1, *, offset: int = 0) -> Any:
+    return inputs * factor + offset
+
+
+def other(inputs: Any, factor: int = 2, *, offset: int = 1) -> Any:
     return inputs
 
 
@@ -162,6 +166,29 @@ def test_a_replaced_helper_of_the_reference_is_named(monkeypatch):
     assert originals.replaced() is None
     monkeypatch.setattr(sys.modules[__name__], "helper", lambda inputs: None)
     assert str(originals.replaced()).endswith("helper")
+
+
+@pytest.mark.parametrize("part", ["__code__", "__defaults__", "__kwdefaults__"])
+def test_each_part_of_the_body_of_a_function_has_to_stay(monkeypatch, part):
+    originals = Originals()
+    originals.hold(sys.modules[__name__])
+    with monkeypatch.context() as patched:
+        patched.setattr(helper, part, getattr(other, part))
+        assert str(originals.replaced()).endswith("helper")
+        patched.setattr(
+            helper, part, None if part != "__code__" else test_a_replaced_function_is_named.__code__
+        )
+        assert str(originals.replaced()).endswith("helper")
+    assert originals.replaced() is None
+    monkeypatch.setitem(helper.__kwdefaults__, "offset", 1)
+    assert str(originals.replaced()).endswith("helper")
+
+
+def test_what_the_harness_replaced_before_it_was_held_is_found(monkeypatch):
+    originals = Originals()
+    monkeypatch.setattr(compare.compare, "__code__", (lambda *_: None).__code__)
+    originals.hold(sys.modules[__name__])
+    assert originals.replaced() == "kbtool.gpu.compare.compare"
 
 
 def test_an_operator_of_torch_that_a_library_registers_anew_is_found():

@@ -46,6 +46,8 @@ def headline(result: BenchmarkResult) -> str:
     """A benchmark in one line, against the baseline, by dtype. ``kbtool.ledger.headline`` compares
     with the peers, because other runs of the commit may have timed other peers."""
     timed = many(len(result.cases), "case")
+    if result.noise is not None and result.not_reached:
+        timed = f"{len(result.cases)} of {many(len(result.cases) + result.not_reached, 'case')}"
     if result.noise is not None:
         return f"{timed} timed; {result.noise}, so no ratio is claimed"
     ratios = result.ratios()
