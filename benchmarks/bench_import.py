@@ -1,12 +1,11 @@
-"""How much of a report ``kbtool import`` places: 32 reports in other habits, and five logs.
+"""How much of a report ``kbtool import`` places: 40 reports in other habits, and five logs.
 
     python -m benchmarks.bench_import [FOLDER] [--list]
 
 The reports are in ``benchmarks/import/``, each with what a reader finds in it: ``developed`` has
-those that the rules were corrected by, ``kept``, ``kept_later`` and ``kept_last`` those of which
-nobody read a miss before the score that ADR 0050 records. ``--list`` lists the misses of the first
-only. Right: figures of the draft that the reader found on that line, with that value and unit, and
-in that role where a record has one place for it.
+those that the rules were corrected by. ``--list`` lists their misses. Right: figures of the draft
+that the reader found on that line, with that value and unit, and in that role where a record has
+one place for it.
 
 FOLDER holds five logs, which are compared with the records transcribed by hand, under the names
 that those cite. They are not part of this repository; without the folder, or without a log, it
@@ -47,6 +46,7 @@ KEPT_APART = ("2025-10-12-n2", "2025-10-12-n7d", "2025-10-12-n7g")
 """Looked at only after the rules were written."""
 
 
+HALVES = ("developed",)
 REPORTS = Path(__file__).parent / "import"
 
 
@@ -204,7 +204,7 @@ def reports(half: str) -> dict[Path, list[list[Any]]]:
 
 def _reports(*, listing: bool) -> None:
     print(f"{'report':22} {'figures':>8} {'found':>6} {'recall':>7} {'drafted':>8} {'right':>6}")
-    for half in ("developed", "kept", "kept_later", "kept_last"):
+    for half in HALVES:
         total = [0] * 4
         for report, truths in reports(half).items():
             found = score(report, truths)

@@ -106,7 +106,7 @@ MAX_LINE = 4_000
 """Characters of a line, or of a paragraph."""
 
 _KEY = re.compile(r"([^\W\d][^:：=|.!?`]{0,48}?)\s*(?::(?=\s|$)|：)\s*")
-_MARK = re.compile(r"[^\w\s\"'`(\[<>~≈≤≥$€£¥₹+\-−.…&/*_#]+(?=\s|$)|[\ufe0e\ufe0f]")
+_MARK = re.compile(r"[^\w\s\"'`(\[<>~≈≤≥$€£¥₹+\-−.…&/*_#%°]+(?=\s|$)|[\ufe0e\ufe0f]")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"]*\")?\)")
 _PLAIN_CODE = frozenset(
     (
@@ -162,8 +162,7 @@ def read(text: str) -> Blocks:
     source = as_markdown(source)
     blocks = Blocks(count=len(source))
     first = _front_matter(source, blocks)
-    # A rule of dashes with gaps is a line across the page in Markdown; here it is one of a table.
-    rules = [line.replace("-", "=") if _DASHES.fullmatch(line) else line for line in source]
+    rules = [_rule_of_table(source, at) for at in range(len(source))]
     body = "\n".join([*[""] * first, *_outer_fences(rules[first:])])
     headings: list[tuple[int, str]] = []
     items: list[tuple[str, str]] = []  # of each list around: the lead, the ordinal of the item
@@ -220,6 +219,18 @@ def _start(token: Token) -> int:
     return (token.map[0] if token.map else 0) + 1
 
 
+def _rule_of_table(source: list[str], at: int) -> str:
+    """A rule of dashes with gaps, or below three columns, is one of a table; to Markdown it is a
+    line across the page, or makes a heading."""
+    line = source[at]
+    if _DASHES.fullmatch(line):
+        return line.replace("-", "=")
+    if at and _LONG_DASHES.fullmatch(line) and len(_spans(source[at - 1])) > 2:
+        return "== =="
+    return line
+
+
+_LONG_DASHES = re.compile(r"\s*-{8,}\s*")
 _DASHES = re.compile(r"\s*-{2,}(?:\s+-{2,})+\s*")
 _FENCE = re.compile(r"\s{0,3}(`{3,})\s*([\w+.-]*)\s*$")
 
@@ -297,7 +308,20 @@ def _rows(lines: range, source: list[str], headings: tuple[str, ...], blocks: Bl
         if len(source[at]) <= MAX_LINE
     ]
     header = tuple(plain(cell) for cell in _cells(source[first]))
+    if len(header) == 2 and _KEYS.fullmatch(header[0]) and _VALUES.fullmatch(header[1]):
+        # Each row says what a line with a colon would.
+        for row in rows:
+            text = ": ".join(cell.text for cell in row if cell.text)
+            sign = next((cell.sign for cell in row if cell.sign), "")
+            blocks.parts.append(Line(row[0].line, text, "text", headings, sign=sign))
+        return
     blocks.parts.append(Table(first + 1, header, tuple(rows), headings, blocks.last))
+
+
+_KEYS = re.compile(
+    r"(?i:|keys?|fields?|items?|what|property|parameter|setting|attribute|feld|champ|campo|voce|項目|项目)"
+)
+_VALUES = re.compile(r"(?i:|values?|settings?|details?|wert|valeur|valor|valore|waarde|値|值|内容)")
 
 
 def _cells(raw: str) -> list[str]:
@@ -356,16 +380,12 @@ def _aligned(
     source: list[str], inside: range, headings: tuple[str, ...], blocks: Blocks
 ) -> frozenset[int]:
     """Read a table set with spaces, with a rule below its header; the lines that it takes."""
-    rule = next((at for at in inside if _RULE.match(source[at]) and at - 1 in inside
-                 and not _RULE.match(source[at - 1])
-                 and len(_spans(source[at - 1])) > 1), None)  # fmt: skip
-    if rule is None or len(source[rule - 1]) > MAX_LINE:
+    rule, titles = next(((at, titles) for at in inside if at - 1 in inside
+                         and _RULE.match(source[at]) and len(source[at - 1]) <= MAX_LINE
+                         and len(titles := _titles(source[at - 1], source[at])) > 1),
+                        (None, []))  # fmt: skip
+    if rule is None:
         return frozenset()
-    titles = _spans(source[rule - 1])
-    columns = [(m.start(), m.end()) for m in re.finditer(r"[─━=-]+", source[rule])]
-    if len(columns) == len(titles):
-        titles = [(min(a, c), max(b, d), text)
-                  for (a, b, text), (c, d) in zip(titles, columns, strict=True)]  # fmt: skip
     rows = []
     for at in range(rule + 1, inside.stop):
         raw = source[at]
@@ -381,9 +401,26 @@ def _aligned(
         rows.append(tuple(Cell(plain(text), at + 1, sign_of(text)) for text in texts))
     if not rows:
         return frozenset()
-    header = tuple(plain(text) for _, _, text in titles)
-    blocks.parts.append(Table(rule, header, tuple(rows), headings, blocks.last))
+    named = tuple(plain(text) for _, _, text in titles)
+    blocks.parts.append(Table(rule, named, tuple(rows), headings, blocks.last))
     return frozenset(range(rule - 1, rule + 1 + len(rows)))
+
+
+def _titles(header: str, rule: str) -> list[tuple[int, int, str]]:
+    """The titles above a rule: where each column begins and ends, and its title."""
+    if _RULE.match(header):
+        return []
+    titles = _spans(header)
+    columns = [(m.start(), m.end()) for m in re.finditer(r"[─━═=-]+", rule)]
+    outside = header
+    for first, last in columns:
+        outside = outside[:first] + " " * len(header[first:last]) + outside[last:]
+    if len(columns) > len(titles) and not outside.strip():
+        return [(first, last, header[first:last].strip()) for first, last in columns]
+    if len(columns) == len(titles):
+        return [(min(a, c), max(b, d), text)
+                for (a, b, text), (c, d) in zip(titles, columns, strict=True)]  # fmt: skip
+    return titles
 
 
 _TITLE = re.compile(r"\s*\"?[^\W\d][\w ./()\[\]%#-]{0,40}\"?\s*")
@@ -449,7 +486,11 @@ def _paragraph(
     raw = token.content.split("\n")
     first = _start(token)
     if any(map(_RULES.fullmatch, raw)):
-        table = _aligned(source, range(first - 1, first - 1 + len(raw)), headings, blocks)
+        inside = range(first - 1, first - 1 + len(raw))
+        table = _aligned(source, inside, headings, blocks)
+        for at in inside if table else ():
+            if at not in table and not _RULE.match(source[at]):
+                blocks.parts.append(Line(at + 1, plain(source[at]), "text", headings, block=block))
         if table:
             return
     if not items and _separated(source, range(first - 1, first - 1 + len(raw)), headings, blocks):

@@ -9,7 +9,7 @@ from kbtool.logs.clock import days
 from kbtool.logs.draft import Left, slug
 from kbtool.logs.figures import NOUNS, Stated, is_name
 from kbtool.logs.reader import Reader
-from kbtool.logs.tables import bare, unit_of_row
+from kbtool.logs.tables import bare, unit_beside, unit_of_row, units_beside
 
 
 def claim(reader: Reader, part: Line | Cell, one: Stated, says: str, line: int) -> None:
@@ -45,17 +45,21 @@ def read_claims(reader: Reader) -> None:
 
 def _claims_of(reader: Reader, table: Table) -> None:
     """The figures of a table that have no place: claims that name row and column."""
+    beside = units_beside(table)
     for row in table.rows:
         first = next((cell for cell in row if re.search(r"\w", cell.text)), None)
         label = first.text if first else ""
         unit = unit_of_row(label)
+        if beside and len(row) == len(table.header):
+            unit = unit_beside(row[beside[0]].text) or unit
         if first and not reader.figures(first) and any(map(reader.figures, row)):
             reader.whole.add(id(first))  # it is in each of the claims
         for at, cell in enumerate(row):
             title = table.header[at] if len(row) == len(table.header) else ""
             parts = (label if cell.text != label else "", title, cell.text)
             says = ": ".join(part for part in parts if part)
-            number = bare(reader, cell) if at and unit and id(cell) not in reader.whole else None
+            has_unit = at and unit and (not beside or at == beside[1])
+            number = bare(reader, cell) if has_unit and id(cell) not in reader.whole else None
             if unit and number is not None and (unit not in NOUNS or number.isdecimal()):
                 one = Stated(0, len(cell.text), f"{number} {unit}", unit)
                 claim(reader, cell, one, says, cell.line)

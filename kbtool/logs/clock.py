@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from datetime import date
 
 _NAMES = (
-    "jan january januar jänner janvier enero gennaio",
-    "feb february februar février fevrier febrero febbraio", "mar march märz mars marzo",
-    "apr april avril abril aprile", "may mai mayo maggio", "jun june juni juin junio giugno",
-    "jul july juli juillet julio luglio", "aug august août aout agosto",
-    "sep sept september septembre septiembre settembre",
-    "oct october oktober octobre octubre ottobre", "nov november novembre noviembre",
-    "dec december dezember décembre decembre diciembre dicembre",
+    "jan january januar jänner janvier enero gennaio januari января",
+    "feb february februar février fevrier febrero febbraio februari февраля",
+    "mar march märz mars marzo maart марта", "apr april avril abril aprile апреля",
+    "may mai mayo maggio mei мая", "jun june juni juin junio giugno июня",
+    "jul july juli juillet julio luglio июля", "aug august août aout agosto augustus августа",
+    "sep sept september septembre septiembre settembre сентября",
+    "oct october oktober octobre octubre ottobre октября",
+    "nov november novembre noviembre ноября",
+    "dec december dezember décembre decembre diciembre dicembre декабря",
 )  # fmt: skip
 _MONTHS = {name: at for at, names in enumerate(_NAMES, 1) for name in names.split()}
 _MONTH = rf"(?P<month>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})(?!\w)\.?"

@@ -85,7 +85,10 @@ def _from_to(reader: Reader, instants: dict[str, list[tuple[Line, Clock]]]) -> N
         instants["started"], instants["ended"] = [(line, start)], [(line, end)]
 
 
-_UNTIL = re.compile(r"\s*(?:to|until|till|bis|à|a|alle|–|—|-|→|->)\s*")
+_UNTIL = re.compile(
+    r"\s*(?:(?:to|until|till|bis|à|a|alle|tot|до|–|—|-|→|->)"
+    r"|[,;]?\s*(?:and )?(?:stopped|ended|finished|done|closed|shut down)(?: at)?:?)\s*"
+)
 
 
 def _key_of(reader: Reader, line: Line) -> tuple[str, str]:

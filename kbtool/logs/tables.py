@@ -171,18 +171,24 @@ _LAST_WORD = re.compile(
 
 _FACTOR = re.compile(
     r"(?i)(?:speed[\s_-]?up|fa[ck]tor|ratio|beschleunigung|facteur|accélération|aceleración|fattore"
+    r"|versnelling|ускорение"
     r"|加速比|倍率)(?:[\s_-]*[(\[]?\s?[x×]\s?[)\]]?)?"
 )
 """A title of numbers that compare two figures."""
 
 
+_PLAIN_UNIT = re.compile(
+    r"ns|us|ms|s|min|h|[kKMGT]?i?B(?:/s)?|%|×|[kMGTP]?FLOPS?(?:/s)?|\w+/s|[kMG]?Hz|W|[km]?J"
+)
 _TALLY = re.compile(
-    r"(?i)(?:# ?|no\. (?:of )?|number of |total )?(iterations|iters|samples|runs|calls|launches"
-    r"|failures|errors|mismatches|registers|spills|cycles|instructions|passed|failed|skipped"
+    r"(?i)(?:# ?|no\. (?:of )?|number of |total )?(iterations|iters|samples|runs|rounds|calls"
+    r"|launches|failures|errors|mismatches|registers|spills|cycles|instructions|passed|failed|skipped"
     r"|warnings)"
 )
 """A title of whole numbers: what was counted, and not what was set."""
-_COUNTED = re.compile(rf"(?i)(?:# ?|no\. (?:of )?|number of |total )?({'|'.join(NOUNS)})")
+_COUNTED = re.compile(
+    rf"(?i)(?:# ?|no\. (?:of )?|number of |total )?({'|'.join(NOUNS)})(?: (?:per|a) \w+)?"
+)
 
 
 def _unit_of_title(title: str) -> str | None:
@@ -195,9 +201,7 @@ def _unit_of_title(title: str) -> str | None:
         return unit_of(last[1])
     if found:
         unit = unit_of(found[1])
-        if re.fullmatch(
-            r"ns|us|ms|s|min|h|[kKMGT]i?B(?:/s)?|%|×|[kMGTP]?FLOPS?(?:/s)?|\w+/s|W", unit
-        ):
+        if _PLAIN_UNIT.fullmatch(unit):
             return unit
     return None
 
@@ -208,10 +212,11 @@ def _measurement(reader: Reader, table: Table) -> None:
     if not rows:
         return
     columns: dict[int, str] = {}
+    shared = _shared_unit(table)
     for at, title in enumerate(table.header):
         if at == 0 or _TARGET.search(title):
             continue
-        unit = _unit_of_column(reader, title, [row[at] for row in rows])
+        unit = _unit_of_column(reader, title, [row[at] for row in rows], shared)
         if unit is not None:
             columns[at] = unit
     if not columns:
@@ -261,13 +266,53 @@ def _measurement(reader: Reader, table: Table) -> None:
     reader.draft.add("measurements", data, {table.number, *(row[0].line for row in rows)})
 
 
+_UNITS = re.compile(r"(?i)(?:metric )?units?")
+_VALUE = re.compile(r"(?i)(?:metric )?(?:value|result|avg|average|mean|median)")
+_IN_FULL = {"usecond": "us", "msecond": "ms", "nsecond": "ns", "second": "s", "ghz": "GHz",
+            "mhz": "MHz", "kbyte": "KB", "mbyte": "MB", "gbyte": "GB", "byte": "B",
+            "gbyte/second": "GB/s", "gbyte/s": "GB/s", "tbyte/second": "TB/s",
+            "tbyte/s": "TB/s", "cycle": "cycles", "register/thread": "registers"}  # fmt: skip
+"""Units as Nsight Compute writes them."""
+
+
+def units_beside(table: Table) -> tuple[int, int] | None:
+    """The columns of a table that holds values and, in a column of their own, their units."""
+    units = [at for at, title in enumerate(table.header) if _UNITS.fullmatch(title)]
+    values = [at for at, title in enumerate(table.header) if _VALUE.fullmatch(title)]
+    return (units[0], values[0]) if len(units) == len(values) == 1 else None
+
+
+def unit_beside(text: str) -> str | None:
+    """The unit that a cell names."""
+    unit = _IN_FULL.get(text.lower()) or unit_of(text)
+    return unit if _PLAIN_UNIT.fullmatch(unit) or unit in NOUNS else None
+
+
 def unit_of_row(label: str) -> str | None:
     """The unit of the numbers of a row that its label names: ``Latency (ms)``, ``Tests``."""
     counted = _COUNTED.fullmatch(label)
     return unit_of(counted[1]) if counted else _unit_of_title(label)
 
 
-def _unit_of_column(reader: Reader, title: str, cells: list[Cell]) -> str | None:
+_SHARED = re.compile(
+    r"(?i)(?:\bin|\()\s?(ns|us|µs|ms|s|nanoseconds|microseconds|milliseconds|seconds)\b\)?[.:]?"
+    r"(?: unless .*)?\Z"
+)
+_OF_TIMES = re.compile(
+    r"(?i)(?:min|max|mean|avg|average|median|std ?dev|iqr|p\d\d|best|worst|time|latency|before"
+    r"|after|old|new|baseline|ours|reference)\b"
+)
+
+
+def _shared_unit(table: Table) -> str | None:
+    """The unit of times that stands in the first title, "Name (time in us)", or above the table."""
+    found = _SHARED.search(table.header[0]) or _SHARED.search(table.lead)
+    return unit_of(found[1].lower()) if found else None
+
+
+def _unit_of_column(
+    reader: Reader, title: str, cells: list[Cell], shared: str | None
+) -> str | None:
     """The unit of all figures of a column; ``None`` if it holds none, or several."""
     units, numbers = set(), 0
     for cell in cells:
@@ -287,7 +332,11 @@ def _unit_of_column(reader: Reader, title: str, cells: list[Cell]) -> str | None
         counted = _TALLY.fullmatch(title)
         if counted and all((bare(reader, cell) or "0").isdecimal() for cell in cells):
             return unit_of(counted[1])
+        if shared and _OF_TIMES.match(title) and not _UNITLESS.search(title):
+            return shared
         return "" if _UNITLESS.search(title) else None
+    if units == {"×"} and (counted := _TALLY.fullmatch(title)):
+        return unit_of(counted[1])  # 4096x below "Samples"
     if len(units) == 1 and not numbers:
         return units.pop()
     return None
@@ -302,7 +351,8 @@ def bare(reader: Reader, cell: Cell) -> str | None:
 
 def _number(reader: Reader, cell: Cell, unit: str) -> str | None:
     first = _leading(reader, cell)
-    if first is not None and first.unit == unit and first.number:
+    as_times = first is not None and first.unit == "×" and unit in NOUNS  # 4096x
+    if first and first.number and (first.unit == unit or as_times):
         reader.place(cell, first)
         return first.number
     number = bare(reader, cell)

@@ -6,7 +6,7 @@ import re
 
 _ROLES = (
     ("plan", r"\bnext\b|\bplan(?:s|ned)?\b|roadmap|to.?do\b|\bgoals? for\b|future|upcoming"
-             r"|\bnächste|\bprochaine|\bsuite\b|\bpróxim|\bprossim|次の|今後|计划|下一步"),
+             r"|\bnächste|\bprochaine|\bsuite\b|\bpróxim|\bprossim|\bvolgende|\bплан|следующ|次の|今後|计划|下一步"),
     ("expected", r"expected|projected|target performance|forecast|projection|predicted"),
     ("lessons", r"\blessons?\b|learned|learnt|learnings?|takeaways?|insights?|\blehren\b"
                 r"|erkenntnis|\bleçons?\b|教訓"),
@@ -15,13 +15,13 @@ _ROLES = (
     ("cost", r"\bcosts?\b|spend|spent|billing|budget|expenses?|\bmoney\b|\bkosten\b|\bcoûts?\b"
              r"|\bcostes?\b|\bcost[oi]\b|費用"),
     ("bug", r"\bbugs?\b|\bissues?\b|\bblockers?\b|\bproblems?\b|\bdefects?\b|\bfaults?\b"
-            r"|\bfehler\b|\berreurs?\b|\berrores\b|\bproblemi\b|\berrori\b|不具合"),
+            r"|\bfehler\b|\berreurs?\b|\berrores\b|\bproblemi\b|\berrori\b|\bproblemen\b|\bошибки\b|不具合"),
     ("deliverable", r"deliverables?|artifacts?|files? (?:created|changed|modified|written)"),
     ("commit", r"\bcommits?\b|\bgit\b"),
     ("pattern", r"\bpatterns?\b"),
     ("measurement", r"results?|measure|benchmark|performance|latenc|baseline|correctness|profil"
                     r"|throughput|timings?|numbers|accuracy|ergebnis|messung|\bmesures?\b"
-                    r"|\brésultats?\b|\bresultados?\b|\bmedidas?\b|\brisultati\b|\bmisure\b|結果|測定|结果|测试"),
+                    r"|\brésultats?\b|\bresultados?\b|\bmedidas?\b|\brisultati\b|\bmisure\b|\bresultaten\b|\bрезультаты\b|結果|測定|结果|测试"),
     ("environment", r"environment|hardware|software|machine|instance|versions|configuration"
                     r"|set-?up"),
     ("session", r"session (?:objective|info|summary|details|status|tracking|times?)|^summary"
@@ -48,18 +48,18 @@ def role_of_heading(heading: str) -> str:
 FIELDS = tuple((field, re.compile(rf"(?i:{words})\Z")) for field, words in (
     ("duration", r"(?:total |session |actual |wall )*(?:duration|time spent|elapsed(?: time)?"
                  r"|actual time|time taken|total time|wall ?time|net time|length)"
-                 r"|(?:gesamt)?dauer|durée|duración|durata|所要時間|作業時間|时长|用时|耗时"),
+                 r"|(?:gesamt)?dauer|durée|duración|durata|duur|длительность|所要時間|作業時間|时长|用时|耗时"),
     ("started", r"(?:(?:session|times?|clock) )?(?:start(?:ed)?|begin|began|from|opened)"
-                r"(?: time| at)?|beginn|anfang|début|inicio|inizio"
+                r"(?: time| at)?|beginn|anfang|début|inicio|inizio|начало"
                 r"|開始(?:時刻|時間)?|开始(?:时间)?"),
     ("ended", r"(?:session [\w+]+ |session |times? |clock )?(?:end(?:ed)?|finish(?:ed)?"
-              r"|stop(?:ped)?|paused|completed|until|closed)(?: time| at)?|ende|fine?"
+              r"|stop(?:ped)?|paused|completed|until|closed)(?: time| at)?|e(?:i)?nde|fine?|конец"
               r"|終了(?:時刻|時間)?|结束(?:时间)?"),
     ("updated", r"last (?:updated?|changed|modified)|generated(?: on| at)?|updated(?: at)?"),
     ("budget_time", r"(?:time )?(?:budget|limit|box)|time ?-?box(?:ed)?|budget time|allotted time"),
     ("budget_money", r"(?:cost |money )?(?:budget|limit|cap)|budget money"),
-    ("day", r"(?:session )?(?:date|day)|datum|fecha|data|日付|実施日|日期"),
-    ("times", r"time|when|hours|clock|zeit|heures?|hora|ora|時刻"),
+    ("day", r"(?:session )?(?:date|day)|datum|fecha|data|дата|日付|実施日|日期"),
+    ("times", r"time|when|hours|clock|zeit|heures?|hora|ora|tijd|время|時刻"),
     ("label", r"session|label|session (?:id|name|label|number)"),
     ("status", r"(?:session )?status|state"),
     ("objective", r"(?:primary |main |session )?(?:objective|goal|aim)|ziel|objectif|objetivo"
@@ -69,7 +69,7 @@ FIELDS = tuple((field, re.compile(rf"(?i:{words})\Z")) for field, words in (
     ("engineer", r"(?:engineer|author|operator|who|by)"),
     ("branch", r"(?:git )?branch"),
     ("cost", r"(?:total |session |actual )*(?:costs?|spend|spent|bill(?:ed)?|price|money)(?: "
-             r"total)?|kosten|coût|coste|costo|費用"),
+             r"total)?|kosten|coût|coste|costo|стоимость|費用"),
 ))  # fmt: skip
 TIMES = dict(FIELDS)["times"]
 """A key, or the item around, of what the session's own times are."""
@@ -82,7 +82,7 @@ def is_day(key: str) -> bool:
 
 ENVIRONMENT = tuple((field, re.compile(rf"(?i:{words})\Z")) for field, words in (
     ("card", r"gpu|card|accelerator|device|gpu (?:type|model|name)|(?:grafik)?karte|carte|tarjeta"
-             r"|scheda"),
+             r"|scheda|kaart|(?:видео)?карта"),
     ("instance", r"(?:gpu )?instance(?: name)?|vm|host(?:name)?"),
     ("zone", r"zone|region"),
     ("driver", r"(?:nvidia |gpu )?driver(?: version)?"),
