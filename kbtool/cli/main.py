@@ -23,7 +23,7 @@ import click
 from kbtool import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 COMMANDS = {
     "init": "kbtool.cli.init",
@@ -249,6 +249,7 @@ def _run(argv: list[str] | None) -> int:
 
     given = sys.argv[1:] if argv is None else argv
     _asked.as_json = "--json" in given[: given.index("--") if "--" in given else None]
+    _asked.words = given
     try:
         _check_time_zone()
         # ctx.exit(n) in a command comes back as the return value.
@@ -292,6 +293,7 @@ class _Asked:
     """What the command line asks for, whatever becomes of it."""
 
     as_json = False
+    words: Sequence[str] = ()
 
 
 _asked = _Asked()
@@ -309,19 +311,44 @@ def _tell(message: str, status: int, code: str, remedy: str | None = None) -> in
         message: what is wrong, and what to do about it.
         status: the exit status.
         code: what a program tells the error by.
-        remedy: what to do. Default: what the message says after its first semicolon, or all of it.
+        remedy: what to do. Default: what the message says after its first semicolon, else what
+            helps with errors of this code.
     """
     if _asked.as_json:
         from kbtool.cli.common import print_json
         from kbtool.cli.pasted import pasted
 
         said = pasted(message)
-        told = remedy or said.partition("; ")[2] or said
+        told = remedy or said.partition("; ")[2] or _remedy(said, code)
         error = {"code": code, "status": status, "message": said, "remedy": pasted(told)}
         with contextlib.suppress(OSError):
             print_json({"error": error})
             sys.stdout.flush()
     return status
+
+
+def _remedy(said: str, code: str) -> str:
+    """What to do about an error whose message does not say it apart."""
+    if code == "interrupted":
+        return "run it again"
+    if code == "record":
+        return f"{said}: mend the record; `kbtool check` names each finding"
+    if code in {"machine", "system"}:
+        return f"{said}: mend that, then run it again"
+    return f"{said}: see `{_command_path()} --help`"
+
+
+def _command_path() -> str:
+    """The command that was asked for, without its arguments."""
+    command: click.Command = cli
+    path = ["kbtool"]
+    for word in _asked.words:
+        if isinstance(command, click.Group):
+            below = command.get_command(click.Context(command), word)
+            if below is not None:
+                command = below
+                path.append(word)
+    return " ".join(path)
 
 
 def _os_error(error: OSError) -> str:

@@ -144,7 +144,7 @@ def read_bytes(path: Path, shown: str, limit: int = MAX_BYTES) -> bytes:
     """
     try:
         if not path.is_file():
-            raise _error(shown, 1, "file", "is no regular file; a record is one")
+            raise _error(shown, 1, "file", "is no regular file; put one there or name another")
         size = path.stat().st_size
         if size > limit:
             raise _error(

@@ -23,7 +23,7 @@ def read_stamped(root: str, path: str, limit: int) -> tuple[bytes, Stamp] | Find
         try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
-                return _unreadable(path, "is no regular file; a record is one")
+                return _unreadable(path, "is no regular file; put one there or name another")
             if status.st_size > limit:
                 return _unreadable(path, too_large(status.st_size, limit))
             raw = os.read(handle, status.st_size + 1)

@@ -3,36 +3,130 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 import pytest
-from knowledge import Knowledge
+from cli_tree import ARGUMENTS, leaves
+from knowledge import LOOK, Knowledge
 
-from kbtool.cli.main import cli
+from kbtool.cli import main
 
-NOT = {("site", "serve"), ("mcp",)}
+NOT = {"site serve", "mcp"}
 """They end when they are told to, and have no result."""
+COMMANDS = {name: one for name, one in leaves().items() if name not in NOT}
 
 
-def leaves(
-    command: click.Command = cli, path: tuple[str, ...] = ()
-) -> list[tuple[tuple[str, ...], click.Command]]:
-    """The commands that are no groups."""
-    ctx = click.Context(command)
-    if not isinstance(command, click.Group):
-        return [(path, command)]
-    below = [(name, command.get_command(ctx, name)) for name in command.list_commands(ctx)]
-    return [leaf for name, one in below if one for leaf in leaves(one, (*path, name))]
+def words_of(name: str) -> list[str]:
+    """A command with what it cannot do without, under --json: exports need a file besides."""
+    to_file = ["--output", "x"] if name.startswith("export ") else []
+    return [*name.split(), *ARGUMENTS.get(name, to_file)]
 
 
 def test_every_command_takes_it():
     lacking = {
-        path
-        for path, command in leaves()
+        name
+        for name, command in leaves().items()
         if "--json" not in {opt for one in command.get_params(click.Context(command))
                             for opt in one.opts}
     }  # fmt: skip
     assert lacking == NOT
+
+
+@pytest.fixture
+def asked(base, monkeypatch, capsys):
+    """Run a command in a small knowledge base; its exit status, and its one object on stdout."""
+    base.session()
+    base.pattern("P01", LOOK)
+    base.kernel()
+    monkeypatch.chdir(base.root)
+    monkeypatch.delenv("KBTOOL_ROOT", raising=False)
+
+    def ask(*arguments: str) -> tuple[int, dict]:
+        capsys.readouterr()
+        status = main.run([*arguments, "--json"])
+        out = capsys.readouterr().out
+        told = json.loads(out)
+        assert isinstance(told, dict) and out.count("\n") == 1
+        if "error" in told:
+            error = told["error"]
+            assert set(error) == {"code", "status", "message", "remedy"}
+            assert error["status"] == status and error["code"] and error["message"]
+            assert error["remedy"] not in {"", error["message"]}
+        return status, told
+
+    return ask
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_of_every_command_a_wrong_option_is_one_object(asked, name):
+    words = [*name.split(), *ARGUMENTS.get(name, [])]
+    status, told = asked(*words, "--no-such-option")
+    assert (status, told["error"]["code"]) == (2, "usage")
+    assert f"kbtool {name} --help" in told["error"]["remedy"]
+
+
+def takes(command: click.Command, kind: type[Any], *, required: bool) -> bool:
+    every = command.get_params(click.Context(command))
+    return any(isinstance(one, kind) and one.required >= required for one in every)
+
+
+REQUIRING = [name for name, one in COMMANDS.items() if takes(one, click.Parameter, required=True)]
+NAMING = [name for name, one in COMMANDS.items() if takes(one, click.Argument, required=False)]
+
+
+@pytest.mark.parametrize("name", REQUIRING)
+def test_of_every_command_a_missing_argument_is_one_object(asked, name):
+    status, told = asked(*name.split())
+    assert (status, told["error"]["code"]) == (2, "usage")
+
+
+@pytest.mark.parametrize("name", [*COMMANDS])
+def test_of_every_command_a_wrong_value_is_one_object(asked, name):
+    command = COMMANDS[name]
+    for one in command.get_params(click.Context(command)):
+        if isinstance(one.type, click.Choice | click.types.IntParamType | click.IntRange):
+            given = [one.opts[0]] if isinstance(one, click.Option) else []
+            words = [] if isinstance(one, click.Argument) else ARGUMENTS.get(name, [])
+            status, told = asked(*name.split(), *words, *given, "no-such-value")
+            assert (status, told["error"]["code"]) == (2, "usage"), (name, one.name)
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_of_every_command_an_unknown_name_is_one_object(asked, name):
+    words = ARGUMENTS.get(name, ["x"])
+    first = next((at for at, word in enumerate(words) if word[0] == "-"), len(words))
+    asked(*name.split(), *["no-such-thing"] * first, *words[first:])
+
+
+NO_BASE = {"init", "schema", "completion", "doctor"}
+"""They need no knowledge base; doctor says that there is none."""
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in NO_BASE])
+def test_of_every_command_no_knowledge_base_is_one_object(asked, name):
+    _, told = asked("--root", "/no/such", *words_of(name))
+    assert told["error"]["code"] in {"not_found", "usage"}
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "completion"])
+def test_of_every_command_a_base_of_a_newer_format_is_one_object(asked, base, name):
+    base.write("kbtool.yaml", "format: 99\nkbtool: 9.1.0\n")
+    status, told = asked(*words_of(name))
+    assert (status, told["error"]["code"]) == (3, "machine")
+
+
+BUILDING = {"run-recipe", "site build"}
+"""They take seconds, and other tests run them."""
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in BUILDING])
+def test_of_every_command_what_it_says_beside_broken_records_is_one_object(asked, base, name):
+    base.write("sessions/2025-01-09-bad/session.yaml", "id: [\n")
+    base.write("patterns/P02.yaml", "id: P02\nnumber: x\n")
+    base.write("kernels/bad/kernel.yaml", "{")
+    status, told = asked(*words_of(name))
+    assert status in {0, 1} or "error" in told or name == "doctor"
 
 
 def said(kbtool, base: Knowledge, *arguments: str, code: int = 0) -> dict:
@@ -152,7 +246,6 @@ def test_a_text_that_looks_like_the_option_is_none(kbtool, base):
 
 
 def test_a_fault_of_kbtool_is_one_object_too(monkeypatch, capsys, base):
-    from kbtool.cli import main
     from kbtool.store.tree import KnowledgeBase
 
     def fails(self: KnowledgeBase) -> None:

@@ -7,11 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import click
 import pytest
+from cli_tree import ARGUMENTS, leaves
 
 from kbtool import __version__
-from kbtool.cli.main import cli, run
+from kbtool.cli.main import run
 from kbtool.model.errors import UsageError
 from kbtool.model.run import digest_of_record
 from kbtool.store import migrate as migrating
@@ -258,34 +258,8 @@ def test_what_is_left_is_listed_and_the_format_stays_until_it_is_done(kbtool, ro
 # ---- formats ----
 
 
-ARGUMENTS = {
-    "run-recipe": ["look"], "session new": ["T"], "session start": ["a"], "session note": ["x"],
-    "session cost": ["gpu", "0.40", "--basis", "billed"], "session bug": ["B"],
-    "session evidence": ["P01", "applied", "x"], "session decision": ["q"],
-    "session hypothesis": ["b", "x"], "session plan": ["x"], "session step": ["x"],
-    "session lesson": ["x"], "session measurement": ["x", "a=1"], "session add": ["note x"],
-    "session fix": ["b", "--commit", "none"], "session import": ["."], "compare": ["a", "b"],
-    "keep-or-stop": ["--idle", "1 h"], "session show": ["a"], "search": ["x"],
-    "import": ["kbtool.yaml"], "import-results": ["kbtool.yaml"], "init": ["."],
-    "export parquet": ["--output", "x"], "export mlflow": ["--tracking-uri", "file:x"],
-    "kernel new": ["x", "--like", "cpu"], "forget": ["look", "--reason", "x"],
-}  # fmt: skip
-
-
-def leaves(command: click.Command, name: str = "") -> list[str]:
-    if not isinstance(command, click.Group):
-        return [name]
-    context = click.Context(command)
-    found = []
-    for one in command.list_commands(context):
-        below = command.get_command(context, one)
-        assert below is not None
-        found += leaves(below, f"{name} {one}".strip())
-    return found
-
-
 # `completion` reads no knowledge base.
-@pytest.mark.parametrize("command", [one for one in leaves(cli) if one != "completion"])
+@pytest.mark.parametrize("command", [one for one in leaves() if one != "completion"])
 def test_every_command_refuses_a_newer_format_with_one_message(command, root, monkeypatch, capsys):
     newer = FORMAT + 1
     (root / FILE).write_text(f"# later\nformat: {newer}\nkbtool: 9.1.0\nmore: {{}}\n")
