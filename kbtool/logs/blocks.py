@@ -308,6 +308,11 @@ def _rows(lines: range, source: list[str], headings: tuple[str, ...], blocks: Bl
         if len(source[at]) <= MAX_LINE
     ]
     header = tuple(plain(cell) for cell in _cells(source[first]))
+    units = [cell.text for cell in rows[0]] if rows else []
+    if any(units) and len(units) == len(header) and all(map(_UNIT_CELL.fullmatch, units)):
+        header = tuple(f"{title} ({unit.strip('()[]')})" if unit else title
+                       for title, unit in zip(header, units, strict=True))  # fmt: skip
+        del rows[0]
     if len(header) == 2 and _KEYS.fullmatch(header[0]) and _VALUES.fullmatch(header[1]):
         # Each row says what a line with a colon would.
         for row in rows:
@@ -318,6 +323,10 @@ def _rows(lines: range, source: list[str], headings: tuple[str, ...], blocks: Bl
     blocks.parts.append(Table(first + 1, header, tuple(rows), headings, blocks.last))
 
 
+_UNIT_CELL = re.compile(
+    r"|[\[(]?(?:[num]?s|µs|min|h|%|[kKMGT]i?B(?:/s)?|[GT]?FLOPS?(?:/s)?|[MG]Hz|W|J|x|×)[\])]?"
+)
+"""What each cell of a row of units holds, or nothing."""
 _KEYS = re.compile(
     r"(?i:|keys?|fields?|items?|what|property|parameter|setting|attribute|feld|champ|campo|voce|項目|项目)"
 )

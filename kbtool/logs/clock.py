@@ -40,9 +40,13 @@ _ZONES = {
 _SEVERAL = frozenset(("IST", "CST", "BST", "AST", "MST", "SST", "ECT", "GST", "PT", "ET"))
 """Names that mean several: India, Israel, Ireland; the US, China, Cuba."""
 _TIME = re.compile(
-    r"(?<![\d:.])(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,]\d+)?)?(?![\d:])"
+    r"(?P<iso>\0)?(?<![\d:.])(?P<hour>\d{1,2})"
+    r"(?::(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,]\d+)?)?(?![\d:])"
+    r"|(?:\.(?P<minute2>[0-5]\d))?(?=\s?[AaPp]\.?[Mm]\b))"  # 9.15 am, 2pm
     r"\s*(?P<half>[AaPp]\.?[Mm]\b\.?)?"
-    r"\s*\(?(?P<zone>(?:UTC|GMT)[+-]\d{1,2}(?::?\d{2})?|[+-]\d{2}:?\d{2}(?!\d)"
+    # 09:00-11:30 is from when until when, and 2026-01-02T09:00-11:30 a zone.
+    r"\s*\(?(?P<zone>(?:UTC|GMT)[+-]\d{1,2}(?::?\d{2})?"
+    r"|(?(iso)[+-]|(?:\+|(?<=\s)-|(?<=\()-))\d{2}:?\d{2}(?!\d)"
     r"|[A-Z]{3,4}(?![\w/])|Z(?!\w))?"
 )
 
@@ -100,8 +104,9 @@ def clocks(text: str, *, halves: bool) -> list[Clock]:
     """
     dates = days(text)
     found: list[Clock] = []
-    for match in _TIME.finditer(re.sub(r"(?<=\d)T(?=\d\d:)", " ", text)):
-        hour, minute = int(match["hour"]), int(match["minute"])
+    for match in _TIME.finditer(re.sub(r"(?<=\d)T(?=\d\d:)", "\0", text)):
+        hour, minute = int(match["hour"]), int(match["minute"] or match["minute2"] or 0)
+        begins = match.start("hour")
         half = (match["half"] or "").lower()[:1]
         if half:
             if not 1 <= hour <= 12:
@@ -112,9 +117,9 @@ def clocks(text: str, *, halves: bool) -> list[Clock]:
         if hour > 23 or minute > 59 or int(match["second"] or 0) > 59:
             continue
         near = [day for start, end, day in dates
-                if 0 <= match.start() - end <= 6 or 0 <= start - match.end() <= 4]  # fmt: skip
+                if 0 <= begins - end <= 6 or 0 <= start - match.end() <= 4]  # fmt: skip
         time = f"{hour:02}:{minute:02}{':' + match['second'] if match['second'] else ''}"
-        found.append(Clock(match.start(), match.end(), time, _zone(match["zone"]),
+        found.append(Clock(begins, match.end(), time, _zone(match["zone"]),
                            near[0] if near else None))  # fmt: skip
     # In "03:13 - 05:03 PST" the zone is that of both.
     if len(found) == 2 and found[0].zone == "" and found[1].zone != "":

@@ -78,7 +78,9 @@ NOUNS = (
     "words", "issues", "elements", "rows", "columns", "phases", "tasks", "items", "scenarios",
     "techniques", "templates", "modules", "symbols", "instructions", "cycles", "spills", "repeats",
     "repetitions", "trials", "days", "weeks", "tensors", "parameters", "requests",
-    "batches", "layers", "experts", "mismatches", "switches", "passed", "failed", "skipped",
+    "batches", "layers", "experts", "mismatches", "switches", "calls", "loops", "nodes",
+    "cores", "frames",
+    "images", "passed", "failed", "skipped",
 )  # fmt: skip
 _NOUN_OF = {noun.lower(): noun for noun in NOUNS}
 METRIC = (
@@ -103,7 +105,13 @@ _RELATION = (
     rf"|\b(?i:{'|'.join(map(re.escape, _RELATION_OF))})\s)?\s*"
 )
 _DASH = r"\s*(?:-|–|—|−|〜|～|\.\.\.?|to(?=\s)|bis(?=\s)|à(?=\s)|a(?=\s\d))\s*"
-_MONEY_WORDS = r"(?:US )?[Dd]ollars?|[Ee]uros?|руб(?:лей|ля|ль|\.)?|₽"
+_IN_WORDS = {"us dollar": "USD", "euro": "EUR", "swiss franc": "CHF", "pound": "GBP",
+             "rupee": "INR", "yen": "JPY", "yuan": "CNY", "руб": "RUB", "рубль": "RUB",
+             "рубля": "RUB", "рублей": "RUB", "руб.": "RUB", "₽": "RUB"}  # fmt: skip
+_MONEY_WORDS = (
+    r"(?i:(?:US )?dollars?|euros?|Swiss francs?|pounds?|rupees?|yen|yuan"
+    r"|руб(?:лей|ля|ль|\.)?|₽)"
+)
 _SYMBOLS = r"US\$|CA\$|A\$|C\$|NZ\$|HK\$|S\$|\$|€|£|₹|¥|￥"
 _CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|RUB|CAD|AUD|NZD|SGD|HKD|SEK|NOK|DKK|PLN|KRW|BRL|TWD|CZK"
 _NOT_MONEY = frozenset(("CTA", "SMS"))
@@ -124,7 +132,7 @@ _UNIT = (
     r"[kMG]?(?:iter|it|req|tok(?:en)?|sample|call|launch|step|query|querie|op)(?:s|es)?/s(?:ec)?"
     r"|[kKMGTP]i?B/s|[kMGTP]?FLOPS|[kMGTP]?FLOPs?/s|[kMGTP]FLOP|[kKMGTP]i?B|bytes?|[kMG]Hz"
     r"|per ?cent|-?fold|(?:nano|micro|milli)?seconds?|minutes?|hours?|days|[kM]?Wh?|[km]?J"
-    r"|(?:GPU|CPU|card)[- ](?:hours?|hrs?|h)"
+    r"|(?:GPU|CPU|card|person|man|engineer)[- ](?:hours?|hrs?|h|days?)"
     rf"|(?P<noun>{_COUNTED}|{'|'.join(NOUNS_ELSEWHERE)})){_END}"
     r"|%|°C|(?:×|x\b)(?!\s?(?:[\d$€£]|(?:NVIDIA |Tesla |RTX )?[A-Z]{1,2}\d|GPUs?\b))"
     r"|times(?=\s(?:as|faster|slower|the|more|less|better|worse)\b)"
@@ -184,6 +192,9 @@ _LONGER = re.compile(
     r"|have|had|just|well|slightly|still)\s*\Z"
 )
 """Before "over 3 hours": it took more. "Averaged over 3 hours" is a stretch of time."""
+_NOT = re.compile(
+    r"(?i)(?:\b(?:not|never|no|nicht|nie|kein\w*|pas|non|niet)|n't)\b[^.,;:()]{0,25}\Z"
+)
 _ALONG = re.compile(
     r"(?i)(?:\b(?:mean|averaged?|median|geomean|sum|max(?:imum)?|min(?:imum)?)|\d\s?[a-zµ%×/]{0,6})\s\Z"
 )
@@ -226,10 +237,11 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
     before = (
         r"(?<![^\W\u3040-\u30ff\u3400-\u9fff])(?<![.,/^#@+×$€£¥₹\\-])(?<![$€£¥₹]\s)(?<!\d[:'’])"
         r"(?<!\d±)(?<!\d±\s)(?<!\d\s±)(?<!\d\s±\s)(?<![≪≫≠≲≳])(?<![≪≫≠≲≳]\s)"
+        r"(?<!\+-)(?<!\+-\s)"
     )
     unit = f"(?:{_UNIT}|{_OCTETS.replace('<unit>', '<octets>')})" if comma else _UNIT
-    spread = rf"(?:\s?(?:±|\+/-)\s?{n})?"
-    whole = r"(?![\w%]|[.,'’]\d|\s?(?:±|\+/-|[×·]\s?10))"
+    spread = rf"(?:\s?(?:±|\+/?-)\s?{n})?"
+    whole = r"(?![\w%]|[.,'’]\d|\s?(?:±|\+/?-|[×·]\s?10))"
     return {
         # $0.80-1.20/hr
         "symbol": re.compile(
@@ -239,7 +251,8 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         # 12.50 EUR per hour, 12,50 €
         "amount": re.compile(
             rf"{_RELATION}{before}(?P<low>{n})(?P<open>\+)?(?:{_DASH}(?P<high>{n}))?\s?"
-            rf"(?P<code>(?:{_CODES})\b|(?:{_MONEY_WORDS})(?!\w)|[€£₹円元])(?:{_PER})?{_NO_MORE}"
+            rf"(?P<code>(?:{_CODES})\b|(?:{_MONEY_WORDS})(?!\w)|\$(?!\w)|[€£₹円元])(?:{_PER})?"
+            rf"{_NO_MORE}"
             r"(?P<after>以内|以下|以上|未満)?"
         ),
         # EUR 12.50
@@ -263,7 +276,8 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         ),
         # wall=00:12:41, elapsed: 3:10 h
         "watch": re.compile(
-            r"(?i:\b(?:elapsed|wall(?:[ _-]?time)?|duration|took|real|(?:run|net|total)[ _-]?time"
+            r"(?i:\b(?:elapsed|(?:finished|completed|done|ended) (?:after|in)|wall(?:[ _-]?time)?"
+            r"|duration|took|real|(?:run|net|total)[ _-]?time"
             r"|dauer|durée|duración|durata))\s*[=:]?\s*(?P<hours>\d{1,3}):(?P<minutes>[0-5]\d)"
             r"(?::(?P<seconds>[0-5]\d(?:\.\d+)?)(?![\w:])|\s?(?:h|hrs?|hours|Std\.?|Stunden)\b)"
         ),
@@ -287,7 +301,16 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
             rf"\b(?i:between|zwischen|entre)\s(?P<low>{n})\s(?:and|und|et|y)\s(?P<high>{n})\s?{_UNIT}"
         ),
         # 16 or 32 threads: two figures
-        "or": re.compile(rf"{before}(?P<first>{n})\s(?:or|oder|ou|o)\s(?P<second>{n})\s?{_UNIT}"),
+        # and 410 against 371 us
+        "or": re.compile(
+            rf"{before}(?<!=)(?P<first>{n})\s(?:or|oder|ou|o|against|vs\.?|versus|instead of"
+            rf"|gegen|statt|contre|contra|contro|tegen|против)\s(?P<second>{n})\s?{_UNIT}"
+        ),
+        # 318.1k tok/s, 9.2 M requests, 3 million rows
+        "scaled": re.compile(
+            rf"{_RELATION}{before}(?P<low>\d+(?:[.,]\d+)?)\s?"
+            rf"(?P<scale>k|K|M|G|thousand|million|billion)\s{_UNIT}(?:{_EACH_TIME})?"
+        ),
         # from 412 to 651 GB/s: two figures, unless it ranges
         "from": re.compile(
             rf"(?<!range\s)(?<!ranges\s)(?<!ranged\s)(?<!varies\s)\b(?i:from|von|de)\s(?P<first>{n})"
@@ -305,7 +328,8 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         ),
         # 2 cases of 96
         "share2": re.compile(
-            rf"(?<![\w./-])(?P<first>\d+)\s{_UNIT}\s(?:out of|of|von|sur|de|su)\s(?P<second>\d+)"
+            rf"(?<![\w./-])(?P<first>\d+)\s{_UNIT}\s(?:[a-z]+ed\s)?(?:out of|of|von|sur|de|su)\s"
+            r"(?P<second>\d+)"
             r"(?![\w%/:-]|[.,]\d|\s?(?:%|×|[^\W\d_]+s\b|[num]?s\b|h\b|min\b|[kKMGT]i?B))"
         ),
         # 15.1 / 19.8 ms
@@ -353,7 +377,7 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         ),
         # (6.4 ± 0.3)e-13
         "bracket": re.compile(
-            rf"\((?P<low>\d+(?:[{',' if comma else '.'}]\d+)?)\s?(?:±|\+/-)\s?{n}\)"
+            rf"\((?P<low>\d+(?:[{',' if comma else '.'}]\d+)?)\s?(?:±|\+/?-)\s?{n}\)"
             r"(?P<times>[eE]-\d{1,3}|\s?[×·]\s?10(?:\^\s?\{?[-−–]\d{1,3}\}?|⁻[⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
             r"(?![\w%×/]|[.,]\d|\s?(?:×|%|±|·|[nuµm]?s\b))"
         ),
@@ -397,6 +421,12 @@ def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterat
     start, end = found.span()
     start += len(found[0]) - len(found[0].lstrip())
     relation = _AFTER.get(groups.get("after") or "") or _relation(groups.get("rel"))
+    if (
+        relation in {"<", ">"}
+        and re.match(r"\w", groups["rel"])
+        and _NOT.search(_ahead(text, start))
+    ):
+        return  # it must not rise by more than 5 %
     if (groups.get("rel") or "").strip().lower() in ALSO_TO and _FROM.search(_ahead(text, start)):
         relation = ""
     if form == "compound":
@@ -445,6 +475,9 @@ def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterat
         return
     if form == "share2" and not groups["noun"]:
         return
+    if form == "scaled":
+        yield from _scaled(groups, relation, unit, start, end, style)
+        return
     if (
         form == "share"
         and unit in TIMES
@@ -466,6 +499,19 @@ def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterat
         low = f"-{low}"
     opened = bool(groups.get("open") or groups.get("open2") or groups.get("open3"))
     yield from _quantity(relation, low, groups.get("high"), unit, name, start, end, style, opened)
+
+
+def _scaled(
+    groups: dict[str, str | None], relation: str, unit: str, start: int, end: int, style: Habits
+) -> Iterator[Stated]:
+    """A count of thousands or millions; 4k tokens may be 4096, and is none."""
+    low, scale = groups["low"] or "", groups["scale"] or ""
+    counted = groups["noun"] or "/" in unit
+    if not counted or (len(scale) == 1 and low.isdecimal()) or ("," in low and not style.comma):
+        return
+    power = {"k": 3, "t": 3, "m": 6, "g": 9, "b": 9}[scale[0].lower()]
+    quantity = f"{relation}{digits(low, comma=bool(style.comma))}e{power} {unit}"
+    yield Stated(start, end, quantity, unit)
 
 
 _PARTS = {"¼": Decimal("0.25"), "½": Decimal("0.5"), "¾": Decimal("0.75")}
@@ -499,15 +545,13 @@ def _ahead(text: str, position: int) -> str:
 
 
 def _currency(sign: str, style: Habits) -> str | None:
-    word = sign.lower()
-    if sign == "$" or word.startswith("dollar"):
+    word = sign.lower().removesuffix("s")
+    if word in {"$", "dollar"}:
         return style.dollar
     if sign in {"¥", "￥"}:
         return style.yen
-    if "dollar" in word or word.startswith("euro"):
-        return "EUR" if word.startswith("euro") else "USD"
-    if word.startswith(("руб", "₽")):
-        return "RUB"
+    if word in _IN_WORDS:
+        return _IN_WORDS[word]
     return sign if re.fullmatch(_CODES, sign) else _SYMBOL_CODES.get(sign)
 
 
@@ -529,7 +573,7 @@ def _plain_unit(found: re.Match[str], text: str) -> str | None:
         low = groups.get("low") or "0"
         if _NUMBERED.search(_ahead(text, found.start())):
             return None
-        if not re.fullmatch(r"[\d,'’]+|\d(?:\.\d+)?[eE]\+?\d+", low) or (
+        if not (groups.get("scale") or re.fullmatch(r"[\d,'’]+|\d(?:\.\d+)?[eE]\+?\d+", low)) or (
             text[first - 1 :][:1] == "=" and "first" not in groups and found.start("unit") > first
         ):
             return None  # S=64 tests, an error of 0.2
@@ -537,7 +581,7 @@ def _plain_unit(found: re.Match[str], text: str) -> str | None:
             return None  # RTX 4090 cards, kernel 2 runs
         if f"{written}s" in NOUNS and groups.get("gap") == " " and low != "1":
             return None  # the 128 case
-    if re.search(r"\d\s?[×x]\s\Z|(?<![\w.,])1\sin\s\Z", _ahead(text, first)):
+    if re.search(r"\d\s?[×x]\s\Z|(?<![\w.,])(?:1|[Oo]ne)\sin\s\Z", _ahead(text, first)):
         return None  # 16 x 16 tiles, 1 in 5 runs
     if unit == "min" and _OF_HOURS.search(_ahead(text, first)):
         return None  # the rest of a time in words that are not known
@@ -621,8 +665,8 @@ def unit_of(text: str) -> str:
         return "%"
     if text in {"byte", "bytes"}:
         return "B"
-    if re.match("(?:GPU|CPU|card)[- ]h", text):
-        return "h"
+    if worked := re.match("(?:GPU|CPU|card|person|man|engineer)[- ]([hd])", text):
+        return "h" if worked[1] == "h" else "days"
     if re.fullmatch(r"[KkMGT]o(?:/s)?", text):
         return text.replace("o", "B")
     return (TIMES.get(text) or TIMES.get(text.removesuffix("s"))

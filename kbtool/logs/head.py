@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 
@@ -35,6 +36,8 @@ def read_head(reader: Reader) -> str:
         if field in {"duration", "budget_time", "budget_money", "budget_both"}:
             _quantities(reader, line, field, stated)
         times = reader.clocks(with_colons(value) if field in {"started", "ended"} else value)
+        begins = len(line.text) - len(value)
+        times = [replace(one, start=begins + one.start) for one in times]
         if field in {"duration", "times"} and len(times) == 2:
             instants.setdefault("started", []).append((line, times[0]))
             instants.setdefault("ended", []).append((line, times[1]))
@@ -136,8 +139,15 @@ def _quantities(
             if name and not any(line is other for other, _ in stated.get(name, [])):
                 stated.setdefault(name, []).append((line, one))
         return
-    if found and found[0].is_time and not line.value[: found[0].start - len(line.text)].strip(" ~"):
+    if not found or not found[0].is_time or _is_of_a_command(found[0]):
+        return
+    if not line.value[: found[0].start - len(line.text)].strip(" ~"):
         stated.setdefault(field, []).append((line, found[0]))
+
+
+def _is_of_a_command(one: Stated) -> bool:
+    """Whether a time is too short for a session: "Wall time: 44.1 s"."""
+    return one.unit in {"ns", "us", "ms"} or (one.unit == "s" and Decimal(one.number or 60) < 60)
 
 
 def _settle_quantity(reader: Reader, name: str, found: list[tuple[Line, Stated]]) -> None:
@@ -169,6 +179,7 @@ def _contradiction(said: list[tuple[str, int]]) -> str:
 def _settle_instants(reader: Reader, found: dict[str, list[tuple[Line, Clock]]]) -> None:
     draft = reader.draft
     made: dict[str, tuple[str, bool, list[Line]]] = {}
+    numbers: dict[str, set[int]] = {}
     for name, said in found.items():
         values: dict[str, list[tuple[Line, Clock]]] = {}
         for line, clock in said:
@@ -180,6 +191,7 @@ def _settle_instants(reader: Reader, found: dict[str, list[tuple[Line, Clock]]])
             values.setdefault(f"{day}T{clock.time}{clock.zone}", []).append((line, clock))
         if len(values) == 1:
             [(text, both)] = values.items()
+            numbers[name] = {line.line_of(clock.start) for line, clock in both}
             made[name] = (
                 text,
                 all(clock.day is None for _, clock in both),
@@ -196,7 +208,7 @@ def _settle_instants(reader: Reader, found: dict[str, list[tuple[Line, Clock]]])
         _order(reader, made)
     for name, (text, _, lines) in made.items():
         draft.fields[name] = text
-        draft.cites[name] = {line.number for line in lines}
+        draft.cites[name] = numbers[name]
         reader.used |= {id(line) for line in lines}
         reader.whole |= {id(line) for line in lines}
 

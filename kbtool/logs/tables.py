@@ -181,8 +181,8 @@ _PLAIN_UNIT = re.compile(
     r"ns|us|ms|s|min|h|[kKMGT]?i?B(?:/s)?|%|×|[kMGTP]?FLOPS?(?:/s)?|\w+/s|[kMG]?Hz|W|[km]?J"
 )
 _TALLY = re.compile(
-    r"(?i)(?:# ?|no\. (?:of )?|number of |total )?(iterations|iters|samples|runs|rounds|calls"
-    r"|launches|failures|errors|mismatches|registers|spills|cycles|instructions|passed|failed|skipped"
+    r"(?i)(?:# ?(?:of )?|no\. (?:of )?|number of |total )?(iterations|iters|samples|runs"
+    r"|rounds|calls|launches|failures|errors|mismatches|registers|spills|cycles|instructions|passed|failed|skipped"
     r"|warnings)"
 )
 """A title of whole numbers: what was counted, and not what was set."""

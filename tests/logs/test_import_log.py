@@ -222,6 +222,13 @@ def test_the_log_is_kept_and_cited_within_its_lines(base):
         ("about 3.5 GPU-hours, 8 GPU hours", ["~3.5 h", "8 h"]),
         ("4 van de 60 tests, 3 tests 45 min", ["4 tests", "60 tests", "3 tests", "45 min"]),
         ("max. afwijking 3e-6, допуск 1e-5", ["3e-6", "1e-5"]),
+        ("318.1k tok/s, 9.2 M requests per day", ["318.1e3 tok/s", "9.2e6 requests/day"]),
+        ("3 million rows", ["3e6 rows"]),
+        ("7.16 $/h, total 16.01 $, 18.20 Swiss francs", ["7.16 USD/h", "16.01 USD", "18.20 CHF"]),
+        ("finished after 2:14:09, 1.2071 +- 0.0042 s", ["8049 s", "1.2071 s"]),
+        ("410 against 371 us, 3 instead of 2 ms", ["410 us", "371 us", "3 ms", "2 ms"]),
+        ("1 tests failed out of 48, 4.5 person-days", ["1 tests", "48 tests", "4.5 days"]),
+        ("it is not here, and over by more than 5 %", [">5 %"]),
         # No figures: names, products, settings, shapes, versions, ratios.
         ("FA-2 on SM89, S=128, 64×64 tiles, Pattern 8 tests, N+4 report", []),
         ("CUDA 12.1 and 12 × $3", ["3 USD"]),
@@ -233,11 +240,13 @@ def test_the_log_is_kept_and_cited_within_its_lines(base):
         ("batch 64 → 31 µs", ["31 us"]),
         ("the 128 case, RTX 4090 cards, kernel 2 runs", []),
         ("a node of 8x H100, or 2x GPUs", []),
-        ("3 million rows, $3 million, $5/run", []),
+        ("$3 million, $5/run, 4k tokens, 2 M rows", []),
         ("an unroll factor of 4, 64 is a factor of 128", []),
         ("tiles=64x64, runs=3/4, Tests: 412 or so", []),
         ("≪ 3 ms, 1/2 h", []),
         ("(3 rows)", []),
+        ("p50 must not rise by more than 5 %, it never took over 3 h", []),
+        ("One in 512 rows", []),
         ("in a language that is not known: 2 tuntia 45 min", []),
         ("[3 rows x 5 columns]", []),
         ("n_h: 8, hidden_w: 64 and gbps: 12", []),
@@ -348,6 +357,8 @@ NESTED = """\
         "# S 6\n\nopened: 2026-02-03T13:05:00Z\nclosed: 2026-02-03T15:50:00Z\n",
         "# S 6, 3 febbraio 2026\n\n**Inizio:** 13:05 UTC\n**Fine:** 15:50 UTC\n",
         "# S 6, 3 februari 2026\n\nBegin: 13:05 UTC\nEinde: 15:50 UTC\n",
+        "# S 6, 3 Feb 2026, 13:05-15:50 UTC\n\nWork of that day, 13:05-15:50 UTC\n",
+        "# S 6, 3 Feb 2026\n\nIt took me from 1.05 pm UTC to 3:50pm UTC.\n",
         "# S 6\n\nStarted 2026-02-03 13:05 UTC, stopped 2026-02-03 15:50 UTC.\n",
         "# S 6\n\n| Field | Value |\n|---|---|\n| Date | 3 Feb 2026 |\n| Start | 13:05 UTC |\n"
         "| End | 15:50 UTC |\n",
@@ -470,6 +481,33 @@ def test_samples_with_a_sign_are_no_factor(base, tmp_path):
     assert [column.unit for table in session.measurements for column in table.columns.values()] == [
         "us", "samples",
     ]  # fmt: skip
+
+
+def test_a_row_of_units(base, tmp_path):
+    log = a_log(
+        tmp_path,
+        "# S 6\n\n## Latency\n\n| Stage | p50 | Share |\n|---|---|---|\n| | ms | (%) |\n"
+        "| decode | 34.7 | 44 |\n"
+        "\n| Stage | p50 |\n|---|---|\n| | ms |\n| x | 3 m |\n",
+    )
+    [table] = drafted(base, log).measurements
+    assert [column.unit for column in table.columns.values()] == ["ms", "%"]
+    assert [list(map(str, row.values.values())) for row in table.rows] == [["34.7", "44"]]
+
+
+def test_the_time_of_a_command_is_no_duration(base, tmp_path):
+    session = drafted(base, a_log(tmp_path, "# S 6\n\nWall time: 44.1 s\n"))
+    assert session.duration is None
+    assert list(stated(session).values()) == ["44.1 s"]
+
+
+def test_a_time_is_cited_at_its_own_line_of_a_paragraph(base, tmp_path):
+    text = (
+        "We tried many things that day, and all of the variants were measured\n"
+        "from 13:05 UTC to 15:50 UTC.\n"
+    )
+    session = drafted(base, a_log(tmp_path, f"# S 6, 3 Feb 2026\n\n{text}"))
+    assert session.cites["started"].endswith(":4")
 
 
 def test_json_holds_figures(base, tmp_path):
