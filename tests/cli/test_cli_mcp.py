@@ -339,8 +339,30 @@ def test_each_answer_has_the_form_of_its_schema_and_names_its_records(server, to
     assert answer.get("records") or answer["reference"]
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "outcome"),
+    [
+        ("search", {"words": "zxcvb"}, "nothing_found"),
+        ("search", {"words": "recurs lesson", "kind": "bug"}, "filtered_out"),
+        ("explain", {"text": "all is well"}, "nothing_found"),
+        ("get_record", {"id": "nobody"}, "nothing_found"),
+        ("list_records", {"kind": "bug", "status": "worked-around"}, "filtered_out"),
+        ("costs", {"session": ["B"]}, "unknown"),
+        ("costs", {"since": "2030-01-01"}, "filtered_out"),
+        ("compare", {"a": "best", "b": "last"}, "nothing_found"),
+    ],
+)
+def test_each_other_outcome_has_the_form_of_its_schema_too(server, tools, name, arguments, outcome):
+    answer = server.answer(name, **arguments)
+    Draft202012Validator(tools[name].output_schema).validate(answer)
+    assert answer["outcome"] == outcome and answer["why"]
+
+
 def test_each_tool_says_what_it_does_and_takes_no_other_arguments(tools):
-    assert set(CALLS) <= set(tools)
+    assert set(tools) - set(CALLS) == {
+        "compare",
+        "run_recipe",
+    }  # they need runs: tests below, above
     for tool in tools.values():
         assert len(tool.description) > 40
         assert tool.input_schema["additionalProperties"] is False
