@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -139,7 +140,7 @@ _COMMAND = re.compile(r"\s*(?:\([\w.-]+\)\s*)?(?:[\w.-]+@[\w.-]+[:~\w/. -]*)?[$â
 
 def plain(text: str) -> str:
     """``text`` without the marks of Markdown and without leading signs such as âœ…."""
-    text = _LINK.sub(r"\1", text)
+    text = html.unescape(_LINK.sub(r"\1", text))
     text = re.sub(r"\*\*|__|~~|(?<![\w*])\*(?=\S)|(?<=\S)\*(?![\w*])|`", "", text)
     text = text.replace("\ufe0f", "").replace("\ufe0e", "").strip().removesuffix("\\").strip()
     while (found := _MARK.match(text)) is not None and found.end():

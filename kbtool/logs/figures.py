@@ -92,7 +92,7 @@ _COUNTS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "ei
            "ten": 10, "eleven": 11, "twelve": 12}  # fmt: skip
 _COUNTED_OUT = "|".join(_COUNTS)
 _OF_TIME = "(?:second|minute|hour|day|week)"
-_SIGNS = {"≈": "~", "≃": "~", "≤": "<=", "≥": ">=", "⩽": "<=", "⩾": ">="}
+_SIGNS = {"≈": "~", "~=": "~", "≃": "~", "≤": "<=", "≥": ">=", "⩽": "<=", "⩾": ">="}
 _FROM = re.compile(r"(?i)\b(?:von|de|desde|da|van|с|от)\s[\d.,]+\s?[^\s\d]{0,6}\s\Z")
 """Before words that mean "up to" and "to": from 180 GB/s to 246 GB/s."""
 _RELATION_OF = {word: sign for sign, words in RELATIONS.items() for word in words}
@@ -101,7 +101,7 @@ _AFTER = {"以内": "<=", "以下": "<=", "以上": ">=", "未満": "<"}
 _JOINED = "|".join(word for word in _RELATION_OF if word[0] >= "\u3040")
 """Words of Japanese and Chinese, which stand before a number without a space."""
 _RELATION = (
-    rf"(?P<rel>~|≈|≃|<=|(?<![-=])>=|[≤≥⩽⩾]|<|(?<![-=])>|{_JOINED}"
+    rf"(?P<rel>~=?|≈|≃|<=|(?<![-=])>=|[≤≥⩽⩾]|<|(?<![-=])>|{_JOINED}"
     rf"|\b(?i:{'|'.join(map(re.escape, _RELATION_OF))})\s)?\s*"
 )
 _DASH = r"\s*(?:-|–|—|−|〜|～|\.\.\.?|to(?=\s)|bis(?=\s)|à(?=\s)|a(?=\s\d))\s*"
@@ -237,7 +237,7 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
     before = (
         r"(?<![^\W\u3040-\u30ff\u3400-\u9fff])(?<![.,/^#@+×$€£¥₹\\-])(?<![$€£¥₹]\s)(?<!\d[:'’])"
         r"(?<!\d±)(?<!\d±\s)(?<!\d\s±)(?<!\d\s±\s)(?<![≪≫≠≲≳])(?<![≪≫≠≲≳]\s)"
-        r"(?<!\+-)(?<!\+-\s)"
+        r"(?<!\+-)(?<!\+-\s)(?<!minus\s)"
     )
     unit = f"(?:{_UNIT}|{_OCTETS.replace('<unit>', '<octets>')})" if comma else _UNIT
     spread = rf"(?:\s?(?:±|\+/?-)\s?{n})?"
@@ -262,7 +262,8 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         ),
         # 1 hour 47 minutes, 2h15m, 0m12.3s
         "compound": re.compile(
-            rf"{_RELATION}{before}(?:(?P<hours>\d+)\s?(?:h|hrs?|hours?|{_words_of('h')})"
+            rf"{_RELATION}{before}(?:(?P<days>\d+)\s?(?:d|days?)[\s,]*(?:and\s)?(?P<hours2>\d+)\s?"
+            rf"(?:h|hrs?|hours?)(?!\w)|(?P<hours>\d+)\s?(?:h|hrs?|hours?|{_words_of('h')})"
             r"[\s,]*(?:(?:and|und|et|y|e|en|и)\s)?"
             rf"(?:(?P<minutes>\d+)\s?(?:(?:min(?:ute)?s?|m|{_words_of('min')})(?!\w)\.?|分钟?)"
             # 2h20, 2 h 20
@@ -277,7 +278,7 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         # wall=00:12:41, elapsed: 3:10 h
         "watch": re.compile(
             r"(?i:\b(?:elapsed|(?:finished|completed|done|ended) (?:after|in)|wall(?:[ _-]?time)?"
-            r"|duration|took|real|(?:run|net|total)[ _-]?time"
+            r"|duration|took|lasted|real|total|(?:run|net|total)[ _-]?time"
             r"|dauer|durée|duración|durata))\s*[=:]?\s*(?P<hours>\d{1,3}):(?P<minutes>[0-5]\d)"
             r"(?::(?P<seconds>[0-5]\d(?:\.\d+)?)(?![\w:])|\s?(?:h|hrs?|hours|Std\.?|Stunden)\b)"
         ),
@@ -301,6 +302,12 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
             rf"\b(?i:between|zwischen|entre)\s(?P<low>{n})\s(?:and|und|et|y)\s(?P<high>{n})\s?{_UNIT}"
         ),
         # 16 or 32 threads: two figures
+        # 12, 15 and 18 ms; 3.2/4.1/5.0 ms
+        "list": re.compile(
+            rf"{before}(?<!=)(?P<several>{n}(?:,\s{n})*,?\s(?:and|und|et|y|e|en|и|&)\s|{n}(?:\s?/\s?{n})+\s?/\s?)"
+            rf"(?P<last>{n})\s?(?P<unit>ns|us|µs|μs|ms|s|min|h|%|[kKMGT]i?B(?:/s)?|[GT]FLOPS|×|x"
+            rf"|(?P<noun>{_COUNTED}))(?![\w%])"
+        ),
         # and 410 against 371 us
         "or": re.compile(
             rf"{before}(?<!=)(?P<first>{n})\s(?:or|oder|ou|o|against|vs\.?|versus|instead of"
@@ -446,13 +453,18 @@ def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterat
             return
         yield from _worded(groups, relation, start, end)
         return
+    if form == "list":
+        yield from _listed(found, text, style)
+        return
     if form == "fraction":
         unit = _plain_unit(found, text)
         many = Decimal(groups["low"] or 0) + _PARTS[groups["part"]]
         if unit:
             yield Stated(start, end, f"{relation}{many} {unit}", unit)
         return
-    if is_cut(text, found.start("low" if "low" in groups else "first"), comma=bool(style.comma)):
+    if form != "list" and is_cut(
+        text, found.start("low" if "low" in groups else "first"), comma=bool(style.comma)
+    ):
         return
     name = groups.get("name") or ""
     if form in _MONEY:
@@ -499,6 +511,18 @@ def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterat
         low = f"-{low}"
     opened = bool(groups.get("open") or groups.get("open2") or groups.get("open3"))
     yield from _quantity(relation, low, groups.get("high"), unit, name, start, end, style, opened)
+
+
+def _listed(found: re.Match[str], text: str, style: Habits) -> Iterator[Stated]:
+    """Each of "12, 15 and 18 ms"; of "steps 2 and 3 ms" nothing says which."""
+    unit = unit_of(found["unit"])
+    before = _ahead(text, found.start()).rstrip().removesuffix("s")
+    if _NAMED.search(f"{before} ") or _NUMBERED.search(before):
+        return
+    number = re.compile(COMMA if style.comma else POINT)
+    for one in number.finditer(text, found.start(), found.end("last")):
+        end = found.end() if one.end() == found.end("last") else one.end()
+        yield from _quantity("", one[0], None, unit, "", one.start(), end, style)
 
 
 def _scaled(
@@ -579,7 +603,9 @@ def _plain_unit(found: re.Match[str], text: str) -> str | None:
             return None  # S=64 tests, an error of 0.2
         if _NAMED.search(_ahead(text, first)):
             return None  # RTX 4090 cards, kernel 2 runs
-        if f"{written}s" in NOUNS and groups.get("gap") == " " and low != "1":
+        if f"{written}s" in NOUNS and (
+            (groups.get("gap") == " " and low != "1") or "/" in found[0]
+        ):
             return None  # the 128 case
     if re.search(r"\d\s?[×x]\s\Z|(?<![\w.,])(?:1|[Oo]ne)\sin\s\Z", _ahead(text, first)):
         return None  # 16 x 16 tiles, 1 in 5 runs
@@ -632,6 +658,11 @@ def _quantity(
 
 def _compound(found: re.Match[str], relation: str, start: int, end: int) -> Iterator[Stated]:
     groups = found.groupdict()
+    if groups["days"]:
+        yield Stated(
+            start, end, f"{relation}{24 * int(groups['days']) + int(groups['hours2'])} h", "h"
+        )
+        return
     if groups["hours"] is None:
         seconds = Decimal(groups["minutes2"] or groups["minutes4"]) * 60
         seconds += Decimal(groups["seconds2"] or groups["seconds4"])

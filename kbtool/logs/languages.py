@@ -50,7 +50,7 @@ NOUNS_ELSEWHERE = {
 RELATIONS = {
     "~": (
         "about", "approximately", "approx.", "approx", "around", "roughly", "circa", "ca.",
-        "nearly", "almost", "close to",
+        "nearly", "almost", "close to", "some", "ca",
         "etwa", "rund", "ungefähr", "zirka",
         "environ", "à peu près", "près de", "presque",
         "aproximadamente", "alrededor de", "casi", "unos", "unas",
@@ -68,7 +68,7 @@ RELATIONS = {
     ),
     ">": (
         "more than", "longer than", "larger than", "greater than", "higher than", "slower than",
-        "over", "just over", "above",
+        "over", "just over", "above", "exceeds", "exceeding", "exceeded", "beyond",
         "mehr als", "über", "gut",
         "plus de", "más de", "più di", "oltre", "meer dan", "более", "более чем", "больше", "свыше",
         "超过",

@@ -167,6 +167,10 @@ _LAST_WORD = re.compile(
     r"[\s_](ns|us|µs|μs|ms|%|[kKMGT](?:i?B|o)(?:/s)?|[GT]FLOPS?(?:/s)?|[MG]Hz)\Z"
 )
 """A unit that no other word is: "before us", "gain %"."""
+_FIRST_WORD = re.compile(
+    r"(ns|us|µs|μs|ms|%|[kKMGT]i?B(?:/s)?|[GT]FLOPS?(?:/s)?)(?=\s*(?:\(|,|\Z))"
+)
+"""The same before what is said of it: "ms (median)"."""
 
 
 _FACTOR = re.compile(
@@ -194,7 +198,7 @@ _COUNTED = re.compile(
 def _unit_of_title(title: str) -> str | None:
     """The unit that a column names in its title: ``Latency (ms)``, ``time [us]``."""
     found = re.search(r"(?:[(\[,]|^)\s*(?:in )?([^\s()\[\],]+)\s*[)\]]?$", title)
-    last = _LAST_WORD.search(title)
+    last = _LAST_WORD.search(title) or _FIRST_WORD.match(title)
     if _FACTOR.fullmatch(title):
         return "×"
     if last:
@@ -342,11 +346,16 @@ def _unit_of_column(
     return None
 
 
+_ASIDE = re.compile(r"\s?(?:±|\+/?-)\s?[\d.,]+(?=\Z|\s\()|\s?[*†‡]+\Z|\s\([^()]*\)\Z")
+"""After a number: its spread, a mark, what is in brackets."""
+
+
 def bare(reader: Reader, cell: Cell) -> str | None:
     """The number that is all that a cell holds."""
     if reader.style.comma is None:
         return None
-    return whole(cell.text, comma=bool(reader.style.comma))
+    number = _ASIDE.sub("", cell.text)
+    return whole(number, comma=bool(reader.style.comma))
 
 
 def _number(reader: Reader, cell: Cell, unit: str) -> str | None:
@@ -356,7 +365,7 @@ def _number(reader: Reader, cell: Cell, unit: str) -> str | None:
         reader.place(cell, first)
         return first.number
     number = bare(reader, cell)
-    if number is not None:
+    if number is not None and "(" not in cell.text:
         reader.whole.add(id(cell))
     return number
 

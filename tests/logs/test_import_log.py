@@ -229,6 +229,14 @@ def test_the_log_is_kept_and_cited_within_its_lines(base):
         ("410 against 371 us, 3 instead of 2 ms", ["410 us", "371 us", "3 ms", "2 ms"]),
         ("1 tests failed out of 48, 4.5 person-days", ["1 tests", "48 tests", "4.5 days"]),
         ("it is not here, and over by more than 5 %", [">5 %"]),
+        (
+            "12, 15 and 18 ms, for 64 and 128 threads",
+            ["12 ms", "15 ms", "18 ms", "64 threads", "128 threads"],
+        ),
+        ("p50/p95/p99: 3.2/4.1/5.0 ms", ["3.2 ms", "4.1 ms", "5.0 ms"]),
+        ("steps 2 and 3 took 5 ms, kernels 1 and 2 ms", ["5 ms", "2 ms"]),
+        ("2d 3h, then 1 day and 4 hours; total 0:05:30", ["51 h", "28 h", "330 s"]),
+        ("~= 3 ms, some 50 blocks, exceeds 250 W", ["~3 ms", "~50 blocks", ">250 W"]),
         # No figures: names, products, settings, shapes, versions, ratios.
         ("FA-2 on SM89, S=128, 64×64 tiles, Pattern 8 tests, N+4 report", []),
         ("CUDA 12.1 and 12 × $3", ["3 USD"]),
@@ -246,7 +254,7 @@ def test_the_log_is_kept_and_cited_within_its_lines(base):
         ("≪ 3 ms, 1/2 h", []),
         ("(3 rows)", []),
         ("p50 must not rise by more than 5 %, it never took over 3 h", []),
-        ("One in 512 rows", []),
+        ("One in 512 rows, a 50/50 split, minus 3 %", []),
         ("in a language that is not known: 2 tuntia 45 min", []),
         ("[3 rows x 5 columns]", []),
         ("n_h: 8, hidden_w: 64 and gbps: 12", []),
@@ -493,6 +501,28 @@ def test_a_row_of_units(base, tmp_path):
     [table] = drafted(base, log).measurements
     assert [column.unit for column in table.columns.values()] == ["ms", "%"]
     assert [list(map(str, row.values.values())) for row in table.rows] == [["34.7", "44"]]
+
+
+def test_what_stands_beside_a_number_of_a_table(base, tmp_path):
+    log = a_log(
+        tmp_path,
+        "# S 6\n\n## Results\n\n| n | ms (median) | old (us) | % |\n|---|---|---|---|\n"
+        "| 16 | 12.5 ± 0.3 | 3.2 (1.2x) | 4.1* |\n| 32 | 12.5 (2 | 3.2 (4 | 5 † |\n",
+    )
+    session = drafted(base, log)
+    [table] = session.measurements
+    assert [column.unit for column in table.columns.values()] == ["%"]
+    log = a_log(tmp_path, log.read_text().replace("12.5 (2 | 3.2 (4", "13 | 4.1").replace("6", "7"))
+    [table] = drafted(base, log).measurements
+    assert [column.unit for column in table.columns.values()] == ["ms", "us", "%"]
+    assert [list(map(str, row.values.values())) for row in table.rows] == [
+        ["12.5", "3.2", "4.1"], ["13", "4.1", "5"],
+    ]  # fmt: skip
+
+
+def test_entities_are_read(base, tmp_path):
+    log = a_log(tmp_path, "# S 6\n\nIt took &lt; 3&nbsp;ms, 2&times; faster.\n")
+    assert [str(claim.stated) for claim in drafted(base, log).claims] == ["<3 ms", "2 ×"]
 
 
 def test_the_time_of_a_command_is_no_duration(base, tmp_path):
