@@ -69,6 +69,7 @@ def patterns(ctx: click.Context, pattern: str | None, as_json: bool, as_csv: boo
     """Rank patterns by their evidence, or show one PATTERN in full."""
     from kbtool.ledger.patterns import account_json, accounts
     from kbtool.model.errors import UsageError
+    from kbtool.store.sources import places_of
 
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; give one")
@@ -89,7 +90,7 @@ def patterns(ctx: click.Context, pattern: str | None, as_json: bool, as_csv: boo
             shown[0] |= {
                 "path": base.patterns[ranked[0].pattern.id].path,
                 "record": ranked[0].pattern.model_dump(mode="json", exclude_defaults=True),
-                "places": _places(base, ranked[0].pattern),
+                "places": places_of(base, ranked[0].pattern),
                 "lessons": _lessons(base, ranked[0].pattern),
                 "evidence": _evidence(base, ranked[0]),
                 "steps": _steps(base, ranked[0]),
@@ -236,6 +237,8 @@ def _print_one(base: KnowledgeBase, account: Account, rank: int) -> None:
 
 def _print_text(base: KnowledgeBase, pattern: Pattern) -> None:
     """What the pattern says."""
+    from kbtool.store.sources import places_of
+
     click.echo(f"record: {base.patterns[pattern.id].path}")
     for title, text in (("problem", pattern.problem), ("solution", pattern.solution)):
         if text:
@@ -249,29 +252,11 @@ def _print_text(base: KnowledgeBase, pattern: Pattern) -> None:
         click.echo(f"sign: {' '.join(sign.split())}")
     if pattern.code:
         click.echo("code:\n" + indent(pattern.code.rstrip("\n"), "  "))
-    for place in _places(base, pattern):
+    for place in places_of(base, pattern):
         stood = f"stood here in commit {place['commit']}" if place["commit"] else "stands here"
         click.echo(f"{place['path']}:{place['line'] or 1}: {stood}")
     if pattern.no_places:
         click.echo(f"in no source: {pattern.no_places}")
-
-
-def _places(base: KnowledgeBase, pattern: Pattern) -> list[dict[str, object]]:
-    """Where the pattern stands: path from the root, the line, and the text there."""
-    from kbtool.store.sources import line_of, place_file
-
-    found: list[dict[str, object]] = []
-    for place in pattern.places:
-        path, text = place_file(base, place)
-        found.append(
-            {
-                "path": path,
-                "commit": place.commit,
-                "line": line_of(place.text, text),
-                "text": place.text,
-            }
-        )
-    return found
 
 
 def _lessons(base: KnowledgeBase, pattern: Pattern) -> list[dict[str, object]]:

@@ -163,6 +163,10 @@ class Pattern(Model):
     unknown: dict[str, Annotated[str, Field(min_length=1)]] = {}
     """Path of a null → why nobody knows."""
 
+    def has_lesson(self, session: str, lesson: str) -> bool:
+        """Whether a lesson of a session became it."""
+        return any(one.session == session and one.is_in(lesson) for one in self.lessons)
+
     @model_validator(mode="after")
     def _not_itself(self) -> Self:
         if self.id in {older.pattern for older in self.supersedes}:

@@ -7,7 +7,7 @@ import posixpath
 from pathlib import Path
 
 from kbtool.model.kernel import Kernel
-from kbtool.model.pattern import Place
+from kbtool.model.pattern import Pattern, Place
 from kbtool.store.history import file_at
 from kbtool.store.tree import KnowledgeBase
 
@@ -41,6 +41,17 @@ def place_file(base: KnowledgeBase, place: Place) -> tuple[str, str | None]:
     if place.kernel is not None:
         return path, kernel_file(base, place.kernel, place.file)
     return path, _inside(base.root, path)
+
+
+def places_of(base: KnowledgeBase, pattern: Pattern) -> list[dict[str, str | int | None]]:
+    """Where a pattern stands: path from the root, commit if not today's, line, and the text there.
+    The line is ``None`` where the text is not found."""
+    found: list[dict[str, str | int | None]] = []
+    for place in pattern.places:
+        path, text = place_file(base, place)
+        line = line_of(place.text, text)
+        found.append({"path": path, "commit": place.commit, "line": line, "text": place.text})
+    return found
 
 
 def line_of(find: str, text: str | None) -> int | None:

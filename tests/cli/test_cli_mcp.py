@@ -139,6 +139,21 @@ def test_a_bug_has_its_status_of_now_and_its_fixes(small):
     assert (bug["status_now"], bug["fixes"][0]["change"]) == ("fixed", "link libcudart")
 
 
+def test_a_pattern_a_bug_and_a_lesson_name_each_other(base):
+    base.session(more=BUGS + "lessons: [Look first., Wait less.]\n")
+    base.write("bench.py", "a\nwarm\n")
+    base.pattern(
+        more="bugs: ['2025-01-01-a#bugs.nan']\nplaces: [{file: bench.py, text: warm}]\n"
+        "lessons: [{session: 2025-01-01-a, text: Wait}]\n"
+    )
+    known = KnowledgeBase(base.root)
+    assert reading.get_record(known, "A#bugs.nan").record["became"] == ["P01"]
+    assert reading.get_record(known, "A#bugs.link").record["became"] == []
+    assert reading.get_record(known, "A").record["lessons_became"] == {2: ["P01"]}
+    (place,) = reading.get_record(known, "P01").record["places"]
+    assert place == {"path": "bench.py", "commit": None, "line": 2, "text": "warm"}
+
+
 def test_get_record_says_nothing_or_unknown(base, small):
     nothing = reading.get_record(small, "2025-01-01-aa")
     assert nothing.outcome == "nothing_found"

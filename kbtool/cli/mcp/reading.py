@@ -12,6 +12,7 @@ from kbtool.cli.mcp.answers import Answer, answer, outlined, page
 from kbtool.model.base import Output
 from kbtool.model.errors import NotFoundError, RecordError, UsageError
 from kbtool.model.explanation import Fit, Hit
+from kbtool.model.pattern import Pattern
 from kbtool.model.run import Run
 from kbtool.store.tree import Entry, KnowledgeBase
 
@@ -271,6 +272,15 @@ def _whole(base: KnowledgeBase, kind: str, record: Any) -> Any:
         value["runs"] = [run_summary(run.record) for run in base.runs_of(record.id)]
         value["notes"] = notes.read_text("utf-8", "replace") if notes.is_file() else None
         value["bugs_now"] = _bugs_now(base, record)
+        value["lessons_became"] = {
+            number: ids
+            for number, lesson in enumerate(record.lessons, 1)
+            if (ids := [p.id for p in _patterns(base) if p.has_lesson(record.id, lesson)])
+        }
+    if kind == "pattern":
+        from kbtool.store.sources import places_of
+
+        value["places"] = places_of(base, record)
     return value
 
 
@@ -287,9 +297,14 @@ def _part(base: KnowledgeBase, kind: str, record: Any, path: str) -> tuple[str, 
         return "bug", {
             **_plain(found),
             "status_now": faults.became(key),
+            "became": [p.id for p in _patterns(base) if f"{record.id}#bugs.{found.id}" in p.bugs],
             "fixes": [{"session": one.session.id, **_plain(one.fix)} for one in faults.fixes(key)],
         }
     return f"part of a {kind}", _plain(found)
+
+
+def _patterns(base: KnowledgeBase) -> list[Pattern]:
+    return [entry.record for entry in base.patterns.values()]
 
 
 def _faults(base: KnowledgeBase) -> Any:

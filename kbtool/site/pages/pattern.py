@@ -289,12 +289,13 @@ def _in_code(index: Index, pattern: Pattern, here: str) -> str:
     shown = [block(pattern.code)] if pattern.code else []
     for place in pattern.places:
         edit = Edit(file=place.file, find=place.text, put="")
-        name = code(place.file)
+        path, text = place_file(index.base, place)
+        name = code(path)
         if place.commit is not None:
             name += f" of commit {code(place.commit[:12])}, taken out since"
         elif place.kernel is not None:
             name = file_link(index, place.kernel, edit, here)
-        number = line_of(place.text, place_file(index.base, place)[1])
+        number = line_of(place.text, text)
         shown += [f"In {name}{f', line {number}' if number else ''}:", block(place.text)]
     if pattern.no_places:
         shown.append(f"In no source: {inline(pattern.no_places)}")
