@@ -1,4 +1,4 @@
-"""How much of a report ``kbtool import`` places: 48 reports in other habits, and five logs.
+"""How much of a report ``kbtool import`` places: 54 reports in other habits, and five logs.
 
     python -m benchmarks.bench_import [FOLDER] [--list]
 

@@ -106,7 +106,7 @@ class Blocks:
 MAX_LINE = 4_000
 """Characters of a line, or of a paragraph."""
 
-_KEY = re.compile(r"([^\W\d][^:：=|.!?`]{0,48}?)\s*(?::(?=\s|$)|：)\s*")
+_KEY = re.compile(r"([^\W\d][^:：=|.!?`]{0,48}?)\s*(?::(?=\s|$)|：|\s=(?=\s)|\s\.{4,}(?=\s))\s*")
 _MARK = re.compile(r"[^\w\s\"'`(\[<>~≈≤≥$€£¥₹+\-−.…&/*_#%°]+(?=\s|$)|[\ufe0e\ufe0f]")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"]*\")?\)")
 _PLAIN_CODE = frozenset(

@@ -79,7 +79,7 @@ NOUNS = (
     "techniques", "templates", "modules", "symbols", "instructions", "cycles", "spills", "repeats",
     "repetitions", "trials", "days", "weeks", "tensors", "parameters", "requests",
     "batches", "layers", "experts", "mismatches", "switches", "calls", "loops", "nodes",
-    "cores", "frames",
+    "cores", "frames", "sweeps",
     "images", "passed", "failed", "skipped",
 )  # fmt: skip
 _NOUN_OF = {noun.lower(): noun for noun in NOUNS}
@@ -134,8 +134,9 @@ _UNIT = (
     r"|per ?cent|-?fold|(?:nano|micro|milli)?seconds?|minutes?|hours?|days|[kM]?Wh?|[km]?J"
     r"|(?:GPU|CPU|card|person|man|engineer)[- ](?:hours?|hrs?|h|days?)"
     rf"|(?P<noun>{_COUNTED}|{'|'.join(NOUNS_ELSEWHERE)})){_END}"
-    r"|%|°C|(?:×|x\b)(?!\s?(?:[\d$€£]|(?:NVIDIA |Tesla |RTX )?[A-Z]{1,2}\d|GPUs?\b))"
-    r"|times(?=\s(?:as|faster|slower|the|more|less|better|worse)\b)"
+    r"|%|°C|(?:×|x\b)(?!\s?(?:[\d$€£]|[A-Z]{1,2}\d|GPUs?\b"
+    r"|NVIDIA|GeForce|RTX|Tesla|Quadro|AMD|Instinct|Intel))"
+    r"|fois(?=\s(?:plus|moins)\b)|times(?=\s(?:as|faster|slower|the|more|less|better|worse)\b)"
     r"|(?:ns|us|µs|μs|usec|ms|msec|s|secs?|mins?|h|hrs?)(?![\w%])"
     r"|(?:" + "|".join(re.escape(w) for w in TIMES_ELSEWHERE if w[0] < "一") + r")(?!\w)"
     rf"|(?:{'|'.join(sorted(BYTES_ELSEWHERE, key=len, reverse=True))})(?!\w)"
@@ -186,6 +187,7 @@ _OF_HOURS = re.compile(
     r"[^\W\d_]{1,9}\.?\s\Z"
 )
 """Before "45 min": a number and a word that may mean hours in a language that is not known."""
+_VERBS = frozenset(("spills", "runs", "passes", "launches", "builds", "samples", "calls", "splits"))
 _EACH = re.compile(r"\b(?i:every|each|per)\s\Z")
 _LONGER = re.compile(
     r"(?i)(?:took|takes?|taking|needs?|lasted|for|of|is|was|were|costs?|at|by|to|with|has"
@@ -302,6 +304,11 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
             rf"\b(?i:between|zwischen|entre)\s(?P<low>{n})\s(?:and|und|et|y)\s(?P<high>{n})\s?{_UNIT}"
         ),
         # 16 or 32 threads: two figures
+        # 17.4 ms (was 17.6)
+        "was": re.compile(
+            rf"{before}(?P<first>{n})\s?{_UNIT}\s\((?:was|were|from|before|previously|prev\.?|vs\.?"
+            rf"|down from|up from|statt|vorher|avant|antes|prima)\s(?P<second>{n})\)"
+        ),
         # 12, 15 and 18 ms; 3.2/4.1/5.0 ms
         "list": re.compile(
             rf"{before}(?<!=)(?P<several>{n}(?:,\s{n})*,?\s(?:and|und|et|y|e|en|и|&)\s|{n}(?:\s?/\s?{n})+\s?/\s?)"
@@ -437,7 +444,10 @@ def _stated(form: str, found: re.Match[str], text: str, style: Habits) -> Iterat
     if (groups.get("rel") or "").strip().lower() in ALSO_TO and _FROM.search(_ahead(text, start)):
         relation = ""
     if form == "compound":
-        if groups["minutes3"] and re.search(r"(?i)\b(?:à|at|um|dès|vers)\s\Z", _ahead(text, start)):
+        if groups["minutes3"] and (
+            re.search(r"(?i)\b(?:à|at|um|dès|vers)\s\Z", _ahead(text, start))
+            or re.match(r"\s?(?:à|a|bis|to|–|-)\s?\d{1,2}\s?h", text[end:])
+        ):
             return  # "à 9h30" is a time of day
         yield from _compound(found, relation, start, end)
         return
@@ -607,6 +617,10 @@ def _plain_unit(found: re.Match[str], text: str) -> str | None:
             (groups.get("gap") == " " and low != "1") or "/" in found[0]
         ):
             return None  # the 128 case
+        if written in _VERBS and re.match(r"\s\d", text[found.end() :]):
+            return None  # 256 spills 48 bytes
+        if _EACH.search(_ahead(text, first)):
+            return None  # one of every 10,000 batches
     if re.search(r"\d\s?[×x]\s\Z|(?<![\w.,])(?:1|[Oo]ne)\sin\s\Z", _ahead(text, first)):
         return None  # 16 x 16 tiles, 1 in 5 runs
     if unit == "min" and _OF_HOURS.search(_ahead(text, first)):
@@ -633,9 +647,13 @@ _CHANGES = re.compile(
 def _is_change(found: re.Match[str], text: str) -> bool:
     """Whether "67 → 3 min" is a change of one figure, and not what follows from a size of 67."""
     before = text[: found.start()]
-    if len(_ARROW.findall(text)) > 1 or before.endswith("="):
+    if (len(_ARROW.findall(text)) > 1 and found["first"].isdecimal()) or before.endswith("="):
         return False
-    return not re.search(r"\w", before) or _CHANGES.search(before) is not None
+    return (
+        not found["first"].isdecimal()
+        or not re.search(r"\w", before)
+        or _CHANGES.search(before) is not None
+    )
 
 
 def _stretch(unit: str, before: str) -> bool:
@@ -690,7 +708,7 @@ def _per(text: str | None) -> str:
 
 def unit_of(text: str) -> str:
     """A unit as records write it: ``minutes`` → ``min``."""
-    if text in {"x", "×", "times", "fold", "-fold"}:
+    if text in {"x", "×", "times", "fois", "fold", "-fold"}:
         return "×"
     if text.replace(" ", "") == "percent":
         return "%"

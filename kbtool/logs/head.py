@@ -76,6 +76,8 @@ def _from_to(reader: Reader, instants: dict[str, list[tuple[Line, Clock]]]) -> N
     for line in reader.blocks.lines:
         if line.kind == "text" and reader.is_header(line) and not reader.of_another(line.text):
             times = reader.clocks(line.text)
+            if not times and re.search(r"\b(?:de|from|von)\s\d", line.text):
+                times = reader.clocks(with_colons(line.text))  # de 14h00 à 17h30
             if len(times) != 2:
                 continue
             between = line.text[times[0].end : times[1].start]
@@ -319,6 +321,8 @@ def _environment(
             found.setdefault(name, []).append((version[1], line))
     elif name in {"card_memory", "shared_memory"}:
         first = next(iter(reader.value_figures(line)), None)
+        if name == "shared_memory" and re.search(r"(?i)per (?:block|CTA|kernel)|used", value):
+            return  # what the kernel takes, not what the card has
         if first is not None and first.number and re.fullmatch(r"[kKMGT]i?B", first.unit):
             found.setdefault(name, []).append((first.quantity, line))
             reader.place(line, first)

@@ -63,14 +63,16 @@ RELATIONS = {
         "fewer than", "less than", "shorter than", "smaller than", "lower than", "faster than",
         "under", "just under", "below",
         "weniger als", "unter", "knapp",
-        "moins de", "menos de", "meno di", "sotto i", "minder dan", "менее", "менее чем", "меньше",
+        "kleiner als", "moins de", "inférieur à", "inférieure à", "menos de", "inferior a",
+        "meno di", "inferiore a", "sotto i", "minder dan", "менее", "менее чем", "меньше",
         "不到", "少于", "低于",
     ),
     ">": (
         "more than", "longer than", "larger than", "greater than", "higher than", "slower than",
         "over", "just over", "above", "exceeds", "exceeding", "exceeded", "beyond",
         "mehr als", "über", "gut",
-        "plus de", "más de", "più di", "oltre", "meer dan", "более", "более чем", "больше", "свыше",
+        "größer als", "plus de", "supérieur à", "supérieure à", "más de", "superior a", "più di",
+        "superiore a", "oltre", "meer dan", "более", "более чем", "больше", "свыше",
         "超过",
     ),
     ">=": (

@@ -237,6 +237,8 @@ def test_the_log_is_kept_and_cited_within_its_lines(base):
         ("steps 2 and 3 took 5 ms, kernels 1 and 2 ms", ["5 ms", "2 ms"]),
         ("2d 3h, then 1 day and 4 hours; total 0:05:30", ["51 h", "28 h", "330 s"]),
         ("~= 3 ms, some 50 blocks, exceeds 250 W", ["~3 ms", "~50 blocks", ">250 W"]),
+        ("17.4 ms (was 17.6), 38.2 -> 24.9 us", ["17.4 ms", "17.6 ms", "38.2 us", "24.9 us"]),
+        ("soit 1,75 fois plus vite, inférieure à 2,5 ms", ["1.75 ×", "<2.5 ms"]),
         # No figures: names, products, settings, shapes, versions, ratios.
         ("FA-2 on SM89, S=128, 64×64 tiles, Pattern 8 tests, N+4 report", []),
         ("CUDA 12.1 and 12 × $3", ["3 USD"]),
@@ -255,6 +257,9 @@ def test_the_log_is_kept_and_cited_within_its_lines(base):
         ("(3 rows)", []),
         ("p50 must not rise by more than 5 %, it never took over 3 h", []),
         ("One in 512 rows, a 50/50 split, minus 3 %", []),
+        ("one of every 10,000 batches, 1 × NVIDIA GeForce", []),
+        ("256 spills 48 bytes", ["48 B"]),
+        ("de 14h00 à 17h30", []),
         ("in a language that is not known: 2 tuntia 45 min", []),
         ("[3 rows x 5 columns]", []),
         ("n_h: 8, hidden_w: 64 and gbps: 12", []),
@@ -367,6 +372,9 @@ NESTED = """\
         "# S 6, 3 februari 2026\n\nBegin: 13:05 UTC\nEinde: 15:50 UTC\n",
         "# S 6, 3 Feb 2026, 13:05-15:50 UTC\n\nWork of that day, 13:05-15:50 UTC\n",
         "# S 6, 3 Feb 2026\n\nIt took me from 1.05 pm UTC to 3:50pm UTC.\n",
+        "# S 6\n\nSéance du 3 février 2026, de 13h05 à 15h50, sur une L4.\n",
+        "date = 2026-02-03\nstart = 2026-02-03T13:05:00Z\nend = 2026-02-03T15:50:00Z\n",
+        "# S 6, 3 Feb 2026\n\nStart ......... 13:05 UTC\nEnd ........... 15:50 UTC\n",
         "# S 6\n\nStarted 2026-02-03 13:05 UTC, stopped 2026-02-03 15:50 UTC.\n",
         "# S 6\n\n| Field | Value |\n|---|---|\n| Date | 3 Feb 2026 |\n| Start | 13:05 UTC |\n"
         "| End | 15:50 UTC |\n",
@@ -518,6 +526,13 @@ def test_what_stands_beside_a_number_of_a_table(base, tmp_path):
     assert [list(map(str, row.values.values())) for row in table.rows] == [
         ["12.5", "3.2", "4.1"], ["13", "4.1", "5"],
     ]  # fmt: skip
+
+
+def test_shared_memory_of_a_kernel_is_not_that_of_the_card(base, tmp_path):
+    text = "# S 6\n\nGPU: L4\nShared memory: 96 KiB per block\n"
+    session = drafted(base, a_log(tmp_path, text))
+    assert session.environment.shared_memory is None
+    assert list(stated(session).values()) == ["96 KiB"]
 
 
 def test_entities_are_read(base, tmp_path):
