@@ -388,8 +388,9 @@ def test_each_tool_says_what_it_does_and_takes_no_other_arguments(tools):
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        ("search", {}, "words"),
-        ("search", {"words": "x", "knd": "bug"}, "knd"),
+        ("search", {}, "words: Field required; search takes words, kind, "),
+        ("search", {"words": "x", "knd": "bug"}, "; search takes words, kind, "),
+        ("list_recipes", {"kind": "x"}, "; list_recipes takes kernel"),
         ("search", {"words": "x", "kind": "song"}, "pattern"),
         ("search", {"words": " "}, "say what to search for"),
         ("search", {"words": "x", "limit": 0}, "limit"),
@@ -408,7 +409,8 @@ def test_bad_arguments_are_an_error_with_the_remedy_and_no_traceback(server, nam
     done = server.call(name, **arguments)
     assert done.is_error
     assert said in done.content[0].text
-    assert "Traceback" not in done.content[0].text
+    assert "Traceback" not in done.content[0].text and "pydantic" not in done.content[0].text
+    assert "\n" not in done.content[0].text
 
 
 def test_text_of_records_steers_nothing(server):

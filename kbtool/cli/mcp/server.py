@@ -20,13 +20,13 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from kbtool import __version__
 from kbtool.cli.mcp import reading, running, sums, writing
 from kbtool.cli.mcp.answers import harmless
 from kbtool.model.control import visible
-from kbtool.model.errors import UsageError, UserError
+from kbtool.model.errors import UsageError, UserError, first_problem
 from kbtool.store.pool import collector_off
 from kbtool.store.tree import KnowledgeBase
 
@@ -210,8 +210,23 @@ def _with_signature(
     return call
 
 
+class _Tool(Tool):
+    """A tool that tells a client in a line which argument is wrong, and which there are."""
+
+    async def run(self, arguments: Any, context: Any, convert_result: bool = False) -> Any:
+        """Run it; see the SDK's."""
+        try:
+            return await super().run(arguments, context, convert_result)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            takes = ", ".join(self.parameters["properties"]) or "no argument"
+            message = f"{first_problem(error.__cause__)}; {self.name} takes {takes}"
+            raise ToolError(visible(message)) from error.__cause__
+
+
 def _tool(call: Callable[..., Any], *, read_only: bool, destructive: bool = False) -> Tool:
-    tool = Tool.from_function(
+    tool = _Tool.from_function(
         call,
         annotations=ToolAnnotations(
             read_only_hint=read_only, destructive_hint=destructive, open_world_hint=False
