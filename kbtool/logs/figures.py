@@ -93,7 +93,7 @@ _COUNTS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "ei
 _COUNTED_OUT = "|".join(_COUNTS)
 _OF_TIME = "(?:second|minute|hour|day|week)"
 _SIGNS = {"≈": "~", "~=": "~", "≃": "~", "≤": "<=", "≥": ">=", "⩽": "<=", "⩾": ">="}
-_FROM = re.compile(r"(?i)\b(?:von|de|desde|da|van|с|от)\s[\d.,]+\s?[^\s\d]{0,6}\s\Z")
+_FROM = re.compile(r"(?i)\b(?:from|von|de|desde|da|van|с|от)\s[\d.,]+\s?[^\s\d]{0,6}\s\Z")
 """Before words that mean "up to" and "to": from 180 GB/s to 246 GB/s."""
 _RELATION_OF = {word: sign for sign, words in RELATIONS.items() for word in words}
 _AFTER = {"以内": "<=", "以下": "<=", "以上": ">=", "未満": "<"}
@@ -176,8 +176,10 @@ _NUMBERED = re.compile(
     re.IGNORECASE,
 )
 _NAMED = re.compile(
-    r"(?:\b(?!(?i:all|only|both|total|these|the)\s)(?:[A-Z]{2,}|(?<=[a-z,;] )[A-Z][\w+-]*)"
-    r"|\b(?i:kernel|variant|config(?:uration)?|thread|warp(?:group)?|block|tile|CTA|SM|stage|split"
+    r"(?:\b(?i:no|nr|fig|eq|exp|sec|tab|ch|vol)\."
+    r"|\b(?!(?i:all|only|both|total|these|the)\s)(?:[A-Z]{2,}|(?<=[a-z,;] )[A-Z][\w+-]*)"
+    r"|\b(?i:kernel|variant|config(?:uration)?|thread|warp(?:group)?|block|tile|CTA|SM"
+    r"|stage|split"
     r"|GPU|card|head|layer|row|column|batch|size|shape|width|depth|model|node|rank|worker|device))\s\Z"
 )
 """Before a number that is part of a name: RTX 4090, kernel 2. What follows it is not counted."""
@@ -272,7 +274,7 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
             r"|(?P<minutes3>(?<=h)[0-5]\d(?![\w%°]|[.,'’-]\d)"
             r"|(?<=\s)[0-5]\d(?![\w%°]|[.,'’-]\d|\s?[^\W\d])))(?:[\s,]*(?:and\s)?"
             r"(?P<seconds>\d+(?:\.\d+)?)\s?(?:s|sec(?:ond)?s?)\b)?"
-            r"|(?P<minutes2>\d+)\s?(?:min(?:ute)?s?|m)[\s,]*(?:and\s)?"
+            r"|(?P<minutes2>\d+)\s?(?:min(?:ute)?s?\.?|m)[\s,]*(?:and\s)?"
             r"(?P<seconds2>\d+(?:\.\d+)?)\s?(?:s|sec(?:ond)?s?)\b"
             # 5 min 30
             r"|(?P<minutes4>\d+)\s?min\s(?P<seconds4>[0-5]\d)(?![\w%°]|[.,'’:/-]\d|\s?[^\W_]))"
@@ -311,7 +313,8 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         ),
         # 12, 15 and 18 ms; 3.2/4.1/5.0 ms
         "list": re.compile(
-            rf"{before}(?<!=)(?P<several>{n}(?:,\s{n})*,?\s(?:and|und|et|y|e|en|и|&)\s|{n}(?:\s?/\s?{n})+\s?/\s?)"
+            rf"{before}(?<!=)(?P<several>{n}(?:,\s{n}){{0,9}},?\s(?:and|und|et|y|e|en|и|&)\s"
+            rf"|{n}(?:\s?/\s?{n}){{1,9}}\s?/\s?)"
             rf"(?P<last>{n})\s?(?P<unit>ns|us|µs|μs|ms|s|min|h|%|[kKMGT]i?B(?:/s)?|[GT]FLOPS|×|x"
             rf"|(?P<noun>{_COUNTED}))(?![\w%])"
         ),
@@ -323,7 +326,8 @@ def _expressions(comma: bool) -> dict[str, re.Pattern[str]]:
         # 318.1k tok/s, 9.2 M requests, 3 million rows
         "scaled": re.compile(
             rf"{_RELATION}{before}(?P<low>\d+(?:[.,]\d+)?)\s?"
-            rf"(?P<scale>k|K|M|G|thousand|million|billion)\s{_UNIT}(?:{_EACH_TIME})?"
+            rf"(?P<scale>k|K|M|G|thousand|million|billion)\s{_UNIT}(?P<per>/[A-Za-z]+\b)?"
+            rf"(?:{_EACH_TIME})?"
         ),
         # from 412 to 651 GB/s: two figures, unless it ranges
         "from": re.compile(
@@ -541,7 +545,8 @@ def _scaled(
     """A count of thousands or millions; 4k tokens may be 4096, and is none."""
     low, scale = groups["low"] or "", groups["scale"] or ""
     counted = groups["noun"] or "/" in unit
-    if not counted or (len(scale) == 1 and low.isdecimal()) or ("," in low and not style.comma):
+    as_power = len(scale) == 1 and low.isdecimal() and "/" not in unit
+    if not counted or as_power or ("," in low and not style.comma):
         return
     power = {"k": 3, "t": 3, "m": 6, "g": 9, "b": 9}[scale[0].lower()]
     quantity = f"{relation}{digits(low, comma=bool(style.comma))}e{power} {unit}"

@@ -89,5 +89,5 @@ RELATIONS = {
 }  # fmt: skip
 """A bound as records write it → the words for it, which stand before a figure."""
 
-ALSO_TO = frozenset(("bis zu", "jusqu'à", "hasta", "fino a", "tot", "до"))
+ALSO_TO = frozenset(("up to", "bis zu", "jusqu'à", "hasta", "fino a", "tot", "до"))
 """Those that are "to" as well, as in "from 180 GB/s to 246 GB/s"."""
