@@ -42,6 +42,8 @@ def split_k_attention(
     window: int | None = ...,
     softcap: float | None = ...,
     sinks: Tensor | None = ...,
+    k_scale: Tensor | None = ...,
+    v_scale: Tensor | None = ...,
     variant: str | None = ...,
     overlap: bool | None = ...,
     return_lse: Literal[False] = ...,
@@ -62,6 +64,8 @@ def split_k_attention(
     window: int | None = ...,
     softcap: float | None = ...,
     sinks: Tensor | None = ...,
+    k_scale: Tensor | None = ...,
+    v_scale: Tensor | None = ...,
     variant: str | None = ...,
     overlap: bool | None = ...,
     return_lse: Literal[True],
@@ -81,6 +85,8 @@ def split_k_attention(
     window: int | None = None,
     softcap: float | None = None,
     sinks: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
     variant: str | None = None,
     overlap: bool | None = None,
     return_lse: bool = False,
@@ -94,7 +100,8 @@ def split_k_attention(
         q: Queries, ``(B, H, Sq, D)``; float32, float16 or bfloat16. Any strides.
         k: Keys, ``(B, Hkv, Skv, D)``, dtype and device of ``q``. Any strides, expanded included.
             ``H`` is a multiple of ``Hkv``; query head ``h`` reads key head ``h // (H // Hkv)``.
-        v: Values, the shape of ``k``. Any strides.
+            On the CPU keys and values of queries of 16 bits may be float8_e4m3fn or float8_e5m2.
+        v: Values, the shape and dtype of ``k``. Any strides.
         causal: Align the causal mask bottom-right: query ``i`` sees keys
             ``j <= i + valid - Sq``, where ``valid`` is the number of valid keys of its batch entry
             (``Skv`` without ``kv_lengths``). With ``Sq == 1`` that is every valid key.
@@ -126,6 +133,9 @@ def split_k_attention(
         sinks: A logit for each query head that has no value, ``(H,)``, float32, contiguous:
             ``exp(sink)`` is added to the sum that divides the output, and to the LSE. -inf is no
             sink.
+        k_scale: What keys of 8 bits are multiplied by, float32: one number, ``()`` or ``(1,)``, or
+            one for each KV head, ``(Hkv,)``, contiguous; 1 by default. It stays on the device.
+        v_scale: The same for values.
         variant: Name of the implementation: ``two_pass`` on the CPU; ``fa1``, ``two_pass`` or
             ``fused`` on CUDA, and ``wgmma`` on sm_90. Default: the fastest for the shapes and the
             device.
@@ -166,8 +176,8 @@ def split_k_attention(
         _check_card(q, "q")
     made: Tensor | tuple[Tensor, Tensor] = _loaded["split_k_attention"](
         q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
-        block_table=block_table, window=window, softcap=softcap, sinks=sinks, variant=variant,
-        overlap=overlap, return_lse=return_lse,
+        block_table=block_table, window=window, softcap=softcap, sinks=sinks, k_scale=k_scale,
+        v_scale=v_scale, variant=variant, overlap=overlap, return_lse=return_lse,
     )  # fmt: skip
     return made
 

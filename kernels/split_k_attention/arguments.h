@@ -68,6 +68,8 @@ struct CallOptions {
   std::optional<int64_t> window;
   std::optional<double> softcap;
   std::optional<Tensor> sinks;
+  std::optional<Tensor> k_scale;
+  std::optional<Tensor> v_scale;
   std::optional<std::string> variant;
   std::optional<bool> overlap;
 };
@@ -97,9 +99,23 @@ inline void check_operand(const char* name, const char* layout, const Tensor& t,
     fail(name, " must have 4 dimensions ", layout, ", got ", t.dim(), ": ", text_of(shape_of(t)));
   }
   check_same_place(name, t, q);
-  if (t.scalar_type() != q.scalar_type()) {
-    fail(name, " must have the dtype of q (", type_of(q), "), got ", type_of(t));
+}
+
+inline bool is_fp8(ScalarType type) {
+  return type == ScalarType::Float8_e4m3fn || type == ScalarType::Float8_e5m2;
+}
+
+// Keys and values have the dtype of the queries. Where the device takes 8 bits, they may both have one
+// 8-bit type beside queries of 16.
+inline void check_dtypes(const Tensor& q, const Tensor& k, const Tensor& v, bool takes_fp8) {
+  const ScalarType type = k.scalar_type();
+  const bool is_16bit = q.scalar_type() == ScalarType::Half || q.scalar_type() == ScalarType::BFloat16;
+  const bool may_be_fp8 = takes_fp8 && is_16bit;
+  if (type != q.scalar_type() && !(may_be_fp8 && is_fp8(type))) {
+    fail("k must have the dtype of q (", type_of(q), ")",
+         may_be_fp8 ? ", Float8_e4m3fn or Float8_e5m2" : "", ", got ", type_of(k));
   }
+  if (v.scalar_type() != type) fail("v must have the dtype of k (", type_of(k), "), got ", type_of(v));
 }
 
 inline void check_size(const char* name, const char* dimension, int64_t got, int64_t wanted,
@@ -118,11 +134,13 @@ inline const char* layout_hint(bool paged) {
 }
 
 // Checks of q, k and v for every device. Element types and head dimensions: see each device's check.
-inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v, bool paged) {
+inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v, bool paged,
+                           bool takes_fp8) {
   check_operand("q", "(B, H, Sq, D)", q, q);
   const char* layout = paged ? "(pages, Hkv, page_size, D)" : "(B, Hkv, Skv, D)";
   check_operand("k", layout, k, q);
   check_operand("v", layout, v, q);
+  check_dtypes(q, k, v, takes_fp8);
   if (q.size(3) < 1) fail("q must have D of at least 1, got shape ", text_of(shape_of(q)));
   if (!paged) check_size("k", "B", k.size(0), q.size(0), "as q");
   check_size("k", "D", k.size(3), q.size(3), "as q");
@@ -188,15 +206,35 @@ inline void check_sinks(const Tensor& sinks, const Tensor& q) {
   }
 }
 
+// The scale of keys or of values: one for all heads, or one for each KV head.
+inline void check_kv_scale(const char* name, const std::optional<Tensor>& scale, const Tensor& k) {
+  if (!scale.has_value()) return;
+  if (!is_fp8(k.scalar_type())) {
+    fail(name, " must come with keys and values of 8 bits, got k of ", type_of(k));
+  }
+  check_same_place(name, *scale, k, "k");
+  if (scale->scalar_type() != ScalarType::Float || !scale->is_contiguous()) {
+    fail(name, " must be a contiguous Float tensor, got ", type_of(*scale), " with strides ",
+         text_of(strides_of(*scale)));
+  }
+  const bool is_one = scale->dim() == 0 || (scale->dim() == 1 && scale->size(0) == 1);
+  if (!is_one && (scale->dim() != 1 || scale->size(0) != k.size(1))) {
+    fail(name, " must have shape (), (1,) or (Hkv,) = (", k.size(1), ",), got ",
+         text_of(shape_of(*scale)));
+  }
+}
+
 constexpr double MAX_SCALE = 2.3e38;    // times log2(e), it still fits a float
 constexpr double MIN_SOFTCAP = 1.0e-37;  // its inverse still fits a float
 
-// Checks of the options for every device; q has 4 dimensions.
-inline void check_options(const Tensor& q, const CallOptions& options) {
+// Checks of the options for every device; q and k have 4 dimensions.
+inline void check_options(const Tensor& q, const Tensor& k, const CallOptions& options) {
   check_num_splits(options.num_splits);
   if (options.kv_lengths.has_value()) check_lengths(*options.kv_lengths, q);
   if (options.block_table.has_value()) check_block_table(*options.block_table, q);
   if (options.sinks.has_value()) check_sinks(*options.sinks, q);
+  check_kv_scale("k_scale", options.k_scale, k);
+  check_kv_scale("v_scale", options.v_scale, k);
   // Each comparison is also false for NaN.
   if (options.scale.has_value() && !(std::fabs(*options.scale) <= MAX_SCALE)) {
     fail("scale must lie in [-2.3e38, 2.3e38], got ", *options.scale);

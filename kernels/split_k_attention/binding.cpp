@@ -42,12 +42,16 @@ float* thread_scratch(int64_t numel) {
   return scratch.get();
 }
 
-kbtool::cpu::Kernels kernels_for(ScalarType type) {
+kbtool::cpu::Kernels kernels_for(ScalarType type, ScalarType kv_type) {
+  using kbtool::cpu::KvType;
+  const KvType kv = kv_type == ScalarType::Float8_e4m3fn ? KvType::e4m3
+                    : kv_type == ScalarType::Float8_e5m2 ? KvType::e5m2
+                                                         : KvType::same;
   switch (type) {
     case ScalarType::Half:
-      return kbtool::cpu::kernels_fp16();
+      return kbtool::cpu::kernels_fp16(kv);
     case ScalarType::BFloat16:
-      return kbtool::cpu::kernels_bf16();
+      return kbtool::cpu::kernels_bf16(kv);
     default:
       return kbtool::cpu::kernels_fp32();
   }
@@ -122,6 +126,7 @@ void check_pages(const kbtool::SplitKParams& p) {
 
 struct Cpu {
   static constexpr const char* VARIANTS = "two_pass";
+  static constexpr bool TAKES_FP8 = true;
 
   struct Plan {
     int64_t num_splits;
@@ -157,27 +162,27 @@ struct Cpu {
     return plan(q, k, k, options);
   }
 
-  static void run(kbtool::SplitKParams p, const Tensor& q, const CallOptions& options,
-                  const Plan& plan, float* workspace) {
+  static void run(kbtool::SplitKParams p, const Tensor& q, const Tensor& k,
+                  const CallOptions& options, const Plan& plan, float* workspace) {
     if (plan.num_splits > 1) kbtool::place_partials(p, workspace);
-    partial(p, q, options, plan);
-    if (plan.num_splits > 1) merge_pass(p, kernels_for(q.scalar_type()));
+    partial(p, q, k, options, plan);
+    if (plan.num_splits > 1) merge_pass(p, kernels_for(q.scalar_type(), k.scalar_type()));
   }
 
-  static void partial(kbtool::SplitKParams p, const Tensor& q, const CallOptions& options,
-                      const Plan&) {
+  static void partial(kbtool::SplitKParams p, const Tensor& q, const Tensor& k,
+                      const CallOptions& options, const Plan&) {
     std::vector<int64_t> lengths;
     if (options.kv_lengths.has_value()) {
       lengths = read_lengths(*options.kv_lengths, p.Skv, p.block_table != nullptr);
       p.kv_lengths = lengths.data();
     }
     if (p.block_table != nullptr) check_pages(p);
-    partial_pass(p, kernels_for(q.scalar_type()));
+    partial_pass(p, kernels_for(q.scalar_type(), k.scalar_type()));
   }
 
   static void merge(const kbtool::SplitKParams& p, ScalarType dtype, const Tensor&) {
     check_type("dtype", dtype);
-    merge_pass(p, kernels_for(dtype));
+    merge_pass(p, kernels_for(dtype, dtype));
   }
 
  private:
@@ -202,22 +207,22 @@ STABLE_TORCH_LIBRARY(kbtool, m) {
   m.def(
       "split_k_attention(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None, "
       "int? num_splits=None, Tensor? kv_lengths=None, Tensor? block_table=None, int? window=None, "
-      "float? softcap=None, Tensor? sinks=None, str? variant=None, bool? overlap=None) "
-      "-> (Tensor, Tensor)");
+      "float? softcap=None, Tensor? sinks=None, Tensor? k_scale=None, Tensor? v_scale=None, "
+      "str? variant=None, bool? overlap=None) -> (Tensor, Tensor)");
   m.def(
       "split_k_attention_out(Tensor q, Tensor k, Tensor v, *, bool causal=False, "
       "float? scale=None, int? num_splits=None, Tensor? kv_lengths=None, "
       "Tensor? block_table=None, int? window=None, float? softcap=None, Tensor? sinks=None, "
-      "str? variant=None, bool? overlap=None, Tensor(a!) out, Tensor(b!) lse, "
-      "Tensor(c!) workspace) -> ()");
+      "Tensor? k_scale=None, Tensor? v_scale=None, str? variant=None, bool? overlap=None, "
+      "Tensor(a!) out, Tensor(b!) lse, Tensor(c!) workspace) -> ()");
   m.def(
       "split_k_attention_plan(Tensor q, Tensor k, *, int? num_splits=None, "
       "Tensor? block_table=None, int? window=None, str? variant=None) -> (int, int)");
   m.def(
       "split_k_attention_partial(Tensor q, Tensor k, Tensor v, *, bool causal=False, "
       "float? scale=None, int? num_splits=None, Tensor? kv_lengths=None, "
-      "Tensor? block_table=None, int? window=None, float? softcap=None, str? variant=None) "
-      "-> (Tensor, Tensor, Tensor)");
+      "Tensor? block_table=None, int? window=None, float? softcap=None, Tensor? k_scale=None, "
+      "Tensor? v_scale=None, str? variant=None) -> (Tensor, Tensor, Tensor)");
   m.def(
       "split_k_attention_merge(Tensor o, Tensor m, Tensor l, *, ScalarType dtype) "
       "-> (Tensor, Tensor)");

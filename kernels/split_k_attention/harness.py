@@ -23,9 +23,10 @@ from kbtool.gpu.harness import load_module
 _PEERS = load_module(Path(__file__).with_name("peers.py"), "kbtool_split_k_attention_peers")
 
 SUBJECT = "split_k"
-CONTIGUOUS = (
-    "contiguous"  # of PEERS, a literal: the same call, of keys and values that do not lie in pages
-)
+# Of PEERS, a literal: the same call, of keys and values that do not lie in pages, and of ones that
+# have the type of the queries.
+CONTIGUOUS = "contiguous"
+UNQUANTISED = "unquantised"
 BASELINE_ARM = "sdpa"
 PEERS = (
     "sdpa",
@@ -41,9 +42,12 @@ PEERS = (
     "flashinfer_xqa",
     "flex",
     "contiguous",
+    "unquantised",
 )
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+_FP8 = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
+_FP8_NAN = 0x7F  # in both types
 # Layout of the case → layout of the output, and of the LSE too if it is a far one.
 _OUT_LAYOUTS = {
     name: name for name in ("bshd", "bhds", "sliced", "offset", "padded", "padded_rows")
@@ -67,9 +71,10 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
     """Fresh inputs of a case; keys and values past the valid length, or before every window, are
     NaN, or infinite where the case says so.
 
-    A case with a ``page_size`` also has ``k_pages``, ``v_pages`` and a ``block_table``, which the
-    operator gets. Its ``k`` and ``v`` are the same keys and values in their order, for the
-    reference and all else.
+    A case with a ``page_size`` also has ``k_pages``, ``v_pages`` and a ``block_table``, and one
+    with a ``kv_dtype`` has ``k_fp8``, ``v_fp8``, ``k_scale`` and ``v_scale``: those the operator
+    gets. Its ``k`` and ``v`` are the same keys and values in their order, in float32 if they are of
+    8 bits, for the reference and all else.
     """
     generator = torch.Generator(device=device).manual_seed(seed)
     dtype = _DTYPES[case.get("dtype", "float16")]
@@ -118,14 +123,29 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         v[0, 0, Skv // 3, ::2] = math.inf
     beyond = math.inf if fill == "inf_beyond" else math.nan
     k, v = _hide_unseen(case, k, v, beyond)
-    paged: dict[str, Tensor] = {}
+    kv_type, scales = _FP8.get(case.get("kv_dtype", "")), _kv_scales(case, generator)
+    stored_k, stored_v = k, v
+    if kv_type is not None:
+        stored_k, k = _quantised(k, scales["k_scale"], kv_type)
+        stored_v, v = _quantised(v, scales["v_scale"], kv_type)
+        beyond = _FP8_NAN
+    given: dict[str, Tensor] = {}
     if page_size is not None:
-        paged = _pages(case, k, v, beyond)
+        given = _pages(case, stored_k, stored_v, beyond)
         q = _stored_as("bhds" if layout == "mixed" else layout, q)
-    elif layout == "mixed":
-        q, v = _stored_as("bhds", q), _stored_as("bshd", v)
-    elif layout not in {"expanded", "far_batch_out", "far_queries_out"}:
-        q, k, v = (_stored_as(layout, t) for t in (q, k, v))
+    else:
+        if layout == "mixed":
+            q, stored_v = _stored_as("bhds", q), _stored_as("bshd", stored_v)
+        elif layout not in {"expanded", "far_batch_out", "far_queries_out"}:
+            q, stored_k, stored_v = (_stored_as(layout, t) for t in (q, stored_k, stored_v))
+        if kv_type is None:
+            k, v = stored_k, stored_v
+        else:
+            given = {"k_fp8": stored_k, "v_fp8": stored_v}
+    if kv_type is not None:
+        given = {
+            name: t.view(kv_type) if t.dtype == torch.uint8 else t for name, t in given.items()
+        }
     return {
         "q": q,
         "k": k,
@@ -143,8 +163,38 @@ def make_inputs(case: Mapping[str, Any], *, device: torch.device, seed: int) -> 
         "window": case.get("window"),
         "softcap": case.get("softcap"),
         "sinks": _sinks(case, generator),
-        **paged,
+        **scales,
+        **given,
     }
+
+
+def _kv_scales(case: Mapping[str, Any], generator: torch.Generator) -> dict[str, Tensor | None]:
+    """The scales of keys and values of 8 bits, from 1/64 to 4; none where the case has none."""
+    kind = case.get("kv_scale") if case.get("kv_dtype") else None
+    shapes = {"tensor": (), "one": (1,), "head": (_sizes(case)[2],)}
+    scales: dict[str, Tensor | None] = {"k_scale": None, "v_scale": None}
+    if kind is not None:
+        for name in scales:
+            drawn = torch.rand(shapes[kind], generator=generator, device=generator.device)
+            scales[name] = torch.exp2(drawn * 8 - 6)
+    return scales
+
+
+def _quantised(t: Tensor, scale: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """``t``, (B, Hkv, keys, D), as bytes of an 8-bit type, and the numbers that these stand for, in
+    float32. What is expanded stays so."""
+    numbers = t[tuple(slice(1) if stride == 0 else slice(None) for stride in t.stride())].float()
+    if scale is not None:
+        numbers = numbers / scale.view(-1, 1, 1)[: numbers.shape[1]]
+    if dtype == torch.float8_e4m3fn:  # which has no infinities
+        numbers[numbers.isinf()] = math.nan
+    stored = numbers.to(dtype).expand(t.shape)
+    return stored.view(torch.uint8), _widened(stored, scale)
+
+
+def _widened(t: Tensor, scale: Tensor | None) -> Tensor:
+    """The numbers that ``t``, (B or pages, Hkv, keys, D), of 8 bits stands for, in float32."""
+    return t.float() if scale is None else t.float() * scale.view(-1, 1, 1)
 
 
 def _sinks(case: Mapping[str, Any], generator: torch.Generator) -> Tensor | None:
@@ -260,6 +310,7 @@ def _pages(case: Mapping[str, Any], k: Tensor, v: Tensor, beyond: float) -> dict
 def _stored_as(layout: str, t: Tensor) -> Tensor:
     """The same values in another storage; what lies between them is NaN where it is cheap."""
     B, H, S, D = t.shape
+    between = _FP8_NAN if t.dtype == torch.uint8 else math.nan
     if layout == "bhsd":
         return t
     if layout == "bshd":
@@ -267,14 +318,14 @@ def _stored_as(layout: str, t: Tensor) -> Tensor:
     if layout == "bhds":
         return t.transpose(2, 3).contiguous().transpose(2, 3)
     if layout == "sliced":
-        stored = t.new_full((B, H, S, 2 * D), math.nan)[..., ::2]
+        stored = t.new_full((B, H, S, 2 * D), between)[..., ::2]
     elif layout == "offset":
-        stored = t.new_full((B, H, S, D + 3), math.nan)[..., 1 : D + 1]
+        stored = t.new_full((B, H, S, D + 3), between)[..., 1 : D + 1]
     elif layout == "padded":
-        held = t.new_full((B, H, S * D + 4), math.nan)
+        held = t.new_full((B, H, S * D + 4), between)
         stored = held[..., : S * D].unflatten(-1, (S, D))
     elif layout == "padded_rows":  # to a multiple of 16 bytes at 16 bits, whatever D
-        stored = t.new_full((B, H, S, D + 15 - (D - 1) % 8), math.nan)[..., :D]
+        stored = t.new_full((B, H, S, D + 15 - (D - 1) % 8), between)[..., :D]
     elif layout == "far_batch":
         # On the CPU pages that nobody writes are never backed by memory; on a card each of q, k, v
         # and the output takes 4 to 6 GB at 16 bits, and the LSE twice as much.
@@ -479,13 +530,15 @@ def _weighted(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """What torch makes of the same inputs: its attention in their dtype, its LSE in float32.
+    """What torch makes of the same inputs: its attention in their dtype, its LSE in float32. Keys
+    and values of 8 bits it takes in float32, and queries beside them too.
 
     The error of this against :func:`reference` is the yardstick of the error of ours. Torch's
     attention takes neither softcap nor sinks. With either it is what models compute without a
     kernel: softmax in float32, weights rounded to the type of the values.
     """
     q, k, v = (_contiguous(inputs[name]) for name in ("q", "k", "v"))
+    q = q.to(k.dtype)
     if not _is_finite(v):
         v = torch.where(v.isnan(), 0, v)
     scale = _scale(inputs)
@@ -537,7 +590,7 @@ def baseline(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
             visible = _visible(inputs, keys.shape[1], part.rows).float()
             made.masked_fill_(visible @ values.isnan().float() > 0, math.nan)
         made.masked_fill_((of_lse == -math.inf)[..., None], 0)
-    return {"out": out, "lse": lse}
+    return {"out": out.to(inputs["q"].dtype), "lse": lse}
 
 
 def _contiguous(t: Tensor) -> Tensor:
@@ -681,13 +734,16 @@ def variants(device: torch.device) -> list[str]:
 
 def _operands(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
     """q, k and v as the operator takes them."""
-    if inputs.get("block_table") is None:
-        return inputs["q"], inputs["k"], inputs["v"]
-    return inputs["q"], inputs["k_pages"], inputs["v_pages"]
+    if inputs.get("block_table") is not None:
+        return inputs["q"], inputs["k_pages"], inputs["v_pages"]
+    if "k_fp8" in inputs:
+        return inputs["q"], inputs["k_fp8"], inputs["v_fp8"]
+    return inputs["q"], inputs["k"], inputs["v"]
 
 
 _OPTIONS = (
     "causal", "scale", "num_splits", "kv_lengths", "block_table", "window", "softcap", "sinks",
+    "k_scale", "v_scale",
 )  # fmt: skip
 
 
@@ -789,11 +845,22 @@ def arms(
     if peers:
         _clear_past_lengths(inputs)
     ours_alone = [name for name in ("window", "softcap", "sinks") if inputs.get(name) is not None]
+    is_fp8 = k.dtype != q.dtype
     for peer in peers:
         if q.numel() == 0 or k.numel() == 0:
             timed[peer] = "there is nothing to attend to"
+        elif peer == UNQUANTISED and not is_fp8:
+            timed[peer] = "is for keys and values of 8 bits"
+        elif peer == UNQUANTISED:
+            wide = (_widened(k, inputs["k_scale"]), _widened(v, inputs["v_scale"]))
+            rows = (q, *(t.to(q.dtype) for t in wide))
+            timed[peer] = functools.partial(
+                ours, *rows, **{**options, "k_scale": None, "v_scale": None}
+            )
         elif peer == CONTIGUOUS and inputs.get("block_table") is None:
             timed[peer] = "is for pages"
+        elif is_fp8:
+            timed[peer] = "is not called with keys and values of 8 bits"
         elif peer == CONTIGUOUS:
             rows = (q, inputs["k"], inputs["v"])
             timed[peer] = functools.partial(ours, *rows, **{**options, "block_table": None})
@@ -872,6 +939,7 @@ def work(case: Mapping[str, Any]) -> dict[str, int]:
     """Least bytes to move and operations to do: visible keys only, each key and value read once."""
     B, H, Hkv, Sq, _, D = _sizes(case)
     size = _DTYPES[case.get("dtype", "float16")].itemsize
+    kv_size = 1 if case.get("kv_dtype") else size
     lengths, window = _lengths(case), case.get("window")
 
     def pairs(length: int) -> int:
@@ -893,6 +961,6 @@ def work(case: Mapping[str, Any]) -> dict[str, int]:
             stored_kv -= Hkv * (sum(map(len, shared)) - len(set().union(*shared)))
     rows = B * H * Sq
     return {
-        "bytes": size * D * (2 * rows + 2 * stored_kv) + 4 * rows,
+        "bytes": 2 * D * (size * rows + kv_size * stored_kv) + 4 * rows,
         "flops": 4 * D * H * sum(pairs(length) for length in lengths),
     }

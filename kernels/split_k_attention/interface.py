@@ -26,6 +26,8 @@ _MIN_SOFTCAP = 1e-37
 _PAGE_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _DTYPES_ON_CUDA = (torch.float16, torch.bfloat16)
+_FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+"""Of keys and values beside queries of 16 bits, on the CPU."""
 _MAX_HEAD_DIM_ON_CUDA = 256
 
 
@@ -84,6 +86,8 @@ def _check_traced(
     window: int | None = None,
     softcap: float | None = None,
     sinks: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
     **others: str | bool | None,
 ) -> None:
     """Check everything that is known about the arguments while tracing.
@@ -93,6 +97,8 @@ def _check_traced(
     """
     _check_devices("q", q, k=k, v=v, kv_lengths=kv_lengths, block_table=block_table, sinks=sinks)
     _check_operands(q, k, v, paged=block_table is not None)
+    _check_kv_scale("k_scale", k_scale, k)
+    _check_kv_scale("v_scale", v_scale, k)
     if kv_lengths is not None:
         if kv_lengths.dtype not in (torch.int32, torch.int64):
             _fail(f"kv_lengths must be torch.int32 or torch.int64, got {kv_lengths.dtype}")
@@ -123,9 +129,13 @@ def _check_operands(q: Tensor, k: Tensor, v: Tensor, *, paged: bool) -> None:
     for name, t in (("q", q), ("k", k), ("v", v)):
         if t.dim() != 4:
             _fail(f"{name} must have 4 dimensions, got {t.dim()}: {tuple(t.shape)}")
-        if t.dtype != q.dtype:
-            _fail(f"{name} must have the dtype of q ({q.dtype}), got {t.dtype}")
     _check_dtype("q", q.dtype, q.device)
+    on_cpu = q.device.type != "cuda" and q.dtype in _DTYPES_ON_CUDA
+    if k.dtype != q.dtype and not (on_cpu and k.dtype in _FP8):
+        others = ", torch.float8_e4m3fn or torch.float8_e5m2" if on_cpu else ""
+        _fail(f"k must have the dtype of q ({q.dtype}){others}, got {k.dtype}")
+    if v.dtype != k.dtype:
+        _fail(f"v must have the dtype of k ({k.dtype}), got {v.dtype}")
     if q.shape[3] < 1:
         _fail(f"q must have D of at least 1, got shape {tuple(q.shape)}")
     if q.device.type == "cuda" and q.shape[3] > _MAX_HEAD_DIM_ON_CUDA:
@@ -138,6 +148,20 @@ def _check_operands(q: Tensor, k: Tensor, v: Tensor, *, paged: bool) -> None:
         _fail(f"the heads of q must be a multiple of the heads of k and v, {shapes}{hint}")
     if paged and k.shape[2] not in _PAGE_SIZES:
         _fail(f"k must have a page_size that is a power of two, 1 to 256, got {k.shape[2]}{hint}")
+
+
+def _check_kv_scale(name: str, scale: Tensor | None, k: Tensor) -> None:
+    if scale is None:
+        return
+    if k.dtype not in _FP8:
+        _fail(f"{name} must come with keys and values of 8 bits, got k of {k.dtype}")
+    _check_devices("k", k, **{name: scale})
+    if scale.dtype != torch.float32 or not scale.is_contiguous():
+        got = f"{scale.dtype} with strides {scale.stride()}"
+        _fail(f"{name} must be a contiguous torch.float32 tensor, got {got}")
+    if scale.shape not in ((), (1,), k.shape[1:2]):
+        shapes = f"(), (1,) or (Hkv,) = ({k.shape[1]},)"
+        _fail(f"{name} must have shape {shapes}, got {tuple(scale.shape)}")
 
 
 def _check_block_table(block_table: Tensor, q: Tensor) -> None:
@@ -345,6 +369,8 @@ def _check_types(
     window: object,
     softcap: object,
     sinks: object,
+    k_scale: object,
+    v_scale: object,
     variant: object,
     overlap: object,
     return_lse: object,
@@ -352,6 +378,7 @@ def _check_types(
     for name, value in (
         ("q", q), ("k", k), ("v", v),
         ("kv_lengths", kv_lengths), ("block_table", block_table), ("sinks", sinks),
+        ("k_scale", k_scale), ("v_scale", v_scale),
     ):  # fmt: skip
         if isinstance(value, Tensor):
             if value.layout is not torch.strided:
@@ -396,6 +423,8 @@ def split_k_attention(
     window: int | None = None,
     softcap: float | None = None,
     sinks: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
     variant: str | None = None,
     overlap: bool | None = None,
     return_lse: bool = False,
@@ -407,7 +436,7 @@ def split_k_attention(
     """
     _check_types(
         q, k, v, causal, scale, num_splits, kv_lengths, block_table, window, softcap, sinks,
-        variant, overlap, return_lse,
+        k_scale, v_scale, variant, overlap, return_lse,
     )  # fmt: skip
     # Autograd's kernel takes half as long as a launch and only checks for gradients, so skip it.
     # Not under a compiler, which skips it by itself, and not under torch.func's transforms, where
@@ -419,8 +448,8 @@ def split_k_attention(
     with below:
         out, lse = _operator(
             q, k, v, causal=causal, scale=scale, num_splits=num_splits, kv_lengths=kv_lengths,
-            block_table=block_table, window=window, softcap=softcap, sinks=sinks, variant=variant,
-            overlap=overlap,
+            block_table=block_table, window=window, softcap=softcap, sinks=sinks, k_scale=k_scale,
+            v_scale=v_scale, variant=variant, overlap=overlap,
         )  # fmt: skip
     return (out, lse) if return_lse else out
 

@@ -2,14 +2,15 @@
 //
 //   struct Plan                             with num_splits and workspace_numel, in floats
 //   Guard(const Tensor& q)                  makes the device current while it lives
+//   TAKES_FP8                               whether keys and values may be of 8 bits
 //   check(const Tensor& q)                  checks element type and head dimension
 //   variants(const Tensor& q)               the names of its variants, separated by commas
 //   plan(q, k, v, options)                  the plan of a call
 //   most_workspace(q, k, options)           floats that are enough for a call with kv_lengths and
 //                                           without, whatever the layout of v
 //   partial_plan(q, k, options)             the plan of a call of `partial`
-//   run(p, q, options, plan, workspace)     attention: fills p.out and p.lse
-//   partial(p, q, options, plan)            pass 1 alone: fills p.partial_*
+//   run(p, q, k, options, plan, workspace)  attention: fills p.out and p.lse
+//   partial(p, q, k, options, plan)         pass 1 alone: fills p.partial_*
 //   merge(p, type, o)                       pass 2 alone: fills p.out and p.lse from p.partial_*
 #pragma once
 
@@ -38,6 +39,12 @@ inline void set_pages(SplitKParams& p, const Tensor& k, const CallOptions& optio
   p.page_size = k.size(2);
 }
 
+inline void set_scale(const float*& scales, int64_t& stride, const std::optional<Tensor>& given) {
+  if (!given.has_value()) return;
+  scales = static_cast<const float*>(given->const_data_ptr());
+  stride = given->numel() == 1 ? 0 : 1;
+}
+
 inline void set_outputs(SplitKParams& p, const Tensor& out, const Tensor& lse) {
   p.out = out.mutable_data_ptr();
   p.lse = static_cast<float*>(lse.mutable_data_ptr());
@@ -52,10 +59,11 @@ class Operators {
       Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> scale,
       std::optional<int64_t> num_splits, std::optional<Tensor> kv_lengths,
       std::optional<Tensor> block_table, std::optional<int64_t> window,
-      std::optional<double> softcap, std::optional<Tensor> sinks,
-      std::optional<std::string> variant, std::optional<bool> overlap) {
+      std::optional<double> softcap, std::optional<Tensor> sinks, std::optional<Tensor> k_scale,
+      std::optional<Tensor> v_scale, std::optional<std::string> variant,
+      std::optional<bool> overlap) {
     const CallOptions options = {causal,  scale, num_splits, kv_lengths, block_table, window,
-                                 softcap, sinks, variant,    overlap};
+                                 softcap, sinks, k_scale,    v_scale,    variant,     overlap};
     check_call(q, k, v, options);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan = Device::plan(q, k, v, options);
@@ -73,10 +81,11 @@ class Operators {
                             std::optional<int64_t> num_splits, std::optional<Tensor> kv_lengths,
                             std::optional<Tensor> block_table, std::optional<int64_t> window,
                             std::optional<double> softcap, std::optional<Tensor> sinks,
+                            std::optional<Tensor> k_scale, std::optional<Tensor> v_scale,
                             std::optional<std::string> variant, std::optional<bool> overlap,
                             Tensor out, Tensor lse, Tensor workspace) {
     const CallOptions options = {causal,  scale, num_splits, kv_lengths, block_table, window,
-                                 softcap, sinks, variant,    overlap};
+                                 softcap, sinks, k_scale,    v_scale,    variant,     overlap};
     check_call(q, k, v, options);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan = Device::plan(q, k, v, options);
@@ -106,9 +115,10 @@ class Operators {
       Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> scale,
       std::optional<int64_t> num_splits, std::optional<Tensor> kv_lengths,
       std::optional<Tensor> block_table, std::optional<int64_t> window,
-      std::optional<double> softcap, std::optional<std::string> variant) {
-    const CallOptions options = {causal,  scale,        num_splits, kv_lengths,  block_table, window,
-                                 softcap, std::nullopt, variant,    std::nullopt};
+      std::optional<double> softcap, std::optional<Tensor> k_scale, std::optional<Tensor> v_scale,
+      std::optional<std::string> variant) {
+    const CallOptions options = {causal,  scale,        num_splits, kv_lengths, block_table, window,
+                                 softcap, std::nullopt, k_scale,    v_scale,    variant,     std::nullopt};
     check_call(q, k, v, options);
     const typename Device::Guard guard(q);
     const typename Device::Plan plan = Device::partial_plan(q, k, options);
@@ -122,7 +132,7 @@ class Operators {
     p.partial_o = static_cast<float*>(o.mutable_data_ptr());
     p.partial_m = static_cast<float*>(m.mutable_data_ptr());
     p.partial_l = static_cast<float*>(l.mutable_data_ptr());
-    if (o.numel() > 0) Device::partial(p, q, options, plan);
+    if (o.numel() > 0) Device::partial(p, q, k, options, plan);
     return {o, m, l};
   }
 
@@ -164,8 +174,8 @@ class Operators {
  private:
   static void check_call(const Tensor& q, const Tensor& k, const Tensor& v,
                          const CallOptions& options) {
-    check_operands(q, k, v, options.block_table.has_value());
-    check_options(q, options);
+    check_operands(q, k, v, options.block_table.has_value(), Device::TAKES_FP8);
+    check_options(q, k, options);
     Device::check(q);
   }
 
@@ -193,6 +203,8 @@ class Operators {
     if (options.sinks.has_value()) {
       p.sinks = static_cast<const float*>(options.sinks->const_data_ptr());
     }
+    set_scale(p.k_scale, p.k_scale_stride, options.k_scale);
+    set_scale(p.v_scale, p.v_scale_stride, options.v_scale);
     if (options.block_table.has_value() && !options.kv_lengths.has_value()) {
       fail("kv_lengths must come with block_table, got None");
     }
@@ -209,7 +221,7 @@ class Operators {
     float* floats = plan.workspace_numel > 0
                         ? static_cast<float*>(workspace->mutable_data_ptr())
                         : nullptr;
-    if (lse.numel() > 0) Device::run(p, q, options, plan, floats);
+    if (lse.numel() > 0) Device::run(p, q, k, options, plan, floats);
   }
 };
 

@@ -62,6 +62,12 @@ struct SplitKParams {
   int64_t num_pages;
 
   const float* sinks;  // [H], a logit of each head that has no value, contiguous; null: none
+
+  // Keys and values of 8 bits stand for their number times the scale of their KV head; null: 1.
+  const float* k_scale;  // [Hkv] by the stride, which is 0 where all heads share one
+  const float* v_scale;
+  int64_t k_scale_stride;
+  int64_t v_scale_stride;
 };
 
 static_assert(std::is_trivially_copyable_v<SplitKParams>,
@@ -80,6 +86,11 @@ inline void place_partials(SplitKParams& p, float* workspace) {
 #else
 #define KBTOOL_PARAMS_FUNCTION inline
 #endif
+
+// The scale of a KV head.
+KBTOOL_PARAMS_FUNCTION float scale_of(const float* scales, int64_t stride, int64_t head_kv) {
+  return scales == nullptr ? 1.0f : scales[head_kv * stride];
+}
 
 // Row i of the queries sees the keys [first_visible_key, visible_keys) of its batch entry, of which
 // `valid` keys are valid. Without a window the first is key 0.

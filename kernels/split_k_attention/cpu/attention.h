@@ -1,4 +1,4 @@
-// Split-K attention on the CPU, for one element type; each attention_<type>.cpp is one instance.
+// Split-K attention on the CPU; each attention_<type>.cpp has the instances of one type of queries.
 #pragma once
 
 #include <algorithm>
@@ -107,7 +107,7 @@ void store_row(const SplitKParams& p, int64_t batch, int64_t head, int64_t query
       log_sum_exp(m, l);
 }
 
-template <class Element>
+template <class Element, class KvElement>
 class PartialItem {
  public:
   PartialItem(const SplitKParams& params, int64_t item,
@@ -146,6 +146,7 @@ class PartialItem {
     } else {
       attend_pages(first + begin, first + end);
     }
+    scale_values();
     if (p.partial_o == nullptr) {
       store_output();
     } else {
@@ -188,6 +189,12 @@ class PartialItem {
     std::fill(l_tile, l_tile + padded, 0.0f);
   }
 
+  void scale_values() {
+    if (p.v_scale == nullptr) return;
+    const float scale = scale_of(p.v_scale, p.v_scale_stride, head_kv);
+    for (int64_t i = 0; i < rows * D_pad; ++i) o_tile[i] *= scale;
+  }
+
   void attend_keys(int64_t begin, int64_t end) {
     for (int64_t key0 = begin; key0 < end; key0 += BLOCK_KV) {
       const int64_t keys = std::min(BLOCK_KV, end - key0);
@@ -197,16 +204,16 @@ class PartialItem {
     }
   }
 
-  BlockRows<Element> rows_at(const void* base,  // [B, Hkv, Skv, D] by strides
+  BlockRows<KvElement> rows_at(const void* base,  // [B, Hkv, Skv, D] by strides
                              const Strides4& stride, int64_t key0, bool last) const {
-    const Element* source = static_cast<const Element*>(base) + batch * stride.batch +
-                            head_kv * stride.head + key0 * stride.seq;
+    const KvElement* source = static_cast<const KvElement*>(base) + batch * stride.batch +
+                              head_kv * stride.head + key0 * stride.seq;
     return {source, stride.seq, last ? nullptr : source + BLOCK_KV * stride.seq};
   }
 
   void attend_pages(int64_t begin, int64_t end) {
-    const Element* k_rows[2][BLOCK_KV];  // of this block, and of the next
-    const Element* v_rows[2][BLOCK_KV];
+    const KvElement* k_rows[2][BLOCK_KV];  // of this block, and of the next
+    const KvElement* v_rows[2][BLOCK_KV];
     if (begin < end) {
       find_rows(p.k, p.k_stride, begin, end, k_rows[0]);
       find_rows(p.v, p.v_stride, begin, end, v_rows[0]);
@@ -220,23 +227,23 @@ class PartialItem {
         find_rows(p.v, p.v_stride, next0, end, v_rows[now ^ 1]);
       }
       attend_block(key0, std::min(BLOCK_KV, end - key0),
-                   PagedRows<Element>{k_rows[now], last ? nullptr : k_rows[now ^ 1]},
-                   PagedRows<Element>{v_rows[now], last ? nullptr : v_rows[now ^ 1]});
+                   PagedRows<KvElement>{k_rows[now], last ? nullptr : k_rows[now ^ 1]},
+                   PagedRows<KvElement>{v_rows[now], last ? nullptr : v_rows[now ^ 1]});
     }
   }
 
   void find_rows(const void* base,  // [num_pages, Hkv, page_size, D] by strides
                  const Strides4& stride, int64_t key0, int64_t end,
-                 const Element** found) const {  // [BLOCK_KV]
+                 const KvElement** found) const {  // [BLOCK_KV]
     const int32_t* pages = p.block_table + batch * p.block_table_stride;
-    const Element* source = static_cast<const Element*>(base) + head_kv * stride.head;
+    const KvElement* source = static_cast<const KvElement*>(base) + head_kv * stride.head;
     const int page_bits = __builtin_ctzll(p.page_size);
     const int64_t keys = std::min(BLOCK_KV, end - key0);
     for (int64_t i = 0; i < keys;) {
       const int64_t key = key0 + i;
       const int64_t page = pages[key >> page_bits];
       const int64_t slot = key & (p.page_size - 1);
-      const Element* row = source + page * stride.batch + slot * stride.seq;
+      const KvElement* row = source + page * stride.batch + slot * stride.seq;
       const int64_t stop = std::min(keys, i + p.page_size - slot);
       for (; i < stop; ++i, row += stride.seq) found[i] = row;
     }
@@ -248,7 +255,7 @@ class PartialItem {
   Block<Rows> read_block(const Rows& source, int64_t dim_stride, int64_t keys,
                          float* packed) const {  // [BLOCK_KV, D_pad]
     // Widening once pays when more than two groups of rows read the block.
-    const bool reread = sizeof(Element) < sizeof(float) && rows > 2 * ROW_GROUP;
+    const bool reread = sizeof(KvElement) < sizeof(float) && rows > 2 * ROW_GROUP;
     if (dim_stride == 1 && p.D == D_pad && !reread) return {false, source, {}};
     pack_rows(source, dim_stride, keys, p.D, D_pad, packed);
     return {true, {}, {packed, D_pad, nullptr}};
@@ -287,9 +294,10 @@ class PartialItem {
     const int64_t needed = seen.first[0] < seen.end[ROWS - 1] ? seen.end[ROWS - 1] : 0;
     if (needed == 0) return;
 
+    const float scale = p.scale * scale_of(p.k_scale, p.k_scale_stride, head_kv);
     RowStates<ROWS> state{m_tile + row, l_tile + row, o_tile + row * D_pad, {}};
     k.read([&](const auto& block) {
-      compute_logits<ROWS>(q_tile + row * D_pad, block, needed, D_pad, p.scale, logits);
+      compute_logits<ROWS>(q_tile + row * D_pad, block, needed, D_pad, scale, logits);
     });
     if (p.softcap > 0.0f) cap_logits<ROWS>(logits, needed, p.softcap);
     online_softmax<ROWS>(logits, seen, needed, state);
@@ -313,9 +321,9 @@ class PartialItem {
   }
 };
 
-template <class Element>
+template <class Element, class KvElement>
 void partial(const SplitKParams& p, int64_t item, float* scratch) {  // [scratch_numel]
-  PartialItem<Element>(p, item, scratch).run();
+  PartialItem<Element, KvElement>(p, item, scratch).run();
 }
 
 // The state of the splits [first, first + count) of a row. Halves are merged as a tree, so that the
@@ -351,6 +359,18 @@ void merge(const SplitKParams& p, int64_t begin, int64_t end,
     const int64_t head = row / p.Sq % p.H;
     const int64_t batch = row / (p.Sq * p.H);
     store_row<Element>(p, batch, head, query, m, l, scratch);
+  }
+}
+
+template <class Element>
+Kernels kernels(KvType kv) {
+  switch (kv) {
+    case KvType::e4m3:
+      return {scratch_numel, partial<Element, Float8E4m3>, merge<Element>};
+    case KvType::e5m2:
+      return {scratch_numel, partial<Element, Float8E5m2>, merge<Element>};
+    default:
+      return {scratch_numel, partial<Element, Element>, merge<Element>};
   }
 }
 

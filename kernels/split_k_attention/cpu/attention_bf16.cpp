@@ -2,6 +2,6 @@
 
 namespace kbtool::cpu {
 
-Kernels kernels_bf16() { return {scratch_numel, partial<BFloat16>, merge<BFloat16>}; }
+Kernels kernels_bf16(KvType kv) { return kernels<BFloat16>(kv); }
 
 }  // namespace kbtool::cpu

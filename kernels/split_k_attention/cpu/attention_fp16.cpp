@@ -2,6 +2,6 @@
 
 namespace kbtool::cpu {
 
-Kernels kernels_fp16() { return {scratch_numel, partial<Half>, merge<Half>}; }
+Kernels kernels_fp16(KvType kv) { return kernels<Half>(kv); }
 
 }  // namespace kbtool::cpu

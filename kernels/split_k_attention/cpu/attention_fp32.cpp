@@ -2,6 +2,6 @@
 
 namespace kbtool::cpu {
 
-Kernels kernels_fp32() { return {scratch_numel, partial<float>, merge<float>}; }
+Kernels kernels_fp32() { return {scratch_numel, partial<float, float>, merge<float>}; }
 
 }  // namespace kbtool::cpu

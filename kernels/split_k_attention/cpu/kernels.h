@@ -1,6 +1,6 @@
 // The face of the CPU kernels: what a caller needs to run the two passes in parallel. Nothing here
-// is a template, and each element type is one source that defines one function: no instantiation
-// can be missing at link time.
+// is a template, and each element type of the queries is one source that defines one function: no
+// instantiation can be missing at link time.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,11 @@ struct Kernels {
   void (*merge)(const SplitKParams& p, int64_t begin, int64_t end, float* scratch);
 };
 
+// The element type of keys and values: that of the queries, or 8 bits.
+enum class KvType { same, e4m3, e5m2 };
+
 Kernels kernels_fp32();
-Kernels kernels_fp16();
-Kernels kernels_bf16();
+Kernels kernels_fp16(KvType kv);
+Kernels kernels_bf16(KvType kv);
 
 }  // namespace kbtool::cpu

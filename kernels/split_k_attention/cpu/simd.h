@@ -29,12 +29,19 @@ typedef float Vec __attribute__((vector_size(LANES * sizeof(float))));
 typedef int32_t IntVec __attribute__((vector_size(LANES * sizeof(int32_t))));
 typedef uint32_t UintVec __attribute__((vector_size(LANES * sizeof(uint32_t))));
 typedef uint16_t Bits16Vec __attribute__((vector_size(LANES * sizeof(uint16_t))));
+typedef uint8_t Bits8Vec __attribute__((vector_size(LANES * sizeof(uint8_t))));
 
 struct Half {
   uint16_t bits;
 };
 struct BFloat16 {
   uint16_t bits;
+};
+struct Float8E4m3 {  // of OCP's two, the one without infinities ("fn")
+  uint8_t bits;
+};
+struct Float8E5m2 {
+  uint8_t bits;
 };
 
 inline Vec splat(float x) { return Vec{} + x; }
@@ -68,6 +75,27 @@ inline Vec load(const Half* p) {
   const UintVec special = (UintVec)((h & 0x7c00u) == 0x7c00u) & 0x7f800000u;
   return (Vec)((UintVec)magnitude | special | ((h & 0x8000u) << 16));
 #endif
+}
+
+inline UintVec load_bits(const uint8_t* p) {
+  Bits8Vec narrow;
+  std::memcpy(&narrow, p, sizeof narrow);
+  return __builtin_convertvector(narrow, UintVec);
+}
+
+// As from Half, without an instruction of its own: all bits set but the sign is NaN, and nothing else is.
+inline Vec load(const Float8E4m3* p) {
+  const UintVec x = load_bits(&p->bits);
+  const Vec magnitude = (Vec)((x & 0x7fu) << 20) * 0x1p120f;
+  const UintVec special = (UintVec)((x & 0x7fu) == 0x7fu) & 0x7fc00000u;
+  return (Vec)((UintVec)magnitude | special | ((x & 0x80u) << 24));
+}
+
+inline Vec load(const Float8E5m2* p) {
+  const UintVec x = load_bits(&p->bits);
+  const Vec magnitude = (Vec)((x & 0x7fu) << 21) * 0x1p112f;
+  const UintVec special = (UintVec)((x & 0x7cu) == 0x7cu) & 0x7f800000u;
+  return (Vec)((UintVec)magnitude | special | ((x & 0x80u) << 24));
 }
 
 // Stores round to nearest even; a NaN stays a NaN.

@@ -125,6 +125,8 @@ void check_plain(const CallOptions& options, const std::string& what) {
 }
 
 struct Cuda {
+  static constexpr bool TAKES_FP8 = false;
+
   using Plan = kbtool::cuda::Plan;
 
   struct Guard {
@@ -182,7 +184,7 @@ struct Cuda {
                                    options.num_splits.value_or(0), card_of(q));
   }
 
-  static void run(const SplitKParams& p, const Tensor& q, const CallOptions& options,
+  static void run(const SplitKParams& p, const Tensor& q, const Tensor&, const CallOptions& options,
                   const Plan& plan, float* workspace) {
     if (const auto past = reinterpret_cast<uintptr_t>(workspace) % 16; past != 0) {
       fail("workspace must start at a multiple of 16 bytes, got one that starts ", past, " past it");
@@ -198,8 +200,8 @@ struct Cuda {
                "launching the kernel");
   }
 
-  static void partial(const SplitKParams& p, const Tensor& q, const CallOptions& options,
-                      const Plan&) {
+  static void partial(const SplitKParams& p, const Tensor& q, const Tensor&,
+                      const CallOptions& options, const Plan&) {
     check_cuda(kbtool::cuda::launch_partial(p, element_type("q", q.scalar_type()),
                                             lengths_of(options.kv_lengths), stream_of(q)),
                "launching the partial kernel");

@@ -1,0 +1,170 @@
+"""Keys and values of 8 bits: every code, scales, what is refused, tracing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+OPS = torch.ops.kbtool
+TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+    out: Tensor = OPS.split_k_attention(q, k, v, **options)[0]
+    return out
+
+
+def operands(dtype: torch.dtype, *, heads: int = 2, keys: int = 300) -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(3)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator)
+
+    q = drawn(2, 4, 3, 64).half()
+    return q, drawn(2, heads, keys, 64).to(dtype), drawn(2, heads, keys, 64).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_each_of_the_256_codes_is_the_number_that_torch_takes_it_for(
+    interface: Any, dtype: torch.dtype
+) -> None:
+    codes = torch.arange(256, dtype=torch.uint8).view(dtype).view(4, 1, 1, 64)
+    q, k = torch.zeros(4, 1, 1, 64), torch.zeros(4, 1, 1, 64).to(dtype)
+    # One key has all of the weight: the output is its value.
+    out = attention(q.bfloat16(), k, codes)
+    assert torch.equal(out.float().nan_to_num(-1.5), codes.float().nan_to_num(-1.5))
+    # As keys: the logit of a query that picks one column is that column.
+    for column in range(0, 64, 7):
+        picks = torch.nn.functional.one_hot(torch.tensor(column), 64).view(1, 1, 1, 64).float()
+        finite = torch.where(codes.float().isfinite(), codes.float(), 0).to(dtype)
+        lse = OPS.split_k_attention(picks.expand(4, 1, 1, 64).half(), finite, k, scale=1.0)[1]
+        assert torch.equal(lse.view(4), finite[:, 0, 0, column].float())
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("num_splits", [1, 3])
+def test_scales_of_heads_are_those_of_separate_calls(
+    interface: Any, dtype: torch.dtype, num_splits: int
+) -> None:
+    q, k, v = operands(dtype)
+    k_scale, v_scale = torch.tensor([0.3, 1.7]), torch.tensor([0.9, 0.011])
+    out = attention(q, k, v, k_scale=k_scale, v_scale=v_scale, num_splits=num_splits)
+    for head in range(2):
+        heads = slice(2 * head, 2 * head + 2)
+        alone = attention(
+            q[:, heads], k[:, head : head + 1], v[:, head : head + 1], num_splits=num_splits,
+            k_scale=k_scale[head], v_scale=v_scale[head : head + 1],
+        )  # fmt: skip
+        assert torch.equal(out[:, heads], alone)
+
+
+def test_a_power_of_two_as_scale_is_the_same_as_scaled_numbers(interface: Any) -> None:
+    q, k, v = operands(torch.float8_e5m2)
+    half = torch.tensor(0.5)
+    doubled = [(t.float() * 2).to(torch.float8_e5m2) for t in (k, v)]
+    assert all(torch.equal(d.float(), t.float() * 2) for d, t in zip(doubled, (k, v), strict=True))
+    scaled = OPS.split_k_attention(q, *doubled, k_scale=half, v_scale=half)
+    for found, wanted in zip(scaled, OPS.split_k_attention(q, k, v), strict=True):
+        assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_states_of_a_partial_pass_hold_the_scales(interface: Any, dtype: torch.dtype) -> None:
+    q, k, v = operands(dtype)
+    scales = {"k_scale": torch.tensor([0.3, 1.7]), "v_scale": torch.tensor(0.05)}
+    states = OPS.split_k_attention_partial(q, k, v, num_splits=3, **scales)
+    out, lse = OPS.split_k_attention_merge(*states, dtype=q.dtype)
+    whole = OPS.split_k_attention(q, k, v, num_splits=3, **scales)
+    assert torch.equal(out, whole[0]) and torch.equal(lse, whole[1])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"v": "bfloat16"}, "v must have the dtype of k .*e4m3fn"),
+        ({"v": "float8_e5m2"}, "v must have the dtype of k .*e4m3fn"),
+        ({"q": "float32"}, r"k must have the dtype of q \(.*[Ff]loat.*\), got .*e4m3fn"),
+        ({"k": "float8_e4m3fnuz", "v": "float8_e4m3fnuz"}, "k must have the dtype of q .*fnuz"),
+        ({"k_scale": [1.0, 1.0, 1.0]}, r"k_scale must have shape .*\(Hkv,\) = \(2,\).*got \(3,?\)"),
+        ({"v_scale": [[1.0], [1.0]]}, r"v_scale must have shape .*, got \(2, 1\)"),
+        ({"v_scale": []}, r"v_scale must have shape .*, got \(0,?\)"),
+    ],
+)
+@pytest.mark.parametrize("traced", [False, True])
+def test_what_does_not_fit_is_refused(
+    interface: Any, change: dict[str, Any], message: str, traced: bool
+) -> None:
+    given = dict(zip("qkv", operands(torch.float8_e4m3fn), strict=True))
+    for name, value in change.items():
+        if isinstance(value, str):
+            given[name] = given[name].float().to(getattr(torch, value))
+        else:
+            given[name] = torch.tensor(value)
+    if traced:
+        given = {name: t.to("meta") for name, t in given.items()}
+    with pytest.raises(ValueError, match=message):
+        interface.split_k_attention(**given)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_scale_is_a_float_tensor_beside_8_bits(interface: Any, traced: bool) -> None:
+    q, k, v = operands(torch.float8_e4m3fn)
+    one = torch.ones(2)
+    if traced:
+        q, k, v, one = (t.to("meta") for t in (q, k, v, one))
+    for scale in (one.half(), torch.stack([one, one])[:, 0]):
+        with pytest.raises(ValueError, match=r"k_scale must be a contiguous .*[Ff]loat"):
+            interface.split_k_attention(q, k, v, k_scale=scale)
+    with pytest.raises(ValueError, match="v_scale must come with keys and values of 8 bits, got k"):
+        interface.split_k_attention(q, q, q, v_scale=one[:1])
+    with pytest.raises(TypeError, match="k_scale must be a tensor, got float"):
+        interface.split_k_attention(q, k, v, k_scale=1.0)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_it_is_an_operator_for_torchs_compiler(interface: Any, dtype: torch.dtype) -> None:
+    q, k, v = operands(dtype)
+    scales = {"k_scale": torch.tensor([0.3, 1.7]), "v_scale": torch.tensor(0.05)}
+    # Not test_schema, which multiplies the inputs: torch cannot multiply 8 bits on the CPU.
+    tests = ("test_faketensor", "test_aot_dispatch_dynamic")
+    torch.library.opcheck(OPS.split_k_attention.default, (q, k, v), scales, test_utils=tests)
+    compiled = torch.compile(interface.split_k_attention, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(q, k, v, **scales), attention(q, k, v, **scales))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("layout", ["bhsd", "mixed", "expanded", "padded"])
+@pytest.mark.parametrize("page_size", [None, 16])
+def test_inputs_of_8_bits_stand_for_the_numbers_of_the_reference(
+    harness: Any, dtype: torch.dtype, layout: str, page_size: int | None
+) -> None:
+    if page_size and layout == "expanded":
+        pytest.skip("pages are not expanded")
+    case = {"B": 2, "H": 4, "Hkv": 2, "Sq": 2, "Skv": 40, "D": 8, "kv_lengths": [40, 17],
+            "kv_dtype": str(dtype).removeprefix("torch."), "kv_scale": "head", "layout": layout,
+            "page_size": page_size}  # fmt: skip
+    inputs = harness.make_inputs(case, device=torch.device("cpu"), seed=0)
+    stored = "pages" if page_size else "fp8"
+    for name in ("k", "v"):
+        held, numbers = inputs[f"{name}_{stored}"], inputs[name]
+        assert held.dtype == dtype and numbers.dtype == torch.float32
+        wide = held.float() * inputs[f"{name}_scale"].view(-1, 1, 1)
+        if page_size:
+            table = inputs["block_table"]
+            rows = [
+                wide[table[b, :count].long()].transpose(0, 1).flatten(1, 2)
+                for b, count in ((0, 3), (1, 2))
+            ]
+        else:
+            rows = list(wide)
+        for b, length in ((0, 40), (1, 17)):
+            assert torch.equal(rows[b][:, :length], numbers[b, :, :length])
+            if layout != "expanded":
+                assert bool(rows[b][:, length:].isnan().all())
+        # Not a type of 8 bits in name alone, nor only a few of its numbers.
+        assert len(held.reshape(-1).view(torch.uint8).unique()) > 40
+    assert math.isclose(float(inputs["k_scale"].log2().abs().max()), 3, abs_tol=3)
