@@ -160,13 +160,13 @@ def test_the_yardstick_gets_an_aligned_copy_of_its_inputs(
     case = {"Sq": 1, "Skv": 1, "D": 64, "layout": "offset", "dtype": "float16"}
     inputs = harness.make_inputs(case, device=CPU, seed=0)
     assert inputs["q"].is_contiguous() and inputs["q"].data_ptr() % 16 != 0
-    real = harness.scaled_dot_product_attention
+    real = harness._right.scaled_dot_product_attention
 
     def attention(*tensors: torch.Tensor, **options: Any) -> torch.Tensor:
         assert all(tensor.data_ptr() % 16 == 0 for tensor in tensors)
         return real(*tensors, **options)
 
-    monkeypatch.setattr(harness, "scaled_dot_product_attention", attention)
+    monkeypatch.setattr(harness._right, "scaled_dot_product_attention", attention)
     harness.baseline(inputs)
 
 

@@ -144,7 +144,7 @@ def test_the_size_of_blocks_changes_the_reference_by_rounding_only(harness, monk
     inputs = harness.make_inputs(given, device=CPU, seed=5)
     made = []
     for block in (1, 130, 1 << 17):  # of one key, of a few, of all
-        monkeypatch.setattr(harness, "_BLOCK", {"cpu": block})
+        monkeypatch.setattr(harness._right, "_BLOCK", {"cpu": block})
         outputs = (harness.reference, harness.error_scale, harness.baseline)
         made.append([of_inputs for make in outputs for of_inputs in make(inputs).values()])
     for some in made[:2]:
@@ -155,7 +155,7 @@ def test_the_size_of_blocks_changes_the_reference_by_rounding_only(harness, monk
 
 def test_the_size_of_blocks_is_not_that_of_the_inputs(harness, monkeypatch):
     """Each block of the inputs has numbers of its own."""
-    monkeypatch.setattr(harness, "_BLOCK", {"cpu": 1000})
+    monkeypatch.setattr(harness._inputs, "_DRAWN_AT_A_TIME", {"cpu": 1000})
     inputs = harness.make_inputs(
         MANIFEST.case_from("B=1 H=4 Hkv=4 Sq=1 Skv=500 D=50 dtype=float32"), device=CPU, seed=5
     )
