@@ -381,7 +381,7 @@ def _fence(
             blocks.parts.append(line)
 
 
-_RULE = re.compile(r"\s*(?:[─━=-]{2,}\s*)+\Z")
+_RULE = re.compile(r"\s*[─━═=-]{2,}(?:\s+[─━═=-]{2,})*\s*\Z")
 _RULES = re.compile(r"\s*[─━=-]{2,}(?:\s+[─━=-]{2,})+\s*")
 """One for each column."""
 

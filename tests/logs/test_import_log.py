@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -534,6 +535,13 @@ def test_shared_memory_of_a_kernel_is_not_that_of_the_card(base, tmp_path):
     session = drafted(base, a_log(tmp_path, text))
     assert session.environment.shared_memory is None
     assert list(stated(session).values()) == ["96 KiB"]
+
+
+def test_a_rule_that_ends_in_a_letter_takes_no_time(base, tmp_path):
+    log = a_log(tmp_path, f"# S 6\n\nname  value\n---- ----\n{'-' * 38}x\n")
+    began = time.process_time()
+    drafted(base, log)
+    assert time.process_time() - began < 2
 
 
 def test_entities_are_read(base, tmp_path):
