@@ -7,7 +7,8 @@ import re
 from kbtool.logs.blocks import Cell, Line, Table, sentences
 from kbtool.logs.clock import days
 from kbtool.logs.draft import Left, slug
-from kbtool.logs.figures import NOUNS, Stated, is_name
+from kbtool.logs.figures import Stated, is_name
+from kbtool.logs.grammar import NOUNS
 from kbtool.logs.reader import Reader
 from kbtool.logs.tables import bare, unit_beside, unit_of_row, units_beside
 

@@ -8,7 +8,8 @@ from typing import Any
 from kbtool.logs import words
 from kbtool.logs.blocks import Cell, Line, Table
 from kbtool.logs.draft import Names, slug
-from kbtool.logs.figures import DEVIATION, METRIC, NOUNS, Stated, unit_of
+from kbtool.logs.figures import DEVIATION, Stated, unit_of
+from kbtool.logs.grammar import METRIC, NOUNS
 from kbtool.logs.numerals import whole
 from kbtool.logs.reader import Reader, plain_title
 
