@@ -108,7 +108,3 @@ class Claim(Cited):
                 f"a claim states a figure, unless it is one in words (how: {names}), which does not"
             )
         return self
-
-
-Derivation.model_rebuild()
-Claim.model_rebuild()

@@ -428,6 +428,3 @@ def _is_before(one: Instant, other: Instant) -> bool:
     """Whether it is known to be: of one with a zone and one without, nobody knows."""
     elapsed = one.since(other)
     return elapsed is not None and elapsed < timedelta(0)
-
-
-Bug.model_rebuild()
