@@ -88,7 +88,7 @@ def show(ctx: click.Context, name: str | None, as_json: bool) -> None:
     base = knowledge_base(ctx)
     entry = named(base, name, "running")
     record = entry.record
-    runs = [e for e in base.runs if e.record.session == record.id]
+    runs = base.runs_of(record.id)
     faults = Faults([e.record for e in base.sessions.values()])
     if as_json:
         print_json({
