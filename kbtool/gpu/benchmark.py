@@ -7,6 +7,7 @@ and refuses results that cannot be right.
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
@@ -64,8 +65,6 @@ UNSEEN = (
     " copied when the clock stops, and a case is refused if calls on unseen values take longer"
 )
 """The part of a protocol that says how kept results are found."""
-_PATIENCE_SECONDS = 10.0
-"""How long a benchmark goes on whatever else the machine does: a burst of work may end."""
 
 
 @dataclass
@@ -141,10 +140,11 @@ def benchmark(
     peers: list[str] | None,
     left_out: Sequence[Mapping[str, str]] = (),
     known: BenchmarkResult | None = None,
+    limit_s: float = math.inf,
     on_peer: Callable[[str | None], None] = lambda _: None,
     on_case: Callable[[int, BenchmarkResult], None],
 ) -> BenchmarkResult:
-    """Time every arm of every case.
+    """Time every arm of every case, or stop as soon as others were so busy that no time counts.
 
     Args:
         harness: the kernel's harness.
@@ -157,6 +157,7 @@ def benchmark(
         peers: peers of the harness to time as arms. Default: all.
         left_out: for each case, the peers that are not run and the reasons. Default: none.
         known: results of the first cases from an earlier process. Those cases are not timed again.
+        limit_s: the seconds after which the benchmark has to have ended.
         on_peer: called with the name of a peer before any of its code runs, and with ``None``
             before the kernel's own code runs.
         on_case: called after each case with the number of cases done and the latest result.
@@ -208,7 +209,7 @@ def benchmark(
             machine.measure_arithmetic(result.computes_in)
             results.append(result)
             on_case(len(results), of([result]))
-            if machine.is_too_busy(len(results) / len(cases)):
+            if machine.is_too_busy(limit_s):
                 break
         machine.measure()
     return of(results).model_copy(update={"not_reached": len(cases) - len(results)})
@@ -251,16 +252,11 @@ class _Machine:
             rate = self._arithmetic["float32"]
         self._arithmetic[dtype] = more(rate, self._clock.arithmetic(of))
 
-    def is_too_busy(self, done: float) -> bool:
-        """Whether the whole run will be noisy even if the machine is quiet from now on.
-
-        Args:
-            done: the share of the cases that are timed. The others may take twice as long each.
-        """
-        if perf_counter() - self._began < _PATIENCE_SECONDS:
-            return False
-        share = self._others.share()
-        at_least = None if share is None else share * done / 2
+    def is_too_busy(self, limit_s: float) -> bool:
+        """Whether the run will be noisy even if the machine is quiet from now on until ``limit_s``
+        seconds after the start, when it has to end."""
+        share, spent = self._others.share(), perf_counter() - self._began
+        at_least = None if share is None else share * spent / max(spent, limit_s)
         return noise_reason(more(self._others_before, at_least), self._on_card) is not None
 
     def fields(self) -> dict[str, Any]:

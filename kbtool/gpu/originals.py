@@ -6,14 +6,14 @@ in which something was replaced has no result.
 
 from __future__ import annotations
 
+import builtins
 import functools
-import gc
 import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import is_
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from gc import get_referents  # by its name here: a kernel may replace that of the module
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -26,8 +26,9 @@ from kbtool.gpu.harness import Harness
 _JUDGES = (benchmark, calls, cpu_clock, cuda_clock, minimise, tune, validate)
 
 _OTHERS = (
-    time, math, statistics, torch, torch.Tensor, torch.random, torch.cuda, torch.cuda.Event,
-    torch.cuda.Stream, torch.cuda.CUDAGraph, torch.cuda.graph, torch.nn.functional, torch.testing,
+    builtins, time, math, statistics, torch, torch.Tensor, torch.random, torch.cuda,
+    torch.cuda.Event, torch.cuda.Stream, torch.cuda.CUDAGraph, torch.cuda.graph,
+    torch.nn.functional, torch.testing,
 )  # fmt: skip
 """Modules and classes whose functions must stay, beside all of kbtool's own."""
 _OPERATORS = (
@@ -117,22 +118,34 @@ class _Bodies:
         functions = {value for value in values if isinstance(value, FunctionType)}
         self._parts = {function: _parts(function) for function in functions}
         # The one part that can be changed in place.
-        keywords = (function.__kwdefaults__ for function in functions)
-        self._keywords = [(one, dict(one)) for one in keywords if one]
-        self._referents = gc.get_referents(*self._parts)
+        self._keywords = [
+            (function, function.__kwdefaults__, tuple(function.__kwdefaults__.items()))
+            for function in functions
+            if function.__kwdefaults__
+        ]
+        self._referents = get_referents(*self._parts)
 
     def changed(self) -> FunctionType | None:
         """A function with another body than it had, or ``None``."""
-        for one, before in self._keywords:
-            if one != before:
-                return next(f for f in self._parts if f.__kwdefaults__ is one)
-        now = gc.get_referents(*self._parts)
-        if len(now) != len(self._referents) or not all(map(is_, now, self._referents)):
+        for function, keywords, items in self._keywords:
+            if not _are(
+                [part for item in keywords.items() for part in item],
+                [part for item in items for part in item],
+            ):
+                return function
+        now = get_referents(*self._parts)
+        if not _are(now, self._referents):
             for function, parts in self._parts.items():
-                if _parts(function) != parts:
+                if not _are(_parts(function), parts):
                     return function
             self._referents = now  # torch noted something at a function of its own
         return None
+
+
+def _are(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether they are the same objects; what an object says of itself does not count."""
+    pairs = zip(some, others, strict=False)
+    return len(some) == len(others) and all(one is other for one, other in pairs)
 
 
 def _parts(function: FunctionType) -> tuple[Any, ...]:

@@ -93,6 +93,10 @@ class Shrinker:
                 # A number only goes down; it is never reset to a larger default.
                 if self.smallest[name] != plain and (field.type != "int" or plain is None):
                     self._accept([{**self.smallest, name: plain}])
+                if field.type == "int" and field.choices and self.smallest[name] is not None:
+                    choices = sorted(map(_int, _choices(name, field)))
+                    now = _int(self.smallest[name])
+                    self._accept([{**self.smallest, name: one} for one in choices if one < now])
             for name, field in self._fields.items():
                 if field.type == "ints":
                     self._shorten(name)
@@ -117,7 +121,7 @@ class Shrinker:
             if field.type == "bool":
                 others = [False, True]
             elif field.choices:
-                others = list(field.choices)
+                others = _choices(name, field)
             elif field.type == "int":
                 continue
             values = [value, *(other for other in others if other != value)]
@@ -180,7 +184,7 @@ class Shrinker:
         values = {
             name: (self._start[name], self.smallest[name])
             for name, field in self._fields.items()
-            if field.type == "int" and _int(self.smallest[name] or 0) >= least
+            if field.type == "int" and not field.choices and _int(self.smallest[name] or 0) >= least
         }
         equal = [
             tuple(name for name in values if values[name] == pair)
@@ -303,6 +307,11 @@ def _gap_above(own: int, probes: list[AxisProbe]) -> tuple[int, int] | None:
     passes = min((n for n, state in above if state == "passes" and n > own), default=None)
     fails = [n for n, state in above if state == "fails" and (passes is None or n < passes)]
     return None if passes is None or not fails else (max(fails), passes)
+
+
+def _choices(name: str, field: CaseField) -> list[CaseValue]:
+    """The values that a field takes, in its type."""
+    return [field.parse(name, choice) for choice in field.choices]
 
 
 def _int(value: CaseValue) -> int:

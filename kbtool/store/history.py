@@ -24,7 +24,7 @@ def changed_since_commit(root: str, pattern: str) -> list[str]:
 
 def commits_known(root: str, commits: Iterable[str]) -> Mapping[str, bool]:
     """Commit → whether a branch, a tag or HEAD has it, so that a clone would have it too; empty
-    without a repository or in a shallow clone.
+    without a repository, in a shallow clone, and where git cannot follow a branch.
 
     Args:
         root: a folder of a git repository.
@@ -41,11 +41,14 @@ def commits_known(root: str, commits: Iterable[str]) -> Mapping[str, bool]:
     # An ambiguous abbreviation exists.
     here = {commit for commit, answer in objects.items() if not answer.endswith(" missing")}
     whole = {commit: answer for commit, answer in objects.items() if " " not in answer}
+    head = ["HEAD"] if commit_named(root, "HEAD") else []
     left = _git(
-        root, "rev-list", "--stdin", "--not", "--exclude=refs/stash", "--all",
+        root, "rev-list", "--stdin", "--not", *head, "--branches", "--tags", "--remotes",
         given="".join(f"{commit}\n" for commit in whole.values()),
     )  # fmt: skip
-    behind = set((left or "").split())
+    if left is None:
+        return {}
+    behind = set(left.split())
     return {commit: commit in here and whole.get(commit) not in behind for commit in wanted}
 
 

@@ -215,7 +215,7 @@ inline void check_kv_scale(const char* name, const std::optional<Tensor>& scale,
   check_same_place(name, *scale, k, "k");
   if (scale->scalar_type() != ScalarType::Float || !scale->is_contiguous()) {
     fail(name, " must be a contiguous Float tensor, got ", type_of(*scale), " with strides ",
-         text_of(strides_of(*scale)));
+         text_of(strides_of(*scale)), "; call .float().contiguous() on it");
   }
   const bool is_one = scale->dim() == 0 || (scale->dim() == 1 && scale->size(0) == 1);
   if (!is_one && (scale->dim() != 1 || scale->size(0) != k.size(1))) {

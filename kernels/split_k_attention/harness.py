@@ -336,11 +336,13 @@ def settings(inputs: Mapping[str, Any], variant: str) -> tuple[str, dict[str, Ma
 
     Raises:
         ValueError: ``kv_lengths`` are given: without a number, the kernel may divide the keys of
-            all entries together.
+            all entries together. Or keys and values are of 8 bits.
     """
     q, k = inputs["q"], inputs["k"]
     if inputs["kv_lengths"] is not None:
         raise ValueError("calls with kv_lengths are not tuned: leave their case sets out")
+    if "k_fp8" in inputs:
+        raise ValueError("calls with kv_dtype are not tuned: leave their case sets out")
     own, _ = torch.ops.kbtool.split_k_attention_plan(q, k, num_splits=None, variant=variant)
     most = max(1, k.shape[2] // _LEAST_KEYS)
     counts = sorted({own, *(count for count in _COUNTS if count <= most)})

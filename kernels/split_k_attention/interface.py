@@ -157,7 +157,7 @@ def _check_kv_scale(name: str, scale: Tensor | None, k: Tensor) -> None:
         _fail(f"{name} must come with keys and values of 8 bits, got k of {k.dtype}")
     _check_devices("k", k, **{name: scale})
     if scale.dtype != torch.float32 or not scale.is_contiguous():
-        got = f"{scale.dtype} with strides {scale.stride()}"
+        got = f"{scale.dtype} with strides {scale.stride()}; call .float().contiguous() on it"
         _fail(f"{name} must be a contiguous torch.float32 tensor, got {got}")
     if scale.shape not in ((), (1,), k.shape[1:2]):
         shapes = f"(), (1,) or (Hkv,) = ({k.shape[1]},)"
@@ -380,12 +380,14 @@ def _check_types(
         ("kv_lengths", kv_lengths), ("block_table", block_table), ("sinks", sinks),
         ("k_scale", k_scale), ("v_scale", v_scale),
     ):  # fmt: skip
+        if value is None and name not in {"q", "k", "v"}:
+            continue
         if isinstance(value, Tensor):
             if value.layout is not torch.strided:
                 raise ValueError(
                     f"split_k_attention: {name} must be a dense tensor, got {value.layout}"
                 )
-        elif value is not None or name in {"q", "k", "v"}:
+        else:
             raise TypeError(
                 f"split_k_attention: {name} must be a tensor, got {type(value).__name__}"
             )
@@ -443,7 +445,7 @@ def split_k_attention(
     # only Autograd's kernel sees tangents.
     eager = not torch.compiler.is_compiling() and forward_ad._current_level < 0
     if eager:
-        _refuse_gradient(q, k, v, sinks)
+        _refuse_gradient(q, k, v, sinks, k_scale, v_scale)
     below = torch._C._AutoDispatchBelowAutograd() if eager else nullcontext()
     with below:
         out, lse = _operator(

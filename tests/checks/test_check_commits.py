@@ -69,6 +69,23 @@ def test_a_commit_that_a_rewritten_history_left_behind_is_a_finding(base, git):
     assert base.findings() == []
 
 
+def test_what_git_keeps_for_itself_is_left_behind(base, git):
+    """filter-branch's backup, notes and the like are in no clone."""
+    old = git("rev-parse", "HEAD")
+    git("commit", "--quiet", "--amend", "--allow-empty", "--message", "amended")
+    git("update-ref", "refs/original/refs/heads/main", old)
+    session(base, old)
+    assert [found.rule for found in base.findings()] == ["commit"]
+
+
+def test_where_git_cannot_follow_a_branch_nothing_is_said(base, git):
+    old = git("rev-parse", "HEAD")
+    git("commit", "--quiet", "--amend", "--allow-empty", "--message", "amended")
+    session(base, old)
+    (base.root / ".git/refs/heads/broken").write_text("f" * 40 + "\n")
+    assert base.findings() == []
+
+
 @pytest.mark.parametrize("where", ["stash", "detached"])
 def test_what_is_only_stashed_is_left_behind_but_head_counts(base, git, where):
     (base.root / "a.txt").write_text("one")

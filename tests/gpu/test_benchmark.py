@@ -400,27 +400,32 @@ def test_the_most_who_shared_the_card_are_recorded_and_the_clock_after_each_case
 
 
 @pytest.mark.parametrize(
-    ("share", "on_card", "patience", "timed_cases"),
+    ("share", "on_card", "spent", "stops"),
     [
-        (0.05, 0, 0, 2),  # the limit of a whole run
-        (0.21, 0, 0, 1),  # a quarter of it, were the rest quiet, is over the limit
-        (0.19, 0, 0, 2),  # this much can even out
-        (0.21, 0, 999, 2),  # a burst may end
-        (None, 0, 0, 2),  # the system does not tell
-        (0.0, 1, 0, 1),
+        (0.05, 0, 100, False),  # the limit of a whole run
+        (0.21, 0, 25, True),
+        (0.19, 0, 25, False),  # the rest of the time can make up for this
+        (1.0, 0, 1, False),  # a burst may end
+        (None, 0, 100, False),  # the system does not tell
+        (0.0, 1, 1, True),
     ],
 )
-def test_a_benchmark_stops_once_no_quiet_rest_can_mend_it(
-    monkeypatch, share, on_card, patience, timed_cases
+def test_a_benchmark_is_hopeless_once_no_quiet_rest_can_mend_it(
+    monkeypatch, share, on_card, spent, stops
 ):
+    machine = benchmarks._Machine(Clock(1.0, 1980, others=[on_card]), None)
+    machine.measure()
     monkeypatch.setattr(OtherProcesses, "share", lambda self: share)
-    monkeypatch.setattr(benchmarks, "_PATIENCE_SECONDS", patience)
-    result = timed(Clock(1.0, 1980, others=[on_card] * 3))
-    assert len(result.cases) == timed_cases
-    assert result.not_reached == 2 - timed_cases
-    if timed_cases == 1:
-        assert result.step_status == "noisy"
-        assert headline(result).startswith("1 of 2 cases timed; noisy: other processes ")
+    monkeypatch.setattr(benchmarks, "perf_counter", lambda: machine._began + spent)
+    assert machine.is_too_busy(100.0) == stops
+    assert not machine.is_too_busy(math.inf) or on_card
+
+
+def test_a_hopeless_benchmark_stops_and_says_how_far_it_came():
+    result = timed(Clock(1.0, 1980, others=[1, 1, 1]))
+    assert [case.name for case in result.cases] == ["a"]
+    assert (result.not_reached, result.step_status) == (1, "noisy")
+    assert headline(result).startswith("1 of 2 cases timed; noisy: other processes on the card")
 
 
 def test_the_cpu_clock_calls_each_arm_once_more_with_nan_in_the_output():

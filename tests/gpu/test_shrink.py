@@ -137,6 +137,24 @@ def test_of_an_absent_number_and_a_factor_too_the_values_that_pass_elsewhere_are
     assert "lengths" not in said  # what it can hold hangs on other fields
 
 
+def test_a_number_that_takes_some_values_only_goes_down_among_them_and_lists_them():
+    """Other values would be refused by the harness, and texts are no numbers."""
+    fields = {**FIELDS, "page": CaseField(type="int", choices=["1", "4", "16", "64"], help="h")}
+    tried: list[object] = []
+
+    def probe(case: Case) -> State:
+        tried.append(case["page"])
+        return "fails" if case["page"] in {4, 16, 64} else "passes"
+
+    shrinker = Shrinker(fields, probe, {**START, "page": 64})
+    shrinker.shrink()
+    assert shrinker.smallest["page"] == 4
+    along = axis(shrinker, "page")
+    assert along.boundary == (1, 4)
+    assert along.sentence.endswith("fails at 4, 16, 64; passes at 1")
+    assert set(tried) <= {None, 1, 4, 16, 64}
+
+
 def test_values_that_cost_too_much_are_neither_tried_nor_listed():
     shrinker, tried = found(lambda K, **_: K < 300, K=3)
     said = widened(shrinker, {"K": [9999]}, affordable=lambda case: case["K"] <= 64)

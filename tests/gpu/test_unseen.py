@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import gc
 import subprocess
 import sys
 import threading
@@ -182,6 +184,42 @@ def test_each_part_of_the_body_of_a_function_has_to_stay(monkeypatch, part):
     assert originals.replaced() is None
     monkeypatch.setitem(helper.__kwdefaults__, "offset", 1)
     assert str(originals.replaced()).endswith("helper")
+    monkeypatch.setattr(helper, "__kwdefaults__", {"offset": 1})
+    assert str(originals.replaced()).endswith("helper")
+
+
+class Equal(int):
+    """Says that it is equal to everything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = int.__hash__
+
+
+def test_what_says_that_it_is_equal_is_not_the_same(monkeypatch):
+    originals = Originals()
+    originals.hold(sys.modules[__name__])
+    with monkeypatch.context() as patched:
+        patched.setattr(helper, "__defaults__", (Equal(5),))
+        assert str(originals.replaced()).endswith("helper")
+    monkeypatch.setitem(helper.__kwdefaults__, "offset", Equal(1))
+    assert str(originals.replaced()).endswith("helper")
+
+
+def test_the_look_itself_cannot_be_replaced(monkeypatch):
+    originals = Originals()
+    real, body = gc.get_referents, (lambda *_: None).__code__
+
+    def hiding(*objects: Any) -> list[Any]:
+        monkeypatch.undo()
+        return real(*objects)
+
+    monkeypatch.setattr(compare.compare, "__code__", body)
+    monkeypatch.setattr(gc, "get_referents", hiding)
+    assert originals.replaced() == "kbtool.gpu.compare.compare"
+    monkeypatch.setattr(builtins, "all", lambda _: True)
+    assert originals.replaced() == "builtins.all"
 
 
 def test_what_the_harness_replaced_before_it_was_held_is_found(monkeypatch):

@@ -168,3 +168,36 @@ def test_inputs_of_8_bits_stand_for_the_numbers_of_the_reference(
         # Not a type of 8 bits in name alone, nor only a few of its numbers.
         assert len(held.reshape(-1).view(torch.uint8).unique()) > 40
     assert math.isclose(float(inputs["k_scale"].log2().abs().max()), 3, abs_tol=3)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_subnormal_numbers_count_where_denormals_are_flushed(
+    interface: Any, dtype: torch.dtype
+) -> None:
+    codes = torch.arange(16, dtype=torch.uint8).view(dtype).view(1, 1, 1, 16)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the flag is of this thread
+    try:
+        assert torch.set_flush_denormal(True)
+        out = attention(torch.zeros(1, 1, 1, 16).half(), torch.zeros(1, 1, 1, 16).to(dtype), codes)
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(threads)
+    assert torch.equal(out.float(), codes.float())
+
+
+@pytest.mark.parametrize("name", ["k_scale", "v_scale"])
+def test_a_gradient_of_a_scale_is_refused(interface: Any, name: str) -> None:
+    scale = torch.ones((), requires_grad=True)
+    with pytest.raises(NotImplementedError, match="has no gradient"):
+        interface.split_k_attention(*operands(torch.float8_e5m2), **{name: scale})
+
+
+@pytest.mark.parametrize("num_splits", [1, 8])
+def test_an_infinite_scale_makes_no_nan_of_splits_without_keys(
+    interface: Any, num_splits: int
+) -> None:
+    q, k, _ = operands(torch.float8_e5m2, keys=3)
+    v = torch.ones(2, 2, 3, 64).to(torch.float8_e5m2)
+    out = attention(q, k, v, v_scale=torch.tensor(math.inf), num_splits=num_splits)
+    assert bool((out == math.inf).all())

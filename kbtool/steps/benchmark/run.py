@@ -132,6 +132,7 @@ class _Timing:
                 **self.request,
                 "left_out": [self._left_out(n) for n in range(len(self.request["cases"]))],
                 "known": self.known and self.known.model_dump(mode="json"),
+                "limit_s": self.context.remaining,
             }
             try:
                 measured, failure = measure(

@@ -192,7 +192,10 @@ class PartialItem {
   void scale_values() {
     if (p.v_scale == nullptr) return;
     const float scale = scale_of(p.v_scale, p.v_scale_stride, head_kv);
-    for (int64_t i = 0; i < rows * D_pad; ++i) o_tile[i] *= scale;
+    for (int64_t row = 0; row < rows; ++row) {
+      if (l_tile[row] == 0.0f) continue;  // nothing was seen: 0 stays 0 beside an infinite scale
+      for (int64_t d = 0; d < D_pad; ++d) o_tile[row * D_pad + d] *= scale;
+    }
   }
 
   void attend_keys(int64_t begin, int64_t end) {

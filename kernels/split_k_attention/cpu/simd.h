@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#if defined(__F16C__) || defined(__AVX2__)
+#if defined(__F16C__)
 #include <immintrin.h>
 #endif
 
@@ -29,6 +29,7 @@ typedef float Vec __attribute__((vector_size(LANES * sizeof(float))));
 typedef int32_t IntVec __attribute__((vector_size(LANES * sizeof(int32_t))));
 typedef uint32_t UintVec __attribute__((vector_size(LANES * sizeof(uint32_t))));
 typedef uint16_t Bits16Vec __attribute__((vector_size(LANES * sizeof(uint16_t))));
+typedef int16_t Int16Vec __attribute__((vector_size(LANES * sizeof(int16_t))));
 typedef int8_t Int8Vec __attribute__((vector_size(LANES * sizeof(int8_t))));
 
 struct Half {
@@ -54,54 +55,58 @@ inline Vec load(const float* p) {
 
 inline void store(float* p, Vec x) { std::memcpy(p, &x, sizeof x); }
 
-inline UintVec load_bits(const uint16_t* p) {
-  Bits16Vec narrow;
-  std::memcpy(&narrow, p, sizeof narrow);
-  return __builtin_convertvector(narrow, UintVec);
+inline Bits16Vec load_bits(const uint16_t* p) {
+  Bits16Vec bits;
+  std::memcpy(&bits, p, sizeof bits);
+  return bits;
 }
 
-inline Vec load(const BFloat16* p) { return (Vec)(load_bits(&p->bits) << 16); }
+inline Vec load(const BFloat16* p) {
+  return (Vec)(__builtin_convertvector(load_bits(&p->bits), UintVec) << 16);
+}
 
-inline Vec load(const Half* p) {
+// The numbers of fp16 bits.
+inline Vec from_half(Bits16Vec bits) {
 #if defined(__AVX512F__)
   // The unmasked intrinsic makes GCC 12 warn about its own header.
-  return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return _mm512_maskz_cvtph_ps(0xffff, (__m256i)bits);
 #elif defined(__AVX__) && defined(__F16C__)
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return _mm256_cvtph_ps((__m128i)bits);
 #else
-  const UintVec h = load_bits(&p->bits);
-  // The exponent of fp32 is rebased by a multiplication, which also handles subnormals.
-  const Vec magnitude = (Vec)((h & 0x7fffu) << 13) * 0x1p112f;
+  const UintVec h = __builtin_convertvector(bits, UintVec);
+  const UintVec magnitude = (h & 0x7fffu) << 13;
+  const Vec normal = (Vec)(magnitude + (112u << 23));
+  // A subnormal number is the difference of two normal ones of fp32: denormals may be flushed.
+  const UintVec smallest = UintVec{} + (113u << 23);
+  const Vec subnormal = (Vec)(magnitude + smallest) - (Vec)smallest;
+  const Vec number = (magnitude < (1u << 23)) ? subnormal : normal;
   const UintVec special = (UintVec)((h & 0x7c00u) == 0x7c00u) & 0x7f800000u;
-  return (Vec)((UintVec)magnitude | special | ((h & 0x8000u) << 16));
+  return (Vec)((UintVec)number | special | ((h & 0x8000u) << 16));
 #endif
 }
 
-// Bytes as signed numbers. GCC 12 widens them lane by lane, which makes a call five times as long.
-inline UintVec load_signed(const uint8_t* p) {
+inline Vec load(const Half* p) { return from_half(load_bits(&p->bits)); }
+
+// Bytes as signed numbers of 16 bits. To 32 bits, GCC 12 would widen lane by lane.
+inline Bits16Vec load_signed(const uint8_t* p) {
 #if defined(__AVX512F__)
-  return (UintVec)_mm512_maskz_cvtepi8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-#elif defined(__AVX2__)
-  return (UintVec)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  return (Bits16Vec)_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 #else
-  Int8Vec narrow;
-  std::memcpy(&narrow, p, sizeof narrow);
-  return (UintVec)__builtin_convertvector(narrow, IntVec);
+  Int8Vec bytes;
+  std::memcpy(&bytes, p, sizeof bytes);
+  return (Bits16Vec)__builtin_convertvector(bytes, Int16Vec);
 #endif
 }
 
-// As from Half, without an instruction of its own: all bits set but the sign is NaN, and nothing else is.
+// All bits set but the sign is NaN, and nothing else is. The exponent of fp16 is larger by 8.
 inline Vec load(const Float8E4m3* p) {
-  const UintVec x = (load_signed(&p->bits) << 20) & 0x87f00000u;
-  const UintVec nan = (UintVec)((x & 0x07f00000u) == 0x07f00000u) & 0x7fc00000u;
-  return (Vec)((UintVec)((Vec)x * 0x1p120f) | nan);
+  const Bits16Vec x = (load_signed(&p->bits) << 7) & 0xbf80u;
+  const Bits16Vec nan = (Bits16Vec)((x & 0x3f80u) == 0x3f80u) & 0x7e00u;
+  return from_half(x | nan) * 0x1p8f;
 }
 
-inline Vec load(const Float8E5m2* p) {
-  const UintVec x = (load_signed(&p->bits) << 21) & 0x8fe00000u;
-  const UintVec special = (UintVec)((x & 0x0f800000u) == 0x0f800000u) & 0x7f800000u;
-  return (Vec)((UintVec)((Vec)x * 0x1p112f) | special);
-}
+// The upper half of fp16.
+inline Vec load(const Float8E5m2* p) { return from_half(load_signed(&p->bits) << 8); }
 
 // Stores round to nearest even; a NaN stays a NaN.
 inline void store_scalar(float* p, float x) { *p = x; }
