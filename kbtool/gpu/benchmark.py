@@ -253,11 +253,11 @@ class _Machine:
         self._arithmetic[dtype] = more(rate, self._clock.arithmetic(of))
 
     def is_too_busy(self, limit_s: float) -> bool:
-        """Whether the run will be noisy even if the machine is quiet from now on until ``limit_s``
-        seconds after the start, when it has to end."""
+        """Whether this process will be noisy even if the machine is quiet from now on until
+        ``limit_s`` seconds after its start, when it has to end."""
         share, spent = self._others.share(), perf_counter() - self._began
         at_least = None if share is None else share * spent / max(spent, limit_s)
-        return noise_reason(more(self._others_before, at_least), self._on_card) is not None
+        return noise_reason(at_least, self._on_card) is not None
 
     def fields(self) -> dict[str, Any]:
         """The fields of a result about the machine, as measured so far."""
