@@ -137,7 +137,9 @@ def test_a_tree_that_cannot_be_written_to_is_checked_all_the_same(base, kbtool):
 
 def test_this_repositorys_own_records_are_sound(kbtool, tmp_path):
     copy = tmp_path / "copy"
-    for name in ("sessions", "patterns", "kernels", "docs/adr"):
-        shutil.copytree(REPOSITORY / name, copy / name, ignore=shutil.ignore_patterns(".*"))
+    for name in ("sessions", "patterns", "kernels", "docs/adr", "kbtool"):
+        shutil.copytree(
+            REPOSITORY / name, copy / name, ignore=shutil.ignore_patterns(".*", "__pycache__")
+        )
     done = kbtool("check", "--no-cache", root=copy)
     assert (done.code, done.out) == (0, "")
