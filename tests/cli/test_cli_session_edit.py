@@ -274,11 +274,15 @@ class Terminal:
     def answer(self, text: str) -> None:
         os.write(self.fd, text.encode())
 
-    def ended(self, seconds: float = 60) -> int:
+    def ended(self, seconds: float = 60, *, again: str = "") -> int:
+        """The exit status. ``again`` is pressed each second until the command says something."""
         end = time.monotonic() + seconds
         while True:
-            if not select.select([self.fd], [], [], max(end - time.monotonic(), 0))[0]:
-                os.kill(self.pid, signal.SIGKILL)
+            while not select.select([self.fd], [], [], min(max(end - time.monotonic(), 0), 1))[0]:
+                if time.monotonic() > end:
+                    os.kill(self.pid, signal.SIGKILL)
+                elif again:
+                    self.answer(again)
             try:
                 if not (more := os.read(self.fd, 4096)):
                     break
@@ -317,7 +321,8 @@ def test_on_a_terminal_the_text_is_kept_if_it_is_not_edited_again(going, answer)
     terminal = Terminal(going, script(going, 'echo "outcom: fixed" >> "$1"'))
     terminal.until("edit it again? [Y/n]")
     terminal.answer(answer)
-    assert terminal.ended() == 1
+    # Python misses an interrupt that comes just before it waits for input; a person presses again.
+    assert terminal.ended(again="\x03" if answer == "\x03" else "") == 1
     assert f"Your text is kept in {KEPT}" in terminal.seen
     assert (record(going), (going.root / KEPT).read_text()) == (before, f"{before}outcom: fixed\n")
 
