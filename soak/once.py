@@ -45,8 +45,6 @@ def kept() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module, name in PURE:
             stack.enter_context(replaced(importlib.import_module(module), name, kept_of))
-        resemble = importlib.import_module("kbtool.runner.resemble")
-        stack.enter_context(replaced(resemble, "stems", lambda real: kept_of(_listing(real))))
         tree = importlib.import_module("kbtool.store.tree")
         stack.enter_context(replaced(tree, "_record", _kept_records))
         stack.enter_context(replaced(os, "fsync", lambda _: lambda handle: None))
@@ -92,10 +90,6 @@ def kept_of(real: Callable[..., Any]) -> Callable[..., Any]:
         return made
 
     return kept
-
-
-def _listing(real: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *given: tuple(real(*given))
 
 
 def _kept_records(real: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from decimal import Decimal
 
+    from kbtool.runner.index import Index
     from kbtool.store.tree import KnowledgeBase
 
 json_option = click.option(
@@ -232,7 +233,7 @@ def _print_apart(
             click.echo((indent + line).rstrip())
 
 
-def warn_unreadable(base: KnowledgeBase) -> None:
+def warn_unreadable(base: KnowledgeBase | Index) -> None:
     """Say on stderr that records were left out, if any were."""
     if base.findings:
         many = f" and {len(base.findings) - 1} more" if len(base.findings) > 1 else ""

@@ -218,23 +218,25 @@ def search(ctx: click.Context, words: tuple[str, ...], show_all: bool, as_json: 
     from kbtool.store.pool import collector_off
 
     with collector_off():  # around the imports too: they make a third of what it would look at
-        from kbtool.runner import remedies
+        from kbtool.runner.index import index_of
+        from kbtool.store.root import find_root
 
-        base = knowledge_base(ctx)
-        found = remedies.search(base, " ".join(words))
+        index = index_of(find_root(ctx.find_root().obj))
+        found = index.search(" ".join(words))
+    hits = found["hits"]
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(found)
     else:
-        for hit in found.hits if show_all else found.hits[:HITS]:
-            click.echo(f"{hit.rank}. {hit.kind} {hit.id}: {hit.title}")
-            if hit.text:
-                text = " ".join(hit.text.split())
+        for hit in hits if show_all else hits[:HITS]:
+            click.echo(f"{hit['rank']}. {hit['kind']} {hit['id']}: {hit['title']}")
+            if hit["text"]:
+                text = " ".join(hit["text"].split())
                 cut = text if len(text) <= _LONGEST_LINE else text[:_LONGEST_LINE] + "…"
                 click.echo(f"   {cut}")
-        if found.unknown:
-            click.echo(f"kbtool: in no record: {', '.join(found.unknown)}", err=True)
-        if not found.hits:
+        if found["unknown"]:
+            click.echo(f"kbtool: in no record: {', '.join(found['unknown'])}", err=True)
+        if not hits:
             click.echo("kbtool: nothing is found; try other words", err=True)
-    warn_unreadable(base)
-    if not found.hits:
+    warn_unreadable(index)
+    if not hits:
         ctx.exit(1)

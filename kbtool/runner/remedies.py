@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Literal, NamedTuple
 
 from kbtool.model.bug import Bug
-from kbtool.model.explanation import Explanation, Fit, FittingBug, FittingPattern, Hit, Search
+from kbtool.model.explanation import Explanation, Fit, FittingBug, FittingPattern, Search
 from kbtool.model.expression import found_in
 from kbtool.model.pattern import Pattern
-from kbtool.model.prose import plain
 from kbtool.model.session import Session
 from kbtool.model.symptom import KnownSymptom, Symptoms, filled
 from kbtool.runner.explain import (
@@ -24,8 +22,8 @@ from kbtool.runner.explain import (
     seen,
 )
 from kbtool.runner.field import ELSEWHERE, is_of_the_field
-from kbtool.runner.resemble import Found, Words, words
-from kbtool.store.packaged import SYMPTOMS
+from kbtool.runner.index import Index, Record, index_of
+from kbtool.runner.resemble import Found
 from kbtool.store.tree import KnowledgeBase
 
 LEAST_SHARE = 0.5
@@ -47,21 +45,6 @@ LONGEST_QUESTION = 600
 """A text of at most so many characters may be a question; of a longer one only lines that report an
 error are compared with records."""
 _LINES = 20
-
-
-class _Record(NamedTuple):
-    """A record that can be found by its words."""
-
-    kind: Literal["pattern", "symptom", "bug", "session", "recipe"]
-    id: str
-    title: str
-    text: str | None
-    path: str
-    texts: list[tuple[str, float]]
-    """What it says, and how much a word there counts."""
-    fit: Callable[[], Fit] | None = None
-    tool: str | None = None
-    """The tool that a symptom is of."""
 
 
 def explain(
@@ -176,14 +159,15 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
         return []
     tools = base.catalogue.values()
     is_known = is_of_the_field(about) or bool(printed_by(tools, about))
-    best: dict[str, Found[_Record]] = {}
+    index = indexed(base, sessions=False)
+    best: dict[str, Found[Record]] = {}
     for question in questions:
         signed = about if is_known else question  # a line of no known field has to say it itself
         candidates = {tool.id for tool in tools if _may_be_of(tool, signed)}
         if printed := printed_by(tools, question):
             candidates &= printed
         is_error = reports_error(question)
-        for hit in words_of(base, sessions=False).find(question):
+        for hit in index.words.find(question):
             if hit.item.tool and hit.item.tool not in candidates:
                 continue
             if not _is_near(hit, is_error=is_error, is_known=is_known):
@@ -193,17 +177,14 @@ def _resembling(base: KnowledgeBase, start: str, found: Seen) -> list[Fit]:
                 best[hit.item.id] = hit
     ordered = sorted(best.values(), key=lambda hit: -hit.score)
     fits = [
-        hit.item.fit().model_copy(update={"shared": hit.shared})
+        _fit_of(base, hit.item).model_copy(update={"shared": hit.shared})
         for hit in ordered
-        if hit.item.fit is not None
-        and (
-            hit.item.tool == ordered[0].item.tool or hit.score >= OF_ANOTHER_TOOL * ordered[0].score
-        )
+        if hit.item.tool == ordered[0].item.tool or hit.score >= OF_ANOTHER_TOOL * ordered[0].score
     ]
     return [fit for fit in fits if fits_cards(fit.architectures, found.architectures)]
 
 
-def _is_near(hit: Found[_Record], *, is_error: bool, is_known: bool) -> bool:
+def _is_near(hit: Found[Record], *, is_error: bool, is_known: bool) -> bool:
     """Whether a record has enough of a question.
 
     Args:
@@ -254,83 +235,23 @@ _LONGEST_LINE = 400
 
 def search(base: KnowledgeBase, query: str) -> Search:
     """Every record that has words of ``query``, the best first."""
-    records = words_of(base)
-    hits = [
-        Hit(
-            rank=rank,
-            kind=hit.item.kind,
-            id=hit.item.id,
-            title=hit.item.title,
-            score=round(hit.score, 3),
-            shared=hit.shared,
-            text=hit.item.text and plain(hit.item.text),
-            path=hit.item.path,
-        )
-        for rank, hit in enumerate(records.find(query), 1)
-    ]
-    unknown = [word for word, stem in words(query) if not records.knows(stem)]
-    return Search(hits=hits, unknown=list(dict.fromkeys(unknown)))
+    return Search.model_validate(indexed(base).search(query))
 
 
 @lru_cache(maxsize=2)
-def words_of(base: KnowledgeBase, *, sessions: bool = True) -> Words[_Record]:
-    """The words of all records; kept, for a server that answers many questions."""
-    return Words((record, record.texts) for record in _records(base, sessions=sessions))
+def indexed(base: KnowledgeBase, *, sessions: bool = True) -> Index:
+    """The index of all records; kept, for a server that answers many questions."""
+    index = index_of(base.root, sessions=sessions)
+    base.report(index.findings)
+    return index
 
 
-def _records(base: KnowledgeBase, *, sessions: bool = True) -> Iterator[_Record]:
-    """Every record, with its words."""
-    for entry in base.patterns.values():
-        pattern = entry.record
-        yield _Record(
-            "pattern", pattern.id, pattern.title, pattern.summary, entry.path,
-            _texts(pattern), lambda pattern=pattern: _pattern_fit(pattern),  # type: ignore[misc]
-        )  # fmt: skip
-    for tool in base.catalogue.values():
-        own = base.symptoms.get(tool.id)
-        path = own.path if own else f"{SYMPTOMS}/{tool.id}.yaml"
-        for symptom in tool.symptoms:
-            yield _Record(
-                "symptom", f"{tool.id}/{symptom.id}", symptom.title, symptom.advice, path,
-                [(symptom.title, 3), (symptom.words or "", 2), (symptom.advice, 0.5),
-                 (symptom.example, 1.5), (f"{tool.title} {tool.id}", 0.5)],
-                lambda tool=tool, symptom=symptom: _symptom_fit(  # type: ignore[misc]
-                    base, tool.id, symptom
-                ),
-                tool.id,
-            )  # fmt: skip
-    for name, (pattern, recipe) in base.recipes().items() if sessions else ():
-        yield _Record(
-            "recipe", name, recipe.title, recipe.about, base.patterns[pattern.id].path,
-            [(recipe.title, 3), (name, 2), (recipe.about or "", 1)],
-        )  # fmt: skip
-    for entry_ in base.sessions.values() if sessions else ():
-        session = entry_.record
-        yield _Record(
-            "session", session.id, f"{session.label}: {session.title}", session.outcome,
-            entry_.path, [(session.title, 3), (session.label, 2), (session.outcome or "", 1)],
-        )  # fmt: skip
-        for bug in session.bugs:
-            yield _Record(
-                "bug", f"{session.id}#bugs.{bug.id}", bug.title, bug.symptom or bug.cause,
-                entry_.path,
-                [(bug.title, 3), (bug.symptom or "", 1.5), (bug.cause or "", 1),
-                 (bug.error_text or "", 1)],
-            )  # fmt: skip
-
-
-def _texts(pattern: Pattern) -> list[tuple[str, float]]:
-    return [
-        (pattern.title, 3),
-        (pattern.summary, 2),
-        (" ".join(pattern.tags), 2),
-        (pattern.problem or "", 1),
-        (pattern.solution or "", 1),
-        (" ".join([*(pattern.when_to_use or ()), *pattern.signs]), 1),
-        *((f"{one.example} {one.advice or ''}", 1) for one in pattern.symptoms),
-        *((rule.text, 0.5) for rule in pattern.rules),
-        *((f"{recipe.title} {recipe.about or ''}", 0.5) for recipe in pattern.recipes),
-    ]
+def _fit_of(base: KnowledgeBase, record: Record) -> Fit:
+    if record.tool is None:
+        return _pattern_fit(base.patterns[record.id].record)
+    name = record.id.removeprefix(f"{record.tool}/")
+    symptoms = base.catalogue[record.tool].symptoms
+    return _symptom_fit(base, record.tool, next(one for one in symptoms if one.id == name))
 
 
 def _pattern_fit(pattern: Pattern) -> Fit:

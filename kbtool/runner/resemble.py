@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
@@ -83,6 +83,16 @@ _SYNONYMS = (
 )
 
 
+def counted(texts: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """How much each word counts, by its stem, in texts of which each has a weight."""
+    counts: dict[str, float] = {}
+    for text, weight in texts:
+        for word, times in Counter(_WORD.findall(text.lower())).items():
+            for _, stem in _parts_of(word):
+                counts[stem] = counts.get(stem, 0.0) + weight * times
+    return counts
+
+
 class Found(NamedTuple, Generic[T]):
     """A document that a query finds."""
 
@@ -97,18 +107,13 @@ class Found(NamedTuple, Generic[T]):
 class Words(Generic[T]):
     """Documents, to be searched by words."""
 
-    def __init__(self, documents: Iterable[tuple[T, Sequence[tuple[str, float]]]]) -> None:
+    def __init__(self, documents: Iterable[tuple[T, Mapping[str, float]]]) -> None:
         """Args:
-        documents: each with its texts, and how much a word in that text counts.
+        documents: each with what is ``counted`` in it.
         """
         self._items: list[T] = []
-        self._counts: list[dict[str, float]] = []
-        for item, texts in documents:
-            counts: dict[str, float] = {}
-            for text, weight in texts:
-                for word, times in Counter(_WORD.findall(text.lower())).items():
-                    for _, stem in _parts_of(word):
-                        counts[stem] = counts.get(stem, 0.0) + weight * times
+        self._counts: list[Mapping[str, float]] = []
+        for item, counts in documents:
             self._items.append(item)
             self._counts.append(counts)
         self._where: dict[str, list[int]] = {}
@@ -186,11 +191,6 @@ def _parts_of(word: str) -> tuple[tuple[str, str], ...]:
         for part in parts
         if len(part) > 1 and part not in STOP and not part.isdigit()
     )
-
-
-def stems(text: str) -> Iterator[str]:
-    """The stems of the words of a text."""
-    return (stem for _, stem in words(text))
 
 
 _ENDINGS = ("ations", "ation", "ingly", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "ly",

@@ -29,6 +29,7 @@ def derive_all(
     make: Make,
     kept_as: str | None,
     code: Sequence[str] = ("model", "store"),
+    kept_in: str | None = None,
 ) -> list[Any | list[Finding]]:
     """What ``make`` makes of each file, in order; a list of findings for each that does not load.
 
@@ -38,8 +39,9 @@ def derive_all(
         make: runs in this process and in forks of it.
         kept_as: the name of the cache; without it there is none.
         code: the folders of kbtool that ``make`` depends on.
+        kept_in: the knowledge base that keeps the cache, if the files are none of its own.
     """
-    cache = Cache(root, kept_as, _digest(code)) if kept_as is not None else None
+    cache = Cache(kept_in or root, kept_as, _digest(code)) if kept_as is not None else None
     made: dict[str, Any] = {
         file.path: cache.get(file.path, file.stamp) if cache else None for file in files
     }
@@ -57,7 +59,7 @@ def derive_all(
 
 def is_unsound(made: Any) -> bool:
     """Whether this is the findings against a record, rather than what was made of it."""
-    return bool(made) and isinstance(made[0], Finding)
+    return isinstance(made, list) and bool(made) and isinstance(made[0], Finding)
 
 
 def _answer(value: Any, findings: list[Any]) -> Any:

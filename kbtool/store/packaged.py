@@ -29,6 +29,14 @@ def packaged(folder: str) -> Path:
     return checkout if checkout.is_dir() else package / f"_{folder}"
 
 
+def other_symptoms(root: Path) -> list[Path]:
+    """The files of kbtool's own catalogue of symptoms; none where ``root`` holds this catalogue."""
+    folder = packaged(SYMPTOMS)
+    if not folder.is_dir() or folder.resolve() == (root / SYMPTOMS).resolve():
+        return []
+    return sorted(folder.glob("*.yaml"))
+
+
 def recipes() -> list[str]:
     """The recipes that come with kbtool, with a kernel."""
     texts = (path.read_text("utf-8") for path in packaged("patterns").glob("*.yaml"))

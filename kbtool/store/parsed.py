@@ -6,7 +6,6 @@ every session. The cache holds the parsed data and line numbers, not validated m
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from kbtool.model.finding import Finding
 from kbtool.store.derived import derive_all, is_unsound
 from kbtool.store.document import Document
-from kbtool.store.scan import NO_STAMP, File, FileKind, Stamp, stamp_of
+from kbtool.store.scan import FileKind, files_at
 
 WORTH_A_CACHE = 200
 """From this many files on the cache is used; with fewer, nothing is written."""
@@ -40,17 +39,5 @@ def parse_all(
     ]
 
 
-def files_at(root: Path, paths: Sequence[str], kind: FileKind) -> list[File]:
-    """The files at ``paths``, with their stamps."""
-    return [File(path, kind, _stamp(str(root), path)) for path in paths]
-
-
 def _parsed(document: Document) -> list[Any]:
     return [document.data, document.lines]
-
-
-def _stamp(root: str, path: str) -> Stamp:
-    try:
-        return stamp_of(os.stat(f"{root}/{path}"))  # noqa: PTH116 - pathlib costs as much again
-    except OSError:
-        return NO_STAMP

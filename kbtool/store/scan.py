@@ -6,7 +6,9 @@ It avoids pathlib for speed: every check scans all sessions, and there may be te
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from kbtool.model.finding import Finding
@@ -99,6 +101,38 @@ def scan(root: str) -> Scan:
             if entry.name.endswith(".md") and entry.is_file():
                 _add(entry, entry.name, "text", real_root, found)
     return found
+
+
+def folders_in(root: str | Path, folder: str) -> list[str]:
+    """The folders in a folder, by name; none if there is no such folder."""
+    try:
+        with os.scandir(f"{root}/{folder}") as entries:
+            names = [one.name for one in entries if one.name[0] not in "._" and one.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [f"{folder}/{name}" for name in sorted(names)]
+
+
+def yaml_in(root: str | Path, folder: str) -> list[str]:
+    """The YAML files in a folder, by name; none if there is no such folder."""
+    try:
+        names = os.listdir(f"{root}/{folder}")  # noqa: PTH208
+    except OSError:
+        return []
+    wanted = (name for name in names if name.endswith(".yaml") and name[0] != ".")
+    return [f"{folder}/{name}" for name in sorted(wanted)]
+
+
+def files_at(root: str | Path, paths: Sequence[str], kind: FileKind) -> list[File]:
+    """The files at ``paths``, with their stamps."""
+    return [File(path, kind, _stamp(root, path)) for path in paths]
+
+
+def _stamp(root: str | Path, path: str) -> Stamp:
+    try:
+        return stamp_of(os.stat(f"{root}/{path}"))  # noqa: PTH116 - pathlib costs as much again
+    except OSError:
+        return NO_STAMP
 
 
 _CODE = (".md", ".py", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -28,23 +26,23 @@ from kbtool.model.pattern import Pattern
 from kbtool.model.recipe import Recipe
 from kbtool.model.run import Run, digest_of_record, first_record
 from kbtool.model.session import Session
-from kbtool.model.session_costs import Ordered, S, SessionCosts
+from kbtool.model.session_costs import SessionCosts
 from kbtool.model.symptom import UNCHECKED, Symptoms
 from kbtool.store.document import Document, DocumentError, parse, read_bytes
 from kbtool.store.load import validate
-from kbtool.store.packaged import SYMPTOMS, packaged
-from kbtool.store.parsed import files_at, parse_all
+from kbtool.store.order import in_order
+from kbtool.store.packaged import SYMPTOMS, other_symptoms
+from kbtool.store.parsed import parse_all
 from kbtool.store.pool import WORTH_A_POOL, collector_off
 from kbtool.store.read import MAX_RUN_BYTES
 from kbtool.store.root import find_root, is_root
-from kbtool.store.scan import EXCUSES, LEDGER, FileKind
+from kbtool.store.scan import EXCUSES, LEDGER, FileKind, files_at, folders_in, yaml_in
 from kbtool.store.session_costs import session_costs_in
 
 __all__ = [
     "Entry",
     "KnowledgeBase",
     "find_root",
-    "in_order",
     "is_root",
     "load_record",
     "load_run",
@@ -102,34 +100,36 @@ class KnowledgeBase:
         self.findings: list[Finding] = []
         self._runs_read: dict[Path, Entry[Run] | None] = {}
 
+    def report(self, findings: Iterable[Finding]) -> None:
+        """Note what keeps files from loading; a file may be read in more ways than one."""
+        known = set(self.findings)
+        self.findings.extend(one for one in findings if one not in known)
+
     def session_files(self) -> Iterator[Path]:
         """Every session record, sorted by folder name."""
-        for folder in _folders(self.root / "sessions"):
-            yield folder / "session.yaml"
+        for folder in folders_in(self.root, "sessions"):
+            yield self.root / folder / "session.yaml"
 
     def pattern_files(self) -> Iterator[Path]:
         """Every pattern record."""
-        folder = self.root / "patterns"
-        yield from sorted(path for path in folder.glob("*.yaml") if path.name[0] != ".")
+        yield from (self.root / path for path in yaml_in(self.root, "patterns"))
 
     def symptom_files(self) -> Iterator[Path]:
         """Every file of the catalogue of symptoms in this knowledge base, which may have none."""
-        folder = self.root / SYMPTOMS
-        yield from sorted(path for path in folder.glob("*.yaml") if path.name[0] != ".")
+        yield from (self.root / path for path in yaml_in(self.root, SYMPTOMS))
 
     def kernel_files(self) -> Iterator[Path]:
         """Every kernel manifest."""
-        for folder in _folders(self.root / "kernels"):
-            if (folder / "kernel.yaml").exists():
-                yield folder / "kernel.yaml"
+        for folder in folders_in(self.root, "kernels"):
+            path = self.root / folder / "kernel.yaml"
+            if path.exists():
+                yield path
 
     def run_files(self, session: str | None = None) -> Iterator[Path]:
         """Every run record, or those of one session."""
-        folders = (
-            [self.root / "sessions" / session] if session else _folders(self.root / "sessions")
-        )
+        folders = [f"sessions/{session}"] if session else folders_in(self.root, "sessions")
         for folder in folders:
-            runs = folder / "runs"
+            runs = self.root / folder / "runs"
             if runs.is_dir():
                 yield from sorted(path for path in runs.glob("*.json") if path.name[0] != ".")
 
@@ -151,11 +151,11 @@ class KnowledgeBase:
     def session_costs(self) -> dict[str, SessionCosts]:
         """Session id → session as far as time and money go, in the order of ``sessions``.
 
-        It takes less time than ``sessions``. Use one of the two, for each adds to ``findings``.
+        It takes less time than ``sessions``.
         """
         files = files_at(self.root, [self.shown(path) for path in self.session_files()], "session")
         sessions, findings = session_costs_in(str(self.root), files)
-        self.findings.extend(findings)
+        self.report(findings)
         return {session.id: session for session in in_order(sessions)}
 
     @cached_property
@@ -173,11 +173,10 @@ class KnowledgeBase:
         """Tool → its symptoms: kbtool's own, and those of this knowledge base, which win where both
         have a name. Kbtool's own belong to no pattern of another knowledge base."""
         own = {tool: entry.record for tool, entry in self.symptoms.items()}
-        folder = packaged(SYMPTOMS)
-        if not folder.is_dir() or folder.resolve() == (self.root / SYMPTOMS).resolve():
+        files = other_symptoms(self.root)
+        if not files:
             return own
-        base = KnowledgeBase(folder.parent)
-        entries = base._load(iter(sorted(folder.glob("*.yaml"))), Symptoms)
+        entries = KnowledgeBase(files[0].parents[1])._load(iter(files), Symptoms)
         return merged([entry.record for entry in entries], own)
 
     @cached_property
@@ -361,7 +360,7 @@ class KnowledgeBase:
                 if isinstance(loaded, Entry):
                     entries.append(loaded)
                 else:
-                    self.findings.extend(loaded)
+                    self.report(loaded)
         return entries
 
 
@@ -472,66 +471,3 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"key {twice!r} is twice in one object")
     return record
-
-
-def in_order(sessions: Sequence[S]) -> list[S]:
-    """Sessions in the order of the work: each after the session that it follows.
-
-    Chains of sessions are sorted by their earliest day, then by the earliest ``started`` on that
-    day, then by id. An undated first session stays with its chain. A time without a zone counts as
-    UTC. Within a day, a chain without a time keeps its position by id, and chains with times fill
-    the remaining positions in order of time. Sessions that follow each other in a cycle come last,
-    by id.
-    """
-    by_id: dict[str, S] = {session.id: session for session in sessions}
-    followers: dict[str | None, list[str]] = {}
-    for id_ in sorted(by_id):
-        before = by_id[id_].follows
-        followers.setdefault(before if before in by_id else None, []).append(id_)
-    # Loops instead of recursion: a chain may be longer than the stack is deep.
-    reached = list(followers.get(None, []))
-    for id_ in reached:
-        reached.extend(followers.get(id_, []))
-    first: dict[str, tuple[str, float]] = {}
-    for id_ in reversed(reached):
-        begun: list[tuple[str, float]] = [first[follower] for follower in followers.get(id_, [])]
-        first[id_] = min([_begun(by_id[id_]), *begun])
-    for line in followers.values():
-        _sort_by_time(line, first)
-    ordered: list[str] = []
-    waiting = followers.get(None, [])[::-1]
-    while waiting:
-        id_ = waiting.pop()
-        ordered.append(id_)
-        waiting.extend(reversed(followers.get(id_, [])))
-    return [by_id[id_] for id_ in (*ordered, *sorted(by_id.keys() - first.keys()))]
-
-
-_UNKNOWN = ("9999", inf)
-"""Day and time of an undated session: sorts after all dated ones."""
-
-
-def _begun(session: Ordered) -> tuple[str, float]:
-    """Sort key: the day of a session, and its start time."""
-    began = session.began()
-    if session.day is None or began is None:
-        return session.day or _UNKNOWN[0], inf
-    return session.day, began
-
-
-def _sort_by_time(line: list[str], first: dict[str, tuple[str, float]]) -> None:
-    """Sort sessions that follow the same session; see ``in_order``."""
-    line.sort(key=lambda id_: (first.get(id_, _UNKNOWN)[0], id_))
-    timed = [place for place, id_ in enumerate(line) if first.get(id_, _UNKNOWN)[1] != inf]
-    # Each day has as many positions as sessions, so no session leaves its day.
-    in_time = sorted((line[place] for place in timed), key=lambda id_: (first[id_], id_))
-    for place, id_ in zip(timed, in_time, strict=True):
-        line[place] = id_
-
-
-def _folders(parent: Path) -> list[Path]:
-    if not parent.is_dir():
-        return []
-    with os.scandir(parent) as entries:
-        names = [entry.name for entry in entries if entry.is_dir() and entry.name[0] not in "._"]
-    return [parent / name for name in sorted(names)]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kbtool.runner import remedies
-from kbtool.runner.resemble import Words, stem_of, words
+from kbtool.runner import index, remedies
+from kbtool.runner.resemble import Words, counted, stem_of, words
 from kbtool.store.tree import KnowledgeBase
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ def test_a_text_about_something_else_gets_nothing(base, text):
 
 def test_the_words_of_a_knowledge_base_are_read_once(monkeypatch):
     made = []
-    monkeypatch.setattr(remedies, "Words", lambda records: made.append(1) or Words(records))
+    monkeypatch.setattr(index, "Words", lambda records: made.append(1) or Words(records))
     one, other = KnowledgeBase(ROOT), KnowledgeBase(ROOT)
     first = remedies.search(one, "slow build").hits
     assert remedies.search(one, "slow build").hits == first
@@ -64,7 +64,9 @@ def test_the_words_of_a_knowledge_base_are_read_once(monkeypatch):
 
 
 def test_a_word_counts_as_often_as_it_stands_there():
-    found = Words([("a", [("tile tile", 1)]), ("b", [("tile other", 1)])]).find("tiles")
+    found = Words([("a", counted([("tile tile", 1)])), ("b", counted([("tile other", 1)]))]).find(
+        "tiles"
+    )
     assert [one.item for one in found] == ["a", "b"]
 
 
@@ -101,9 +103,9 @@ def test_parts_of_a_compound_name_are_words():
 def test_words_are_found_by_stem_and_synonym_and_rare_ones_count_more():
     records = Words(
         [
-            ("build", [("the build takes long", 1)]),
-            ("race", [("a race in shared memory", 1)]),
-            ("memory", [("memory of the card", 1), ("memory", 1)]),
+            ("build", counted([("the build takes long", 1)])),
+            ("race", counted([("a race in shared memory", 1)])),
+            ("memory", counted([("memory of the card", 1), ("memory", 1)])),
         ]
     )
     assert [hit.item for hit in records.find("compiling slowly")] == ["build"]

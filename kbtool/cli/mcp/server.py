@@ -124,9 +124,9 @@ _INTERRUPTED = 4
 
 def _warm(base: KnowledgeBase) -> None:
     """Read, before the first call, the records that most calls need, and their words."""
-    from kbtool.runner.remedies import words_of
+    from kbtool.runner.remedies import indexed
 
-    words_of(base)
+    indexed(base)
 
 
 def server_of(records: Records, *, allow_run: bool) -> MCPServer:

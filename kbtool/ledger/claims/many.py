@@ -24,9 +24,10 @@ from kbtool.model.session import Session
 from kbtool.store.derived import derive_all, is_unsound
 from kbtool.store.document import Document
 from kbtool.store.load import validate
-from kbtool.store.parsed import files_at
+from kbtool.store.order import in_order
 from kbtool.store.pool import WORTH_A_POOL, collector_off
-from kbtool.store.tree import Entry, KnowledgeBase, in_order
+from kbtool.store.scan import files_at
+from kbtool.store.tree import Entry, KnowledgeBase
 
 MANY = WORTH_A_POOL
 """From this many sessions on, each that has no links is audited by itself."""
