@@ -83,10 +83,10 @@ soak: $(VENV)/.ready
 	$(BIN)/python -m soak.crashes
 	$(BIN)/python -m soak.writers
 
-site: $(VENV)/.runs
+site: $(VENV)/.site
 	$(BIN)/python -m kbtool site build
 
-serve: $(VENV)/.runs
+serve: $(VENV)/.site
 	$(BIN)/python -m kbtool site serve
 
 pythons:
@@ -113,13 +113,18 @@ clean:
 # Made again whenever what they install has changed.
 PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 
-# What the README's commands need, but the tests. Byte code is left to the first import: compiling all
-# of torch takes longer than installing it.
+# What make run needs, and most of the README's commands; the others name the command that installs
+# what they need. Byte code is left to the first import: compiling all of torch takes longer than
+# installing it.
 $(VENV)/.runs: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "kbtool needs Python 3.11 or newer; set one with: make PYTHON=python3.12 ..." >&2; exit 3; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) --no-compile --editable '.[kernels,mcp,parquet,site]'
+	$(PIP_INSTALL) --no-compile --editable '.[kernels]'
+	@touch $@
+
+$(VENV)/.site: $(VENV)/.runs
+	$(PIP_INSTALL) --no-compile --editable '.[site]'
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.runs

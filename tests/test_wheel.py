@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -207,6 +208,34 @@ def test_the_wheel_alone_keeps_a_knowledge_base(wheel: Path, tmp_path: Path):
     kbtool("schema", "--check")
     assert "Build the site." in kbtool("site", "build", "--help")
     assert "pip install 'kbtool[site]'" in kbtool("site", "build", code=3)
+
+
+NEEDED = {"site build": "site", "export parquet": "parquet", "mcp": "mcp"}
+"""Command → the extra that it needs and ``make run`` does not install."""
+
+
+def test_what_make_run_installs_is_enough_for_a_recipe(wheel: Path, tmp_path: Path):
+    kbtool = environment(tmp_path, wheel, extra="kernels")
+    kbtool("init")
+    kbtool("kernel", "new", "mine", "--like", "python")
+    pattern = tmp_path / "base" / "patterns" / "P02-mine.yaml"
+    validating, timing, _ = pattern.read_text().partition("      - {id: benchmark,")
+    assert timing, "a run that times may end noisy"
+    pattern.write_text(validating)
+    told = kbtool("run-recipe", "mine")
+    installs = f"{tmp_path}/venv/bin/python -m pip install 'kbtool[%s]'"
+    assert f"site: {installs % 'site'} && {tmp_path}/venv/bin/kbtool site serve" in told
+    for command, extra in NEEDED.items():
+        assert installs % extra in kbtool(*command.split(), code=3)
+
+
+def test_make_installs_no_more_than_its_command_needs():
+    for target, extras in [("run", ["[kernels]"]), ("site", ["[kernels]", "[site]"])]:
+        done = subprocess.run(
+            ["make", "--dry-run", "VENV=nowhere", target],
+            cwd=ROOT, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert re.findall(r"pip install .* '\.(.*)'", done.stdout) == extras
 
 
 def test_the_wheel_with_its_extra_builds_a_site(wheel: Path, tmp_path: Path):

@@ -17,11 +17,15 @@ from pathlib import Path
 import kbtool
 
 _NAME = "kbtool"
+_INSTALLS = re.compile(rf"(?<!-m )\bpip install(?=\s+'{_NAME}\[)")
 
 
 def pasted(text: str) -> str:
-    """``text`` with each command of kbtool as it can be pasted."""
-    if _NAME not in text or (own := invocation()) == _NAME:
+    """``text`` with commands of kbtool, and of pip for its extras, as they can be pasted."""
+    if _NAME not in text:
+        return text
+    text = _INSTALLS.sub(lambda _: f"{_pip()} install", text)
+    if (own := invocation()) == _NAME:
         return text
     pieces = text.split(own)  # help within a usage error comes here twice
     return own.join(_commands().sub(lambda _: own, piece) for piece in pieces)
@@ -55,6 +59,14 @@ def interpreter() -> str:
         if found is not None and _absolute(found) == _absolute(sys.executable):
             return name
     return _short(Path(sys.executable))
+
+
+def _pip() -> str:
+    """The pip that installs for the Python that runs kbtool."""
+    found = shutil.which("pip")
+    if found is not None and _absolute(found).parent == _absolute(sys.executable).parent:
+        return "pip"
+    return shlex.join([interpreter(), "-m", "pip"])
 
 
 def _absolute(path: str) -> Path:

@@ -76,6 +76,7 @@ def print_result(
     """The report of each step, the headlines, the outcome and the path of the record."""
     from kbtool.runner.resume import continue_command
     from kbtool.runner.words import how_far
+    from kbtool.site.needs import INSTALL, missing_package
     from kbtool.steps import kind_of
     from kbtool.steps.base import Invocation
 
@@ -97,7 +98,8 @@ def print_result(
     click.echo(f"{how_far(run)}; record: {path}")
     click.echo(pasted(f"session: kbtool session show {run.session}"))
     if run.status == "passed":
-        click.echo(pasted("site: kbtool site serve"))
+        first = f"{INSTALL} && " if missing_package() else ""
+        click.echo(pasted(f"site: {first}kbtool site serve"))
     else:
         if run.status == "unavailable":
             click.echo(pasted(f"what the machine lacks: kbtool doctor --for {run.recipe}"))

@@ -140,11 +140,11 @@ def benchmark(
     peers: list[str] | None,
     left_out: Sequence[Mapping[str, str]] = (),
     known: BenchmarkResult | None = None,
-    limit_s: float = math.inf,
+    expected_s: float = math.inf,
     on_peer: Callable[[str | None], None] = lambda _: None,
     on_case: Callable[[int, BenchmarkResult], None],
 ) -> BenchmarkResult:
-    """Time every arm of every case, or stop as soon as others were so busy that no time counts.
+    """Time every arm of every case, or stop once others were so busy that no time will count.
 
     Args:
         harness: the kernel's harness.
@@ -157,7 +157,8 @@ def benchmark(
         peers: peers of the harness to time as arms. Default: all.
         left_out: for each case, the peers that are not run and the reasons. Default: none.
         known: results of the first cases from an earlier process. Those cases are not timed again.
-        limit_s: the seconds after which the benchmark has to have ended.
+        expected_s: the seconds that all cases are expected to take on a quiet machine.
+            Default: unknown, so that busy cores stop nothing.
         on_peer: called with the name of a peer before any of its code runs, and with ``None``
             before the kernel's own code runs.
         on_case: called after each case with the number of cases done and the latest result.
@@ -172,6 +173,7 @@ def benchmark(
     )
     machine = _Machine(clock, known)
     results = list(known.cases) if known else []
+    begun = len(results)
 
     def of(cases: list[BenchmarkCase]) -> BenchmarkResult:
         return BenchmarkResult(
@@ -198,7 +200,7 @@ def benchmark(
         )
 
     with torch.inference_mode():
-        for number in range(len(results), len(cases)):
+        for number in range(begun, len(cases)):
             case_set, case = cases[number]
             machine.measure()
             seeded = case_seed(seed, case_set, str(case["name"]))
@@ -209,7 +211,8 @@ def benchmark(
             machine.measure_arithmetic(result.computes_in)
             results.append(result)
             on_case(len(results), of([result]))
-            if machine.is_too_busy(limit_s):
+            done = (len(results) - begun) / (len(cases) - begun)
+            if machine.is_too_busy(expected_s, done):
                 break
         machine.measure()
     return of(results).model_copy(update={"not_reached": len(cases) - len(results)})
@@ -252,11 +255,16 @@ class _Machine:
             rate = self._arithmetic["float32"]
         self._arithmetic[dtype] = more(rate, self._clock.arithmetic(of))
 
-    def is_too_busy(self, limit_s: float) -> bool:
-        """Whether this process will be noisy even if the machine is quiet from now on until
-        ``limit_s`` seconds after its start, when it has to end."""
+    def is_too_busy(self, expected_s: float, done: float) -> bool:
+        """Whether this process will be noisy even if the machine is quiet from now on.
+
+        Args:
+            expected_s: the seconds that all its cases are expected to take. They may take longer:
+                as long as it would at the pace so far.
+            done: the share of its cases that are done.
+        """
         share, spent = self._others.share(), perf_counter() - self._began
-        at_least = None if share is None else share * spent / max(spent, limit_s)
+        at_least = None if share is None else share * spent / max(expected_s, spent / done)
         return noise_reason(at_least, self._on_card) is not None
 
     def fields(self) -> dict[str, Any]:

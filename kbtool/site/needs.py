@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
+INSTALL = "pip install 'kbtool[site]'"
 PACKAGES = ("mkdocs", "material", "markdown_it", "mdit_py_plugins", "latex2mathml")
 
 

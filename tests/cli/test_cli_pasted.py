@@ -149,10 +149,29 @@ def test_what_was_worded_stays(monkeypatch, program, options):
         "kbtool ended while this step ran",
         "`.venv/bin/kbtool check`",
         "my-kbtool check, kbtool checks, kbtool run-recipes",
-        "pip install 'kbtool[nvcc]'",
+        "pip install mlflow",
+        "python -m pip install 'kbtool[nvcc]'",
     ],
 )
 def test_what_is_no_command_stays(started, text):
+    assert pasted(text) == text
+
+
+@pytest.mark.parametrize("on_path", ["its own", "another", "none"])
+def test_an_extra_is_installed_for_the_python_that_runs_kbtool(monkeypatch, tmp_path, on_path):
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder in (own, other):
+        folder.mkdir()
+        (folder / "pip").write_text("#!/bin/sh\n")
+        (folder / "pip").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(own / "python"))
+    first = {"its own": own, "another": other, "none": tmp_path}[on_path]
+    monkeypatch.setenv("PATH", str(first))
+    pip = "pip" if on_path == "its own" else "own/python -m pip"
+    text = pasted("mkdocs is missing: pip install 'kbtool[site]'; or pip install\n'kbtool[mcp]'")
+    wanted = f"mkdocs is missing: {pip} install 'kbtool[site]'; or {pip} install\n'kbtool[mcp]'"
+    assert text == wanted
     assert pasted(text) == text
 
 

@@ -400,25 +400,26 @@ def test_the_most_who_shared_the_card_are_recorded_and_the_clock_after_each_case
 
 
 @pytest.mark.parametrize(
-    ("share", "on_card", "spent", "stops"),
+    ("share", "on_card", "spent", "done", "stops"),
     [
-        (0.05, 0, 100, False),  # the limit of a whole run
-        (0.21, 0, 25, True),
-        (0.19, 0, 25, False),  # the rest of the time can make up for this
-        (1.0, 0, 1, False),  # a burst may end
-        (None, 0, 100, False),  # the system does not tell
-        (0.0, 1, 1, True),
+        (0.05, 0, 100, 1.0, False),  # the limit of a whole run
+        (0.21, 0, 25, 0.5, True),
+        (0.19, 0, 25, 0.5, False),  # the rest of the time can make up for this
+        (1.0, 0, 1, 0.5, False),  # a burst may end
+        (0.19, 0, 50, 0.25, False),  # slower than expected: there is a longer rest
+        (0.21, 0, 50, 0.25, True),
+        (None, 0, 100, 1.0, False),  # the system does not tell
+        (0.0, 1, 1, 0.5, True),
     ],
 )
 def test_a_benchmark_is_hopeless_once_no_quiet_rest_can_mend_it(
-    monkeypatch, share, on_card, spent, stops
+    monkeypatch, share, on_card, spent, done, stops
 ):
     machine = benchmarks._Machine(Clock(1.0, 1980, others=[on_card]), None)
     machine.measure()
     monkeypatch.setattr(OtherProcesses, "share", lambda self: share)
     monkeypatch.setattr(benchmarks, "perf_counter", lambda: machine._began + spent)
-    assert machine.is_too_busy(100.0) == stops
-    assert not machine.is_too_busy(math.inf) or on_card
+    assert machine.is_too_busy(100.0, done) == stops
 
 
 def test_a_hopeless_benchmark_stops_and_says_how_far_it_came():

@@ -16,6 +16,7 @@ from kbtool.model.run import Run, StepRecord
 from kbtool.steps.base import Context, Outcome
 from kbtool.steps.benchmark import run as benchmark
 from kbtool.steps.benchmark.run import PEER_LOSSES
+from kbtool.store.tree import KnowledgeBase
 
 CASES = "      - {name: million, n: 1000000}\n"
 MORE = "      - {name: two, n: 1000002}\n      - {name: three, n: 1000003}\n"
@@ -108,6 +109,24 @@ def test_a_peer_that_hangs_is_left_out_of_that_case(second_kernel_base, monkeypa
     step = benchmark_step(second_kernel_base, kbtool, "lambda: time.sleep(100)", at=4)
     assert cases_of(step)[1].absent == {"rogue": "not back after 0.05 min"}
     assert step.seconds < 60
+
+
+@pytest.mark.parametrize("least", [0.1, 7000.0])
+def test_busy_cores_stop_a_benchmark_by_the_time_that_it_is_expected_to_take(
+    second_kernel_base, monkeypatch, least
+):
+    asked = []
+
+    def measure(request: dict[str, Any], *args: Any, **named: Any) -> tuple[Any, Outcome | None]:
+        asked.append(request["expected_s"])
+        return None, Outcome("noisy", "not timed")
+
+    monkeypatch.setattr(benchmark, "measure", measure)
+    monkeypatch.setattr(benchmark, "SHORT_SECONDS", least)
+    assert in_this_process(["--root", str(second_kernel_base), "run-recipe", "add"]) == 75
+    recipe = KnowledgeBase(second_kernel_base).recipes()["add"][1]
+    assert asked == [max(float(recipe.steps[3].expected.minutes * 60), least)]
+    assert 0.1 < recipe.steps[3].expected.minutes * 60 < 7000
 
 
 def test_the_kernels_own_death_fails_the_step_at_once(second_kernel_base, kbtool):

@@ -46,6 +46,6 @@ def mcp(ctx: click.Context, allow_run: bool) -> None:
             if (error.name or "").partition(".")[0] not in {"mcp", "anyio"}:
                 raise
             raise MachineError(
-                "the package mcp is not installed: pip install 'kbtool[mcp]'"
+                "the package mcp is missing; install it: pip install 'kbtool[mcp]'"
             ) from None
     serve(root, allow_run=allow_run)

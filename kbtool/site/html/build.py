@@ -14,7 +14,7 @@ from kbtool.model.errors import MachineError, UsageError
 from kbtool.site.html.engine import OVERRIDES, Engine, LogCapture, warnings
 from kbtool.site.html.lean import lean
 from kbtool.site.html.tree import SOURCE, Written, packaged, source_files, write
-from kbtool.site.needs import missing_package
+from kbtool.site.needs import INSTALL, missing_package
 from kbtool.site.pages import PAGES
 from kbtool.store.private import private_folder
 from kbtool.store.tree import KnowledgeBase
@@ -67,9 +67,7 @@ def require_mkdocs() -> None:
     os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
     missing = missing_package()
     if missing is not None:
-        raise MachineError(
-            f"{missing} is missing; install the site extra: pip install 'kbtool[site]'"
-        )
+        raise MachineError(f"{missing} is missing; install the site extra: {INSTALL}")
 
 
 def run_mkdocs(root: Path, out: Path) -> tuple[Engine, list[str]]:

@@ -18,6 +18,8 @@ from kbtool.steps.worker import alone, library_request, measure, with_part
 
 PEER_SECONDS = 300.0
 """The longest time of one call of a peer: its first call may compile for minutes."""
+SHORT_SECONDS = 60.0
+"""A benchmark that is over sooner is not worth stopping because others are busy."""
 PEER_LOSSES = 2
 """How many times in a step a peer may kill the process or hang."""
 RULE = (
@@ -74,6 +76,7 @@ class Benchmark(StepKind[BenchmarkStep, BenchmarkResult]):
                 "seed": context.seed,
                 "threads": step.threads or context.machine.cores,
                 "samples": step.samples,
+                "expected_s": max(float(step.expected.minutes * 60), SHORT_SECONDS),
                 "energy": step.energy,
                 "variants": named,
                 "peers": _peers(step),
@@ -132,7 +135,6 @@ class _Timing:
                 **self.request,
                 "left_out": [self._left_out(n) for n in range(len(self.request["cases"]))],
                 "known": self.known and self.known.model_dump(mode="json"),
-                "limit_s": self.context.remaining,
             }
             try:
                 measured, failure = measure(

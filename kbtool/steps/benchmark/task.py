@@ -21,8 +21,8 @@ class Benchmark(Task):
     """Peers to time, one arm each. Default: all peers of the harness."""
     left_out: list[dict[str, str]] = []
     """For each case, the peers to leave out, and why."""
-    limit_s: float
-    """The seconds after which the step has to have ended."""
+    expected_s: float
+    """The seconds that all cases are expected to take on a quiet machine."""
     known: BenchmarkResult | None = None
     """The result of earlier processes for the first cases; this one continues after them."""
 
@@ -42,7 +42,7 @@ class Benchmark(Task):
             peers=self.peers,
             left_out=self.left_out,
             known=self.known,
-            limit_s=self.limit_s,
+            expected_s=self.expected_s,
             on_peer=lambda name: send("peer", peer=name),
             on_case=self.progress(send),
         ).model_dump(mode="json")
