@@ -64,9 +64,11 @@ def headlines_of(base: KnowledgeBase, run: Run) -> list[tuple[Machine, Headline]
     from kbtool.ledger import headline
     from kbtool.model.kinds.benchmark import BenchmarkResult
 
-    if run.kernel not in base.kernels or run.last(BenchmarkResult) is None:
+    result = run.last(BenchmarkResult)
+    if run.kernel not in base.kernels or result is None:
         return []
-    runs = (entry.record for entry in base.runs)
+    # Noisy times give no ratio, whatever other runs measured, and to read those takes seconds.
+    runs = [] if result.noise else [entry.record for entry in base.runs]
     return headline.headlines_of(run, runs, base.kernels[run.kernel].record)
 
 
