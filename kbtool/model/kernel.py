@@ -219,6 +219,11 @@ def numbers_in(value: object) -> list[int | float]:
     return [one for one in items if isinstance(one, int | float) and not isinstance(one, bool)]
 
 
+def divides(value: int, multiple: int) -> bool:
+    """Whether ``multiple`` is a multiple of ``value``; of 0 only 0 is."""
+    return not (multiple % value if value else multiple)
+
+
 class CaseField(Model):
     """The type of a field that a case may set."""
 
@@ -439,7 +444,7 @@ class Kernel(Model):
             own, multiple = case.get(name), case.get(field.divides or "")
             if not isinstance(own, int) or not isinstance(multiple, int):
                 continue
-            if multiple % own if own else multiple:
+            if not divides(own, multiple):
                 return f"{name}: {own} does not divide {field.divides}, {multiple}"
         return None
 

@@ -396,6 +396,32 @@ def test_a_case_of_a_run_outside_the_bounds_of_its_kernel_is_a_finding(base, cas
     assert base.findings() == []
 
 
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ({"n": 9, "part": 4}, "n is 9 and part is 4; part divides n in the manifest of kernel add"),
+        ({"n": 8, "part": 0}, "n is 8 and part is 0; part divides n in"),
+        ({"n": 8, "part": 16}, "n is 8 and part is 16; part divides n in"),
+        ({"n": 8, "part": 2, "other": 3}, None),
+        ({"n": 8, "part": None}, None),
+        ({"n": 8}, None),
+        ({"n": True, "part": 4}, None),
+        ({"n": [9, 3], "part": 4}, None),
+    ],
+)
+def test_a_case_of_a_run_whose_fields_do_not_divide_as_declared_is_a_finding(base, case, said):
+    base.session()
+    base.pattern(more=LOOK)
+    part = "help: how many}\n  part: {type: int, help: P, divides: n}"
+    base.kernel(KERNEL.replace("help: how many}", part))
+    base.run(of_cases({"n": 8, "part": 4}, case, {"n": 0, "part": 0}))
+    found = base.findings()
+    assert [finding.rule for finding in found] == ["case-bounds"] * (said is not None)
+    assert all(f"step check, case 'c1': {said}" in finding.message for finding in found)
+    base.kernel(KERNEL)
+    assert base.findings() == []
+
+
 def test_the_smallest_case_of_a_minimisation_is_held_to_the_bounds_too(base):
     base.session()
     base.pattern(more=LOOK)

@@ -66,6 +66,12 @@ def bounds(kernel: Kernel) -> dict[str, list[int | float | None]]:
     }
 
 
+@fact("kernel", empty={})
+def divisors(kernel: Kernel) -> dict[str, str]:
+    """Case field → the field that it divides, of those that divide one."""
+    return {name: field.divides for name, field in kernel.case_fields.items() if field.divides}
+
+
 class NamedFile(NamedTuple):
     """A file that a manifest names, relative to the kernel's folder."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import permutations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtool.checks.excuses import CASE_BOUNDS, Forgotten
 from kbtool.checks.facts import Location, fact
-from kbtool.checks.rules.kernels import bounds, recipes
+from kbtool.checks.rules.kernels import bounds, divisors, recipes
 from kbtool.checks.tree import Rule, Tree
 from kbtool.model.finding import Finding
 from kbtool.model.validation import Validation, contradiction, still_wrong
@@ -156,6 +157,38 @@ def extremes(run: Run) -> Iterator[Extreme]:
     yield from dict.fromkeys((*least.values(), *most.values()))
 
 
+class Undivided(NamedTuple):
+    """Two fields of a case of a run, of which the first does not divide the second."""
+
+    field: str
+    value: int
+    other: str
+    multiple: int
+    step: str
+    case: str
+
+
+@fact("run", Undivided)
+def undivided(run: Run) -> Iterator[Undivided]:
+    """Of each two fields the first case in which one does not divide the other: which ones have to,
+    the manifest says."""
+    from kbtool.model.kernel import divides
+
+    known: set[tuple[tuple[str, int], ...]] = set()
+    found: dict[tuple[str, str], Undivided] = {}
+    for step in run.steps if run.kernel is not None else ():
+        for one in _cases(step.result):
+            ints = tuple((name, v) for name, v in one.case.items() if type(v) is int)
+            if ints in known:
+                continue
+            known.add(ints)
+            for (field, value), (other, multiple) in permutations(ints, 2):
+                if (field, other) not in found and not divides(value, multiple):
+                    held = Undivided(field, value, other, multiple, step.id, one.name)
+                    found[field, other] = held
+    yield from found.values()
+
+
 def _cases(result: StepResult | None) -> Iterator[Any]:
     """What holds the fields of a case in a result, whatever the kind of step."""
     for value in vars(result).values() if result is not None else ():
@@ -165,10 +198,13 @@ def _cases(result: StepResult | None) -> Iterator[Any]:
 
 
 def runs_have_cases_within_bounds(tree: Tree) -> Iterator[Finding]:
-    """No case of a run has a number outside the bounds that its kernel's manifest gives a field."""
+    """No case of a run has a number outside the bounds that its kernel's manifest gives a field, or
+    one that does not divide another field as the manifest says."""
     for facts in tree.runs:
         kernel = tree.kernels.get(facts.run.get("kernel") or "") if facts.valid else None
-        fields = bounds.of(kernel) if kernel is not None and kernel.valid else {}
+        if kernel is None or not kernel.valid:
+            continue
+        fields, divides = bounds.of(kernel), divisors.of(kernel)
         for one in extremes.of(facts) if fields else ():
             least, most = fields.get(one.field, (None, None))
             if least is not None and not one.value >= least:
@@ -182,6 +218,14 @@ def runs_have_cases_within_bounds(tree: Tree) -> Iterator[Finding]:
                 f"step {one.step}, case {one.case!r}: {one.field} is {one.value}, {problem}, in the"
                 f" manifest of kernel {facts.run['kernel']}",
             )  # fmt: skip
+        for pair in undivided.of(facts) if divides else ():
+            if divides.get(pair.field) == pair.other:
+                yield Finding(
+                    facts.path, 1, CASE_BOUNDS,
+                    f"step {pair.step}, case {pair.case!r}: {pair.other} is {pair.multiple} and"
+                    f" {pair.field} is {pair.value}; {pair.field} divides {pair.other} in the"
+                    f" manifest of kernel {facts.run['kernel']}",
+                )  # fmt: skip
 
 
 def attempts_are_complete(tree: Tree) -> Iterator[Finding]:
