@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from re import _parser as re_parser  # type: ignore[attr-defined]
+from types import MappingProxyType
 from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
@@ -39,120 +40,160 @@ def _compiled(expression: str) -> SchemaValidator:
         raise ValueError(f"{expression[:80]!r} is no regular expression: {reason}") from None
 
 
+Line = tuple[int, str, str]
+"""The number of a line, its text, and its shape: the text with 0 in place of each digit."""
+
+
+def shaped(lines: Iterable[tuple[int, str]]) -> list[Line]:
+    """Lines, each with its number, with their shapes; no text has a line break."""
+    numbered = list(lines)
+    shapes = "\n".join(text for _, text in numbered).encode().translate(_ZEROES).decode()
+    return [(*line, shape) for line, shape in zip(numbered, shapes.split("\n"), strict=False)]
+
+
 class Finder:
     """Looks for many expressions at once and keeps the first line that each one finds.
 
-    Most lines hold no text that any of the expressions demands. One search for all these texts
-    together shows that, in time linear in the line. What is found is not looked for again, so a log
-    that repeats a message costs no more than any other.
+    Logs repeat a line with other numbers, so what a line may hold is found out once for its shape:
+    the expressions of whose demanded texts it has one, and that find the shape, whichever digits
+    they name. What is found is not looked for again. So most lines of a log cost one look into a
+    dictionary.
     """
 
     def __init__(
         self,
         expressions: Sequence[str],
         accepts: Callable[[int, str], bool] = lambda place, line: True,
+        known: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         """Args:
         expressions: what to look for. One that is not valid finds nothing.
         accepts: whether a line that an expression matches counts: its place, and the line.
+        known: expression → the texts that it demands, as far as that is known.
         """
         self.found: dict[int, tuple[int, str]] = {}
         """Place of an expression → number and text of the first line that it finds."""
         self._expressions = expressions
         self._accepts = accepts
-        self._demands = [demanded(expression) for expression in expressions]
-        places = range(len(expressions))
-        self._always = [place for place in places if not self._demands[place]]
-        """Those that demand no text: each line is compared with them."""
-        rest = [place for place in places if self._demands[place]]
-        self._texts = [
-            [(text, place) for text in self._demands[place] if not _DIGIT.search(text)]
-            for place in places
-        ]
-        self._numbers = [
-            (text, place) for place in rest for text in self._demands[place] if _DIGIT.search(text)
-        ]
-        self._any_number = _any_text(frozenset(text for text, _ in self._numbers))
-        self._near: dict[str, list[int]] = {}
-        """Line without its numbers → the expressions of whose texts without a digit it has one.
-        Logs repeat a line with other numbers."""
-        self._groups = [rest[start : start + _GROUP] for start in range(0, len(rest), _GROUP)]
-        self._of_groups = [self._any_of(group) for group in self._groups]
-        self._any = self._any_of(rest)
-        self._in_vain = 0
+        self._always: list[int] = []
+        """Those that demand no text."""
+        self._of_text: dict[str, list[int]] = {}
+        """Text, with 0 for each digit → the expressions that demand it."""
+        for place, expression in enumerate(expressions):
+            texts = known.get(expression)
+            if texts is None:
+                texts = demanded(expression)
+            for text in texts:
+                self._of_text.setdefault(_DIGIT.sub("0", text), []).append(place)
+            if not texts:
+                self._always.append(place)
+        self._texts: dict[str, list[str]] = {}
+        """Letters from the middle of a text → the texts; so a line is compared with few."""
+        for text in self._of_text:
+            self._texts.setdefault(_middle(text), []).append(text)
+        self._open: dict[str, list[int]] = {}
+        """Shape → the expressions that may yet find a line of it."""
+        self._looked = 0
 
-    def feed(self, lines: Iterable[tuple[int, str]]) -> None:
-        """Look in more lines, each with its number."""
-        for number, line in lines:
-            small = line.lower()
-            if self._any.isinstance_python(small):
-                self._look(number, line, small)
-            if self._always:
-                self._try(self._always, number, line)
-
-    def _look(self, number: int, line: str, small: str) -> None:
-        key = _NUMBER.sub("0", small)
-        near = self._near.get(key)
-        if near is None:
-            near = self._near_of(small)
-            if len(key) <= _KEPT_LENGTH and len(self._near) < _KEPT_LINES:
-                self._near[key] = near
-        if self._any_number.isinstance_python(small):
-            near = [*near, *(place for text, place in self._numbers if text in small)]
-            near = list(dict.fromkeys(near))
-        hits = self._try([place for place in near if place not in self.found], number, line)
-        if not hits:
+    def feed(self, lines: Iterable[Line]) -> None:
+        """Look in more lines."""
+        if len(self.found) == len(self._expressions):
             return
-        for nth, group in enumerate(self._groups):
-            if not hits.isdisjoint(group):
-                self._groups[nth] = [place for place in group if place not in hits]
-                self._of_groups[nth] = self._any_of(self._groups[nth])
-        self._any = self._any_of([place for group in self._groups for place in group])
+        for number, line, shape in lines:
+            places = self._open.get(shape)
+            if places is None:
+                places = self._may_find(shape)
+            elif not places:
+                continue
+            left = self._try(places, number, line)
+            if len(shape) <= _KEPT_LENGTH:
+                self._open[shape] = left
+        if len(self._open) > _KEPT_SHAPES:
+            self._open.clear()
 
-    def _near_of(self, small: str) -> list[int]:
-        """The expressions that demand a text without a digit that a line has."""
-        return list(
-            dict.fromkeys(
-                place
-                for nth, group in enumerate(self._groups)
-                if self._of_groups[nth].isinstance_python(small)
-                for of_group in group
-                for text, place in self._texts[of_group]
-                if text in small
-            )
-        )
-
-    def _try(self, places: list[int], number: int, line: str) -> set[int]:
-        """Compare a line with expressions; those that find it."""
-        hits = set()
+    def _try(self, places: list[int], number: int, line: str) -> list[int]:
+        """Compare a line with expressions; those that are still to be found."""
+        left = []
         for place in places:
+            if place in self.found:
+                continue
             try:
                 fits = found_in(self._expressions[place], line)
             except ValueError:
-                fits = False  # `kbtool check` names it
+                continue  # `kbtool check` names it
             if fits and self._accepts(place, line):
                 self.found[place] = number, line
-                hits.add(place)
-        if places is self._always:
-            self._always = [place for place in places if place not in hits]
-        return hits
+            else:
+                left.append(place)
+        return left
 
-    def _any_of(self, places: Sequence[int]) -> SchemaValidator:
-        """Whether a line, in small letters, has a text that one of the expressions demands."""
-        return _any_text(frozenset(text for place in places for text in self._demands[place]))
+    def _may_find(self, shape: str) -> list[int]:
+        """The expressions that may find a line of this shape."""
+        small = shape.lower()
+        self._looked += 1
+        places = set(self._always)
+        # To build the search for all texts takes as long as to compare so many lines without it.
+        if self._looked <= _WORTH_A_SEARCH or self._any_text.isinstance_python(small):
+            parts = {small[start : start + _PART] for start in range(len(small) - _PART + 1)}
+            places.update(
+                place
+                for part in (parts & self._texts.keys()) | {""}
+                for text in self._texts.get(part, ())
+                if text in small
+                for place in self._of_text[text]
+            )
+        return [
+            place
+            for place in sorted(places.difference(self.found))
+            if found_in(of_shapes(self._expressions[place]), shape)
+        ]
+
+    @cached_property
+    def _any_text(self) -> SchemaValidator:
+        """Whether a shape, in small letters, has a text that one of the expressions demands."""
+        either = "|".join(map(_escaped, self._of_text)) or "[^\\s\\S]"
+        return SchemaValidator(core_schema.str_schema(pattern=either))
 
 
-@lru_cache(maxsize=512)
-def _any_text(texts: frozenset[str]) -> SchemaValidator:
-    """Whether a line has one of these texts. Kept, since many texts are searched for the same."""
-    either = "|".join(sorted(map(_escaped, texts))) or "[^\\s\\S]"
-    return SchemaValidator(core_schema.str_schema(pattern=either))
+@lru_cache(maxsize=_KEPT)
+def of_shapes(expression: str) -> str:
+    """What finds the shape of each line that an expression finds: the same with any digit in place
+    of each digit; what finds everything, where that cannot be said."""
+    if any(_DIGIT.search(held.replace("0-9", "")) for held in _classes(expression)):
+        return ""  # a class of some digits
+    loose = _PARTS.sub(lambda found: "\\d" if found[0].isdigit() else found[0], expression)
+    try:
+        _compiled(loose)
+    except ValueError:
+        return ""
+    return "" if _has_nested_class(expression) else loose
 
 
-_GROUP = 16
-_KEPT_LINES, _KEPT_LENGTH = 4096, 512
+def _classes(expression: str) -> list[str]:
+    """What stands in the classes of an expression, without escapes."""
+    parts = (part for part in _PARTS.findall(expression) if part[0] == "[")
+    return [_ESCAPE.sub("", part[1:-1]) for part in parts]
+
+
+def _has_nested_class(expression: str) -> bool:
+    """Whether a class holds another, which Python's parser reads otherwise: ``[^[:alpha:]5]``."""
+    return any("[" in held for held in _classes(expression))
+
+
+def _middle(text: str) -> str:
+    """Letters from the middle of a text; none of a short one."""
+    start = (len(text) - _PART) // 2
+    return text[start : start + _PART] if start >= 0 else ""
+
+
+_ZEROES = bytes.maketrans(b"123456789", b"000000000")
+_PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d+(?:,\d*)?\}|[0-9]")
+"""Of an expression: an escape, a class, a count, a digit."""
+_ESCAPE = re.compile(r"\\.")
+_PART = 4
+_WORTH_A_SEARCH = 2000
+_KEPT_SHAPES, _KEPT_LENGTH = 16_384, 512
 _DIGIT = re.compile(r"\d")
-_NUMBER = re.compile(r"\d+")
 _LEAST = 3
 _COMMON = frozenset(("nvcc", "cicc", "ptxas", "cc1plus", "cudafe++", "cuda", "build", "compil"))
 """Texts that any line of a log of a build may hold."""
@@ -168,6 +209,8 @@ def demanded(expression: str) -> tuple[str, ...]:
 
     Empty if there are none, or only such of one or two letters.
     """
+    if _has_nested_class(expression):
+        return ()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import BinaryIO, NamedTuple
 
 from kbtool.model.cards import CARD_NAMES, capability_of, card_of
-from kbtool.model.expression import Finder, demanded, found_in
+from kbtool.model.expression import Finder, Line, demanded, found_in, shaped
 from kbtool.model.pattern import Pattern, Symptom
 from kbtool.model.profile import Profile, shown
 from kbtool.model.symptom import KnownSymptom, Symptoms, filled
@@ -111,6 +112,7 @@ def seen(
     catalogue: Iterable[Symptoms],
     text: Iterable[bytes],
     architectures: Iterable[str] = (),
+    demands: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Seen:
     """What a text shows, in time linear in its length and in memory that does not grow with it.
 
@@ -119,6 +121,7 @@ def seen(
         catalogue: of symptoms.
         text: in blocks.
         architectures: what it is known to be about, beside what it says itself.
+        demands: expression → the texts that it demands, as far as that is known.
     """
     tools = list(catalogue)
     known = [
@@ -130,16 +133,16 @@ def seen(
         symptom = known[place].symptom
         return not isinstance(symptom, KnownSymptom) or symptom.read(line) is not None
 
-    finder = Finder([one.symptom.match for one in known], accepts)
+    finder = Finder([one.symptom.match for one in known], accepts, demands)
     result = Seen(architectures={found for one in architectures if (found := capability_of(one))})
     looks = _Looks(result)
     profile = Profile()
     for lines in _blocks(profile.without(text)):
         finder.feed(lines)
         looks.feed(lines)
-        result.lines = max(result.lines, lines[-1][0])
+        result.lines = next((n for n, text, _ in reversed(lines) if text.strip()), result.lines)
     measured = profile.lines
-    finder.feed(measured)
+    finder.feed(shaped(measured))
     result.architectures |= profile.capabilities
     result.lines = max(result.lines, *(number for number, _ in measured), 0)
     matches = []
@@ -245,8 +248,9 @@ def fits_cards(meant: Iterable[str], named: set[str]) -> bool:
 
 _ARCHITECTURE = (
     r"(?i:\b(?:sm|compute)_?\d{2,3}[af]?\b|capability:? *\(?\d{1,2}[.,] ?\d)"
-    rf"|\b(?:{'|'.join(CARD_NAMES)})\b"
+    rf"|\b(?:{'|'.join(re.sub('[0-9]', '[0-9]', name) for name in CARD_NAMES)})\b"
 )
+"""What a line may name an architecture by; it tells no digits apart, so few lines are compared."""
 _CODES = re.compile(r"(?i)\b(?:sm|compute)_?(\d{2,3})[af]?\b|capability:? *\(?(\d{1,2})[.,] ?(\d)")
 _CARDS = re.compile(rf"\b(?:{'|'.join(CARD_NAMES)})\b")
 _REPORTS = (
@@ -286,19 +290,21 @@ class _Looks:
         self._result = result
         self._naming = Finder([_ARCHITECTURE], self._note)
         self._reporting = Finder([_REPORTS], self._keep)
-        self._named = 0
+        self._named: set[str] = set()
 
-    def feed(self, lines: Sequence[tuple[int, str]]) -> None:
+    def feed(self, lines: Sequence[Line]) -> None:
         self._naming.feed(lines)
         self._reporting.feed(lines)
 
     def _note(self, place: int, line: str) -> bool:
-        self._result.architectures |= architectures_in(line)
-        self._named += 1
-        return self._named >= _NAMING  # found: no more lines are looked at
+        if named := architectures_in(line):
+            self._result.architectures |= named
+            self._named.add(line)
+        return len(self._named) >= _NAMING  # found: no more lines are looked at
 
     def _keep(self, place: int, line: str) -> bool:
-        self._result.errors.append(line.strip())
+        if (said := line.strip()) not in self._result.errors:
+            self._result.errors.append(said)
         return len(self._result.errors) >= _ERRORS
 
 
@@ -311,8 +317,8 @@ def blocks_of(file: BinaryIO) -> Iterator[bytes]:
         yield block
 
 
-def _blocks(text: Iterable[bytes]) -> Iterator[list[tuple[int, str]]]:
-    """The lines of a text with their numbers, each once a block; long ones in pieces."""
+def _blocks(text: Iterable[bytes]) -> Iterator[list[Line]]:
+    """The lines of a text with their numbers; long ones in pieces."""
     number = 1
     rest = b""
     for block in text:
@@ -322,27 +328,29 @@ def _blocks(text: Iterable[bytes]) -> Iterator[list[tuple[int, str]]]:
             continue
         if not end:  # one line that is longer than a block
             whole, rest_of = rest_of[:-_OVERLAP], rest_of[-_OVERLAP:]
-        if lines := _numbered(whole, number):
-            yield lines
+        yield _numbered(whole, number)
         number += whole.count(b"\n") + bool(end)
         rest = rest_of
-    if rest and (lines := _numbered(rest, number)):
-        yield lines
+    if rest:
+        yield _numbered(rest, number)
 
 
-def _numbered(raw: bytes, first: int) -> list[tuple[int, str]]:
+def _numbered(raw: bytes, first: int) -> list[Line]:
     text = raw.decode("utf-8", "replace")
     if "\u2018" in text or "\u201c" in text:
         text = text.translate(_QUOTES)  # GCC quotes so where the locale is UTF-8
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
-    found: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), first):
-        if line.strip():
-            for part in line.split("\r"):
-                for piece in _pieces(part):
-                    found.setdefault(piece, number)
-    return [(number, piece) for piece, number in found.items()]
+    lines = text.replace("\r\n", "\n").split("\n")
+    numbered: Iterable[tuple[int, str]] = enumerate(lines, first)
+    if "\r" in text or max(map(len, lines)) > _PIECE:
+        numbered = (
+            (number, piece)
+            for number, line in enumerate(lines, first)
+            for part in line.split("\r")
+            for piece in _pieces(part)
+        )
+    return shaped(numbered)
 
 
 _QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")

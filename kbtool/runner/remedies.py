@@ -64,7 +64,9 @@ def explain(
     """
     patterns = [entry.record for entry in base.patterns.values()]
     beginning: list[bytes] = []
-    found = seen(patterns, base.catalogue.values(), _noting(text, beginning), architectures)
+    demands = indexed(base, sessions=False).demanded
+    noted = _noting(text, beginning)
+    found = seen(patterns, base.catalogue.values(), noted, architectures, demands)
     bugs = list(_bugs_with_errors(base)) if found.matches else []
     fits = [_matched(base, match, bugs) for match in found.matches]
     if not any(map(says_just_this, found.matches)):
