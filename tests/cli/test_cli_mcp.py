@@ -542,3 +542,17 @@ def test_without_the_sdk_it_says_what_to_install(base):
                           cwd=REPOSITORY)  # fmt: skip
     assert (done.returncode, done.stdout) == (3, "")
     assert "pip install 'kbtool[mcp]'" in done.stderr
+
+
+def test_a_first_search_imports_neither_kinds_of_step_nor_commands(base):
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from kbtool.cli.mcp.server import Records, server_of\n"
+        "from kbtool.cli.mcp.reading import search\n"
+        f"records = Records(Path({str(base.root)!r}))\nserver_of(records, allow_run=True)\n"
+        "assert search(records._current(), 'nvcc').hits\n"
+        "print(sorted({'kbtool.steps', 'kbtool.cli.session', 'git', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
+                          cwd=REPOSITORY)  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")

@@ -22,7 +22,6 @@ from kbtool.cli.mcp.answers import Used
 from kbtool.gpu.process import watch
 from kbtool.model.base import Output
 from kbtool.model.errors import UsageError, UserError
-from kbtool.steps.worker import own_package
 
 PATIENCE_S = 60.0
 """So long a run that was told to end has for writing its record."""
@@ -92,6 +91,8 @@ async def run_recipe(
 
 async def _run(root: Path, arguments: list[str], report: Report) -> tuple[bytes, list[str]]:
     """What the run printed, and its last messages."""
+    from kbtool.steps.worker import own_package  # imports all kinds of step
+
     command = [sys.executable, "-m", "kbtool", "--root", str(root), "run-recipe", *arguments]
     process = await anyio.open_process(
         command, cwd=root, env={**os.environ, **own_package()}, stdin=subprocess.DEVNULL,

@@ -236,7 +236,7 @@ def _tool(call: Callable[..., Any], *, read_only: bool, destructive: bool = Fals
     arguments = tool.fn_metadata.arg_model
     arguments.model_config["extra"] = "forbid"
     arguments.model_rebuild(force=True)
-    tool.parameters = _without_titles(arguments.model_json_schema(by_alias=True))
+    tool.parameters = _without_titles({**tool.parameters, "additionalProperties": False})
     tool.fn_metadata.output_schema = _without_titles(tool.fn_metadata.output_schema)
     return tool
 

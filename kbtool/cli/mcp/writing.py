@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kbtool.cli.session.common import OPTION, item_of, path_of, refuse_secrets
 from kbtool.model.base import Output
 from kbtool.store.dump import Data
 from kbtool.store.tree import KnowledgeBase
@@ -149,6 +148,7 @@ def add_measurement(
 ) -> Written:
     """Add a table of figures that another tool measured to the running session. What kbtool can
     measure itself is not typed: run_recipe writes a run. Give figures as they were printed."""
+    from kbtool.cli.session.common import OPTION, item_of, path_of, refuse_secrets
     from kbtool.model.measurement import Measurement
     from kbtool.store.edit import add_item
     from kbtool.store.sessions import slug
