@@ -58,7 +58,8 @@ class Place(Model):
     """Where the pattern stands in the sources."""
 
     commit: Commit | None = None
-    """The commit whose file it is, where it was taken out since; without it the file of today."""
+    """The commit whose file it is; without it the file of today. Beside a file of today: the commit
+    that brought it; else one that had it, since it was taken out."""
     kernel: KernelId | None = None
     """The kernel; none for a file of the repository that is no kernel's."""
     file: Text

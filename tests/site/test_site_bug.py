@@ -218,6 +218,10 @@ def test_a_pattern_shows_the_line_of_each_place_or_why_there_is_none(root):
             {"places": [{"commit": "0123abc", "file": "old.py", "text": "warm"}]},
             ("`old.py` of commit `0123abc`, taken out since:",),
         ),
+        (
+            {"places": [*places, {"commit": "0123abc", "file": "old.py", "text": "warm"}]},
+            ("`bench.py`, line 3:", "`old.py` of commit `0123abc`, which brought it:"),
+        ),
         ({"no_places": "It was <taken> out."}, ("In no source: It was <taken> out.",)),
     ):
         path.write_text(json.dumps({**fields, **more}))

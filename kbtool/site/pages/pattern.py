@@ -292,7 +292,9 @@ def _in_code(index: Index, pattern: Pattern, here: str) -> str:
         path, text = place_file(index.base, place)
         name = code(path)
         if place.commit is not None:
-            name += f" of commit {code(place.commit[:12])}, taken out since"
+            stays = any(one.commit is None for one in pattern.places)
+            told = "which brought it" if stays else "taken out since"
+            name += f" of commit {code(place.commit[:12])}, {told}"
         elif place.kernel is not None:
             name = file_link(index, place.kernel, edit, here)
         number = line_of(place.text, text)
