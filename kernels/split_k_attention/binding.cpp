@@ -42,11 +42,7 @@ float* thread_scratch(int64_t numel) {
   return scratch.get();
 }
 
-kbtool::cpu::Kernels kernels_for(ScalarType type, ScalarType kv_type) {
-  using kbtool::cpu::KvType;
-  const KvType kv = kv_type == ScalarType::Float8_e4m3fn ? KvType::e4m3
-                    : kv_type == ScalarType::Float8_e5m2 ? KvType::e5m2
-                                                         : KvType::same;
+kbtool::cpu::Kernels kernels_for(ScalarType type, kbtool::KvType kv) {
   switch (type) {
     case ScalarType::Half:
       return kbtool::cpu::kernels_fp16(kv);
@@ -162,27 +158,27 @@ struct Cpu {
     return plan(q, k, k, options);
   }
 
-  static void run(kbtool::SplitKParams p, const Tensor& q, const Tensor& k,
-                  const CallOptions& options, const Plan& plan, float* workspace) {
+  static void run(kbtool::SplitKParams p, const Tensor& q, const CallOptions& options,
+                  const Plan& plan, float* workspace) {
     if (plan.num_splits > 1) kbtool::place_partials(p, workspace);
-    partial(p, q, k, options, plan);
-    if (plan.num_splits > 1) merge_pass(p, kernels_for(q.scalar_type(), k.scalar_type()));
+    partial(p, q, options, plan);
+    if (plan.num_splits > 1) merge_pass(p, kernels_for(q.scalar_type(), p.kv_type));
   }
 
-  static void partial(kbtool::SplitKParams p, const Tensor& q, const Tensor& k,
-                      const CallOptions& options, const Plan&) {
+  static void partial(kbtool::SplitKParams p, const Tensor& q, const CallOptions& options,
+                      const Plan&) {
     std::vector<int64_t> lengths;
     if (options.kv_lengths.has_value()) {
       lengths = read_lengths(*options.kv_lengths, p.Skv, p.block_table != nullptr);
       p.kv_lengths = lengths.data();
     }
     if (p.block_table != nullptr) check_pages(p);
-    partial_pass(p, kernels_for(q.scalar_type(), k.scalar_type()));
+    partial_pass(p, kernels_for(q.scalar_type(), p.kv_type));
   }
 
   static void merge(const kbtool::SplitKParams& p, ScalarType dtype, const Tensor&) {
     check_type("dtype", dtype);
-    merge_pass(p, kernels_for(dtype, dtype));
+    merge_pass(p, kernels_for(dtype, p.kv_type));
   }
 
  private:

@@ -213,12 +213,15 @@ def _fake_split_k_attention_partial(
 ) -> tuple[Tensor, Tensor, Tensor]:
     _check_traced(q, k, v, num_splits=num_splits, variant=variant, **options)
     if q.device.type == "cuda":
-        for name in ("block_table", "window", "softcap"):
-            if options.get(name) is not None:
-                _fail(
-                    f"{name} must be left out of split_k_attention_partial on CUDA, which takes no"
-                    " pages, window or softcap"
-                )
+        names = ("block_table", "window", "softcap")
+        given = [name for name in names if options.get(name) is not None]
+        if k.dtype != q.dtype:
+            given.append("8-bit k and v")
+        for name in given:
+            _fail(
+                f"{name} must be left out of split_k_attention_partial on CUDA, which takes no"
+                " pages, window or softcap"
+            )
     if variant not in (None, "two_pass"):
         _fail(
             "variant must be two_pass, the only one with a partial pass of its own, got"

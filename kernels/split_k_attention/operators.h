@@ -9,8 +9,8 @@
 //   most_workspace(q, k, options)           floats that are enough for a call with kv_lengths and
 //                                           without, whatever the layout of v
 //   partial_plan(q, k, options)             the plan of a call of `partial`
-//   run(p, q, k, options, plan, workspace)  attention: fills p.out and p.lse
-//   partial(p, q, k, options, plan)         pass 1 alone: fills p.partial_*
+//   run(p, q, options, plan, workspace)     attention: fills p.out and p.lse
+//   partial(p, q, options, plan)            pass 1 alone: fills p.partial_*
 //   merge(p, type, o)                       pass 2 alone: fills p.out and p.lse from p.partial_*
 #pragma once
 
@@ -37,6 +37,12 @@ inline void set_pages(SplitKParams& p, const Tensor& k, const CallOptions& optio
   p.block_table_stride = options.block_table->stride(0);
   p.num_pages = k.size(0);
   p.page_size = k.size(2);
+}
+
+inline KvType kv_type_of(const Tensor& k) {
+  return k.scalar_type() == ScalarType::Float8_e4m3fn ? KvType::e4m3
+         : k.scalar_type() == ScalarType::Float8_e5m2 ? KvType::e5m2
+                                                      : KvType::same;
 }
 
 inline void set_scale(const float*& scales, int64_t& stride, const std::optional<Tensor>& given) {
@@ -132,7 +138,7 @@ class Operators {
     p.partial_o = static_cast<float*>(o.mutable_data_ptr());
     p.partial_m = static_cast<float*>(m.mutable_data_ptr());
     p.partial_l = static_cast<float*>(l.mutable_data_ptr());
-    if (o.numel() > 0) Device::partial(p, q, k, options, plan);
+    if (o.numel() > 0) Device::partial(p, q, options, plan);
     return {o, m, l};
   }
 
@@ -203,6 +209,7 @@ class Operators {
     if (options.sinks.has_value()) {
       p.sinks = static_cast<const float*>(options.sinks->const_data_ptr());
     }
+    p.kv_type = kv_type_of(k);
     set_scale(p.k_scale, p.k_scale_stride, options.k_scale);
     set_scale(p.v_scale, p.v_scale_stride, options.v_scale);
     if (options.block_table.has_value() && !options.kv_lengths.has_value()) {
@@ -221,7 +228,7 @@ class Operators {
     float* floats = plan.workspace_numel > 0
                         ? static_cast<float*>(workspace->mutable_data_ptr())
                         : nullptr;
-    if (lse.numel() > 0) Device::run(p, q, k, options, plan, floats);
+    if (lse.numel() > 0) Device::run(p, q, options, plan, floats);
   }
 };
 

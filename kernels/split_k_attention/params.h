@@ -20,6 +20,9 @@ struct Strides3 {
   int64_t seq;
 };
 
+// The element type of keys and values: that of the queries, or 8 bits.
+enum class KvType : int32_t { same, e4m3, e5m2 };
+
 struct SplitKParams {
   const void* q;  // [B, H, Sq, D]
   const void* k;  // [B, Hkv, Skv, D], or [num_pages, Hkv, page_size, D] with a block_table
@@ -68,6 +71,7 @@ struct SplitKParams {
   const float* v_scale;
   int64_t k_scale_stride;
   int64_t v_scale_stride;
+  KvType kv_type;
 };
 
 static_assert(std::is_trivially_copyable_v<SplitKParams>,

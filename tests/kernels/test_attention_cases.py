@@ -28,6 +28,8 @@ SETS = (
     "edges",
     "paged",
     "serving",
+    "fp8",
+    "fp8_decode",
 )
 CASES = [
     pytest.param(place.values[0], case, id=f"{place.id}, {name}: {case['name']}", marks=place.marks)

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from attention_rule import PLACES, Place
 from torch import Tensor
 
 OPS = torch.ops.kbtool
 TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
+everywhere = pytest.mark.parametrize(
+    "place", [place for place in PLACES if place.values[0].variant not in ("fa1", "two_pass")]
+)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
@@ -28,47 +32,99 @@ def operands(dtype: torch.dtype, *, heads: int = 2, keys: int = 300) -> tuple[Te
     return q, drawn(2, heads, keys, 64).to(dtype), drawn(2, heads, keys, 64).to(dtype)
 
 
+# Rows of whole pieces of 16 bytes, whose codes a card widens in registers, and others.
+@everywhere
 @pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("columns", [64, 128, 256, 63])
 def test_each_of_the_256_codes_is_the_number_that_torch_takes_it_for(
-    interface: Any, dtype: torch.dtype
+    interface: Any, place: Place, dtype: torch.dtype, columns: int
 ) -> None:
-    codes = torch.arange(256, dtype=torch.uint8).view(dtype).view(4, 1, 1, 64)
-    q, k = torch.zeros(4, 1, 1, 64), torch.zeros(4, 1, 1, 64).to(dtype)
-    # One key has all of the weight: the output is its value.
-    out = attention(q.bfloat16(), k, codes)
-    assert torch.equal(out.float().nan_to_num(-1.5), codes.float().nan_to_num(-1.5))
-    # As keys: the logit of a query that picks one column is that column.
-    for column in range(0, 64, 7):
-        picks = torch.nn.functional.one_hot(torch.tensor(column), 64).view(1, 1, 1, 64).float()
-        finite = torch.where(codes.float().isfinite(), codes.float(), 0).to(dtype)
-        lse = OPS.split_k_attention(picks.expand(4, 1, 1, 64).half(), finite, k, scale=1.0)[1]
-        assert torch.equal(lse.view(4), finite[:, 0, 0, column].float())
+    count = math.ceil(256 / columns)
+    codes = torch.arange(count * columns).remainder(256).to(torch.uint8)
+    codes = codes.view(dtype).view(count, 1, 1, columns).to(place.device)
+    q = torch.zeros(count, 1, 1, columns, device=place.device)
+    k = q.to(dtype)
+    options = {"scale": 1.0, "variant": place.variant}
+    wide = codes.float()
+    for of in (torch.bfloat16, torch.float16):
+        # One key has all of the weight: the output is its value.
+        out = attention(q.to(of), k, codes, **options).float()
+        assert torch.equal(out.nan_to_num(-1.5), wide.nan_to_num(-1.5))
+        # As keys: the logit of a query that picks one column is that column.
+        finite = torch.where(wide.isfinite(), wide, 0)
+        for column in range(0, columns, 7):
+            picks = q.to(of).index_fill(3, torch.tensor([column], device=place.device), 1)
+            lse = OPS.split_k_attention(picks, finite.to(dtype), k, **options)[1]
+            # A card's logits pass through base 2.
+            exact = 0 if place.target == "cpu" else 1e-6
+            torch.testing.assert_close(lse.view(count), finite[:, 0, 0, column], rtol=exact, atol=0)
 
 
+@everywhere
+@pytest.mark.parametrize("size", [2.0**-120, 2.0**-30, 1.0, 2.0**30, 2.0**120])
+def test_queries_of_any_size_are_taken_whole(interface: Any, place: Place, size: float) -> None:
+    """On a card bf16 queries become fp16 beside keys of 8 bits."""
+    generator = torch.Generator().manual_seed(5)
+    q = torch.randn(1, 2, 5, 128, generator=generator).bfloat16()
+    q[:, 0] *= 2.0 ** torch.linspace(-14, 0, 128).round()  # small numbers beside large ones
+    q[:, 1, 3] = 0
+    k = torch.randn(1, 1, 90, 128, generator=generator).to(torch.float8_e4m3fn)
+    wide = q.double() @ k.double().transpose(2, 3) / 11
+    arguments = [t.to(place.device) for t in ((q.double() * size).bfloat16(), k, k)]
+    lse = OPS.split_k_attention(*arguments, scale=1 / (11 * size), variant=place.variant)[1]
+    assert torch.allclose(lse.cpu().double(), wide.logsumexp(-1), rtol=1e-5, atol=1e-5)
+
+
+@everywhere
+@pytest.mark.parametrize("columns", [128, 72])
+def test_infinite_queries_beside_8_bits_give_what_16_bits_give(
+    interface: Any, place: Place, columns: int
+) -> None:
+    q = torch.ones(1, 1, 3, columns, dtype=torch.bfloat16)
+    q[0, 0, 0, 5], q[0, 0, 1, 7], q[0, 0, 2, 1] = math.inf, math.nan, 3e38
+    k = torch.ones(1, 1, 20, columns).to(torch.float8_e4m3fn)
+    options = {"scale": 1e-3, "variant": place.variant}
+    operands_8 = [t.to(place.device) for t in (q, k, k)]
+    operands_16 = [t.to(place.device) for t in (q, k.bfloat16(), k.bfloat16())]
+    for got, wanted in zip(
+        OPS.split_k_attention(*operands_8, **options),
+        OPS.split_k_attention(*operands_16, **options),
+        strict=True,
+    ):
+        assert torch.allclose(got.float(), wanted.float(), rtol=1e-5, equal_nan=True)
+
+
+@everywhere
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("num_splits", [1, 3])
 def test_scales_of_heads_are_those_of_separate_calls(
-    interface: Any, dtype: torch.dtype, num_splits: int
+    interface: Any, place: Place, dtype: torch.dtype, num_splits: int
 ) -> None:
-    q, k, v = operands(dtype)
-    k_scale, v_scale = torch.tensor([0.3, 1.7]), torch.tensor([0.9, 0.011])
-    out = attention(q, k, v, k_scale=k_scale, v_scale=v_scale, num_splits=num_splits)
+    q, k, v = (t.to(place.device) for t in operands(dtype))
+    k_scale = torch.tensor([0.3, 1.7], device=place.device)
+    v_scale = torch.tensor([0.9, 0.011], device=place.device)
+    options = {"num_splits": num_splits, "variant": place.variant}
+    out = attention(q, k, v, k_scale=k_scale, v_scale=v_scale, **options)
     for head in range(2):
         heads = slice(2 * head, 2 * head + 2)
         alone = attention(
-            q[:, heads], k[:, head : head + 1], v[:, head : head + 1], num_splits=num_splits,
-            k_scale=k_scale[head], v_scale=v_scale[head : head + 1],
+            q[:, heads], k[:, head : head + 1], v[:, head : head + 1],
+            k_scale=k_scale[head], v_scale=v_scale[head : head + 1], **options,
         )  # fmt: skip
         assert torch.equal(out[:, heads], alone)
 
 
-def test_a_power_of_two_as_scale_is_the_same_as_scaled_numbers(interface: Any) -> None:
-    q, k, v = operands(torch.float8_e5m2)
-    half = torch.tensor(0.5)
+@everywhere
+def test_a_power_of_two_as_scale_is_the_same_as_scaled_numbers(
+    interface: Any, place: Place
+) -> None:
+    q, k, v = (t.to(place.device) for t in operands(torch.float8_e5m2))
+    half = torch.tensor(0.5, device=place.device)
     doubled = [(t.float() * 2).to(torch.float8_e5m2) for t in (k, v)]
     assert all(torch.equal(d.float(), t.float() * 2) for d, t in zip(doubled, (k, v), strict=True))
-    scaled = OPS.split_k_attention(q, *doubled, k_scale=half, v_scale=half)
-    for found, wanted in zip(scaled, OPS.split_k_attention(q, k, v), strict=True):
+    options = {"variant": place.variant}
+    scaled = OPS.split_k_attention(q, *doubled, k_scale=half, v_scale=half, **options)
+    for found, wanted in zip(scaled, OPS.split_k_attention(q, k, v, **options), strict=True):
         assert torch.equal(found, wanted)
 
 
@@ -193,11 +249,13 @@ def test_a_gradient_of_a_scale_is_refused(interface: Any, name: str) -> None:
         interface.split_k_attention(*operands(torch.float8_e5m2), **{name: scale})
 
 
+@everywhere
 @pytest.mark.parametrize("num_splits", [1, 8])
 def test_an_infinite_scale_makes_no_nan_of_splits_without_keys(
-    interface: Any, num_splits: int
+    interface: Any, place: Place, num_splits: int
 ) -> None:
-    q, k, _ = operands(torch.float8_e5m2, keys=3)
-    v = torch.ones(2, 2, 3, 64).to(torch.float8_e5m2)
-    out = attention(q, k, v, v_scale=torch.tensor(math.inf), num_splits=num_splits)
+    q, k, _ = (t.to(place.device) for t in operands(torch.float8_e5m2, keys=3))
+    v = torch.ones(2, 2, 3, 64, device=place.device).to(torch.float8_e5m2)
+    scale = torch.tensor(math.inf, device=place.device)
+    out = attention(q, k, v, v_scale=scale, num_splits=num_splits, variant=place.variant)
     assert bool((out == math.inf).all())

@@ -36,9 +36,6 @@ struct Kernels {
   void (*merge)(const SplitKParams& p, int64_t begin, int64_t end, float* scratch);
 };
 
-// The element type of keys and values: that of the queries, or 8 bits.
-enum class KvType { same, e4m3, e5m2 };
-
 Kernels kernels_fp32();
 Kernels kernels_fp16(KvType kv);
 Kernels kernels_bf16(KvType kv);

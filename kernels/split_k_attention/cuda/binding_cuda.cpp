@@ -86,6 +86,7 @@ Sizes sizes_of(const Tensor& q, const Tensor& k, const CallOptions& options, boo
   sizes.D = q.size(3);
   sizes.lengths = lengths;
   sizes.paged = options.block_table.has_value();
+  sizes.fp8 = kbtool::is_fp8(k.scalar_type());
   // With splits given, a row's bits must not depend on the width of a table: then a window counts that hides nothing.
   const bool window = hides || (options.window.has_value() && options.num_splits.has_value());
   sizes.options = window || options.softcap.has_value();
@@ -102,6 +103,7 @@ Sizes with_layout(Sizes sizes, const Tensor& k, const Tensor& v, const CallOptio
   p.v = v.const_data_ptr();
   p.k_stride = kbtool::strides4(k);
   p.v_stride = kbtool::strides4(v);
+  p.kv_type = kbtool::kv_type_of(k);
   kbtool::set_pages(p, k, options);
   sizes.tma = kbtool::cuda::tma_reads(p);
   sizes.by_element = kbtool::cuda::copies_by_element(p);
@@ -114,10 +116,11 @@ kbtool::cuda::CounterPool& counter_pool() {
 }
 
 // fa1 and two_pass are baselines, for plain calls. `what` says which call is to be plain.
-void check_plain(const CallOptions& options, const std::string& what) {
+void check_plain(const Tensor& k, const CallOptions& options, const std::string& what) {
   const auto refuse = [&](const char* name, bool given) {
     if (given) fail(name, " must be left out ", what);
   };
+  refuse("8-bit k and v", kbtool::is_fp8(k.scalar_type()));
   refuse("block_table", options.block_table.has_value());
   refuse("window", options.window.has_value());
   refuse("softcap", options.softcap.has_value());
@@ -125,7 +128,7 @@ void check_plain(const CallOptions& options, const std::string& what) {
 }
 
 struct Cuda {
-  static constexpr bool TAKES_FP8 = false;
+  static constexpr bool TAKES_FP8 = true;
 
   using Plan = kbtool::cuda::Plan;
 
@@ -174,7 +177,7 @@ struct Cuda {
 
   // Only two_pass leaves its states in memory: it is the default here.
   static Plan partial_plan(const Tensor& q, const Tensor& k, const CallOptions& options) {
-    check_plain(options,
+    check_plain(k, options,
                 "of split_k_attention_partial on CUDA, which takes no pages, window or softcap");
     if (options.variant.has_value() && parse(*options.variant, q) != Variant::two_pass) {
       fail("variant must be two_pass, the only one with a partial pass of its own, got '",
@@ -184,7 +187,7 @@ struct Cuda {
                                    options.num_splits.value_or(0), card_of(q));
   }
 
-  static void run(const SplitKParams& p, const Tensor& q, const Tensor&, const CallOptions& options,
+  static void run(const SplitKParams& p, const Tensor& q, const CallOptions& options,
                   const Plan& plan, float* workspace) {
     if (const auto past = reinterpret_cast<uintptr_t>(workspace) % 16; past != 0) {
       fail("workspace must start at a multiple of 16 bytes, got one that starts ", past, " past it");
@@ -200,8 +203,8 @@ struct Cuda {
                "launching the kernel");
   }
 
-  static void partial(const SplitKParams& p, const Tensor& q, const Tensor&,
-                      const CallOptions& options, const Plan&) {
+  static void partial(const SplitKParams& p, const Tensor& q, const CallOptions& options,
+                      const Plan&) {
     check_cuda(kbtool::cuda::launch_partial(p, element_type("q", q.scalar_type()),
                                             lengths_of(options.kv_lengths), stream_of(q)),
                "launching the partial kernel");
@@ -221,7 +224,7 @@ struct Cuda {
                                ? parse(*options.variant, q)
                                : kbtool::cuda::default_variant(sizes, splits, card);
     if (chosen != Variant::fused && chosen != Variant::wgmma) {
-      check_plain(options, std::string("for variant ") + kbtool::cuda::name_of(chosen) + "; fused takes it");
+      check_plain(k, options, std::string("for variant ") + kbtool::cuda::name_of(chosen) + "; fused takes it");
     }
     Plan made = kbtool::cuda::make_plan(chosen, sizes, splits, card);
     if (options.overlap.has_value() && card.max_cluster > 1) {  // sm_90 introduced clusters and early launch

@@ -33,7 +33,7 @@ struct FusedParams {
   uint8_t merge_lanes;     // lanes per four columns of a row in the separate merge kernel; 0: no such kernel
   bool early_launch;       // may start before the kernel ahead of it in the stream has ended
   bool trigger_dependents; // lets the kernel behind it start before it has ended itself
-  int copy_width;          // bytes of one copy of a row of k or v: 16, 8, 4 or 2
+  int copy_width;          // bytes of one copy of a row of k or v: 16, 8, 4 or BY_ELEMENT
   bool q_aligned;          // rows of q are copied 16 bytes at a time
   float q_factor;          // 1, -1 for a negative scale, 0 for a scale of 0: then c stays positive
   float c;                 // factor of q.k, or of its tanh, in the exponent of base 2: |scale| or softcap, times log2(e)

@@ -2,10 +2,11 @@
 // shared memory after the last one.
 #pragma once
 
-#include "work_unit.cuh"
+#include "fp8.cuh"
 #include "mma.cuh"
 #include "pages.cuh"
 #include "softmax.cuh"
+#include "work_unit.cuh"
 
 namespace kbtool::cuda {
 
@@ -123,24 +124,31 @@ __device__ __forceinline__ void rescale_output(LaneState<C>& state, const float 
   }
 }
 
+// The column of element i of tile `tile` of a lane's accumulator. The products with 8-bit values have the columns of two
+// tiles in turn (attend_block).
+template <class C>
+__device__ __forceinline__ int column_of(int tile, int i, int lane) {
+  if constexpr (IS_FP8<typename C::Kv>) return tile / 2 * 16 + lane % 4 * 4 + i * 2 + tile % 2;
+  return tile * 8 + lane % 4 * 2 + i;
+}
+
 // 0 * NaN is NaN, so a non-finite value would reach rows that do not see its key. Where that may happen,
 // such values are zeroed in shared memory, and this adds them to the rows that do see them. They are read
-// from global memory again: it is rare.
-template <class C>
-__device__ __forceinline__ void add_non_finite(const FusedParams& fp, const WorkUnit& at,
-                                               int64_t key0, const SeenKeys<int64_t>& seen,
-                                               int lane, LaneState<C>& state) {
-  using Element = typename C::Element;
+// from global memory again, where they are Stored: it is rare.
+template <class Stored, class C>
+__device__ __forceinline__ void add_stored_non_finite(const FusedParams& fp, const WorkUnit& at,
+                                                      int64_t key0, const SeenKeys<int64_t>& seen,
+                                                      int lane, LaneState<C>& state) {
   const Strides4& stride = fp.p.v_stride;
   const int64_t end = min(key0 + C::BLOCK_KV, at.key_end - at.key_begin);
 #pragma unroll 1
   for (int64_t key = key0; key < end; ++key) {
-    const Element* v = kv_row<Element>(fp, fp.p.v, stride, at.batch, at.head_kv, at.key_begin + key);
+    const Stored* v = kv_row<Stored>(fp, fp.p.v, stride, at.batch, at.head_kv, at.key_begin + key);
 #pragma unroll
     for (int column = 0; column < C::D / 4; ++column) {
-      const int dim = column / 2 * 8 + lane % 4 * 2 + column % 2;
+      const int dim = column_of<C>(column / 2, column % 2, lane);
       if (dim >= fp.p.D) continue;
-      const float x = C::Traits::to_float(v[dim * stride.dim]);
+      const float x = static_cast<float>(v[dim * stride.dim]);
       if (isfinite(x)) continue;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -149,6 +157,17 @@ __device__ __forceinline__ void add_non_finite(const FusedParams& fp, const Work
       }
     }
   }
+}
+
+template <class C>
+__device__ __forceinline__ void add_non_finite(const FusedParams& fp, const WorkUnit& at, int64_t key0,
+                                               const SeenKeys<int64_t>& seen, int lane, LaneState<C>& state) {
+  using Kv = typename C::Kv;
+  if constexpr (C::SCALED && !IS_FP8<Kv>) {  // a tile of 16 bits may hold 8 that were widened
+    if (fp.p.kv_type == KvType::e4m3) return add_stored_non_finite<e4m3>(fp, at, key0, seen, lane, state);
+    if (fp.p.kv_type == KvType::e5m2) return add_stored_non_finite<e5m2>(fp, at, key0, seen, lane, state);
+  }
+  add_stored_non_finite<Kv>(fp, at, key0, seen, lane, state);
 }
 
 // Calls body(row, half, l) for each of the lane's rows in the tile; l is the sum over the whole row.
@@ -165,20 +184,42 @@ __device__ __forceinline__ void for_each_row(const WorkUnit& at, int row_warp, i
   }
 }
 
-// Stores the partial state of one warp group to its region of shared memory, and m and l beside it.
+// What the weighted values of a row with the sum `l` are multiplied by: the scale of the KV head. A row that sees no key
+// stays 0 beside any scale.
 template <class C>
-__device__ __forceinline__ void store_group_state(const WorkUnit& at,
+__device__ __forceinline__ float value_scale(const FusedParams& fp, const WorkUnit& at, float l) {
+  constexpr float UNDO = 1.0f / C::WEIGHT_FACTOR;
+  if (!C::SCALED || fp.p.v_scale == nullptr || l == 0.0f) return UNDO;
+  return UNDO * __ldcg(fp.p.v_scale + at.head_kv * fp.p.v_scale_stride);
+}
+
+// Stores the partial state of one warp group to its region of shared memory, and m and l beside it. From here on
+// values are scaled.
+template <class C>
+__device__ __forceinline__ void store_group_state(const FusedParams& fp, const WorkUnit& at,
                                                   unsigned char* region,  // [BLOCK_M, STATE_STRIDE]
                                                   float2* ml_smem,        // [BLOCK_M]
                                                   int row_warp, int lane,
                                                   const LaneState<C>& state) {
   for_each_row(at, row_warp, lane, state, [&](int row, int half, float l) {
     if (lane % 4 == 0) ml_smem[row] = make_float2(state.m[half], l);
-    float* o_row = reinterpret_cast<float*>(region) + row * C::STATE_STRIDE + lane % 4 * 2;
+    float* o_row = reinterpret_cast<float*>(region) + row * C::STATE_STRIDE;
+    const float scale = value_scale<C>(fp, at, l);
+    const auto o = [&](int tile, int i) {
+      const float sum = state.o[tile][half * 2 + i];
+      return C::SCALED ? sum * scale : sum;
+    };
+    if constexpr (IS_FP8<typename C::Kv>) {
 #pragma unroll
-    for (int tile = 0; tile < C::D / 8; ++tile) {
-      *reinterpret_cast<float2*>(o_row + tile * 8) =
-          make_float2(state.o[tile][half * 2], state.o[tile][half * 2 + 1]);
+      for (int tile = 0; tile < C::D / 8; tile += 2) {  // whose columns alternate: see column_of
+        *reinterpret_cast<float4*>(o_row + column_of<C>(tile, 0, lane)) =
+            make_float4(o(tile, 0), o(tile + 1, 0), o(tile, 1), o(tile + 1, 1));
+      }
+    } else {
+#pragma unroll
+      for (int tile = 0; tile < C::D / 8; ++tile) {
+        *reinterpret_cast<float2*>(o_row + column_of<C>(tile, 0, lane)) = make_float2(o(tile, 0), o(tile, 1));
+      }
     }
   });
 }

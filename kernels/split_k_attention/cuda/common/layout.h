@@ -8,16 +8,19 @@
 
 namespace kbtool::cuda {
 
-constexpr int64_t ELEMENT_BYTES = 2;
+constexpr int64_t ELEMENT_BYTES = 2;  // of q and the output
+
+inline bool is_fp8(const SplitKParams& p) { return p.kv_type != KvType::same; }
+inline int64_t kv_element_bytes(const SplitKParams& p) { return is_fp8(p) ? 1 : ELEMENT_BYTES; }
 
 // Bitwise OR, in bytes, of the address, the row length and each stride from row to row, head to head and entry to entry
 // that is used. If it is a multiple of 16, every row is aligned to 16 bytes. The row length counts because no copy
 // crosses a row's end.
 inline uint64_t alignment_bits(const void* base, const Strides4& stride, int64_t batch, int64_t heads,
-                               int64_t rows, int64_t D) {
-  uint64_t bits = static_cast<uint64_t>(D * ELEMENT_BYTES) | reinterpret_cast<uintptr_t>(base);
+                               int64_t rows, int64_t D, int64_t element_bytes) {
+  uint64_t bits = static_cast<uint64_t>(D * element_bytes) | reinterpret_cast<uintptr_t>(base);
   const auto include = [&](int64_t size, int64_t elements) {
-    if (size > 1) bits |= static_cast<uint64_t>(elements * ELEMENT_BYTES);
+    if (size > 1) bits |= static_cast<uint64_t>(elements * element_bytes);
   };
   include(batch, stride.batch);
   include(heads, stride.head);
@@ -30,38 +33,44 @@ inline uint64_t alignment_bits(const void* base, const Strides4& stride, int64_t
 inline int64_t kv_entries(const SplitKParams& p) { return p.block_table == nullptr ? p.B : p.num_pages; }
 inline int64_t kv_rows(const SplitKParams& p) { return p.block_table == nullptr ? p.Skv : p.page_size; }
 
-// The widest copy, in bytes, that all rows of k and v can be cut into: 16, 8, 4 or 2 (one element).
+constexpr int BY_ELEMENT = 2;  // the copy_width of one element of 16 bits, and of elements of 8
+
+// The widest copy, in bytes, that all rows of k and v can be cut into: 16, 8, 4 or BY_ELEMENT. Of 8-bit elements it is
+// 16 or BY_ELEMENT.
 inline int copy_width(const SplitKParams& p) {
-  if (p.D > 1 && (p.k_stride.dim != 1 || p.v_stride.dim != 1)) return ELEMENT_BYTES;
-  const uint64_t bits = alignment_bits(p.k, p.k_stride, kv_entries(p), p.Hkv, kv_rows(p), p.D) |
-                        alignment_bits(p.v, p.v_stride, kv_entries(p), p.Hkv, kv_rows(p), p.D);
-  for (const int width : {16, 8, 4}) {
-    if (bits % width == 0) return width;
-  }
-  return ELEMENT_BYTES;
+  if (p.D > 1 && (p.k_stride.dim != 1 || p.v_stride.dim != 1)) return BY_ELEMENT;
+  const auto bits_of = [&](const void* base, const Strides4& stride) {
+    return alignment_bits(base, stride, kv_entries(p), p.Hkv, kv_rows(p), p.D, kv_element_bytes(p));
+  };
+  const uint64_t bits = bits_of(p.k, p.k_stride) | bits_of(p.v, p.v_stride);
+  if (bits % 16 == 0) return 16;
+  if (is_fp8(p)) return BY_ELEMENT;
+  return bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : BY_ELEMENT;
 }
 
 // Whether the paged kernels take k and v: rows copy 16 bytes at a time, and 32 bits hold the bytes from page to page
 // and from row to row. The unaligned kernels take any pages.
 inline bool pages_are_regular(const SplitKParams& p) {
-  const auto fits = [](int64_t elements) { return elements >= 0 && elements * ELEMENT_BYTES < int64_t{1} << 32; };
+  const auto fits = [&](int64_t elements) {
+    return elements >= 0 && elements * kv_element_bytes(p) < int64_t{1} << 32;
+  };
   return copy_width(p) == 16 && fits(p.k_stride.batch) && fits(p.k_stride.seq) && fits(p.v_stride.batch) &&
          fits(p.v_stride.seq);
 }
 
 // Rows in pages are copied 16 bytes at a time or element by element.
 inline bool copies_by_element(const SplitKParams& p) {
-  return p.block_table == nullptr ? copy_width(p) == ELEMENT_BYTES : !pages_are_regular(p);
+  return p.block_table == nullptr ? copy_width(p) == BY_ELEMENT : !pages_are_regular(p);
 }
 
 // Whether rows of q are copied 16 bytes at a time, or else element by element.
 inline bool q_is_aligned(const SplitKParams& p) {
-  return p.q_stride.dim == 1 && alignment_bits(p.q, p.q_stride, p.B, p.H, p.Sq, p.D) % 16 == 0;
+  return p.q_stride.dim == 1 && alignment_bits(p.q, p.q_stride, p.B, p.H, p.Sq, p.D, ELEMENT_BYTES) % 16 == 0;
 }
 
 constexpr int64_t LEAST_TMA_PAGE = 16;  // keys; smaller pages would need too many requests for each key block
 
-// Whether TMA can read this k or v, [B, Hkv, Skv, D] or [pages, Hkv, page_size, D] by strides. If Skv or Hkv is 1, its
+// Whether TMA can read this k or v of 16 bits, [B, Hkv, Skv, D] or [pages, Hkv, page_size, D] by strides. If Skv or Hkv is 1, its
 // stride is not used and may be anything. The batch stride must be valid even if B is 1, so that one entry is planned
 // as it is in a larger batch. If the stride of batch entries or heads is 0, the tensor map has one index for all of
 // them; that of pages must not be 0, since the page after the last one stands for "no page".
@@ -77,7 +86,7 @@ inline bool tma_reads(const void* base, const Strides4& stride, const SplitKPara
 }
 
 inline bool tma_reads(const SplitKParams& p) {
-  return tma_reads(p.k, p.k_stride, p) && tma_reads(p.v, p.v_stride, p);
+  return !is_fp8(p) && tma_reads(p.k, p.k_stride, p) && tma_reads(p.v, p.v_stride, p);
 }
 
 }  // namespace kbtool::cuda

@@ -80,6 +80,11 @@ __device__ __forceinline__ void load_matrices(uint32_t (&m)[4], uint32_t row_add
                : "memory");
 }
 
+// Two registers from an address that is a multiple of 8.
+__device__ __forceinline__ void load_pair(uint32_t& first, uint32_t& second, uint32_t address) {
+  asm volatile("ld.shared.v2.b32 {%0,%1}, [%2];" : "=r"(first), "=r"(second) : "r"(address) : "memory");
+}
+
 __device__ __forceinline__ void load_matrices_transposed(uint32_t (&m)[4], uint32_t row_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
@@ -87,12 +92,13 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&m)[4], uint3
                : "memory");
 }
 
-// Swizzle of rows of D 16-bit elements in chunks of 16 bytes: chunk ^ (row % 8), so that the eight rows that
-// ldmatrix reads at a time lie in different banks.
-template <int D>
+// Swizzle of rows in chunks of 16 bytes, so that the eight rows that ldmatrix reads at a time lie in different banks:
+// eight chunks span the banks, and a row has eight or more, or four, of which two rows share a line.
+template <int ROW_BYTES>
 __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
-  static_assert(D % 64 == 0, "eight chunks span the 32 banks; rows are whole multiples of that");
-  return static_cast<uint32_t>(row * (D * 2) + ((chunk ^ (row & 7)) << 4));
+  static_assert(ROW_BYTES % 128 == 0 || ROW_BYTES == 64, "rows are whole lines of the banks, or a half");
+  if constexpr (ROW_BYTES == 64) return static_cast<uint32_t>(row * 64 + ((chunk ^ (row / 2 & 3)) << 4));
+  return static_cast<uint32_t>(row * ROW_BYTES + ((chunk ^ (row & 7)) << 4));
 }
 
 }  // namespace kbtool::cuda

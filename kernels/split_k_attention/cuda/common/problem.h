@@ -30,6 +30,7 @@ struct Sizes {
   bool tma;      // k and v lie so that TMA can read them (layout.h)
   bool by_element;  // rows of k and v are copied element by element (layout.h)
   bool paged;       // k and v lie in pages
+  bool fp8;         // k and v have 8 bits: only fused takes them
   bool options;     // a window or softcap: only fused takes them. Skv is then what a window leaves of it
 
   int64_t rows() const { return B * H * Sq; }

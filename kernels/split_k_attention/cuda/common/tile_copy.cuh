@@ -3,9 +3,10 @@
 #pragma once
 
 #include "async_copy.cuh"
+#include "fp8.cuh"
+#include "mma.cuh"
 #include "pages.cuh"
 #include "work_unit.cuh"
-#include "mma.cuh"
 
 namespace kbtool::cuda {
 
@@ -19,6 +20,19 @@ __device__ __forceinline__ uint4 load_elements(const unsigned short* from, int64
   return {pairs[0], pairs[1], pairs[2], pairs[3]};
 }
 
+// The same of 8 elements of 8 bits, widened.
+template <class Kv, class Element>
+__device__ __forceinline__ uint4 load_widened(const Kv* from, int64_t stride, int bytes) {
+  const auto* codes = reinterpret_cast<const unsigned char*>(from);
+  uint32_t pairs[4] = {};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (i * 2 < bytes) pairs[i / 2] |= static_cast<uint32_t>(codes[i * stride]) << (8 * (i % 2));
+  }
+  return {widen<Kv, Element>(pairs[0]), widen<Kv, Element>(pairs[1]), widen<Kv, Element>(pairs[2]),
+          widen<Kv, Element>(pairs[3])};
+}
+
 __device__ __forceinline__ void store_chunk(uint32_t to, const uint4& chunk) {
   asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(chunk.x), "r"(chunk.y),
                "r"(chunk.z), "r"(chunk.w)
@@ -26,11 +40,12 @@ __device__ __forceinline__ void store_chunk(uint32_t to, const uint4& chunk) {
 }
 
 // Copies a key block of k or v into a tile of the ring buffer. What lies past `keys` or past D becomes 0:
-// whatever is in memory there could reach a result as 0 * NaN.
+// whatever is in memory there could reach a result as 0 * NaN. A tile of rows that are not aligned has the element type
+// of the queries, to which 8 bits are widened on the way.
 template <class C>
 class TileCopier {
  public:
-  using Element = typename C::Element;
+  using Kv = typename C::Kv;
 
   __device__ __forceinline__ TileCopier(const FusedParams& fp,
                         const void* base,  // [B, Hkv, Skv, D] by strides, or pages if not aligned
@@ -42,18 +57,22 @@ class TileCopier {
     row = thread / C::CHUNKS;
     row_stride = stride.seq;
     dim_stride = stride.dim;
-    source = static_cast<const Element*>(base) + at.batch * stride.batch +
-             at.head_kv * stride.head + (at.key_begin + row) * stride.seq + chunk * 8 * stride.dim;
-    column_bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2));
+    source = static_cast<const Kv*>(base) + at.batch * stride.batch + at.head_kv * stride.head +
+             (at.key_begin + row) * stride.seq + chunk * CHUNK_ELEMENTS * stride.dim;
+    column_bytes = max(0, min(16, (static_cast<int>(fp.p.D) - chunk * CHUNK_ELEMENTS) * static_cast<int>(sizeof(Kv))));
   }
 
   // key0 counts from the first key of the split.
   __device__ __forceinline__ void copy(uint32_t tile, int64_t key0, int keys) const {
-    const Element* from = source + key0 * row_stride;
+    const Kv* from = source + key0 * row_stride;
     if constexpr (C::ALIGNED) {
       copy_rows<16>(tile, from, keys);
+    } else if (fp.p.kv_type == KvType::e4m3) {
+      copy_row_by_row<e4m3>(tile, key0, keys);
+    } else if (fp.p.kv_type == KvType::e5m2) {
+      copy_row_by_row<e5m2>(tile, key0, keys);
     } else if (fp.p.block_table != nullptr) {
-      copy_from_pages(tile, key0, keys);
+      copy_row_by_row<Kv>(tile, key0, keys);
     } else if (width == 8) {
       copy_rows<8>(tile, from, keys);
     } else if (width == 4) {
@@ -68,7 +87,9 @@ class TileCopier {
   const void* base;
   const Strides4& stride;
   const WorkUnit& at;
-  const Element* source;  // [keys of the split from `row` on, 8] by strides
+  static constexpr int CHUNK_ELEMENTS = 16 / sizeof(Kv);
+
+  const Kv* source;  // [keys of the split from `row` on, CHUNK_ELEMENTS] by strides
   int64_t row_stride;
   int64_t dim_stride;
   int row;
@@ -77,15 +98,20 @@ class TileCopier {
   int width;
 
   // For any strides, synchronously and with a look into the block table for each row: for layouts that PagedCopier does
-  // not take.
-  __device__ __forceinline__ void copy_from_pages(uint32_t tile, int64_t key0, int keys) const {
+  // not take, and for elements of 8 bits.
+  template <class Stored>
+  __device__ __forceinline__ void copy_row_by_row(uint32_t tile, int64_t key0, int keys) const {
 #pragma unroll 1
     for (int i = row; i < C::BLOCK_KV; i += C::COPY_THREADS / C::CHUNKS) {
       uint4 elements = {};
       if (i < keys) {
-        const Element* from = kv_row<Element>(fp, base, stride, at.batch, at.head_kv, at.key_begin + key0 + i);
-        elements = load_elements(reinterpret_cast<const unsigned short*>(from + chunk * 8 * dim_stride), dim_stride,
-                                 column_bytes);
+        const Stored* from = kv_row<Stored>(fp, base, stride, at.batch, at.head_kv, at.key_begin + key0 + i) +
+                             chunk * 8 * dim_stride;
+        if constexpr (IS_FP8<Stored>) {
+          elements = load_widened<Stored, typename C::Element>(from, dim_stride, column_bytes);
+        } else {
+          elements = load_elements(reinterpret_cast<const unsigned short*>(from), dim_stride, column_bytes);
+        }
       }
       store_chunk(tile + C::tile_offset(i, chunk), elements);
     }
@@ -109,7 +135,7 @@ class TileCopier {
 
   // Each piece of BYTES is inside the row or outside, never across its end.
   template <int BYTES>
-  __device__ __forceinline__ void copy_rows(uint32_t tile, const Element* from, int keys) const {
+  __device__ __forceinline__ void copy_rows(uint32_t tile, const Kv* from, int keys) const {
     constexpr int STEP = C::COPY_THREADS / C::CHUNKS;
     constexpr int ROWS = C::BLOCK_KV / STEP;
     const int64_t step = STEP * row_stride;
@@ -119,7 +145,7 @@ class TileCopier {
 #pragma unroll
       for (int byte = 0; byte < 16; byte += BYTES) {
         copy_async<BYTES>(at < keys && byte < column_bytes, tile + C::tile_offset(at, chunk) + byte,
-                          from + i * step + byte / 2);
+                          from + i * step + byte / static_cast<int>(sizeof(Kv)));
       }
     }
   }
@@ -151,7 +177,7 @@ class ContiguousCopier {
 template <class C>
 class PagedCopier {
  public:
-  using Element = typename C::Element;
+  using Kv = typename C::Kv;
 
   __device__ __forceinline__ PagedCopier(const FusedParams& fp, const WorkUnit& at, int thread, int64_t first_key0,
                                          int64_t stride)
@@ -164,7 +190,7 @@ class PagedCopier {
         stride_(stride),
         row_(thread / C::CHUNKS),
         chunk_(thread % C::CHUNKS),
-        there_(chunk_ * 8 < static_cast<int>(fp.p.D)) {
+        there_(chunk_ * 16 < static_cast<int>(fp.p.D * sizeof(Kv))) {
     const int lane = thread % 32;
     lane_key_ = first_key0 + (in_pieces() ? lane / PIECES * stride + lane % PIECES * PIECE_KEYS : lane % C::BLOCK_KV);
     batch_ = look_up();
@@ -197,10 +223,10 @@ class PagedCopier {
     uint32_t row_bytes;
 
     __device__ __forceinline__ Source(const void* of, const Strides4& stride, const WorkUnit& at, int thread)
-        : base(reinterpret_cast<const char*>(static_cast<const Element*>(of) + at.head_kv * stride.head) +
+        : base(reinterpret_cast<const char*>(static_cast<const Kv*>(of) + at.head_kv * stride.head) +
                thread % C::CHUNKS * 16),
-          page_bytes(static_cast<uint32_t>(stride.batch * sizeof(Element))),
-          row_bytes(static_cast<uint32_t>(stride.seq * sizeof(Element))) {}
+          page_bytes(static_cast<uint32_t>(stride.batch * sizeof(Kv))),
+          row_bytes(static_cast<uint32_t>(stride.seq * sizeof(Kv))) {}
 
     __device__ __forceinline__ const char* at(int page, int row) const {
       return base + static_cast<uint64_t>(static_cast<uint32_t>(page)) * page_bytes +
@@ -283,16 +309,18 @@ class PagedCopier {
 // Zeroes NaN and infinities in a tile, by `threads` threads together. Returns whether this thread found any among
 // the first `seen` keys. No query sees the keys after them: they pad a batch and may well be NaN.
 template <class C>
-__device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Element [BLOCK_KV, D]
+__device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Kv [BLOCK_KV, D]
                                                 int seen, int thread, int threads) {
-  using Traits = typename C::Traits;
+  const auto finite = [](uint32_t packed) {
+    if constexpr (IS_FP8<typename C::Kv>) return finite_or_zero_fp8<typename C::Kv>(packed);
+    return finite_or_zero<typename C::Traits>(packed);
+  };
   bool any = false;
 #pragma unroll 1
   for (int chunk = thread; chunk < C::TILE_BYTES / 16; chunk += threads) {
     uint4* chunk_at = reinterpret_cast<uint4*>(tile) + chunk;
     const uint4 was = *chunk_at;
-    const uint4 now = {finite_or_zero<Traits>(was.x), finite_or_zero<Traits>(was.y),
-                       finite_or_zero<Traits>(was.z), finite_or_zero<Traits>(was.w)};
+    const uint4 now = {finite(was.x), finite(was.y), finite(was.z), finite(was.w)};
     if (now.x == was.x && now.y == was.y && now.z == was.z && now.w == was.w) continue;
     *chunk_at = now;
     any = any || C::key_of(chunk) < seen;
@@ -305,6 +333,7 @@ __device__ __forceinline__ bool zero_non_finite(unsigned char* tile,  // Element
 template <class C>
 struct QueryChunks {
   using Element = typename C::Element;
+  static constexpr int CHUNKS = C::D / 8;  // of a row
   const FusedParams& fp;
   const WorkUnit& at;
   int chunk;
@@ -313,7 +342,7 @@ struct QueryChunks {
   int bytes;
 
   __device__ __forceinline__ QueryChunks(const FusedParams& fp, const WorkUnit& at, int thread, int threads)
-      : fp(fp), at(at), chunk(thread % C::CHUNKS), first_row(thread / C::CHUNKS), step(threads / C::CHUNKS),
+      : fp(fp), at(at), chunk(thread % CHUNKS), first_row(thread / CHUNKS), step(threads / CHUNKS),
         bytes(max(0, min(16, (static_cast<int>(fp.p.D) - chunk * 8) * 2))) {}
 
   __device__ __forceinline__ const Element* source(int row) const {

@@ -30,35 +30,55 @@ namespace kbtool::cuda {
 // How k and v lie: rows that copy 16 bytes at a time, or not; pages of such rows.
 enum class KvLayout { aligned, unaligned, paged };
 
-template <class Element_, int D_, int ROW_WARPS_, KvLayout LAYOUT, bool OPTIONS_>
+template <class Element_, int D_, int ROW_WARPS_, KvLayout LAYOUT, bool OPTIONS_, class Kv_ = Element_>
 struct FusedConfig {
   using Element = Element_;
+  using Kv = Kv_;  // of the tiles of k and v in shared memory
   using Traits = ElementTraits<Element>;
+  // Of the operands of products. 8 bits widen to fp16 by one instruction, and the queries go with them (load_queries).
+  using Operand = std::conditional_t<IS_FP8<Kv>, fp16, Element>;
+  using Products = ElementTraits<Operand>;
+  static constexpr bool Q_NORMALISED = !std::is_same_v<Operand, Element>;
   static constexpr int D = D_;  // compiled head dimension; the actual one may be smaller
   static constexpr int ROW_WARPS = ROW_WARPS_;
   static constexpr bool ALIGNED = LAYOUT != KvLayout::unaligned;  // rows of k and v copy 16 bytes at a time
   static constexpr bool PAGED = LAYOUT == KvLayout::paged;
   static constexpr bool OPTIONS = OPTIONS_;  // the call may have a window or softcap
+  static constexpr bool SCALED = IS_FP8<Kv> || !ALIGNED;  // the call may have k_scale and v_scale
+  // Of the weights beside 8-bit values: fp16 then has a weight down to 2^-29 of the largest in full, as bf16 nearly has.
+  static constexpr float WEIGHT_FACTOR = IS_FP8<Kv> ? 32768.0f : 1.0f;
   // Key blocks go to the splits in turn, so that all splits read neighbouring keys at the same time: 1 to 1.5 %
   // faster if keys and values have 64 MB or more (H200).
   static constexpr bool INTERLEAVED_KEYS = true;
   static constexpr bool PAIRED = false;
 
   static constexpr int BLOCK_M = 16 * ROW_WARPS;
-  static constexpr int KEY_WARPS =
+  // The rings of a block hold as many bytes of 8-bit keys as of others, so twice as many keys: of twice as many warps,
+  // because a warp has more to do for each byte, or else of longer key blocks or more stages. Registers allow no longer
+  // blocks with 32 rows and D of 256.
+  static constexpr int BLOCK_OF_16_BITS = D == 64 || (D == 128 && ROW_WARPS == 4) ? 32 : 16;
+  static constexpr bool MORE_WARPS = IS_FP8<Kv> && ROW_WARPS == 1;
+  static constexpr bool MORE_STAGES = IS_FP8<Kv> && ROW_WARPS > 1 && BLOCK_OF_16_BITS == 32;
+  static constexpr bool LONGER_BLOCKS =
+      IS_FP8<Kv> && ROW_WARPS > 1 && BLOCK_OF_16_BITS == 16 && !(D == 256 && ROW_WARPS == 2);
+  static constexpr int KEY_WARPS_OF_16_BITS =
       ROW_WARPS == 4 ? (D == 256 ? 1 : 2)
                      : (D == 256 ? KBTOOL_FUSED_KEY_WARPS / 2 : KBTOOL_FUSED_KEY_WARPS);
-  static constexpr int STAGES = KBTOOL_FUSED_STAGES;
-  static constexpr int BLOCK_KV = D == 64 || (D == 128 && ROW_WARPS == 4) ? 32 : 16;
+  static constexpr int KEY_WARPS = KEY_WARPS_OF_16_BITS * (MORE_WARPS ? 2 : 1);
+  static constexpr int STAGES = KBTOOL_FUSED_STAGES * (MORE_STAGES ? 2 : 1);
+  static constexpr int BLOCK_KV = BLOCK_OF_16_BITS * (LONGER_BLOCKS ? 2 : 1);
 
   static constexpr int WARPS = ROW_WARPS * KEY_WARPS;
   static constexpr int THREADS = 32 * WARPS;
   static constexpr int LAUNCH_THREADS = THREADS;
-  static constexpr int COPY_THREADS = 32 * ROW_WARPS;
-  static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
+  static constexpr int ROW_BYTES = D * sizeof(Kv);
+  static constexpr int CHUNKS = ROW_BYTES / 16;  // of 16 bytes, in a row of k or v
+  // Threads that fill one tile together: of a group all, but not more than copy the rows of a piece at a time.
+  static constexpr int GROUP_THREADS = 32 * ROW_WARPS;
+  static constexpr int COPY_THREADS = GROUP_THREADS > PIECE_KEYS * CHUNKS ? PIECE_KEYS * CHUNKS : GROUP_THREADS;
   static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
 
-  static constexpr int TILE_BYTES = BLOCK_KV * D * 2;
+  static constexpr int TILE_BYTES = BLOCK_KV * ROW_BYTES;
   static constexpr int STAGE_BYTES = 2 * TILE_BYTES;
   static constexpr int QUERY_STAGES = (BLOCK_M * D * 2 + STAGE_BYTES - 1) / STAGE_BYTES;
   static_assert(QUERY_STAGES < STAGES, "a stage is free for the first keys while the queries are copied");
@@ -83,7 +103,10 @@ struct FusedConfig {
                 "every stage and state starts at a multiple of 128 bytes");
 
   static __device__ __forceinline__ uint32_t tile_offset(int row, int chunk) {
-    return cuda::tile_offset<D>(row, chunk);
+    return cuda::tile_offset<ROW_BYTES>(row, chunk);
+  }
+  static __device__ __forceinline__ uint32_t query_offset(int row, int chunk) {
+    return cuda::tile_offset<D * 2>(row, chunk);
   }
   // The key of a 16-byte chunk. Chunks are numbered as they lie in shared memory.
   static __device__ __forceinline__ int key_of(int chunk) { return chunk / CHUNKS; }
@@ -120,22 +143,75 @@ __device__ __forceinline__ bool group_sync_or(bool value) {
   }
 }
 
-// One warp's 16 rows of the query tile, as A fragments for all of D.
+// The power of two that brings a number of this size to [2^14, 2^15); of a size that has none, the nearest that does no
+// harm.
+__device__ __forceinline__ float normaliser(float size) {
+  constexpr int BIAS = 127;
+  const int exponent = static_cast<int>(__float_as_uint(size) >> 23);  // of 2^(exponent - BIAS); 0 of 0 and subnormals
+  return __uint_as_float(static_cast<uint32_t>(min(2 * BIAS, 2 * BIAS + 14 - exponent)) << 23);
+}
+
+// bf16 queries as fp16, each row times a power of two that makes its largest finite number one of [2^14, 2^15): what is
+// lost is less than 2^-38 of that number, far below the rounding of a logit. Returns the powers of two that undo it in
+// the lane's rows.
+template <class C>
+__device__ __forceinline__ void normalise_queries(uint32_t (&q)[C::D / 16][4], float (&undo)[2]) {
+  using Traits = typename C::Traits;
+  const auto unpacked = [](uint32_t two) {
+    typename C::Element elements[2];
+    memcpy(elements, &two, 4);
+    return make_float2(Traits::to_float(elements[0]), Traits::to_float(elements[1]));
+  };
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float most = 0.0f;
+#pragma unroll
+    for (int step = 0; step < C::D / 16; ++step) {
+#pragma unroll
+      for (int i = half; i < 4; i += 2) {
+        const float2 x = unpacked(q[step][i]);
+        if (isfinite(x.x)) most = fmaxf(most, fabsf(x.x));
+        if (isfinite(x.y)) most = fmaxf(most, fabsf(x.y));
+      }
+    }
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+    const float factor = normaliser(most);
+#pragma unroll
+    for (int step = 0; step < C::D / 16; ++step) {
+#pragma unroll
+      for (int i = half; i < 4; i += 2) {
+        const float2 x = unpacked(q[step][i]);
+        q[step][i] = C::Products::pack(x.x * factor, x.y * factor);
+      }
+    }
+    undo[half] = 1.0f / factor;
+  }
+}
+
+// One warp's 16 rows of the query tile, as A fragments for all of D. Beside 8-bit keys a lane has four neighbouring
+// columns of each 16, as it has of a key (attend_block).
 template <class C>
 __device__ __forceinline__ void load_queries(uint32_t tile, int row_warp, int lane,
                                              uint32_t (&q)[C::D / 16][4]) {
-  const int row = row_warp * 16 + lane % 16;
 #pragma unroll
   for (int step = 0; step < C::D / 16; ++step) {
-    load_matrices(q[step], tile + C::tile_offset(row, step * 2 + lane / 16));
+    if constexpr (IS_FP8<typename C::Kv>) {
+      const int row = row_warp * 16 + lane / 4;
+      const int chunk = step * 2 + lane % 4 / 2;
+      load_pair(q[step][0], q[step][2], tile + C::query_offset(row, chunk) + lane % 2 * 8);
+      load_pair(q[step][1], q[step][3], tile + C::query_offset(row + 8, chunk) + lane % 2 * 8);
+    } else {
+      load_matrices(q[step], tile + C::query_offset(row_warp * 16 + lane % 16, step * 2 + lane / 16));
+    }
   }
 }
 
 template <class C>
 __device__ __forceinline__ void apply_query_factor(const FusedParams& fp,
                                                    uint32_t (&q)[C::D / 16][4]) {
-  using Element = typename C::Element;
-  using Traits = typename C::Traits;
+  using Element = typename C::Operand;
+  using Traits = typename C::Products;
   if (fp.q_factor != 1.0f) {  // -1 for a negative scale, 0 for a scale of 0: multiplying by it is exact
 #pragma unroll
     for (int step = 0; step < C::D / 16; ++step) {
@@ -165,21 +241,39 @@ __device__ __forceinline__ void add_product(float (&sum)[4], const uint32_t (&a)
 template <class C, bool FALLBACK>
 __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], uint32_t k_tile,
                                              uint32_t v_tile, bool masked, const SeenKeys<int>& seen,
-                                             const bool (&exists)[2], const FusedParams& fp, int lane,
-                                             LaneState<C>& state) {
-  using Traits = typename C::Traits;
+                                             const bool (&exists)[2], const FusedParams& fp,
+                                             const float (&logit_scale)[2], int lane, LaneState<C>& state) {
+  using Traits = typename C::Products;
+  using Operand = typename C::Operand;
+  using Kv = typename C::Kv;
   constexpr int TILES = C::BLOCK_KV / 8;
 
   float s[TILES][4] = {};
 #pragma unroll
-  for (int step = 0; step < C::D / 16; ++step) {
+  for (int step = 0; step < C::CHUNKS / 2; ++step) {
 #pragma unroll
     for (int pair = 0; pair < TILES / 2; ++pair) {
       uint32_t k[4];
       const int key = pair * 16 + lane / 16 * 8 + lane % 8;
       load_matrices(k, k_tile + C::tile_offset(key, step * 2 + lane / 8 % 2));
-      add_product<Traits>(s[pair * 2], q[step], k[0], k[1]);
-      add_product<Traits>(s[pair * 2 + 1], q[step], k[2], k[3]);
+      if constexpr (IS_FP8<Kv>) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          uint32_t b0, b1;
+          widen<Kv, Operand>(k[i], b0, b1);
+          add_product<Traits>(s[pair * 2 + i / 2], q[step * 2 + i % 2], b0, b1);
+        }
+      } else {
+        add_product<Traits>(s[pair * 2], q[step], k[0], k[1]);
+        add_product<Traits>(s[pair * 2 + 1], q[step], k[2], k[3]);
+      }
+    }
+  }
+  if constexpr (C::SCALED) {
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[tile][i] *= logit_scale[i / 2];
     }
   }
   if constexpr (C::OPTIONS) {
@@ -199,17 +293,30 @@ __device__ __forceinline__ void attend_block(const uint32_t (&q)[C::D / 16][4], 
 
 #pragma unroll
   for (int step = 0; step < C::BLOCK_KV / 16; ++step) {
-    const uint32_t weights[4] = {Traits::pack(s[step * 2][0], s[step * 2][1]),
-                                 Traits::pack(s[step * 2][2], s[step * 2][3]),
-                                 Traits::pack(s[step * 2 + 1][0], s[step * 2 + 1][1]),
-                                 Traits::pack(s[step * 2 + 1][2], s[step * 2 + 1][3])};
+    const auto weights_of = [&](int tile, int i) {
+      return Traits::pack(s[tile][i] * C::WEIGHT_FACTOR, s[tile][i + 1] * C::WEIGHT_FACTOR);
+    };
+    const uint32_t weights[4] = {weights_of(step * 2, 0), weights_of(step * 2, 2), weights_of(step * 2 + 1, 0),
+                                 weights_of(step * 2 + 1, 2)};
 #pragma unroll
-    for (int pair = 0; pair < C::D / 16; ++pair) {
+    for (int pair = 0; pair < C::CHUNKS / 2; ++pair) {
       uint32_t v[4];
       const int key = step * 16 + lane / 8 % 2 * 8 + lane % 8;
       load_matrices_transposed(v, v_tile + C::tile_offset(key, pair * 2 + lane / 16));
-      Traits::mma(state.o[pair * 2], weights, v[0], v[1]);
-      Traits::mma(state.o[pair * 2 + 1], weights, v[2], v[3]);
+      if constexpr (IS_FP8<Kv>) {
+#pragma unroll
+        for (int chunk = 0; chunk < 2; ++chunk) {
+          uint32_t even[2];
+          uint32_t odd[2];
+#pragma unroll
+          for (int i = 0; i < 2; ++i) widen<Kv, Operand>(columns_apart(v[chunk * 2 + i]), even[i], odd[i]);
+          Traits::mma(state.o[pair * 4 + chunk * 2], weights, even[0], even[1]);
+          Traits::mma(state.o[pair * 4 + chunk * 2 + 1], weights, odd[0], odd[1]);
+        }
+      } else {
+        Traits::mma(state.o[pair * 2], weights, v[0], v[1]);
+        Traits::mma(state.o[pair * 2 + 1], weights, v[2], v[3]);
+      }
     }
   }
 }
@@ -232,7 +339,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
   int64_t key0 = key_warp * step;
   std::conditional_t<C::PAGED, PagedCopier<C>, ContiguousCopier<C>> copier(fp, at, thread, key0, stride);
   const auto start_copy = [&](int64_t key0, int stage) {
-    if (key0 < keys) {
+    if (key0 < keys && (C::COPY_THREADS == C::GROUP_THREADS || thread < C::COPY_THREADS)) {
       const int count = static_cast<int>(min(static_cast<int64_t>(C::BLOCK_KV), keys - key0));
       copier.copy(ring + stage * C::STAGE_BYTES, key0, count);
     }
@@ -246,8 +353,11 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
     wait_for_earlier_kernel();
     trigger_dependent_launch(fp);
   }
-  copy_queries<C, true>(fp, at, thread, C::COPY_THREADS,
-                        [=](int row, int chunk) { return q_tile + C::tile_offset(row, chunk); });
+  copy_queries<C, true>(fp, at, thread, C::GROUP_THREADS,
+                        [=](int row, int chunk) { return q_tile + C::query_offset(row, chunk); });
+  float k_scale = 1.0f;
+  if (C::SCALED && fp.p.k_scale != nullptr) k_scale = __ldcg(fp.p.k_scale + at.head_kv * fp.p.k_scale_stride);
+  float logit_scale[2] = {k_scale, k_scale};  // of the lane's rows
 #pragma unroll 1
   for (int stage = 0; stage < FIRST_STAGES; ++stage) start_copy(key0 + stage * stride, stage);
   wait_copies<FIRST_STAGES>();
@@ -258,6 +368,12 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
 #pragma unroll 1
   for (int stage = FIRST_STAGES; stage < C::STAGES; ++stage) {
     start_copy(key0 + stage * stride, stage);
+  }
+  if constexpr (C::Q_NORMALISED) {
+    float undo[2];
+    normalise_queries<C>(q, undo);
+    logit_scale[0] *= undo[0];
+    logit_scale[1] *= undo[1];
   }
   apply_query_factor<C>(fp, q);
   const bool exists[2] = {row_warp * 16 + lane / 4 < at.rows,
@@ -289,7 +405,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
     bool zeroed = false;
     if constexpr (FALLBACK) {
       unsigned char* v_tile = region + stage * C::STAGE_BYTES + C::TILE_BYTES;
-      if (key0 < keys) zeroed = zero_non_finite<C>(v_tile, C::BLOCK_KV, thread, C::COPY_THREADS);
+      if (key0 < keys) zeroed = zero_non_finite<C>(v_tile, C::BLOCK_KV, thread, C::GROUP_THREADS);
       zeroed = group_sync_or<C>(zeroed);
     }
     if (key0 < keys) {
@@ -306,8 +422,7 @@ __device__ __forceinline__ void attend_split(const FusedParams& fp, const WorkUn
           if constexpr (C::OPTIONS) seen.first[half] = in_block(seen_by_row.first[half]);
         }
       }
-      attend_block<C, FALLBACK>(q, tile, tile + C::TILE_BYTES, masked, seen, exists, fp, lane,
-                               state);
+      attend_block<C, FALLBACK>(q, tile, tile + C::TILE_BYTES, masked, seen, exists, fp, logit_scale, lane, state);
       if constexpr (FALLBACK) {
         if (zeroed) add_non_finite<C>(fp, at, key0, seen_by_row, lane, state);
       }
@@ -330,7 +445,7 @@ __device__ __noinline__ void attend_fallback(const FusedParams& fp, const WorkUn
                                               int key_warp, int row_warp, int lane) {
   LaneState<C> state;
   attend_split<C, true>(fp, at, region, key_warp, row_warp, lane, state);
-  store_group_state<C>(at, region, ml, row_warp, lane, state);
+  store_group_state<C>(fp, at, region, ml, row_warp, lane, state);
 }
 
 // Whether a row of the warp has had large logits or, under a causal mask or a window, has a non-finite output, which
@@ -369,7 +484,7 @@ __device__ __forceinline__ void attend(
   {
     LaneState<C> state;
     attend_split<C, false>(fp, at, region, key_warp, row_warp, lane, state);
-    store_group_state<C>(at, region, ml, row_warp, lane, state);
+    store_group_state<C>(fp, at, region, ml, row_warp, lane, state);
     fallback = warp_needs_fallback<C>(fp, at, row_warp, lane, state);
   }
   if (block_sync_or(fallback)) {
@@ -395,21 +510,21 @@ __global__ void __launch_bounds__(C::THREADS) fused_kernel(const __grid_constant
 // ---- launches ----
 
 // Calls launch(C{}), where C is the configuration for `row_warps` warps of 16 rows.
-template <class Element, int D, KvLayout LAYOUT, bool OPTIONS, class Launch>
+template <class Element, int D, KvLayout LAYOUT, bool OPTIONS, class Kv = Element, class Launch>
 cudaError_t with_fused_config(int row_warps, const Launch& launch) {
   switch (row_warps) {
     case 1:
-      return launch(FusedConfig<Element, D, 1, LAYOUT, OPTIONS>{});
+      return launch(FusedConfig<Element, D, 1, LAYOUT, OPTIONS, Kv>{});
     case 2:
-      return launch(FusedConfig<Element, D, 2, LAYOUT, OPTIONS>{});
+      return launch(FusedConfig<Element, D, 2, LAYOUT, OPTIONS, Kv>{});
     default:
-      return launch(FusedConfig<Element, D, 4, LAYOUT, OPTIONS>{});
+      return launch(FusedConfig<Element, D, 4, LAYOUT, OPTIONS, Kv>{});
   }
 }
 
-template <class Element, int D, KvLayout LAYOUT = KvLayout::aligned, bool OPTIONS = false>
+template <class Element, int D, KvLayout LAYOUT = KvLayout::aligned, bool OPTIONS = false, class Kv = Element>
 cudaError_t launch_fused(const FusedParams& fp, int row_warps, cudaStream_t stream) {
-  return with_fused_config<Element, D, LAYOUT, OPTIONS>(row_warps, [&](auto config) {
+  return with_fused_config<Element, D, LAYOUT, OPTIONS, Kv>(row_warps, [&](auto config) {
     using C = decltype(config);
     return launch_blocks<C, fused_kernel<C>>(fp, stream);
   });
@@ -433,6 +548,26 @@ cudaError_t launch_fused_options(const FusedParams& fp, int row_warps, cudaStrea
 template <class Element, int D>
 cudaError_t launch_fused_paged_options(const FusedParams& fp, int row_warps, cudaStream_t stream) {
   return launch_fused<Element, D, KvLayout::paged, true>(fp, row_warps, stream);
+}
+
+template <class Element, int D>
+cudaError_t launch_fused_e4m3(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return launch_fused<Element, D, KvLayout::aligned, true, e4m3>(fp, row_warps, stream);
+}
+
+template <class Element, int D>
+cudaError_t launch_fused_paged_e4m3(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return launch_fused<Element, D, KvLayout::paged, true, e4m3>(fp, row_warps, stream);
+}
+
+template <class Element, int D>
+cudaError_t launch_fused_e5m2(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return launch_fused<Element, D, KvLayout::aligned, true, e5m2>(fp, row_warps, stream);
+}
+
+template <class Element, int D>
+cudaError_t launch_fused_paged_e5m2(const FusedParams& fp, int row_warps, cudaStream_t stream) {
+  return launch_fused<Element, D, KvLayout::paged, true, e5m2>(fp, row_warps, stream);
 }
 
 }  // namespace kbtool::cuda

@@ -17,6 +17,10 @@ FusedKernel kernel_of(const FusedPlan& plan, const SplitKParams& p) {
   if (plan.ragged_blocks > 0) {
     return paged ? FusedKernel::ragged_paged : aligned ? FusedKernel::ragged : FusedKernel::ragged_unaligned;
   }
+  if (is_fp8(p) && (paged || aligned)) {
+    if (p.kv_type == KvType::e4m3) return paged ? FusedKernel::fused_paged_e4m3 : FusedKernel::fused_e4m3;
+    return paged ? FusedKernel::fused_paged_e5m2 : FusedKernel::fused_e5m2;
+  }
   if (p.window > 0 || p.softcap > 0) {
     return paged     ? FusedKernel::fused_paged_options
            : aligned ? FusedKernel::fused_options
@@ -89,13 +93,15 @@ cudaError_t launch_grid(SplitKParams p, ElementType type, const KvLengths& lengt
 
 // Batch entries [first, first + count) of a call.
 SplitKParams entries_of(SplitKParams p, int64_t first, int64_t count) {
-  const auto bytes = [&](const Strides4& stride) { return first * stride.batch * ELEMENT_BYTES; };
+  const auto bytes = [&](const Strides4& stride, int64_t of_element = ELEMENT_BYTES) {
+    return first * stride.batch * of_element;
+  };
   p.q = static_cast<const char*>(p.q) + bytes(p.q_stride);
   if (p.block_table != nullptr) {
     p.block_table += first * p.block_table_stride;
   } else {
-    p.k = static_cast<const char*>(p.k) + bytes(p.k_stride);
-    p.v = static_cast<const char*>(p.v) + bytes(p.v_stride);
+    p.k = static_cast<const char*>(p.k) + bytes(p.k_stride, kv_element_bytes(p));
+    p.v = static_cast<const char*>(p.v) + bytes(p.v_stride, kv_element_bytes(p));
   }
   p.out = static_cast<char*>(p.out) + bytes(p.out_stride);
   if (p.lse != nullptr) p.lse += first * p.lse_stride.batch;

@@ -22,8 +22,8 @@ inline FusedPlan plan_of(bool wgmma, int row_units, int64_t rows_per_unit, const
 // splits == 0: the planner chooses their number. The first plan has tiles of all rows of a KV head, up to 64, and the
 // splits of choose_splits. Above 16 rows, cheaper plans by cost.h that run in one wave replace it: tiles of 16, 32 or
 // 64 rows, with splits of choose_splits or splits that one cluster merges. It stays if the caller gives the splits, if
-// the kernel is ragged, if keys are copied element by element (each further tile would copy them again), or if the
-// card's block times are not known.
+// the kernel is ragged, if keys are copied element by element (each further tile would copy them again), if they have 8
+// bits, for which the costs are not fitted, or if the card's block times are not known.
 inline FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card) {
   constexpr int64_t LEAST_KEYS = 8;  // of a split: a larger cluster saves more than an almost empty split costs
   const int64_t rows = sizes.rows_of_kv_head();
@@ -38,7 +38,8 @@ inline FusedPlan cut_fused(const Sizes& sizes, int64_t splits, const Card& card)
   FusedPlan best = cut(whole);
   if (splits > 0) return best;
   best.ragged_blocks = choose_ragged_blocks(sizes, best, card);
-  if (whole == 1 || best.output_tiles == 0 || !card.has_wgmma() || best.ragged_blocks > 0 || sizes.by_element) {
+  if (whole == 1 || best.output_tiles == 0 || !card.has_wgmma() || best.ragged_blocks > 0 || sizes.by_element ||
+      sizes.fp8) {
     return best;
   }
   double least = fused_cost_us(best, sizes, card);

@@ -30,11 +30,22 @@ inline int64_t blocks_to_saturate_bandwidth(const Card& card) {
                            ceil_div(card.bandwidth * LATENCY_NS, BYTES_IN_FLIGHT));
 }
 
+// Whether keys of 8 bits, up to 16 query rows of up to 128 columns, take all multiprocessors: a block then has more to
+// do for each byte and reads 37 GB/s, so that the blocks that saturate the bandwidth with 16 bits do not. More splits
+// pay from a number of keys on that fits shapes of 8, 16 and 32 output tiles (H100: 8 tiles of 128k keys 106 us instead
+// of 114, of 32k keys 40 instead of 38; 32 tiles of 32k keys 107 instead of 115, of 8k keys 39 instead of 37).
+inline bool fp8_takes_all(int64_t output_tiles, const Sizes& sizes, const Card& card) {
+  constexpr int64_t ELEMENTS = 1 << 19;  // of k, that a block reads in the time that more splits cost
+  const int64_t few = ceil_div(blocks_to_saturate_bandwidth(card), output_tiles);
+  const int64_t all = card.multiprocessors / output_tiles;
+  return sizes.fp8 && sizes.Skv * sizes.D * (all - few) >= few * all * ELEMENTS;
+}
+
 // fused:
 //   (a) One wave, with just enough blocks to saturate the bandwidth; more blocks would end unevenly. Tiles of
 //       more than 16 rows take 3/4 of the multiprocessors, because their products take longer than loading
 //       the keys. So does D above 128, because a block then reads at a lower rate. Above 16 rows, keys that are copied
-//       element by element take all multiprocessors: their copies take longer still.
+//       element by element or have 8 bits take all multiprocessors: a block has more to do for each of them.
 //   (b) Take the next number that one cluster merges, or a smaller one if it keeps 15/16 of those blocks.
 //   (c) Otherwise merge through the workspace, if the time that more splits save exceeds the cost of the merge.
 inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& sizes, const Card& card) {
@@ -47,9 +58,9 @@ inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& s
   // (a)
   const bool memory_bound = row_warps == 1 && sizes.D <= 128;
   const int64_t blocks =
-      memory_bound                         ? blocks_to_saturate_bandwidth(card)
-      : sizes.by_element && row_warps > 1 ? card.multiprocessors
-                                          : card.multiprocessors * 3 / 4;
+      memory_bound && !fp8_takes_all(output_tiles, sizes, card) ? blocks_to_saturate_bandwidth(card)
+      : memory_bound || ((sizes.by_element || sizes.fp8) && row_warps > 1) ? card.multiprocessors
+                                                                            : card.multiprocessors * 3 / 4;
   const int64_t wave = card.max_cluster == 1 ? card.multiprocessors / output_tiles
                        : memory_bound        ? ceil_div(blocks, output_tiles)
                                              : blocks / output_tiles;
@@ -162,7 +173,7 @@ inline int choose_ragged_blocks(const Sizes& sizes, const FusedPlan& plan, const
   constexpr int64_t MAX_LINE_KEYS = int64_t{1} << 31;
   const bool small = plan.row_units == 1;
   const int64_t keys_of_split = sizes.Skv / plan.num_splits;
-  if (!sizes.lengths || sizes.options || sizes.B < 2 || sizes.B > MAX_RAGGED_ENTRIES || plan.tiles_per_head != 1) {
+  if (!sizes.lengths || sizes.options || sizes.fp8 || sizes.B < 2 || sizes.B > MAX_RAGGED_ENTRIES || plan.tiles_per_head != 1) {
     return 0;
   }
   if (sizes.Skv >= MAX_LINE_KEYS / plan.output_tiles - 1024) return 0;

@@ -54,6 +54,8 @@ struct WgmmaConfig {
                 "after setmaxnreg a block has no more registers than the launch gave it");
   // One producer warp requests the TMA copies, the others scan v for NaN and infinity.
   static constexpr int SCAN_THREADS = 32 * (PRODUCER_WARPS - 1);
+  using Kv = Element;
+  static constexpr bool SCALED = false;
   static constexpr int CHUNKS = D / 8;        // of 16 bytes, in a row of k or v
   static constexpr int STATE_CHUNKS = D / 4;  // of 4 floats, in a row of o
 
