@@ -7,6 +7,7 @@ so a commit id such as ``7e12345`` is never a float and ``no`` is never false.
 from __future__ import annotations
 
 import re
+import unicodedata
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, ClassVar, Self
@@ -58,8 +59,18 @@ class Output(Model):
     model_config = ConfigDict(str_max_length=None)
 
 
-Text = Annotated[str, Field(min_length=1)]
-"""Text that is not empty."""
+_UNSEEN = frozenset(("Zs", "Zl", "Zp", "Cc", "Cf"))
+"""Categories of characters that a reader does not see."""
+
+
+def _seen(text: str) -> str:
+    if all(unicodedata.category(character) in _UNSEEN for character in text):
+        raise ValueError("is blank")
+    return text
+
+
+Text = Annotated[str, Field(min_length=1), AfterValidator(_seen)]
+"""Text of which a reader sees something."""
 Whole = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 """A whole number that a machine reports; larger ones end programs that read records."""
 HowMany = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -68,7 +79,7 @@ AtLeastOne = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """How many there are of something that cannot be missing."""
 MAX_ID = 200
 MAX_TITLE = 1_000
-Title = Annotated[str, Field(min_length=1, max_length=MAX_TITLE)]
+Title = Annotated[str, Field(min_length=1, max_length=MAX_TITLE), AfterValidator(_seen)]
 """What a thing is called in prose; pages repeat it in lists, tables and links."""
 MAX_NAME = 10_000
 Name = Annotated[str, Field(max_length=MAX_NAME)]

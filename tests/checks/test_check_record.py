@@ -19,6 +19,24 @@ def test_a_sound_knowledge_base_has_no_findings(base):
     assert base.findings() == []
 
 
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [
+        ('""', "is empty"),
+        ('"  "', "is blank"),
+        (r'"\u00a0"', "is blank"),
+        (r'"\u200b\u3000"', "is blank"),
+        (r'"\u3000a"', None),
+        ('"."', None),
+    ],
+)
+def test_a_title_of_which_nobody_sees_anything_is_refused(base: Knowledge, title, said):
+    base.session(more=f"bugs: [{{id: a, title: {title}, status: open}}]\n")
+    assert [finding.message for finding in base.findings()] == [f"bugs[0].title: {said}"] * bool(
+        said
+    )
+
+
 @pytest.mark.parametrize("length", [1_000, 1_001])
 def test_a_title_that_is_too_long_is_refused_in_a_short_line(base: Knowledge, length):
     path = base.session()
