@@ -57,7 +57,7 @@ COMMANDS = {
 
 EPILOG = """\b
 Examples:
-  kbtool run-recipe look          run a recipe: this one records what the machine has
+  kbtool recipes                  what can be run here; kbtool run-recipe RECIPE runs it
   kbtool session new "Fix NaN"    start the record of a session
   kbtool check                    every problem in every record
   kbtool costs --by month         where money and time went

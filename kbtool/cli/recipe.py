@@ -164,10 +164,10 @@ def run_recipe(
 
     \b
     Examples:
-      kbtool run-recipe look
-      kbtool run-recipe look --dry-run
-      kbtool run-recipe look --session last --json > run.json
-      kbtool run-recipe look --session new
+      kbtool run-recipe RECIPE                         `kbtool recipes` lists them
+      kbtool run-recipe RECIPE --dry-run
+      kbtool run-recipe RECIPE --session last --json > run.json
+      kbtool run-recipe RECIPE --session new
       kbtool run-recipe RECIPE --set NAME=VALUE        `kbtool recipes` lists both
       kbtool run-recipe --resume last                  or 3f9a, the end of the id
 

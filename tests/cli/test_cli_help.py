@@ -12,6 +12,7 @@ import pytest
 
 from kbtool.cli.main import cli, run
 from kbtool.cli.session import session
+from kbtool.store.tree import KnowledgeBase
 
 REPOSITORY = Path(__file__).parents[2]
 HEAVY = {"torch", "git", "mkdocs", "pydantic", "yaml", "rich", "numpy", "asyncio"}
@@ -49,6 +50,13 @@ OWN = [("init",), ("check",), ("migrate",), ("session",),
 @pytest.mark.parametrize("path", OWN, ids=" ".join)
 def test_help_has_examples(path, kbtool):
     assert f"kbtool {path[0]}" in kbtool(*path, "--help").out.split("Example", 1)[1]
+
+
+def test_the_recipes_that_help_names_are_recipes_of_this_repository():
+    guide = (REPOSITORY / "docs" / "guide" / "cli.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:^|&& )kbtool run-recipe ([a-z][\w-]*)", guide, re.MULTILINE))
+    made = set(re.findall(r"(?:^|&& )kbtool kernel new ([a-z][\w-]*)", guide, re.MULTILINE))
+    assert named and named - made <= KnowledgeBase(REPOSITORY).recipes().keys()
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["session", "--help"]])
