@@ -20,6 +20,7 @@ from knowledge import LOOK, Knowledge, validated
 
 from kbtool.cli.mcp import reading, sums, writing
 from kbtool.cli.mcp.answers import outlined
+from kbtool.cli.mcp.server import Records
 from kbtool.model.errors import UsageError
 from kbtool.store.tree import KnowledgeBase
 
@@ -556,3 +557,24 @@ def test_a_first_search_imports_neither_kinds_of_step_nor_commands(base):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
                           cwd=REPOSITORY)  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+
+
+def test_records_are_read_again_after_a_change_that_keeps_size_and_time(base, monkeypatch):
+    monkeypatch.setattr("kbtool.store.cache.SETTLED_NS", -10_000_000_000)
+    path = base.session("2025-03-01-otter", "outcome: an otter\n")
+    records = Records(base.root)
+    first = records._current()
+    assert [hit.id for hit in reading.search(first, "otter").hits] == ["2025-03-01-otter"]
+    assert records._current() is first
+    before = path.stat()
+    path.write_text(path.read_text().replace("an otter", "an hyena"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert [hit.text for hit in reading.search(records._current(), "hyena").hits] == ["an hyena"]
+
+
+def test_records_of_a_file_written_just_now_are_read_at_each_call(base, monkeypatch):
+    monkeypatch.setattr("kbtool.store.cache.SETTLED_NS", 3_600_000_000_000)
+    base.session("2025-03-01-otter")
+    records = Records(base.root)
+    assert records._current() is not records._current()

@@ -27,7 +27,9 @@ from kbtool.cli.mcp import reading, running, sums, writing
 from kbtool.cli.mcp.answers import harmless
 from kbtool.model.control import visible
 from kbtool.model.errors import UsageError, UserError, first_problem
+from kbtool.store import cache
 from kbtool.store.pool import collector_off
+from kbtool.store.scan import Stamp, stamp_of
 from kbtool.store.tree import KnowledgeBase
 
 INSTRUCTIONS = """\
@@ -56,7 +58,7 @@ class Records:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._turn = anyio.Lock()
-        self._stamp: object = None
+        self._stamps: dict[Path, Stamp] | None = None
         self._base = KnowledgeBase(root)
         self.runs: set[anyio.CancelScope] = set()
         """Of the runs that are under way."""
@@ -68,25 +70,25 @@ class Records:
             return await anyio.to_thread.run_sync(lambda: work(self._current()))
 
     def _current(self) -> KnowledgeBase:
-        stamp = _stamp_of(self._base)
-        if stamp != self._stamp:
-            self._base, self._stamp = KnowledgeBase(self.root), stamp
+        stamps = _stamps_of(self._base)
+        if stamps != self._stamps:
+            self._base = KnowledgeBase(self.root)
+            # A file that has just changed may change again and keep its stamp; see ``Cache``.
+            newest = max((max(changed[:2]) for changed in stamps.values()), default=0)
+            self._stamps = stamps if newest < cache.now_ns() - cache.SETTLED_NS else None
         return self._base
 
 
-def _stamp_of(base: KnowledgeBase) -> object:
+def _stamps_of(base: KnowledgeBase) -> dict[Path, Stamp]:
     """What changes when a record is written, added or removed."""
     files = [
         *base.session_files(), *base.run_files(), *base.pattern_files(), *base.symptom_files(),
         *base.kernel_files(), base.root / "sessions" / "ledger.yaml",
     ]  # fmt: skip
-    stamps = []
+    stamps = {}
     for path in files:
-        try:
-            told = path.stat()
-        except OSError:
-            continue
-        stamps.append((str(path), told.st_mtime_ns, told.st_size, told.st_ino))
+        with contextlib.suppress(OSError):
+            stamps[path] = stamp_of(path.stat())
     return stamps
 
 
