@@ -177,6 +177,22 @@ def test_the_catalogue_of_this_repository_is_sound():
     assert hidden == []  # a general symptom is shown for no line that only other tools print
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "======================= short test summary info =======================\n"
+        "================== 1 failed, 63 passed in 4.92s ==================",
+        "thread 'parser::tests::nested' panicked at src/parser.rs:88:9:",
+        "W: GPG error: https://packages.example.org stable InRelease: NO_PUBKEY 1234567890ABCDEF",
+        "dpkg: error processing package nginx (--configure):",
+    ],
+)
+def test_lines_of_programs_without_a_card_are_none_of_its_tools(text):
+    catalogue = KnowledgeBase(ROOT).catalogue.values()
+    assert printed_by(catalogue, text) == set()
+    assert seen([], catalogue, [text.encode()]).matches == []
+
+
 def test_a_log_of_ten_megabytes_takes_a_moment():
     base = KnowledgeBase(ROOT)
     catalogue = list(base.catalogue.values())
