@@ -193,6 +193,14 @@ def test_lines_of_programs_without_a_card_are_none_of_its_tools(text):
     assert seen([], catalogue, [text.encode()]).matches == []
 
 
+def test_a_binding_of_one_language_is_not_named_for_another():
+    text = "numba.cuda.cudadrv.driver.CudaAPIError: [34] Call to cuInit results in an error"
+    catalogue = KnowledgeBase(ROOT).catalogue.values()
+    names = [match.name for match in seen([], catalogue, [text.encode()]).matches]
+    assert names  # Julia's CUDAdrv differs from Numba's cudadrv in capitals alone
+    assert not any(name.startswith("bindings/julia") for name in names)
+
+
 def test_a_log_of_ten_megabytes_takes_a_moment():
     base = KnowledgeBase(ROOT)
     catalogue = list(base.catalogue.values())
