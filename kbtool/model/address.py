@@ -190,7 +190,10 @@ def _children(node: Any, key: str) -> Iterator[Any]:
             yield node[key]
     elif isinstance(node, list):
         exact = [item for item in node if item_key(item) == key]
-        yield from exact or (item for item in node if _has_words(item, key))
+        words = set(key.split("_"))
+        with_words = [item for item in node if words <= _words_of(item)]
+        no_more = [item for item in with_words if words == _words_of(item)]
+        yield from exact or no_more or with_words
 
 
 def _is_derived(node: BaseModel, key: str) -> bool:
@@ -198,13 +201,11 @@ def _is_derived(node: BaseModel, key: str) -> bool:
     return isinstance(getattr(type(node), key, None), property) and not hasattr(BaseModel, key)
 
 
-def _has_words(item: object, key: str) -> bool:
-    """Whether the name of a case has every word of ``key``."""
+def _words_of(item: object) -> set[str]:
+    """The words of a case's name, cut where an address has underscores."""
     name = getattr(item, "name", None)
-    if not isinstance(name, str) or " " not in name:
-        return False
     # A word may hold underscores itself: page_size=16.
-    return set(key.split("_")) <= set("_".join(name.split()).split("_"))
+    return set("_".join(name.split()).split("_")) if isinstance(name, str) and " " in name else set()
 
 
 def _known(node: Any) -> str:
