@@ -205,7 +205,9 @@ def _words_of(item: object) -> set[str]:
     """The words of a case's name, cut where an address has underscores."""
     name = getattr(item, "name", None)
     # A word may hold underscores itself: page_size=16.
-    return set("_".join(name.split()).split("_")) if isinstance(name, str) and " " in name else set()
+    if not isinstance(name, str) or " " not in name:
+        return set()
+    return set("_".join(name.split()).split("_"))
 
 
 def _known(node: Any) -> str:
