@@ -332,6 +332,37 @@ def test_threads_share_a_stream_whose_counters_grow(
 
 
 @on_cuda
+def test_graphs_that_are_gone_leave_their_counters_to_later_ones(
+    attention: Attention, harness: Any, place: Place
+) -> None:
+    # fused needs 75,200 counters, 300 kB.
+    inputs = inputs_of(harness, place, B=4700, H=2, Skv=40, D=16, num_splits=40)
+    expected, expected_lse = call_of(attention, inputs)
+    pool = torch.cuda.graph_pool_handle()
+
+    def captured() -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
+            out, lse = call_of(attention, inputs)
+        return graph, out, lse
+
+    kept = [captured() for _ in range(2)]
+    torch.cuda.synchronize()
+    before = torch.cuda.mem_get_info()[0]
+    for _ in range(150):
+        graph, out, lse = captured()
+        graph.replay()
+        del graph, out, lse
+        torch.cuda.synchronize()
+    used = before - torch.cuda.mem_get_info()[0]
+    assert used < 20 << 20, f"150 graphs took {used >> 20} MiB for good"
+    for graph, out, lse in [*kept, captured()]:
+        graph.replay()
+        torch.cuda.synchronize()
+        assert same_bits(out, expected) and same_bits(lse, expected_lse)
+
+
+@on_cuda
 @pytest.mark.parametrize("causal", [False, True])
 def test_results_repeat_to_the_bit(
     attention: Attention, harness: Any, place: Place, causal: bool
