@@ -2,7 +2,8 @@
 
 Losing the cache costs only time. It is discarded when kbtool or a library has changed, when its
 checksum is wrong, or when its format differs. A file changed less than two seconds ago is not
-cached, because a second change could leave the same stamp.
+cached, because a second change could leave the same stamp. Only its owner can read it: it repeats
+what records say, and some of them may be private.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kbtool.model.finding import Finding
 from kbtool.store.private import FOLDER, private_folder
+from kbtool.store.read import read_stamped
 from kbtool.store.scan import Stamp
-from kbtool.store.write import write_atomic
+from kbtool.store.write import write_private
 
 SETTLED_NS = 2_000_000_000
 """Age from which a file's stamp is trusted: coarse file systems store times to two seconds."""
@@ -30,7 +33,8 @@ class Cache:
     """Path → stamp and a JSON value. Each kind of result has its own cache."""
 
     def __init__(self, root: str, name: str, digest: str) -> None:
-        self._path = Path(root, FOLDER, "cache", f"{name}.json")
+        self._root = root
+        self._path = f"{FOLDER}/cache/{name}.json"
         self._digest = digest
         self._rows: dict[str, list[Any]] = self._load()
         self._changed = False
@@ -62,17 +66,20 @@ class Cache:
             "utf-8", "surrogatepass"
         )
         with contextlib.suppress(OSError):
-            private_folder(self._path.parents[2], "cache")
-            write_atomic(self._path, f"{self._digest} {_sum(body)}\n".encode() + body)
+            private_folder(Path(self._root), "cache")
+            head = f"{self._digest} {_sum(body)}\n".encode()
+            write_private(Path(self._root, self._path), head + body)
 
     def _load(self) -> dict[str, list[Any]]:
+        got = read_stamped(self._root, self._path, sys.maxsize)
+        if isinstance(got, Finding):
+            return {}
+        head, _, body = got[0].partition(b"\n")
         try:
-            with open(self._path, "rb") as file:  # noqa: PTH123 - the hot path
-                head, _, body = file.read().partition(b"\n")
             if head.decode() != f"{self._digest} {_sum(body)}":
                 return {}
             rows = json.loads(body)
-        except (OSError, ValueError, RecursionError):
+        except (ValueError, RecursionError):
             return {}
         return rows if isinstance(rows, dict) else {}
 

@@ -25,13 +25,14 @@ STAGED = ".tmp"
 """How the hidden name of a file or folder ends that is not in its place yet."""
 
 _NAME = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(STAGED)}")
-_IN = ("sessions", "patterns", "symptoms", "kernels", "schemas", "docs")
+_IN = ("sessions", "patterns", "symptoms", "kernels", "schemas", "docs", ".kbtool/cache")
 """The folders of a knowledge base that have such files, beside its root."""
 _LOCKED_AFTER_S = 2.0
 """A file that is younger may not be locked yet."""
 
 _MODE = 0o666
 """Mode of a new file before the umask; ``mkstemp`` alone would make records private."""
+_PRIVATE = 0o600
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -46,6 +47,16 @@ def write_atomic(path: Path, data: bytes) -> None:
             staged.chmod(target.stat().st_mode & 0o7777)
         staged.replace(target)
     sync_folder(target.parent)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its owner reads, replacing what is there: a link, not its target.
+
+    Raises:
+        OSError: the write failed; what was there is intact.
+    """
+    with _staged(path, data, _PRIVATE) as (_, staged):
+        staged.replace(path)
 
 
 def write_new(path: Path, data: bytes) -> None:
@@ -168,7 +179,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _staged(path: Path, data: bytes) -> Iterator[tuple[BinaryIO, Path]]:
+def _staged(path: Path, data: bytes, mode: int = _MODE) -> Iterator[tuple[BinaryIO, Path]]:
     """Write ``data`` to a hidden temporary file beside ``path``; removed unless renamed."""
     stem = path.name.removeprefix(".")[:200]
     handle, name = tempfile.mkstemp(prefix=f".{stem}.", suffix=STAGED, dir=path.parent)
@@ -176,7 +187,7 @@ def _staged(path: Path, data: bytes) -> Iterator[tuple[BinaryIO, Path]]:
     try:
         with os.fdopen(handle, "wb") as file:
             _hold(file.fileno())
-            os.fchmod(file.fileno(), _MODE & ~_umask())
+            os.fchmod(file.fileno(), mode & ~_umask())
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -129,6 +129,34 @@ def test_a_damaged_cache_is_ignored(base, damage):
     assert base.findings(cached=True) == expected
 
 
+def test_a_cache_that_is_a_link_out_of_the_knowledge_base_is_replaced_and_its_target_kept(
+    base, tmp_path
+):
+    base.session()
+    target = tmp_path / "precious"
+    target.write_text("mine")
+    cache_file(base).parent.mkdir(parents=True)
+    cache_file(base).symlink_to(target)
+    assert base.findings(cached=True) == []
+    assert target.read_text() == "mine"
+    assert not cache_file(base).is_symlink()
+
+
+def test_only_the_owner_reads_a_cache_which_repeats_what_records_say(base):
+    base.session().chmod(0o600)
+    base.findings(cached=True)
+    assert cache_file(base).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_a_cache_that_is_no_file_is_ignored(base, kind):
+    base.session(more="nonsense: 1\n")
+    expected = base.findings(cached=False)
+    cache_file(base).parent.mkdir(parents=True)
+    (os.mkfifo if kind == "pipe" else os.mkdir)(cache_file(base))
+    assert base.findings(cached=True) == expected != []
+
+
 def test_a_change_of_the_rules_empties_the_cache(base, examined, monkeypatch):
     base.session()
     base.findings(cached=True)

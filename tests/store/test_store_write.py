@@ -260,7 +260,8 @@ def _umask() -> int:
 KILLED = """
 import os, sys
 from pathlib import Path
-from kbtool.store import write
+from kbtool.store import private, write
+from kbtool.store.cache import Cache
 root = Path(sys.argv[1])
 def stop(*_):
     print("there", flush=True)
@@ -268,6 +269,12 @@ def stop(*_):
 if sys.argv[2] == "file":
     Path.replace = stop
     write.write_atomic(root / "sessions" / "a" / "session.yaml", b"x")
+elif sys.argv[2] == "cache":
+    private.private_folder(root, "cache")
+    Path.replace = stop
+    cache = Cache(str(root), "words", "digest")
+    cache.put("a", (0, 0, 0, 0), "x", 10**18)
+    cache.save(["a"])
 else:
     Path.rename = stop
     write.new_folder(root / "sessions", "2025-01-01-a", lambda name: {"session.yaml": b"x"})
@@ -289,7 +296,7 @@ def test_a_folder_that_is_put_in_place_meanwhile_ends_no_search(tmp_path, monkey
     assert list(search(tmp_path)) == []
 
 
-@pytest.mark.parametrize("what", ["file", "folder"])
+@pytest.mark.parametrize("what", ["file", "folder", "cache"])
 def test_what_a_killed_writer_leaves_is_found_once_it_is_dead(tmp_path, what):
     (tmp_path / "sessions" / "a").mkdir(parents=True)
     writer = subprocess.Popen(
@@ -297,7 +304,8 @@ def test_what_a_killed_writer_leaves_is_found_once_it_is_dead(tmp_path, what):
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     assert writer.stdout is not None and writer.stdout.readline() == b"there\n"
-    (left,) = [path for path in tmp_path.rglob(".*.tmp") if path.parent.name in {"a", "sessions"}]
+    places = {"a", "sessions", "cache"}
+    (left,) = [path for path in tmp_path.rglob(".*.tmp") if path.parent.name in places]
     aged(left)
     assert list(abandoned(tmp_path)) == []
     writer.kill()
