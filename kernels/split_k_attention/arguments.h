@@ -105,12 +105,10 @@ inline bool is_fp8(ScalarType type) {
   return type == ScalarType::Float8_e4m3fn || type == ScalarType::Float8_e5m2;
 }
 
-// Keys and values have the dtype of the queries. Where the device takes 8 bits, they may both have one
-// 8-bit type beside queries of 16.
-inline void check_dtypes(const Tensor& q, const Tensor& k, const Tensor& v, bool takes_fp8) {
+// Keys and values have the dtype of the queries. Beside queries of 16 bits they may both have one 8-bit type.
+inline void check_dtypes(const Tensor& q, const Tensor& k, const Tensor& v) {
   const ScalarType type = k.scalar_type();
-  const bool is_16bit = q.scalar_type() == ScalarType::Half || q.scalar_type() == ScalarType::BFloat16;
-  const bool may_be_fp8 = takes_fp8 && is_16bit;
+  const bool may_be_fp8 = q.scalar_type() == ScalarType::Half || q.scalar_type() == ScalarType::BFloat16;
   if (type != q.scalar_type() && !(may_be_fp8 && is_fp8(type))) {
     fail("k must have the dtype of q (", type_of(q), ")",
          may_be_fp8 ? ", Float8_e4m3fn or Float8_e5m2" : "", ", got ", type_of(k));
@@ -134,13 +132,12 @@ inline const char* layout_hint(bool paged) {
 }
 
 // Checks of q, k and v for every device. Element types and head dimensions: see each device's check.
-inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v, bool paged,
-                           bool takes_fp8) {
+inline void check_operands(const Tensor& q, const Tensor& k, const Tensor& v, bool paged) {
   check_operand("q", "(B, H, Sq, D)", q, q);
   const char* layout = paged ? "(pages, Hkv, page_size, D)" : "(B, Hkv, Skv, D)";
   check_operand("k", layout, k, q);
   check_operand("v", layout, v, q);
-  check_dtypes(q, k, v, takes_fp8);
+  check_dtypes(q, k, v);
   if (q.size(3) < 1) fail("q must have D of at least 1, got shape ", text_of(shape_of(q)));
   if (!paged) check_size("k", "B", k.size(0), q.size(0), "as q");
   check_size("k", "D", k.size(3), q.size(3), "as q");

@@ -122,7 +122,6 @@ void check_pages(const kbtool::SplitKParams& p) {
 
 struct Cpu {
   static constexpr const char* VARIANTS = "two_pass";
-  static constexpr bool TAKES_FP8 = true;
 
   struct Plan {
     int64_t num_splits;

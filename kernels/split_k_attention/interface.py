@@ -24,10 +24,10 @@ MAX_NUM_SPLITS = 1024
 _MAX_SCALE = 2.3e38
 _MIN_SOFTCAP = 1e-37
 _PAGE_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-_DTYPES_ON_CUDA = (torch.float16, torch.bfloat16)
+_16_BITS = (torch.float16, torch.bfloat16)
+_DTYPES = (torch.float32, *_16_BITS)
 _FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
-"""Of keys and values beside queries of 16 bits, on the CPU."""
+"""Of keys and values beside queries of 16 bits."""
 _MAX_HEAD_DIM_ON_CUDA = 256
 
 
@@ -61,7 +61,7 @@ def _check_devices(first: str, of: Tensor, **others: Tensor | None) -> None:
 
 
 def _check_dtype(name: str, dtype: torch.dtype, device: torch.device) -> None:
-    allowed = _DTYPES_ON_CUDA if device.type == "cuda" else _DTYPES
+    allowed = _16_BITS if device.type == "cuda" else _DTYPES
     if dtype not in allowed:
         _fail(f"{name} must be one of {', '.join(map(str, allowed))} on {device}, got {dtype}")
 
@@ -130,9 +130,9 @@ def _check_operands(q: Tensor, k: Tensor, v: Tensor, *, paged: bool) -> None:
         if t.dim() != 4:
             _fail(f"{name} must have 4 dimensions, got {t.dim()}: {tuple(t.shape)}")
     _check_dtype("q", q.dtype, q.device)
-    on_cpu = q.device.type != "cuda" and q.dtype in _DTYPES_ON_CUDA
-    if k.dtype != q.dtype and not (on_cpu and k.dtype in _FP8):
-        others = ", torch.float8_e4m3fn or torch.float8_e5m2" if on_cpu else ""
+    may_be_fp8 = q.dtype in _16_BITS
+    if k.dtype != q.dtype and not (may_be_fp8 and k.dtype in _FP8):
+        others = ", torch.float8_e4m3fn or torch.float8_e5m2" if may_be_fp8 else ""
         _fail(f"k must have the dtype of q ({q.dtype}){others}, got {k.dtype}")
     if v.dtype != k.dtype:
         _fail(f"v must have the dtype of k ({k.dtype}), got {v.dtype}")

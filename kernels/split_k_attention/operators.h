@@ -2,7 +2,6 @@
 //
 //   struct Plan                             with num_splits and workspace_numel, in floats
 //   Guard(const Tensor& q)                  makes the device current while it lives
-//   TAKES_FP8                               whether keys and values may be of 8 bits
 //   check(const Tensor& q)                  checks element type and head dimension
 //   variants(const Tensor& q)               the names of its variants, separated by commas
 //   plan(q, k, v, options)                  the plan of a call
@@ -180,7 +179,7 @@ class Operators {
  private:
   static void check_call(const Tensor& q, const Tensor& k, const Tensor& v,
                          const CallOptions& options) {
-    check_operands(q, k, v, options.block_table.has_value(), Device::TAKES_FP8);
+    check_operands(q, k, v, options.block_table.has_value());
     check_options(q, k, options);
     Device::check(q);
   }

@@ -9,6 +9,7 @@ import pytest
 import torch
 from attention_rule import PLACES, Place
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 OPS = torch.ops.kbtool
 TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -181,15 +182,39 @@ def test_a_scale_is_a_float_tensor_beside_8_bits(interface: Any, traced: bool) -
         interface.split_k_attention(q, k, v, k_scale=1.0)
 
 
+@everywhere
 @pytest.mark.parametrize("dtype", TYPES)
-def test_it_is_an_operator_for_torchs_compiler(interface: Any, dtype: torch.dtype) -> None:
-    q, k, v = operands(dtype)
+def test_it_is_an_operator_for_torchs_compiler(
+    interface: Any, place: Place, dtype: torch.dtype
+) -> None:
+    q, k, v = (t.to(place.device) for t in operands(dtype))
     scales = {"k_scale": torch.tensor([0.3, 1.7]), "v_scale": torch.tensor(0.05)}
+    scales = {name: scale.to(place.device) for name, scale in scales.items()}
     # Not test_schema, which multiplies the inputs: torch cannot multiply 8 bits on the CPU.
     tests = ("test_faketensor", "test_aot_dispatch_dynamic")
     torch.library.opcheck(OPS.split_k_attention.default, (q, k, v), scales, test_utils=tests)
     compiled = torch.compile(interface.split_k_attention, backend="eager", fullgraph=True)
     assert torch.equal(compiled(q, k, v, **scales), attention(q, k, v, **scales))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_call_is_traced_for_either_device(
+    interface: Any, dtype: torch.dtype, device: str
+) -> None:
+    """For a card too where there is none: tracing runs nothing."""
+    with FakeTensorMode():
+        q = torch.empty(2, 4, 3, 64, dtype=torch.bfloat16, device=device)
+        k = torch.empty(2, 2, 300, 64, dtype=dtype, device=device)
+        scale = torch.empty(2, device=device)
+        out, lse = OPS.split_k_attention(q, k, k, k_scale=scale, v_scale=scale)
+        assert out.shape == q.shape and out.dtype == q.dtype and lse.shape == q.shape[:3]
+        with pytest.raises(ValueError, match=r"k must have the dtype of q .*float8_e5m2, got"):
+            OPS.split_k_attention(q, k.half(), k.half())
+        if device == "cuda":
+            message = "8-bit k and v must be left out of split_k_attention_partial on CUDA"
+            with pytest.raises(ValueError, match=message):
+                OPS.split_k_attention_partial(q, k, k, num_splits=2)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -128,8 +128,6 @@ void check_plain(const Tensor& k, const CallOptions& options, const std::string&
 }
 
 struct Cuda {
-  static constexpr bool TAKES_FP8 = true;
-
   using Plan = kbtool::cuda::Plan;
 
   struct Guard {
