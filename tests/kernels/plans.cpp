@@ -17,10 +17,11 @@ static const char* last_instance;
 KBTOOL_INSTANCES(INSTANCE)
 }  // namespace kbtool::cuda
 
-extern "C" void plan(int wgmma, int lengths, int tma, int by_element, const int64_t* s,
+extern "C" void plan(int wgmma, int lengths, int tma, int by_element, int fp8, const int64_t* s,
                      int64_t splits, const int* c, int64_t* out) {
   using namespace kbtool::cuda;
-  const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0, tma != 0, by_element != 0};
+  Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0, tma != 0, by_element != 0};
+  sizes.fp8 = fp8 != 0;
   Card card{c[0], c[1], c[2], c[3], {}};
   for (int blocks = 0; blocks <= MAX_CLUSTER; ++blocks) card.clusters[blocks] = c[4 + blocks];
   const FusedPlan plan =
@@ -43,8 +44,9 @@ extern "C" void plan(int wgmma, int lengths, int tma, int by_element, const int6
 
 // Contiguous but for the keys, whose rows are `row` elements apart. Never read.
 static float* const base = reinterpret_cast<float*>(uintptr_t{1} << 20);
-static kbtool::SplitKParams operands(const kbtool::cuda::Sizes& sizes, int64_t row) {
+static kbtool::SplitKParams operands(const kbtool::cuda::Sizes& sizes, int64_t row, int kv_type = 0) {
   kbtool::SplitKParams p{};
+  p.kv_type = static_cast<kbtool::KvType>(kv_type);
   p.B = sizes.B, p.H = sizes.H, p.Hkv = sizes.Hkv, p.Sq = sizes.Sq, p.Skv = sizes.Skv;
   p.D = sizes.D;
   p.q_stride = p.out_stride = {p.H * p.Sq * p.D, p.Sq * p.D, p.D, 1};
@@ -54,17 +56,18 @@ static kbtool::SplitKParams operands(const kbtool::cuda::Sizes& sizes, int64_t r
   return p;
 }
 
-// The launch function that a call takes.
-extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int64_t row,
+// The launch function that a call takes; kv_type is a KvType.
+extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int kv_type, int64_t row,
                                    int64_t offset, int64_t q_row, int64_t q_offset, const int* c) {
   using namespace kbtool::cuda;
-  const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0, true, false};
+  Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], lengths != 0, true, false};
+  sizes.fp8 = kv_type != 0;
   const Card card{c[0], c[1], c[2], c[3], {}};
   last_instance = "none";
-  kbtool::SplitKParams p = operands(sizes, row);
+  kbtool::SplitKParams p = operands(sizes, row, kv_type);
   p.q_stride = {p.H * p.Sq * q_row, p.Sq * q_row, q_row, 1};
   p.q = reinterpret_cast<const char*>(base) + 2 * q_offset;
-  p.k = reinterpret_cast<const char*>(base) + 2 * offset;
+  p.k = reinterpret_cast<const char*>(base) + kv_element_bytes(p) * offset;
   launch_fused(p, bf16 ? ElementType::bf16 : ElementType::fp16,
                lengths ? KvLengths{base, 1, true} : KvLengths{}, plan_fused(sizes, 0, card),
                nullptr, nullptr, nullptr);
@@ -74,13 +77,16 @@ extern "C" const char* instance_of(const int64_t* s, int lengths, int bf16, int6
 // Of a call with these strides of q, k and v (4 each, then the offsets of the three, all in
 // elements): the widest copy of k and v, whether q is copied 16 bytes at a time, whether TMA can
 // read k and v.
-extern "C" void layout_of(const int64_t* s, const int64_t* at, int64_t* out) {
+extern "C" void layout_of(const int64_t* s, int kv_type, const int64_t* at, int64_t* out) {
   kbtool::SplitKParams p{};
+  p.kv_type = static_cast<kbtool::KvType>(kv_type);
   p.B = s[0], p.H = s[1], p.Hkv = s[2], p.Sq = s[3], p.Skv = s[4], p.D = s[5];
   const auto stride = [&](int i) {
     return kbtool::Strides4{at[i], at[i + 1], at[i + 2], at[i + 3]};
   };
-  const auto start = [&](int i) { return reinterpret_cast<const char*>(base) + 2 * at[12 + i]; };
+  const auto start = [&](int i) {
+    return reinterpret_cast<const char*>(base) + (i == 0 ? 2 : kbtool::cuda::kv_element_bytes(p)) * at[12 + i];
+  };
   p.q_stride = stride(0), p.k_stride = stride(4), p.v_stride = stride(8);
   p.q = start(0), p.k = start(1), p.v = start(2);
   out[0] = kbtool::cuda::copy_width(p);
@@ -101,12 +107,13 @@ extern "C" int64_t key_stride(const int64_t* s, int64_t row, const int* c) {
 
 // The parts that a batch of contiguous entries is launched in; -1 if it is refused. Addresses are
 // those of the parts' first entries.
-extern "C" int64_t parts(const int64_t* s, int64_t splits, const int* c, int64_t* out) {
+extern "C" int64_t parts(const int64_t* s, int64_t splits, int kv_type, const int* c, int64_t* out) {
   using namespace kbtool::cuda;
-  const Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], false, true, false};
+  Sizes sizes{s[0], s[1], s[2], s[3], s[4], s[5], false, true, false};
+  sizes.fp8 = kv_type != 0;
   const Card card{c[0], c[1], c[2], c[3], {}};
   const FusedPlan plan = plan_fused(sizes, splits, card);
-  kbtool::SplitKParams p = operands(sizes, sizes.D);
+  kbtool::SplitKParams p = operands(sizes, sizes.D, kv_type);
   p.num_splits = plan.num_splits;
   launched.clear();
   const KvLengths lengths{base, 3, true};

@@ -85,11 +85,12 @@ def planner(file: Path) -> Make:
         lengths: bool = False,
         tma: bool = True,
         by_element: bool = False,
+        fp8: bool = False,
     ) -> Plan:
         out = (ctypes.c_int64 * len(Plan._fields))()
         library.plan(
-            int(wgmma), int(lengths), int(tma), int(by_element), (ctypes.c_int64 * 6)(*sizes),
-            ctypes.c_int64(splits), (ctypes.c_int * 13)(*card), out,
+            int(wgmma), int(lengths), int(tma), int(by_element), int(fp8),
+            (ctypes.c_int64 * 6)(*sizes), ctypes.c_int64(splits), (ctypes.c_int * 13)(*card), out,
         )  # fmt: skip
         return Plan(*out)
 

@@ -36,15 +36,18 @@ inline int64_t kv_rows(const SplitKParams& p) { return p.block_table == nullptr 
 constexpr int BY_ELEMENT = 2;  // the copy_width of one element of 16 bits, and of elements of 8
 
 // The widest copy, in bytes, that all rows of k and v can be cut into: 16, 8, 4 or BY_ELEMENT. Of 8-bit elements it is
-// 16 or BY_ELEMENT.
+// 16 or BY_ELEMENT: the two run different kernels, whose bits differ. So the batch stride counts even if B is 1, and a
+// single entry has the bits that it has in a larger batch.
 inline int copy_width(const SplitKParams& p) {
   if (p.D > 1 && (p.k_stride.dim != 1 || p.v_stride.dim != 1)) return BY_ELEMENT;
   const auto bits_of = [&](const void* base, const Strides4& stride) {
     return alignment_bits(base, stride, kv_entries(p), p.Hkv, kv_rows(p), p.D, kv_element_bytes(p));
   };
   const uint64_t bits = bits_of(p.k, p.k_stride) | bits_of(p.v, p.v_stride);
+  if (is_fp8(p)) {
+    return (bits | static_cast<uint64_t>(p.k_stride.batch | p.v_stride.batch)) % 16 == 0 ? 16 : BY_ELEMENT;
+  }
   if (bits % 16 == 0) return 16;
-  if (is_fp8(p)) return BY_ELEMENT;
   return bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : BY_ELEMENT;
 }
 
