@@ -34,11 +34,11 @@ inline int64_t blocks_to_saturate_bandwidth(const Card& card) {
 // do for each byte and reads 37 GB/s, so that the blocks that saturate the bandwidth with 16 bits do not. More splits
 // pay from a number of keys on that fits shapes of 8, 16 and 32 output tiles (H100: 8 tiles of 128k keys 106 us instead
 // of 114, of 32k keys 40 instead of 38; 32 tiles of 32k keys 107 instead of 115, of 8k keys 39 instead of 37).
-inline bool fp8_takes_all(int64_t output_tiles, const Sizes& sizes, const Card& card) {
+inline bool fp8_takes_all(int64_t output_tiles, int64_t elements, const Card& card) {
   constexpr int64_t ELEMENTS = 1 << 19;  // of k, that a block reads in the time that more splits cost
   const int64_t few = ceil_div(blocks_to_saturate_bandwidth(card), output_tiles);
   const int64_t all = card.multiprocessors / output_tiles;
-  return sizes.fp8 && sizes.Skv * sizes.D * (all - few) >= few * all * ELEMENTS;
+  return elements * (all - few) >= few * all * ELEMENTS;
 }
 
 // fused:
@@ -53,14 +53,16 @@ inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& s
   constexpr int64_t MERGE_ELEMENTS = 256 * 128;
   constexpr int64_t PAIR_KEYS = 2048;  // minimum for two splits to pay for their merge, up to 16 rows
   const int64_t Skv = std::min(sizes.Skv, MAX_KEYS);
+  const int64_t elements = Skv * sizes.D;
   if (output_tiles <= 0) return 1;
 
   // (a)
   const bool memory_bound = row_warps == 1 && sizes.D <= 128;
-  const int64_t blocks =
-      memory_bound && !fp8_takes_all(output_tiles, sizes, card) ? blocks_to_saturate_bandwidth(card)
-      : memory_bound || ((sizes.by_element || sizes.fp8) && row_warps > 1) ? card.multiprocessors
-                                                                            : card.multiprocessors * 3 / 4;
+  const bool takes_all = memory_bound ? sizes.fp8 && fp8_takes_all(output_tiles, elements, card)
+                                      : (sizes.by_element || sizes.fp8) && row_warps > 1;
+  const int64_t blocks = takes_all      ? card.multiprocessors
+                         : memory_bound ? blocks_to_saturate_bandwidth(card)
+                                        : card.multiprocessors * 3 / 4;
   const int64_t wave = card.max_cluster == 1 ? card.multiprocessors / output_tiles
                        : memory_bound        ? ceil_div(blocks, output_tiles)
                                              : blocks / output_tiles;
@@ -90,7 +92,6 @@ inline int64_t choose_splits(int64_t output_tiles, int row_warps, const Sizes& s
 
   // (c) If more than eight clusters leave states, the last block reads so many that the merge costs twice as much.
   const int64_t merge_elements = row_warps == 1 ? MERGE_ELEMENTS : MERGE_ELEMENTS / 2;
-  const int64_t elements = Skv * sizes.D;
   const auto worth = [&](int64_t from, int64_t to) {
     return elements * (to - from) >= from * to * merge_elements;
   };
@@ -173,7 +174,8 @@ inline int choose_ragged_blocks(const Sizes& sizes, const FusedPlan& plan, const
   constexpr int64_t MAX_LINE_KEYS = int64_t{1} << 31;
   const bool small = plan.row_units == 1;
   const int64_t keys_of_split = sizes.Skv / plan.num_splits;
-  if (!sizes.lengths || sizes.options || sizes.fp8 || sizes.B < 2 || sizes.B > MAX_RAGGED_ENTRIES || plan.tiles_per_head != 1) {
+  if (!sizes.lengths || sizes.options || sizes.fp8 || sizes.B < 2 || sizes.B > MAX_RAGGED_ENTRIES ||
+      plan.tiles_per_head != 1) {
     return 0;
   }
   if (sizes.Skv >= MAX_LINE_KEYS / plan.output_tiles - 1024) return 0;
