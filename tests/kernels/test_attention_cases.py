@@ -29,7 +29,6 @@ SETS = (
     "paged",
     "serving",
     "fp8",
-    "fp8_decode",
 )
 CASES = [
     pytest.param(place.values[0], case, id=f"{place.id}, {name}: {case['name']}", marks=place.marks)
