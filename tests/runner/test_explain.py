@@ -185,12 +185,46 @@ def test_the_catalogue_of_this_repository_is_sound():
         "thread 'parser::tests::nested' panicked at src/parser.rs:88:9:",
         "W: GPG error: https://packages.example.org stable InRelease: NO_PUBKEY 1234567890ABCDEF",
         "dpkg: error processing package nginx (--configure):",
+        "==4711== Invalid read of size 4\n==4711==    at 0x10915E: main (list.c:9)",
+        "==4711==ERROR: AddressSanitizer: heap-use-after-free on address 0x602000000010",
+        "error: failed to run custom build command for `openssl-sys v0.9.93`\n"
+        "  process didn't exit successfully: `build/openssl-sys-4f/build-script-build`",
+        "panic: runtime error: invalid memory address or nil pointer dereference\n"
+        "[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x48f0a5]",
+        "# A fatal error has been detected by the Java Runtime Environment:\n"
+        "#  SIGSEGV (0xb) at pc=0x00007f2c6a1b, pid=123, tid=456",
+        "ValueError: Input X contains NaN.",
     ],
 )
 def test_lines_of_programs_without_a_card_are_none_of_its_tools(text):
     catalogue = KnowledgeBase(ROOT).catalogue.values()
     assert printed_by(catalogue, text) == set()
     assert seen([], catalogue, [text.encode()]).matches == []
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Fatal: Signal 11 (SIGSEGV) received by PID 4711", "cuda-runtime/segfault"),
+        ("*** SIGSEGV received at time=1700000000 on cpu 3 ***", "cuda-runtime/segfault"),
+        ("exit code: SIGSEGV", "cuda-runtime/segfault"),
+        ("ValueError: logits contains NaN", "numerics/nan-difference"),
+        ("ValueError: hidden_states contain nans", "numerics/nan-difference"),
+        ("failed to run custom build command for `cudarc`", "host-compiler/rust-build-script"),
+        ("Unable to find libclang: couldn't find any valid", "host-compiler/rust-libclang"),
+    ],
+)  # fmt: skip
+def test_the_same_words_of_a_program_with_a_card_are_known(text, name):
+    catalogue = KnowledgeBase(ROOT).catalogue.values()
+    assert name in [match.name for match in seen([], catalogue, [text.encode()]).matches]
+
+
+@pytest.mark.parametrize(
+    "line", ["==4711== NVPROF is profiling process 4711, command: ./a.out",
+             "==4711== Warning: ERR_NVGPUCTRPERM - The user does not have permission"],
+)  # fmt: skip
+def test_lines_of_nvprof_are_of_the_profiler(line):
+    assert printed_by(KnowledgeBase(ROOT).catalogue.values(), line) == {"profile"}
 
 
 def test_a_binding_of_one_language_is_not_named_for_another():
