@@ -100,7 +100,7 @@ def split_k_attention(
         q: Queries, ``(B, H, Sq, D)``; float32, float16 or bfloat16. Any strides.
         k: Keys, ``(B, Hkv, Skv, D)``, dtype and device of ``q``. Any strides, expanded included.
             ``H`` is a multiple of ``Hkv``; query head ``h`` reads key head ``h // (H // Hkv)``.
-            On the CPU keys and values of queries of 16 bits may be float8_e4m3fn or float8_e5m2.
+            Keys and values of queries of 16 bits may be float8_e4m3fn or float8_e5m2.
         v: Values, the shape and dtype of ``k``. Any strides.
         causal: Align the causal mask bottom-right: query ``i`` sees keys
             ``j <= i + valid - Sq``, where ``valid`` is the number of valid keys of its batch entry

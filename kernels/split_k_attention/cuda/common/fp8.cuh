@@ -4,6 +4,8 @@
 
 #include <cuda_fp8.h>
 
+#include <type_traits>
+
 #include "mma.cuh"
 
 namespace kbtool::cuda {
@@ -55,7 +57,7 @@ __device__ __forceinline__ void widen(uint32_t four, uint32_t& first, uint32_t& 
   second = widen<Kv, Element>(four >> 16);
 }
 
-// A register of keys that ldmatrix has transposed holds two columns of each of two keys. These are the two keys of the
+// A register of values that ldmatrix has transposed holds two columns of each of two keys. These are the two keys of the
 // even column, then of the odd one.
 __device__ __forceinline__ uint32_t columns_apart(uint32_t four) { return __byte_perm(four, 0, 0x3120); }
 

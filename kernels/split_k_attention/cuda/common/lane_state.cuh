@@ -13,7 +13,7 @@ namespace kbtool::cuda {
 // What a lane carries for rows g and g + 8 of its warp.
 template <class C>
 struct LaneState {
-  float m[2];  // of q.k, not scaled yet
+  float m[2];  // of the logits before the factor c; k_scale is in them
   float l[2];  // of this lane's keys only
   float o[C::D / 8][4];
   bool needs_fallback[2];  // some logit was too large for the fast path

@@ -143,8 +143,8 @@ __device__ __forceinline__ bool group_sync_or(bool value) {
   }
 }
 
-// The power of two that brings a number of this size to [2^14, 2^15); of a size that has none, the nearest that does no
-// harm.
+// The power of two that brings a number of this size to [2^14, 2^15), but at most 2^127, the largest of float32: smaller
+// numbers than 2^-113 and 0 stay below 2^14.
 __device__ __forceinline__ float normaliser(float size) {
   constexpr int BIAS = 127;
   const int exponent = static_cast<int>(__float_as_uint(size) >> 23);  // of 2^(exponent - BIAS); 0 of 0 and subnormals
